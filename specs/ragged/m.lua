@@ -1,0 +1,3 @@
+-- Rows of A and D belong to groups; B has one matrix for each group.
+
+ragged "m" { a = "m", d = "m" }

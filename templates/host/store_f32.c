@@ -1,0 +1,6 @@
+typedef float output;
+
+static output store(float x)
+{
+    return x;
+}

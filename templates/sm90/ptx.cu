@@ -1,0 +1,187 @@
+/*
+** Hopper's instructions, one function each. `shared` addresses are 32-bit, in the shared window.
+*/
+#define DEVICE __device__ __forceinline__
+
+typedef unsigned long long u64;
+typedef struct __align__(64) { u64 word[16]; } tensor_map;
+
+DEVICE unsigned int shared_address(const void *p)
+{
+    return (unsigned int)__cvta_generic_to_shared(p);
+}
+
+/* --- barriers in shared memory: a phase ends after `count` arrivals and all expected bytes --- */
+
+DEVICE void barrier_init(unsigned int barrier, unsigned int count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
+}
+
+/* Makes barrier_init visible to the copy engine and to the other CTAs of the cluster. */
+DEVICE void barrier_init_fence(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+
+DEVICE void barrier_expect(unsigned int barrier, unsigned int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 : : "r"(barrier), "r"(bytes) : "memory");
+}
+
+/*
+** Arrive on the barrier at the same place in CTA `rank` of the cluster. Releases at the scope of the
+** CTA: enough for a reader that gives a stage back, since it has no writes to publish, and the wider
+** scope costs a fence of the whole GPU.
+*/
+DEVICE void barrier_arrive(unsigned int barrier, unsigned int rank)
+{
+    asm volatile("{\n"
+                 "  .reg .b32 remote;\n"
+                 "  mapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "  mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+                 "}"
+                 : : "r"(barrier), "r"(rank) : "memory");
+}
+
+/* Wait until the phase of this parity has ended. */
+DEVICE void barrier_wait(unsigned int barrier, unsigned int parity)
+{
+    asm volatile("{\n"
+                 "  .reg .pred done;\n"
+                 "wait:\n"
+                 "  mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "  @!done bra wait;\n"
+                 "}"
+                 : : "r"(barrier), "r"(parity) : "memory");
+}
+
+/* --- the copy engine --- */
+
+DEVICE void prefetch_map(const tensor_map *map)
+{
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
+/* A box at (x, y, ..) into shared memory; its bytes count on `barrier`. */
+DEVICE void load_box_2d(unsigned int to, const tensor_map *map, unsigned int barrier, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4}], [%2];"
+                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y) : "memory");
+}
+
+DEVICE void load_box_3d(unsigned int to, const tensor_map *map, unsigned int barrier,
+                        int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5}], [%2];"
+                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+/* The same into every CTA of `cta_mask`, at the same place, counted on each one's barrier. */
+DEVICE void load_box_2d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
+                                  int x, int y, unsigned short cta_mask)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;"
+                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(cta_mask) : "memory");
+}
+
+/* A box from shared memory to (x, y, ..); what lies outside the tensor is dropped. */
+DEVICE void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+                 " [%0, {%2, %3}], [%1];\n"
+                 "cp.async.bulk.commit_group;"
+                 : : "l"(map), "r"(from), "r"(x), "r"(y) : "memory");
+}
+
+DEVICE void store_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group"
+                 " [%0, {%2, %3, %4, %5}], [%1];\n"
+                 "cp.async.bulk.commit_group;"
+                 : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+}
+
+/* Wait until at most `pending` of this thread's stores still read shared memory. */
+#define store_wait(pending) asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory")
+
+/* Orders this thread's writes to shared memory before later accesses of the copy engine. */
+DEVICE void copy_engine_fence(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+/* --- matrix products of a warpgroup --- */
+
+DEVICE void mma_begin(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+DEVICE void mma_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+/* Wait until at most `pending` committed batches are in flight. */
+#define mma_wait(pending) asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory")
+
+/* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8. */
+DEVICE void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
+                            unsigned int r3)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
+}
+
+DEVICE void store_shared_x2(unsigned int to, float lo, float hi)
+{
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" : : "r"(to), "f"(lo), "f"(hi) : "memory");
+}
+
+/* --- threads --- */
+
+/* All threads of the cluster; orders their shared memory accesses. */
+DEVICE void cluster_sync(void)
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" : : : "memory");
+}
+
+/* True in one lane of the warp, and plainly so to the compiler, which then issues copies once. */
+DEVICE int elect_lane(void)
+{
+    int elected;
+    asm volatile("{\n"
+                 "  .reg .pred p;\n"
+                 "  elect.sync _|p, 0xffffffff;\n"
+                 "  selp.s32 %0, 1, 0, p;\n"
+                 "}" : "=r"(elected));
+    return elected;
+}
+
+DEVICE unsigned int cluster_rank(void)
+{
+    unsigned int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* Named barriers of the CTA, 1 to 15: `threads` counts those that wait and those that arrive. */
+DEVICE void named_wait(int barrier, int threads)
+{
+    asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+
+DEVICE void named_arrive(int barrier, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+
+/* Hand registers of this warpgroup to the others, or take what they handed over. */
+#define registers_release(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count))
+#define registers_take(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count))

@@ -1,0 +1,115 @@
+/*
+** The walk over the tiles of all groups. Each warp walks by itself: its lanes hold 32 consecutive
+** groups, and every cluster visits tiles `next`, `next + stride`, ... in the one order that all
+** agree on. Nothing is shared and nothing is written, so sizes may change between launches.
+**
+** Order: group by group; inside a group, bands of BAND row tiles, column by column inside a band,
+** so that the clusters at work share rows of A and columns of B in L2.
+*/
+struct walk {
+    const void *first_dims, *offsets;
+    int sizes_bytes, groups;
+    unsigned int rows;         /* of the buffer */
+    unsigned int tile_columns; /* of one group, counted in clusters */
+    unsigned int next, stride; /* tiles, over all groups */
+    int base;                  /* this block holds groups base .. base + 31 */
+    unsigned int tiles_before; /* row tiles of all groups before the block */
+    unsigned int rows_before;  /* rows of all groups before the block */
+    /* This lane's group. */
+    unsigned int start, length; /* rows, cut to the buffer */
+    unsigned int tiles_end;     /* row tiles from the block's first group to this one's end */
+};
+
+struct tile {
+    int group;
+    unsigned int start, length; /* rows of the group */
+    int row, column;            /* of the tile's first element, inside the group */
+};
+
+/* Sum over lanes 0 .. lane, never more than `most`; the sum of two values must not overflow. */
+DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int lane)
+{
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const unsigned int below = __shfl_up_sync(~0u, value, distance);
+        if (lane >= distance)
+            value = value + below < most ? value + below : most;
+    }
+    return value;
+}
+
+/* Read the sizes of groups base .. base + 31. */
+DEVICE void walk_read(struct walk *w, int lane)
+{
+    const int group = w->base + lane;
+    long long length = 0, start = 0;
+
+    if (group < w->groups) {
+        length = group_length(w->first_dims, w->offsets, w->sizes_bytes, group);
+        if (w->offsets)
+            start = size_at(w->offsets, w->sizes_bytes, group);
+    }
+    w->length = cut_to_rows(length, w->rows);
+    w->start = cut_to_rows(start, w->rows);
+    if (!w->offsets) {
+        unsigned int end = warp_prefix_sum(w->length, w->rows, lane);
+        end = end + w->rows_before < w->rows ? end + w->rows_before : w->rows;
+        w->start = __shfl_up_sync(~0u, end, 1);
+        if (lane == 0)
+            w->start = w->rows_before;
+        w->rows_before = __shfl_sync(~0u, end, 31);
+    }
+    if (w->length > w->rows - w->start)
+        w->length = w->rows - w->start;
+    w->tiles_end = warp_prefix_sum((w->length + TILE_M - 1) / TILE_M, 0x7fffffffu, lane);
+}
+
+DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, int lane)
+{
+    w->next = first;
+    w->stride = stride;
+    w->base = 0;
+    w->tiles_before = 0;
+    w->rows_before = 0;
+    walk_read(w, lane);
+}
+
+/* The place of a tile in its group, from its number there. */
+DEVICE void walk_place(struct tile *t, unsigned int number, unsigned int tile_columns)
+{
+    const unsigned int tile_rows = (t->length + TILE_M - 1) / TILE_M;
+    const unsigned int band = number / (BAND * tile_columns);
+    const unsigned int in_band = number - band * BAND * tile_columns;
+    const unsigned int left = tile_rows - band * BAND;
+    const unsigned int band_rows = left < BAND ? left : BAND;
+    const unsigned int column = in_band / band_rows;
+
+    t->row = (int)((band * BAND + in_band - column * band_rows) * TILE_M);
+    t->column = (int)(column * CLUSTER_N * TILE_N);
+}
+
+/* The next tile of this cluster; 0 if there is none. Called by all lanes of a warp. */
+DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
+{
+    const unsigned int row_tile = w->next / w->tile_columns;
+    unsigned int block_tiles = __shfl_sync(~0u, w->tiles_end, 31);
+    unsigned int tiles_end_below, first;
+    int owner;
+
+    while (row_tile - w->tiles_before >= block_tiles) {
+        w->base += 32;
+        if (w->base >= w->groups)
+            return 0;
+        w->tiles_before += block_tiles;
+        walk_read(w, lane);
+        block_tiles = __shfl_sync(~0u, w->tiles_end, 31);
+    }
+    owner = __ffs(__ballot_sync(~0u, row_tile - w->tiles_before < w->tiles_end)) - 1;
+    tiles_end_below = __shfl_sync(~0u, w->tiles_end, owner > 0 ? owner - 1 : 0);
+    first = w->tiles_before + (owner > 0 ? tiles_end_below : 0);
+    t->group = w->base + owner;
+    t->start = __shfl_sync(~0u, w->start, owner);
+    t->length = __shfl_sync(~0u, w->length, owner);
+    walk_place(t, w->next - first * w->tile_columns, w->tile_columns);
+    w->next += w->stride;
+    return 1;
+}

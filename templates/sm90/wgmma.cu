@@ -1,0 +1,41 @@
+/*
+** sum += a * b for 64 rows, TILE_N columns and 16 steps of k. Both operands lie in shared memory,
+** k-major in swizzled rows of 128 bytes. Thread t of the warpgroup holds, for each 8 columns j,
+**   sum[4j + 0, 1]  row 16 (t / 32) + t % 32 / 4,      columns 8j + 2 (t % 4) + 0, 1
+**   sum[4j + 2, 3]  the same 8 rows below.
+** With `accumulate` 0 the old sum is not read.
+*/
+//$ local count = tile.n // 2
+//$ local operands = { bf16 = "bf16", f16 = "f16" }
+DEVICE void mma(float *sum, u64 a, u64 b, int accumulate)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %$(count + 2), 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n$(tile.n)k16"
+                 ".f32.$(operands[a.type]).$(operands[b.type])\n"
+//$ for i = 0, count - 1, 8 do
+                 "$(i == 0 and "{" or " ")%$(i), %$(i+1), %$(i+2), %$(i+3), %$(i+4), %$(i+5), %$(i+6), %$(i+7)$(i + 8 < count and "," or "},")\n"
+//$ end
+                 "%$(count), %$(count + 1), p, 1, 1, 0, 0;\n"
+                 "}"
+                 :
+//$ for i = 0, count - 1, 4 do
+                 "+f"(sum[$(i)]), "+f"(sum[$(i+1)]), "+f"(sum[$(i+2)]), "+f"(sum[$(i+3)])$(i + 4 < count and "," or "")
+//$ end
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+
+/* What the tensor cores are told of a k-major tile in rows of 128 bytes at a shared address. */
+DEVICE u64 mma_operand(unsigned int address)
+{
+    const u64 rows_of_8 = 1024 >> 4, swizzle_128 = 1;
+    return (address >> 4 & 0x3fff) | rows_of_8 << 32 | swizzle_128 << 62;
+}
+
+/* The sums are ready: keeps the compiler from reading them before the wait above the call. */
+DEVICE void mma_finish(float *sum)
+{
+    for (int i = 0; i < TILE_N / 2; i++)
+        asm volatile("" : "+f"(sum[i]) : : "memory");
+}
