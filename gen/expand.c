@@ -1,0 +1,429 @@
+/*
+** expand.c: from statements to kernels.
+**
+**   kernels statement x op x layout x ragged x recipe x output type = variant
+**   variant x axes = point: a kernel, or the sentence that rejects it
+*/
+#include "qg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ----------------------------------------------------------- names to parts */
+
+/* Lists of statements all begin with their place and name, end with next. */
+#define FIND(list, wanted)                                                     \
+    for (; list && strcmp(list->name, wanted); list = list->next)
+
+#define TRY_ALL(nearest, list)                                                 \
+    for (; list; list = list->next)                                            \
+    qg_nearest_try(nearest, list->name)
+
+static struct qg_place field_place(struct qg *q, const struct qg_kernels *k,
+                                   const char *field)
+{
+    return qg_lex_field(q, k->place, field, 1);
+}
+
+/* A name that no statement declares, at the line of the field that has it. */
+static void unknown(struct qg *q, const struct qg_kernels *k, const char *what,
+                    const char *name, struct qg_nearest *nearest)
+{
+    qg_diag_note(q, field_place(q, k, what), QG_E_UNKNOWN_NAME, what, name,
+                 qg_nearest_hint(nearest, "declare one: ", what));
+}
+
+static const struct qg_layout *
+find_layout(struct qg *q, const struct qg_kernels *k, const char *name)
+{
+    const struct qg_layout *found = q->layouts, *other = q->layouts;
+    struct qg_nearest nearest;
+
+    FIND(found, name);
+    if (!found) {
+        qg_nearest_start(&nearest, name);
+        TRY_ALL(&nearest, other);
+        unknown(q, k, "layout", name, &nearest);
+    }
+    return found;
+}
+
+static const struct qg_ragged *
+find_ragged(struct qg *q, const struct qg_kernels *k, const char *name)
+{
+    const struct qg_ragged *found = q->ragged, *other = q->ragged;
+    struct qg_nearest nearest;
+
+    FIND(found, name);
+    if (!found) {
+        qg_nearest_start(&nearest, name);
+        TRY_ALL(&nearest, other);
+        unknown(q, k, "ragged", name, &nearest);
+    }
+    return found;
+}
+
+/*
+** A statement without recipe = takes all that match; one with it must find it,
+** or a misspelled name would silently make no kernel.
+*/
+static void check_recipe(struct qg *q, const struct qg_kernels *k)
+{
+    const struct qg_recipe *found = q->recipes, *other = q->recipes;
+    struct qg_nearest nearest;
+
+    if (!k->recipe)
+        return;
+    FIND(found, k->recipe);
+    if (found)
+        return;
+    qg_nearest_start(&nearest, k->recipe);
+    TRY_ALL(&nearest, other);
+    unknown(q, k, "recipe", k->recipe, &nearest);
+}
+
+/* Templates are known by now; whether they compile is seen when one is used. */
+static void check_template(struct qg *q, struct qg_kernels *k)
+{
+    struct qg_nearest nearest;
+
+    k->template_file = qg_files_template(q, k->template);
+    if (k->template_file >= 0)
+        return;
+    qg_nearest_start(&nearest, k->template);
+    for (int i = 0; i < q->nfiles; i++)
+        if (q->files[i].kind == QG_TEMPLATE)
+            qg_nearest_try(&nearest, q->files[i].name + strlen("templates/"));
+    qg_diag_note(q, field_place(q, k, "template"), QG_E_UNKNOWN_TEMPLATE,
+                 k->template,
+                 qg_nearest_hint(&nearest, "it lies below templates/", ""));
+}
+
+/* ----------------------------------------------------- what kernels share */
+
+static const struct {
+    const char *name, *type, *meaning;
+} param_rows[] = {
+#define PARAM_ROW(name, type, meaning) {#name, type, meaning},
+    QN_PARAMS(PARAM_ROW)
+#undef PARAM_ROW
+};
+
+/* The row of a parameter; the field's rule has let only known names pass. */
+static int param_of(const char *name)
+{
+    int i = 0;
+
+    while (strcmp(param_rows[i].name, name))
+        i++;
+    return i;
+}
+
+/* One entry of a template's params. */
+static void push_param(lua_State *L, int row, int index, int count)
+{
+    lua_createtable(L, 0, 5);
+    lua_pushstring(L, param_rows[row].name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, param_rows[row].type);
+    lua_setfield(L, -2, "type");
+    lua_pushstring(L, param_rows[row].meaning);
+    lua_setfield(L, -2, "meaning");
+    lua_pushinteger(L, index);
+    lua_setfield(L, -2, "index");
+    lua_pushstring(L, index + 1 < count ? "," : "");
+    lua_setfield(L, -2, "comma");
+    qg_frozen_wrap(L);
+}
+
+/* The list that templates loop over, and the bytes that the runtime reads. */
+static void share_params(struct qg *q, struct qg_kernels *k)
+{
+    int count = k->params.count;
+    unsigned char *bytes = qg_mem_array(q, (size_t)count, 1);
+
+    lua_createtable(q->L, count, 0);
+    for (int i = 0; i < count; i++) {
+        bytes[i] = (unsigned char)param_of(k->params.at[i]);
+        push_param(q->L, bytes[i], i, count);
+        lua_rawseti(q->L, -2, i + 1);
+    }
+    qg_frozen_wrap(q->L);
+    k->param_bytes = bytes;
+    k->param_list = luaL_ref(q->L, LUA_REGISTRYINDEX);
+}
+
+/* The runtime evaluates these for each problem. */
+static void share_rules(struct qg *q, struct qg_kernels *k)
+{
+    struct qn_requires *rules =
+        qg_mem_array(q, (size_t)k->count, sizeof *rules);
+
+    for (int i = 0; i < k->count; i++)
+        if (k->items[i]->kind == QG_REQUIRES)
+            rules[k->nrules++] =
+                (struct qn_requires){k->items[i]->name, k->items[i]->reason};
+    k->rules = rules;
+}
+
+/* ------------------------------------------------------------------ points */
+
+static int has_type(const struct qg_types *types, int type)
+{
+    for (int i = 0; i < types->count; i++)
+        if (types->at[i] == type)
+            return 1;
+    return 0;
+}
+
+/* Does the statement's template take what the recipe gives it? */
+static int matches(const struct qg_kernels *k, const struct qg_recipe *recipe,
+                   const char *op)
+{
+    int a = !strcmp(op, "fprop") ? recipe->element.x : recipe->element.dy;
+    int b = !strcmp(op, "wgrad") ? recipe->element.x : recipe->element.w;
+
+    if (k->recipe && strcmp(k->recipe, recipe->name))
+        return 0;
+    if (recipe->scale.blocked != !strcmp(k->scale, "blocked"))
+        return 0;
+    return a == b && has_type(&k->element, a);
+}
+
+/* The next choice in the order of counting; 0 after the last. */
+static int next_choice(const struct qg_kernels *k, int *choice)
+{
+    int axis = 0, counts[QG_MAX_AXES];
+
+    for (int i = 0; i < k->count; i++)
+        if (k->items[i]->kind == QG_AXIS)
+            counts[axis++] = k->items[i]->count;
+    while (axis--) {
+        if (++choice[axis] < counts[axis])
+            return 1;
+        choice[axis] = 0;
+    }
+    return 0;
+}
+
+/* Returns 0, or 1 when the statement's other points are not worth trying. */
+static int expand_variant(struct qg *q, const struct qg_variant *variant)
+{
+    int choice[QG_MAX_AXES] = {0};
+
+    do {
+        struct qg_point *point;
+
+        if (q->npoints == QG_MAX_POINTS) {
+            qg_diag_note(q, variant->kernels->place, QG_E_POINTS,
+                         variant->kernels->name, QG_MAX_POINTS);
+            return 1;
+        }
+        point = qg_point_make(q, variant, choice);
+        if (!point)
+            return 1;
+        point->next = q->points;
+        q->points = point;
+        q->npoints++;
+    } while (next_choice(variant->kernels, choice));
+    return 0;
+}
+
+/* The recipe's output types, less those that the statement does without. */
+static int expand_types(struct qg *q, struct qg_variant *variant)
+{
+    const struct qg_types *d = &variant->recipe->d;
+
+    for (int i = 0; i < d->count; i++) {
+        variant->d = d->at[i];
+        if ((!variant->kernels->d.count ||
+             has_type(&variant->kernels->d, variant->d)) &&
+            expand_variant(q, variant))
+            return 1;
+    }
+    return 0;
+}
+
+/*
+** Never by a recipe's name alone: a new recipe gets every kernel that can
+** serve it.
+*/
+static int expand_recipes(struct qg *q, struct qg_variant *variant)
+{
+    for (variant->recipe = q->recipes; variant->recipe;
+         variant->recipe = variant->recipe->next)
+        if (matches(variant->kernels, variant->recipe, variant->op) &&
+            expand_types(q, variant))
+            return 1;
+    return 0;
+}
+
+/* Returns 0, or 1 when the statement's other points are not worth trying. */
+static int expand_ragged(struct qg *q, struct qg_variant *variant)
+{
+    const struct qg_kernels *k = variant->kernels;
+
+    for (int i = 0; i < k->ragged.count; i++) {
+        variant->ragged = find_ragged(q, k, k->ragged.at[i]);
+        if (variant->ragged && expand_recipes(q, variant))
+            return 1;
+    }
+    return 0;
+}
+
+/*
+** All variants of one statement. An error in a function of the spec ends it:
+** every other point would meet it again.
+*/
+static void expand_kernels(struct qg *q, struct qg_kernels *k)
+{
+    struct qg_variant variant = {.kernels = k};
+
+    check_recipe(q, k);
+    check_template(q, k);
+    share_params(q, k);
+    share_rules(q, k);
+    for (int i = 0; i < k->layout.count; i++) {
+        variant.layout = find_layout(q, k, k->layout.at[i]);
+        for (int j = 0; variant.layout && j < k->op.count; j++) {
+            variant.op = k->op.at[j];
+            if (expand_ragged(q, &variant))
+                return;
+        }
+    }
+}
+
+/* ----------------------------------------------------------------- shipped */
+
+static int by_name(const void *a, const void *b)
+{
+    const struct qg_point *x = *(struct qg_point *const *)a;
+    const struct qg_point *y = *(struct qg_point *const *)b;
+    int order = strcmp(x->kernel.name, y->kernel.name);
+
+    if (!order)
+        order = (x->reason != NULL) - (y->reason != NULL);
+    return order ? order : strcmp(x->kernel.spec, y->kernel.spec);
+}
+
+/* NULL if neither a kernel nor a rejected point has the name. */
+static struct qg_point *find_point(struct qg *q, const char *name)
+{
+    struct qg_point wanted = {.kernel = {.name = name, .spec = ""}};
+    struct qg_point *key = &wanted, **found;
+    int low = 0, high = q->npoints;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        found = &q->sorted[middle];
+        if (strcmp((*found)->kernel.name, key->kernel.name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < q->npoints && !strcmp(q->sorted[low]->kernel.name, name))
+        return q->sorted[low];
+    return NULL;
+}
+
+/*
+** Shipped kernels must exist: a name that has gone stale would drop a kernel
+** from the build without a word.
+*/
+static void ship(struct qg *q, const struct qg_shipped *shipped)
+{
+    struct qg_point *point = find_point(q, shipped->name);
+    struct qg_nearest nearest;
+
+    if (!point) {
+        qg_nearest_start(&nearest, shipped->name);
+        for (int i = 0; i < q->npoints; i++)
+            qg_nearest_try(&nearest, q->sorted[i]->kernel.name);
+        qg_diag_note(q, shipped->place, QG_E_SHIPPED_UNKNOWN, shipped->name,
+                     qg_nearest_hint(&nearest, "quern list prints them", ""));
+    } else if (point->reason) {
+        qg_diag_note(q, shipped->place, QG_E_SHIPPED_REJECTED, shipped->name,
+                     point->reason);
+    } else {
+        point->kernel.shipped = 1;
+    }
+}
+
+static void ship_all(struct qg *q)
+{
+    int count = 0;
+
+    for (const struct qg_shipped *s = q->shipped; s; s = s->next) {
+        for (const struct qg_shipped *t = q->shipped; t != s; t = t->next)
+            if (!strcmp(s->name, t->name)) {
+                qg_diag_note(q, s->place, QG_E_SHIPPED_TWICE, s->name,
+                             qg_files_print(q, t->place));
+                break;
+            }
+        if (++count > QG_MAX_SHIPPED) {
+            qg_diag_note(q, s->place, QG_E_SHIPPED_COUNT, QG_MAX_SHIPPED);
+            return;
+        }
+        ship(q, s);
+    }
+}
+
+/* --------------------------------------------------------------- everything */
+
+static void sort_points(struct qg *q)
+{
+    int i = 0;
+
+    q->sorted = qg_mem_array(q, (size_t)q->npoints, sizeof(struct qg_point *));
+    for (struct qg_point *point = q->points; point; point = point->next)
+        q->sorted[i++] = point;
+    if (i)
+        qsort(q->sorted, (size_t)i, sizeof *q->sorted, by_name);
+}
+
+/* Two statements that make the same kernel; once for each pair. */
+static void find_twins(struct qg *q)
+{
+    const struct qg_kernels *one = NULL, *two = NULL;
+
+    for (int i = 1; i < q->npoints; i++) {
+        const struct qg_point *a = q->sorted[i - 1], *b = q->sorted[i];
+
+        if (a->reason || b->reason || strcmp(a->kernel.name, b->kernel.name) ||
+            (a->kernels == one && b->kernels == two))
+            continue;
+        one = a->kernels;
+        two = b->kernels;
+        qg_diag_note(q, two->place, QG_E_KERNEL_TWICE, b->kernel.name,
+                     qg_files_print(q, one->place));
+    }
+}
+
+/* Statements were put in front of each other; back into their order. */
+#define REVERSE(type, list)                                                    \
+    do {                                                                       \
+        struct type *rest = list, *next;                                       \
+        for (list = NULL; rest; rest = next) {                                 \
+            next = rest->next;                                                 \
+            rest->next = list;                                                 \
+            list = rest;                                                       \
+        }                                                                      \
+    } while (0)
+
+void qg_expand_all(struct qg *q)
+{
+    REVERSE(qg_recipe, q->recipes);
+    REVERSE(qg_kernels, q->kernels);
+    REVERSE(qg_shipped, q->shipped);
+    for (struct qg_recipe *r = q->recipes; r; r = r->next)
+        if (r->scale.blocked)
+            r->scale.trace = qg_rule_trace(q, &r->scale);
+    for (struct qg_kernels *k = q->kernels; k; k = k->next)
+        expand_kernels(q, k);
+    sort_points(q);
+    if (!q->errors)
+        find_twins(q);
+    if (!q->errors)
+        ship_all(q);
+}

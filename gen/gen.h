@@ -1,0 +1,121 @@
+/*
+** gen.h: the generator as a library. The CLI, the build and the runtime's JIT
+** (through dlopen) call the same four functions.
+*/
+#ifndef QUERN_GEN_H
+#define QUERN_GEN_H
+
+#include "registry.h"
+
+struct qg;
+
+/*
+** Load the embedded specs and those of `dirs` (each a folder laid out as
+** specs/), expand every variant and kernel, check all of them.
+** Returns 0; 1 for an error in the specs or no memory. `*out` is set in both
+** cases, unless memory ran out (then it is NULL): qg_diagnostics() tells what
+** was wrong. Free with qg_close. Not thread-safe for one `qg`.
+*/
+QUERN_API int qg_open(const char *const *dirs, int count, struct qg **out);
+QUERN_API void qg_close(struct qg *);
+
+/* "file:line: error: ..." with source lines, as printed; "" if none. */
+QUERN_API const char *qg_diagnostics(const struct qg *);
+
+/* Recipes, kernels, rejected points. Lives as long as the generator. */
+QUERN_API const struct quern_registry *qg_registry(const struct qg *);
+
+/*
+** The source of one kernel, header included; the text lives as long as the
+** generator. Returns 0, or 1 with a diagnostic (unknown name, template error).
+*/
+QUERN_API int qg_source(struct qg *, const char *kernel, const char **text,
+                        size_t *length);
+
+/* ------------------------------------------------- opening, with more to say
+** Zero or NULL in a field chooses the default.
+*/
+struct qg_file; /* embedded.h */
+
+struct qg_options {
+    const char *const *dirs; /* folders with specs of the user's own */
+    int dirs_count;
+    const struct qg_file *files; /* instead of the embedded ones; copied */
+    int files_count;
+    /* memory: bytes 0 frees; NULL for no memory. Default: realloc and free */
+    void *(*resize)(void *user, void *memory, size_t bytes);
+    void *user;
+    long long instructions; /* bound on the Lua instructions of all specs */
+    size_t memory;          /* bound on the bytes that Lua may hold */
+};
+
+/* qg_open with options. */
+QUERN_API int qg_open_with(const struct qg_options *options, struct qg **out);
+
+/* -------------------------------------------------------------- what to take
+** Kernels to write. NULL stands for all of them.
+*/
+struct qg_selection {
+    const char *arch;   /* "sm_90a", "host"; NULL: any */
+    const char *filter; /* part of a name, or a pattern with * ? [; NULL: any */
+    int shipped;        /* only those that specs/kernels/shipped.lua names */
+};
+
+QUERN_API int qg_selects(const struct qg_selection *selection,
+                         const struct qn_kernel *kernel);
+
+/*
+** Write the selected kernels' files (symbol.cu, symbol.c), registry.c and
+** quern_kernels.h into `dir`, which is made if it is missing. All or nothing:
+** on an error, files that were there stay as they were. A file whose text has
+** not changed is not touched. `*count` (may be NULL) is the number of kernels.
+** Returns 0, or 1 with a diagnostic (nothing selected, template, file system).
+*/
+QUERN_API int qg_emit(struct qg *, const char *dir,
+                      const struct qg_selection *selection, int *count);
+
+/*
+** The registry as C text. It includes "registry.h" and defines
+** `const struct quern_registry <symbol>`. A kernel for which `cubin_bytes`
+** says more than 0 gets `extern const unsigned char <kernel>_cubin[bytes]`
+** as its cubin; with `host`, a host kernel gets the function of its name.
+** The text lives until the next call that writes a registry, or qg_close.
+** Returns 0, or 1 with a diagnostic.
+*/
+struct qg_link {
+    const char *symbol; /* "quern_kernels" */
+    int host;
+    size_t (*cubin_bytes)(void *user, const struct qn_kernel *kernel);
+    void *user;
+};
+
+QUERN_API int qg_registry_text(struct qg *, const struct qg_selection *,
+                               const struct qg_link *link, const char **text,
+                               size_t *length);
+
+/* ------------------------------------------------------------- spec language
+** The fields of each statement of the spec language, one row at a time:
+** returns 1 and fills `row`, or 0 when there is no row `index`.
+*/
+struct qg_field_row {
+    const char *statement; /* "recipe", "blocked", "kernels" */
+    const char *field;     /* "d", "element.x" */
+    const char *kind;      /* "type", "list of types", "function" */
+    const char *allowed;   /* right values, separated by blanks; "" for any */
+    int required;
+    const char *doc;
+};
+
+QUERN_API int qg_field_row(int index, struct qg_field_row *row);
+
+/*
+** The scale rule of a recipe as a function `<recipe>_scale(float amax)` in C
+** or CUDA C. Text as in qg_registry_text. Returns 0, or 1 with a diagnostic
+** (no such recipe, or it has no rule).
+*/
+enum qg_language { QG_C, QG_CUDA };
+
+QUERN_API int qg_rule_text(struct qg *, const char *recipe, int language,
+                           const char **text, size_t *length);
+
+#endif

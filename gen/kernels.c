@@ -1,0 +1,147 @@
+/*
+** kernels.c: `kernels "name" { ... }`: a grid of kernels from one template.
+*/
+#include "qg.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define AT(member)                      offsetof(struct qg_kernels, member)
+#define PARAM_NAME(name, type, meaning) #name " "
+
+static const struct qg_field fields[] = {
+    {"op", QG_F_NAMES, 1, AT(op), "fprop dgrad wgrad", NULL,
+     "which product of a layer"},
+    {"element", QG_F_TYPES, 1, AT(element), QG_ELEMENTS, NULL,
+     "types of A and B that the template takes"},
+    {"scale", QG_F_NAME, 0, AT(scale), "none blocked", NULL,
+     "kind of scales that the template takes (default \"none\")"},
+    {"layout", QG_F_NAMES, 1, AT(layout), NULL, NULL,
+     "a layout statement's name"},
+    {"ragged", QG_F_NAMES, 1, AT(ragged), NULL, NULL,
+     "a ragged statement's name"},
+    {"arch", QG_F_NAME, 1, AT(arch), "host sm_80 sm_89 sm_90a sm_100a sm_120a",
+     NULL, "what the kernels are compiled for"},
+    {"template", QG_F_PATH, 1, AT(template), NULL, NULL,
+     "a file below templates/"},
+    {"params", QG_F_NAMES, 1, AT(params), QN_PARAMS(PARAM_NAME), NULL,
+     "the kernel's parameters, in order"},
+    {"recipe", QG_F_NAME, 0, AT(recipe), NULL, NULL,
+     "only this recipe (default: all that match)"},
+    {"d", QG_F_TYPES, 0, AT(d), "bf16 f16 f32", NULL,
+     "only these output types (default: the recipe's)"},
+};
+
+const struct qg_fields qg_kernels_fields = {"kernels", fields,
+                                            sizeof fields / sizeof *fields, 1};
+
+/* Names that templates and functions know already. */
+static int reserved(struct qg *q, const char *name)
+{
+    static const char *const names[] = {
+        "a",    "b",        "d",    "recipe", "op",    "layout", "ragged",
+        "arch", "template", "name", "params", "types", "include"};
+    int found;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], name))
+            return 1;
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, q->template_globals);
+    lua_getfield(q->L, -1, name);
+    found = !lua_isnil(q->L, -1);
+    lua_pop(q->L, 2);
+    return found;
+}
+
+/* Names of axes and derived values are one set. */
+static int check_item_name(struct qg *q, const struct qg_kernels *kernels,
+                           const struct qg_item *item)
+{
+    if (item->kind != QG_AXIS && item->kind != QG_DERIVE)
+        return 0;
+    if (reserved(q, item->name)) {
+        qg_diag_note(q, item->word->place, QG_E_ITEM_RESERVED, item->name);
+        return 1;
+    }
+    for (int i = 0; i < kernels->count; i++) {
+        const struct qg_item *other = kernels->items[i];
+
+        if (other->kind <= QG_DERIVE && !strcmp(other->name, item->name)) {
+            qg_diag_note(q, item->word->place, QG_E_ITEM_NAME, item->name,
+                         qg_files_print(q, other->word->place));
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The entry on top of the stack. Returns the errors that were noted. */
+static int take_item(struct qg *q, struct qg_kernels *kernels, int index)
+{
+    enum { MOST = sizeof kernels->items / sizeof *kernels->items };
+    struct qg_item *item = qg_word_part(q->L, -1, QG_ITEM);
+
+    if (!item) {
+        qg_diag_note(q, kernels->place, QG_E_ITEM_KIND, (long long)index,
+                     kernels->name, qg_word_kind_of(q->L, -1));
+        return 1;
+    }
+    item->word->used = 1;
+    if (kernels->count == MOST) {
+        qg_diag_note(q, item->word->place, QG_E_ITEM_COUNT, kernels->name,
+                     MOST);
+        return 1;
+    }
+    if (check_item_name(q, kernels, item))
+        return 1;
+    kernels->items[kernels->count++] = item;
+    return 0;
+}
+
+/* Entries that are wrong are noted one by one, up to the bound on errors. */
+static int take_items(struct qg *q, struct qg_kernels *kernels)
+{
+    int count, axes = 0, errors = 0;
+
+    if (lua_type(q->L, 1) != LUA_TTABLE)
+        return 1;
+    count = (int)lua_rawlen(q->L, 1);
+    for (int i = 1; i <= count && errors < QG_MAX_ERRORS; i++) {
+        lua_rawgeti(q->L, 1, i);
+        errors += take_item(q, kernels, i);
+        lua_pop(q->L, 1);
+    }
+    for (int i = 0; i < kernels->count; i++)
+        axes += kernels->items[i]->kind == QG_AXIS;
+    if (axes > QG_MAX_AXES) {
+        qg_diag_note(q, kernels->place, QG_E_AXIS_COUNT, kernels->name,
+                     QG_MAX_AXES);
+        errors++;
+    }
+    return errors;
+}
+
+/*
+** Stack index 1: the table, fields and entries together. The statement is kept
+** only if all of it is right; it is expanded when all files are read.
+*/
+int qg_kernels_take(struct qg *q, struct qg_word *word)
+{
+    struct qg_kernels *kernels = qg_mem_new(q, sizeof *kernels);
+    int errors;
+
+    kernels->place = word->place;
+    kernels->name = word->name;
+    kernels->scale = "none";
+    for (struct qg_kernels *other = q->kernels; other; other = other->next)
+        if (!strcmp(other->name, word->name) &&
+            qg_word_taken(q, word, other->place))
+            return 0;
+    errors = qg_field_read(q, word, &qg_kernels_fields, kernels);
+    errors += take_items(q, kernels);
+    if (errors)
+        return 0;
+    kernels->next = q->kernels;
+    q->kernels = kernels;
+    return 0;
+}

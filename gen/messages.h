@@ -1,0 +1,118 @@
+/*
+** messages.h: every error that a spec, a template or a call of the generator
+** can meet: X(name, format). Each says what is wrong and what would be right.
+*/
+#ifndef QUERN_GEN_MESSAGES_H
+#define QUERN_GEN_MESSAGES_H
+
+#define QG_MESSAGES(X)                                                         \
+    /* Lua's own words, or a spec's call of error() */                         \
+    X(LUA, "%s")                                                               \
+    X(NOT_TEXT, "error was called with %s; give it a text")                    \
+    /* the sandbox */                                                          \
+    X(UNDEFINED, "'%s' is not defined here; %s")                               \
+    X(NOT_OFFERED, "'%s' of Lua is not for specs: they must come to an end, "  \
+                   "reach nothing outside, and say the same on any machine")   \
+    X(ASSIGNED, "'%s' is not local; write: local %s = ...")                    \
+    X(BINARY, "compiled Lua is not accepted; give the text")                   \
+    X(STEPS, "more than %lld steps of Lua; is there an endless loop?")         \
+    X(MEMORY, "more than %zu bytes of memory are needed; make fewer values")   \
+    X(STRING, "a text has more than %d bytes; keep it shorter")                \
+    X(NO_FIELD, "there is no '%s' here; %s")                                   \
+    X(FROZEN, "this table cannot be changed; copy its values into your own")   \
+    X(KEY_KIND, "pairs takes tables with integers and strings as keys, "       \
+                "this one has %s")                                             \
+    X(NO_TEXT, "%s has no text; take a field or an element of it")             \
+    X(FORMAT_KIND, "'%%%c' is not a conversion of format here; it takes "      \
+                   "%%d %%i %%s %%x %%X %%c and %%%%; floats: hex(x)")         \
+    /* files */                                                                \
+    X(OPEN, "cannot read it: %s")                                              \
+    X(FILE_NAME, "a spec's file name is letters, digits, _ and -, then .lua")  \
+    X(FILE_SIZE, "a spec has at most %d bytes, this one has %zu")              \
+    X(NO_SPECS, "there are no specs below it; *.lua files belong into "        \
+                "recipes/, layouts/, ragged/ or kernels/")                     \
+    /* words */                                                                \
+    X(NAME_KIND, "%s takes a name as text; write: %s")                         \
+    X(NAME_FORM, "'%s' is no name for a %s; letters a-z, digits and _, a "     \
+                 "letter first, at most %d")                                   \
+    X(SENTENCE, "%s takes a text of one line, at most 200 characters; "        \
+                "write: %s")                                                   \
+    X(UNFINISHED, "%s lacks what belongs after it; write: %s")                 \
+    X(UNUSED, "%s stands outside a statement that takes it; write: %s")        \
+    X(LATE, "%s is a statement; it cannot stand in a function that is called " \
+            "later")                                                           \
+    X(TWICE, "%s '%s' is already declared at %s; names are unique")            \
+    /* fields */                                                               \
+    X(TABLE_KIND, "%s '%s' takes a table of fields, not %s")                   \
+    X(FIELD_UNKNOWN, "%s '%s' has no field '%s'; %s")                          \
+    X(FIELD_MISSING, "%s '%s' lacks the field '%s': %s")                       \
+    X(FIELD_KIND, "field '%s' takes %s, not %s")                               \
+    X(FIELD_VALUE, "field '%s' cannot be '%s'; %s")                            \
+    X(FIELD_KEY, "%s '%s' has a key that is %s; fields have names")            \
+    X(FIELD_ITEM, "%s '%s' takes fields alone; entry %lld is %s")              \
+    X(FIELD_EMPTY, "field '%s' is an empty list; give at least one value")     \
+    X(FIELD_LONG, "field '%s' has %lld values; at most %d are allowed")        \
+    X(FIELD_AGAIN, "field '%s' lists '%s' twice")                              \
+    X(FIELD_RANGE, "field '%s' is a whole number from 1 to %d, not %s")        \
+    X(FIELD_PATH, "field '%s' is a path below templates/ such as "             \
+                  "\"sm90/gemm.cu\", not '%s'")                                \
+    /* statements */                                                           \
+    X(RAGGED_NAME, "ragged axis '%s' is none of m, n, k and none")             \
+    X(ITEM_KIND, "entry %lld of kernels '%s' is %s; it takes axis, derive, "   \
+                 "requires and reject")                                        \
+    X(ITEM_COUNT, "kernels '%s' has more than %d entries")                     \
+    X(ITEM_FUNCTION, "%s takes a function of v, not %s; write: %s")            \
+    X(ITEM_NAME, "'%s' is already taken at %s; choose another name")           \
+    X(ITEM_RESERVED, "'%s' is a word of the language; choose another name")    \
+    X(AXIS_VALUE, "value %d of axis '%s' is %s; a value is a name, a whole "   \
+                  "number, or a list of 1 to 4 whole numbers")                 \
+    X(AXIS_LIST, "axis '%s' takes a list of 1 to %d values")                   \
+    X(AXIS_AGAIN, "axis '%s' has the value '%s' twice")                        \
+    X(AXIS_COUNT, "kernels '%s' has more than %d axes")                        \
+    X(SHIPPED_LIST, "shipped takes a list of kernels' names; entry %d is %s")  \
+    X(SHIPPED_COUNT, "more than %d kernels are shipped; compile the rest on "  \
+                     "first use")                                              \
+    X(SHIPPED_UNKNOWN, "no kernel is called '%s'; %s")                         \
+    X(SHIPPED_REJECTED, "kernel '%s' is rejected: %s")                         \
+    X(SHIPPED_TWICE, "kernel '%s' is already shipped at %s")                   \
+    X(REQUIRES_TEXT, "'%s' is no rule on a problem: %s")                       \
+    /* rules of scales */                                                      \
+    X(SCALE_TYPE, "a rule for %s scales must return %s, this one returned %s") \
+    X(RULE_NUMBER, "the rule returned %s without using its argument; it must " \
+                   "be an expression of it")                                   \
+    X(RULE_STEADY, "the rule gave another expression when it was called "      \
+                   "again; use nothing that changes between calls")            \
+    X(RULE_OLD, "a value of one call of a rule was used in another")           \
+    X(RULE_WORD, "%sa rule cannot use '%s', which does not see values that "   \
+                 "are known only on the device; write: %s")                    \
+    X(RULE_PLAIN, "%s does not work in a rule; write: %s")                     \
+    X(RULE_KIND, "%s takes %s here, not %s")                                   \
+    X(RULE_LONG, "the rule's expression has more than %d terms")               \
+    /* expansion */                                                            \
+    X(UNKNOWN_NAME, "there is no %s '%s'; %s")                                 \
+    X(UNKNOWN_TEMPLATE, "there is no template '%s'; %s")                       \
+    X(POINTS, "with kernels '%s' the grids have more than %d points; take "    \
+              "values from its axes")                                          \
+    X(DERIVED_KIND, "derive '%s' gave %s; it must give a whole number, a "     \
+                    "boolean, a name, or a list of whole numbers")             \
+    X(DERIVED_FLOAT, "derive '%s' gave %s; use // for whole numbers")          \
+    X(DERIVED_NAME, "derive '%s' gave '%s'; a text must be a name: letters, "  \
+                    "digits and _")                                            \
+    X(REJECT_KIND, "the function of a reject gave %s; it must give true or "   \
+                   "false")                                                    \
+    X(KERNEL_FIELD, "'%s' of kernel %s must be %s")                            \
+    X(KERNEL_TWICE, "kernel %s is also made by %s; narrow one of them")        \
+    X(KERNEL_NAME, "a kernel's name would have more than %d characters: %s")   \
+    /* templates */                                                            \
+    X(DOLLAR, "'$(' without its ')' on the same line")                         \
+    X(VALUE_KIND, "$(%s) is %s; it must be a whole number or a text%s")        \
+    X(INCLUDE_UNKNOWN, "there is no template '%s' to include; %s")             \
+    X(INCLUDE_DEPTH, "templates include each other more than %d deep")         \
+    X(OUTPUT_SIZE, "the generated file has more than %d bytes")                \
+    /* calls */                                                                \
+    X(KERNEL_UNKNOWN, "no kernel is called '%s'; %s")                          \
+    X(NOTHING_SELECTED, "no kernel matches%s%s%s%s%s")                         \
+    X(RULE_UNKNOWN, "recipe '%s' %s")                                          \
+    X(WRITE, "cannot write %s: %s")
+
+#endif

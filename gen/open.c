@@ -1,0 +1,122 @@
+/*
+** open.c: loading all specs, and what a caller sees of the result.
+*/
+#include "qg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *resize(void *user, void *memory, size_t bytes)
+{
+    (void)user;
+    if (bytes)
+        return realloc(memory, bytes);
+    free(memory);
+    return NULL;
+}
+
+/* Run a spec: its statements leave what they say in the lists of `q`. */
+static void run_file(struct qg *q, int file)
+{
+    lua_State *L = q->L;
+
+    lua_settop(L, 0);
+    if (qg_sandbox_load(q, file, q->files[file].text, q->files[file].length))
+        return;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, q->env);
+    lua_setupvalue(L, 1, 1);
+    if (qg_sandbox_call(q, 0, 0, (struct qg_place){file, 1}))
+        q->words = NULL; /* cut short: what is unfinished says nothing */
+    qg_word_finish(q);
+    lua_settop(L, 0);
+}
+
+/* The stages in order; each needs the one before to be without an error. */
+static void load(struct qg *q, void *argument)
+{
+    qg_sandbox_build(q);
+    qg_files_load(q, argument);
+    q->loading = 1;
+    for (int i = 0; i < q->nfiles; i++)
+        if (q->files[i].kind == QG_SPEC)
+            run_file(q, i);
+    q->loading = 0;
+    if (q->errors)
+        return;
+    qg_expand_all(q);
+    if (!q->errors)
+        qg_registry_build(q);
+    if (q->errors) /* a part of the kernels would pass for all of them */
+        q->registry = (struct quern_registry){.hash = ""};
+}
+
+/* NULL if there is no memory for it. */
+static struct qg *create(const struct qg_options *options)
+{
+    void *(*allocate)(void *, void *, size_t) =
+        options->resize ? options->resize : resize;
+    struct qg *q = allocate(options->user, NULL, sizeof *q);
+
+    if (!q)
+        return NULL;
+    memset(q, 0, sizeof *q);
+    q->resize = allocate;
+    q->user = options->user;
+    q->bound = options->memory ? options->memory : QG_MAX_MEMORY;
+    q->steps = options->instructions ? options->instructions : QG_ALL_STEPS;
+    q->registry.hash = "";
+    q->L = lua_newstate(qg_mem_lua, q);
+    if (!q->L) {
+        qg_close(q);
+        return NULL;
+    }
+    return q;
+}
+
+/*
+** Errors in specs leave a generator that tells of them; only without memory is
+** there none.
+*/
+int qg_open_with(const struct qg_options *options, struct qg **out)
+{
+    struct qg *q = create(options);
+    int failed;
+
+    *out = q;
+    if (!q)
+        return 1;
+    failed = qg_sandbox_protect(q, load, (void *)options);
+    if (q->fault == QG_NO_MEMORY) {
+        qg_close(q);
+        *out = NULL;
+    }
+    return failed;
+}
+
+int qg_open(const char *const *dirs, int count, struct qg **out)
+{
+    struct qg_options options = {.dirs = dirs, .dirs_count = count};
+
+    return qg_open_with(&options, out);
+}
+
+/* Lua first: its blocks come from the same allocator. */
+void qg_close(struct qg *q)
+{
+    if (!q)
+        return;
+    if (q->L)
+        lua_close(q->L);
+    qg_mem_free(q);
+    q->resize(q->user, q->diagnostics.data, 0);
+    q->resize(q->user, q->output.data, 0);
+    q->resize(q->user, q->chunk.data, 0);
+    q->resize(q->user, q, 0);
+}
+
+const char *qg_diagnostics(const struct qg *q)
+{
+    if (!q || q->fault == QG_NO_MEMORY)
+        return "error: out of memory\n";
+    return q->diagnostics.data ? q->diagnostics.data : "";
+}

@@ -1,0 +1,366 @@
+/*
+** point.c: one point of a grid: its values, its name, and whether it is a
+** kernel.
+**
+** A point's values lie in a Lua table, which specs and templates see through a
+** frozen one. Texts among them are names, so that whatever a spec says, code
+** made with them is what the template's author wrote.
+*/
+#include "qg.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_SYMBOL = 160, MAX_LIST = 64 };
+
+static void set_string(lua_State *L, const char *name, const char *value)
+{
+    lua_pushstring(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* Names for the integers of a tuple: v.tile.m is v.tile[1]. */
+static void name_elements(lua_State *L, const char *name, int count)
+{
+    static const struct {
+        const char *name, *elements[3];
+    } tuples[] = {{"tile", {"m", "n", "k"}}, {"cluster", {"m", "n", NULL}}};
+
+    for (size_t i = 0; i < sizeof tuples / sizeof *tuples; i++)
+        for (int j = 0; !strcmp(name, tuples[i].name) && j < 3 && j < count &&
+                        tuples[i].elements[j];
+             j++) {
+            lua_rawgeti(L, -1, j + 1);
+            lua_setfield(L, -2, tuples[i].elements[j]);
+        }
+}
+
+void qg_point_set(lua_State *L, const char *name, const struct qg_value *value)
+{
+    if (value->string) {
+        lua_pushstring(L, value->string);
+    } else if (!value->tuple) {
+        lua_pushinteger(L, value->at[0]);
+    } else {
+        lua_createtable(L, value->count, 0);
+        for (int i = 0; i < value->count; i++) {
+            lua_pushinteger(L, value->at[i]);
+            lua_rawseti(L, -2, i + 1);
+        }
+        name_elements(L, name, value->count);
+        qg_frozen_wrap(L);
+    }
+    lua_setfield(L, -2, name);
+}
+
+/*
+** v.a, v.b, v.d. Types of less than eight bits have no bytes: asking for them
+** is an error, not a fraction.
+*/
+static void set_operand(lua_State *L, const char *name, int type,
+                        const char *major, const char *ragged)
+{
+    const struct qg_type *row = qg_types_of(type);
+
+    lua_createtable(L, 0, 5);
+    set_string(L, "type", row->name);
+    set_string(L, "major", major);
+    set_string(L, "ragged", ragged);
+    lua_pushinteger(L, row->bits);
+    lua_setfield(L, -2, "bits");
+    if (row->bits % 8 == 0) {
+        lua_pushinteger(L, row->bits / 8);
+        lua_setfield(L, -2, "bytes");
+    }
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, name);
+}
+
+static int axis_of(const char *name)
+{
+    static const char *const names[] = {"none", "m", "n", "k"};
+    int i = 0;
+
+    while (i < 3 && strcmp(names[i], name))
+        i++;
+    return !strcmp(names[i], name) ? i : 0;
+}
+
+static int major_of(const char *name)
+{
+    return !strcmp(name, "k") ? QUERN_MAJOR_K : QUERN_MAJOR_MN;
+}
+
+static int op_of(const char *op)
+{
+    return !strcmp(op, "fprop")   ? QUERN_FPROP
+           : !strcmp(op, "dgrad") ? QUERN_DGRAD
+                                  : QUERN_WGRAD;
+}
+
+/* What every point of the variant shares. D is always contiguous along n. */
+static void describe_variant(struct qg *q, const struct qg_variant *v,
+                             struct qn_kernel *kernel)
+{
+    const struct qg_recipe *r = v->recipe;
+    int op = op_of(v->op);
+    struct qg_place place = v->kernels->place;
+
+    kernel->recipe = r->name;
+    kernel->arch = v->kernels->arch;
+    kernel->template = v->kernels->template;
+    kernel->spec =
+        qg_mem_print(q, "%s:%d", q->files[place.file].name, place.line);
+    kernel->op = op;
+    kernel->ragged = axis_of(v->ragged->name);
+    kernel->a.type = op == QUERN_FPROP ? r->element.x : r->element.dy;
+    kernel->b.type = op == QUERN_WGRAD ? r->element.x : r->element.w;
+    kernel->d.type = v->d;
+    kernel->a.major = major_of(v->layout->a);
+    kernel->b.major = major_of(v->layout->b);
+    kernel->d.major = QUERN_MAJOR_MN;
+    kernel->a.ragged = axis_of(v->ragged->a);
+    kernel->b.ragged = axis_of(v->ragged->b);
+    kernel->d.ragged = axis_of(v->ragged->d);
+    kernel->params = v->kernels->param_bytes;
+    kernel->nparams = v->kernels->params.count;
+    kernel->requires = v->kernels->rules;
+    kernel->nrequires = v->kernels->nrules;
+}
+
+/* Push the table with what the variant fixes. */
+static void push_values(lua_State *L, const struct qg_variant *v,
+                        const struct qn_kernel *kernel)
+{
+    lua_createtable(L, 0, 32);
+    set_string(L, "recipe", v->recipe->name);
+    set_string(L, "op", v->op);
+    set_string(L, "layout", v->layout->name);
+    set_string(L, "ragged", v->ragged->name);
+    set_string(L, "arch", v->kernels->arch);
+    set_string(L, "template", v->kernels->template);
+    set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a);
+    set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b);
+    set_operand(L, "d", kernel->d.type, "mn", v->ragged->d);
+}
+
+/* -------------------------------------------------------------------- name */
+
+/* Writes at most up to `end`; returns the end that it needs. */
+static size_t put_value(char *buffer, size_t used, const char *axis,
+                        const struct qg_value *value)
+{
+    size_t room = MAX_SYMBOL + 1;
+
+    if (value->string)
+        return used + (size_t)snprintf(buffer + used, room - used, "_%s",
+                                       value->string);
+    for (int i = 0; i < value->count && used < room; i++)
+        used += (size_t)snprintf(buffer + used, room - used, "%s%s%d",
+                                 i ? "x" : "_", i ? "" : axis, value->at[i]);
+    return used;
+}
+
+static void put_arch(char *out, const char *arch)
+{
+    for (; *arch; arch++)
+        if (*arch != '_')
+            *out++ = *arch;
+    *out = 0;
+}
+
+/* The symbol of a point; NULL and noted if it is too long. */
+static const char *make_name(struct qg *q, const struct qg_variant *v,
+                             const int *choice)
+{
+    char buffer[MAX_SYMBOL + 1], arch[QG_MAX_NAME + 1];
+    size_t used;
+
+    put_arch(arch, v->kernels->arch);
+    used = (size_t)snprintf(buffer, sizeof buffer, "quern_%s_%s_%s_%s_%s_%s",
+                            v->recipe->name, v->op, v->layout->name,
+                            v->ragged->name, qg_types_of(v->d)->name, arch);
+    for (int i = 0; i < v->kernels->count && used < sizeof buffer; i++) {
+        const struct qg_item *item = v->kernels->items[i];
+
+        if (item->kind == QG_AXIS)
+            used =
+                put_value(buffer, used, item->name, &item->values[*choice++]);
+    }
+    if (used < sizeof buffer)
+        return qg_mem_string(q, buffer, used);
+    qg_diag_note(q, v->kernels->place, QG_E_KERNEL_NAME, MAX_SYMBOL, buffer);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------- items */
+
+static int plain_text(const char *text)
+{
+    size_t length = strlen(text);
+
+    return length && length <= 2 * QG_MAX_NAME &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_"
+                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == length;
+}
+
+/* The list of integers on top of the stack, copied and frozen; 0: it is not. */
+static int copy_list(lua_State *L, const char *name)
+{
+    lua_Integer count = (lua_Integer)lua_rawlen(L, -1);
+
+    if (count < 1 || count > MAX_LIST)
+        return 0;
+    lua_createtable(L, (int)count, 0);
+    for (lua_Integer i = 1; i <= count; i++) {
+        lua_rawgeti(L, -2, i);
+        if (!lua_isinteger(L, -1)) {
+            lua_pop(L, 2);
+            return 0;
+        }
+        lua_rawseti(L, -2, i);
+    }
+    name_elements(L, name, (int)count);
+    qg_frozen_wrap(L);
+    lua_replace(L, -2);
+    return 1;
+}
+
+/* Whole numbers only: a float in a tile is a slip of / for //. */
+static int check_number(struct qg *q, const struct qg_item *item)
+{
+    if (lua_isinteger(q->L, -1))
+        return 0;
+    lua_pushvalue(q->L, -1);
+    qg_diag_note(q, item->word->place, QG_E_DERIVED_FLOAT, item->name,
+                 lua_tostring(q->L, -1));
+    return 1;
+}
+
+/* May the value on top of the stack be kept? Returns 0, or 1 and noted. */
+static int check_derived(struct qg *q, const struct qg_item *item)
+{
+    lua_State *L = q->L;
+
+    switch (lua_type(L, -1)) {
+    case LUA_TBOOLEAN:
+        return 0;
+    case LUA_TNUMBER:
+        return check_number(q, item);
+    case LUA_TSTRING:
+        if (plain_text(lua_tostring(L, -1)))
+            return 0;
+        qg_diag_note(q, item->word->place, QG_E_DERIVED_NAME, item->name,
+                     lua_tostring(L, -1));
+        return 1;
+    case LUA_TTABLE:
+        if (copy_list(L, item->name))
+            return 0;
+        break;
+    case LUA_TUSERDATA:
+        if (qg_frozen_content(L, -1)) {
+            lua_replace(L, -2);
+            if (copy_list(L, item->name))
+                return 0;
+        }
+        break;
+    }
+    qg_diag_note(q, item->word->place, QG_E_DERIVED_KIND, item->name,
+                 qg_word_kind_of(L, -1));
+    return 1;
+}
+
+/* Call the item's function of v; the values are at index 1, v at 2. */
+static int call(struct qg *q, const struct qg_item *item)
+{
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, item->function);
+    lua_pushvalue(q->L, 2);
+    return qg_sandbox_call(q, 1, 1, item->word->place);
+}
+
+/* Returns 0, or -1 and noted. */
+static int derive(struct qg *q, const struct qg_item *item)
+{
+    if (call(q, item) || check_derived(q, item))
+        return -1;
+    lua_setfield(q->L, 1, item->name);
+    return 0;
+}
+
+/* Returns 0; 1 when the point is rejected; -1 and noted. */
+static int reject(struct qg *q, const struct qg_item *item,
+                  struct qg_point *point)
+{
+    if (call(q, item))
+        return -1;
+    if (!lua_isboolean(q->L, -1)) {
+        qg_diag_note(q, item->word->place, QG_E_REJECT_KIND,
+                     qg_word_kind_of(q->L, -1));
+        return -1;
+    }
+    if (lua_toboolean(q->L, -1))
+        point->reason = item->reason;
+    lua_pop(q->L, 1);
+    return point->reason != NULL;
+}
+
+/* In the order of the list. 0; 1: rejected; -1: an error has been noted. */
+static int apply_items(struct qg *q, const struct qg_variant *v,
+                       struct qg_point *point, const int *choice)
+{
+    int result = 0;
+
+    for (int i = 0; i < v->kernels->count && !result; i++) {
+        const struct qg_item *item = v->kernels->items[i];
+
+        if (item->kind == QG_AXIS) {
+            lua_pushvalue(q->L, 1);
+            qg_point_set(q->L, item->name, &item->values[*choice++]);
+            lua_pop(q->L, 1);
+        } else if (item->kind == QG_DERIVE) {
+            result = derive(q, item);
+        } else if (item->kind == QG_REJECT) {
+            result = reject(q, item, point);
+        }
+    }
+    return result;
+}
+
+/* What templates see besides: the values are on top of the stack. */
+static void keep_values(struct qg *q, const struct qg_variant *v,
+                        struct qg_point *point)
+{
+    set_string(q->L, "name", point->kernel.name);
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, v->kernels->param_list);
+    lua_setfield(q->L, -2, "params");
+    point->values = luaL_ref(q->L, LUA_REGISTRYINDEX);
+}
+
+struct qg_point *qg_point_make(struct qg *q, const struct qg_variant *v,
+                               const int *choice)
+{
+    struct qg_point *point = qg_mem_new(q, sizeof *point);
+    lua_State *L = q->L;
+    int result;
+
+    lua_settop(L, 0);
+    describe_variant(q, v, &point->kernel);
+    point->kernels = v->kernels;
+    point->kernel.name = make_name(q, v, choice);
+    if (!point->kernel.name)
+        return NULL;
+    push_values(L, v, &point->kernel);
+    lua_pushvalue(L, 1);
+    qg_frozen_wrap(L);
+    result = apply_items(q, v, point, choice);
+    lua_settop(L, result < 0 ? 0 : 1);
+    if (result < 0)
+        return NULL;
+    if (!result) {
+        if (qg_describe_fill(q, v->kernels, &point->kernel))
+            return NULL;
+        keep_values(q, v, point);
+    }
+    lua_settop(L, 0);
+    return point;
+}

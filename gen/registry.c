@@ -1,0 +1,157 @@
+/*
+** registry.c: what the runtime is told about recipes, kernels and points that
+** make none, in memory.
+*/
+#include "qg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int recipe_by_name(const void *a, const void *b)
+{
+    const struct qn_recipe *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+/* "e8m0 per 1x32": rows by values along k. */
+static const char *print_scale(struct qg *q, const struct qg_scale *scale)
+{
+    int rows = scale->per.n > scale->per.m ? scale->per.n : scale->per.m;
+
+    if (!scale->blocked)
+        return "none";
+    return qg_mem_print(q, "%s per %dx%d", qg_types_of(scale->type)->name, rows,
+                        scale->per.k);
+}
+
+/* All strings live in the arena. */
+static struct qn_recipe describe(struct qg *q, const struct qg_recipe *recipe)
+{
+    struct qn_recipe row = {
+        .name = recipe->name,
+        .doc = recipe->doc,
+        .spec = qg_mem_print(q, "%s:%d", q->files[recipe->place.file].name,
+                             recipe->place.line),
+        .x = recipe->element.x,
+        .w = recipe->element.w,
+        .dy = recipe->element.dy,
+        .default_d = recipe->d.at[0],
+        .scaled = recipe->scale.blocked,
+        .scale = print_scale(q, &recipe->scale)};
+
+    for (int i = 0; i < recipe->d.count; i++)
+        row.d_types |= 1u << recipe->d.at[i];
+    return row;
+}
+
+static void add_recipes(struct qg *q)
+{
+    struct qn_recipe *rows;
+    int count = 0;
+
+    for (const struct qg_recipe *r = q->recipes; r; r = r->next)
+        count++;
+    rows = qg_mem_array(q, (size_t)count, sizeof *rows);
+    count = 0;
+    for (const struct qg_recipe *r = q->recipes; r; r = r->next)
+        rows[count++] = describe(q, r);
+    qsort(rows, (size_t)count, sizeof *rows, recipe_by_name);
+    q->registry.recipes = rows;
+    q->registry.nrecipes = count;
+}
+
+/* Kernels first among the sorted points, as in the registry. */
+static void split_points(struct qg *q)
+{
+    struct qg_point **sorted =
+        qg_mem_array(q, (size_t)q->npoints, sizeof *sorted);
+    int count = 0;
+
+    for (int i = 0; i < q->npoints; i++)
+        if (!q->sorted[i]->reason)
+            sorted[count++] = q->sorted[i];
+    q->registry.nkernels = count;
+    for (int i = 0; i < q->npoints; i++)
+        if (q->sorted[i]->reason)
+            sorted[count++] = q->sorted[i];
+    q->registry.nrejected = count - q->registry.nkernels;
+    q->sorted = sorted;
+}
+
+/* Generate each, to see that it can be, and for its key. */
+static void add_kernels(struct qg *q)
+{
+    struct qn_kernel *rows =
+        qg_mem_array(q, (size_t)q->registry.nkernels, sizeof *rows);
+
+    for (int i = 0; i < q->registry.nkernels; i++) {
+        struct qg_point *point = q->sorted[i];
+        struct qg_input *template = &q->files[point->kernels->template_file];
+
+        if (!template->failed)
+            template->failed = qg_source_render(q, point);
+        rows[i] = point->kernel;
+    }
+    q->registry.kernels = rows;
+}
+
+/* They come last among the sorted points. */
+static void add_rejected(struct qg *q)
+{
+    struct qn_rejected *rows =
+        qg_mem_array(q, (size_t)q->registry.nrejected, sizeof *rows);
+
+    for (int i = 0; i < q->registry.nrejected; i++) {
+        const struct qg_point *point = q->sorted[q->registry.nkernels + i];
+
+        rows[i] = (struct qn_rejected){point->kernel.name, point->kernel.spec,
+                                       point->kernel.recipe, point->kernel.op,
+                                       point->reason};
+    }
+    q->registry.rejected = rows;
+}
+
+void qg_registry_build(struct qg *q)
+{
+    add_recipes(q);
+    split_points(q);
+    add_kernels(q);
+    add_rejected(q);
+    q->registry.hash = "";
+    if (q->errors)
+        return;
+    q->registry.hash = qg_registry_write_hash(q, NULL);
+}
+
+const struct quern_registry *qg_registry(const struct qg *q)
+{
+    return &q->registry;
+}
+
+struct request {
+    const struct qg_selection *selection;
+    const struct qg_link *link;
+};
+
+static void write_text(struct qg *q, void *argument)
+{
+    struct request *request = argument;
+
+    qg_registry_write(q, request->selection, request->link);
+}
+
+/* With a selection, the hash is that of the part. */
+int qg_registry_text(struct qg *q, const struct qg_selection *selection,
+                     const struct qg_link *link, const char **text,
+                     size_t *length)
+{
+    struct request request = {selection, link};
+
+    qg_diag_clear(q);
+    if (qg_sandbox_protect(q, write_text, &request))
+        return 1;
+    *text = q->output.data;
+    *length = q->output.length;
+    return 0;
+}

@@ -1,0 +1,123 @@
+/*
+** source.c: the file of one kernel: a header, then what the template gives.
+*/
+#include "qg.h"
+
+#include <sha2.h>
+#include <string.h>
+
+/* The template's output into q->output. The environment is the kernel's own. */
+static int render(struct qg *q, struct qg_point *point)
+{
+    int file = point->kernels->template_file, failed;
+    lua_State *L = q->L;
+
+    lua_settop(L, 0);
+    qg_text_clear(&q->output);
+    qg_text_put(q, &q->output, "\n");
+    q->depth = 0;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, point->values);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, q->template_globals);
+    qg_sandbox_env(L);
+    q->render_env = luaL_ref(L, LUA_REGISTRYINDEX);
+    failed = qg_template_push(q, file);
+    if (!failed) {
+        qg_template_run(q);
+        failed = qg_sandbox_call(q, 2, 0, (struct qg_place){file, 1});
+    }
+    luaL_unref(L, LUA_REGISTRYINDEX, q->render_env);
+    return failed;
+}
+
+/*
+** The key covers everything after the header: the same code under another name
+** of a spec's file is the same code.
+*/
+int qg_source_render(struct qg *q, struct qg_point *point)
+{
+    char key[SHA256_DIGEST_STRING_LENGTH];
+    int failed;
+
+    q->rendering = point->kernel.name;
+    failed = render(q, point);
+    q->rendering = NULL;
+    if (!failed && !point->kernel.key) {
+        SHA256Data((const uint8_t *)q->output.data, q->output.length, key);
+        point->kernel.key = qg_mem_string(q, key, strlen(key));
+    }
+    return failed;
+}
+
+/* What it says is deterministic: no date, no path of a machine. */
+int qg_source_keep(struct qg *q, struct qg_point *point)
+{
+    const struct qn_kernel *kernel = &point->kernel;
+    const char *header;
+    char *source;
+
+    if (point->source)
+        return 0;
+    if (qg_source_render(q, point))
+        return 1;
+    header = qg_mem_print(q,
+                          "/*\n"
+                          "** %s\n"
+                          "**\n"
+                          "** spec      %s\n"
+                          "** template  templates/%s\n"
+                          "** key       %s\n"
+                          "** made by   quern emit %s\n"
+                          "*/\n",
+                          kernel->name, kernel->spec, kernel->template,
+                          kernel->key, kernel->name);
+    source = qg_mem_new(q, strlen(header) + q->output.length + 1);
+    strcpy(source, header);
+    memcpy(source + strlen(header), q->output.data, q->output.length);
+    point->length = strlen(header) + q->output.length;
+    point->source = source;
+    return 0;
+}
+
+/* ---------------------------------------------------------- for the caller */
+
+struct request {
+    const char *name;
+    const struct qg_point *found;
+};
+
+static void unknown(struct qg *q, const char *name)
+{
+    struct qg_nearest nearest;
+
+    qg_nearest_start(&nearest, name);
+    for (int i = 0; i < q->registry.nkernels; i++)
+        qg_nearest_try(&nearest, q->registry.kernels[i].name);
+    qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_KERNEL_UNKNOWN, name,
+                 qg_nearest_hint(&nearest, "quern list prints them", ""));
+}
+
+static void find_source(struct qg *q, void *argument)
+{
+    struct request *request = argument;
+
+    for (int i = 0; i < q->registry.nkernels; i++)
+        if (!strcmp(q->registry.kernels[i].name, request->name)) {
+            if (!qg_source_keep(q, q->sorted[i]))
+                request->found = q->sorted[i];
+            return;
+        }
+    unknown(q, request->name);
+}
+
+int qg_source(struct qg *q, const char *kernel, const char **text,
+              size_t *length)
+{
+    struct request request = {kernel, NULL};
+
+    qg_diag_clear(q);
+    if (qg_sandbox_protect(q, find_source, &request))
+        return 1;
+    *text = request.found->source;
+    *length = request.found->length;
+    return 0;
+}

@@ -1,0 +1,75 @@
+/*
+** trace.h: what a scale rule computes, as a graph; part of qg.h.
+**
+** Kinds of values: floats, the bits of floats, choices (the result of a
+** comparison), and scales as they are stored, in e8m0.
+*/
+#ifndef QUERN_TRACE_H
+#define QUERN_TRACE_H
+
+enum qg_kind { QG_FLOAT, QG_BITS, QG_CHOICE, QG_E8M0, QG_KINDS };
+
+/* X(name, operands, text in C, text in CUDA C); $1 $2 $3 are the operands. */
+#define QG_OPS(X)                                                              \
+    X(AMAX, 0, "amax", "amax")                                                 \
+    X(CONSTANT, 0, "", "")                                                     \
+    X(ADD, 2, "($1 + $2)", "__fadd_rn($1, $2)")                                \
+    X(SUB, 2, "($1 - $2)", "__fsub_rn($1, $2)")                                \
+    X(MUL, 2, "($1 * $2)", "__fmul_rn($1, $2)")                                \
+    X(DIV, 2, "($1 / $2)", "__fdiv_rn($1, $2)")                                \
+    X(NEG, 1, "(-$1)", "(-$1)")                                                \
+    X(BITS, 1, "bits_of($1)", "__float_as_uint($1)")                           \
+    X(FROMBITS, 1, "float_of($1)", "__uint_as_float($1)")                      \
+    X(BITS_ADD, 2, "($1 + $2)", "($1 + $2)")                                   \
+    X(BITS_SUB, 2, "($1 - $2)", "($1 - $2)")                                   \
+    X(BITS_NOT, 1, "(~$1)", "(~$1)")                                           \
+    X(SHL, 2, "($1 << $2)", "($1 << $2)")                                      \
+    X(SHR, 2, "($1 >> $2)", "($1 >> $2)")                                      \
+    X(AND, 2, "($1 & $2)", "($1 & $2)")                                        \
+    X(OR, 2, "($1 | $2)", "($1 | $2)")                                         \
+    X(XOR, 2, "($1 ^ $2)", "($1 ^ $2)")                                        \
+    X(NOT, 1, "(!$1)", "(!$1)")                                                \
+    X(LT, 2, "($1 < $2)", "($1 < $2)")                                         \
+    X(LE, 2, "($1 <= $2)", "($1 <= $2)")                                       \
+    X(EQ, 2, "($1 == $2)", "($1 == $2)")                                       \
+    X(SELECT, 3, "($1 ? $2 : $3)", "($1 ? $2 : $3)")
+
+enum qg_op {
+#define QG_OP_ENUM(name, operands, c, cuda) QG_OP_##name,
+    QG_OPS(QG_OP_ENUM)
+#undef QG_OP_ENUM
+        QG_OP_COUNT
+};
+
+struct qg_node {
+    enum qg_op op;
+    enum qg_kind kind;
+    const struct qg_node *operand[3];
+    int operands;
+    int uses_amax;
+    float value;       /* of a float constant */
+    unsigned int bits; /* of any other constant */
+    /* for printing */
+    int order, uses, name;
+    int trace; /* the call of a rule that it belongs to */
+};
+
+void qg_trace_build(struct qg *); /* into the table on top */
+void qg_trace_call_build(struct qg *);
+void qg_trace_start(struct qg *); /* forget the nodes counted */
+const struct qg_node *qg_trace_node(lua_State *, enum qg_op, enum qg_kind,
+                                    const struct qg_node *const operand[3]);
+/* The operand at `index`, a constant of `kind` for a number. Raises. */
+const struct qg_node *qg_trace_operand(lua_State *, int index, enum qg_kind,
+                                       const char *what);
+const struct qg_node *qg_trace_constant(lua_State *, enum qg_kind, double);
+const struct qg_node *qg_trace_at(lua_State *, int index); /* NULL: plain */
+int qg_trace_push(lua_State *, const struct qg_node *);
+int qg_trace_is(lua_State *, int index);
+extern const char *const qg_trace_kinds[QG_KINDS];
+/* `function` is the name of the C function. */
+void qg_trace_print(struct qg *, struct qg_text *, const struct qg_node *,
+                    const char *function, int language);
+const char *qg_hex_float(char buffer[32], float value);
+
+#endif

@@ -1,0 +1,161 @@
+/*
+** trace_print.c: a rule's expression as a function in C or CUDA C.
+**
+** A term that is used once stands where it is used; one that is used again
+** gets a name. CUDA's arithmetic is written with its rounding, so that no
+** option of a compiler fuses or approximates it.
+*/
+#include "qg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const texts[QG_OP_COUNT][2] = {
+#define QG_OP_TEXT(name, operands, c, cuda) {c, cuda},
+    QG_OPS(QG_OP_TEXT)
+#undef QG_OP_TEXT
+};
+
+static const char *const c_types[QG_KINDS] = {"float", "unsigned int", "int",
+                                              "unsigned int"};
+
+struct printer {
+    struct qg *q;
+    struct qg_text *out;
+    int language;
+    struct qg_node *nodes[QG_MAX_NODES]; /* by order, NULL: not used */
+};
+
+/* Count how often each term is used. */
+static void visit(struct printer *p, const struct qg_node *const_node)
+{
+    struct qg_node *node = (struct qg_node *)const_node;
+
+    if (p->nodes[node->order]) {
+        node->uses++;
+        return;
+    }
+    p->nodes[node->order] = node;
+    node->uses = 1;
+    node->name = 0;
+    for (int i = 0; i < node->operands; i++)
+        visit(p, node->operand[i]);
+}
+
+static void put_constant(struct printer *p, const struct qg_node *node)
+{
+    char buffer[32];
+
+    if (node->kind == QG_FLOAT)
+        qg_text_put(p->q, p->out, qg_hex_float(buffer, node->value));
+    else
+        qg_text_print(p->q, p->out, node->bits < 10 ? "%uu" : "0x%xu",
+                      node->bits);
+}
+
+static void put_node(struct printer *p, const struct qg_node *node);
+
+/* The term itself; its operands by name where they have one. */
+static void put_term(struct printer *p, const struct qg_node *node)
+{
+    const char *text = texts[node->op][p->language];
+
+    for (; *text; text++) {
+        if (*text != '$')
+            qg_text_add(p->q, p->out, text, 1);
+        else
+            put_node(p, node->operand[*++text - '1']);
+    }
+}
+
+static void put_node(struct printer *p, const struct qg_node *node)
+{
+    if (node->op == QG_OP_CONSTANT)
+        put_constant(p, node);
+    else if (node->name)
+        qg_text_print(p->q, p->out, "t%d", node->name);
+    else
+        put_term(p, node);
+}
+
+/* Without the parentheses around the whole. */
+static void put_statement(struct printer *p, const struct qg_node *node)
+{
+    struct qg_text *out = p->out;
+    size_t start = out->length;
+
+    put_node(p, node);
+    if (node->op != QG_OP_CONSTANT && !node->name &&
+        texts[node->op][p->language][0] == '(') {
+        memmove(out->data + start, out->data + start + 1,
+                out->length - start - 2);
+        out->length -= 2;
+        out->data[out->length] = 0;
+    }
+    qg_text_put(p->q, out, ";\n");
+}
+
+/* Terms come in the order in which they were made: operands first. */
+static void put_names(struct printer *p)
+{
+    int names = 0;
+
+    for (int i = 0; i < QG_MAX_NODES; i++) {
+        struct qg_node *node = p->nodes[i];
+
+        if (!node || node->uses < 2 || !node->operands)
+            continue;
+        qg_text_print(p->q, p->out, "    const %s t%d = ", c_types[node->kind],
+                      names + 1);
+        put_statement(p, node);
+        node->name = ++names;
+    }
+}
+
+/* Helpers that are not called would be warned about. */
+static int uses_op(const struct printer *p, enum qg_op op)
+{
+    for (int i = 0; i < QG_MAX_NODES; i++)
+        if (p->nodes[i] && p->nodes[i]->op == op)
+            return 1;
+    return 0;
+}
+
+/* What CUDA has built in. */
+static void put_helpers(struct printer *p)
+{
+    if (p->language == QG_CUDA)
+        return;
+    if (uses_op(p, QG_OP_BITS))
+        qg_text_put(p->q, p->out,
+                    "static inline unsigned int bits_of(float value)\n{\n"
+                    "    union {\n        float value;\n"
+                    "        unsigned int bits;\n    } u = {value};\n\n"
+                    "    return u.bits;\n}\n\n");
+    if (uses_op(p, QG_OP_FROMBITS))
+        qg_text_put(p->q, p->out,
+                    "static inline float float_of(unsigned int bits)\n{\n"
+                    "    union {\n        unsigned int bits;\n"
+                    "        float value;\n    } u = {bits};\n\n"
+                    "    return u.value;\n}\n\n");
+}
+
+void qg_trace_print(struct qg *q, struct qg_text *out,
+                    const struct qg_node *node, const char *function,
+                    int language)
+{
+    struct printer *p = qg_mem_new(q, sizeof *p);
+
+    p->q = q;
+    p->out = out;
+    p->language = language == QG_CUDA;
+    visit(p, node);
+    put_helpers(p);
+    qg_text_print(q, out, "static %s %s %s(float amax)\n{\n",
+                  p->language ? "__device__ __forceinline__" : "inline",
+                  c_types[node->kind], function);
+    put_names(p);
+    qg_text_put(q, out, "    return ");
+    put_statement(p, node);
+    qg_text_put(q, out, "}\n");
+}

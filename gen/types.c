@@ -1,0 +1,94 @@
+/*
+** types.c: the number types, which specs name by symbols: bf16, e4m3, ...
+*/
+#include "qg.h"
+
+#include <string.h>
+
+#define TYPE "quern.type"
+
+static const struct qg_type types[] = {
+    {"bf16", QUERN_BF16, 16, 0x1.fep127},
+    {"f16", QUERN_F16, 16, 65504},
+    {"f32", QUERN_F32, 32, 0x1.fffffep127},
+    {"e4m3", QUERN_E4M3, 8, 448},
+    {"e5m2", QUERN_E5M2, 8, 57344},
+    {"e2m3", QUERN_E2M3, 6, 7.5},
+    {"e3m2", QUERN_E3M2, 6, 28},
+    {"e2m1", QUERN_E2M1, 4, 6},
+    {"e8m0", QUERN_E8M0, 8, 0x1p127},
+    {"i8", QUERN_I8, 8, 127},
+};
+
+enum { COUNT = sizeof types / sizeof *types };
+
+const struct qg_type *qg_types_of(int id)
+{
+    for (int i = 0; i < COUNT; i++)
+        if (types[i].id == id)
+            return &types[i];
+    return NULL;
+}
+
+/* 0 for every other value. */
+int qg_types_check(lua_State *L, int index)
+{
+    const struct qg_type **type = luaL_testudata(L, index, TYPE);
+
+    return type ? (*type)->id : 0;
+}
+
+/* e4m3.max: floats, since they stand in formulas; the rest are integers. */
+static int on_index(lua_State *L)
+{
+    const struct qg_type *type = *(const struct qg_type **)lua_touserdata(L, 1);
+    const char *name = luaL_checkstring(L, 2);
+    struct qg_nearest nearest;
+
+    if (!strcmp(name, "name"))
+        lua_pushstring(L, type->name);
+    else if (!strcmp(name, "bits"))
+        lua_pushinteger(L, type->bits);
+    else if (!strcmp(name, "bytes") && type->bits % 8 == 0)
+        lua_pushinteger(L, type->bits / 8);
+    else if (!strcmp(name, "max"))
+        lua_pushnumber(L, type->max);
+    else {
+        qg_nearest_start(&nearest, name);
+        qg_nearest_words(&nearest, type->bits % 8 ? "name bits max"
+                                                  : "name bits bytes max");
+        qg_diag_raise(L, QG_E_NO_FIELD, name,
+                      qg_nearest_hint(&nearest, "a type has ",
+                                      type->bits % 8
+                                          ? "name, bits, max"
+                                          : "name, bits, bytes, max"));
+    }
+    return 1;
+}
+
+static int on_newindex(lua_State *L)
+{
+    return qg_diag_raise(L, QG_E_FROZEN);
+}
+
+/* Into the table on top: each type by its name. */
+void qg_types_build(struct qg *q)
+{
+    lua_State *L = q->L;
+
+    if (luaL_newmetatable(L, TYPE)) {
+        lua_pushcfunction(L, on_index);
+        lua_setfield(L, -2, "__index");
+        lua_pushcfunction(L, on_newindex);
+        lua_setfield(L, -2, "__newindex");
+    }
+    for (int i = 0; i < COUNT; i++) {
+        const struct qg_type **type = lua_newuserdatauv(L, sizeof *type, 0);
+
+        *type = &types[i];
+        lua_pushvalue(L, -2);
+        lua_setmetatable(L, -2);
+        lua_setfield(L, -3, types[i].name);
+    }
+    lua_pop(L, 1);
+}
