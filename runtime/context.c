@@ -1,0 +1,253 @@
+/*
+** context.c: open, close, and what is opened on first use.
+*/
+#define _GNU_SOURCE
+#include "context.h"
+#include "module.h"
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void qn_context_log(const struct quern_context *ctx, int level,
+                    const char *format, ...)
+{
+    char line[1024];
+    va_list list;
+
+    if (!ctx->log || level > ctx->log_level)
+        return;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    ctx->log(ctx->log_user, level, line);
+}
+
+/* Set-user-id programs get nothing from the environment. */
+static int read_environment(struct quern_context *ctx)
+{
+    const struct {
+        char **field;
+        const char *variable;
+    } wanted[] = {
+#define WANTED(field, variable) {&ctx->field, variable},
+        QN_ENVIRONMENT(WANTED)
+#undef WANTED
+    };
+
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        const char *value = secure_getenv(wanted[i].variable);
+
+        if (!value || !*value)
+            continue;
+        *wanted[i].field = qn_text_copy(value);
+        if (!*wanted[i].field)
+            return qn_error_memory();
+    }
+    return QUERN_OK;
+}
+
+/* The strings may be the caller's for the length of the call only. */
+static int copy_specs(struct quern_context *ctx,
+                      const struct quern_open_options *options)
+{
+    if (options->specs_count < 0 ||
+        (options->specs_count > 0 && !options->specs))
+        return qn_error_set(QUERN_EINVAL,
+                            "specs_count is %d: specs must hold as many "
+                            "folders",
+                            options->specs_count);
+    if (options->specs_count == 0)
+        return QUERN_OK;
+    ctx->specs = calloc((size_t)options->specs_count, sizeof *ctx->specs);
+    if (!ctx->specs)
+        return qn_error_memory();
+    for (; ctx->nspecs < options->specs_count; ctx->nspecs++) {
+        const char *folder = options->specs[ctx->nspecs];
+
+        if (!folder)
+            return qn_error_set(QUERN_EINVAL, "specs[%d] is NULL", ctx->nspecs);
+        ctx->specs[ctx->nspecs] = qn_text_copy(folder);
+        if (!ctx->specs[ctx->nspecs])
+            return qn_error_memory();
+    }
+    return QUERN_OK;
+}
+
+/* The log first, so that it hears of everything after. */
+static int copy_options(struct quern_context *ctx,
+                        const struct quern_open_options *options)
+{
+    ctx->linked = options->registry;
+    ctx->log = options->log;
+    ctx->log_user = options->log_user;
+    ctx->log_level = options->log_level ? options->log_level : QUERN_LOG_INFO;
+    ctx->cache_list =
+        options->cache ? qn_text_copy(options->cache) : qn_cache_default();
+    if (!ctx->cache_list)
+        return qn_error_memory();
+    return copy_specs(ctx, options);
+}
+
+/* A user's specs contain the embedded ones, so they replace them. */
+static int choose_base(struct quern_context *ctx)
+{
+    int code = QUERN_OK;
+
+    ctx->base = &qn_registry_builtin;
+    if (ctx->nspecs) {
+        code = qn_generator_open(ctx);
+        if (!code)
+            ctx->base = ctx->generator.registry(ctx->generator.qg);
+    }
+    return code;
+}
+
+/* A kernel that was linked with its cubin hides the same one of the base. */
+static int is_hidden(const struct quern_context *ctx,
+                     const struct qn_kernel *kernel)
+{
+    for (int i = 0; ctx->linked && i < ctx->linked->nkernels; i++)
+        if (!strcmp(ctx->linked->kernels[i].name, kernel->name))
+            return 1;
+    return 0;
+}
+
+/* Linked kernels first, then those of the base that they do not hide. */
+static int list_kernels(struct quern_context *ctx)
+{
+    int linked = ctx->linked ? ctx->linked->nkernels : 0;
+    size_t count = (size_t)(linked + ctx->base->nkernels);
+
+    ctx->kernels = calloc(count + 1, sizeof *ctx->kernels);
+    if (!ctx->kernels)
+        return qn_error_memory();
+    for (int i = 0; i < linked; i++)
+        ctx->kernels[ctx->nkernels++] =
+            (struct qn_candidate){&ctx->linked->kernels[i], ctx->linked};
+    for (int i = 0; i < ctx->base->nkernels; i++)
+        if (!is_hidden(ctx, &ctx->base->kernels[i]))
+            ctx->kernels[ctx->nkernels++] =
+                (struct qn_candidate){&ctx->base->kernels[i], ctx->base};
+    return QUERN_OK;
+}
+
+int quern_open(const struct quern_open_options *options,
+               struct quern_context **out)
+{
+    static const struct quern_open_options defaults;
+    struct quern_context *ctx;
+    int code;
+
+    if (!out)
+        return qn_error_set(QUERN_EINVAL, "ctx is NULL");
+    *out = NULL;
+    ctx = calloc(1, sizeof *ctx);
+    if (!ctx)
+        return qn_error_memory();
+    pthread_mutex_init(&ctx->lock, NULL);
+    pthread_cond_init(&ctx->changed, NULL);
+    pthread_mutex_init(&ctx->generator.lock, NULL);
+    code = read_environment(ctx);
+    if (!code)
+        code = copy_options(ctx, options ? options : &defaults);
+    if (!code)
+        code = choose_base(ctx);
+    if (!code)
+        code = list_kernels(ctx);
+    if (code)
+        quern_close(ctx);
+    else
+        *out = ctx;
+    return code;
+}
+
+void quern_close(struct quern_context *ctx)
+{
+    if (!ctx)
+        return;
+    qn_module_close_all(ctx);
+    qn_driver_close(ctx->driver);
+    qn_nvrtc_close(ctx->compiler);
+    qn_cache_close(ctx->disk);
+    qn_generator_close(ctx);
+    for (int i = 0; i < ctx->nspecs; i++)
+        free(ctx->specs[i]);
+    free(ctx->specs);
+    free(ctx->kernels);
+    free(ctx->cache_list);
+#define RELEASE(field, variable) free(ctx->field);
+    QN_ENVIRONMENT(RELEASE)
+#undef RELEASE
+    pthread_mutex_destroy(&ctx->generator.lock);
+    pthread_cond_destroy(&ctx->changed);
+    pthread_mutex_destroy(&ctx->lock);
+    free(ctx);
+}
+
+int qn_context_driver(struct quern_context *ctx, struct qn_driver **out)
+{
+    int code = QUERN_OK;
+
+    pthread_mutex_lock(&ctx->lock);
+    if (!ctx->driver)
+        code = qn_driver_open(ctx->cuda, &ctx->driver);
+    *out = ctx->driver;
+    pthread_mutex_unlock(&ctx->lock);
+    return code;
+}
+
+int qn_context_compiler(struct quern_context *ctx, struct qn_nvrtc **out)
+{
+    int code = QUERN_OK;
+
+    pthread_mutex_lock(&ctx->lock);
+    if (!ctx->compiler)
+        code = qn_nvrtc_open(ctx->nvrtc, ctx->cuda_home, &ctx->compiler);
+    *out = ctx->compiler;
+    pthread_mutex_unlock(&ctx->lock);
+    return code;
+}
+
+/* The cache's listener. */
+static void forward(void *user, int level, const char *line)
+{
+    qn_context_log(user, level, "%s", line);
+}
+
+int qn_context_cache(struct quern_context *ctx, struct qn_cache **out)
+{
+    const struct qn_cache_listener listener = {forward, ctx};
+    int code = QUERN_OK;
+
+    pthread_mutex_lock(&ctx->lock);
+    if (!ctx->disk)
+        code = qn_cache_open(ctx->cache_list, &listener, &ctx->disk);
+    *out = ctx->disk;
+    pthread_mutex_unlock(&ctx->lock);
+    return code;
+}
+
+static const struct qn_recipe *find_recipe(const struct quern_registry *in,
+                                           const char *name)
+{
+    for (int i = 0; in && i < in->nrecipes; i++)
+        if (!strcmp(in->recipes[i].name, name))
+            return &in->recipes[i];
+    return NULL;
+}
+
+const struct qn_recipe *qn_context_recipe(const struct quern_context *ctx,
+                                          const char *name)
+{
+    const struct qn_recipe *recipe = find_recipe(ctx->base, name);
+
+    return recipe ? recipe : find_recipe(ctx->linked, name);
+}
+
+void quern_free(void *memory)
+{
+    free(memory);
+}

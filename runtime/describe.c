@@ -1,0 +1,60 @@
+/*
+** describe.c: what a caller must provide. Knows no GPU and no kernel: every
+** kernel of a variant takes the same operands.
+*/
+#include "describe.h"
+#include "types.h"
+
+#include <string.h>
+
+/* A group axis comes first; a ragged axis counts its total. */
+static void describe_operand(const struct quern_problem *problem,
+                             const struct qn_recipe *recipe, int role,
+                             struct quern_tensor *tensor)
+{
+    struct qn_geometry g;
+    int dims = 0;
+
+    qn_geometry_of(problem, recipe, role, &g);
+    if (g.grouped)
+        tensor->shape[dims++] = g.groups;
+    tensor->shape[dims++] = g.rows;
+    tensor->shape[dims++] = g.columns;
+    tensor->ndim = dims;
+    tensor->type = g.type;
+    tensor->sizes_type = QUERN_I32;
+    tensor->stride = 0;
+    tensor->bytes = (size_t)qn_geometry_bytes(&g, g.columns);
+    tensor->alignment = QN_ALIGNMENT;
+}
+
+int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
+                struct quern_description *description,
+                const struct qn_recipe **out)
+{
+    const struct qn_recipe *recipe;
+    int code = qn_problem_check(ctx, problem, &recipe);
+
+    if (code)
+        return code;
+    memset(description, 0, sizeof *description);
+    describe_operand(problem, recipe, QN_ROLE_A, &description->args.a);
+    describe_operand(problem, recipe, QN_ROLE_B, &description->args.b);
+    describe_operand(problem, recipe, QN_ROLE_D, &description->args.d);
+    description->workspace_bytes = QN_WORKSPACE_BYTES;
+    if (out)
+        *out = recipe;
+    return QUERN_OK;
+}
+
+int quern_describe(struct quern_context *ctx,
+                   const struct quern_problem *problem,
+                   struct quern_description *description)
+{
+    if (!ctx || !problem || !description)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !ctx       ? "ctx"
+                            : !problem ? "problem"
+                                       : "description");
+    return qn_describe(ctx, problem, description, NULL);
+}

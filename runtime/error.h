@@ -1,0 +1,23 @@
+/*
+** error.h: the calling thread's last error.
+*/
+#ifndef QUERN_ERROR_H
+#define QUERN_ERROR_H
+
+#include "quern.h"
+
+/* Replace the message and return `code`, so that callers can return it. */
+int qn_error_set(int code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Append a line; what does not fit is dropped and "..." marks it. */
+void qn_error_add(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* The message so far; "" if none. */
+const char *qn_error_text(void);
+
+/* Host memory ran out. */
+int qn_error_memory(void);
+
+#endif

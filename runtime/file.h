@@ -1,0 +1,48 @@
+/*
+** file.h: files in folders that others may have tampered with.
+**
+** Folders are open descriptors and names have no slash, so nothing that is
+** renamed meanwhile leads elsewhere, and no symbolic link is followed.
+*/
+#ifndef QUERN_FILE_H
+#define QUERN_FILE_H
+
+#include <stddef.h>
+#include <sys/stat.h>
+
+struct qn_file_text {
+    char *data; /* freed with free; a zero follows */
+    size_t bytes;
+};
+
+enum qn_file_result { QN_FILE_OK, QN_FILE_MISSING, QN_FILE_BAD };
+
+/* Who may have written what is read. */
+enum qn_file_trust {
+    QN_TRUST_ALL,  /* anyone: the folder itself is closed to others */
+    QN_TRUST_ROOT, /* we or root, and nobody else may write */
+    QN_TRUST_OWN   /* we alone */
+};
+
+int qn_file_trusted(const struct stat *st, enum qn_file_trust trust);
+
+/* Open folder `name` in `at` (AT_FDCWD for a path), created 0700 if `create`;
+   -1 if that fails or it is not trusted (then errno is EPERM). */
+int qn_file_folder(int at, const char *name, int create);
+
+/* Create the folders above and at a path, 0700. 1, or 0. */
+int qn_file_folders(const char *path);
+
+/* Read a whole file of at most `limit` bytes. MISSING: no such file. BAD: not
+   trusted, no plain file, too large, or memory ran out. */
+enum qn_file_result qn_file_read(int folder, const char *name, size_t limit,
+                                 enum qn_file_trust trust,
+                                 struct qn_file_text *text);
+
+/* Write a new file, 0600; what exists is not overwritten. 1, or 0. */
+int qn_file_write(int folder, const char *name, const void *data, size_t bytes);
+
+/* Remove a folder that holds plain files only. 1, or 0. */
+int qn_file_remove(int at, const char *name);
+
+#endif

@@ -1,0 +1,194 @@
+/*
+** generator.c: libquern_gen, opened when a source or a user's specs are
+** needed.
+*/
+#define _GNU_SOURCE
+#include "context.h"
+#include "text.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int qn_generator_folder(char *buffer, size_t size)
+{
+    Dl_info info;
+    char *slash;
+    ssize_t length;
+
+    if (!dladdr((void *)(uintptr_t)qn_generator_folder, &info) ||
+        !info.dli_fname)
+        return 0;
+    length = snprintf(buffer, size, "%s", info.dli_fname);
+    /* Of a program that the shell found on its path, the name has no folder. */
+    if (!strchr(info.dli_fname, '/'))
+        length = readlink("/proc/self/exe", buffer, size);
+    if (length < 0 || (size_t)length >= size)
+        return 0;
+    buffer[length] = 0;
+    slash = strrchr(buffer, '/');
+    if (!slash)
+        return 0;
+    *slash = 0;
+    return 1;
+}
+
+/* QUERN_GEN alone, or beside this library, in ../lib, on the loader's path. */
+static int open_library(struct quern_context *ctx)
+{
+    static const char *const places[] = {"/", "/../lib/"};
+    struct qn_generator *gen = &ctx->generator;
+    char folder[PATH_MAX], path[PATH_MAX + 32];
+
+    if (ctx->gen) {
+        gen->library = dlopen(ctx->gen, RTLD_NOW | RTLD_LOCAL);
+    } else {
+        for (int i = 0; i < 2 && !gen->library &&
+                        qn_generator_folder(folder, sizeof folder);
+             i++) {
+            snprintf(path, sizeof path, "%s%slibquern_gen.so", folder,
+                     places[i]);
+            gen->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        }
+        if (!gen->library)
+            gen->library = dlopen("libquern_gen.so", RTLD_NOW | RTLD_LOCAL);
+    }
+    if (!gen->library)
+        return qn_error_set(QUERN_EMISSING,
+                            "the generator is needed and cannot be opened: "
+                            "%s; set QUERN_GEN to the path of libquern_gen.so",
+                            dlerror());
+    return QUERN_OK;
+}
+
+/* The functions of gen.h. */
+static int load_symbols(struct qn_generator *gen)
+{
+    const struct {
+        const char *name;
+        void *field;
+    } symbols[] = {{"qg_open", &gen->open},
+                   {"qg_close", &gen->close},
+                   {"qg_diagnostics", &gen->diagnostics},
+                   {"qg_registry", &gen->registry},
+                   {"qg_source", &gen->source}};
+
+    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+        void *symbol = dlsym(gen->library, symbols[i].name);
+
+        if (!symbol)
+            return qn_error_set(QUERN_EMISSING, "libquern_gen has no %s",
+                                symbols[i].name);
+        memcpy(symbols[i].field, &symbol, sizeof symbol);
+    }
+    return QUERN_OK;
+}
+
+/* Diagnostics become the message as they are. */
+static int load_specs(struct quern_context *ctx)
+{
+    struct qn_generator *gen = &ctx->generator;
+    int failed =
+        gen->open((const char *const *)ctx->specs, ctx->nspecs, &gen->qg);
+
+    if (!failed && gen->qg)
+        return QUERN_OK;
+    if (!gen->qg)
+        return qn_error_memory();
+    return qn_error_set(QUERN_ECOMPILE, "%s", gen->diagnostics(gen->qg));
+}
+
+/* Close what is open; the lock stays. */
+static void release(struct qn_generator *gen)
+{
+    if (gen->qg)
+        gen->close(gen->qg);
+    gen->qg = NULL;
+    if (gen->library)
+        dlclose(gen->library);
+    gen->library = NULL;
+}
+
+/* The lock is held. */
+static int open_locked(struct quern_context *ctx)
+{
+    int code;
+
+    if (ctx->generator.qg)
+        return QUERN_OK;
+    code = open_library(ctx);
+    if (!code)
+        code = load_symbols(&ctx->generator);
+    if (!code)
+        code = load_specs(ctx);
+    if (code)
+        release(&ctx->generator);
+    return code;
+}
+
+int qn_generator_open(struct quern_context *ctx)
+{
+    int code;
+
+    pthread_mutex_lock(&ctx->generator.lock);
+    code = open_locked(ctx);
+    pthread_mutex_unlock(&ctx->generator.lock);
+    return code;
+}
+
+void qn_generator_close(struct quern_context *ctx)
+{
+    release(&ctx->generator);
+}
+
+/* A library of another build must not fill the cache with its own source. */
+static int same_kernel(const struct qn_generator *gen,
+                       const struct qn_kernel *kernel)
+{
+    const struct quern_registry *registry = gen->registry(gen->qg);
+
+    for (int i = 0; i < registry->nkernels; i++)
+        if (!strcmp(registry->kernels[i].name, kernel->name))
+            return !strcmp(registry->kernels[i].key, kernel->key);
+    return 0;
+}
+
+/* The generator owns its text, so it is copied while locked. */
+static int source_locked(struct qn_generator *gen,
+                         const struct qn_kernel *kernel, char **source)
+{
+    const char *text;
+    size_t length;
+
+    if (!same_kernel(gen, kernel))
+        return qn_error_set(QUERN_ECOMPILE,
+                            "%s: libquern_gen writes another kernel of this "
+                            "name, or none: it is of another build or lacks "
+                            "your specs",
+                            kernel->name);
+    if (gen->source(gen->qg, kernel->name, &text, &length))
+        return qn_error_set(QUERN_ECOMPILE, "%s", gen->diagnostics(gen->qg));
+    *source = malloc(length + 1);
+    if (!*source)
+        return qn_error_memory();
+    memcpy(*source, text, length);
+    (*source)[length] = 0;
+    return QUERN_OK;
+}
+
+int qn_generator_source(struct quern_context *ctx,
+                        const struct qn_kernel *kernel, char **source)
+{
+    int code;
+
+    *source = NULL;
+    pthread_mutex_lock(&ctx->generator.lock);
+    code = open_locked(ctx);
+    if (!code)
+        code = source_locked(&ctx->generator, kernel, source);
+    pthread_mutex_unlock(&ctx->generator.lock);
+    return code;
+}

@@ -1,0 +1,46 @@
+/*
+** generator.h: libquern_gen, opened when a source or a user's specs are
+** needed. One lock serializes it: the generator is not thread-safe.
+*/
+#ifndef QUERN_GENERATOR_H
+#define QUERN_GENERATOR_H
+
+#include "registry.h"
+
+#include <pthread.h>
+
+struct qg;
+
+struct qn_generator {
+    pthread_mutex_t lock;
+    void *library;
+    struct qg *qg;
+    int (*open)(const char *const *folders, int count, struct qg **out);
+    void (*close)(struct qg *);
+    const char *(*diagnostics)(const struct qg *);
+    const struct quern_registry *(*registry)(const struct qg *);
+    int (*source)(struct qg *, const char *kernel, const char **text,
+                  size_t *length);
+};
+
+struct quern_context;
+
+/*
+** Open the library and load the embedded specs and the context's folders;
+** nothing if it was done before.
+** QUERN_EMISSING (what was tried), QUERN_ECOMPILE (the diagnostics).
+*/
+int qn_generator_open(struct quern_context *ctx);
+void qn_generator_close(struct quern_context *ctx);
+
+/*
+** A copy of a kernel's source, freed with free. QUERN_ECOMPILE if the library
+** knows no such kernel or would write another source than the registry says.
+*/
+int qn_generator_source(struct quern_context *ctx,
+                        const struct qn_kernel *kernel, char **source);
+
+/* The folder of the program or library that holds this code, no slash. */
+int qn_generator_folder(char *buffer, size_t size);
+
+#endif

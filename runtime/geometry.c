@@ -1,0 +1,62 @@
+/*
+** geometry.c: how the operands of a problem lie in memory.
+*/
+#include "geometry.h"
+#include "types.h"
+
+int64_t qn_geometry_length(const struct quern_problem *problem, int axis)
+{
+    switch (axis) {
+    case QUERN_AXIS_M:
+        return problem->m;
+    case QUERN_AXIS_N:
+        return problem->n;
+    case QUERN_AXIS_K:
+        return problem->k;
+    default:
+        return 1;
+    }
+}
+
+void qn_geometry_of(const struct quern_problem *p,
+                    const struct qn_recipe *recipe, int role,
+                    struct qn_geometry *g)
+{
+    const int types[3][3] = {
+        [QUERN_FPROP] = {recipe->x, recipe->w, p->d_type},
+        [QUERN_DGRAD] = {recipe->dy, recipe->w, p->d_type},
+        [QUERN_WGRAD] = {recipe->dy, recipe->x, p->d_type},
+    };
+    /* the axis that is not k for A and B; D's rows */
+    int free_axis = role == QN_ROLE_B ? QUERN_AXIS_N : QUERN_AXIS_M;
+    int major = role == QN_ROLE_A ? p->a_major : p->b_major;
+
+    g->role = role;
+    g->type = types[p->op][role];
+    g->outer = free_axis;
+    g->inner = role == QN_ROLE_D ? QUERN_AXIS_N : QUERN_AXIS_K;
+    if (role != QN_ROLE_D && major == QUERN_MAJOR_MN) {
+        g->outer = QUERN_AXIS_K;
+        g->inner = free_axis;
+    }
+    g->grouped = g->outer != p->ragged && g->inner != p->ragged;
+    g->inner_ragged = g->inner == p->ragged;
+    g->groups = g->grouped ? p->groups : 1;
+    g->rows = qn_geometry_length(p, g->outer);
+    g->columns = qn_geometry_length(p, g->inner);
+}
+
+int64_t qn_geometry_bytes(const struct qn_geometry *g, int64_t stride)
+{
+    int64_t rows, bits;
+
+    if (__builtin_mul_overflow(g->groups, g->rows, &rows))
+        return -1;
+    if (rows == 0 || g->columns == 0)
+        return 0;
+    if (__builtin_mul_overflow(rows - 1, stride, &bits) ||
+        __builtin_add_overflow(bits, g->columns, &bits) ||
+        __builtin_mul_overflow(bits, qn_type_bits(g->type), &bits))
+        return -1;
+    return bits / 8 + (bits % 8 != 0);
+}

@@ -1,0 +1,34 @@
+/*
+** geometry.h: how the operands of a problem lie in memory.
+*/
+#ifndef QUERN_GEOMETRY_H
+#define QUERN_GEOMETRY_H
+
+#include "registry.h"
+
+/* Length of an axis; the ragged one's total. */
+int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
+
+enum qn_role { QN_ROLE_A, QN_ROLE_B, QN_ROLE_D };
+
+/* How an operand lies in memory: [G,] outer, inner; inner is contiguous. */
+struct qn_geometry {
+    int role;
+    int type;
+    int outer, inner; /* enum quern_axis */
+    int grouped;      /* has a group axis: holds no ragged one */
+    int inner_ragged; /* the contiguous axis is the ragged one */
+    int64_t groups;   /* 1 if not grouped */
+    int64_t rows;     /* of one group if grouped, else of all */
+    int64_t columns;
+};
+
+void qn_geometry_of(const struct quern_problem *problem,
+                    const struct qn_recipe *recipe, int role,
+                    struct qn_geometry *geometry);
+
+/* Bytes that the rows span when they start `stride` elements apart; 0 if
+   there are none, -1 if 64 bits do not hold them. */
+int64_t qn_geometry_bytes(const struct qn_geometry *geometry, int64_t stride);
+
+#endif

@@ -1,0 +1,314 @@
+/*
+** nvrtc.c: NVIDIA's run-time compiler, opened when it is first needed.
+*/
+#define _GNU_SOURCE
+#include "nvrtc.h"
+#include "error.h"
+#include "generator.h"
+#include "text.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct nvrtc_program;
+
+/* X(name, arguments): all return an nvrtcResult, 0 for success. */
+#define FUNCTIONS(X)                                                           \
+    X(nvrtcVersion, (int *major, int *minor))                                  \
+    X(nvrtcCreateProgram,                                                      \
+      (struct nvrtc_program * *program, const char *source, const char *name,  \
+       int nheaders, const char *const *headers, const char *const *names))    \
+    X(nvrtcDestroyProgram, (struct nvrtc_program * *program))                  \
+    X(nvrtcCompileProgram, (struct nvrtc_program * program, int noptions,      \
+                            const char *const *options))                       \
+    X(nvrtcGetCUBINSize, (struct nvrtc_program * program, size_t * bytes))     \
+    X(nvrtcGetCUBIN, (struct nvrtc_program * program, char *cubin))            \
+    X(nvrtcGetProgramLogSize,                                                  \
+      (struct nvrtc_program * program, size_t * bytes))                        \
+    X(nvrtcGetProgramLog, (struct nvrtc_program * program, char *log))
+
+struct qn_nvrtc {
+    void *library;
+    char version[32];
+#define FIELD(name, arguments) int(*name) arguments;
+    FUNCTIONS(FIELD)
+#undef FIELD
+};
+
+/* Sources include nothing, so nothing else is needed; -v reports spills. */
+static const char *const options[] = {"--std=c++17", "--ptxas-options=-v"};
+
+const char *qn_nvrtc_options(void)
+{
+    return "--std=c++17 --ptxas-options=-v";
+}
+
+/* ----------------------------------------------------------------- opening */
+
+static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12",
+                                    "libnvrtc.so"};
+
+#define NNAMES ((int)(sizeof names / sizeof names[0]))
+
+/* Loaded for good: NVRTC does not free its memory on the way out. */
+#define STAY (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
+
+/* The loader's path if `folder` is "", else FOLDER + REST + a name. */
+static void *try_folder(const char *folder, const char *rest)
+{
+    char path[PATH_MAX];
+    void *library = NULL;
+
+    for (int i = 0; i < NNAMES && !library; i++) {
+        int need = snprintf(path, sizeof path, "%s%s%s%s", folder, rest,
+                            *folder ? "/" : "", names[i]);
+
+        if (need > 0 && (size_t)need < sizeof path)
+            library = dlopen(path, STAY);
+    }
+    return library;
+}
+
+/* Beside this library lies what `make` fetched: wheels of PyPI, unpacked. */
+static void *try_wheels(void)
+{
+    static const char *const places[] = {
+        "/../nvrtc",
+        "/../nvrtc/nvidia/cu13/lib",
+        "/../nvrtc/nvidia/cuda_nvrtc/lib",
+    };
+    char folder[PATH_MAX];
+    void *library = NULL;
+
+    if (!qn_generator_folder(folder, sizeof folder))
+        return NULL;
+    for (int i = 0; i < 3 && !library; i++)
+        library = try_folder(folder, places[i]);
+    return library;
+}
+
+/* In the order of the list that the message names. */
+static void *find_library(const char *cuda_home)
+{
+    void *library = try_folder("", "");
+
+    if (!library && cuda_home)
+        library = try_folder(cuda_home, "/lib64");
+    if (!library)
+        library = try_folder("/usr/local/cuda", "/lib64");
+    return library ? library : try_wheels();
+}
+
+/* All at once, so that an old library fails here. */
+static int load_symbols(struct qn_nvrtc *nvrtc)
+{
+    static const struct {
+        const char *symbol;
+        size_t offset;
+    } functions[] = {
+#define ROW(name, arguments) {#name, offsetof(struct qn_nvrtc, name)},
+        FUNCTIONS(ROW)
+#undef ROW
+    };
+
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        void *symbol = dlsym(nvrtc->library, functions[i].symbol);
+
+        if (!symbol)
+            return qn_error_set(QUERN_EMISSING,
+                                "libnvrtc has no %s: CUDA 12 or later is "
+                                "needed",
+                                functions[i].symbol);
+        memcpy((char *)nvrtc + functions[i].offset, &symbol, sizeof symbol);
+    }
+    return QUERN_OK;
+}
+
+/*
+** NVRTC opens its builtins by name alone: a copy beside it, in a folder that
+** the loader does not search, must be loaded before. None there is no error.
+*/
+static void load_builtins(const struct qn_nvrtc *nvrtc, int major, int minor)
+{
+    char path[PATH_MAX];
+    Dl_info info;
+    const char *slash;
+
+    if (!dladdr((void *)(uintptr_t)nvrtc->nvrtcVersion, &info) ||
+        !info.dli_fname || !(slash = strrchr(info.dli_fname, '/')))
+        return;
+    snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d",
+             (int)(slash - info.dli_fname), info.dli_fname, major, minor);
+    dlopen(path, STAY);
+}
+
+/* Part of the key of what it compiles. */
+static int read_version(struct qn_nvrtc *nvrtc)
+{
+    int major, minor;
+
+    if (nvrtc->nvrtcVersion(&major, &minor))
+        return qn_error_set(QUERN_EMISSING, "libnvrtc tells no version");
+    load_builtins(nvrtc, major, minor);
+    snprintf(nvrtc->version, sizeof nvrtc->version, "nvrtc %d.%d", major,
+             minor);
+    return QUERN_OK;
+}
+
+int qn_nvrtc_open(const char *path, const char *cuda_home,
+                  struct qn_nvrtc **out)
+{
+    struct qn_nvrtc *nvrtc = calloc(1, sizeof *nvrtc);
+    int code;
+
+    *out = NULL;
+    if (!nvrtc)
+        return qn_error_memory();
+    nvrtc->library = path ? dlopen(path, STAY) : find_library(cuda_home);
+    if (nvrtc->library) {
+        code = load_symbols(nvrtc);
+        if (!code)
+            code = read_version(nvrtc);
+    } else if (path) {
+        code = qn_error_set(QUERN_EMISSING, "QUERN_NVRTC: %s", dlerror());
+    } else {
+        code = qn_error_set(QUERN_EMISSING,
+                            "a kernel must be compiled and there is no "
+                            "libnvrtc.so.13 or .12 on the loader's path, in "
+                            "$CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
+                            "../nvrtc beside libquern; set QUERN_NVRTC");
+    }
+    if (code)
+        qn_nvrtc_close(nvrtc);
+    else
+        *out = nvrtc;
+    return code;
+}
+
+void qn_nvrtc_close(struct qn_nvrtc *nvrtc)
+{
+    if (!nvrtc)
+        return;
+    if (nvrtc->library)
+        dlclose(nvrtc->library);
+    free(nvrtc);
+}
+
+const char *qn_nvrtc_version(const struct qn_nvrtc *nvrtc)
+{
+    return nvrtc->version;
+}
+
+/* --------------------------------------------------------------- compiling */
+
+/* 1 if a count before `what` in ptxas's report is not zero. */
+static int counted(const char *log, const char *what)
+{
+    for (const char *at = strstr(log, what); at; at = strstr(at + 1, what)) {
+        const char *digit = at;
+
+        while (digit > log && digit[-1] == ' ')
+            digit--;
+        while (digit > log && digit[-1] >= '0' && digit[-1] <= '9')
+            digit--;
+        if (strtol(digit, NULL, 10) > 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* What makes a kernel slow without making it wrong; NULL if nothing does. */
+static const char *find_fault(const char *log)
+{
+    static const char *const codes[] = {"C7510", "C7511", "C7512", "C7513",
+                                        "C7514"};
+
+    if (counted(log, "bytes spill stores") || counted(log, "bytes spill loads"))
+        return "it spills registers";
+    for (int i = 0; i < 5; i++)
+        if (strstr(log, codes[i]))
+            return "its wgmma are serialized";
+    return NULL;
+}
+
+/* Also after success: ptxas's report is in it. */
+static int read_log(struct qn_nvrtc *nvrtc, struct nvrtc_program *program,
+                    struct qn_compiled *out)
+{
+    size_t bytes = 0;
+
+    if (nvrtc->nvrtcGetProgramLogSize(program, &bytes))
+        bytes = 0;
+    out->log = calloc(1, bytes + 1);
+    if (!out->log)
+        return qn_error_memory();
+    if (bytes && nvrtc->nvrtcGetProgramLog(program, out->log))
+        out->log[0] = 0;
+    return QUERN_OK;
+}
+
+/* Needs a real architecture (sm_), not a virtual one. */
+static int read_cubin(struct qn_nvrtc *nvrtc, struct nvrtc_program *program,
+                      const char *name, struct qn_compiled *out)
+{
+    if (nvrtc->nvrtcGetCUBINSize(program, &out->bytes) || !out->bytes)
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc gave no cubin", name);
+    out->object = malloc(out->bytes);
+    if (!out->object)
+        return qn_error_memory();
+    if (nvrtc->nvrtcGetCUBIN(program, out->object))
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc gave no cubin", name);
+    return QUERN_OK;
+}
+
+/* A slow kernel is refused with its log, for the next best. */
+static int judge(const char *name, struct qn_compiled *out)
+{
+    const char *fault = find_fault(out->log);
+
+    if (!fault)
+        return QUERN_OK;
+    out->rejected = 1;
+    return qn_error_set(QUERN_ECOMPILE, "%s is not used: %s\n%s", name, fault,
+                        out->log);
+}
+
+int qn_nvrtc_compile(struct qn_nvrtc *nvrtc, const char *name,
+                     const char *source, const char *arch,
+                     struct qn_compiled *out)
+{
+    struct nvrtc_program *program = NULL;
+    char file[300], target[64];
+    const char *arguments[] = {target, options[0], options[1]};
+    int failed;
+    int code = QUERN_OK;
+
+    memset(out, 0, sizeof *out);
+    snprintf(file, sizeof file, "%s.cu", name);
+    snprintf(target, sizeof target, "--gpu-architecture=%s", arch);
+    if (nvrtc->nvrtcCreateProgram(&program, source, file, 0, NULL, NULL))
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc takes no program", name);
+    failed = nvrtc->nvrtcCompileProgram(program, 3, arguments);
+    code = read_log(nvrtc, program, out);
+    if (!code && failed)
+        code = qn_error_set(QUERN_ECOMPILE,
+                            "%s does not compile (nvrtc "
+                            "error %d)\n%s",
+                            name, failed, out->log);
+    if (!code)
+        code = read_cubin(nvrtc, program, name, out);
+    if (!code)
+        code = judge(name, out);
+    nvrtc->nvrtcDestroyProgram(&program);
+    return code;
+}
+
+void qn_nvrtc_free(struct qn_compiled *compiled)
+{
+    free(compiled->object);
+    free(compiled->log);
+    memset(compiled, 0, sizeof *compiled);
+}

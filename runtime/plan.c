@@ -1,0 +1,258 @@
+/*
+** plan.c: choose a kernel, load it, and prepare all that a run needs.
+*/
+#include "plan.h"
+#include "jit.h"
+#include "session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Any aligned address will do: each run puts in its own. */
+#define MODEL_ADDRESS ((void *)(uintptr_t)256)
+
+/* --------------------------------------------------------------- preparing */
+
+/* Encode all maps; each run replaces the address. */
+static int encode_maps(struct quern_plan *plan)
+{
+    int code = QUERN_OK;
+
+    for (int i = 0; !code && i < plan->nmaps; i++) {
+        size_t offset = qn_run_values[plan->maps[i].param->param];
+
+        code =
+            qn_tensormap_encode(plan->driver, &plan->maps[i].map, MODEL_ADDRESS,
+                                (void *)((char *)&plan->values + offset));
+    }
+    return code;
+}
+
+/* Values that no run changes. */
+static void fill_values(struct quern_plan *plan)
+{
+    const struct quern_problem *p = &plan->problem;
+    struct qn_values *v = &plan->values;
+
+    v->groups = p->groups;
+    v->m = (int)p->m;
+    v->n = (int)p->n;
+    v->k = (int)p->k;
+}
+
+/* Selection has refused what has no map, so `reason` is not looked at. */
+static void fill_maps(struct quern_plan *plan)
+{
+    const struct qn_kernel *kernel = plan->kernel;
+    const struct qn_operand *operands[] = {&kernel->a, &kernel->b, &kernel->d};
+    char reason[256];
+
+    for (int i = 0; i < QN_MAPS; i++) {
+        const struct qn_map_param *param = &qn_tensormap_params[i];
+        const struct qn_geometry *g = &plan->operands[param->role];
+        struct qn_plan_map *map = &plan->maps[plan->nmaps];
+
+        if (!qn_tensormap_used(kernel, param))
+            continue;
+        map->param = param;
+        plan->nmaps +=
+            qn_tensormap_build(g, operands[param->role], param->ragged,
+                               g->columns, &map->map, reason, sizeof reason);
+        plan->mapped[param->role] = 1;
+    }
+}
+
+/* And load the code now, which a capture would not allow. */
+static int set_attributes(struct quern_plan *plan, int cluster)
+{
+    struct qn_driver *driver = plan->driver;
+    int code = QUERN_OK;
+
+    if (plan->kernel->smem > 0)
+        code = QN_CU(driver, cuFuncSetAttribute, plan->kernel_function,
+                     QN_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, plan->kernel->smem);
+    if (!code && cluster > 8)
+        code = QN_CU(driver, cuFuncSetAttribute, plan->kernel_function,
+                     QN_CU_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+    if (!code && driver->cuFuncLoad)
+        code = QN_CU(driver, cuFuncLoad, plan->kernel_function);
+    return code;
+}
+
+/* Persistent CTAs in one row: as many as there are multiprocessors. */
+static int prepare_launch(struct quern_plan *plan,
+                          const struct qn_module *module, int sms)
+{
+    const struct qn_kernel *kernel = plan->kernel;
+    int cluster = kernel->cluster[0] * kernel->cluster[1];
+    int code = QN_CU(plan->driver, cuKernelGetFunction, &plan->kernel_function,
+                     module->handle);
+
+    if (cluster < 1)
+        cluster = 1;
+    plan->workers = sms < cluster ? cluster : sms - sms % cluster;
+    plan->launch = (struct cu_launch){
+        .grid = {(unsigned)plan->workers, 1, 1},
+        .block = {(unsigned)kernel->threads, 1, 1},
+        .shared_bytes = (unsigned)kernel->smem,
+        .nattributes = cluster > 1,
+    };
+    plan->cluster.id = QN_CU_ATTRIBUTE_CLUSTER_DIMENSION;
+    plan->cluster.value.cluster[0] = (unsigned)cluster;
+    plan->cluster.value.cluster[1] = 1;
+    plan->cluster.value.cluster[2] = 1;
+    if (!code)
+        code = set_attributes(plan, cluster);
+    return code;
+}
+
+/* All that does not depend on a run's arguments. */
+static int prepare(struct quern_plan *plan, const struct qn_session *s,
+                   const struct qn_module *module)
+{
+    int code = QUERN_OK;
+
+    plan->ctx = s->ctx;
+    plan->problem = *s->problem;
+    plan->need = s->need;
+    plan->kernel = module->kernel;
+    plan->scaled = s->demand.recipe->scaled;
+    plan->backend = module->backend;
+    plan->workers = s->demand.sms;
+    plan->function = module->function;
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++)
+        qn_geometry_of(s->problem, s->demand.recipe, role,
+                       &plan->operands[role]);
+    fill_values(plan);
+    fill_maps(plan);
+    if (module->backend != QUERN_BACKEND_HOST) {
+        plan->driver = s->driver;
+        plan->context = s->scope.context;
+        code = prepare_launch(plan, module, s->demand.sms);
+    }
+    if (!code)
+        code = encode_maps(plan);
+    return code;
+}
+
+/* ---------------------------------------------------------------- choosing */
+
+/* The best choice that can be loaded; one that spills gives way to the next. */
+static int load_best(struct qn_session *s, const struct qn_choice *list,
+                     int count, struct qn_module **module)
+{
+    int code = QN_REJECTED;
+
+    for (int i = 0; i < count && list[i].fits && code == QN_REJECTED; i++) {
+        code =
+            qn_module_get(s->ctx, list[i].candidate, s->demand.backend, module);
+        if (code == QN_REJECTED)
+            qn_context_log(s->ctx, QUERN_LOG_INFO, "%s", qn_error_text());
+    }
+    return code == QN_REJECTED ? QUERN_ECOMPILE : code;
+}
+
+/* Of one backend. */
+static int choose_from(struct qn_session *s, int backend,
+                       struct qn_module **module)
+{
+    struct qn_choice *list;
+    int count, code;
+
+    s->demand.backend = backend;
+    code = qn_select_list(s->ctx, &s->demand, &list, &count);
+    if (code)
+        return code;
+    if (count == 0 || !list[0].fits)
+        code = qn_select_none(s->ctx, &s->demand, list, count);
+    else
+        code = load_best(s, list, count, module);
+    free(list);
+    return code;
+}
+
+/* AUTO with a GPU: what was linked, else what can be compiled. */
+static int choose(struct qn_session *s, struct qn_module **module)
+{
+    int code;
+
+    if (s->demand.backend != QUERN_BACKEND_AUTO)
+        return choose_from(s, s->demand.backend, module);
+    code = choose_from(s, QUERN_BACKEND_AOT, module);
+    if (code == QUERN_ENOKERNEL)
+        code = choose_from(s, QUERN_BACKEND_JIT, module);
+    return code;
+}
+
+/* As far as the driver tells: streams that capture without blocking the
+   legacy stream are seen only when a call fails. */
+static int check_capture(struct qn_driver *driver)
+{
+    int code = qn_driver_no_capture(driver, NULL, "making a plan");
+
+    if (!code)
+        code = qn_driver_no_capture(driver, QN_CU_PER_THREAD, "making a plan");
+    return code;
+}
+
+/* aligned_alloc: tensor maps lie at multiples of 128 bytes. */
+static int make_plan(struct qn_session *s, struct quern_plan **out)
+{
+    struct qn_module *module = NULL;
+    struct quern_plan *plan;
+    int code = s->driver ? check_capture(s->driver) : QUERN_OK;
+
+    if (!code)
+        code = qn_session_name(s);
+    if (!code)
+        code = choose(s, &module);
+    if (code)
+        return code;
+    plan = aligned_alloc(_Alignof(struct quern_plan), sizeof *plan);
+    if (!plan)
+        return qn_error_memory();
+    memset(plan, 0, sizeof *plan);
+    code = prepare(plan, s, module);
+    if (code)
+        free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
+               const struct quern_plan_options *options,
+               struct quern_plan **plan)
+{
+    struct qn_session session;
+    int code;
+
+    if (!ctx || !problem || !plan)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !ctx       ? "ctx"
+                            : !problem ? "problem"
+                                       : "plan");
+    *plan = NULL;
+    code = qn_session_open(&session, ctx, problem, options);
+    if (!code)
+        code = make_plan(&session, plan);
+    qn_session_close(&session);
+    if (!code)
+        qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s on %d %s",
+                       (*plan)->kernel->name, (*plan)->workers,
+                       (*plan)->driver ? "CTAs" : "threads");
+    return code;
+}
+
+void quern_plan_free(struct quern_plan *plan)
+{
+    free(plan);
+}
+
+void quern_plan_info(const struct quern_plan *plan,
+                     struct quern_plan_info *info)
+{
+    info->kernel = plan->kernel->name;
+    info->backend = plan->backend;
+    info->sms = plan->workers;
+}

@@ -1,0 +1,136 @@
+/*
+** problem.c: the rules that a problem must keep.
+*/
+#include "problem.h"
+#include "guess.h"
+#include "types.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Append the names of all recipes, with commas. */
+static void list_recipes(const struct quern_registry *registry,
+                         struct qn_guess *guess, char *names, size_t size)
+{
+    for (int i = 0; registry && i < registry->nrecipes; i++) {
+        size_t used = strlen(names);
+
+        qn_guess_try(guess, registry->recipes[i].name);
+        snprintf(names + used, size - used, "%s%s", used ? ", " : "",
+                 registry->recipes[i].name);
+    }
+}
+
+int qn_problem_no_recipe(struct quern_context *ctx, const char *name)
+{
+    struct qn_guess guess = {.word = name};
+    char names[1024] = "", hint[128];
+
+    list_recipes(ctx->base, &guess, names, sizeof names);
+    list_recipes(ctx->linked, &guess, names, sizeof names);
+    return qn_error_set(QUERN_EINVAL, "recipe '%s' is unknown%s; known: %s",
+                        name, qn_guess_text(&guess, hint, sizeof hint), names);
+}
+
+/* A problem may come from a program rather than from text. */
+static int check_enums(const struct quern_problem *p)
+{
+    const struct {
+        const char *name;
+        int value, count;
+    } fields[] = {{"op", p->op, 3},
+                  {"ragged", p->ragged, 4},
+                  {"a_major", p->a_major, 2},
+                  {"b_major", p->b_major, 2}};
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (fields[i].value < 0 || fields[i].value >= fields[i].count)
+            return qn_error_set(QUERN_EINVAL,
+                                "%s is %d: not a value of its "
+                                "enum in quern.h",
+                                fields[i].name, fields[i].value);
+    if (!memchr(p->recipe, 0, sizeof p->recipe))
+        return qn_error_set(QUERN_EINVAL, "recipe is not NUL-terminated");
+    return QUERN_OK;
+}
+
+/* The message lists what the recipe does write. */
+static int check_d_type(const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    char names[128] = "";
+
+    if (p->d_type > 0 && p->d_type < 32 && (recipe->d_types >> p->d_type & 1))
+        return QUERN_OK;
+    for (int type = 1; type < 32; type++)
+        if (recipe->d_types >> type & 1) {
+            size_t used = strlen(names);
+
+            snprintf(names + used, sizeof names - used, "%s%s",
+                     used ? ", " : "", qn_type_name(type));
+        }
+    return qn_error_set(QUERN_EINVAL, "d=%s: recipe %s writes %s",
+                        qn_type_name(p->d_type), recipe->name, names);
+}
+
+/* Kernels take int; the ragged axis may be empty, no other may. */
+static int check_lengths(const struct quern_problem *p)
+{
+    if (p->groups < 1 || p->groups > QUERN_MAX_GROUPS)
+        return qn_error_set(QUERN_EINVAL, "g=%d: 1 to %d groups are possible",
+                            p->groups, QUERN_MAX_GROUPS);
+    for (int axis = QUERN_AXIS_M; axis <= QUERN_AXIS_K; axis++) {
+        int ragged = axis == p->ragged;
+        int64_t length = qn_geometry_length(p, axis);
+        int64_t least = ragged ? 0 : 1;
+        int64_t most = ragged ? QN_RAGGED_LIMIT : INT32_MAX;
+
+        if (length < least || length > most)
+            return qn_error_set(QUERN_EINVAL, "%s=%lld: %lld to %lld%s",
+                                qn_axis_name(axis), (long long)length,
+                                (long long)least, (long long)most,
+                                ragged ? " over all groups" : "");
+    }
+    return QUERN_OK;
+}
+
+/* So that no later product of sizes can overflow. */
+static int check_bytes(const struct quern_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    static const char *const names[] = {"A", "B", "D"};
+    struct qn_geometry geometry;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++) {
+        qn_geometry_of(p, recipe, role, &geometry);
+        if (qn_geometry_bytes(&geometry, geometry.columns) < 0)
+            return qn_error_set(QUERN_EINVAL,
+                                "g=%d m=%lld n=%lld k=%lld: %s has more "
+                                "bytes than 64 bits count",
+                                p->groups, (long long)p->m, (long long)p->n,
+                                (long long)p->k, names[role]);
+    }
+    return QUERN_OK;
+}
+
+int qn_problem_check(struct quern_context *ctx,
+                     const struct quern_problem *problem,
+                     const struct qn_recipe **out)
+{
+    const struct qn_recipe *recipe;
+    int code = check_enums(problem);
+
+    if (code)
+        return code;
+    recipe = qn_context_recipe(ctx, problem->recipe);
+    if (!recipe)
+        return qn_problem_no_recipe(ctx, problem->recipe);
+    code = check_d_type(problem, recipe);
+    if (!code)
+        code = check_lengths(problem);
+    if (!code)
+        code = check_bytes(problem, recipe);
+    if (out)
+        *out = recipe;
+    return code;
+}

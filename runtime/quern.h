@@ -1,0 +1,322 @@
+/*
+** quern.h: grouped GEMM for mixture-of-experts training.
+**
+** A launch multiplies G independent groups (experts), each
+**
+**     D[m,n] = sum_k A[m,k] * B[n,k]
+**
+** where one axis (here m, the tokens) has another length in each group. The
+** lengths stay on the device: nothing is padded, nothing is read on the host.
+**
+**     struct quern_context *ctx;
+**     struct quern_problem p;
+**     struct quern_description need;
+**     struct quern_plan *plan;
+**     struct quern_args args;
+**     quern_open(NULL, &ctx);
+**     quern_problem_parse(ctx, "fprop bf16 g=8 m=4096 n=2048 k=7168", &p);
+**     quern_describe(ctx, &p, &need);
+**     quern_plan(ctx, &p, NULL, &plan);
+**     args = need.args;
+**     args.a.data = x;              args.a.first_dims = tokens_per_expert;
+**     args.b.data = weights;        args.d.data = y;
+**     args.workspace = zeroed_once; // need.workspace_bytes, device memory
+**     quern_run(plan, &args, stream);
+**     quern_check(plan, &args, stream);
+**
+** Every function returns QUERN_OK or one of the codes below, unless its
+** comment says otherwise; quern_errmsg() then holds one sentence that names
+** the argument and the rule. The library never prints, aborts or exits. It
+** reads the environment once, in quern_open.
+**
+** Contents: errors, types, context, problem, describe, plan, run.
+*/
+#ifndef QUERN_H
+#define QUERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define QUERN_API __attribute__((visibility("default")))
+#else
+#define QUERN_API
+#endif
+
+#define QUERN_VERSION "0.1.0"
+
+/* ------------------------------------------------------------------ errors
+** X(name, value, meaning): the only list of the codes.
+*/
+#define QUERN_ERRORS(X)                                                        \
+    X(OK, 0, "success")                                                        \
+    X(EINVAL, 1, "an argument breaks a rule")                                  \
+    X(ENOMEM, 2, "host memory ran out")                                        \
+    X(ENOKERNEL, 3, "no kernel serves the problem")                            \
+    X(ECUDA, 4, "the CUDA driver reported an error")                           \
+    X(ENODEVICE, 5, "no CUDA driver or no GPU on this machine")                \
+    X(ECOMPILE, 6, "a kernel could not be generated or compiled")              \
+    X(EIO, 7, "a file could not be read or written")                           \
+    X(ESIZES, 8, "the group sizes on the device break a rule")                 \
+    X(ECAPTURE, 9, "not allowed while the stream captures a graph")            \
+    X(EMISSING, 10, "a library that this needs is not on this machine")
+
+enum quern_status {
+#define QUERN_ERROR_ENUM(name, value, meaning) QUERN_##name = value,
+    QUERN_ERRORS(QUERN_ERROR_ENUM)
+#undef QUERN_ERROR_ENUM
+        QUERN_STATUS_COUNT
+};
+
+/* ------------------------------------------------------------------- types */
+
+enum quern_type {
+    QUERN_TYPE_NONE,
+    QUERN_BF16,
+    QUERN_F16,
+    QUERN_F32,
+    QUERN_E4M3,
+    QUERN_E5M2,
+    QUERN_E2M3,
+    QUERN_E3M2,
+    QUERN_E2M1,
+    QUERN_E8M0,
+    QUERN_I8,
+    QUERN_I32,
+    QUERN_I64
+};
+
+enum quern_op { QUERN_FPROP, QUERN_DGRAD, QUERN_WGRAD };
+
+/* An axis of the canonical product; also names the ragged one. */
+enum quern_axis { QUERN_AXIS_NONE, QUERN_AXIS_M, QUERN_AXIS_N, QUERN_AXIS_K };
+
+/* Which axis of an operand is contiguous in memory. */
+enum quern_major { QUERN_MAJOR_K, QUERN_MAJOR_MN };
+
+enum quern_backend {
+    QUERN_BACKEND_AUTO, /* aot, else jit, else host where there is no GPU */
+    QUERN_BACKEND_HOST, /* generated C on all cores; host memory */
+    QUERN_BACKEND_JIT,  /* NVRTC and the cubin cache */
+    QUERN_BACKEND_AOT   /* cubins linked with the registry */
+};
+
+#define QUERN_MAX_GROUPS 1024
+#define QUERN_MAX_DIMS   4
+
+struct quern_context;  /* one per process is enough; may be shared by threads */
+struct quern_plan;     /* immutable after creation; may be shared by threads */
+struct quern_registry; /* kernels linked by `quern build`: quern_kernels.h */
+
+/*
+** A grouped tensor: one buffer, split along its ragged axis into G groups.
+**
+**   first_dims  [G]    length of each group along the ragged axis, or NULL
+**   last_dims   [G]    the same for a tensor ragged in its last axis, or NULL
+**   offsets     [G+1]  exclusive starts along the ragged axis, or NULL;
+**                      alone: length = next start - start; with first_dims:
+**                      gaps between groups are allowed, overlap is an error
+**
+** The three arrays are in device memory (host memory for the host backend)
+** and hold `sizes_type`, int32 or int64. Without offsets the groups lie one
+** behind the other. The memory stays the caller's.
+*/
+struct quern_tensor {
+    void *data;
+    void *sf; /* scale factors; NULL where the recipe has none */
+    const void *first_dims;
+    const void *last_dims;
+    const void *offsets;
+    int sizes_type; /* QUERN_I32 or QUERN_I64 */
+    int type;       /* enum quern_type of the elements */
+    int ndim;
+    int64_t shape[QUERN_MAX_DIMS]; /* a ragged axis: its total, a bound */
+    int64_t stride;   /* elements from one row to the next; 0: packed */
+    size_t bytes;     /* of data; stated by quern_describe for packed rows,
+                         by the caller who sets a stride */
+    size_t alignment; /* of data, in bytes; stated by quern_describe */
+};
+
+/* The canonical product's operands and the scratch memory of one run. */
+struct quern_args {
+    struct quern_tensor a;
+    struct quern_tensor b;
+    struct quern_tensor d;
+    void *workspace; /* zeroed once by the caller; one per concurrent run */
+};
+
+/* ----------------------------------------------------------------- context */
+
+enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
+
+/* Zero or NULL in a field chooses the default. */
+struct quern_open_options {
+    const struct quern_registry *registry; /* kernels linked ahead of time */
+    const char *const *specs;              /* folders with specs of your own */
+    int specs_count;
+    const char *cache; /* folders separated by ':'; "" for no cache; default
+                          $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else
+                          ~/.cache/quern; all are read, and the first that
+                          may be written takes what is new */
+    void (*log)(void *user, int level, const char *line); /* by any thread
+                          that is inside a call */
+    void *log_user;
+    int log_level;
+};
+
+/*
+** Open the library. `options` may be NULL. Neither a GPU nor a compiler is
+** needed: they are looked for when a plan first asks for them. Read from the
+** environment, here and nowhere else, and by no set-user-id program:
+**
+**   QUERN_CACHE    see above; "" for no cache
+**   QUERN_CUDA     path of libcuda          QUERN_NVRTC   path of libnvrtc
+**   QUERN_GEN      path of libquern_gen     QUERN_CC      C compiler, "cc"
+**   QUERN_THREADS  threads of the host backend, 1 to 256
+**   CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual
+**
+** QUERN_EINVAL, QUERN_ENOMEM; QUERN_EMISSING or QUERN_ECOMPILE for bad specs.
+*/
+QUERN_API int quern_open(const struct quern_open_options *options,
+                         struct quern_context **ctx);
+
+/* Close it. NULL is allowed. Plans made from it must be freed before. */
+QUERN_API void quern_close(struct quern_context *ctx);
+
+/* The calling thread's last error as one or more lines; never NULL. */
+QUERN_API const char *quern_errmsg(const struct quern_context *ctx);
+
+/* The meaning of a code, "unknown code" for others; static storage. */
+QUERN_API const char *quern_strerror(int code);
+
+/* The runtime's version, QUERN_VERSION of its header. */
+QUERN_API const char *quern_version(void);
+
+/* ----------------------------------------------------------------- problem
+** A variant plus the sizes that the host knows. m, n and k are those of the
+** canonical product; the ragged one is the total over the groups.
+*/
+struct quern_problem {
+    char recipe[32];
+    int op;      /* enum quern_op */
+    int ragged;  /* enum quern_axis */
+    int a_major; /* enum quern_major */
+    int b_major;
+    int d_type;
+    int groups;      /* 1 .. QUERN_MAX_GROUPS */
+    int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
+    char split[256]; /* how tools draw group sizes; plans ignore it */
+};
+
+/*
+** Parse one line, as the CLI takes it:
+**
+**   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt] [ragged=AXIS]
+**                             [split=even|mild|skew|zipf|one|@FILE|LIST]
+**
+** What is not given follows from the op and the recipe. QUERN_EINVAL names
+** the word, the rule and, for a misspelling, the nearest right word.
+*/
+QUERN_API int quern_problem_parse(struct quern_context *ctx, const char *text,
+                                  struct quern_problem *problem);
+
+/* Write it back as text, NUL-terminated; returns the length it needs. */
+QUERN_API int quern_problem_print(const struct quern_problem *problem,
+                                  char *buffer, size_t size);
+
+/* ---------------------------------------------------------------- describe */
+
+struct quern_description {
+    struct quern_args args; /* all but the addresses: type, shape, stride,
+                               bytes and alignment of each operand */
+    size_t workspace_bytes;
+};
+
+/* What a caller must provide for the problem. Needs no GPU. QUERN_EINVAL. */
+QUERN_API int quern_describe(struct quern_context *ctx,
+                             const struct quern_problem *problem,
+                             struct quern_description *description);
+
+/* -------------------------------------------------------------------- plan */
+
+/* Zero or NULL in a field chooses the default. */
+struct quern_plan_options {
+    int backend;        /* enum quern_backend */
+    int sms;            /* multiprocessors to use; 0: all */
+    const char *kernel; /* registry name; NULL: the model chooses */
+};
+
+/*
+** Choose a kernel for the problem, compile or load it, set its attributes.
+** `options` may be NULL. Uses the CUDA context that is current in the calling
+** thread, else device 0's primary context. May allocate, compile and write
+** the cache; must not be called while a stream of this thread captures.
+** QUERN_EINVAL; QUERN_ENOKERNEL (each candidate and why not); QUERN_ENODEVICE;
+** QUERN_ECOMPILE; QUERN_ECUDA; QUERN_EMISSING; QUERN_ENOMEM.
+*/
+QUERN_API int quern_plan(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         const struct quern_plan_options *options,
+                         struct quern_plan **plan);
+
+/* Free a plan that no run uses any more. NULL is allowed. */
+QUERN_API void quern_plan_free(struct quern_plan *plan);
+
+struct quern_plan_info {
+    const char *kernel; /* its name in the registry; lives as the context */
+    int backend;        /* enum quern_backend, never AUTO */
+    int sms;            /* CTAs launched, or host threads */
+};
+
+/* What a plan chose. */
+QUERN_API void quern_plan_info(const struct quern_plan *plan,
+                               struct quern_plan_info *info);
+
+/*
+** Explain the choice for a problem: each kernel of the variant with the
+** model's figures, or the rule that excludes it, or the reason for which its
+** point of the grid does not exist. `*text` is freed with quern_free.
+*/
+QUERN_API int quern_why(struct quern_context *ctx,
+                        const struct quern_problem *problem,
+                        const struct quern_plan_options *options, char **text);
+
+/* Free memory that the library returned. NULL is allowed. */
+QUERN_API void quern_free(void *memory);
+
+/* --------------------------------------------------------------------- run */
+
+/*
+** Multiply each group:  d[i,:] = a[i,:] * b[g]^T  for the rows i of group g.
+**
+**   a  [m, k]     rows of all groups; first_dims and/or offsets given
+**   b  [G, n, k]
+**   d  [m, n]     rows outside every group are not written; first_dims and
+**                 offsets NULL, or the same arrays as a's
+**
+** Queued on `stream` (a CUstream; NULL is the default stream); neither
+** allocates nor synchronizes nor reads device memory; may be captured, and
+** the sizes may change before each replay. The host backend runs at once.
+** QUERN_EINVAL (argument and rule), QUERN_ECUDA. Sizes that are negative,
+** overlap or pass m are reported by quern_check; nothing outside the buffers
+** is touched.
+*/
+QUERN_API int quern_run(const struct quern_plan *plan,
+                        const struct quern_args *args, void *stream);
+
+/*
+** Wait for `stream`, then report and clear what runs left in the workspace:
+** QUERN_ESIZES names the first group whose size or offset broke a rule.
+** Synchronizes; must not be captured (QUERN_ECAPTURE). QUERN_ECUDA.
+*/
+QUERN_API int quern_check(const struct quern_plan *plan,
+                          const struct quern_args *args, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,139 @@
+/*
+** registry.h: what the generator tells the runtime about each kernel.
+**
+** The generator fills these structures, in memory (libquern_gen) or as C text
+** (registry.c); the runtime only reads them. It never parses a kernel's name
+** and never knows a recipe by name.
+*/
+#ifndef QUERN_REGISTRY_H
+#define QUERN_REGISTRY_H
+
+#include "quern.h"
+
+/*
+** Parameters a kernel may declare: X(name, type in generated code, meaning).
+** A kernels spec lists names; the template prints the signature from them and
+** the runtime passes an address of each value, in the order of the list, to
+** cuLaunchKernelEx or to the host kernel.            COUPLED: params -> run.c
+** A _map covers the operand's buffer as it is: [rows, inner], or [groups,
+** rows, inner] where it has a group axis. A _ragged_map is 4-dimensional and
+** cut to one group by its coordinates (tensormap.c).
+*/
+#define QN_PARAMS(X)                                                           \
+    X(a_map, "const __grid_constant__ tensor_map", "A: global -> shared")      \
+    X(b_map, "const __grid_constant__ tensor_map", "B: global -> shared")      \
+    X(d_map, "const __grid_constant__ tensor_map", "D: shared -> global")      \
+    X(d_ragged_map, "const __grid_constant__ tensor_map", "D, cut to a group") \
+    X(a, "const void *", "A's first element")                                  \
+    X(b, "const void *", "B's first element")                                  \
+    X(d, "void *", "D's first element")                                        \
+    X(a_stride, "long long", "elements from one row of A to the next")         \
+    X(b_stride, "long long", "elements from one row of B to the next")         \
+    X(d_stride, "long long", "elements from one row of D to the next")         \
+    X(first_dims, "const void *", "[groups] rows of each group, or null")      \
+    X(offsets, "const void *", "[groups + 1] first rows, or null")             \
+    X(sizes_bytes, "int", "4 or 8: int32 or int64 in both arrays")             \
+    X(groups, "int", "number of groups")                                       \
+    X(m, "int", "rows of the canonical product, over all groups if ragged")    \
+    X(n, "int", "columns of the canonical product")                            \
+    X(k, "int", "length of the summed axis")                                   \
+    X(error, "unsigned int *", "error record in the workspace")
+
+enum qn_param {
+#define QN_PARAM_ENUM(name, type, meaning) QN_PARAM_##name,
+    QN_PARAMS(QN_PARAM_ENUM)
+#undef QN_PARAM_ENUM
+        QN_PARAM_COUNT
+};
+
+/*
+** The error record, four 32-bit words at the start of the workspace. Group
+** checks run in order, and the first that fails is recorded:
+**   [0] code   [1] group   [2] low and [3] high word of the offending value
+**                                              COUPLED: errors -> pieces/sizes
+*/
+#define QN_SIZE_ERRORS(X)                                                      \
+    X(NEGATIVE, 1, "a group's size is negative")                               \
+    X(PAST_END, 2, "a group ends past the rows of the buffer")                 \
+    X(OVERLAP, 3, "a group starts before the previous one ends")
+
+#define QN_WORKSPACE_BYTES 256
+
+/* An operand of the canonical product as one kernel takes it. */
+struct qn_operand {
+    int type;   /* enum quern_type */
+    int major;  /* enum quern_major */
+    int ragged; /* enum quern_axis; none: the operand has a group axis */
+    /* tensor map, for kernels with the operand's _map parameter */
+    int box[2];  /* elements along the contiguous axis, rows */
+    int swizzle; /* bytes: 0, 32, 64 or 128 */
+};
+
+/* A rule on the problem; the text is an expression for expr.c. */
+struct qn_requires {
+    const char *text;   /* e.g. "k % 8 == 0" */
+    const char *reason; /* what the user reads when it fails */
+};
+
+/* How one recipe stores the tensors of a layer. */
+struct qn_recipe {
+    const char *name;
+    const char *doc;  /* the spec file's leading comment, one line */
+    const char *spec; /* file:line */
+    int x, w, dy;     /* enum quern_type */
+    unsigned d_types; /* bit (1 << enum quern_type); default_d is one */
+    int default_d;
+    int scaled;        /* 0: values as they are, no sf anywhere */
+    const char *scale; /* one line for people: "none", "e8m0 per 1x32" */
+};
+
+struct qn_kernel {
+    const char *name;     /* symbol = file name = name in the registry */
+    const char *spec;     /* file:line of the kernels spec */
+    const char *template; /* path below templates/ */
+    const char *key;      /* sha256 of the source, in hex */
+    const char *recipe;
+    const char *arch; /* "sm_90a", "host" */
+    int op;           /* enum quern_op */
+    int ragged;       /* enum quern_axis */
+    struct qn_operand a, b, d;
+    int tile[3];    /* m, n, k */
+    int cluster[2]; /* CTAs along m, along n */
+    int stages;
+    const char *schedule; /* "cooperative", "pingpong", "" */
+    int threads;
+    int smem;                    /* bytes of dynamic shared memory */
+    int shipped;                 /* named by specs/kernels/shipped.lua */
+    const unsigned char *params; /* enum qn_param */
+    int nparams;
+    const struct qn_requires *requires;
+    int nrequires;
+    /* What a build linked in; NULL otherwise. */
+    const void *cubin;
+    size_t cubin_bytes;
+    void (*host)(void *const *params, int worker, int workers);
+};
+
+/* A point of a kernels spec that a `reject` excluded. */
+struct qn_rejected {
+    const char *name; /* the name that the kernel would have had */
+    const char *spec;
+    const char *recipe;
+    int op;
+    const char *reason;
+};
+
+struct quern_registry {
+    const char *hash; /* sha256 over everything below, in hex */
+    const struct qn_recipe *recipes;
+    int nrecipes;
+    const struct qn_kernel *kernels;
+    int nkernels;
+    const struct qn_rejected *rejected;
+    int nrejected;
+};
+
+/* The registry of the embedded specs; host kernels are linked in. */
+extern const struct quern_registry qn_registry_builtin;
+
+#endif

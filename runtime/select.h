@@ -1,0 +1,52 @@
+/*
+** select.h: which kernels serve a problem, and which of them is best.
+*/
+#ifndef QUERN_SELECT_H
+#define QUERN_SELECT_H
+
+#include "problem.h"
+
+/* What the model expects of a kernel; select.c has the formulas. */
+struct qn_figures {
+    double tiles, waves;
+    double tile_cycles;   /* of one tile on one multiprocessor */
+    double memory_cycles; /* to move all operands once */
+    double cycles;        /* of the launch */
+};
+
+struct qn_choice {
+    const struct qn_candidate *candidate;
+    int fits;
+    struct qn_figures figures; /* if it fits */
+    char reason[256];          /* if it does not */
+};
+
+/* What kernels are wanted for. */
+struct qn_demand {
+    const struct quern_problem *problem;
+    const struct qn_recipe *recipe;
+    const struct qn_device *device; /* NULL: the host's kernels */
+    int backend;                    /* HOST, JIT or AOT */
+    int sms;                        /* to be used */
+    const char *kernel;             /* the only one wanted, or NULL */
+};
+
+/* Does the kernel serve the problem's variant: op, layout, types, recipe? */
+int qn_select_variant(const struct quern_problem *problem,
+                      const struct qn_kernel *kernel);
+
+/*
+** All kernels of the variant, those that fit first and the best of them at
+** the head; freed with free. QUERN_ENOMEM.
+*/
+int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
+                   struct qn_choice **list, int *count);
+
+/* Set the message for a problem that nothing serves; QUERN_ENOKERNEL. */
+int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
+                   const struct qn_choice *list, int count);
+
+/* 1 if code for `arch` ("sm_90a", "sm_100f", "sm_90") runs on the device. */
+int qn_select_arch(const char *arch, const struct qn_device *device);
+
+#endif

@@ -1,0 +1,109 @@
+/*
+** session.c: the machine and the problem that a plan or an explanation is for.
+*/
+#include "session.h"
+#include "describe.h"
+#include "guess.h"
+
+#include <string.h>
+
+/* Make a context current and look at its device. */
+static int open_device(struct qn_session *s)
+{
+    int code = qn_context_driver(s->ctx, &s->driver);
+
+    if (!code)
+        code = qn_driver_enter(s->driver, NULL, &s->scope);
+    if (!code)
+        code = qn_driver_device(s->driver, &s->device);
+    return code;
+}
+
+/* AUTO without a GPU is the host; what else is asked for must be there. */
+static int open_backend(struct qn_session *s)
+{
+    int wanted = s->options.backend;
+    int code;
+
+    if (wanted == QUERN_BACKEND_HOST) {
+        s->demand.backend = wanted;
+        return qn_host_threads(s->ctx, &s->demand.sms);
+    }
+    code = open_device(s);
+    if (code == QUERN_ENODEVICE && wanted == QUERN_BACKEND_AUTO) {
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "%s: the host computes",
+                       qn_error_text());
+        s->driver = NULL;
+        s->demand.backend = QUERN_BACKEND_HOST;
+        return qn_host_threads(s->ctx, &s->demand.sms);
+    }
+    s->demand.backend = wanted;
+    s->demand.device = &s->device;
+    s->demand.sms = s->device.sms;
+    return code;
+}
+
+/* Only ranges; whether the kernel exists comes later. */
+static int check_options(const struct quern_plan_options *options)
+{
+    if (options->backend < QUERN_BACKEND_AUTO ||
+        options->backend > QUERN_BACKEND_AOT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.backend is %d: not a value "
+                            "of enum quern_backend",
+                            options->backend);
+    if (options->sms < 0)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.sms is %d: 0 (all) or more "
+                            "is expected",
+                            options->sms);
+    return QUERN_OK;
+}
+
+int qn_session_open(struct qn_session *s, struct quern_context *ctx,
+                    const struct quern_problem *problem,
+                    const struct quern_plan_options *options)
+{
+    int code;
+
+    memset(s, 0, sizeof *s);
+    s->ctx = ctx;
+    s->problem = problem;
+    s->demand.problem = problem;
+    if (options)
+        s->options = *options;
+    s->demand.kernel = s->options.kernel;
+    code = check_options(&s->options);
+    if (!code)
+        code = qn_describe(ctx, problem, &s->need, &s->demand.recipe);
+    if (!code)
+        code = open_backend(s);
+    if (!code && s->options.sms && s->options.sms < s->demand.sms)
+        s->demand.sms = s->options.sms;
+    return code;
+}
+
+void qn_session_close(struct qn_session *s)
+{
+    if (s->driver)
+        qn_driver_leave(s->driver, &s->scope);
+}
+
+int qn_session_name(const struct qn_session *s)
+{
+    const char *name = s->options.kernel;
+    struct qn_guess guess = {.word = name};
+    char hint[192];
+
+    if (!name)
+        return QUERN_OK;
+    for (int i = 0; i < s->ctx->nkernels; i++)
+        if (!strcmp(s->ctx->kernels[i].kernel->name, name))
+            return QUERN_OK;
+    for (int i = 0; i < s->ctx->nkernels; i++)
+        qn_guess_try(&guess, s->ctx->kernels[i].kernel->name);
+    return qn_error_set(QUERN_EINVAL,
+                        "options.kernel: there is no kernel "
+                        "'%s'%s",
+                        name, qn_guess_text(&guess, hint, sizeof hint));
+}

@@ -1,0 +1,34 @@
+/*
+** session.h: the machine and the problem that a plan or an explanation is for.
+*/
+#ifndef QUERN_SESSION_H
+#define QUERN_SESSION_H
+
+#include "host.h"
+#include "select.h"
+
+struct qn_session {
+    struct quern_context *ctx;
+    const struct quern_problem *problem;
+    struct quern_plan_options options;
+    struct qn_driver *driver; /* NULL: no GPU, or it is not asked for */
+    struct qn_driver_scope scope;
+    struct qn_device device;
+    struct quern_description need;
+    struct qn_demand demand; /* its backend stays AUTO where a GPU is */
+};
+
+/*
+** Check problem and options and open what the backend needs; with a GPU, its
+** context is current until the session is closed, which is due after errors
+** too. AUTO without a GPU becomes HOST.
+*/
+int qn_session_open(struct qn_session *session, struct quern_context *ctx,
+                    const struct quern_problem *problem,
+                    const struct quern_plan_options *options);
+void qn_session_close(struct qn_session *session);
+
+/* QUERN_EINVAL if the options name a kernel that does not exist. */
+int qn_session_name(const struct qn_session *session);
+
+#endif

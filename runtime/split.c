@@ -1,0 +1,80 @@
+/*
+** split.c: the syntax of split=, which only tools interpret.
+*/
+#include "split.h"
+#include "error.h"
+#include "guess.h"
+#include "problem.h"
+#include "types.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define MOST_DIGITS 18
+
+const char *qn_split_number(const char *text, int64_t *value)
+{
+    int digits = 0;
+
+    *value = 0;
+    while (isdigit((unsigned char)text[digits]) && digits <= MOST_DIGITS)
+        digits++;
+    if (digits == 0 || digits > MOST_DIGITS)
+        return NULL;
+    for (int i = 0; i < digits; i++)
+        *value = *value * 10 + (text[i] - '0');
+    return text + digits;
+}
+
+/* 200,0,37: as many lengths as groups, together at most the axis. */
+static int check_list(const struct quern_problem *p)
+{
+    int64_t total = qn_geometry_length(p, p->ragged), sum = 0, length;
+    const char *at = p->split;
+    int count = 0;
+
+    for (;;) {
+        at = qn_split_number(at, &length);
+        if (!at || (*at && *at != ','))
+            return qn_error_set(QUERN_EINVAL,
+                                "split=%s: whole numbers with commas "
+                                "between them are expected",
+                                p->split);
+        count++;
+        if (length > total - sum)
+            return qn_error_set(
+                QUERN_EINVAL, "split=%s: more than %s=%lld together", p->split,
+                qn_axis_name(p->ragged), (long long)total);
+        sum += length;
+        if (!*at++)
+            break;
+    }
+    if (count != p->groups)
+        return qn_error_set(QUERN_EINVAL,
+                            "split=%s: %d lengths for g=%d groups", p->split,
+                            count, p->groups);
+    return QUERN_OK;
+}
+
+int qn_split_check(const struct quern_problem *p)
+{
+    static const char *const names[] = {"even", "mild", "skew", "zipf", "one"};
+    struct qn_guess guess = {.word = p->split};
+    char hint[128];
+
+    if (!p->split[0])
+        return QUERN_OK;
+    if (p->split[0] == '@' && p->split[1])
+        return QUERN_OK;
+    if (isdigit((unsigned char)p->split[0]))
+        return check_list(p);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (!strcmp(names[i], p->split))
+            return QUERN_OK;
+        qn_guess_try(&guess, names[i]);
+    }
+    return qn_error_set(QUERN_EINVAL,
+                        "split=%s is unknown%s; known: even, mild, skew, "
+                        "zipf, one, @FILE, or lengths like 200,0,37",
+                        p->split, qn_guess_text(&guess, hint, sizeof hint));
+}

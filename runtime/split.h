@@ -1,0 +1,15 @@
+/*
+** split.h: the syntax of split=, which only tools interpret.
+*/
+#ifndef QUERN_SPLIT_H
+#define QUERN_SPLIT_H
+
+#include "quern.h"
+
+/* Read decimal digits, at most 18; returns what follows, NULL if none. */
+const char *qn_split_number(const char *text, int64_t *value);
+
+/* QUERN_EINVAL unless it is empty, a name, @FILE, or a list that fits. */
+int qn_split_check(const struct quern_problem *problem);
+
+#endif

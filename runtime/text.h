@@ -1,0 +1,27 @@
+/*
+** text.h: strings that grow.
+*/
+#ifndef QUERN_TEXT_H
+#define QUERN_TEXT_H
+
+#include <stddef.h>
+
+/* All zero is an empty text. Once memory ran out, additions do nothing. */
+struct qn_text {
+    char *data;
+    size_t length, capacity;
+    int failed;
+};
+
+void qn_text_add(struct qn_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Hand over the string (freed with free); NULL if memory ran out. */
+char *qn_text_take(struct qn_text *text);
+
+void qn_text_free(struct qn_text *text);
+
+/* A copy of a string; NULL stays NULL. NULL if memory ran out. */
+char *qn_text_copy(const char *string);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+** types.h: names and sizes of the enums in quern.h, as tables.
+*/
+#ifndef QUERN_TYPES_H
+#define QUERN_TYPES_H
+
+#include "quern.h"
+
+/* Each returns "?" for a value outside its enum. */
+const char *qn_type_name(int type);
+const char *qn_op_name(int op);
+const char *qn_axis_name(int axis);
+const char *qn_layout_name(int a_major, int b_major);
+const char *qn_backend_name(int backend);
+
+/* Each returns 1 and sets the value, or 0 for an unknown name. */
+int qn_type_find(const char *name, int *type);
+int qn_op_find(const char *name, int *op);
+int qn_axis_find(const char *name, int *axis);
+int qn_layout_find(const char *name, int *a_major, int *b_major);
+
+/* Names in order for messages and guesses; NULL past the last. */
+const char *qn_op_at(int i);
+const char *qn_layout_at(int i);
+
+/* Bits of one element; 0 for a value outside the enum. */
+int qn_type_bits(int type);
+
+#endif

@@ -1,0 +1,158 @@
+/*
+** why.c: explain which kernel would run and why each other one would not.
+*/
+#include "session.h"
+#include "text.h"
+#include "types.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Say what the figures are for, when this machine has no such GPU. */
+static int imagine_device(struct qn_session *s, struct qn_text *text)
+{
+    qn_driver_no_device(&s->device);
+    s->demand.device = &s->device;
+    s->demand.sms = s->device.sms;
+    if (s->options.sms && s->options.sms < s->demand.sms)
+        s->demand.sms = s->options.sms;
+    qn_text_add(text, "%s\nfigures are for %s%s\n\n", qn_error_text(),
+                s->device.name,
+                s->options.backend == QUERN_BACKEND_AUTO
+                    ? "; on this machine the host computes"
+                    : "");
+    return QUERN_OK;
+}
+
+/* In the model's order; the first would run. */
+static void add_choices(struct qn_text *text, const struct qn_choice *list,
+                        int count)
+{
+    for (int i = 0; i < count && list[i].fits; i++) {
+        const struct qn_figures *f = &list[i].figures;
+        const struct qn_kernel *kernel = list[i].candidate->kernel;
+
+        qn_text_add(text,
+                    "%s %s%s\n    %.0f cycles: %.0f tiles in %.0f waves of "
+                    "%.0f, memory %.0f\n",
+                    i ? " " : ">", kernel->name,
+                    kernel->cubin || kernel->host ? " (linked)" : "", f->cycles,
+                    f->tiles, f->waves, f->tile_cycles, f->memory_cycles);
+    }
+}
+
+/* With the first rule that each one breaks. */
+static void add_excluded(struct qn_text *text, const struct qn_choice *list,
+                         int count)
+{
+    int first = 1;
+
+    for (int i = 0; i < count; i++) {
+        if (list[i].fits)
+            continue;
+        qn_text_add(text, "%s  %s\n    %s\n", first ? "\nexcluded\n" : "",
+                    list[i].candidate->kernel->name, list[i].reason);
+        first = 0;
+    }
+}
+
+/* Rejected points know their recipe and op; the name tells the rest. */
+static void add_rejected(struct qn_text *text,
+                         const struct quern_registry *registry,
+                         const struct quern_problem *p)
+{
+    int first = 1;
+
+    for (int i = 0; registry && i < registry->nrejected; i++) {
+        const struct qn_rejected *point = &registry->rejected[i];
+
+        if (point->op != p->op || strcmp(point->recipe, p->recipe))
+            continue;
+        qn_text_add(text, "%s  %s\n    %s (%s)\n",
+                    first ? "\nnot made, for this recipe and op\n" : "",
+                    point->name, point->reason, point->spec);
+        first = 0;
+    }
+}
+
+/* Judged for one backend. */
+static int list_for(struct qn_session *s, int backend, struct qn_choice **list,
+                    int *count)
+{
+    s->demand.backend = backend;
+    return qn_select_list(s->ctx, &s->demand, list, count);
+}
+
+/* The same order in which quern_plan tries the backends. */
+static int choose(struct qn_session *s, struct qn_choice **list, int *count)
+{
+    int code;
+
+    if (s->demand.backend != QUERN_BACKEND_AUTO)
+        return list_for(s, s->demand.backend, list, count);
+    code = list_for(s, QUERN_BACKEND_AOT, list, count);
+    if (code || (*count && (*list)[0].fits))
+        return code;
+    free(*list);
+    return list_for(s, QUERN_BACKEND_JIT, list, count);
+}
+
+/* Three lists: what fits, what does not, what does not exist. */
+static int explain(struct qn_session *s, struct qn_text *text)
+{
+    struct qn_choice *list;
+    char problem[512];
+    int count;
+    int code = choose(s, &list, &count);
+
+    if (code)
+        return code;
+    quern_problem_print(s->problem, problem, sizeof problem);
+    qn_text_add(text, "%s\nbackend %s, %d %s\n\n", problem,
+                qn_backend_name(s->demand.backend), s->demand.sms,
+                s->demand.backend == QUERN_BACKEND_HOST ? "threads"
+                                                        : "multiprocessors");
+    if (count == 0 || !list[0].fits) {
+        qn_select_none(s->ctx, &s->demand, list, 0);
+        qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
+    }
+    add_choices(text, list, count);
+    add_excluded(text, list, count);
+    add_rejected(text, s->ctx->base, s->problem);
+    add_rejected(text, s->ctx->linked, s->problem);
+    free(list);
+    return QUERN_OK;
+}
+
+int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
+              const struct quern_plan_options *options, char **out)
+{
+    struct qn_session session;
+    struct qn_text text = {0};
+    int wanted = options ? options->backend : QUERN_BACKEND_AUTO;
+    int code;
+
+    if (!ctx || !problem || !out)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !ctx       ? "ctx"
+                            : !problem ? "problem"
+                                       : "text");
+    *out = NULL;
+    code = qn_session_open(&session, ctx, problem, options);
+    if (code == QUERN_ENODEVICE ||
+        (!code && wanted == QUERN_BACKEND_AUTO && !session.driver)) {
+        session.demand.backend = wanted;
+        code = imagine_device(&session, &text);
+    }
+    if (!code)
+        code = qn_session_name(&session);
+    if (!code)
+        code = explain(&session, &text);
+    qn_session_close(&session);
+    if (!code) {
+        *out = qn_text_take(&text);
+        code = *out ? QUERN_OK : qn_error_memory();
+    }
+    qn_text_free(&text);
+    return code;
+}
