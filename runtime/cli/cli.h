@@ -1,0 +1,188 @@
+/*
+** cli.h: what the commands of `quern` share.
+**
+** A command is a row of the table in main.c: its name, its options and one
+** function that takes all options parsed and returns the exit status. What a
+** command finds out it writes into cJSON; table.c prints that for people.
+*/
+#ifndef QN_CLI_H
+#define QN_CLI_H
+
+#include <argp.h>
+#include <cjson/cJSON.h>
+
+#include "quern.h"
+
+enum {
+    QN_EXIT_OK = 0,
+    QN_EXIT_FAILED = 1, /* a check failed */
+    QN_EXIT_USAGE = 2,  /* bad use */
+    QN_EXIT_UNABLE = 3  /* this machine can't */
+};
+
+#define QN_MAX_SPECS 16
+
+/* Every option of every command; a command reads those that it declares. */
+struct qn_options {
+    const char *command;
+    const char *specs[QN_MAX_SPECS + 1];
+    int nspecs;
+    int json;
+    const char *json_file; /* to be written besides */
+    const char *output;
+    const char *arch;
+    const char *routes;
+    const char *kernel;
+    int backend; /* enum quern_backend */
+    int jobs;
+    int check;
+    int verbose;
+    int fields;
+    int kernels;
+    int repeat;
+    uint64_t seed;
+    char **words; /* what is not an option, NULL-terminated */
+    int nwords;
+};
+
+/* Letters of the options; those past 255 have no short form. */
+enum {
+    QN_KEY_JSON = 256,
+    QN_KEY_JSON_FILE,
+    QN_KEY_SPECS,
+    QN_KEY_ARCH,
+    QN_KEY_ROUTES,
+    QN_KEY_CHECK,
+    QN_KEY_BACKEND,
+    QN_KEY_SEED,
+    QN_KEY_KERNEL,
+    QN_KEY_FIELDS,
+    QN_KEY_REPEAT
+};
+
+/* One row for each option, so that it reads alike in every command. */
+#define QN_OPTION_SPECS                                                        \
+    {                                                                          \
+        "specs", QN_KEY_SPECS, "DIR", 0,                                       \
+            "Specs of your own, laid out as specs/ is (repeatable)", 0         \
+    }
+#define QN_OPTION_JSON                                                         \
+    {                                                                          \
+        "json", QN_KEY_JSON, NULL, 0, "Print JSON", 0                          \
+    }
+#define QN_OPTION_OUTPUT(text)                                                 \
+    {                                                                          \
+        "output", 'o', "DIR", 0, text, 0                                       \
+    }
+#define QN_OPTION_ARCH                                                         \
+    {                                                                          \
+        "arch", QN_KEY_ARCH, "ARCH", 0, "Only kernels for ARCH, e.g. sm_90a",  \
+            0                                                                  \
+    }
+#define QN_OPTION_BACKEND                                                      \
+    {                                                                          \
+        "backend", QN_KEY_BACKEND, "NAME", 0,                                  \
+            "auto, host, jit or aot (default auto)", 0                         \
+    }
+#define QN_OPTION_KERNEL                                                       \
+    {                                                                          \
+        "kernel", QN_KEY_KERNEL, "NAME", 0,                                    \
+            "Use this kernel, not the model's", 0                              \
+    }
+#define QN_OPTION_SEED                                                         \
+    {                                                                          \
+        "seed", QN_KEY_SEED, "N", 0, "Of the random data (default 1)", 0       \
+    }
+#define QN_OPTION_ROUTES                                                       \
+    {                                                                          \
+        "routes", QN_KEY_ROUTES, "FILE", 0,                                    \
+            "Rows per expert from a CSV of routed tokens (columns expert0, "   \
+            "...)",                                                            \
+            0                                                                  \
+    }
+#define QN_OPTION_VERBOSE                                                      \
+    {                                                                          \
+        "verbose", 'v', NULL, 0, "Print the library's log", 0                  \
+    }
+
+struct qn_command {
+    const char *name;
+    const char *arguments;
+    const char *summary; /* one line, for `quern --help` */
+    const char *help;    /* after the options: what it prints, an example */
+    const struct argp_option *options;
+    int (*run)(const struct qn_options *);
+};
+
+extern const struct qn_command qn_cmd_recipes, qn_cmd_list, qn_cmd_why,
+    qn_cmd_emit, qn_cmd_build, qn_cmd_run, qn_cmd_bench, qn_cmd_describe,
+    qn_cmd_cache, qn_cmd_demo;
+
+/* The parser behind every command's argp; `input` is a struct qn_options. */
+error_t qn_options_parse(int key, char *text, struct argp_state *state);
+
+/* ---------------------------------------------------------------- messages */
+
+/* "quern COMMAND: error: ..." on stderr; returns `status`. */
+int qn_message_fail(const struct qn_options *, int status, const char *format,
+                    ...) __attribute__((format(printf, 3, 4)));
+
+/* The same for a code of the library, with its detail. */
+int qn_message_code(const struct qn_options *, int code, const char *detail);
+
+/* The word of `words` (NULL-terminated) nearest to `word`; NULL if none is. */
+const char *qn_message_nearest(const char *word, const char *const *words);
+
+/* ------------------------------------------------------------------ sources */
+
+struct qg;
+
+/* Open the generator; an exit status, after printing what was wrong. */
+int qn_source_open(const struct qn_options *, struct qg **generator);
+
+/* Open the library; an exit status, after printing what was wrong. */
+int qn_source_context(const struct qn_options *, struct quern_context **ctx);
+
+struct qg_selection;
+
+/* --arch and FILTER as the generator takes them; an exit status. */
+int qn_source_select(const struct qn_options *, struct qg_selection *);
+
+/* The words of a command line as one problem, in `text`. */
+int qn_source_join(const struct qn_options *, char *text, size_t size);
+
+/* The same, and parsed. */
+int qn_source_problem(const struct qn_options *, struct quern_context *,
+                      struct quern_problem *);
+
+/* ------------------------------------------------------------------- tables */
+
+/* A column: a key of the JSON objects, its title, how it is printed. */
+struct qn_column {
+    const char *key;
+    const char *title;
+    const char *format; /* "s" text; else printf's for a double, e.g. "%.1f" */
+};
+
+/* Print rows (an array of objects) as --json asks for. Frees them. */
+void qn_table_print(const struct qn_options *, cJSON *rows,
+                    const struct qn_column *columns);
+
+/* Print a value as JSON and free it. */
+void qn_table_json(cJSON *value);
+
+/* ----------------------------------------------------------------- progress */
+
+/* A bar on a terminal, plain lines elsewhere; all of it on stderr. */
+struct qn_progress {
+    const char *what;
+    int total;
+    int done;
+    int terminal;
+};
+
+void qn_progress_begin(struct qn_progress *, const char *what, int total);
+void qn_progress_step(struct qn_progress *, const char *item);
+void qn_progress_end(struct qn_progress *);
+
+#endif

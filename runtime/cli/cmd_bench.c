@@ -1,0 +1,114 @@
+/*
+** cmd_bench.c: `quern bench`: time problems.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "job.h"
+#include "report.h"
+
+static const struct argp_option options[] = {
+    {"json", QN_KEY_JSON_FILE, "FILE", 0,
+     "Write JSON to FILE besides printing the table; - prints it instead", 0},
+    {"repeat", QN_KEY_REPEAT, "N", 0,
+     "Launches to take the median of (default: about a second's)", 0},
+    QN_OPTION_BACKEND,
+    QN_OPTION_KERNEL,
+    QN_OPTION_SEED,
+    QN_OPTION_SPECS,
+    QN_OPTION_VERBOSE,
+    {0},
+};
+
+/* One problem, as one row. */
+static int time_problem(const struct qn_options *opt, struct quern_context *ctx,
+                        const char *text, cJSON *rows)
+{
+    struct quern_problem problem;
+    struct qn_job_time time;
+    struct qn_job job = {0};
+    int code, status;
+
+    code = quern_problem_parse(ctx, text, &problem);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(ctx));
+    status = qn_job_begin(&job, opt, ctx, &problem, NULL);
+    if (!status) {
+        code = qn_job_measure(&job, opt->repeat, &time);
+        if (code)
+            status = qn_message_code(opt, code, quern_errmsg(ctx));
+        else
+            cJSON_AddItemToArray(rows, qn_report_row(&job, &time, NULL));
+    }
+    qn_job_free(&job);
+    return status;
+}
+
+/* --json FILE */
+static int save(const struct qn_options *opt, const cJSON *rows)
+{
+    FILE *file = fopen(opt->json_file, "w");
+    char *text = cJSON_Print(rows);
+    int failed = !file || !text || fprintf(file, "%s\n", text) < 0;
+
+    if (file)
+        failed |= fclose(file) != 0;
+    cJSON_free(text);
+    return failed ? qn_message_fail(opt, QN_EXIT_UNABLE, "%s cannot be written",
+                                    opt->json_file)
+                  : QN_EXIT_OK;
+}
+
+/* Arguments with blanks are problems; words without any are one together. */
+static int time_all(const struct qn_options *opt, struct quern_context *ctx,
+                    cJSON *rows)
+{
+    char line[1024];
+    int status = QN_EXIT_OK;
+
+    if (opt->nwords && !strchr(opt->words[0], ' ')) {
+        status = qn_source_join(opt, line, sizeof line);
+        return status ? status : time_problem(opt, ctx, line, rows);
+    }
+    if (opt->nwords == 0)
+        return qn_source_join(opt, line, sizeof line);
+    for (int i = 0; i < opt->nwords && !status; i++)
+        status = time_problem(opt, ctx, opt->words[i], rows);
+    return status;
+}
+
+static int run(const struct qn_options *opt)
+{
+    struct quern_context *ctx;
+    cJSON *rows;
+    int status = qn_source_context(opt, &ctx);
+
+    if (status)
+        return status;
+    rows = cJSON_CreateArray();
+    status = time_all(opt, ctx, rows);
+    if (!status && opt->json_file)
+        status = save(opt, rows);
+    if (status)
+        cJSON_Delete(rows);
+    else
+        qn_table_print(opt, rows, qn_report_columns);
+    quern_close(ctx);
+    return status;
+}
+
+const struct qn_command qn_cmd_bench = {
+    .name = "bench",
+    .arguments = "PROBLEM...",
+    .summary = "Time problems: median, TFLOP/s, GB/s, share of the roofline",
+    .help = "Several problems are quoted, one by one. A time is the median of "
+            "launches, one behind the other, the caches as the last launch "
+            "left them. The roofline is the chip at its highest "
+            "clocks. Example:\n"
+            "  quern bench 'fprop bf16 g=8 m=32768 n=4096 k=7168 split=mild' "
+            "\\\n    'fprop bf16 g=8 m=32768 n=4096 k=7168 split=skew' "
+            "--json out.json",
+    .options = options,
+    .run = run,
+};

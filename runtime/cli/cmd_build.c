@@ -1,0 +1,250 @@
+/*
+** cmd_build.c: `quern build`: kernels compiled ahead of time, as an archive
+** that a C program links.
+**
+** DIR then holds the sources, one cubin for each, and
+**   quern_kernels.h       declares the registry `quern_kernels`
+**   registry.c, cubins.S  the registry and the cubins as code
+**   libquern_kernels.a    both, compiled
+*/
+#define _GNU_SOURCE /* posix_spawn_file_actions_addchdir_np */
+
+#include <errno.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "cli.h"
+#include "compile.h"
+#include "gen.h"
+#include "generator.h"
+#include "registry.h"
+#include "text.h"
+
+extern char **environ;
+
+static const struct argp_option options[] = {
+    QN_OPTION_OUTPUT("Write into DIR (default quern-kernels)"),
+    {"arch", QN_KEY_ARCH, "ARCH", 0, "For this architecture (default sm_90a)",
+     0},
+    {"jobs", 'j', "N", 0, "Compile N kernels at a time (default: all cores)",
+     0},
+    QN_OPTION_SPECS,
+    QN_OPTION_JSON,
+    {0},
+};
+
+/* DIR/name, or no file at all. */
+static int write_file(const struct qn_options *opt, const char *folder,
+                      const char *name, const void *data, size_t bytes)
+{
+    char path[PATH_MAX];
+    FILE *file;
+    int failed;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = fopen(path, "wb");
+    failed = !file || fwrite(data, 1, bytes, file) != bytes;
+    if (file)
+        failed |= fclose(file) != 0;
+    if (!failed)
+        return QN_EXIT_OK;
+    remove(path);
+    return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", path,
+                           strerror(errno));
+}
+
+/* For the registry: how large a kernel's cubin is. */
+static size_t cubin_bytes(void *user, const struct qn_kernel *kernel)
+{
+    const struct qn_compile *work = user;
+
+    for (int i = 0; i < work->count; i++)
+        if (work->items[i].kernel == kernel)
+            return work->items[i].compiled.bytes;
+    return 0;
+}
+
+/* registry.c again, now that the sizes of the cubins are known. */
+static int write_registry(const struct qn_options *opt, const char *folder,
+                          struct qg *generator,
+                          const struct qg_selection *selection,
+                          struct qn_compile *work)
+{
+    const struct qg_link link = {
+        .symbol = "quern_kernels", .cubin_bytes = cubin_bytes, .user = work};
+    const char *text;
+    size_t length;
+
+    if (qg_registry_text(generator, selection, &link, &text, &length)) {
+        fputs(qg_diagnostics(generator), stderr);
+        return QN_EXIT_USAGE;
+    }
+    return write_file(opt, folder, "registry.c", text, length);
+}
+
+/* cubins.S: each cubin under the name by which the registry refers to it. */
+static int write_cubins(const struct qn_options *opt, const char *folder,
+                        const struct qn_compile *work)
+{
+    struct qn_text code = {0};
+    char name[512];
+    int status = QN_EXIT_OK;
+
+    qn_text_add(&code, "    .section .note.GNU-stack, \"\", %%progbits\n"
+                       "    .section .rodata\n");
+    for (int i = 0; i < work->count && !status; i++) {
+        const struct qn_compile_item *item = &work->items[i];
+        qn_text_add(&code,
+                    "    .balign 16\n    .globl %s_cubin\n"
+                    "    .hidden %s_cubin\n%s_cubin:\n"
+                    "    .incbin \"%s.cubin\"\n",
+                    item->kernel->name, item->kernel->name, item->kernel->name,
+                    item->kernel->name);
+        snprintf(name, sizeof name, "%s.cubin", item->kernel->name);
+        status = write_file(opt, folder, name, item->compiled.object,
+                            item->compiled.bytes);
+    }
+    if (!status && !code.failed)
+        status = write_file(opt, folder, "cubins.S", code.data, code.length);
+    qn_text_free(&code);
+    return status;
+}
+
+/* Run a program of the system in `folder`; an exit status. */
+static int run_tool(const struct qn_options *opt, const char *folder,
+                    char *const *arguments)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int error, status = 0;
+
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, folder);
+    error =
+        posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error)
+        return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", arguments[0],
+                               strerror(error));
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return QN_EXIT_OK;
+    return qn_message_fail(opt, QN_EXIT_UNABLE, "%s failed", arguments[0]);
+}
+
+/*
+** registry.c and cubins.S into the archive. The headers lie beside this
+** program, in ../include.
+*/
+static int make_archive(const struct qn_options *opt, const char *folder)
+{
+    char own[PATH_MAX] = ".", full[PATH_MAX] = ".", include[PATH_MAX + 16];
+    const char *compiler = getenv("CC");
+    char *compile[] = {(char *)(compiler ? compiler : "cc"),
+                       "-O1",
+                       "-fPIC",
+                       "-fvisibility=hidden",
+                       "-I",
+                       include,
+                       "-c",
+                       "registry.c",
+                       "cubins.S",
+                       NULL};
+    char *archive[] = {"ar",         "rcs",      "libquern_kernels.a",
+                       "registry.o", "cubins.o", NULL};
+    int status;
+
+    if (!qn_generator_folder(own, sizeof own) || !realpath(own, full))
+        return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", own,
+                               strerror(errno));
+    snprintf(include, sizeof include, "%s/../include", full);
+    status = run_tool(opt, folder, compile);
+    return status ? status : run_tool(opt, folder, archive);
+}
+
+static int print_summary(const struct qn_options *opt, const char *folder,
+                         const struct qn_compile *work)
+{
+    if (opt->json) {
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "folder", folder);
+        cJSON_AddNumberToObject(object, "kernels", work->count);
+        cJSON_AddNumberToObject(object, "seconds", work->seconds);
+        qn_table_json(object);
+    } else {
+        printf("%d kernel%s compiled in %.2f s: %s/libquern_kernels.a\n",
+               work->count, work->count == 1 ? "" : "s", work->seconds, folder);
+    }
+    return QN_EXIT_OK;
+}
+
+/* Nothing is written before every kernel has compiled. */
+static int build(const struct qn_options *opt, struct qg *generator,
+                 struct quern_context *ctx,
+                 const struct qg_selection *selection)
+{
+    const char *folder = opt->output ? opt->output : "quern-kernels";
+    struct qn_compile work;
+    int status =
+        qn_compile_run(opt, generator, ctx, selection, opt->jobs, &work);
+
+    if (!status && qg_emit(generator, folder, selection, NULL)) {
+        fputs(qg_diagnostics(generator), stderr);
+        status = QN_EXIT_USAGE;
+    }
+    if (!status)
+        status = write_cubins(opt, folder, &work);
+    if (!status)
+        status = write_registry(opt, folder, generator, selection, &work);
+    if (!status)
+        status = make_archive(opt, folder);
+    if (!status)
+        status = print_summary(opt, folder, &work);
+    qn_compile_free(&work);
+    return status;
+}
+
+static int run(const struct qn_options *opt)
+{
+    struct qg_selection selection;
+    struct quern_context *ctx = NULL;
+    struct qg *generator = NULL;
+    int status = qn_source_select(opt, &selection);
+
+    if (status)
+        return status;
+    if (!selection.arch)
+        selection.arch = "sm_90a";
+    if (strcmp(selection.arch, "host") == 0)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--arch host: host kernels are linked into "
+                               "libquern; those of your own specs are "
+                               "compiled on first use");
+    selection.shipped = !selection.filter;
+    status = qn_source_open(opt, &generator);
+    if (!status)
+        status = qn_source_context(opt, &ctx);
+    if (!status)
+        status = build(opt, generator, ctx, &selection);
+    quern_close(ctx);
+    qg_close(generator);
+    return status;
+}
+
+const struct qn_command qn_cmd_build = {
+    .name = "build",
+    .arguments = "[FILTER]",
+    .summary = "Compile kernels ahead of time into an archive to link",
+    .help = "Without FILTER, the kernels that specs/kernels/shipped.lua names. "
+            "A kernel that spills registers or whose tensor-core work is "
+            "serialized is an error. Example:\n"
+            "  quern build -o out && cc -Iout -I$QUERN/include program.c "
+            "out/libquern_kernels.a \\\n    -L$QUERN/lib -lquern",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,97 @@
+/*
+** cmd_emit.c: `quern emit`: write CUDA C and the registry.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "gen.h"
+
+static const struct argp_option options[] = {
+    QN_OPTION_OUTPUT("Write into DIR (default quern-kernels); - prints the "
+                     "one kernel that FILTER names"),
+    QN_OPTION_ARCH,
+    QN_OPTION_SPECS,
+    QN_OPTION_JSON,
+    {0},
+};
+
+static int emit(const struct qn_options *opt, struct qg *generator,
+                const struct qg_selection *selection)
+{
+    const char *folder = opt->output ? opt->output : "quern-kernels";
+    cJSON *object;
+    int count;
+
+    if (qg_emit(generator, folder, selection, &count)) {
+        fputs(qg_diagnostics(generator), stderr);
+        return QN_EXIT_USAGE;
+    }
+    if (!opt->json) {
+        printf("%d kernel%s in %s\n", count, count == 1 ? "" : "s", folder);
+        return QN_EXIT_OK;
+    }
+    object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "folder", folder);
+    cJSON_AddNumberToObject(object, "kernels", count);
+    qn_table_json(object);
+    return QN_EXIT_OK;
+}
+
+/* The text of the one kernel that is selected, on stdout. */
+static int print(const struct qn_options *opt, struct qg *generator,
+                 const struct qg_selection *selection)
+{
+    const struct quern_registry *registry = qg_registry(generator);
+    const char *name = NULL, *text;
+    size_t length;
+    int count = 0;
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *kernel = &registry->kernels[i];
+        if (!qg_selects(selection, kernel))
+            continue;
+        count++;
+        if (!name || strcmp(kernel->name, selection->filter) == 0)
+            name = kernel->name;
+    }
+    if (!name || (count > 1 && strcmp(name, selection->filter) != 0))
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "-o - prints one kernel, and %d match", count);
+    if (qg_source(generator, name, &text, &length)) {
+        fputs(qg_diagnostics(generator), stderr);
+        return QN_EXIT_USAGE;
+    }
+    fwrite(text, 1, length, stdout);
+    return QN_EXIT_OK;
+}
+
+static int run(const struct qn_options *opt)
+{
+    struct qg_selection selection;
+    struct qg *generator;
+    int status = qn_source_select(opt, &selection);
+
+    if (status)
+        return status;
+    status = qn_source_open(opt, &generator);
+    if (status)
+        return status;
+    if (opt->output && strcmp(opt->output, "-") == 0)
+        status = print(opt, generator, &selection);
+    else
+        status = emit(opt, generator, &selection);
+    qg_close(generator);
+    return status;
+}
+
+const struct qn_command qn_cmd_emit = {
+    .name = "emit",
+    .arguments = "[FILTER]",
+    .summary = "Write the kernels as CUDA C, with their registry",
+    .help = "Without FILTER all kernels are written; on an error in the specs, "
+            "nothing is. A file whose text stays the same is not touched. "
+            "Example:\n  quern emit -o out --arch sm_90a",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,148 @@
+/*
+** cmd_list.c: `quern list`: the variants that the specs can express.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "gen.h"
+#include "types.h"
+
+static const struct argp_option options[] = {
+    {"kernels", 'k', NULL, 0, "One row for each kernel, not each variant", 0},
+    QN_OPTION_ARCH,
+    QN_OPTION_SPECS,
+    QN_OPTION_JSON,
+    {0},
+};
+
+/* One kernel, with its tuning choices. */
+static void add_kernel(cJSON *rows, const struct qn_kernel *kernel)
+{
+    cJSON *row = cJSON_CreateObject();
+    char tile[64], cluster[32];
+
+    snprintf(tile, sizeof tile, "%dx%dx%d", kernel->tile[0], kernel->tile[1],
+             kernel->tile[2]);
+    snprintf(cluster, sizeof cluster, "%dx%d", kernel->cluster[0],
+             kernel->cluster[1]);
+    cJSON_AddStringToObject(row, "kernel", kernel->name);
+    cJSON_AddStringToObject(row, "arch", kernel->arch);
+    cJSON_AddStringToObject(row, "tile", tile);
+    cJSON_AddStringToObject(row, "cluster", cluster);
+    cJSON_AddNumberToObject(row, "stages", kernel->stages);
+    cJSON_AddNumberToObject(row, "smem", kernel->smem);
+    cJSON_AddBoolToObject(row, "shipped", kernel->shipped);
+    cJSON_AddStringToObject(row, "spec", kernel->spec);
+    cJSON_AddItemToArray(rows, row);
+}
+
+/* Do both serve the same problems? */
+static int same_variant(const struct qn_kernel *a, const struct qn_kernel *b)
+{
+    return strcmp(a->recipe, b->recipe) == 0 && strcmp(a->arch, b->arch) == 0 &&
+           a->op == b->op && a->ragged == b->ragged &&
+           a->a.major == b->a.major && a->b.major == b->b.major &&
+           a->d.type == b->d.type;
+}
+
+/* A row for the variant of kernel `first`, unless an earlier kernel had it. */
+static void add_variant(cJSON *rows, const struct quern_registry *registry,
+                        const struct qg_selection *selection, int first)
+{
+    const struct qn_kernel *kernel = &registry->kernels[first];
+    int count = 0, shipped = 0;
+    cJSON *row;
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *other = &registry->kernels[i];
+        if (!same_variant(kernel, other) || !qg_selects(selection, other))
+            continue;
+        if (i < first)
+            return;
+        count++;
+        shipped += other->shipped;
+    }
+    row = cJSON_CreateObject();
+    cJSON_AddStringToObject(row, "op", qn_op_name(kernel->op));
+    cJSON_AddStringToObject(row, "recipe", kernel->recipe);
+    cJSON_AddStringToObject(row, "layout",
+                            qn_layout_name(kernel->a.major, kernel->b.major));
+    cJSON_AddStringToObject(row, "ragged", qn_axis_name(kernel->ragged));
+    cJSON_AddStringToObject(row, "d", qn_type_name(kernel->d.type));
+    cJSON_AddStringToObject(row, "arch", kernel->arch);
+    cJSON_AddNumberToObject(row, "kernels", count);
+    cJSON_AddNumberToObject(row, "shipped", shipped);
+    cJSON_AddItemToArray(rows, row);
+}
+
+static int print(const struct qn_options *opt,
+                 const struct quern_registry *registry,
+                 const struct qg_selection *selection)
+{
+    static const struct qn_column variants[] = {
+        {"op", "op", "s"},
+        {"recipe", "recipe", "s"},
+        {"layout", "layout", "s"},
+        {"ragged", "ragged", "s"},
+        {"d", "d", "s"},
+        {"arch", "arch", "s"},
+        {"kernels", "kernels", "%.0f"},
+        {"shipped", "shipped", "%.0f"},
+        {0},
+    };
+    static const struct qn_column kernels[] = {
+        {"kernel", "kernel", "s"},
+        {"arch", "arch", "s"},
+        {"tile", "tile", "s"},
+        {"cluster", "cluster", "s"},
+        {"stages", "stages", "%.0f"},
+        {"smem", "smem", "%.0f"},
+        {"shipped", "shipped", "s"},
+        {"spec", "spec", "s"},
+        {0},
+    };
+    cJSON *rows = cJSON_CreateArray();
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        if (!qg_selects(selection, &registry->kernels[i]))
+            continue;
+        if (opt->kernels)
+            add_kernel(rows, &registry->kernels[i]);
+        else
+            add_variant(rows, registry, selection, i);
+    }
+    if (cJSON_GetArraySize(rows) == 0) {
+        cJSON_Delete(rows);
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "no kernel matches; quern list -k shows all");
+    }
+    qn_table_print(opt, rows, opt->kernels ? kernels : variants);
+    return QN_EXIT_OK;
+}
+
+static int run(const struct qn_options *opt)
+{
+    struct qg_selection selection;
+    struct qg *generator;
+    int status = qn_source_select(opt, &selection);
+
+    if (status)
+        return status;
+    status = qn_source_open(opt, &generator);
+    if (status)
+        return status;
+    status = print(opt, qg_registry(generator), &selection);
+    qg_close(generator);
+    return status;
+}
+
+const struct qn_command qn_cmd_list = {
+    .name = "list",
+    .arguments = "[FILTER]",
+    .summary = "Show the variants that the specs can express",
+    .help = "FILTER is a part of a kernel's name, or a pattern with * and ?. "
+            "Example:\n  quern list -k '*fprop*f32*'",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,148 @@
+/*
+** cmd_why.c: `quern why`: which kernel would run, and why no other one.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "gen.h"
+#include "guess.h"
+#include "text.h"
+#include "types.h"
+
+static const struct argp_option options[] = {
+    QN_OPTION_BACKEND, QN_OPTION_KERNEL, QN_OPTION_SPECS, QN_OPTION_JSON, {0},
+};
+
+/* `text` for people, or in an object under "why". */
+static void print_text(const struct qn_options *opt, const char *key,
+                       const char *subject, const char *text)
+{
+    cJSON *object;
+
+    if (!opt->json) {
+        fputs(text, stdout);
+        if (*text && text[strlen(text) - 1] != '\n')
+            putchar('\n');
+        return;
+    }
+    object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, key, subject);
+    cJSON_AddStringToObject(object, "why", text);
+    qn_table_json(object);
+}
+
+static int why_problem(const struct qn_options *opt)
+{
+    const struct quern_plan_options plan = {.backend = opt->backend,
+                                            .kernel = opt->kernel};
+    struct quern_context *ctx;
+    struct quern_problem problem;
+    char line[1024], *text = NULL;
+    int code, status = qn_source_context(opt, &ctx);
+
+    if (status)
+        return status;
+    status = qn_source_problem(opt, ctx, &problem);
+    if (!status) {
+        quern_problem_print(&problem, line, sizeof line);
+        code = quern_why(ctx, &problem, &plan, &text);
+        if (code == QUERN_OK)
+            print_text(opt, "problem", line, text);
+        else
+            status = qn_message_code(opt, code, quern_errmsg(ctx));
+    }
+    quern_free(text);
+    quern_close(ctx);
+    return status;
+}
+
+/* What a problem must be like for this kernel to run. */
+static void explain_kernel(const struct qn_kernel *kernel, struct qn_text *text)
+{
+    qn_text_add(text,
+                "%s exists.\n  spec      %s\n  template  %s\n  runs      "
+                "%s %s %s ragged %s, d=%s, on %s\n  shape     tile %dx%dx%d, "
+                "cluster %dx%d, %d stages, %d threads, %d bytes of shared "
+                "memory\n  shipped   %s\n",
+                kernel->name, kernel->spec, kernel->template,
+                qn_op_name(kernel->op), kernel->recipe,
+                qn_layout_name(kernel->a.major, kernel->b.major),
+                qn_axis_name(kernel->ragged), qn_type_name(kernel->d.type),
+                kernel->arch, kernel->tile[0], kernel->tile[1], kernel->tile[2],
+                kernel->cluster[0], kernel->cluster[1], kernel->stages,
+                kernel->threads, kernel->smem,
+                strcmp(kernel->arch, "host") == 0 ? "linked into the library"
+                : kernel->shipped                 ? "yes"
+                                  : "no, compiled on first use");
+    for (int i = 0; i < kernel->nrequires; i++)
+        qn_text_add(text, "  requires  %s: %s\n", kernel->requires[i].text,
+                    kernel->requires[i].reason);
+}
+
+/* A kernel, a point that was rejected, or neither: then the nearest name. */
+static int explain_name(const struct qn_options *opt, const char *name,
+                        const struct quern_registry *registry,
+                        struct qn_text *text)
+{
+    struct qn_guess guess = {.word = name};
+    char nearest[512];
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        if (strcmp(registry->kernels[i].name, name) == 0) {
+            explain_kernel(&registry->kernels[i], text);
+            return QN_EXIT_OK;
+        }
+        qn_guess_try(&guess, registry->kernels[i].name);
+    }
+    for (int i = 0; i < registry->nrejected; i++) {
+        const struct qn_rejected *point = &registry->rejected[i];
+        if (strcmp(point->name, name) == 0) {
+            qn_text_add(text,
+                        "%s does not exist.\n  spec      %s\n  rejected  "
+                        "%s\n",
+                        point->name, point->spec, point->reason);
+            return QN_EXIT_OK;
+        }
+        qn_guess_try(&guess, point->name);
+    }
+    return qn_message_fail(opt, QN_EXIT_USAGE,
+                           "the specs express no kernel '%s'%s\nquern list -k "
+                           "shows all.",
+                           name,
+                           qn_guess_text(&guess, nearest, sizeof nearest));
+}
+
+static int why_kernel(const struct qn_options *opt)
+{
+    struct qn_text text = {0};
+    struct qg *generator;
+    int status = qn_source_open(opt, &generator);
+
+    if (status)
+        return status;
+    status = explain_name(opt, opt->words[0], qg_registry(generator), &text);
+    if (status == QN_EXIT_OK && text.data)
+        print_text(opt, "kernel", opt->words[0], text.data);
+    qn_text_free(&text);
+    qg_close(generator);
+    return status;
+}
+
+static int run(const struct qn_options *opt)
+{
+    if (opt->nwords == 1 && strncmp(opt->words[0], "quern_", 6) == 0)
+        return why_kernel(opt);
+    return why_problem(opt);
+}
+
+const struct qn_command qn_cmd_why = {
+    .name = "why",
+    .arguments = "PROBLEM-or-KERNEL",
+    .summary = "Explain which kernel would run and why no other one",
+    .help = "Example:\n"
+            "  quern why fprop bf16 g=8 m=4096 n=2048 k=7168\n"
+            "  quern why quern_bf16_fprop_tn_m_f32_host",
+    .options = options,
+    .run = run,
+};

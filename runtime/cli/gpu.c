@@ -1,0 +1,150 @@
+/*
+** gpu.c: memory, events and figures of the GPU.
+*/
+#include "gpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+
+enum { /* CU_DEVICE_ATTRIBUTE_... */
+       CLOCK_RATE = 13,
+       PCI_BUS_ID = 33,
+       PCI_DEVICE_ID = 34,
+       MEMORY_CLOCK_RATE = 36,
+       MEMORY_BUS_WIDTH = 37,
+       PCI_DOMAIN_ID = 50
+};
+
+/* Products and sums of dense bf16 per SM and clock, both counted. */
+static const struct {
+    int major;
+    double flops;
+} tensor_cores[] = {{8, 2048}, {9, 4096}, {10, 8192}};
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+} functions[] = {
+#define FUNCTION(name, arguments) {#name, offsetof(struct qn_gpu, name)},
+    QN_GPU_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+};
+
+/* A name of CUDA 12.8 or later has a twin without its version. */
+static void *find(void *library, const char *symbol)
+{
+    void *function = dlsym(library, symbol);
+    char older[64];
+    char *version;
+
+    if (function)
+        return function;
+    snprintf(older, sizeof older, "%s", symbol);
+    version = strstr(older, "_v2");
+    if (version)
+        *version = '\0';
+    return dlsym(library, older);
+}
+
+/* Look up every function of gpu.h. */
+static int load(struct qn_gpu *gpu)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        void *function = find(gpu->driver->library, functions[i].symbol);
+        if (!function)
+            return qn_error_set(QUERN_ENODEVICE, "libcuda has no %s",
+                                functions[i].symbol);
+        memcpy((char *)gpu + functions[i].offset, &function, sizeof function);
+    }
+    return QUERN_OK;
+}
+
+/* A figure of the device; 0 where the driver has none. */
+static int attribute(const struct qn_gpu *gpu, int which)
+{
+    int value = 0;
+
+    gpu->driver->cuDeviceGetAttribute(&value, which, gpu->device.ordinal);
+    return value;
+}
+
+/* What the chip could do at its highest clocks: the roofline. */
+static void find_peaks(struct qn_gpu *gpu)
+{
+    const double khz = attribute(gpu, CLOCK_RATE);
+    const double memory_khz = attribute(gpu, MEMORY_CLOCK_RATE);
+    const double bus_bytes = attribute(gpu, MEMORY_BUS_WIDTH) / 8.0;
+
+    for (size_t i = 0; i < sizeof tensor_cores / sizeof tensor_cores[0]; i++)
+        if (tensor_cores[i].major == gpu->device.major)
+            gpu->peak_flops =
+                tensor_cores[i].flops * gpu->device.sms * khz * 1e3;
+    gpu->peak_bytes = 2 * memory_khz * 1e3 * bus_bytes;
+}
+
+/* NVML counts devices on its own; the place on the bus tells which is ours. */
+static void open_nvml(struct qn_gpu *gpu)
+{
+    int (*init)(void), (*by_bus)(const char *, void **);
+    char bus[32];
+
+    gpu->nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!gpu->nvml)
+        return;
+    *(void **)&init = dlsym(gpu->nvml, "nvmlInit_v2");
+    *(void **)&by_bus = dlsym(gpu->nvml, "nvmlDeviceGetHandleByPciBusId_v2");
+    *(void **)&gpu->nvml_clock = dlsym(gpu->nvml, "nvmlDeviceGetClockInfo");
+    snprintf(bus, sizeof bus, "%04x:%02x:%02x.0",
+             (unsigned)attribute(gpu, PCI_DOMAIN_ID),
+             (unsigned)attribute(gpu, PCI_BUS_ID),
+             (unsigned)attribute(gpu, PCI_DEVICE_ID));
+    if (!init || !by_bus || init() != 0 || by_bus(bus, &gpu->nvml_device) != 0)
+        gpu->nvml_clock = NULL;
+}
+
+int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out)
+{
+    struct qn_gpu *gpu = calloc(1, sizeof *gpu);
+    int code;
+
+    *out = gpu;
+    if (!gpu)
+        return qn_error_memory();
+    code = qn_context_driver(ctx, &gpu->driver);
+    if (!code)
+        code = load(gpu);
+    if (!code)
+        code = qn_driver_enter(gpu->driver, NULL, &gpu->scope);
+    if (!code)
+        code = qn_driver_device(gpu->driver, &gpu->device);
+    if (code)
+        return code;
+    find_peaks(gpu);
+    open_nvml(gpu);
+    return QUERN_OK;
+}
+
+void qn_gpu_close(struct qn_gpu *gpu)
+{
+    if (!gpu)
+        return;
+    if (gpu->driver)
+        qn_driver_leave(gpu->driver, &gpu->scope);
+    if (gpu->nvml)
+        dlclose(gpu->nvml);
+    free(gpu);
+}
+
+int qn_gpu_clock(const struct qn_gpu *gpu)
+{
+    unsigned mhz = 0;
+
+    if (!gpu || !gpu->nvml_clock ||
+        gpu->nvml_clock(gpu->nvml_device, 1 /* SM */, &mhz) != 0)
+        return 0;
+    return (int)mhz;
+}

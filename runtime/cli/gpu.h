@@ -1,0 +1,56 @@
+/*
+** gpu.h: memory, events and figures of the GPU, for commands that run
+** something. The library itself needs none of these calls.
+*/
+#ifndef QN_GPU_H
+#define QN_GPU_H
+
+#include "driver.h"
+
+struct cu_event;
+struct quern_context;
+
+/* X(name, arguments): looked up in the driver that the runtime has open. */
+#define QN_GPU_FUNCTIONS(X)                                                    \
+    X(cuMemAlloc_v2, (uint64_t * address, size_t bytes))                       \
+    X(cuMemFree_v2, (uint64_t address))                                        \
+    X(cuMemcpyHtoD_v2, (uint64_t to, const void *from, size_t bytes))          \
+    X(cuMemcpyDtoH_v2, (void *to, uint64_t from, size_t bytes))                \
+    X(cuMemsetD8_v2, (uint64_t to, unsigned char value, size_t bytes))         \
+    X(cuEventCreate, (struct cu_event * *event, unsigned flags))               \
+    X(cuEventDestroy_v2, (struct cu_event * event))                            \
+    X(cuEventRecord, (struct cu_event * event, struct cu_stream * stream))     \
+    X(cuEventSynchronize, (struct cu_event * event))                           \
+    X(cuEventElapsedTime_v2,                                                   \
+      (float *ms, struct cu_event *from, struct cu_event *to))                 \
+    X(cuCtxSynchronize, (void))
+
+struct qn_gpu {
+    struct qn_driver *driver;
+    struct qn_driver_scope scope;
+    struct qn_device device;
+    double peak_flops; /* dense bf16 at the highest clock; 0: unknown */
+    double peak_bytes; /* per second; 0: unknown */
+#define QN_GPU_FIELD(name, arguments) int(*name) arguments;
+    QN_GPU_FUNCTIONS(QN_GPU_FIELD)
+#undef QN_GPU_FIELD
+    void *nvml;
+    void *nvml_device;
+    int (*nvml_clock)(void *device, int type, unsigned *mhz);
+};
+
+/*
+** Make the context current that plans of this thread use, and look up the
+** rest. QUERN_ENODEVICE, QUERN_ECUDA, QUERN_ENOMEM.
+*/
+int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out);
+void qn_gpu_close(struct qn_gpu *gpu);
+
+/* The SM clock now, in MHz; 0 if NVML is not there. */
+int qn_gpu_clock(const struct qn_gpu *gpu);
+
+/* Call one of the functions above; evaluates to a QUERN_ code. */
+#define QN_GPU(gpu, name, ...)                                                 \
+    qn_driver_error((gpu)->driver, #name, (gpu)->name(__VA_ARGS__))
+
+#endif

@@ -1,0 +1,91 @@
+/*
+** main.c: the program `quern`: a table of commands.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct qn_command *const commands[] = {
+    &qn_cmd_recipes, &qn_cmd_list, &qn_cmd_why,   &qn_cmd_emit,
+    &qn_cmd_build,   &qn_cmd_run,  &qn_cmd_bench, &qn_cmd_describe,
+    &qn_cmd_cache,   &qn_cmd_demo,
+};
+enum { NCOMMANDS = sizeof commands / sizeof commands[0] };
+
+/* The list of commands, and what their exit status means. */
+static void print_help(void)
+{
+    printf("Usage: quern COMMAND [ARGUMENT...]\n"
+           "Grouped GEMM kernels, written from Lua specs.\n\n");
+    for (int i = 0; i < NCOMMANDS; i++)
+        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    printf("\nA PROBLEM is one short line, for example\n"
+           "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew\n\n"
+           "`quern COMMAND --help` explains a command. Exit status: 0 success, "
+           "1 a check failed,\n2 bad use, 3 the machine can't (no GPU, no "
+           "compiler).\n");
+}
+
+/* The row of that name, or NULL. */
+static const struct qn_command *find(const char *name)
+{
+    for (int i = 0; i < NCOMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+/* Name the nearest command; the status of bad use. */
+static int unknown(const char *name)
+{
+    const char *names[NCOMMANDS + 1] = {NULL};
+    const char *nearest;
+
+    for (int i = 0; i < NCOMMANDS; i++)
+        names[i] = commands[i]->name;
+    nearest = qn_message_nearest(name, names);
+    fprintf(stderr, "quern: error: no command '%s'", name);
+    if (nearest)
+        fprintf(stderr, "; did you mean '%s'?", nearest);
+    fprintf(stderr, "\nquern --help lists all.\n");
+    return QN_EXIT_USAGE;
+}
+
+/* "summary" and "help" around argp's own list of options. */
+static int run(const struct qn_command *command, int argc, char **argv)
+{
+    struct qn_options options = {.command = command->name, .seed = 1};
+    char doc[4096], program[64];
+    struct argp argp = {
+        .options = command->options,
+        .parser = qn_options_parse,
+        .args_doc = command->arguments,
+        .doc = doc,
+    };
+
+    snprintf(doc, sizeof doc, "%s\v%s", command->summary, command->help);
+    snprintf(program, sizeof program, "quern %s", command->name);
+    argv[0] = program;
+    argp_err_exit_status = QN_EXIT_USAGE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &options) != 0)
+        return QN_EXIT_USAGE;
+    return command->run(&options);
+}
+
+int main(int argc, char **argv)
+{
+    const struct qn_command *command;
+
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_help();
+        return argc < 2 ? QN_EXIT_USAGE : QN_EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("quern %s\n", quern_version());
+        return QN_EXIT_OK;
+    }
+    command = find(argv[1]);
+    return command ? run(command, argc - 1, argv + 1) : unknown(argv[1]);
+}

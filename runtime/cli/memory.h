@@ -1,0 +1,35 @@
+/*
+** memory.h: buffers of the host or of a GPU, with guards on both sides.
+*/
+#ifndef QN_MEMORY_H
+#define QN_MEMORY_H
+
+#include <stddef.h>
+
+struct qn_gpu;
+
+enum {
+    QN_MEMORY_GUARD = 1 << 12, /* bytes before and behind the data */
+    QN_MEMORY_POISON = 0xA5    /* in fresh data and in the guards */
+};
+
+/* All zero is a buffer that does not exist. */
+struct qn_memory {
+    struct qn_gpu *gpu; /* NULL: host memory */
+    char *base;         /* of the first guard */
+    char *data;         /* an address of the device if gpu is set */
+    size_t bytes;
+};
+
+/* Codes are those of the library; messages are left as it leaves them. */
+int qn_memory_new(struct qn_memory *, struct qn_gpu *, size_t bytes);
+void qn_memory_free(struct qn_memory *);
+
+int qn_memory_write(struct qn_memory *, size_t at, const void *, size_t bytes);
+int qn_memory_read(const struct qn_memory *, size_t at, void *, size_t bytes);
+int qn_memory_clear(struct qn_memory *, unsigned char value);
+
+/* Sets `*intact` to 1 if no byte of either guard was written. */
+int qn_memory_guards(const struct qn_memory *, int *intact);
+
+#endif

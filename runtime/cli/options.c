@@ -1,0 +1,120 @@
+/*
+** options.c: one parser for the options of every command; a command's argp
+** lists those that it takes, so no other one reaches this file.
+*/
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* A number of at most `most`; argp_error ends the program otherwise. */
+static uint64_t parse_number(const char *text, uint64_t most, const char *what,
+                             struct argp_state *state)
+{
+    char *end;
+    unsigned long long value;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (errno || end == text || *end || *text == '-' || value > most)
+        argp_error(state, "%s is '%s'; it must be a number from 0 to %llu",
+                   what, text, (unsigned long long)most);
+    return value;
+}
+
+/* COUPLED: the order of enum quern_backend */
+static const char *const backends[] = {"auto", "host", "jit", "aot", NULL};
+
+/* An enum quern_backend by its name. */
+static int parse_backend(const char *text, struct argp_state *state)
+{
+    const char *nearest;
+
+    for (int i = 0; backends[i]; i++)
+        if (strcmp(backends[i], text) == 0)
+            return i;
+    nearest = qn_message_nearest(text, backends);
+    argp_error(state, "no backend '%s'; %s%s%s", text,
+               nearest ? "did you mean '" : "there are auto, host, jit",
+               nearest ? nearest : " and aot", nearest ? "'?" : "");
+    return 0;
+}
+
+static void add_specs(struct qn_options *options, const char *folder,
+                      struct argp_state *state)
+{
+    if (options->nspecs == QN_MAX_SPECS)
+        argp_error(state, "at most %d folders of specs", QN_MAX_SPECS);
+    else
+        options->specs[options->nspecs++] = folder;
+}
+
+/* Options that take a text as it is, or a word of a list. */
+static error_t parse_what(int key, char *text, struct argp_state *state)
+{
+    struct qn_options *options = state->input;
+
+    switch (key) {
+    case 'o':
+        options->output = text;
+        return 0;
+    case QN_KEY_JSON_FILE:
+        options->json = strcmp(text, "-") == 0;
+        options->json_file = options->json ? NULL : text;
+        return 0;
+    case QN_KEY_SPECS:
+        add_specs(options, text, state);
+        return 0;
+    case QN_KEY_ARCH:
+        options->arch = text;
+        return 0;
+    case QN_KEY_ROUTES:
+        options->routes = text;
+        return 0;
+    case QN_KEY_KERNEL:
+        options->kernel = text;
+        return 0;
+    case QN_KEY_BACKEND:
+        options->backend = parse_backend(text, state);
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+error_t qn_options_parse(int key, char *text, struct argp_state *state)
+{
+    struct qn_options *options = state->input;
+
+    switch (key) {
+    case 'j':
+        options->jobs = (int)parse_number(text, 1024, "-j", state);
+        return 0;
+    case 'v':
+        options->verbose = 1;
+        return 0;
+    case 'k':
+        options->kernels = 1;
+        return 0;
+    case QN_KEY_JSON:
+        options->json = 1;
+        return 0;
+    case QN_KEY_CHECK:
+        options->check = 1;
+        return 0;
+    case QN_KEY_FIELDS:
+        options->fields = 1;
+        return 0;
+    case QN_KEY_SEED:
+        options->seed = parse_number(text, UINT64_MAX, "--seed", state);
+        return 0;
+    case QN_KEY_REPEAT:
+        options->repeat = (int)parse_number(text, 100000, "--repeat", state);
+        return 0;
+    case ARGP_KEY_ARGS:
+        options->words = state->argv + state->next;
+        options->nwords = state->argc - state->next;
+        return 0;
+    }
+    return parse_what(key, text, state);
+}

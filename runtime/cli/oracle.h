@@ -1,0 +1,36 @@
+/*
+** oracle.h: is a result right?
+*/
+#ifndef QN_ORACLE_H
+#define QN_ORACLE_H
+
+#include "job.h"
+
+/* What D is compared with. */
+enum qn_oracle {
+    QN_ORACLE_HOST,   /* the host backend: sums in fp32, ascending k */
+    QN_ORACLE_FLOAT64 /* sums in double, written here */
+};
+
+struct qn_verdict {
+    const char *oracle; /* "host backend", "float64" */
+    double error;       /* |d - reference| / |reference|; NaN never passes */
+    double tolerance;
+    int64_t rows;  /* compared */
+    int guards;    /* nothing was written around any buffer */
+    int untouched; /* nor in rows that belong to no group */
+    int passed;
+};
+
+/*
+** Compare D after a run on at most `most` rows (0: as many as a few seconds
+** allow): the first and last of the groups, and rows drawn from the rest. For
+** problems with ragged m. Codes of the library.
+*/
+int qn_oracle_judge(struct qn_job *, enum qn_oracle, int64_t most,
+                    struct qn_verdict *);
+
+/* One sentence, e.g. "passed: error 1.2e-03 (at most 4e-03) on 128 rows". */
+void qn_oracle_print(const struct qn_verdict *, char *text, size_t size);
+
+#endif

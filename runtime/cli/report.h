@@ -1,0 +1,15 @@
+/*
+** report.h: what a job showed, as a row for table.c.
+*/
+#ifndef QN_REPORT_H
+#define QN_REPORT_H
+
+#include "job.h"
+#include "oracle.h"
+
+/* Rows with these keys; times are of one launch, in milliseconds. */
+cJSON *qn_report_row(const struct qn_job *, const struct qn_job_time *,
+                     const struct qn_verdict *);
+extern const struct qn_column qn_report_columns[];
+
+#endif

@@ -1,0 +1,324 @@
+/*
+** sizes.c: how many rows each group has.
+*/
+#include "sizes.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quern.h"
+#include "random.h"
+#include "guess.h"
+
+/* From 0 to below 1, the same on every machine. */
+static double uniform(uint64_t *state)
+{
+    return (double)(qn_random_next(state) >> 11) * 0x1p-53;
+}
+
+/* Rows by weight, rounded down; the largest group takes what is left. */
+static void share_out(const double *weights, int groups, int64_t total,
+                      int64_t *sizes)
+{
+    double sum = 0;
+    int64_t left = total;
+    int largest = 0;
+
+    for (int i = 0; i < groups; i++)
+        sum += weights[i];
+    for (int i = 0; i < groups; i++) {
+        sizes[i] = sum > 0 ? (int64_t)((double)total * (weights[i] / sum)) : 0;
+        left -= sizes[i];
+        if (weights[i] > weights[largest])
+            largest = i;
+    }
+    sizes[largest] += left;
+}
+
+/* --------------------------------------------------------- kinds of splits */
+
+static void draw_even(double *weights, int groups, uint64_t *state)
+{
+    (void)state;
+    for (int i = 0; i < groups; i++)
+        weights[i] = 1;
+}
+
+static void draw_mild(double *weights, int groups, uint64_t *state)
+{
+    for (int i = 0; i < groups; i++)
+        weights[i] = 0.7 + 0.6 * uniform(state);
+}
+
+static void draw_zipf(double *weights, int groups, uint64_t *state)
+{
+    (void)state;
+    for (int i = 0; i < groups; i++)
+        weights[i] = 1.0 / (i + 1);
+}
+
+static void draw_skew(double *weights, int groups, uint64_t *state)
+{
+    draw_zipf(weights, groups, state);
+    for (int i = groups - 1; i > 0; i--) {
+        const int j = (int)(qn_random_next(state) % (uint64_t)(i + 1));
+        const double weight = weights[i];
+        weights[i] = weights[j];
+        weights[j] = weight;
+    }
+    if (groups >= 8)
+        weights[qn_random_next(state) % (uint64_t)groups] = 0;
+}
+
+static void draw_one(double *weights, int groups, uint64_t *state)
+{
+    memset(weights, 0, (size_t)groups * sizeof *weights);
+    weights[qn_random_next(state) % (uint64_t)groups] = 1;
+}
+
+static const struct {
+    const char *name;
+    void (*draw)(double *weights, int groups, uint64_t *state);
+} kinds[] = {
+    {"even", draw_even}, {"mild", draw_mild}, {"skew", draw_skew},
+    {"zipf", draw_zipf}, {"one", draw_one},
+};
+enum { NKINDS = sizeof kinds / sizeof kinds[0] };
+
+/* Even sizes differ by at most one row, which weights cannot promise. */
+static void spread(int groups, int64_t total, int64_t *sizes)
+{
+    for (int i = 0; i < groups; i++)
+        sizes[i] = total / groups + (i < total % groups);
+}
+
+static int draw_kind(const char *name, int groups, int64_t total, uint64_t seed,
+                     int64_t *sizes)
+{
+    double weights[QUERN_MAX_GROUPS];
+
+    for (int i = 0; i < NKINDS; i++) {
+        if (strcmp(kinds[i].name, name) != 0)
+            continue;
+        kinds[i].draw(weights, groups, &seed);
+        if (kinds[i].draw == draw_even)
+            spread(groups, total, sizes);
+        else
+            share_out(weights, groups, total, sizes);
+        return 1;
+    }
+    return 0;
+}
+
+/* The sentence for a name that is none. */
+static int unknown(const char *name, char *why, size_t size)
+{
+    struct qn_guess guess = {.word = name};
+    char nearest[64];
+
+    for (int i = 0; i < NKINDS; i++)
+        qn_guess_try(&guess, kinds[i].name);
+    qn_guess_text(&guess, nearest, sizeof nearest);
+    snprintf(why, size,
+             "split=%s: it must be even, mild, skew, zipf, one, @FILE or a "
+             "list like 3,0,5%s",
+             name, nearest);
+    return 1;
+}
+
+/* "#" to the end of its line does not count, nor do commas and blanks. */
+static const char *skip_blanks(const char *text)
+{
+    while (*text == ',' || *text == '#' || isspace((unsigned char)*text))
+        text += *text == '#' ? strcspn(text, "\n") : 1;
+    return text;
+}
+
+/* Numbers with commas or blanks between them, one for each group. */
+static int parse_list(const char *text, int groups, int64_t total,
+                      int64_t *sizes, char *why, size_t why_size)
+{
+    int64_t sum = 0;
+    int count = 0;
+
+    for (text = skip_blanks(text); *text; text = skip_blanks(text)) {
+        char *end;
+        const long long size = strtoll(text, &end, 10);
+        if (end == text || size < 0) {
+            snprintf(why, why_size, "split: '%.20s' is no number of rows",
+                     text);
+            return 1;
+        }
+        if (size > total - sum) {
+            snprintf(why, why_size,
+                     "split: the groups have over %lld rows, more than the "
+                     "problem",
+                     (long long)total);
+            return 1;
+        }
+        if (count < groups)
+            sizes[count] = size;
+        count++;
+        sum += size;
+        text = end;
+    }
+    if (count == groups)
+        return 0;
+    snprintf(why, why_size, "split lists %d groups; the problem has g=%d",
+             count, groups);
+    return 1;
+}
+
+/* The whole file as text, at most `most` bytes; NULL with a sentence. */
+static char *read_text(const char *path, size_t most, char *why, size_t size)
+{
+    FILE *file = fopen(path, "r");
+    char *text = malloc(most + 1);
+    size_t length;
+
+    if (!file || !text) {
+        snprintf(why, size, "%s: %s", path, strerror(errno));
+        goto fail;
+    }
+    length = fread(text, 1, most, file);
+    if (ferror(file) || length == most) {
+        snprintf(why, size, "%s: cannot be read, or has over %zu bytes", path,
+                 most);
+        goto fail;
+    }
+    text[length] = '\0';
+    fclose(file);
+    return text;
+fail:
+    free(text);
+    if (file)
+        fclose(file);
+    return NULL;
+}
+
+int qn_sizes_draw(const char *split, int groups, int64_t total, uint64_t seed,
+                  int64_t *sizes, char *why, size_t why_size)
+{
+    char *text;
+    int failed;
+
+    if (!*split)
+        split = "even";
+    if (isdigit((unsigned char)*split))
+        return parse_list(split, groups, total, sizes, why, why_size);
+    if (*split != '@')
+        return draw_kind(split, groups, total, seed, sizes)
+                   ? 0
+                   : unknown(split, why, why_size);
+    text = read_text(split + 1, 1 << 20, why, why_size);
+    if (!text)
+        return 1;
+    failed = parse_list(text, groups, total, sizes, why, why_size);
+    free(text);
+    return failed;
+}
+
+/* Bit i says that column i of the header is an expert. */
+static uint64_t expert_columns(char *header)
+{
+    uint64_t columns = 0;
+    char *save, *word = strtok_r(header, ",\r\n", &save);
+
+    for (int i = 0; word && i < 64; i++) {
+        if (strncmp(word, "expert", 6) == 0)
+            columns |= UINT64_C(1) << i;
+        word = strtok_r(NULL, ",\r\n", &save);
+    }
+    return columns;
+}
+
+/* Count one token's experts; 0 if a column holds none below `groups`. */
+static int count_line(char *line, uint64_t columns, int groups, int64_t *sizes,
+                      int64_t *total)
+{
+    char *save, *word = strtok_r(line, ",\r\n", &save);
+
+    for (int i = 0; i < 64 && columns >> i; i++) {
+        char *end = NULL;
+        long expert;
+        if (columns >> i & 1) {
+            expert = word ? strtol(word, &end, 10) : -1;
+            if (end == word || *end || expert < 0 || expert >= groups)
+                return 0;
+            sizes[expert]++;
+            ++*total;
+        }
+        word = word ? strtok_r(NULL, ",\r\n", &save) : NULL;
+    }
+    return 1;
+}
+
+/* Header and tokens; 1 with a sentence that has the line. */
+static int count_lines(FILE *file, const char *path, int groups, int64_t *sizes,
+                       int64_t *total, char *why, size_t why_size)
+{
+    char line[4096];
+    uint64_t columns;
+
+    if (!fgets(line, sizeof line, file) ||
+        (columns = expert_columns(line)) == 0) {
+        snprintf(why, why_size,
+                 "%s:1: the header must name columns expert0, expert1, ...",
+                 path);
+        return 1;
+    }
+    for (int number = 2; fgets(line, sizeof line, file); number++) {
+        if (line[0] == '\n' || count_line(line, columns, groups, sizes, total))
+            continue;
+        snprintf(why, why_size, "%s:%d: each expert must be from 0 to %d", path,
+                 number, groups - 1);
+        return 1;
+    }
+    return 0;
+}
+
+int qn_sizes_routes(const char *path, int groups, int64_t *sizes,
+                    int64_t *total, char *why, size_t why_size)
+{
+    FILE *file = fopen(path, "r");
+    int failed;
+
+    if (!file) {
+        snprintf(why, why_size, "%s: %s", path, strerror(errno));
+        return 1;
+    }
+    memset(sizes, 0, (size_t)groups * sizeof *sizes);
+    *total = 0;
+    failed = count_lines(file, path, groups, sizes, total, why, why_size);
+    fclose(file);
+    return failed;
+}
+
+void qn_sizes_scale(int64_t *sizes, int groups, int64_t total)
+{
+    double weights[QUERN_MAX_GROUPS];
+
+    for (int i = 0; i < groups; i++)
+        weights[i] = (double)sizes[i];
+    share_out(weights, groups, total, sizes);
+}
+
+static int compare_sizes(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+struct qn_sizes_range qn_sizes_range(const int64_t *sizes, int groups)
+{
+    int64_t sorted[QUERN_MAX_GROUPS];
+
+    memcpy(sorted, sizes, (size_t)groups * sizeof *sizes);
+    qsort(sorted, (size_t)groups, sizeof *sorted, compare_sizes);
+    return (struct qn_sizes_range){sorted[0], sorted[groups / 2],
+                                   sorted[groups - 1]};
+}

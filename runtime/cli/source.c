@@ -1,0 +1,94 @@
+/*
+** source.c: where commands get kernels and problems from.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "gen.h"
+
+int qn_source_open(const struct qn_options *options, struct qg **generator)
+{
+    if (qg_open(options->specs, options->nspecs, generator) == 0)
+        return QN_EXIT_OK;
+    if (!*generator)
+        return qn_message_code(options, QUERN_ENOMEM, NULL);
+    fputs(qg_diagnostics(*generator), stderr);
+    qg_close(*generator);
+    *generator = NULL;
+    return QN_EXIT_USAGE;
+}
+
+static void print_log(void *user, int level, const char *line)
+{
+    (void)user;
+    (void)level;
+    fprintf(stderr, "quern: %s\n", line);
+}
+
+int qn_source_context(const struct qn_options *options,
+                      struct quern_context **ctx)
+{
+    const struct quern_open_options open = {
+        .specs = options->specs,
+        .specs_count = options->nspecs,
+        .log = print_log,
+        .log_level = options->verbose ? QUERN_LOG_DEBUG : QUERN_LOG_ERROR,
+    };
+    const int code = quern_open(&open, ctx);
+    int status;
+
+    if (code == QUERN_OK)
+        return QN_EXIT_OK;
+    status = qn_message_code(options, code, quern_errmsg(*ctx));
+    quern_close(*ctx);
+    *ctx = NULL;
+    return status;
+}
+
+int qn_source_select(const struct qn_options *options,
+                     struct qg_selection *selection)
+{
+    if (options->nwords > 1)
+        return qn_message_fail(options, QN_EXIT_USAGE,
+                               "one FILTER is taken, not also '%s'; a pattern "
+                               "like '*fprop*f32*' says more than one thing",
+                               options->words[1]);
+    *selection = (struct qg_selection){
+        .arch = options->arch,
+        .filter = options->nwords ? options->words[0] : NULL,
+    };
+    return QN_EXIT_OK;
+}
+
+int qn_source_join(const struct qn_options *options, char *text, size_t size)
+{
+    size_t used = 0;
+
+    if (options->nwords == 0)
+        return qn_message_fail(options, QN_EXIT_USAGE,
+                               "a problem is missing, for example: fprop bf16 "
+                               "g=8 m=4096 n=2048 k=7168");
+    text[0] = '\0';
+    for (int i = 0; i < options->nwords; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " " : "",
+                                 options->words[i]);
+        if (used >= size)
+            return qn_message_fail(options, QN_EXIT_USAGE,
+                                   "the problem has over %zu characters", size);
+    }
+    return QN_EXIT_OK;
+}
+
+int qn_source_problem(const struct qn_options *options,
+                      struct quern_context *ctx, struct quern_problem *problem)
+{
+    char text[1024];
+    int code, status = qn_source_join(options, text, sizeof text);
+
+    if (status)
+        return status;
+    code = quern_problem_parse(ctx, text, problem);
+    return code ? qn_message_code(options, code, quern_errmsg(ctx))
+                : QN_EXIT_OK;
+}

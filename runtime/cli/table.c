@@ -1,0 +1,95 @@
+/*
+** table.c: rows of JSON objects as an aligned table, or as JSON.
+*/
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { MAX_COLUMNS = 16, MAX_CELL = 512 };
+
+/* One cell as text; "-" where the row has no such key. */
+static void cell(char *text, const cJSON *row, const struct qn_column *column)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(row, column->key);
+
+    if (cJSON_IsString(value))
+        snprintf(text, MAX_CELL, "%s", value->valuestring);
+    else if (cJSON_IsNumber(value))
+        snprintf(text, MAX_CELL, column->format, value->valuedouble);
+    else if (cJSON_IsBool(value))
+        snprintf(text, MAX_CELL, "%s", cJSON_IsTrue(value) ? "yes" : "no");
+    else
+        snprintf(text, MAX_CELL, "-");
+}
+
+/* The widest cell of each column. */
+static void measure(int *widths, const cJSON *rows,
+                    const struct qn_column *columns)
+{
+    char text[MAX_CELL];
+    const cJSON *row;
+
+    for (int i = 0; columns[i].key && i < MAX_COLUMNS; i++) {
+        widths[i] = (int)strlen(columns[i].title);
+        cJSON_ArrayForEach(row, rows)
+        {
+            cell(text, row, &columns[i]);
+            if ((int)strlen(text) > widths[i])
+                widths[i] = (int)strlen(text);
+        }
+    }
+}
+
+/* Numbers to the right, text to the left; no blanks at the end. */
+static void print_cell(const char *text, int width,
+                       const struct qn_column *column)
+{
+    const int last = column[1].key == NULL;
+
+    if (column->format[0] != 's')
+        printf("%*s%s", width, text, last ? "\n" : "  ");
+    else if (last)
+        printf("%s\n", text);
+    else
+        printf("%-*s  ", width, text);
+}
+
+static void print_table(const cJSON *rows, const struct qn_column *columns)
+{
+    int widths[MAX_COLUMNS];
+    char text[MAX_CELL];
+    const cJSON *row;
+
+    measure(widths, rows, columns);
+    for (int i = 0; columns[i].key && i < MAX_COLUMNS; i++)
+        print_cell(columns[i].title, widths[i], &columns[i]);
+    cJSON_ArrayForEach(row, rows)
+    {
+        for (int i = 0; columns[i].key && i < MAX_COLUMNS; i++) {
+            cell(text, row, &columns[i]);
+            print_cell(text, widths[i], &columns[i]);
+        }
+    }
+}
+
+void qn_table_json(cJSON *value)
+{
+    char *text = cJSON_Print(value);
+
+    puts(text ? text : "null");
+    cJSON_free(text);
+    cJSON_Delete(value);
+}
+
+void qn_table_print(const struct qn_options *options, cJSON *rows,
+                    const struct qn_column *columns)
+{
+    if (options->json) {
+        qn_table_json(rows);
+        return;
+    }
+    print_table(rows, columns);
+    cJSON_Delete(rows);
+}
