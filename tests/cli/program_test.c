@@ -1,0 +1,215 @@
+/*
+** program_test.c: commands, their exit status and what they say. The program
+** that lies beside this test is run, with a cache of its own.
+*/
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+
+#include "test_cli.h"
+
+static char output[1 << 20];
+
+/* The folder that this program lies in. */
+static const char *own_folder(void)
+{
+    static char folder[2048];
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
+
+    assert_true(length > 0);
+    folder[length] = '\0';
+    *strrchr(folder, '/') = '\0';
+    return folder;
+}
+
+/* The exit status of a shell's command; what it printed is in `output`. */
+static int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static int shell(const char *format, ...)
+{
+    char command[4096];
+    size_t length;
+    va_list list;
+    FILE *pipe;
+    int status;
+
+    va_start(list, format);
+    vsnprintf(command, sizeof command, format, list);
+    va_end(list);
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    length = fread(output, 1, sizeof output - 1, pipe);
+    output[length] = '\0';
+    status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int quern(const char *arguments)
+{
+    return shell("QUERN_CACHE= '%s/quern' %s 2>&1", own_folder(), arguments);
+}
+
+static const struct {
+    const char *arguments;
+    int status;
+    const char *says;
+} commands[] = {
+    {"", 2, "Usage: quern COMMAND"},
+    {"--help", 0, "share of the roofline"},
+    {"--version", 0, "quern 0."},
+    {"lst", 2, "no command 'lst'; did you mean 'list'?"},
+    {"recipes", 0, "bf16"},
+    {"recipes --help", 0, "Example:"},
+    {"recipes --fields", 0, "element"},
+    {"recipes --specs /no/such/folder", 2, "/no/such/folder"},
+    {"recipes nonsense", 2, "no argument is taken"},
+    {"list", 0, "sm_90a"},
+    {"list --help", 0, "Example:"},
+    {"list -k --arch host", 0, "quern_bf16_fprop_tn_m_f32_host"},
+    {"list no_such_kernel", 2, "no kernel matches"},
+    {"list a b", 2, "one FILTER is taken"},
+    {"why --help", 0, "Example:"},
+    {"why quern_bf16_fprop_tn_m_f32_host", 0, "exists"},
+    {"why quern_bf16_fprop_tn_m_f32_hots", 2, "did you mean"},
+    {"why", 2, "a problem is missing"},
+    {"why fprop bf16 g=2 m=64 n=64 k=64 --backend host", 0, "host"},
+    {"emit --help", 0, "Example:"},
+    {"emit -o - quern_bf16_fprop_tn_m_f32_host", 0, "d[i,:] = a[i,:] * b[g]^T"},
+    {"emit -o - fprop", 2, "-o - prints one kernel"},
+    {"build --help", 0, "Example:"},
+    {"build --arch host", 2, "host kernels are linked"},
+    {"describe --help", 0, "Example:"},
+    {"describe fprop bf16 g=8 m=64 n=32 k=16", 0, "[8, 32, 16]"},
+    {"describe 'fprop bf16 g=8 m=64 n=32 k=16'", 0, "[64, 16]"},
+    {"describe fprop bf61 g=8 m=64 n=32 k=16", 2, "did you mean 'bf16'?"},
+    {"describe fprop bf16 g=8 m=64 n=32", 2, "k"},
+    {"run --help", 0, "Example:"},
+    {"run fprop bf16 g=3 m=50 n=40 k=64 --backend hots", 2,
+     "did you mean 'host'?"},
+    {"run fprop bf16 g=3 m=50 n=40 k=64 --seed=-1", 2, "--seed"},
+    {"run fprop bf16 g=3 m=50 n=40 k=64 --backend host --check", 0, "passed"},
+    {"run fprop bf16 g=3 m=50 n=40 k=64 d=f32 split=30,0,7 --backend host "
+     "--check",
+     0, "passed"},
+    {"run fprop bf16 g=3 m=50 n=40 k=64 split=zpif --backend host", 2, "zipf"},
+    {"run fprop bf16 g=3 m=50 n=40 k=64 --backend host --routes /none", 2,
+     "/none: No such file"},
+    {"bench --help", 0, "Example:"},
+    {"bench 'fprop bf16 g=3 m=50 n=40 k=64' 'fprop bf16 g=2 m=8 n=8 k=8' "
+     "--backend host --repeat 3",
+     0, "TFLOP/s"},
+    {"cache --help", 0, "Example:"},
+    {"cache where", 0, "folder"},
+    {"cache verfy", 2, "did you mean 'verify'?"},
+    {"demo --help", 0, "OLMoE"},
+};
+
+void test_commands(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        const int status = quern(commands[i].arguments);
+        if (status != commands[i].status)
+            fail_msg("quern %s: status %d, not %d: %.500s\n",
+                     commands[i].arguments, status, commands[i].status, output);
+        if (!strstr(output, commands[i].says))
+            fail_msg("quern %s: '%.500s' lacks '%s'\n", commands[i].arguments,
+                     output, commands[i].says);
+    }
+}
+
+void test_json_parses(void **state)
+{
+    static const char *const all[] = {
+        "recipes --json",
+        "recipes --fields --json",
+        "list --json",
+        "list -k --json",
+        "describe fprop bf16 g=8 m=64 n=32 k=16 --json",
+        "why fprop bf16 g=2 m=64 n=64 k=64 --backend host --json",
+        "why quern_bf16_fprop_tn_m_f32_host --json",
+        "run fprop bf16 g=3 m=50 n=40 k=64 --backend host --check --json",
+        "bench 'fprop bf16 g=3 m=50 n=40 k=64' --backend host --json -",
+        "cache ls --json",
+        "cache where --json",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        cJSON *json;
+        assert_int_equal(quern(all[i]), 0);
+        json = cJSON_Parse(output);
+        if (!json)
+            fail_msg("quern %s: no JSON: %s", all[i], output);
+        cJSON_Delete(json);
+    }
+}
+
+/* An error in a user's spec is shown with its line, and nothing is written. */
+void test_emit_is_all_or_nothing(void **state)
+{
+    char folder[] = "/tmp/quern-emit-XXXXXX";
+    const char *own = own_folder();
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(
+        shell("cd %s && mkdir -p mine/recipes && echo 'recipe \"x\" { accum = "
+              "f23 }' > mine/recipes/x.lua && '%s/quern' emit --specs mine -o "
+              "out 2>&1",
+              folder, own),
+        2);
+    if (!strstr(output, "x.lua:1: error: "))
+        fail_msg("no place in: %s", output);
+    assert_int_equal(shell("ls %s/out 2>&1", folder), 2);
+    assert_int_equal(
+        shell("cd %s && '%s/quern' emit -o out --arch host 2>&1 && cp -r out "
+              "copy && '%s/quern' emit -o out --arch host 2>&1 && diff -r out "
+              "copy && find out -newer copy -name '*host.c'",
+              folder, own, own),
+        0);
+    assert_null(strstr(output, "quern_"));
+    assert_int_equal(shell("rm -r %s", folder), 0);
+}
+
+/*
+** A program that links what `quern build` made: it must find the kernel in
+** the registry, and no generator, compiler or cache may be needed.
+*/
+void test_linked_kernels(void **state)
+{
+    char folder[] = "/tmp/quern-link-XXXXXX";
+    const char *own = own_folder();
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    if (shell("cd %s && '%s/quern' build -o kernels 2>&1", folder, own) == 3 &&
+        strstr(output, "libnvrtc")) {
+        print_message("skip: quern build needs libnvrtc\n");
+        shell("rm -r %s", folder);
+        skip();
+    }
+    if (!strstr(output, "libquern_kernels.a"))
+        fail_msg("quern build: %s", output);
+    if (shell("${CC:-cc} -o %s/program tests/cli/linked/program.c "
+              "-I%s/../include "
+              "-I%s/kernels %s/kernels/libquern_kernels.a -L%s/../lib -lquern "
+              "-Wl,-rpath,%s/../lib %s 2>&1",
+              folder, own, folder, folder, own, own,
+              strstr(own, "/asan/") ? "-fsanitize=address,undefined" : "") != 0)
+        fail_msg("link: %s", output);
+    if (shell("QUERN_CACHE= QUERN_GEN=/none QUERN_NVRTC=/none %s/program 2>&1",
+              folder) != 0)
+        fail_msg("program: %s", output);
+    assert_int_equal(shell("rm -r %s", folder), 0);
+}

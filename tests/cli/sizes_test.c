@@ -1,0 +1,182 @@
+/*
+** sizes_test.c: group sizes from names, lists, files and routed tokens.
+*/
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "quern.h"
+#include "sizes.h"
+#include "test_cli.h"
+
+static int64_t sizes[QUERN_MAX_GROUPS];
+static char why[512];
+
+static int draw(const char *split, int groups, int64_t total)
+{
+    memset(sizes, 0x55, sizeof sizes);
+    why[0] = '\0';
+    return qn_sizes_draw(split, groups, total, 1, sizes, why, sizeof why);
+}
+
+static int64_t sum(int groups)
+{
+    int64_t all = 0;
+
+    for (int i = 0; i < groups; i++) {
+        assert_true(sizes[i] >= 0);
+        all += sizes[i];
+    }
+    return all;
+}
+
+void test_even_differs_by_one(void **state)
+{
+    (void)state;
+    for (int groups = 1; groups <= 67; groups += 3) {
+        struct qn_sizes_range range;
+        assert_int_equal(draw("even", groups, 1003), 0);
+        assert_int_equal(sum(groups), 1003);
+        range = qn_sizes_range(sizes, groups);
+        assert_true(range.max - range.min <= 1);
+    }
+}
+
+void test_splits_add_up(void **state)
+{
+    static const char *const names[] = {"",     "even", "mild",
+                                        "skew", "zipf", "one"};
+    static const int groups[] = {1, 2, 7, 8, 60, 1024};
+    static const int64_t totals[] = {0, 1, 511, 9736, INT64_C(1) << 30};
+
+    (void)state;
+    for (int n = 0; n < 6; n++)
+        for (int g = 0; g < 6; g++)
+            for (int t = 0; t < 5; t++) {
+                assert_int_equal(draw(names[n], groups[g], totals[t]), 0);
+                assert_int_equal(sum(groups[g]), totals[t]);
+            }
+}
+
+/* skew is zipf in another order, with an empty group. */
+void test_zipf_descends(void **state)
+{
+    int empty = 0;
+
+    (void)state;
+    assert_int_equal(draw("zipf", 16, 100000), 0);
+    for (int i = 1; i < 16; i++)
+        assert_true(sizes[i] <= sizes[i - 1]);
+    assert_true(sizes[0] > 15 * sizes[15]);
+    assert_int_equal(draw("skew", 16, 100000), 0);
+    for (int i = 0; i < 16; i++)
+        empty += sizes[i] == 0;
+    assert_int_equal(empty, 1);
+}
+
+static void write_file(char *path, const char *text)
+{
+    const int file = mkstemp(path);
+
+    assert_true(file >= 0);
+    assert_int_equal(write(file, text, strlen(text)), (int)strlen(text));
+    close(file);
+}
+
+void test_lists_and_files(void **state)
+{
+    char path[] = "/tmp/quern-sizes-XXXXXX", split[64];
+
+    (void)state;
+    assert_int_equal(draw("3,0,5", 3, 10), 0);
+    assert_int_equal(sum(3), 8);
+    write_file(path, "# rows\n3 0,\n5 # the last\n");
+    snprintf(split, sizeof split, "@%s", path);
+    assert_int_equal(draw(split, 3, 8), 0);
+    assert_int_equal(sizes[0], 3);
+    assert_int_equal(sizes[1], 0);
+    assert_int_equal(sizes[2], 5);
+    unlink(path);
+}
+
+void test_bad_splits_say_why(void **state)
+{
+    static const struct {
+        const char *split, *sentence;
+    } bad[] = {
+        {"zpf", "did you mean 'zipf'?"},
+        {"nothing-like-it", "it must be even, mild, skew, zipf, one"},
+        {"1,2", "split lists 2 groups; the problem has g=3"},
+        {"1,2,3,4", "split lists 4 groups; the problem has g=3"},
+        {"1,x,3", "'x,3' is no number of rows"},
+        {"1,-2,3", "'-2,3' is no number of rows"},
+        {"9,1,1", "over 10 rows"},
+        {"9223372036854775807,9223372036854775807,2", "over 10 rows"},
+        {"@/no/such/file", "/no/such/file: No such file"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(draw(bad[i].split, 3, 10), 1);
+        if (!strstr(why, bad[i].sentence))
+            fail_msg("%s: '%s' lacks '%s'", bad[i].split, why, bad[i].sentence);
+    }
+}
+
+static int read_routes(const char *text, int groups, int64_t *total)
+{
+    char path[] = "/tmp/quern-routes-XXXXXX";
+    int failed;
+
+    write_file(path, text);
+    failed = qn_sizes_routes(path, groups, sizes, total, why, sizeof why);
+    unlink(path);
+    return failed;
+}
+
+void test_routes(void **state)
+{
+    int64_t total;
+
+    (void)state;
+    assert_int_equal(read_routes("token,expert0,expert1,weight0,weight1\n"
+                                 "0,3,1,0.5,0.5\n1,1,0,0.9,0.1\n",
+                                 4, &total),
+                     0);
+    assert_int_equal(total, 4);
+    assert_int_equal(sizes[0], 1);
+    assert_int_equal(sizes[1], 2);
+    assert_int_equal(sizes[2], 0);
+    assert_int_equal(sizes[3], 1);
+    qn_sizes_scale(sizes, 4, 400);
+    assert_int_equal(sizes[1], 200);
+    assert_int_equal(sum(4), 400);
+}
+
+void test_bad_routes_say_where(void **state)
+{
+    static const struct {
+        const char *text, *sentence;
+    } bad[] = {
+        {"", ":1: the header must name columns expert0"},
+        {"token,weight0\n0,1\n", ":1: the header"},
+        {"expert0\n3\n4\n", ":3: each expert must be from 0 to 3"},
+        {"expert0\n-1\n", ":2: each expert"},
+        {"expert0,expert1\n1\n", ":2: each expert"},
+        {"expert0\nsome\n", ":2: each expert"},
+    };
+    int64_t total;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(read_routes(bad[i].text, 4, &total), 1);
+        if (!strstr(why, bad[i].sentence))
+            fail_msg("'%s' lacks '%s'", why, bad[i].sentence);
+    }
+}

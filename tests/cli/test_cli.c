@@ -1,0 +1,34 @@
+/*
+** test_cli.c: the program `quern` as a user meets it, and the parts of it that
+** others build on: group sizes and random data.
+**
+** Run: build/bin/test_cli      runs build/bin/quern beside it
+*/
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "test_cli.h"
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_even_differs_by_one),
+        cmocka_unit_test(test_splits_add_up),
+        cmocka_unit_test(test_zipf_descends),
+        cmocka_unit_test(test_lists_and_files),
+        cmocka_unit_test(test_bad_splits_say_why),
+        cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_bad_routes_say_where),
+        cmocka_unit_test(test_random_is_the_same),
+        cmocka_unit_test(test_random_is_nearly_normal),
+        cmocka_unit_test(test_f16_round_trip),
+        cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_json_parses),
+        cmocka_unit_test(test_emit_is_all_or_nothing),
+        cmocka_unit_test(test_linked_kernels),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,27 @@
+/*
+** test_cli.h: the tests, each in the file that its name's subject has.
+*/
+#ifndef QT_CLI_H
+#define QT_CLI_H
+
+/* sizes_test.c */
+void test_even_differs_by_one(void **state);
+void test_splits_add_up(void **state);
+void test_zipf_descends(void **state);
+void test_lists_and_files(void **state);
+void test_bad_splits_say_why(void **state);
+void test_routes(void **state);
+void test_bad_routes_say_where(void **state);
+
+/* random_test.c */
+void test_random_is_the_same(void **state);
+void test_random_is_nearly_normal(void **state);
+void test_f16_round_trip(void **state);
+
+/* program_test.c */
+void test_commands(void **state);
+void test_json_parses(void **state);
+void test_emit_is_all_or_nothing(void **state);
+void test_linked_kernels(void **state);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+** report.h: what ptxas says about a kernel, in numbers.
+**
+** The runtime reads the same log (runtime/nvrtc.c) to refuse a kernel; this
+** reader is apart from it on purpose, so that neither can hide the other's
+** mistake.
+*/
+#ifndef QT_REPORT_H
+#define QT_REPORT_H
+
+#include <stddef.h>
+
+struct report {
+    int registers;  /* of the entry function, -1 where ptxas did not say */
+    int spills;     /* bytes of spill stores and loads */
+    int stack;      /* bytes */
+    int shared;     /* bytes of static shared memory */
+    int serialized; /* C7510 to C7514: wgmma waits for wgmma */
+};
+
+void report_read(const char *log, struct report *report);
+
+/*
+** The first rule that a kernel breaks, as text; NULL if none. `threads` and
+** `smem` (dynamic) are what it is launched with, `name` its name.
+*/
+const char *report_broken(const struct report *report, int threads, int smem);
+
+/* Is there code in the cubin for an entry of that name? */
+int report_has_entry(const void *cubin, size_t bytes, const char *name);
+
+#endif

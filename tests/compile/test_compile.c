@@ -1,0 +1,272 @@
+/*
+** test_compile.c: every kernel that the specs express for a GPU, through NVRTC
+** for its architecture. No GPU is needed.
+**
+** A kernel passes if it compiles from its text alone (no #include), does not
+** spill, has no serialized wgmma (C7510 to C7514), fits into registers and
+** shared memory, and if its entry symbol is its name in the registry. A point
+** of a grid that breaks a rule belongs into a `reject` of its spec.
+**
+** Run: build/bin/test_compile      needs libnvrtc; else skipped
+**   QUERN_COMPILE_SECONDS   stop compiling unshipped kernels after this many
+**                           seconds (60); how many were left out is printed
+*/
+#include "report.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "gen.h"
+#include "nvrtc.h"
+
+static struct qn_nvrtc *compiler;
+static struct qg *generator;
+static const struct quern_registry *registry;
+
+static int open_all(void **state)
+{
+    (void)state;
+    qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), &compiler);
+    if (!compiler) /* the runner shows the reason */
+        print_message("skip: %s\n", quern_errmsg(NULL));
+    if (qg_open(NULL, 0, &generator)) {
+        print_error("%s\n", generator ? qg_diagnostics(generator) : "memory");
+        return -1;
+    }
+    registry = qg_registry(generator);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    qg_close(generator);
+    qn_nvrtc_close(compiler);
+    return 0;
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The first rule that the compiled kernel breaks, NULL if none. */
+static const char *judge(const struct qn_compiled *compiled, int code,
+                         const struct report *report,
+                         const struct qn_kernel *kernel)
+{
+    const char *broken;
+
+    if (code && !compiled->rejected)
+        return "it does not compile";
+    broken = report_broken(report, kernel->threads, kernel->smem);
+    if (broken)
+        return broken;
+    if (code)
+        return "the runtime refuses it";
+    if (!report_has_entry(compiled->object, compiled->bytes, kernel->name))
+        return "its entry is not named after it";
+    return NULL;
+}
+
+/* Compile one kernel; returns 1 if it keeps every rule, else says why not. */
+static int compile_one(const struct qn_kernel *kernel)
+{
+    struct qn_compiled compiled;
+    struct report report;
+    const char *source, *broken;
+    double begin = now();
+    size_t length;
+    int code;
+
+    if (qg_source(generator, kernel->name, &source, &length)) {
+        print_error("%s\n", qg_diagnostics(generator));
+        return 0;
+    }
+    if (strstr(source, "#include")) {
+        print_error("%s: has an #include\n", kernel->name);
+        return 0;
+    }
+    code = qn_nvrtc_compile(compiler, kernel->name, source, kernel->arch,
+                            &compiled);
+    report_read(compiled.log ? compiled.log : "", &report);
+    broken = judge(&compiled, code, &report, kernel);
+    print_message("  %.2f s  %3d registers  %6d bytes shared  %s\n",
+                  now() - begin, report.registers, report.shared + kernel->smem,
+                  kernel->name);
+    if (broken)
+        print_error("%s: %s: %s\n%s\n", kernel->spec, kernel->name, broken,
+                    compiled.log ? compiled.log : quern_errmsg(NULL));
+    qn_nvrtc_free(&compiled);
+    return !broken;
+}
+
+static void compile_all(int shipped, double limit)
+{
+    int good = 0, bad = 0, left = 0;
+    double begin = now();
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *kernel = &registry->kernels[i];
+
+        if (strncmp(kernel->arch, "sm_", 3) || kernel->shipped != shipped)
+            continue;
+        if (now() - begin > limit)
+            left++;
+        else if (compile_one(kernel))
+            good++;
+        else
+            bad++;
+    }
+    print_message("  %d kernels compiled in %.1f s, %d broken, %d not tried\n",
+                  good + bad, now() - begin, bad, left);
+    assert_int_equal(bad, 0);
+    assert_true(good > 0);
+}
+
+static void test_shipped(void **state)
+{
+    (void)state;
+    if (!compiler)
+        skip();
+    compile_all(1, 1e9);
+}
+
+static void test_expressible(void **state)
+{
+    const char *given = getenv("QUERN_COMPILE_SECONDS");
+
+    (void)state;
+    if (!compiler)
+        skip();
+    compile_all(0, given ? atof(given) : 60);
+}
+
+/* ----------------------------------------------- the gate catches offenders */
+
+/* An array that is indexed at run time lives on the stack. */
+static const char stack_source[] =
+    "extern \"C\" __global__ void k(float *p, int i) {\n"
+    "  float v[200];\n"
+    "  for (int j = 0; j < 200; j++) v[j] = p[j];\n"
+    "  for (int j = 0; j < 200; j++) v[(j * i) % 200] += p[j + i];\n"
+    "  p[0] = v[i];\n"
+    "}\n";
+
+/* 232 values alive at once, and 64 registers to hold them. */
+static const char spill_source[] =
+    "extern \"C\" __global__ void __launch_bounds__(1024, 1) k(float *p) {\n"
+    "  float v[232];\n"
+    "#pragma unroll\n"
+    "  for (int j = 0; j < 232; j++) v[j] = p[j * 32 + threadIdx.x];\n"
+    "  __syncthreads();\n"
+    "#pragma unroll\n"
+    "  for (int j = 0; j < 232; j++) p[j * 32] = v[j] * v[(j + 116) % 232];\n"
+    "}\n";
+
+/* The accumulator is read while the product that writes it is in flight. */
+static const char serialized_source[] =
+    "#define W(i) asm volatile(\"wgmma.mma_async.sync.aligned.m64n8k16\"\\\n"
+    " \".f32.bf16.bf16 {%0,%1,%2,%3}, %4, %5, 1, 1, 1, 0, 0;\" \\\n"
+    " : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3]) \\\n"
+    " : \"l\"(a + i), \"l\"(b + i))\n"
+    "extern \"C\" __global__ void k(float *p, long long a, long long b) {\n"
+    "  float d[4] = {0, 0, 0, 0};\n"
+    "  asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\");\n"
+    "  W(0);\n"
+    "  asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\");\n"
+    "  d[0] += p[1];\n"
+    "  W(8);\n"
+    "  asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\");\n"
+    "  asm volatile(\"wgmma.wait_group.sync.aligned 0;\" ::: \"memory\");\n"
+    "  p[threadIdx.x] = d[0] + d[1] + d[2] + d[3];\n"
+    "}\n";
+
+static const char plain_source[] =
+    "extern \"C\" __global__ void k(float *p) { p[threadIdx.x] = 1; }\n";
+
+/* `expected` NULL: the source keeps every rule. */
+struct offender {
+    const char *source, *name;
+    int threads, smem;
+    const char *expected;
+};
+
+static const struct offender offenders[] = {
+    {plain_source, "k", 128, 1000, NULL},
+    {"int x = ;", "k", 128, 0, "it does not compile"},
+    {stack_source, "k", 128, 0, "it spills registers"},
+    {spill_source, "k", 1024, 0, "it spills registers"},
+    {serialized_source, "k", 128, 0, "ptxas serialized its wgmma"},
+    {plain_source, "k", 128, 232448, NULL},
+    {plain_source, "k", 128, 232449,
+     "it needs more than 232448 bytes of shared memory"},
+    {plain_source, "k", 16384, 0,
+     "it needs more registers than its threads can have"},
+    {plain_source, "quern_k", 128, 0, "its entry is not named after it"},
+};
+
+static void expect_rule(const struct offender *o)
+{
+    struct qn_kernel kernel = {.name = o->name};
+    struct qn_compiled compiled;
+    struct report report;
+    const char *broken;
+    int code;
+
+    kernel.threads = o->threads;
+    kernel.smem = o->smem;
+    code = qn_nvrtc_compile(compiler, o->name, o->source, "sm_90a", &compiled);
+    report_read(compiled.log ? compiled.log : "", &report);
+    broken = judge(&compiled, code, &report, &kernel);
+    if (!broken != !o->expected || (broken && strcmp(broken, o->expected)))
+        fail_msg("expected '%s', got '%s'\n%s",
+                 o->expected ? o->expected : "nothing",
+                 broken ? broken : "nothing", compiled.log);
+    qn_nvrtc_free(&compiled);
+}
+
+/* The gate itself, with a source for each of its rules. */
+static void test_gate(void **state)
+{
+    (void)state;
+    if (!compiler)
+        skip();
+    for (size_t i = 0; i < sizeof offenders / sizeof offenders[0]; i++)
+        expect_rule(&offenders[i]);
+}
+
+/* Names are symbols, file names and keys at once: no two alike. */
+static void test_names(void **state)
+{
+    (void)state;
+    for (int i = 0; i < registry->nkernels; i++) {
+        const char *name = registry->kernels[i].name;
+
+        assert_int_equal(strncmp(name, "quern_", 6), 0);
+        assert_int_equal(strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_"),
+                         strlen(name));
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(name, registry->kernels[j].name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_shipped),
+        cmocka_unit_test(test_expressible),
+    };
+
+    return cmocka_run_group_tests_name("compile", tests, open_all, close_all);
+}

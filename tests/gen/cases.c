@@ -1,0 +1,100 @@
+/*
+** cases.c: a file of cases, each some files and the diagnostics they give.
+**
+**     === base                      files that every later case has too
+**     --- specs/layouts/tn.lua
+**     ...
+**     === FIELD_UNKNOWN in words    a case; first the message's name
+**     --- specs/recipes/x.lua       its files, which replace those of base
+**     ...
+**     --- expect                    the diagnostics, to the letter
+**     ...
+*/
+#include "test_gen.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Marks are four characters at the beginning of a line. */
+static int is_mark(const char *line, const char *mark)
+{
+    return !strncmp(line, mark, 4);
+}
+
+/* The end of what begins at `at`: the next line with a mark. */
+static const char *end_of(const char *at)
+{
+    while (*at && !is_mark(at, "=== ") && !is_mark(at, "--- ")) {
+        const char *newline = strchr(at, '\n');
+
+        at = newline ? newline + 1 : at + strlen(at);
+    }
+    return at;
+}
+
+/* The rest of the mark's line; returns the line after it. */
+static const char *take_title(const char *at, char *out, size_t size)
+{
+    const char *newline = strchr(at, '\n');
+
+    assert_non_null(newline);
+    snprintf(out, size, "%.*s", (int)(newline - at - 4), at + 4);
+    return newline + 1;
+}
+
+/* With the files of the first case, which is the base of all. */
+static struct test_case *add_case(struct test_cases *cases)
+{
+    struct test_case *added;
+    const struct files *base;
+
+    cases->at =
+        realloc(cases->at, (size_t)(cases->count + 1) * sizeof *cases->at);
+    assert_non_null(cases->at);
+    added = memset(&cases->at[cases->count], 0, sizeof *added);
+    base = &cases->at[0].files;
+    for (int i = 0; cases->count && i < base->count; i++)
+        files_put(&added->files, base->at[i].path, base->at[i].text,
+                  base->at[i].length);
+    cases->count++;
+    return added;
+}
+
+/* Fails the test that calls it if the file is missing or damaged. */
+void cases_read(struct test_cases *cases, const char *path)
+{
+    size_t length;
+    char *text = file_read(path, &length), title[128];
+    const char *at = text, *end;
+    struct test_case *current = NULL;
+
+    assert_non_null(text);
+    memset(cases, 0, sizeof *cases);
+    at = end_of(at);
+    while (*at) {
+        int is_case = is_mark(at, "=== ");
+
+        at = take_title(at, title, sizeof title);
+        end = end_of(at);
+        if (is_case) {
+            current = add_case(cases);
+            strcpy(current->name, title);
+        } else if (!strcmp(title, "expect")) {
+            current->expect = strndup(at, (size_t)(end - at));
+        } else {
+            files_put(&current->files, title, at, (size_t)(end - at));
+        }
+        at = end;
+    }
+    free(text);
+}
+
+void cases_free(struct test_cases *cases)
+{
+    for (int i = 0; i < cases->count; i++) {
+        files_free(&cases->at[i].files);
+        free(cases->at[i].expect);
+    }
+    free(cases->at);
+}

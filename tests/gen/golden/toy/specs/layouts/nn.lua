@@ -1,0 +1,1 @@
+layout "nn" { a = "k", b = "mn" }

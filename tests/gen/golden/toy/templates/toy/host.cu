@@ -1,0 +1,4 @@
+void $(name)(void *const *params, int worker, int workers)
+{
+    (void)params, (void)worker, (void)workers;
+}

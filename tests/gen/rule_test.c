@@ -1,0 +1,222 @@
+/*
+** rule_test.c: a rule's C gives the bits that its formula does.
+*/
+#include "test_gen.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* NUMERICS of MX formats, written again without the generator's nodes. */
+static unsigned int e8m0_up(float v)
+{
+    unsigned int u, e, f;
+
+    memcpy(&u, &v, sizeof u);
+    if (isnan(v))
+        return 0xff;
+    if (isinf(v))
+        return 0xfe;
+    e = u >> 23 & 0xff;
+    f = u & 0x7fffff;
+    if (f > 0 && e != 0xfe && !(e == 0 && f <= 0x400000))
+        return e + 1;
+    return e;
+}
+
+/* 1 / 448 is rounded to fp32 before the product. */
+static unsigned int mxfp8(float amax)
+{
+    return e8m0_up(amax * (float)(1 / 448.0));
+}
+
+/* floor(log2(v)) + 127, from the library's own exponent. */
+static unsigned int mxfp8_floor(float amax)
+{
+    float v = amax * 0x1p-8f;
+
+    if (isnan(v))
+        return 0xff;
+    if (isinf(v))
+        return 0xfe;
+    return v < 0x1p-126f ? 0 : (unsigned int)(ilogbf(v) + 127);
+}
+
+/* The common fp32 scale, a power of two; what is stored is its inverse. */
+static unsigned int fp8_block(float amax)
+{
+    /* Else gcc 14 concludes from an infinite quotient that amax is 0. */
+    volatile float quotient = 448.0f / amax;
+    float scale = quotient, result;
+    unsigned int u;
+
+    if (scale > 0x1.fffffep127f)
+        scale = 0x1.fffffep127f;
+    memcpy(&u, &scale, sizeof u);
+    u &= 0x7f800000;
+    memcpy(&scale, &u, sizeof u);
+    if (amax == 0 || isinf(amax) || isnan(amax))
+        scale = 1;
+    result = 1 / scale;
+    memcpy(&u, &result, sizeof u);
+    return u;
+}
+
+static const struct {
+    const char *recipe;
+    int is_float;
+    unsigned int (*expect)(float amax);
+} rules[] = {
+    {"mxfp8", 0, mxfp8},
+    {"mxfp8_floor", 0, mxfp8_floor},
+    {"fp8_block", 1, fp8_block},
+};
+
+enum { COUNT = sizeof rules / sizeof *rules };
+
+/* The recipes of the golden folder: their text is checked there. */
+static struct qg *open_scales(void)
+{
+    struct files files = {.count = 0};
+    struct qg *q;
+
+    files_read(&files, "tests/gen/golden/scales/specs", "specs");
+    q = open_files(&files);
+    assert_string_equal(qg_diagnostics(q), "");
+    files_free(&files);
+    return q;
+}
+
+/* Each rule with the function that makes it visible, one file each. */
+static void write_sources(struct qg *q, const char *folder)
+{
+    for (int i = 0; i < COUNT; i++) {
+        char path[128], *all;
+        const char *text;
+        size_t length;
+
+        assert_int_equal(qg_rule_text(q, rules[i].recipe, QG_C, &text, &length),
+                         0);
+        snprintf(path, sizeof path, "%s/%d.c", folder, i);
+        all = malloc(length + 256);
+        assert_non_null(all);
+        sprintf(all,
+                "%s\n%s call%d(float x);\n%s call%d(float x)\n{\n"
+                "    return %s_scale(x);\n}\n",
+                text, rules[i].is_float ? "float" : "unsigned int", i,
+                rules[i].is_float ? "float" : "unsigned int", i,
+                rules[i].recipe);
+        file_write(path, all);
+        free(all);
+    }
+}
+
+/* As libquern compiles its host kernels: nothing is fused. */
+static void *compile(const char *folder)
+{
+    char command[512], path[128];
+
+    snprintf(path, sizeof path, "%s/rules.so", folder);
+    snprintf(command, sizeof command,
+             "cc -std=c99 -Wall -Wextra -Werror -O2 -ffp-contract=off -shared "
+             "-fPIC -o %s %s/*.c",
+             path, folder);
+    assert_int_equal(system(command), 0);
+    return dlopen(path, RTLD_NOW);
+}
+
+/* The result's bits, whatever its type. */
+static unsigned int call(void *library, int rule, float amax)
+{
+    char name[16];
+    void *symbol;
+    float value;
+    unsigned int bits;
+
+    snprintf(name, sizeof name, "call%d", rule);
+    symbol = dlsym(library, name);
+    assert_non_null(symbol);
+    if (!rules[rule].is_float)
+        return ((unsigned int (*)(float))(uintptr_t)symbol)(amax);
+    value = ((float (*)(float))(uintptr_t)symbol)(amax);
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* All exponents, with the fractions where something happens around them. */
+static void check_rule(void *library, int rule)
+{
+    static const unsigned int fractions[] = {
+        0,        1,        2,        0x3fffff, 0x400000, 0x400001, 0x5fffff,
+        0x600000, 0x600001, 0x7ffffe, 0x7fffff, 0x2aaaaa, 0x155555};
+    enum { N = sizeof fractions / sizeof *fractions };
+
+    for (unsigned int e = 0; e < 256; e++)
+        for (int i = 0; i < N; i++) {
+            unsigned int u = e << 23 | fractions[i], got, expected;
+            float amax;
+
+            memcpy(&amax, &u, sizeof amax);
+            got = call(library, rule, amax);
+            expected = rules[rule].expect(amax);
+            if (got != expected)
+                fail_msg("%s of %a: %x instead of %x", rules[rule].recipe,
+                         (double)amax, got, expected);
+        }
+}
+
+void test_rule_in_c(void **state)
+{
+    char folder[64];
+    void *library;
+    struct qg *q;
+
+    (void)state;
+    if (system("cc --version >/dev/null 2>&1")) {
+        printf("skip: needs a C compiler called cc\n");
+        skip();
+    }
+    q = open_scales();
+    write_sources(q, folder_make(folder));
+    library = compile(folder);
+    assert_non_null(library);
+    for (int i = 0; i < COUNT; i++)
+        check_rule(library, i);
+    dlclose(library);
+    folder_remove(folder);
+    qg_close(q);
+}
+
+/* hex() and printed constants: exact, whatever the exponent. */
+void test_rule_constants(void **state)
+{
+    static const struct {
+        const char *lua, *text;
+    } values[] = {{"1 / 3", "0x1.555556p-2f"},
+                  {"1", "0x1p+0f"},
+                  {"-448.0", "-0x1.cp+8f"},
+                  {"0.0", "0x0p+0f"},
+                  {"f32.max", "0x1.fffffep+127f"},
+                  {"0x1p-126", "0x1p-126f"},
+                  {"0x1p-149", "0x1p-149f"},
+                  {"0x1.8p-148", "0x1.8p-148f"},
+                  {"0x1.fffffcp-127", "0x1.fffffcp-127f"},
+                  {"1e-60", "0x0p+0f"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        struct files files = {.count = 0};
+        char text[128];
+        struct qg *q;
+
+        snprintf(text, sizeof text, "assert(hex(%s) == \"%s\", hex(%s))",
+                 values[i].lua, values[i].text, values[i].lua);
+        files_put(&files, "specs/recipes/x.lua", text, strlen(text));
+        q = open_files(&files);
+        assert_string_equal(qg_diagnostics(q), "");
+        qg_close(q);
+        files_free(&files);
+    }
+}

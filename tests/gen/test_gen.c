@@ -1,0 +1,35 @@
+/*
+** test_gen.c: the generator, from specs to files. Needs no compiler but for
+** the test of a rule's C, which skips without one.
+*/
+#include "test_gen.h"
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_diagnostics),
+        cmocka_unit_test(test_every_message_has_a_case),
+        cmocka_unit_test(test_sandbox),
+        cmocka_unit_test(test_stops_at_twenty),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_embedded_specs),
+        cmocka_unit_test(test_same_bytes_again),
+        cmocka_unit_test(test_order_of_folders),
+        cmocka_unit_test(test_fuzz),
+        cmocka_unit_test(test_rule_in_c),
+        cmocka_unit_test(test_rule_constants),
+        cmocka_unit_test(test_no_memory_from_then_on),
+        cmocka_unit_test(test_no_memory_once),
+        cmocka_unit_test(test_memory_is_bounded),
+        cmocka_unit_test(test_emit_writes_what_changed),
+        cmocka_unit_test(test_emit_all_or_nothing),
+        cmocka_unit_test(test_emit_selects),
+        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_bad_folders),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_field_rows),
+        cmocka_unit_test(test_registry_text),
+    };
+
+    return cmocka_run_group_tests_name("gen", tests, NULL, NULL);
+}

@@ -1,0 +1,125 @@
+/*
+** gpu_buffer.c: device memory between guards, and waiting with a limit.
+*/
+#include "gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A failed driver call is sticky: no later one would succeed. */
+static void lost(int code, const char *what)
+{
+    const char *meaning = NULL;
+    char text[512];
+
+    cu.error_string(code, &meaning);
+    snprintf(text, sizeof text, "%s: %s (%d)", what, meaning ? meaning : "?",
+             code);
+    gpu_lost(text);
+}
+
+void gpu_must(int code, const char *what)
+{
+    if (code)
+        lost(code, what);
+}
+
+/* A byte at least, so that a buffer of none has an address. */
+void gpu_buffer_make(struct gpu_buffer *b, size_t bytes, size_t guard)
+{
+    /* Exact sizes under a sanitizer: it sees the end of an allocation. */
+    b->guard = gpu_options.sanitize ? 0 : guard;
+    b->bytes = bytes;
+    gpu_must(cu.alloc(&b->memory, bytes + 2 * b->guard + !bytes),
+             "allocating device memory");
+    b->data = b->memory + b->guard;
+    gpu_buffer_poison(b);
+}
+
+void gpu_buffer_poison(const struct gpu_buffer *b)
+{
+    if (b->bytes + b->guard)
+        gpu_must(cu.fill(b->memory, QT_POISON, b->bytes + 2 * b->guard),
+                 "filling device memory");
+}
+
+void gpu_buffer_zero(const struct gpu_buffer *b)
+{
+    gpu_must(cu.fill(b->data, 0, b->bytes), "zeroing device memory");
+}
+
+void gpu_buffer_upload(const struct gpu_buffer *b, const void *from)
+{
+    if (b->bytes)
+        gpu_must(cu.upload(b->data, from, b->bytes), "copying to the device");
+}
+
+void gpu_buffer_download(const struct gpu_buffer *b, void *to)
+{
+    if (b->bytes)
+        gpu_must(cu.download(to, b->data, b->bytes), "copying from the device");
+}
+
+void gpu_buffer_free(struct gpu_buffer *b)
+{
+    if (b->memory)
+        gpu_must(cu.free(b->memory), "freeing device memory");
+    memset(b, 0, sizeof *b);
+}
+
+/* The first byte of a guard that is not poison, or -1. */
+static long long first_written(gpu_address guard, size_t bytes)
+{
+    static unsigned char copy[GPU_WIDE_GUARD];
+
+    gpu_must(cu.download(copy, guard, bytes), "copying a guard");
+    if (copy[0] == QT_POISON && !memcmp(copy, copy + 1, bytes - 1))
+        return -1; /* all bytes are as the first */
+    for (size_t i = 0; i < bytes; i++)
+        if (copy[i] != QT_POISON)
+            return (long long)i;
+    return -1;
+}
+
+const char *gpu_buffer_guarded(const struct gpu_buffer *b, const char *name)
+{
+    long long at;
+
+    if (!b->memory || !b->guard)
+        return NULL;
+    at = first_written(b->memory, b->guard);
+    if (at >= 0)
+        return gpu_text("%lld bytes before %s were written",
+                        (long long)b->guard - at, name);
+    at = first_written(b->data + b->bytes, b->guard);
+    if (at >= 0)
+        return gpu_text("byte %lld behind %s was written", at, name);
+    return NULL;
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Polls: a kernel that hangs must not hang the suite. */
+void gpu_wait(void *stream, const char *what)
+{
+    const struct timespec nap = {0, 20000};
+    double end = now() + GPU_TIMEOUT * (gpu_options.sanitize ? 20 : 1);
+    int code, tries = 0;
+
+    while ((code = cu.stream_query(stream)) == GPU_NOT_READY) {
+        if (now() > end)
+            gpu_lost(
+                gpu_text("%s: still running after %d s", what, GPU_TIMEOUT));
+        if (++tries > 2000)
+            nanosleep(&nap, NULL);
+    }
+    gpu_must(code, what);
+}

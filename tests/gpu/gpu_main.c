@@ -1,0 +1,369 @@
+/*
+** gpu_main.c: every kernel that the specs express for this GPU, on problems
+** that are made to break them.
+**
+** Run: build/bin/gpu_suite [--quick] [--json FILE] [--only 'GLOB']
+**      compute-sanitizer --tool memcheck build/bin/gpu_suite --sanitize
+**
+** Prints one line for each family of tests, one for each failure, then the
+** count. Status 0 if all passed, 1 if one failed, 2 on bad use, 3 without a
+** GPU. Kernels are compiled on this machine, so libnvrtc is needed.
+*/
+#include "gpu.h"
+
+#include <argp.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+struct gpu_options gpu_options = {.seed = 1};
+struct quern_context *gpu_context;
+struct gpu_device gpu_device;
+struct gpu_choice gpu_choices[GPU_MAX_CHOICES];
+int gpu_nchoices;
+int gpu_threads;
+
+static struct gpu_failure failures[GPU_MAX_FAILURES];
+static int nfailures;
+
+static struct gpu_family families[] = {
+    {"torture",
+     "group sizes around the tiles, three forms, two types",
+     gpu_torture,
+     {0, 0, 0},
+     0},
+    {"tails", "n and k that fill no tile", gpu_tails, {0, 0, 0}, 0},
+    {"random", "drawn problems with strides", gpu_random, {0, 0, 0}, 0},
+    {"large", "many tiles for each multiprocessor", gpu_large, {0, 0, 0}, 0},
+    {"empty", "no rows at all", gpu_empty, {0, 0, 0}, 0},
+    {"lies",
+     "sizes that lie are reported and stay inside",
+     gpu_lies,
+     {0, 0, 0},
+     0},
+    {"graphs",
+     "a captured run, sizes changed before each replay",
+     gpu_graphs,
+     {0, 0, 0},
+     0},
+    {"repeats", "the same bits again", gpu_repeats, {0, 0, 0}, 0},
+    {"streams", "two at once", gpu_streams, {0, 0, 0}, 0},
+    {"sms", "fewer multiprocessors", gpu_sms, {0, 0, 0}, 0},
+    {"refusals", "shapes that have no kernel", gpu_refusals, {0, 0, 0}, 0},
+};
+static struct gpu_family sanitized = {
+    "sanitized", "a fixed list of small problems", gpu_sanitized, {0, 0, 0}, 0};
+static struct gpu_family *current;
+
+static double started;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Failures are printed as they come, in case the next one is a crash. */
+void gpu_record(const char *failure)
+{
+    if (!failure) {
+        current->counts.passed++;
+        return;
+    }
+    current->counts.failed++;
+    if (nfailures < GPU_MAX_FAILURES) {
+        failures[nfailures].family = current->name;
+        snprintf(failures[nfailures].text, sizeof failures[0].text, "%s",
+                 failure);
+        nfailures++;
+        printf("# %s: %s\n", current->name, failure);
+        fflush(stdout);
+    }
+}
+
+void gpu_skip(const char *why)
+{
+    current->counts.skipped++;
+    printf("skip: %s\n", why);
+}
+
+/* --------------------------------------------------------------------- JSON */
+
+/* The clock and the power are read after the last kernel. */
+static void add_machine(cJSON *root)
+{
+    unsigned int mhz;
+    double watts;
+
+    gpu_driver_load(&mhz, &watts);
+    cJSON_AddStringToObject(root, "commit", gpu_options.commit);
+    cJSON_AddStringToObject(root, "gpu", gpu_device.name);
+    cJSON_AddStringToObject(root, "driver", gpu_device.driver);
+    cJSON_AddNumberToObject(root, "cuda", gpu_device.cuda);
+    cJSON_AddNumberToObject(root, "sm_clock_mhz", mhz);
+    cJSON_AddNumberToObject(root, "power_watts", watts);
+    cJSON_AddNumberToObject(root, "seed", (double)gpu_options.seed);
+    cJSON_AddBoolToObject(root, "quick", gpu_options.quick);
+    cJSON_AddNumberToObject(root, "seconds", now() - started);
+}
+
+static void add_family(cJSON *list, const struct gpu_family *f)
+{
+    cJSON *item = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(item, "name", f->name);
+    cJSON_AddStringToObject(item, "what", f->what);
+    cJSON_AddNumberToObject(item, "passed", f->counts.passed);
+    cJSON_AddNumberToObject(item, "failed", f->counts.failed);
+    cJSON_AddNumberToObject(item, "skipped", f->counts.skipped);
+    cJSON_AddNumberToObject(item, "seconds", f->seconds);
+    cJSON_AddItemToArray(list, item);
+}
+
+static void add_results(cJSON *root)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "kernels");
+
+    for (int i = 0; i < gpu_nchoices; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateString(gpu_choices[i].label));
+    list = cJSON_AddArrayToObject(root, "families");
+    if (gpu_options.sanitize)
+        add_family(list, &sanitized);
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        if (!gpu_options.sanitize)
+            add_family(list, &families[i]);
+    list = cJSON_AddArrayToObject(root, "failures");
+    for (int i = 0; i < nfailures; i++) {
+        cJSON *item = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(item, "family", failures[i].family);
+        cJSON_AddStringToObject(item, "text", failures[i].text);
+        cJSON_AddItemToArray(list, item);
+    }
+}
+
+/* A file that can't be written is told and does not hide the results. */
+static void write_json(void)
+{
+    cJSON *root = cJSON_CreateObject();
+    FILE *file;
+    char *text;
+
+    add_machine(root);
+    add_results(root);
+    text = cJSON_Print(root);
+    file = fopen(gpu_options.json, "w");
+    if (!file || !text || fprintf(file, "%s\n", text) < 0)
+        perror(gpu_options.json);
+    if (file)
+        fclose(file);
+    free(text);
+    cJSON_Delete(root);
+}
+
+/* The counts, everywhere; returns the exit status. */
+static int finish(void)
+{
+    struct gpu_counts sum = sanitized.counts;
+
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        sum.passed += families[i].counts.passed;
+        sum.failed += families[i].counts.failed;
+        sum.skipped += families[i].counts.skipped;
+    }
+    if (gpu_options.json)
+        write_json();
+    printf("# %s, driver %s, CUDA %d.%d, %d choices of kernel, %.0f s\n",
+           gpu_device.name, gpu_device.driver, gpu_device.cuda / 1000,
+           gpu_device.cuda % 1000 / 10, gpu_nchoices, now() - started);
+    printf("%d passed, %d failed, %d skipped\n", sum.passed, sum.failed,
+           sum.skipped);
+    fflush(stdout);
+    return sum.failed != 0;
+}
+
+void gpu_lost(const char *text)
+{
+    gpu_record(text);
+    printf("# the device can't go on; families not finished are missing\n");
+    finish();
+    _exit(1);
+}
+
+/* -------------------------------------------------------------- the choices */
+
+/* The suite's problems: BF16, fprop, ragged m, TN. Kernels of other variants
+   get suites of their own. */
+static int serves(const struct qn_kernel *k)
+{
+    char arch[32];
+    size_t length;
+
+    snprintf(arch, sizeof arch, "sm_%d%d", gpu_device.major, gpu_device.minor);
+    length = strlen(arch);
+    return !strncmp(k->arch, arch, length) &&
+           (!k->arch[length] || !strcmp(k->arch + length, "a")) &&
+           k->op == QUERN_FPROP && k->ragged == QUERN_AXIS_M &&
+           k->a.type == QUERN_BF16 && k->b.type == QUERN_BF16 &&
+           k->a.major == QUERN_MAJOR_K && k->b.major == QUERN_MAJOR_K;
+}
+
+/* Under --only, what does not match does not exist. */
+static void add_choice(const char *label, const struct qn_kernel *kernel,
+                       int d_type)
+{
+    if (gpu_options.only && fnmatch(gpu_options.only, label, 0))
+        return;
+    if (gpu_nchoices < GPU_MAX_CHOICES)
+        gpu_choices[gpu_nchoices++] =
+            (struct gpu_choice){label, kernel, d_type};
+}
+
+/* The model's choice first: it is what users get. */
+static void list_choices(void)
+{
+    add_choice("model, bf16 out", NULL, QUERN_BF16);
+    add_choice("model, f32 out", NULL, QUERN_F32);
+    for (int i = 0; i < qn_registry_builtin.nkernels; i++) {
+        const struct qn_kernel *k = &qn_registry_builtin.kernels[i];
+
+        if (serves(k))
+            add_choice(k->name, k, k->d.type);
+    }
+}
+
+/* ------------------------------------------------------------------ the run */
+
+/* TAP, so that the runner of all tests can count the families. */
+static void run_family(struct gpu_family *f, int number)
+{
+    double begin = now();
+
+    current = f;
+    f->run();
+    f->seconds = now() - begin;
+    printf("%s %d - %s: %s (%d of %d, %.1f s)\n",
+           f->counts.failed ? "not ok" : "ok", number, f->name, f->what,
+           f->counts.passed, f->counts.passed + f->counts.failed, f->seconds);
+    fflush(stdout);
+}
+
+static const struct argp_option option_table[] = {
+    {"json", 'j', "FILE", 0, "write the results here", 0},
+    {"quick", 'q', NULL, 0, "a part of each family, 100 replays", 0},
+    {"list", 'l', NULL, 0, "list the kernels that would run", 0},
+    {"sanitize", 's', NULL, 0, "at most 150 small runs, for a sanitizer", 0},
+    {"seed", 'r', "N", 0, "of the data (1)", 0},
+    {"only", 'o', "GLOB", 0, "kernels whose name matches", 0},
+    {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
+    {0},
+};
+
+static error_t take_option(int key, char *value, struct argp_state *state)
+{
+    char *end;
+
+    switch (key) {
+    case 'j':
+        gpu_options.json = value;
+        break;
+    case 'q':
+        gpu_options.quick = 1;
+        break;
+    case 'l':
+        gpu_options.list = 1;
+        break;
+    case 's':
+        gpu_options.sanitize = 1;
+        break;
+    case 'o':
+        gpu_options.only = value;
+        break;
+    case 'c':
+        gpu_options.commit = value;
+        break;
+    case 'r':
+        gpu_options.seed = strtoull(value, &end, 10);
+        if (!*value || *end)
+            argp_error(state, "--seed takes a number, not '%s'", value);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static int run_all(void)
+{
+    int count = sizeof families / sizeof families[0];
+
+    if (gpu_options.sanitize) {
+        printf("1..1\n");
+        run_family(&sanitized, 1);
+        return finish();
+    }
+    printf("1..%d\n", count);
+    for (int i = 0; i < count; i++)
+        run_family(&families[i], i + 1);
+    return finish();
+}
+
+static int open_library(void)
+{
+    /* A cache of our own kind of none: each kernel is compiled once here. */
+    struct quern_open_options options = {.cache = ""};
+
+    if (!quern_open(&options, &gpu_context))
+        return 0;
+    fprintf(stderr, "quern_open: %s\n", quern_errmsg(gpu_context));
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp argp = {option_table,
+                                     take_option,
+                                     NULL,
+                                     "Every kernel on problems that are made "
+                                     "to break it.",
+                                     NULL,
+                                     NULL,
+                                     NULL};
+    const char *missing;
+    int status;
+
+    argp_err_exit_status = 2;
+    gpu_options.commit = getenv("QUERN_COMMIT");
+    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    if (!gpu_options.commit)
+        gpu_options.commit = "";
+    started = now();
+    gpu_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    missing = gpu_driver_open(&gpu_device);
+    if (missing) {
+        fprintf(stderr, "gpu_suite: %s\n", missing);
+        return 3;
+    }
+    list_choices();
+    if (gpu_options.list) {
+        for (int i = 0; i < gpu_nchoices; i++)
+            printf("%s\n", gpu_choices[i].label);
+        return 0;
+    }
+    if (!gpu_nchoices) {
+        fprintf(stderr, "gpu_suite: no kernel matches on this GPU\n");
+        return 2;
+    }
+    if (open_library())
+        return 1;
+    status = run_all();
+    quern_close(gpu_context);
+    return status;
+}

@@ -1,0 +1,54 @@
+/*
+** host.h: what the host tests share: one context and a run between canaries.
+*/
+#ifndef QT_HOST_H
+#define QT_HOST_H
+
+#include "case.h"
+
+extern struct quern_context *host_ctx;
+
+enum { HOST_GUARD = 1 << 16 }; /* bytes on both sides of D */
+
+/* D between two guards, all of it poison, and the workspace of the run. */
+struct host_output {
+    unsigned char *memory;
+    void *d;
+    size_t d_bytes;
+    void *workspace;
+    size_t workspace_bytes;
+};
+
+/* A plan of the host backend; fails the test if there is none. */
+struct quern_plan *host_plan(const struct qt_case *c, int d_type, int threads,
+                             struct quern_args *args);
+
+/* Fresh poison for D; the first call allocates. */
+void host_output_reset(struct host_output *, size_t d_bytes,
+                       size_t workspace_bytes);
+void host_output_free(struct host_output *);
+
+/* Fails the test if a guard was written. */
+void host_output_guarded(const struct host_output *, const char *what);
+
+/* quern_run and quern_check on `data`; returns quern_check's code. */
+int host_run(const struct quern_plan *plan, struct quern_args *args,
+             const struct qt_case *c, const struct qt_data *data,
+             struct host_output *out);
+
+/* All of it: plan, run, check QUERN_OK and the guards. The caller frees. */
+void host_multiply(const struct qt_case *c, const struct qt_data *data,
+                   int d_type, int threads, struct host_output *out);
+
+/* The tests, each in the file of its name. */
+void test_torture_sizes(void **state);
+void test_odd_shapes(void **state);
+void test_float64_tolerance(void **state);
+void test_ascending_k(void **state);
+void test_threads_agree(void **state);
+void test_rounding_to_bf16(void **state);
+void test_rounding_nan_and_inf(void **state);
+void test_lying_sizes(void **state);
+void test_check_clears(void **state);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+** test_host.c: the host backend through the public header.
+**
+** It is the oracle for the GPU, so it is held to float64 itself:
+**
+**   err = |d - ref| / |ref|      BF16 operands, NUMERICS
+**     fp32 out    err <= max(1e-5, 2e-9 k)
+**     bf16 out    err <= 4e-3 and <= 1.1 x that of the reference rounded once
+**   integer operands             right to the bit
+**   fp32 sums                    the bits of a plain ascending loop
+**                                                  COUPLED: tolerances
+**
+** Run: build/bin/test_host
+*/
+#include "host.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static int open_library(void **state)
+{
+    struct quern_open_options options = {.cache = ""};
+
+    (void)state;
+    return quern_open(&options, &host_ctx);
+}
+
+static int close_library(void **state)
+{
+    (void)state;
+    quern_close(host_ctx);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_torture_sizes),
+        cmocka_unit_test(test_odd_shapes),
+        cmocka_unit_test(test_float64_tolerance),
+        cmocka_unit_test(test_ascending_k),
+        cmocka_unit_test(test_threads_agree),
+        cmocka_unit_test(test_rounding_to_bf16),
+        cmocka_unit_test(test_rounding_nan_and_inf),
+        cmocka_unit_test(test_lying_sizes),
+        cmocka_unit_test(test_check_clears),
+    };
+
+    return cmocka_run_group_tests_name("host", tests, open_library,
+                                       close_library);
+}

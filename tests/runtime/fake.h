@@ -1,0 +1,72 @@
+/*
+** fake.h: what the tests and the stand-ins for libcuda, libnvrtc and
+** libquern_gen know of each other.
+**
+** Each stand-in appends lines to the file $FAKE_LOG, so that the tests see
+** across processes who opened and compiled what:
+**
+**     cuda open | nvrtc open | nvrtc compile NAME | gen open | gen source NAME
+*/
+#ifndef FAKE_H
+#define FAKE_H
+
+#include "cuda_api.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define FAKE_API __attribute__((visibility("default")))
+
+/* A tensor map as the fake driver encodes it: the arguments themselves. */
+struct fake_map {
+    uint64_t address, dims[4], strides[3];
+    uint32_t box[4], element_strides[4];
+    uint8_t type, rank, interleave, swizzle, promotion, fill;
+};
+
+#define FAKE_PARAMS 24
+
+struct fake_cuda {
+    /* the machine */
+    int devices, major, minor, sms, shared_bytes;
+    int capture_status, capture_result; /* of cuStreamIsCapturing */
+    /* failures: the n-th call from now on returns `fail_code` */
+    int fail_at, fail_code;
+    int calls;          /* made since the test set it to 0 */
+    const char *failed; /* the call that was made to fail */
+    /* what must be balanced */
+    int libraries, primaries, depth;
+    void *current; /* the context below what the runtime pushed */
+    /* what was done last */
+    const void *code; /* given to cuLibraryLoadData */
+    char kernel[256];
+    int smem, nonportable, loaded, launches, encodes, replaces;
+    struct cu_launch launch;
+    struct cu_attribute attribute;
+    void *launch_context;
+    size_t param_sizes[FAKE_PARAMS]; /* set by the test: how much to keep */
+    unsigned char params[FAKE_PARAMS][128];
+};
+
+/* Append one line to $FAKE_LOG. */
+static inline void fake_log(const char *who, const char *what, const char *name)
+{
+    const char *path = getenv("FAKE_LOG");
+    char line[512];
+    int length, file;
+
+    if (!path)
+        return;
+    length = snprintf(line, sizeof line, "%s %s%s%s\n", who, what,
+                      *name ? " " : "", name);
+    file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0)
+        return;
+    if (write(file, line, (size_t)length) != length)
+        abort();
+    close(file);
+}
+
+#endif

@@ -1,0 +1,315 @@
+/*
+** fake_cuda.c: a CUDA driver in host memory. It records what it is told and
+** fails when a test asks for it.
+*/
+#include "fake.h"
+
+#include <string.h>
+
+static struct fake_cuda state = {
+    .devices = 1, .major = 9, .minor = 0, .sms = 132, .shared_bytes = 232448};
+/* Each thread has contexts of its own; state.depth is the sum over all. */
+static _Thread_local void *stack[16];
+static _Thread_local int depth;
+
+static void add(int *counter, int change)
+{
+    __atomic_add_fetch(counter, change, __ATOMIC_SEQ_CST);
+}
+
+/* Tests find the state by this name. */
+FAKE_API struct fake_cuda *fake_cuda(void);
+struct fake_cuda *fake_cuda(void)
+{
+    return &state;
+}
+
+__attribute__((constructor)) static void opened(void)
+{
+    fake_log("cuda", "open", "");
+}
+
+static int enter(const char *name)
+{
+    int call = __atomic_add_fetch(&state.calls, 1, __ATOMIC_SEQ_CST);
+
+    if (state.fail_at != call)
+        return 0;
+    state.failed = name;
+    return state.fail_code;
+}
+
+/* Fail if it is this call's turn. */
+#define ENTER()                                                                \
+    do {                                                                       \
+        int code_ = enter(__func__);                                           \
+        if (code_)                                                             \
+            return code_;                                                      \
+    } while (0)
+
+#define DECLARE(name, arguments) FAKE_API int name arguments;
+QN_CU_FUNCTIONS(DECLARE)
+QN_CU_OPTIONAL(DECLARE)
+#undef DECLARE
+
+static void *top(void)
+{
+    return depth ? stack[depth - 1] : state.current;
+}
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    ENTER();
+    return state.devices ? 0 : QN_CU_NO_DEVICE;
+}
+
+int cuGetErrorString(int result, const char **text)
+{
+    *text = result == 999 ? "the test's error" : "some error";
+    return 0;
+}
+
+int cuDeviceGetCount(int *count)
+{
+    ENTER();
+    *count = state.devices;
+    return 0;
+}
+
+int cuDeviceGet(int *device, int ordinal)
+{
+    ENTER();
+    *device = ordinal;
+    return 0;
+}
+
+int cuDeviceGetName(char *name, int size, int device)
+{
+    (void)device;
+    ENTER();
+    snprintf(name, (size_t)size, "Fake");
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    (void)device;
+    ENTER();
+    switch (attribute) {
+    case QN_CU_MULTIPROCESSOR_COUNT:
+        *value = state.sms;
+        return 0;
+    case QN_CU_COMPUTE_CAPABILITY_MAJOR:
+        *value = state.major;
+        return 0;
+    case QN_CU_COMPUTE_CAPABILITY_MINOR:
+        *value = state.minor;
+        return 0;
+    case QN_CU_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        *value = state.shared_bytes;
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+int cuDevicePrimaryCtxRetain(struct cu_context **context, int device)
+{
+    (void)device;
+    ENTER();
+    add(&state.primaries, 1);
+    *context = (struct cu_context *)&state.primaries;
+    return 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    (void)device;
+    ENTER();
+    add(&state.primaries, -1);
+    return 0;
+}
+
+int cuCtxGetCurrent(struct cu_context **context)
+{
+    ENTER();
+    *context = top();
+    return 0;
+}
+
+int cuCtxPushCurrent_v2(struct cu_context *context)
+{
+    ENTER();
+    stack[depth++] = context;
+    add(&state.depth, 1);
+    return 0;
+}
+
+int cuCtxPopCurrent_v2(struct cu_context **context)
+{
+    *context = top();
+    depth--;
+    add(&state.depth, -1);
+    return 0;
+}
+
+int cuCtxGetDevice(int *device)
+{
+    ENTER();
+    *device = 0;
+    return top() ? 0 : 201;
+}
+
+int cuLibraryLoadData(struct cu_library **library, const void *code,
+                      int *jit_options, void **jit_values, unsigned njit,
+                      int *options, void **values, unsigned noptions)
+{
+    (void)jit_options, (void)jit_values, (void)njit;
+    (void)options, (void)values, (void)noptions;
+    ENTER();
+    if (strncmp(code, "cubin of ", 9) && strncmp(code, "\177ELF", 4))
+        return 200; /* CUDA_ERROR_INVALID_IMAGE */
+    state.code = code;
+    add(&state.libraries, 1);
+    *library = malloc(1);
+    return *library ? 0 : 2;
+}
+
+int cuLibraryUnload(struct cu_library *library)
+{
+    free(library);
+    add(&state.libraries, -1);
+    return 0;
+}
+
+int cuLibraryGetKernel(struct cu_kernel **kernel, struct cu_library *library,
+                       const char *name)
+{
+    ENTER();
+    snprintf(state.kernel, sizeof state.kernel, "%s", name);
+    *kernel = (struct cu_kernel *)library;
+    return 0;
+}
+
+int cuKernelGetFunction(struct cu_function **function, struct cu_kernel *kernel)
+{
+    ENTER();
+    if (!top() || !kernel)
+        return top() ? 1 : 201;
+    *function = (struct cu_function *)kernel;
+    return 0;
+}
+
+int cuFuncSetAttribute(struct cu_function *function, int attribute, int value)
+{
+    (void)function;
+    ENTER();
+    if (attribute == QN_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        state.smem = value;
+    if (attribute == QN_CU_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+        state.nonportable = value;
+    return 0;
+}
+
+int cuFuncLoad(struct cu_function *function)
+{
+    (void)function;
+    ENTER();
+    add(&state.loaded, 1);
+    return 0;
+}
+
+int cuLaunchKernelEx(const struct cu_launch *launch,
+                     struct cu_function *function, void **parameters,
+                     void **extra)
+{
+    (void)function, (void)extra;
+    ENTER();
+    state.launches++;
+    state.launch = *launch;
+    state.launch_context = top();
+    if (launch->nattributes)
+        state.attribute = launch->attributes[0];
+    for (int i = 0; i < FAKE_PARAMS; i++)
+        if (state.param_sizes[i])
+            memcpy(state.params[i], parameters[i], state.param_sizes[i]);
+    return 0;
+}
+
+int cuTensorMapEncodeTiled(struct cu_tensor_map *map, int type, uint32_t rank,
+                           void *address, const uint64_t *dims,
+                           const uint64_t *strides, const uint32_t *box,
+                           const uint32_t *element_strides, int interleave,
+                           int swizzle, int l2_promotion, int oob_fill)
+{
+    struct fake_map fake = {.address = (uintptr_t)address,
+                            .type = (uint8_t)type,
+                            .rank = (uint8_t)rank,
+                            .interleave = (uint8_t)interleave,
+                            .swizzle = (uint8_t)swizzle,
+                            .promotion = (uint8_t)l2_promotion,
+                            .fill = (uint8_t)oob_fill};
+
+    ENTER();
+    if ((uintptr_t)map % 64 || !address || (uintptr_t)address % 16)
+        return 1;
+    for (uint32_t i = 0; i < rank; i++) {
+        if (!dims[i] || !box[i] || box[i] > 256 ||
+            (i + 1 < rank && (strides[i] % 16 || strides[i] >> 40)))
+            return 1;
+        fake.dims[i] = dims[i];
+        fake.box[i] = box[i];
+        fake.element_strides[i] = element_strides[i];
+        if (i + 1 < rank)
+            fake.strides[i] = strides[i];
+    }
+    memcpy(map, &fake, sizeof fake);
+    add(&state.encodes, 1);
+    return 0;
+}
+
+int cuTensorMapReplaceAddress(struct cu_tensor_map *map, void *address)
+{
+    struct fake_map *fake = (struct fake_map *)map;
+
+    ENTER();
+    if (!address || (uintptr_t)address % 16)
+        return 1;
+    fake->address = (uintptr_t)address;
+    state.replaces++;
+    return 0;
+}
+
+int cuStreamIsCapturing(struct cu_stream *stream, int *status)
+{
+    (void)stream;
+    ENTER();
+    *status = state.capture_status;
+    return state.capture_result;
+}
+
+int cuStreamSynchronize(struct cu_stream *stream)
+{
+    (void)stream;
+    ENTER();
+    return 0;
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes,
+                         struct cu_stream *stream)
+{
+    (void)stream;
+    ENTER();
+    memcpy(to, (void *)(uintptr_t)from, bytes);
+    return 0;
+}
+
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes,
+                    struct cu_stream *stream)
+{
+    (void)stream;
+    ENTER();
+    memset((void *)(uintptr_t)to, value, bytes);
+    return 0;
+}

@@ -1,0 +1,99 @@
+/*
+** fake_gen.c: a generator with the tests' registry. With folders it has one
+** more recipe's kernel, k_spec, whose source is C.
+**
+** A folder named "bad" is an error in a spec. $FAKE_GEN_KEY replaces the keys
+** of all kernels, as a library of another build would.
+*/
+#include "fake.h"
+
+#include "gen.h"
+#include "kernels.h"
+
+#include <string.h>
+
+static const struct qn_kernel kernels[] = {
+    TEST_KERNELS(NULL),
+    HOST_KERNEL("k_spec", "bf16", QUERN_FPROP, QUERN_AXIS_M, QUERN_MAJOR_K,
+                QUERN_MAJOR_K, QUERN_F32, NULL),
+    HOST_KERNEL("k_broken", "bf16", QUERN_DGRAD, QUERN_AXIS_M, QUERN_MAJOR_K,
+                QUERN_MAJOR_MN, QUERN_F32, NULL),
+};
+
+#define NKERNELS ((int)(sizeof kernels / sizeof kernels[0]))
+
+struct qg {
+    struct qn_kernel kernels[NKERNELS];
+    struct quern_registry registry;
+    char text[1024], diagnostics[256];
+};
+
+__attribute__((constructor)) static void opened(void)
+{
+    fake_log("gen", "open", "");
+}
+
+int qg_open(const char *const *dirs, int count, struct qg **out)
+{
+    const char *key = getenv("FAKE_GEN_KEY");
+    struct qg *qg = calloc(1, sizeof *qg);
+
+    *out = qg;
+    if (!qg)
+        return 1;
+    memcpy(qg->kernels, kernels, sizeof kernels);
+    for (int i = 0; key && i < NKERNELS; i++)
+        qg->kernels[i].key = key;
+    qg->registry =
+        (struct quern_registry){.hash = count ? "hash with specs" : "hash",
+                                .recipes = test_recipes,
+                                .nrecipes = 2,
+                                .kernels = qg->kernels,
+                                .nkernels = count ? NKERNELS : NKERNELS - 2,
+                                .rejected = test_rejected,
+                                .nrejected = 1};
+    if (count && !strcmp(dirs[0], "bad")) {
+        strcpy(qg->diagnostics, "bad/recipes/x.lua:3: error: the test's\n");
+        return 1;
+    }
+    return 0;
+}
+
+void qg_close(struct qg *qg)
+{
+    free(qg);
+}
+
+const char *qg_diagnostics(const struct qg *qg)
+{
+    return qg->diagnostics;
+}
+
+const struct quern_registry *qg_registry(const struct qg *qg)
+{
+    return &qg->registry;
+}
+
+/* The host kernel writes its worker's number where d points. */
+static const char spec_source[] =
+    "void k_spec(void *const *params, int worker, int workers)\n"
+    "{\n"
+    "    float *d = *(float *const *)params[2];\n"
+    "    int m = *(const int *)params[10];\n"
+    "    for (int i = worker; i < m; i += workers)\n"
+    "        d[i] = (float)(worker + 1);\n"
+    "}\n";
+
+int qg_source(struct qg *qg, const char *kernel, const char **text,
+              size_t *length)
+{
+    fake_log("gen", "source", kernel);
+    if (!strcmp(kernel, "k_spec"))
+        snprintf(qg->text, sizeof qg->text, "%s", spec_source);
+    else
+        snprintf(qg->text, sizeof qg->text, "source of %s%s", kernel,
+                 !strcmp(kernel, "k_spills") ? " SPILLS" : "");
+    *text = qg->text;
+    *length = strlen(qg->text);
+    return 0;
+}

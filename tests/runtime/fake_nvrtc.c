@@ -1,0 +1,117 @@
+/*
+** fake_nvrtc.c: a run-time compiler that turns "source of NAME" into "cubin of
+** NAME". Words in the source make it fail or report what ptxas would:
+**
+**     ERROR   does not compile           SPILLS   spills registers
+**
+** $FAKE_NVRTC_DELAY is a pause in milliseconds, $FAKE_NVRTC_VERSION the minor
+** version.
+*/
+#include "fake.h"
+
+#include <string.h>
+#include <time.h>
+
+struct program {
+    char name[256], source[4096], log[512];
+};
+
+FAKE_API int nvrtcVersion(int *major, int *minor);
+int nvrtcVersion(int *major, int *minor)
+{
+    const char *version = getenv("FAKE_NVRTC_VERSION");
+
+    /* asked once by whoever opens it, which stays loaded */
+    fake_log("nvrtc", "open", "");
+    *major = 13;
+    *minor = version ? atoi(version) : 0;
+    return 0;
+}
+
+FAKE_API int nvrtcCreateProgram(struct program **program, const char *source,
+                                const char *name, int nheaders,
+                                const char *const *headers,
+                                const char *const *names);
+int nvrtcCreateProgram(struct program **program, const char *source,
+                       const char *name, int nheaders,
+                       const char *const *headers, const char *const *names)
+{
+    (void)headers, (void)names;
+    if (nheaders)
+        return 3;
+    *program = calloc(1, sizeof **program);
+    if (!*program)
+        return 1;
+    snprintf((*program)->name, sizeof(*program)->name, "%s", name);
+    snprintf((*program)->source, sizeof(*program)->source, "%s", source);
+    return 0;
+}
+
+FAKE_API int nvrtcDestroyProgram(struct program **program);
+int nvrtcDestroyProgram(struct program **program)
+{
+    free(*program);
+    *program = NULL;
+    return 0;
+}
+
+static void pause_for(long milliseconds)
+{
+    struct timespec pause = {milliseconds / 1000,
+                             milliseconds % 1000 * 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+FAKE_API int nvrtcCompileProgram(struct program *program, int noptions,
+                                 const char *const *options);
+int nvrtcCompileProgram(struct program *program, int noptions,
+                        const char *const *options)
+{
+    const char *delay = getenv("FAKE_NVRTC_DELAY");
+    int arch = 0;
+
+    fake_log("nvrtc", "compile", program->name);
+    if (delay)
+        pause_for(atol(delay));
+    for (int i = 0; i < noptions; i++)
+        arch |= !strcmp(options[i], "--gpu-architecture=sm_90a");
+    if (!arch || strstr(program->source, "ERROR")) {
+        strcpy(program->log, "line 1: the test's compile error\n");
+        return 6;
+    }
+    snprintf(program->log, sizeof program->log,
+             "ptxas info    : 0 bytes gmem\n"
+             "    %d bytes stack frame, %d bytes spill stores, 0 bytes spill "
+             "loads\n",
+             0, strstr(program->source, "SPILLS") ? 100 : 0);
+    return 0;
+}
+
+FAKE_API int nvrtcGetProgramLogSize(struct program *program, size_t *bytes);
+int nvrtcGetProgramLogSize(struct program *program, size_t *bytes)
+{
+    *bytes = strlen(program->log) + 1;
+    return 0;
+}
+
+FAKE_API int nvrtcGetProgramLog(struct program *program, char *log);
+int nvrtcGetProgramLog(struct program *program, char *log)
+{
+    strcpy(log, program->log);
+    return 0;
+}
+
+FAKE_API int nvrtcGetCUBINSize(struct program *program, size_t *bytes);
+int nvrtcGetCUBINSize(struct program *program, size_t *bytes)
+{
+    *bytes = strlen(program->name) + 10;
+    return 0;
+}
+
+FAKE_API int nvrtcGetCUBIN(struct program *program, char *cubin);
+int nvrtcGetCUBIN(struct program *program, char *cubin)
+{
+    sprintf(cubin, "cubin of %s", program->name);
+    return 0;
+}

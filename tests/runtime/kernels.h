@@ -1,0 +1,94 @@
+/*
+** kernels.h: a registry written by hand, in the test program
+** and in the fake generator, so that both agree.
+**
+** FUNCTION is the function of the linked host kernel, NULL in the generator,
+** which also has SPEC, a host kernel that only a user's specs have.
+*/
+#ifndef TEST_KERNELS_H
+#define TEST_KERNELS_H
+
+#include "registry.h"
+
+#define GPU_PARAMS                                                             \
+    QN_PARAM_a_map, QN_PARAM_b_map, QN_PARAM_d_map, QN_PARAM_d_ragged_map,     \
+        QN_PARAM_first_dims, QN_PARAM_offsets, QN_PARAM_sizes_bytes,           \
+        QN_PARAM_groups, QN_PARAM_m, QN_PARAM_n, QN_PARAM_k, QN_PARAM_error
+
+#define HOST_PARAMS                                                            \
+    QN_PARAM_a, QN_PARAM_b, QN_PARAM_d, QN_PARAM_a_stride, QN_PARAM_b_stride,  \
+        QN_PARAM_d_stride, QN_PARAM_first_dims, QN_PARAM_offsets,              \
+        QN_PARAM_sizes_bytes, QN_PARAM_groups, QN_PARAM_m, QN_PARAM_n,         \
+        QN_PARAM_k, QN_PARAM_error
+
+static const unsigned char gpu_params[] = {GPU_PARAMS};
+static const unsigned char host_params[] = {HOST_PARAMS};
+
+static const struct qn_requires gpu_requires[] = {
+    {"k % 8 == 0", "rows of A and B must start at multiples of 16 bytes"},
+};
+
+static const struct qn_recipe test_recipes[] = {
+    {.name = "bf16",
+     .doc = "values as they are",
+     .spec = "recipes/bf16.lua:3",
+     .x = QUERN_BF16,
+     .w = QUERN_BF16,
+     .dy = QUERN_BF16,
+     .d_types = 1u << QUERN_BF16 | 1u << QUERN_F32,
+     .default_d = QUERN_BF16,
+     .scale = "none"},
+    {.name = "mixed",
+     .doc = "three types, to tell operands apart",
+     .spec = "recipes/mixed.lua:3",
+     .x = QUERN_F16,
+     .w = QUERN_BF16,
+     .dy = QUERN_F32,
+     .d_types = 1u << QUERN_F32,
+     .default_d = QUERN_F32,
+     .scale = "none"},
+};
+
+/* One of the variant "fprop bf16", by its tile. */
+#define GPU_KERNEL(symbol, architecture, m_, n_, cm, cn, shared)               \
+    {                                                                          \
+        .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",   \
+        .key = "key of " symbol, .recipe = "bf16", .arch = architecture,       \
+        .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,                             \
+        .a = {QUERN_BF16, QUERN_MAJOR_K, QUERN_AXIS_M, {64, m_ / cn}, 128},    \
+        .b = {QUERN_BF16, QUERN_MAJOR_K, QUERN_AXIS_NONE, {64, n_ / cm}, 128}, \
+        .d = {QUERN_BF16, QUERN_MAJOR_K, QUERN_AXIS_M, {64, 16}, 128},         \
+        .tile = {m_, n_, 64}, .cluster = {cm, cn}, .stages = 4,                \
+        .schedule = "cooperative", .threads = 384, .smem = shared,             \
+        .params = gpu_params, .nparams = sizeof gpu_params,                    \
+        .requires = gpu_requires, .nrequires = 1                               \
+    }
+
+#define HOST_KERNEL(symbol, recipe_, op_, ragged_, a_, b_, d_, function)       \
+    {                                                                          \
+        .name = symbol, .spec = "kernels/host.lua:1", .template = "host.c",    \
+        .key = "key of " symbol, .recipe = recipe_, .arch = "host", .op = op_, \
+        .ragged = ragged_, .a = {.major = a_}, .b = {.major = b_},             \
+        .d = {.type = d_}, .tile = {1, 1, 1}, .cluster = {1, 1},               \
+        .schedule = "", .threads = 1, .params = host_params,                   \
+        .nparams = sizeof host_params, .host = function                        \
+    }
+
+#define TEST_KERNELS(function)                                                 \
+    GPU_KERNEL("k_small", "sm_90a", 128, 128, 1, 1, 100000),                   \
+        GPU_KERNEL("k_large", "sm_90a", 128, 256, 1, 1, 200000),               \
+        GPU_KERNEL("k_cluster", "sm_90a", 128, 256, 1, 2, 200000),             \
+        GPU_KERNEL("k_spills", "sm_90a", 256, 256, 1, 1, 200000),              \
+        GPU_KERNEL("k_hungry", "sm_90a", 256, 512, 1, 1, 300000),              \
+        GPU_KERNEL("k_next", "sm_100a", 128, 256, 1, 1, 200000),               \
+        HOST_KERNEL("k_host", "bf16", QUERN_FPROP, QUERN_AXIS_M,               \
+                    QUERN_MAJOR_K, QUERN_MAJOR_K, QUERN_BF16, function),       \
+        HOST_KERNEL("k_host_wgrad", "mixed", QUERN_WGRAD, QUERN_AXIS_K,        \
+                    QUERN_MAJOR_MN, QUERN_MAJOR_MN, QUERN_F32, function)
+
+static const struct qn_rejected test_rejected[] = {
+    {"k_none", "kernels/test.lua:9", "bf16", QUERN_FPROP,
+     "fewer than 3 stages cannot hide the latency of TMA"},
+};
+
+#endif

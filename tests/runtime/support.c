@@ -1,0 +1,182 @@
+/*
+** support.c: what the tests of the runtime share.
+*/
+#define _GNU_SOURCE
+#include "test.h"
+
+#include <dlfcn.h>
+#include <ftw.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+char test_folder[256], test_cache[300], test_log[300];
+char test_messages[8192];
+struct fake_cuda *test_cuda;
+
+/* The stand-ins lie where the build puts libraries: bin/../lib. */
+static void use_fake(const char *variable, const char *name)
+{
+    char program[PATH_MAX], path[PATH_MAX + 64];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+
+    assert_true(length > 0);
+    program[length] = 0;
+    *strrchr(program, '/') = 0;
+    snprintf(path, sizeof path, "%s/../lib/%s", program, name);
+    setenv(variable, path, 1);
+}
+
+static void find_driver(void)
+{
+    void *library = dlopen(getenv("QUERN_CUDA"), RTLD_NOW | RTLD_LOCAL);
+    struct fake_cuda *(*find)(void);
+
+    if (!library)
+        print_error("%s\n", dlerror());
+    assert_non_null(library);
+    *(void **)&find = dlsym(library, "fake_cuda");
+    test_cuda = find();
+}
+
+int test_setup(void **state)
+{
+    static const char *const cleared[] = {"FAKE_NVRTC_DELAY",
+                                          "FAKE_NVRTC_VERSION", "FAKE_GEN_KEY",
+                                          "QUERN_THREADS", "QUERN_CC"};
+
+    (void)state;
+    snprintf(test_folder, sizeof test_folder, "/tmp/quern-test-XXXXXX");
+    assert_non_null(mkdtemp(test_folder));
+    snprintf(test_cache, sizeof test_cache, "%s/cache", test_folder);
+    snprintf(test_log, sizeof test_log, "%s/log", test_folder);
+    setenv("QUERN_CACHE", test_cache, 1);
+    setenv("FAKE_LOG", test_log, 1);
+    for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; i++)
+        unsetenv(cleared[i]);
+    use_fake("QUERN_CUDA", "fake_cuda.so");
+    use_fake("QUERN_NVRTC", "fake_nvrtc.so");
+    use_fake("QUERN_GEN", "fake_gen.so");
+    if (!test_cuda)
+        find_driver();
+    *test_cuda = (struct fake_cuda){.devices = 1,
+                                    .major = 9,
+                                    .minor = 0,
+                                    .sms = 132,
+                                    .shared_bytes = 232448};
+    test_messages[0] = 0;
+    memset(&test_host, 0, sizeof test_host);
+    test_host_workers = 0;
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind,
+                      struct FTW *walk)
+{
+    (void)st, (void)kind, (void)walk;
+    return remove(path);
+}
+
+int test_teardown(void **state)
+{
+    (void)state;
+    test_fail_allocation(0);
+    nftw(test_folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}
+
+void test_expect(int code, int expected, const char *part)
+{
+    if (code != expected)
+        print_error("message: %s\n", quern_errmsg(NULL));
+    assert_int_equal(code, expected);
+    if (!strstr(quern_errmsg(NULL), part)) {
+        print_error("message: %s\nlacks:   %s\n", quern_errmsg(NULL), part);
+        fail();
+    }
+}
+
+int test_count(const char *start)
+{
+    FILE *file = fopen(test_log, "r");
+    char line[512];
+    int count = 0;
+
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof line, file))
+        count += !strncmp(line, start, strlen(start));
+    fclose(file);
+    return count;
+}
+
+void test_collect(void *user, int level, const char *line)
+{
+    size_t used = strlen(test_messages);
+
+    (void)user, (void)level;
+    snprintf(test_messages + used, sizeof test_messages - used, "%s\n", line);
+}
+
+struct quern_context *test_open(void)
+{
+    const struct quern_open_options options = {.log = test_collect,
+                                               .log_level = QUERN_LOG_DEBUG};
+    struct quern_context *ctx;
+
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    return ctx;
+}
+
+struct quern_problem test_problem(struct quern_context *ctx, const char *text)
+{
+    struct quern_problem problem;
+
+    test_expect(quern_problem_parse(ctx, text, &problem), QUERN_OK, "");
+    return problem;
+}
+
+struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
+                             const struct quern_plan_options *options)
+{
+    struct quern_problem problem = test_problem(ctx, text);
+    struct quern_plan *plan;
+
+    test_expect(quern_plan(ctx, &problem, options, &plan), QUERN_OK, "");
+    return plan;
+}
+
+static void give(struct quern_tensor *tensor)
+{
+    size_t bytes = (tensor->bytes + 63) / 64 * 64;
+
+    tensor->data = aligned_alloc(64, bytes ? bytes : 64);
+    assert_non_null(tensor->data);
+    memset(tensor->data, 0, bytes);
+}
+
+struct quern_args test_args(struct quern_context *ctx, const char *text)
+{
+    struct quern_problem problem = test_problem(ctx, text);
+    struct quern_description need;
+    struct quern_tensor *sizes;
+
+    test_expect(quern_describe(ctx, &problem, &need), QUERN_OK, "");
+    give(&need.args.a);
+    give(&need.args.b);
+    give(&need.args.d);
+    sizes = &need.args.a;
+    sizes->first_dims = calloc((size_t)problem.groups, 8);
+    need.args.workspace = aligned_alloc(64, 256);
+    assert_non_null(need.args.workspace);
+    memset(need.args.workspace, 0, 256);
+    return need.args;
+}
+
+void test_args_free(struct quern_args *args)
+{
+    free((void *)(uintptr_t)args->a.first_dims);
+    free(args->a.data);
+    free(args->b.data);
+    free(args->d.data);
+    free(args->workspace);
+}

@@ -1,0 +1,93 @@
+/*
+** test.h: what the tests of the runtime share.
+**
+** Each test starts with an empty folder, the stand-ins in place of the real
+** libraries, and a driver that has forgotten everything.
+*/
+#ifndef TEST_H
+#define TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fake.h"
+#include "kernels.h"
+#include "quern.h"
+
+/* The folder of this test, and paths in it. */
+extern char test_folder[256], test_cache[300], test_log[300];
+
+/* The state of the fake driver. */
+extern struct fake_cuda *test_cuda;
+
+int test_setup(void **state);
+int test_teardown(void **state);
+
+/* A test with both. */
+#define TEST(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
+
+/* The code, and a part of the message. */
+void test_expect(int code, int expected, const char *part);
+
+/* Lines of the stand-ins' log that begin with `start`. */
+int test_count(const char *start);
+
+/* Open with the log collected in test_messages. */
+struct quern_context *test_open(void);
+extern char test_messages[8192];
+void test_collect(void *user, int level, const char *line);
+
+/* Parse, and fail the test if that fails. */
+struct quern_problem test_problem(struct quern_context *ctx, const char *text);
+
+/* A plan of it; options may be NULL. */
+struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
+                             const struct quern_plan_options *options);
+
+/* Buffers that fit a problem; freed with test_args_free. */
+struct quern_args test_args(struct quern_context *ctx, const char *text);
+void test_args_free(struct quern_args *args);
+
+/* Skip, and say what the test needs. */
+#define TEST_SKIP(needs)                                                       \
+    do {                                                                       \
+        print_message("skip: %s\n", needs);                                    \
+        skip();                                                                \
+    } while (0)
+
+/* The next allocations of the runtime: the n-th fails; 0 for none. Returns
+   how many there were since the last call. */
+int test_fail_allocation(int n);
+
+/* What the host kernel of the tests was called with last. */
+struct test_host {
+    int calls, workers;
+    const void *a, *b, *first_dims, *offsets;
+    void *d;
+    long long a_stride, b_stride, d_stride;
+    int sizes_bytes, groups, m, n, k;
+    unsigned *error;
+};
+extern struct test_host test_host;
+
+/* A bit for each of its workers that ran since the test began. */
+extern unsigned long long test_host_workers;
+
+/* The groups of tests; each returns how many failed. */
+int test_problem_group(void);
+int test_expr_group(void);
+int test_plan_group(void);
+int test_run_group(void);
+int test_check_group(void);
+int test_failure_group(void);
+int test_cache_group(void);
+int test_shared_group(void);
+int test_host_group(void);
+int test_nvrtc_group(void);
+
+#endif

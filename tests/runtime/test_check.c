@@ -1,0 +1,97 @@
+/*
+** test_check.c: what quern_check makes of the error record.
+*/
+#include "test.h"
+
+#define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
+
+static void record(struct quern_args *args, unsigned code, unsigned group,
+                   int64_t value)
+{
+    unsigned *words = args->workspace;
+
+    words[0] = code;
+    words[1] = group;
+    words[2] = (unsigned)value;
+    words[3] = (unsigned)((uint64_t)value >> 32);
+}
+
+static void check_on(int backend)
+{
+    const struct quern_plan_options options = {.backend = backend};
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
+    struct quern_args args = test_args(ctx, PROBLEM);
+    const void *first_dims = args.a.first_dims;
+
+    test_expect(quern_check(plan, &args, NULL), QUERN_OK, "");
+    record(&args, 1, 3, -5);
+    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+                "first_dims[3] is -5: a group's size is negative");
+    /* and it was cleared */
+    test_expect(quern_check(plan, &args, NULL), QUERN_OK, "");
+    record(&args, 2, 7, (int64_t)5 << 32);
+    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+                "first_dims[7] is 21474836480: a group ends past the rows");
+    args.a.offsets = first_dims;
+    record(&args, 3, 2, 100);
+    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+                "offsets[2] is 100: a group starts before the previous one");
+    record(&args, 2, 2, 100);
+    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+                "first_dims[2] or offsets[2] is 100");
+    args.a.first_dims = NULL;
+    record(&args, 2, 2, 100);
+    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+                "offsets[3] - offsets[2] is 100");
+    record(&args, 77, 2, 100);
+    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+                "the error record is not one that kernels write");
+    test_expect(quern_check(NULL, &args, NULL), QUERN_EINVAL, "plan");
+    test_expect(quern_check(plan, NULL, NULL), QUERN_EINVAL, "args");
+    args.a.first_dims = first_dims;
+    free(args.workspace);
+    args.workspace = NULL;
+    test_expect(quern_check(plan, &args, NULL), QUERN_EINVAL, "workspace");
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+static void checks_the_gpu(void **state)
+{
+    (void)state;
+    check_on(QUERN_BACKEND_JIT);
+}
+
+static void checks_the_host(void **state)
+{
+    (void)state;
+    check_on(QUERN_BACKEND_HOST);
+}
+
+static void refuses_captures(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, PROBLEM, NULL);
+    struct quern_args args = test_args(ctx, PROBLEM);
+
+    (void)state;
+    test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
+    test_expect(quern_check(plan, &args, NULL), QUERN_ECAPTURE,
+                "quern_check is not allowed while a stream captures");
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+int test_check_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(checks_the_gpu),
+        TEST(checks_the_host),
+        TEST(refuses_captures),
+    };
+
+    return cmocka_run_group_tests_name("check", tests, NULL, NULL);
+}

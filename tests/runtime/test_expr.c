@@ -1,0 +1,143 @@
+/*
+** test_expr.c: the expressions of `requires`.
+*/
+#include "test.h"
+
+#include "expr.h"
+
+static const struct qn_expr_values values = {
+    .m = 100, .n = 20, .k = 7, .groups = 3};
+
+static void computes_as_c_does(void **state)
+{
+    (void)state;
+#define SAME(expression)                                                       \
+    do {                                                                       \
+        const int64_t m = 100, n = 20, k = 7, groups = 3;                      \
+        int64_t result, expected = (expression);                               \
+        const char *error = qn_expr_eval(#expression, &values, &result);       \
+        (void)m, (void)n, (void)k, (void)groups;                               \
+        assert_null(error);                                                    \
+        if (result != expected)                                                \
+            print_error("%s\n", #expression);                                  \
+        assert_int_equal(result, expected);                                    \
+    } while (0)
+    SAME(m % 8 == 0);
+    SAME(m % 10 == 0);
+    SAME(m);
+    SAME(1 + 2 * 3);
+    SAME((1 + 2) * 3);
+    SAME(100 / 7 / 2);
+    SAME(100 - 7 - 2);
+    SAME(-m % 7);
+    SAME(-m / 7);
+    SAME(- -m);
+    SAME(!m);
+    SAME(!!m);
+    SAME(!(m == n));
+    SAME(m != n);
+    SAME((m < n) == 0);
+    SAME(m <= 100);
+    SAME(m >= 101);
+    SAME(m > 99);
+    SAME((k && n) || groups);
+    SAME(0 || (k && 0));
+    SAME((1 || 0) && 0);
+    SAME(m * n * k * groups);
+    SAME(m % 8 == 0 || (n % 4 == 0 && k > 5));
+    SAME(9223372036854775807);
+    SAME(-9223372036854775807 - 1);
+#undef SAME
+}
+
+static void says_what_is_wrong(void **state)
+{
+    static const struct {
+        const char *text, *error;
+    } rows[] = {
+        {"", "it ends too early"},
+        {"m +", "it ends too early"},
+        {"m n", "an operator is expected"},
+        {"(m", "a ')' is missing"},
+        {"m)", "an operator is expected"},
+        {"* 3", "a value is expected"},
+        {"m = 3", "an operator is expected"},
+        {"m & 3", "an operator is expected"},
+        {"x % 8", "unknown name; m, n, k and groups are known"},
+        {"mm", "unknown name; m, n, k and groups are known"},
+        {"8k", "a number runs into a name"},
+        {"m / 0", "division by zero"},
+        {"m % (n - 20)", "division by zero"},
+        {"9223372036854775808", "a number is too large"},
+        {"9223372036854775807 + 1", "overflow"},
+        {"-9223372036854775807 - 2", "overflow"},
+        {"9223372036854775807 * 2", "overflow"},
+        {"(-9223372036854775807 - 1) / -1", "overflow"},
+        {"(-9223372036854775807 - 1) % -1", "overflow"},
+        {"-(-9223372036854775807 - 1)", "overflow"},
+        {"m ? 1 : 2", "an operator is expected"},
+        {"m;", "an operator is expected"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int64_t result;
+        const char *error = qn_expr_eval(rows[i].text, &values, &result);
+
+        if (!error)
+            print_error("%s has a value\n", rows[i].text);
+        assert_non_null(error);
+        assert_string_equal(error, rows[i].error);
+    }
+}
+
+/* && and || skip what cannot matter, but it must still be well formed. */
+static void skips_what_cannot_matter(void **state)
+{
+    int64_t result;
+
+    (void)state;
+    assert_null(qn_expr_eval("0 && 1 / 0", &values, &result));
+    assert_int_equal(result, 0);
+    assert_null(qn_expr_eval("1 || 1 / 0", &values, &result));
+    assert_int_equal(result, 1);
+    assert_null(qn_expr_eval("1 || (0 && 1 % 0)", &values, &result));
+    assert_int_equal(result, 1);
+    assert_non_null(qn_expr_eval("0 || 1 / 0", &values, &result));
+    assert_non_null(qn_expr_eval("0 && x", &values, &result));
+}
+
+static void bounds_depth(void **state)
+{
+    char text[20001];
+    int64_t result;
+
+    (void)state;
+    memset(text, '(', 10000);
+    text[10000] = 0;
+    assert_string_equal(qn_expr_eval(text, &values, &result),
+                        "nested too deeply");
+    memset(text, '-', 10000);
+    assert_string_equal(qn_expr_eval(text, &values, &result),
+                        "nested too deeply");
+    memset(text, '!', 10000);
+    assert_string_equal(qn_expr_eval(text, &values, &result),
+                        "nested too deeply");
+    /* long is not deep */
+    for (int i = 0; i < 10000; i++)
+        memcpy(text + 2 * i, i == 9999 ? "1" : "1+", 2);
+    assert_null(qn_expr_eval(text, &values, &result));
+    assert_int_equal(result, 10000);
+}
+
+int test_expr_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(computes_as_c_does),
+        cmocka_unit_test(says_what_is_wrong),
+        cmocka_unit_test(skips_what_cannot_matter),
+        cmocka_unit_test(bounds_depth),
+    };
+
+    return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
+}

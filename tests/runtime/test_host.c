@@ -1,0 +1,278 @@
+/*
+** test_host.c: the host backend: threads, parameters, kernels of a user's
+** specs compiled by the system's compiler.
+*/
+#include "test.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+
+static void passes_parameters(void **state)
+{
+    const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, text, &host);
+    struct quern_args args = test_args(ctx, text);
+
+    (void)state;
+    args.d.stride = 512;
+    args.d.bytes = 1024000;
+    free(args.d.data);
+    args.d.data = aligned_alloc(64, 1024000);
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    assert_int_equal(test_host.calls, 1);
+    assert_ptr_equal(test_host.a, args.a.data);
+    assert_ptr_equal(test_host.b, args.b.data);
+    assert_ptr_equal(test_host.d, args.d.data);
+    assert_int_equal(test_host.a_stride, 250);
+    assert_int_equal(test_host.b_stride, 250);
+    assert_int_equal(test_host.d_stride, 512);
+    assert_ptr_equal(test_host.first_dims, args.a.first_dims);
+    assert_null(test_host.offsets);
+    assert_int_equal(test_host.sizes_bytes, 4);
+    assert_int_equal(test_host.groups, 8);
+    assert_int_equal(test_host.m, 1000);
+    assert_int_equal(test_host.n, 510);
+    assert_int_equal(test_host.k, 250);
+    assert_ptr_equal(test_host.error, args.workspace);
+    assert_int_equal(test_count("nvrtc"), 0);
+    assert_int_equal(test_count("gen"), 0);
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+/* Ragged k: D has the group axis, and A's arrays give the sizes of B too. */
+static void takes_ragged_k(void **state)
+{
+    const char *text = "wgrad mixed g=3 m=16 n=24 k=100";
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, text, &host);
+    struct quern_args args = test_args(ctx, text);
+
+    (void)state;
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    assert_int_equal(test_host.a_stride, 16);
+    assert_int_equal(test_host.b_stride, 24);
+    assert_int_equal(test_host.d_stride, 24);
+    assert_ptr_equal(test_host.first_dims, args.a.first_dims);
+    args.b.first_dims = args.a.first_dims;
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    args.d.first_dims = args.a.first_dims;
+    test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL, "d is not ragged");
+    args.d.first_dims = NULL;
+    args.b.first_dims = args.a.data;
+    test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL,
+                "b.first_dims and b.offsets must be NULL or a's arrays");
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+static void counts_threads(void **state)
+{
+    static const char *const bad[] = {"0", "x", "257", "-1", "2x"};
+    const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
+    const struct quern_plan_options two = {.backend = QUERN_BACKEND_HOST,
+                                           .sms = 2};
+    struct quern_context *ctx;
+    struct quern_plan *plan;
+    struct quern_plan_info info;
+    struct quern_problem p;
+
+    (void)state;
+    setenv("QUERN_THREADS", "200", 1);
+    ctx = test_open();
+    plan = test_plan(ctx, text, &two);
+    quern_plan_info(plan, &info);
+    assert_int_equal(info.sms, 2);
+    quern_plan_free(plan);
+    quern_close(ctx);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        setenv("QUERN_THREADS", bad[i], 1);
+        ctx = test_open();
+        p = test_problem(ctx, text);
+        test_expect(quern_plan(ctx, &p, &host, &plan), QUERN_EINVAL,
+                    "a number from 1 to 256 is expected");
+        quern_close(ctx);
+    }
+}
+
+/* Run with or without threads; returns the workers that ran. */
+static unsigned long long run_workers(int threads)
+{
+    const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
+    const struct rlimit none = {0, 0};
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, text, &host);
+    struct quern_args args = test_args(ctx, text);
+
+    if (!threads && ((geteuid() == 0 && setreuid(65534, 65534)) ||
+                     setrlimit(RLIMIT_NPROC, &none)))
+        return 0;
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+    return test_host_workers;
+}
+
+/* Where no thread can be started, the caller's does all the work. */
+static void runs_all_workers(void **state)
+{
+    pid_t child;
+    int status;
+
+    (void)state;
+    setenv("QUERN_THREADS", "5", 1);
+    assert_int_equal(run_workers(1), 31);
+    test_host_workers = 0;
+    fflush(NULL);
+    child = fork();
+    if (child == 0)
+        _exit(run_workers(0) == 31 ? 0 : 1);
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+/* ----------------------------------------------------------- user's specs */
+
+static int have_compiler(void)
+{
+    return system("cc --version >/dev/null 2>&1") == 0;
+}
+
+static struct quern_context *open_specs(void)
+{
+    const char *folders[] = {"specs"};
+    const struct quern_open_options options = {.specs = folders,
+                                               .specs_count = 1,
+                                               .log = test_collect,
+                                               .log_level = QUERN_LOG_DEBUG};
+    struct quern_context *ctx;
+
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    return ctx;
+}
+
+#define SPEC "fprop bf16 g=8 m=1000 n=1 k=8 d=f32"
+
+static void run_spec(int workers)
+{
+    struct quern_context *ctx = open_specs();
+    struct quern_plan *plan = test_plan(ctx, SPEC, &host);
+    struct quern_args args = test_args(ctx, SPEC);
+    const float *d = args.d.data;
+
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    for (int i = 0; i < 1000; i++)
+        assert_true(d[i] == (float)(i % workers + 1));
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+static void compiles_specs(void **state)
+{
+    (void)state;
+    if (!have_compiler())
+        TEST_SKIP("a C compiler named cc");
+    setenv("QUERN_THREADS", "7", 1);
+    run_spec(7);
+    assert_non_null(strstr(test_messages, "compiled k_spec"));
+    test_messages[0] = 0;
+    unlink(test_log);
+    run_spec(7);
+    assert_null(strstr(test_messages, "compiled k_spec"));
+    assert_int_equal(test_count("gen source"), 0);
+    /* a warm start needs no compiler; another compiler is another key */
+    setenv("QUERN_CC", "/nonexistent/cc", 1);
+    run_spec(7);
+}
+
+/* What is linked serves a registry that only repeats it. */
+static void uses_linked_functions(void **state)
+{
+    const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
+    struct quern_context *ctx = open_specs();
+    struct quern_plan *plan = test_plan(ctx, text, &host);
+    struct quern_args args = test_args(ctx, text);
+
+    (void)state;
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    assert_int_equal(test_host.calls, 1);
+    assert_int_equal(test_count("gen source"), 0);
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+/* A library that others may have written is not loaded, but made again. */
+static void loads_only_its_own(void **state)
+{
+    char command[600];
+
+    (void)state;
+    if (!have_compiler())
+        TEST_SKIP("a C compiler named cc");
+    setenv("QUERN_THREADS", "2", 1);
+    run_spec(2);
+    snprintf(command, sizeof command, "chmod 666 '%s'/entries/*/object",
+             test_cache);
+    assert_int_equal(system(command), 0);
+    unlink(test_log);
+    run_spec(2);
+    assert_int_equal(test_count("gen source"), 1);
+    if (geteuid())
+        return;
+    /* another's, even where everybody must trust him */
+    snprintf(command, sizeof command, "chown 1 '%s'/entries/*/object",
+             test_cache);
+    assert_int_equal(system(command), 0);
+    unlink(test_log);
+    run_spec(2);
+    assert_int_equal(test_count("gen source"), 1);
+}
+
+static void reports_compilers(void **state)
+{
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    setenv("QUERN_CC", "/nonexistent/cc", 1);
+    ctx = open_specs();
+    p = test_problem(ctx, SPEC);
+    test_expect(quern_plan(ctx, &p, &host, &plan), QUERN_EMISSING,
+                "the C compiler '/nonexistent/cc' cannot be run");
+    quern_close(ctx);
+    setenv("QUERN_CC", "false", 1);
+    ctx = open_specs();
+    test_expect(quern_plan(ctx, &p, &host, &plan), QUERN_ECOMPILE,
+                "'false' failed");
+    quern_close(ctx);
+    unsetenv("QUERN_CC");
+    if (!have_compiler())
+        TEST_SKIP("a C compiler named cc");
+    ctx = open_specs();
+    p = test_problem(ctx, "dgrad bf16 g=8 m=1000 n=1 k=8 d=f32");
+    test_expect(quern_plan(ctx, &p, &host, &plan), QUERN_ECOMPILE,
+                "k_broken: ");
+    test_expect(QUERN_ECOMPILE, QUERN_ECOMPILE, "error:");
+    quern_close(ctx);
+}
+
+int test_host_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(passes_parameters),  TEST(takes_ragged_k),
+        TEST(counts_threads),     TEST(runs_all_workers),
+        TEST(compiles_specs),     TEST(uses_linked_functions),
+        TEST(loads_only_its_own), TEST(reports_compilers),
+    };
+
+    return cmocka_run_group_tests_name("host", tests, NULL, NULL);
+}

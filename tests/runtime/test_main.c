@@ -1,0 +1,22 @@
+/*
+** test_main.c: the tests of libquern, which need neither a GPU nor a compiler:
+** stand-ins take the places of libcuda, libnvrtc and libquern_gen.
+*/
+#include "test.h"
+
+int main(void)
+{
+    int failed = 0;
+
+    failed += test_problem_group();
+    failed += test_expr_group();
+    failed += test_plan_group();
+    failed += test_run_group();
+    failed += test_check_group();
+    failed += test_failure_group();
+    failed += test_cache_group();
+    failed += test_shared_group();
+    failed += test_host_group();
+    failed += test_nvrtc_group();
+    return failed != 0;
+}

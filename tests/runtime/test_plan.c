@@ -1,0 +1,339 @@
+/*
+** test_plan.c: which kernel is chosen, what a plan prepares, and what why says.
+*/
+#include "test.h"
+
+#define PROBLEM "fprop bf16 g=8 m=32768 n=4096 k=7168"
+
+static const char cubin[] = "cubin of linked";
+static struct qn_kernel linked_kernels[] = {
+    GPU_KERNEL("k_linked", "sm_90a", 128, 64, 1, 1, 1000)};
+static const struct quern_registry linked = {
+    .hash = "linked", .kernels = linked_kernels, .nkernels = 1};
+
+static struct quern_context *open_linked(const void *code)
+{
+    const struct quern_open_options options = {
+        .registry = &linked, .log = test_collect, .log_level = QUERN_LOG_DEBUG};
+    struct quern_context *ctx;
+
+    linked_kernels[0].cubin = code;
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    return ctx;
+}
+
+static void expect_plan(struct quern_context *ctx, const char *problem,
+                        const struct quern_plan_options *options,
+                        const char *kernel, int backend, int sms)
+{
+    struct quern_plan *plan = test_plan(ctx, problem, options);
+    struct quern_plan_info info;
+
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, kernel);
+    assert_int_equal(info.backend, backend);
+    assert_int_equal(info.sms, sms);
+    quern_plan_free(plan);
+}
+
+/* k_hungry is too big, k_next is for another chip, k_spills spills. */
+static void takes_the_best_that_fits(void **state)
+{
+    struct quern_context *ctx = test_open();
+
+    (void)state;
+    expect_plan(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    assert_int_equal(test_count("nvrtc compile k_spills"), 1);
+    assert_int_equal(test_count("nvrtc compile"), 2);
+    assert_non_null(strstr(test_messages, "k_spills is not used: it spills"));
+    assert_int_equal(test_cuda->smem, 200000);
+    assert_int_equal(test_cuda->loaded, 1);
+    assert_int_equal(test_cuda->depth, 0);
+    /* neither is compiled or loaded again */
+    expect_plan(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    assert_int_equal(test_count("nvrtc compile"), 2);
+    assert_int_equal(test_cuda->libraries, 1);
+    quern_close(ctx);
+    assert_int_equal(test_cuda->libraries, 0);
+    assert_int_equal(test_cuda->primaries, 0);
+    /* nor by another process: what is not fit for use is remembered too */
+    unlink(test_log);
+    test_messages[0] = 0;
+    ctx = test_open();
+    expect_plan(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    assert_int_equal(test_count(""), 0);
+    assert_non_null(strstr(test_messages, "k_spills is not used: it spills"));
+    quern_close(ctx);
+}
+
+static void obeys_options(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_plan_options options = {.kernel = "k_small"};
+    struct quern_problem p = test_problem(ctx, PROBLEM);
+    struct quern_plan *plan;
+
+    (void)state;
+    expect_plan(ctx, PROBLEM, &options, "k_small", QUERN_BACKEND_JIT, 132);
+    options = (struct quern_plan_options){.kernel = "k_cluster", .sms = 101};
+    expect_plan(ctx, PROBLEM, &options, "k_cluster", QUERN_BACKEND_JIT, 100);
+    options.sms = 1; /* a cluster needs two */
+    expect_plan(ctx, PROBLEM, &options, "k_cluster", QUERN_BACKEND_JIT, 2);
+    options.sms = 100000;
+    expect_plan(ctx, PROBLEM, &options, "k_cluster", QUERN_BACKEND_JIT, 132);
+    options = (struct quern_plan_options){.kernel = "k_clutser"};
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+                "there is no kernel 'k_clutser'; did you mean 'k_cluster'?");
+    assert_null(plan);
+    options = (struct quern_plan_options){.kernel = "k_next"};
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL,
+                "made for sm_100a, not for sm_90");
+    options = (struct quern_plan_options){.kernel = "k_spills"};
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ECOMPILE,
+                "k_spills is not used: it spills registers");
+    options = (struct quern_plan_options){.sms = -1};
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+                "options.sms is -1");
+    options = (struct quern_plan_options){.backend = 4};
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+                "options.backend is 4");
+    test_expect(quern_plan(NULL, &p, NULL, &plan), QUERN_EINVAL, "ctx");
+    test_expect(quern_plan(ctx, NULL, NULL, &plan), QUERN_EINVAL, "problem");
+    test_expect(quern_plan(ctx, &p, NULL, NULL), QUERN_EINVAL, "plan");
+    quern_close(ctx);
+}
+
+static void says_why_nothing_serves(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    p = test_problem(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7164");
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+                "k_small: rows of A and B must start at multiples of 16 "
+                "bytes: k % 8 == 0 is false");
+    test_expect(QUERN_ENOKERNEL, QUERN_ENOKERNEL,
+                "k_hungry: takes 300000 "
+                "bytes of shared memory");
+    p = test_problem(ctx, "fprop bf16 g=8 m=32768 n=4090 k=7168");
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+                "D has no tensor map: its rows are 4090 elements of bf16");
+    p = test_problem(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168 layout=nn");
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+                "there are kernels for layout=tn ragged=m");
+    p = test_problem(ctx, "dgrad bf16 g=8 m=32768 n=4096 k=7168");
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+                "there is none for dgrad bf16 at all");
+    test_cuda->major = 8;
+    p = test_problem(ctx, PROBLEM);
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+                "made for sm_90a, not for sm_80");
+    quern_close(ctx);
+}
+
+static void prefers_linked_kernels(void **state)
+{
+    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+    const struct quern_plan_options jit = {.backend = QUERN_BACKEND_JIT};
+    struct quern_context *ctx = open_linked(cubin);
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    expect_plan(ctx, PROBLEM, NULL, "k_linked", QUERN_BACKEND_AOT, 132);
+    assert_ptr_equal(test_cuda->code, cubin);
+    assert_string_equal(test_cuda->kernel, "k_linked");
+    expect_plan(ctx, PROBLEM, &aot, "k_linked", QUERN_BACKEND_AOT, 132);
+    assert_int_equal(test_count("nvrtc"), 0);
+    assert_int_equal(test_count("gen"), 0);
+    expect_plan(ctx, PROBLEM, &jit, "k_cluster", QUERN_BACKEND_JIT, 132);
+    quern_close(ctx);
+    ctx = open_linked(NULL);
+    p = test_problem(ctx, PROBLEM);
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+                "k_linked: not linked into this program");
+    quern_close(ctx);
+}
+
+/* A broken cubin is the driver's error, not a crash. */
+static void reports_a_bad_cubin(void **state)
+{
+    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+    struct quern_context *ctx = open_linked("nothing like a cubin");
+    struct quern_problem p = test_problem(ctx, PROBLEM);
+    struct quern_plan *plan;
+
+    (void)state;
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ECUDA,
+                "cuLibraryLoadData");
+    quern_close(ctx);
+    assert_int_equal(test_cuda->libraries, 0);
+}
+
+static void falls_back_to_the_host(void **state)
+{
+    const struct quern_plan_options jit = {.backend = QUERN_BACKEND_JIT};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    setenv("QUERN_THREADS", "3", 1);
+    test_cuda->devices = 0;
+    ctx = test_open();
+    expect_plan(ctx, PROBLEM, NULL, "k_host", QUERN_BACKEND_HOST, 3);
+    assert_non_null(strstr(test_messages, "the host computes"));
+    p = test_problem(ctx, PROBLEM);
+    test_expect(quern_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE, "cuInit");
+    quern_close(ctx);
+    setenv("QUERN_CUDA", "/nonexistent/libcuda.so", 1);
+    ctx = test_open();
+    expect_plan(ctx, PROBLEM, NULL, "k_host", QUERN_BACKEND_HOST, 3);
+    test_expect(quern_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE,
+                "no CUDA driver: /nonexistent/libcuda.so");
+    quern_close(ctx);
+    /* a library without the symbols is no driver either */
+    setenv("QUERN_CUDA", getenv("QUERN_NVRTC"), 1);
+    ctx = test_open();
+    test_expect(quern_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE,
+                "libcuda has no cuInit");
+    quern_close(ctx);
+}
+
+static void refuses_captures(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_problem p = test_problem(ctx, PROBLEM);
+    struct quern_plan *plan;
+
+    (void)state;
+    test_cuda->capture_result = 906; /* the legacy stream would join one */
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ECAPTURE,
+                "making a plan is not allowed while a stream captures");
+    test_cuda->capture_result = 0;
+    test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ECAPTURE,
+                "making a plan");
+    test_cuda->capture_status = QN_CU_CAPTURE_NONE;
+    /* a capture that only shows when the library is loaded */
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_OK, "");
+    quern_plan_free(plan);
+    quern_close(ctx);
+    ctx = test_open();
+    test_cuda->calls = 0;
+    test_cuda->fail_code = 900;
+    for (test_cuda->fail_at = 1;; test_cuda->fail_at++) {
+        int code = quern_plan(ctx, &p, NULL, &plan);
+
+        test_cuda->calls = 0;
+        assert_int_not_equal(code, QUERN_OK);
+        if (!strcmp(test_cuda->failed, "cuLibraryLoadData")) {
+            assert_int_equal(code, QUERN_ECAPTURE);
+            break;
+        }
+    }
+    quern_close(ctx);
+}
+
+/* The thread's own context is used, and stays current. */
+static void respects_the_current_context(void **state)
+{
+    struct quern_context *ctx = test_open();
+    int mine;
+
+    (void)state;
+    test_cuda->current = &mine;
+    expect_plan(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    assert_int_equal(test_cuda->primaries, 0);
+    assert_ptr_equal(test_cuda->current, &mine);
+    assert_int_equal(test_cuda->depth, 0);
+    test_cuda->current = NULL;
+    expect_plan(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    assert_int_equal(test_cuda->primaries, 1);
+    assert_int_equal(test_cuda->depth, 0);
+    quern_close(ctx);
+    assert_int_equal(test_cuda->primaries, 0);
+}
+
+static void explains(void **state)
+{
+    static const char *const parts[] = {
+        "fprop bf16 g=8 m=32768 n=4096 k=7168 d=bf16",
+        "backend jit, 132 multiprocessors",
+        "> k_spills",
+        "  k_cluster",
+        "tiles in",
+        "excluded",
+        "  k_host\n    made for host",
+        "  k_hungry\n    takes 300000 bytes",
+        "  k_next\n    made for sm_100a",
+        "not made, for this recipe and op",
+        "  k_none\n    fewer than 3 stages",
+    };
+    struct quern_context *ctx = test_open();
+    struct quern_problem p = test_problem(ctx, PROBLEM);
+    const char *at;
+    char *text;
+
+    (void)state;
+    test_expect(quern_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    at = text;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const char *next = strstr(at, parts[i]);
+
+        if (!next)
+            print_error("lacks '%s':\n%s\n", parts[i], text);
+        assert_non_null(next);
+        at = next;
+    }
+    quern_free(text);
+    assert_int_equal(test_count("nvrtc"), 0);
+    test_expect(quern_why(ctx, &p, NULL, NULL), QUERN_EINVAL, "text");
+    quern_close(ctx);
+}
+
+static void explains_without_a_gpu(void **state)
+{
+    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    char *text;
+
+    (void)state;
+    test_cuda->devices = 0;
+    ctx = test_open();
+    p = test_problem(ctx, PROBLEM);
+    test_expect(quern_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    assert_non_null(strstr(text, "figures are for an H200; on this machine "
+                                 "the host computes"));
+    assert_non_null(strstr(text, "> k_spills"));
+    quern_free(text);
+    test_expect(quern_why(ctx, &p, &host, &text), QUERN_OK, "");
+    assert_non_null(strstr(text, "> k_host (linked)"));
+    quern_free(text);
+    p = test_problem(ctx, "dgrad bf16 g=8 m=32768 n=4096 k=7168");
+    test_expect(quern_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    assert_non_null(strstr(text, "there is none for dgrad bf16 at all"));
+    quern_free(text);
+    quern_close(ctx);
+}
+
+int test_plan_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(takes_the_best_that_fits),
+        TEST(obeys_options),
+        TEST(says_why_nothing_serves),
+        TEST(prefers_linked_kernels),
+        TEST(reports_a_bad_cubin),
+        TEST(falls_back_to_the_host),
+        TEST(refuses_captures),
+        TEST(respects_the_current_context),
+        TEST(explains),
+        TEST(explains_without_a_gpu),
+    };
+
+    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}

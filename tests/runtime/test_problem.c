@@ -1,0 +1,264 @@
+/*
+** test_problem.c: problems as text, their rules, and what describe says.
+*/
+#include "test.h"
+
+static void parses_defaults(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_problem p =
+        test_problem(ctx, "fprop bf16 g=8 m=4096 n=2048 k=7168");
+
+    (void)state;
+    assert_string_equal(p.recipe, "bf16");
+    assert_int_equal(p.op, QUERN_FPROP);
+    assert_int_equal(p.ragged, QUERN_AXIS_M);
+    assert_int_equal(p.a_major, QUERN_MAJOR_K);
+    assert_int_equal(p.b_major, QUERN_MAJOR_K);
+    assert_int_equal(p.d_type, QUERN_BF16);
+    assert_int_equal(p.groups, 8);
+    assert_int_equal(p.m, 4096);
+    assert_int_equal(p.n, 2048);
+    assert_int_equal(p.k, 7168);
+    p = test_problem(ctx, "dgrad bf16 g=1 m=0 n=8 k=8");
+    assert_int_equal(p.ragged, QUERN_AXIS_M);
+    assert_int_equal(p.a_major, QUERN_MAJOR_K);
+    assert_int_equal(p.b_major, QUERN_MAJOR_MN);
+    p = test_problem(ctx, "wgrad mixed g=1 m=8 n=8 k=0");
+    assert_int_equal(p.ragged, QUERN_AXIS_K);
+    assert_int_equal(p.a_major, QUERN_MAJOR_MN);
+    assert_int_equal(p.b_major, QUERN_MAJOR_MN);
+    assert_int_equal(p.d_type, QUERN_F32);
+    quern_close(ctx);
+}
+
+static void prints_what_it_parses(void **state)
+{
+    static const struct {
+        const char *given, *printed;
+    } rows[] = {
+        {"fprop bf16 g=8 m=4096 n=2048 k=7168",
+         "fprop bf16 g=8 m=4096 n=2048 k=7168 d=bf16"},
+        {"  fprop\tbf16 k=7168 n=1 m=0\n g=1 d=f32 ",
+         "fprop bf16 g=1 m=0 n=1 k=7168 d=f32"},
+        {"wgrad bf16 g=3 m=8 n=8 k=10 layout=tt ragged=none split=zipf",
+         "wgrad bf16 g=3 m=8 n=8 k=10 d=bf16 layout=tt ragged=none split=zipf"},
+        {"dgrad bf16 g=2 m=8 n=8 k=9 layout=nn ragged=m split=8,0",
+         "dgrad bf16 g=2 m=8 n=8 k=9 d=bf16 split=8,0"},
+        {"fprop bf16 g=2 m=8 n=8 k=8 split=@loads.txt",
+         "fprop bf16 g=2 m=8 n=8 k=8 d=bf16 split=@loads.txt"},
+    };
+    struct quern_context *ctx = test_open();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct quern_problem p = test_problem(ctx, rows[i].given), again;
+        char text[512], small[10];
+        int need = quern_problem_print(&p, text, sizeof text);
+
+        assert_string_equal(text, rows[i].printed);
+        assert_int_equal(need, strlen(text));
+        assert_int_equal(quern_problem_print(&p, small, sizeof small), need);
+        assert_int_equal(strlen(small), sizeof small - 1);
+        again = test_problem(ctx, text);
+        assert_memory_equal(&p, &again, sizeof p);
+    }
+    quern_close(ctx);
+}
+
+static void names_what_is_wrong(void **state)
+{
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"", "the problem is empty; for example: fprop"},
+        {"   ", "the problem is empty"},
+        {"fporp bf16", "op 'fporp' is unknown; did you mean 'fprop'?"},
+        {"fprop", "a recipe is expected after 'fprop'"},
+        {"fprop g=8", "a recipe is expected after 'fprop'"},
+        {"fprop bf61 g=1",
+         "recipe 'bf61' is unknown; did you mean 'bf16'?; known: bf16, mixed"},
+        {"fprop xyzzyx g=1", "recipe 'xyzzyx' is unknown; known: bf16, mixed"},
+        {"fprop bf16 m=1 n=1 k=1", "g= is missing"},
+        {"fprop bf16 g=1 n=1 k=1", "m= is missing"},
+        {"fprop bf16 g=1 m=1 k=1", "n= is missing"},
+        {"fprop bf16 g=1 m=1 n=1", "k= is missing"},
+        {"fprop bf16 g=1 g=1", "g= is given twice"},
+        {"fprop bf16 g=", "'g=' has no value"},
+        {"fprop bf16 g", "'g' has no value"},
+        {"fprop bf16 layuot=tn",
+         "'layuot' is unknown; did you mean 'layout'?; known: g= m="},
+        {"fprop bf16 g=0 m=1 n=1 k=1", "g=0: 1 to 1024 groups are possible"},
+        {"fprop bf16 g=1025 m=1 n=1 k=1", "g=1025: 1 to 1024"},
+        {"fprop bf16 g=4294967297 m=1 n=1 k=1", "1 to 1024"},
+        {"fprop bf16 g=1 m=x n=1 k=1", "m=x: a whole number"},
+        {"fprop bf16 g=1 m=-1 n=1 k=1", "m=-1: a whole number"},
+        {"fprop bf16 g=1 m=1e6 n=1 k=1", "m=1e6: a whole number"},
+        {"fprop bf16 g=1 m=9999999999999999999 n=1 k=1", "at most 18 digits"},
+        {"fprop bf16 g=1 m=1 n=0 k=1", "n=0: 1 to 2147483647"},
+        {"fprop bf16 g=1 m=1 n=1 k=0", "k=0: 1 to 2147483647"},
+        {"fprop bf16 g=1 m=1 n=1 k=2147483648", "k=2147483648: 1 to"},
+        {"fprop bf16 g=1 m=1073741825 n=1 k=1",
+         "m=1073741825: 0 to 1073741824 over all groups"},
+        {"wgrad bf16 g=1 m=0 n=1 k=1", "m=0: 1 to 2147483647"},
+        {"fprop bf16 g=1024 m=1 n=2147483647 k=2147483647",
+         "B has more bytes than 64 bits count"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 d=bf61",
+         "d=bf61: not a type; did you mean 'bf16'?"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 d=f16",
+         "d=f16: recipe bf16 writes bf16, f32"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 layout=tx", "tn, nn, nt or tt"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 ragged=g", "m, n, k or none"},
+        {"fprop bf16 g=2 m=9 n=1 k=1 split=zpif",
+         "split=zpif is unknown; did you mean 'zipf'?"},
+        {"fprop bf16 g=2 m=9 n=1 k=1 split=5,5", "more than m=9 together"},
+        {"fprop bf16 g=2 m=9 n=1 k=1 split=5", "1 lengths for g=2 groups"},
+        {"fprop bf16 g=2 m=9 n=1 k=1 split=5,", "whole numbers with commas"},
+        {"fprop bf16 g=2 m=9 n=1 k=1 split=5;4", "whole numbers with commas"},
+        {"fprop bf16 g=2 m=9 n=1 k=1 split=@", "split=@ is unknown"},
+    };
+    struct quern_context *ctx = test_open();
+    struct quern_problem p = {.m = 77};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
+                    rows[i].part);
+    assert_int_equal(p.m, 77);
+    quern_close(ctx);
+}
+
+static void refuses_long_words(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_problem p;
+    char text[2000] = "fprop bf16 g=1 m=1 n=1 k=1 split=@";
+    size_t length = strlen(text);
+
+    (void)state;
+    memset(text + length, 'x', 280);
+    test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+                "split: at most 255 characters");
+    memset(text + length, 'x', 1000);
+    test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+                "is too long");
+    memset(text + 6, 'x', 50);
+    text[56] = 0;
+    test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL, "unknown");
+    test_expect(quern_problem_parse(NULL, text, &p), QUERN_EINVAL, "ctx");
+    test_expect(quern_problem_parse(ctx, NULL, &p), QUERN_EINVAL, "text");
+    test_expect(quern_problem_parse(ctx, text, NULL), QUERN_EINVAL, "problem");
+    quern_close(ctx);
+}
+
+/* A problem need not come from text. */
+static void checks_each_field(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_problem good =
+        test_problem(ctx, "fprop bf16 g=8 m=4096 n=2048 k=7168");
+    struct quern_problem p;
+    struct quern_description need;
+
+    (void)state;
+#define BREAK(change, part)                                                    \
+    p = good;                                                                  \
+    change;                                                                    \
+    test_expect(quern_describe(ctx, &p, &need), QUERN_EINVAL, part)
+    BREAK(p.op = 3, "op is 3");
+    BREAK(p.op = -1, "op is -1");
+    BREAK(p.ragged = 4, "ragged is 4");
+    BREAK(p.a_major = 2, "a_major is 2");
+    BREAK(p.b_major = -1, "b_major is -1");
+    BREAK(p.d_type = 99, "d=?");
+    BREAK(p.d_type = -1, "d=?");
+    BREAK(p.groups = -1, "g=-1");
+    BREAK(p.m = -1, "m=-1");
+    BREAK(p.n = INT64_MAX, "n=9223372036854775807");
+    BREAK(memset(p.recipe, 'x', sizeof p.recipe), "not NUL-terminated");
+#undef BREAK
+    test_expect(quern_describe(ctx, &good, NULL), QUERN_EINVAL, "description");
+    test_expect(quern_describe(ctx, NULL, &need), QUERN_EINVAL, "problem");
+    test_expect(quern_describe(NULL, &good, &need), QUERN_EINVAL, "ctx");
+    quern_close(ctx);
+}
+
+static void check_tensor(const struct quern_tensor *t, int type, int ndim,
+                         int64_t s0, int64_t s1, int64_t s2, size_t bytes)
+{
+    assert_int_equal(t->type, type);
+    assert_int_equal(t->ndim, ndim);
+    assert_int_equal(t->shape[0], s0);
+    assert_int_equal(t->shape[1], s1);
+    assert_int_equal(t->shape[2], s2);
+    assert_int_equal(t->bytes, bytes);
+    assert_int_equal(t->alignment, 16);
+    assert_int_equal(t->stride, 0);
+    assert_null(t->data);
+}
+
+static void describes_operands(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_problem p;
+    struct quern_description need;
+
+    (void)state;
+    p = test_problem(ctx, "fprop mixed g=5 m=100 n=20 k=30");
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    check_tensor(&need.args.a, QUERN_F16, 2, 100, 30, 0, 6000);
+    check_tensor(&need.args.b, QUERN_BF16, 3, 5, 20, 30, 6000);
+    check_tensor(&need.args.d, QUERN_F32, 2, 100, 20, 0, 8000);
+    assert_int_equal(need.workspace_bytes, 256);
+    p = test_problem(ctx, "dgrad mixed g=5 m=0 n=20 k=30");
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    check_tensor(&need.args.a, QUERN_F32, 2, 0, 30, 0, 0);
+    check_tensor(&need.args.b, QUERN_BF16, 3, 5, 30, 20, 6000);
+    check_tensor(&need.args.d, QUERN_F32, 2, 0, 20, 0, 0);
+    p = test_problem(ctx, "wgrad mixed g=5 m=10 n=20 k=100");
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    check_tensor(&need.args.a, QUERN_F32, 2, 100, 10, 0, 4000);
+    check_tensor(&need.args.b, QUERN_F16, 2, 100, 20, 0, 4000);
+    check_tensor(&need.args.d, QUERN_F32, 3, 5, 10, 20, 4000);
+    p = test_problem(ctx, "fprop mixed g=5 m=10 n=20 k=30 ragged=none");
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    check_tensor(&need.args.a, QUERN_F16, 3, 5, 10, 30, 3000);
+    quern_close(ctx);
+}
+
+static void opens_with_care(void **state)
+{
+    const struct quern_open_options negative = {.specs_count = -1};
+    const char *folders[] = {NULL};
+    const struct quern_open_options null = {.specs = folders, .specs_count = 1};
+    struct quern_context *ctx = (void *)1;
+
+    (void)state;
+    test_expect(quern_open(NULL, NULL), QUERN_EINVAL, "ctx is NULL");
+    test_expect(quern_open(&negative, &ctx), QUERN_EINVAL, "specs_count");
+    assert_null(ctx);
+    test_expect(quern_open(&null, &ctx), QUERN_EINVAL, "specs[0] is NULL");
+    quern_close(NULL);
+    quern_plan_free(NULL);
+    quern_free(NULL);
+    assert_string_equal(quern_strerror(QUERN_OK), "success");
+    for (int i = 0; i < QUERN_STATUS_COUNT; i++)
+        assert_non_null(quern_strerror(i));
+    assert_string_equal(quern_strerror(-1), "unknown code");
+    assert_string_equal(quern_strerror(QUERN_STATUS_COUNT), "unknown code");
+    assert_string_equal(quern_version(), QUERN_VERSION);
+    assert_int_equal(test_count("gen open"), 0);
+    assert_int_equal(test_count("nvrtc open"), 0);
+}
+
+int test_problem_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(parses_defaults),     TEST(prints_what_it_parses),
+        TEST(names_what_is_wrong), TEST(refuses_long_words),
+        TEST(checks_each_field),   TEST(describes_operands),
+        TEST(opens_with_care),
+    };
+
+    return cmocka_run_group_tests_name("problem", tests, NULL, NULL);
+}

@@ -1,0 +1,259 @@
+/*
+** test_shared.c: the cache among plans, threads and processes.
+*/
+#include "test.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
+
+static const struct quern_plan_options small = {.kernel = "k_small"};
+
+/* Plan in a context of its own; returns the code. */
+static int plan_once(void)
+{
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan = NULL;
+    int code = quern_open(NULL, &ctx);
+
+    if (!code)
+        code = quern_problem_parse(ctx, PROBLEM, &p);
+    if (!code)
+        code = quern_plan(ctx, &p, &small, &plan);
+    quern_plan_free(plan);
+    quern_close(ctx);
+    return code;
+}
+
+static void warm_start_opens_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_count("gen open"), 1);
+    assert_int_equal(test_count("nvrtc open"), 1);
+    assert_int_equal(test_count("nvrtc compile"), 1);
+    unlink(test_log);
+    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_count(""), 0);
+    /* not even where neither exists */
+    setenv("QUERN_GEN", "/nonexistent", 1);
+    setenv("QUERN_NVRTC", "/nonexistent", 1);
+    assert_int_equal(plan_once(), QUERN_OK);
+}
+
+/* Without the index the entry is found by its key; the generator stays shut. */
+static void finds_entries_without_index(void **state)
+{
+    char command[600];
+
+    (void)state;
+    assert_int_equal(plan_once(), QUERN_OK);
+    unlink(test_log);
+    snprintf(command, sizeof command, "rm '%s'/index/*", test_cache);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_count("nvrtc open"), 1);
+    assert_int_equal(test_count("nvrtc compile"), 0);
+    assert_int_equal(test_count("gen"), 0);
+    unlink(test_log);
+    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_count(""), 0);
+}
+
+static void compiles_for_each_compiler(void **state)
+{
+    char command[600];
+
+    (void)state;
+    assert_int_equal(plan_once(), QUERN_OK);
+    snprintf(command, sizeof command, "rm '%s'/index/*", test_cache);
+    assert_int_equal(system(command), 0);
+    setenv("FAKE_NVRTC_VERSION", "1", 1);
+    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_count("nvrtc compile"), 2);
+}
+
+static void rebuilds_damage(void **state)
+{
+    static const char *const damages[] = {
+        "truncate -s 3 '%s'/entries/*/object",
+        "printf x | dd of=$(ls '%s'/entries/*/object) conv=notrunc status=none",
+        "rm '%s'/entries/*/sums",
+        "rm -r '%s'/entries/*",
+    };
+    char command[600];
+
+    (void)state;
+    assert_int_equal(plan_once(), QUERN_OK);
+    for (int i = 0; i < 4; i++) {
+        snprintf(command, sizeof command, damages[i], test_cache);
+        assert_int_equal(system(command), 0);
+        assert_int_equal(plan_once(), QUERN_OK);
+        assert_int_equal(test_count("nvrtc compile"), i + 2);
+        assert_int_equal(plan_once(), QUERN_OK);
+        assert_int_equal(test_count("nvrtc compile"), i + 2);
+    }
+}
+
+/* ------------------------------------------------------------------- races */
+
+#define RACERS 6
+
+static void one_compile_among_processes(void **state)
+{
+    pid_t children[RACERS];
+
+    (void)state;
+    setenv("FAKE_NVRTC_DELAY", "200", 1);
+    fflush(NULL);
+    for (int i = 0; i < RACERS; i++) {
+        children[i] = fork();
+        if (children[i] == 0)
+            _exit(plan_once());
+    }
+    for (int i = 0; i < RACERS; i++) {
+        int status;
+
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(test_count("nvrtc compile"), 1);
+}
+
+static void *plan_in_thread(void *user)
+{
+    struct quern_context *ctx = user;
+    struct quern_problem p;
+    struct quern_plan *plan = NULL;
+    int code = quern_problem_parse(ctx, PROBLEM, &p);
+
+    if (!code)
+        code = quern_plan(ctx, &p, &small, &plan);
+    quern_plan_free(plan);
+    return (void *)(intptr_t)code;
+}
+
+static void race_threads(const char *cache)
+{
+    const struct quern_open_options options = {.cache = cache};
+    struct quern_context *ctx;
+    pthread_t threads[RACERS];
+
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    for (int i = 0; i < RACERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, plan_in_thread, ctx),
+                         0);
+    for (int i = 0; i < RACERS; i++) {
+        void *code;
+
+        pthread_join(threads[i], &code);
+        assert_null(code);
+    }
+    assert_int_equal(test_cuda->libraries, 1);
+    quern_close(ctx);
+}
+
+static void one_compile_among_threads(void **state)
+{
+    (void)state;
+    setenv("FAKE_NVRTC_DELAY", "100", 1);
+    race_threads(NULL);
+    assert_int_equal(test_count("nvrtc compile"), 1);
+    race_threads("");
+    assert_int_equal(test_count("nvrtc compile"), 2);
+}
+
+static void killed_compiles_leave_nothing(void **state)
+{
+    pid_t child;
+    int status;
+
+    (void)state;
+    setenv("FAKE_NVRTC_DELAY", "10000", 1);
+    fflush(NULL);
+    child = fork();
+    if (child == 0)
+        _exit(plan_once());
+    for (int i = 0; i < 500 && !test_count("nvrtc compile"); i++)
+        usleep(10000);
+    assert_int_equal(test_count("nvrtc compile"), 1);
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    assert_true(WIFSIGNALED(status));
+    unsetenv("FAKE_NVRTC_DELAY");
+    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_count("nvrtc compile"), 2);
+    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_count("nvrtc compile"), 2);
+}
+
+/* Killed at any moment, also while the entry is being written. */
+static void kills_at_any_moment(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        char command[600];
+        pid_t child;
+        int status;
+
+        fflush(NULL);
+        child = fork();
+        if (child == 0)
+            _exit(plan_once());
+        usleep((useconds_t)(i * 150));
+        kill(child, SIGKILL);
+        waitpid(child, &status, 0);
+        assert_int_equal(plan_once(), QUERN_OK);
+        snprintf(command, sizeof command,
+                 "test \"$(cat '%s'/entries/*/object | tr -d '\\0')\" = "
+                 "'cubin of k_small.cu'",
+                 test_cache);
+        assert_int_equal(system(command), 0);
+        snprintf(command, sizeof command, "rm -r '%s'", test_cache);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+/* ---------------------------------------------------------------- no cache */
+
+static void works_uncached(void **state)
+{
+    const struct quern_open_options options = {.cache = "/proc/nothing",
+                                               .log = test_collect,
+                                               .log_level = QUERN_LOG_INFO};
+    struct quern_context *ctx;
+    struct quern_plan *plan;
+    const char *said;
+
+    (void)state;
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    plan = test_plan(ctx, PROBLEM, &small);
+    quern_plan_free(plan);
+    plan = test_plan(ctx, PROBLEM, NULL);
+    quern_plan_free(plan);
+    quern_close(ctx);
+    said = strstr(test_messages, "no folder of the cache may be written");
+    assert_non_null(said);
+    assert_null(strstr(said + 1, "no folder of the cache"));
+}
+
+int test_shared_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(warm_start_opens_nothing),
+        TEST(finds_entries_without_index),
+        TEST(compiles_for_each_compiler),
+        TEST(rebuilds_damage),
+        TEST(one_compile_among_processes),
+        TEST(one_compile_among_threads),
+        TEST(killed_compiles_leave_nothing),
+        TEST(kills_at_any_moment),
+        TEST(works_uncached),
+    };
+
+    return cmocka_run_group_tests_name("shared", tests, NULL, NULL);
+}
