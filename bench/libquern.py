@@ -1,0 +1,142 @@
+"""libquern through ctypes, as far as the benchmark needs it: runtime/quern.h in Python.
+
+Every structure here repeats one of that header. open_library() refuses a library whose
+description of a known problem does not read back as it must, so that a change there is seen.
+"""
+
+import ctypes
+import os
+
+BF16, F32, I32 = 1, 3, 11  # enum quern_type
+JIT = 2                    # enum quern_backend
+EINVAL, ENOKERNEL = 1, 3   # enum quern_status
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("sf", ctypes.c_void_p),
+                ("first_dims", ctypes.c_void_p), ("last_dims", ctypes.c_void_p),
+                ("offsets", ctypes.c_void_p), ("sizes_type", ctypes.c_int),
+                ("type", ctypes.c_int), ("ndim", ctypes.c_int),
+                ("shape", ctypes.c_int64 * 4), ("stride", ctypes.c_int64),
+                ("bytes", ctypes.c_size_t), ("alignment", ctypes.c_size_t)]
+
+
+class Args(ctypes.Structure):
+    _fields_ = [("a", Tensor), ("b", Tensor), ("d", Tensor), ("workspace", ctypes.c_void_p)]
+
+
+class Problem(ctypes.Structure):
+    _fields_ = [("recipe", ctypes.c_char * 32), ("op", ctypes.c_int), ("ragged", ctypes.c_int),
+                ("a_major", ctypes.c_int), ("b_major", ctypes.c_int), ("d_type", ctypes.c_int),
+                ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("n", ctypes.c_int64),
+                ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
+
+
+class Description(ctypes.Structure):
+    _fields_ = [("args", Args), ("workspace_bytes", ctypes.c_size_t)]
+
+
+class PlanOptions(ctypes.Structure):
+    _fields_ = [("backend", ctypes.c_int), ("sms", ctypes.c_int), ("kernel", ctypes.c_char_p)]
+
+
+class PlanInfo(ctypes.Structure):
+    _fields_ = [("kernel", ctypes.c_char_p), ("backend", ctypes.c_int), ("sms", ctypes.c_int)]
+
+
+class Failed(Exception):
+    """A call returned a code other than QUERN_OK; str() is the library's sentence."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+class Library:
+    """One context. Plans keep it alive."""
+
+    def __init__(self, path):
+        self.c = ctypes.CDLL(path)
+        self.c.quern_errmsg.restype = ctypes.c_char_p
+        self.c.quern_version.restype = ctypes.c_char_p
+        self.c.quern_free.argtypes = [ctypes.c_void_p]
+        self.c.quern_plan_free.argtypes = [ctypes.c_void_p]
+        self.c.quern_plan_info.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self.c.quern_run.argtypes = [ctypes.c_void_p] * 3
+        self.c.quern_check.argtypes = [ctypes.c_void_p] * 3
+        self.context = ctypes.c_void_p()
+        self.must(self.c.quern_open(None, ctypes.byref(self.context)))
+
+    def must(self, code):
+        if code:
+            text = self.c.quern_errmsg(self.context)
+            raise Failed(code, text.decode(errors="replace"))
+
+    def version(self):
+        return self.c.quern_version().decode()
+
+    def parse(self, line):
+        problem = Problem()
+        self.must(self.c.quern_problem_parse(self.context, line.encode(), ctypes.byref(problem)))
+        return problem
+
+    def describe(self, problem):
+        need = Description()
+        self.must(self.c.quern_describe(self.context, ctypes.byref(problem), ctypes.byref(need)))
+        return need
+
+    def why(self, problem):
+        text = ctypes.c_void_p()
+        self.must(self.c.quern_why(self.context, ctypes.byref(problem), None, ctypes.byref(text)))
+        answer = ctypes.string_at(text).decode(errors="replace")
+        self.c.quern_free(text)
+        return answer
+
+
+class Plan:
+    """One kernel for one problem; run() queues it on a stream."""
+
+    def __init__(self, library, line, kernel=None):
+        self.library = library
+        self.problem = library.parse(line)
+        self.need = library.describe(self.problem)
+        self.args = self.need.args
+        self.plan = ctypes.c_void_p()
+        options = PlanOptions(JIT, 0, kernel.encode() if kernel else None)
+        library.must(library.c.quern_plan(library.context, ctypes.byref(self.problem),
+                                          ctypes.byref(options), ctypes.byref(self.plan)))
+        info = PlanInfo()
+        library.c.quern_plan_info(self.plan, ctypes.byref(info))
+        self.kernel = info.kernel.decode()
+
+    def bind(self, a, b, d, first_dims, workspace):
+        """Device addresses; first_dims are int32."""
+        self.args.a.data, self.args.b.data, self.args.d.data = a, b, d
+        self.args.a.first_dims = first_dims
+        self.args.a.sizes_type = I32
+        self.args.workspace = workspace
+
+    def run(self, stream):
+        self.library.must(self.library.c.quern_run(self.plan, ctypes.byref(self.args), stream))
+
+    def check(self, stream):
+        self.library.must(self.library.c.quern_check(self.plan, ctypes.byref(self.args), stream))
+
+    def close(self):
+        self.library.c.quern_plan_free(self.plan)
+        self.plan = ctypes.c_void_p()
+
+
+def open_library(path):
+    """The library, or an error if its structures are not those above."""
+    if not os.path.exists(path):
+        raise SystemExit(f"{path}: not there; build it with make")
+    library = Library(path)
+    need = library.describe(library.parse("fprop bf16 g=3 m=40 n=24 k=16 d=f32"))
+    a, b, d = need.args.a, need.args.b, need.args.d
+    seen = (a.type, b.type, d.type, list(a.shape)[:2], list(b.shape)[:3], list(d.shape)[:2],
+            a.bytes, d.bytes)
+    expected = (BF16, BF16, F32, [40, 16], [3, 24, 16], [40, 24], 40 * 16 * 2, 40 * 24 * 4)
+    if seen != expected:
+        raise SystemExit(f"{path}: quern.h has changed, bench/libquern.py has not: {seen}")
+    return library

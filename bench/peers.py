@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""BF16 fprop: quern beside what a user would pick instead, in one process, on one GPU.
+
+    python3 bench/peers.py [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all]
+                           [--budget SECONDS] [--json FILE] [--commit HASH]
+
+Peers: torch._grouped_mm, a loop of cuBLAS products with the sizes known on the host, and one
+dense cuBLAS product of as many operations (the ceiling). Needs PyTorch with CUDA, and
+build/lib/libquern.so.
+
+How it is timed: each candidate is captured into a CUDA graph of several calls; the graphs are
+replayed one after the other, in another order in each round, because whoever follows a candidate
+that draws little power finds a cooler chip and a higher clock; the figure is the median over rounds. Data are random normal values: zeros would run faster than real data. The SM
+clock and the power are read while each graph runs. Before anything is timed, D is filled with
+NaN, computed once and compared with torch's.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import random
+import re
+import statistics
+import sys
+import time
+
+import torch
+
+import libquern
+from watch import Watch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIBRARY = os.path.join(HERE, "..", "build", "lib", "libquern.so")
+
+# Two results rounded to BF16 differ by at most two roundings of 2^-9 relative to the value.
+AGREE = 4e-3
+
+
+def split(groups, tokens, kind, rng):
+    """Rows of each group. mild: shares within 30 % of each other. skew: like 1/rank, in random
+    order, and from 8 groups on one of them empty."""
+    if kind == "mild":
+        share = [rng.uniform(0.7, 1.3) for _ in range(groups)]
+    else:
+        share = [1 / rank for rank in range(1, groups + 1)]
+        rng.shuffle(share)
+        if groups >= 8:
+            share[rng.randrange(groups)] = 0
+    rows = [int(tokens * s / sum(share)) for s in share]
+    rows[rows.index(max(rows))] += tokens - sum(rows)
+    return rows
+
+
+class Layer:
+    """One shape with one split: operands on the GPU and the candidates that multiply them."""
+
+    def __init__(self, shape, kind, rng):
+        self.name, self.kind = shape["name"], kind
+        self.groups, self.tokens = shape["groups"], shape["tokens"]
+        self.n, self.k = shape["n"], shape["k"]
+        self.rows = split(self.groups, self.tokens, kind, rng)
+        self.flops = 2.0 * self.tokens * self.n * self.k
+        self.bytes = 2.0 * (self.tokens * (self.n + self.k) +
+                            sum(r > 0 for r in self.rows) * self.n * self.k)
+        make = dict(device="cuda", dtype=torch.bfloat16)
+        self.x = torch.randn(self.tokens, self.k, **make)
+        self.w = torch.randn(self.groups, self.n, self.k, **make)
+        self.y = torch.empty(self.tokens, self.n, **make)
+        self.sizes = torch.tensor(self.rows, device="cuda", dtype=torch.int32)
+        self.ends = self.sizes.cumsum(0).to(torch.int32)
+        self.workspace = torch.zeros(1 << 16, device="cuda", dtype=torch.uint8)
+        self.line = (f"fprop bf16 g={self.groups} m={self.tokens} n={self.n} k={self.k}")
+
+    def grouped_mm(self):
+        return torch._grouped_mm(self.x, self.w.transpose(-2, -1), offs=self.ends)
+
+    def loop(self):
+        begin = 0
+        for group, rows in enumerate(self.rows):
+            if rows:
+                torch.mm(self.x[begin:begin + rows], self.w[group].t(),
+                         out=self.y[begin:begin + rows])
+            begin += rows
+
+    def dense(self):
+        torch.mm(self.x, self.w[0].t(), out=self.y)
+
+    def plan(self, library, kernel=None):
+        plan = libquern.Plan(library, self.line, kernel)
+        if plan.need.workspace_bytes > self.workspace.numel():
+            raise SystemExit("the workspace is larger than this benchmark expects")
+        plan.bind(self.x.data_ptr(), self.w.data_ptr(), self.y.data_ptr(), self.sizes.data_ptr(),
+                  self.workspace.data_ptr())
+        return plan
+
+
+def plans_of(layer, library, every):
+    """The model's choice, and with `every` each kernel of the variant that takes the problem."""
+    plans = {"quern": layer.plan(library)}
+    if not every:
+        return plans
+    names = re.findall(r"\bquern_\w+_sm\d+\w*", library.why(library.parse(layer.line)))
+    for name in sorted(set(names)):
+        try:
+            plans[name] = layer.plan(library, name)
+        except libquern.Failed as error:
+            # Points that a spec rejects are named too, and are no kernels.
+            if error.code not in (libquern.ENOKERNEL, libquern.EINVAL):
+                print(f"# {name}: {error}", file=sys.stderr)
+    return plans
+
+
+def relative_error(got, expected):
+    """|got - expected| / |expected| in fp32, in pieces that fit beside the operands."""
+    wrong = norm = 0.0
+    for a, b in zip(got.split(4096), expected.split(4096)):
+        wrong += (a.float() - b.float()).square().sum().item()
+        norm += b.float().square().sum().item()
+    return (wrong / norm) ** 0.5
+
+
+def verify(layer, plans):
+    """Compute once into NaN; drop a plan whose result is not torch's."""
+    expected = layer.grouped_mm()
+    stream = torch.cuda.current_stream().cuda_stream
+    errors = {}
+    for name, plan in list(plans.items()):
+        layer.y.fill_(float("nan"))
+        plan.run(stream)
+        plan.check(stream)
+        errors[name] = relative_error(layer.y, expected)
+        if not errors[name] <= AGREE:
+            print(f"# {layer.name} {layer.kind} {name}: WRONG, error {errors[name]}")
+            plans.pop(name).close()
+    return errors
+
+
+def capture(call, calls):
+    """A graph of several calls, warmed up."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            call()
+    return graph
+
+
+def calls_for(layer, seconds):
+    """So many calls that one replay takes about `seconds`, at 600 TFLOP/s or 4 TB/s."""
+    one = max(layer.flops / 600e12, layer.bytes / 4e12)
+    return max(3, min(50, round(seconds / one)))
+
+
+def measure(graphs, calls, rounds, watch):
+    """Milliseconds of one call, medians of rounds in turn, with clock and power meanwhile."""
+    times = {name: [] for name in graphs}
+    loads = {name: [] for name in graphs}
+    order = list(graphs)
+    for turn in range(rounds + 1):
+        random.Random(turn).shuffle(order)
+        for name, graph in ((name, graphs[name]) for name in order):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            since = time.monotonic()
+            end.synchronize()
+            if turn:  # the first is warm-up
+                times[name].append(begin.elapsed_time(end) / calls)
+                loads[name].append((since, time.monotonic()))
+    return {name: {"ms": statistics.median(times[name]), "low": min(times[name]),
+                   "high": max(times[name]), **watch.during(loads[name])} for name in graphs}
+
+
+def candidates(layer, plans):
+    def queue(plan):
+        return lambda: plan.run(torch.cuda.current_stream().cuda_stream)
+
+    calls = {name: queue(plan) for name, plan in plans.items()}
+    calls["torch_grouped_mm"] = layer.grouped_mm
+    calls["cublas_loop"] = layer.loop
+    calls["cublas_dense"] = layer.dense
+    return calls
+
+
+def bench_layer(layer, library, options, watch):
+    """Rows of results for one layer."""
+    plans = plans_of(layer, library, options.all)
+    errors = verify(layer, plans)
+    calls = calls_for(layer, options.replay)
+    graphs = {}
+    for name, call in candidates(layer, plans).items():
+        try:
+            graphs[name] = capture(call, calls)
+        except Exception as error:  # a peer that can't: noted, not fatal
+            print(f"# {layer.name} {layer.kind} {name}: {str(error)[:200]}")
+    results = measure(graphs, calls, options.rounds, watch)
+    rows = []
+    for name, result in results.items():
+        rows.append({"shape": layer.name, "split": layer.kind, "problem": layer.line, "what": name,
+                     "kernel": plans[name].kernel if name in plans else None,
+                     "error": errors.get(name), "calls": calls, **result,
+                     "tflops": layer.flops / result["ms"] / 1e9,
+                     "gbytes": layer.bytes / result["ms"] / 1e6})
+    for plan in plans.values():
+        plan.close()
+    return rows
+
+
+def show(rows):
+    """One layer's rows; the last column compares with the best of the two peers."""
+    peers = [r["ms"] for r in rows if r["what"] in ("torch_grouped_mm", "cublas_loop")]
+    for r in rows:
+        ratio = min(peers) / r["ms"] if peers else float("nan")
+        print(f"{r['shape']:13s} {r['split']:5s} {r['ms']:8.3f} ms {r['tflops']:6.0f} TFLOP/s "
+              f"{r['gbytes']:6.0f} GB/s {r['mhz'] or 0:5.0f} MHz {r['watts'] or 0:4.0f} W "
+              f"{ratio:6.3f} {r['what']}", flush=True)
+
+
+def copy_rate(watch):
+    """GB/s of a large copy, read and written bytes counted."""
+    a = torch.empty(1 << 31, dtype=torch.uint8, device="cuda").random_(0, 255)
+    b = torch.empty_like(a)
+    result = measure({"copy": capture(lambda: b.copy_(a), 5)}, 5, 5, watch)["copy"]
+    return {"what": "copy", "gbytes": 2 * a.numel() / result["ms"] / 1e6, **result}
+
+
+def choose(shapes, patterns):
+    wanted = patterns.split(",")
+    chosen = [s for s in shapes if any(fnmatch.fnmatch(s["name"], p) for p in wanted)]
+    if not chosen:
+        names = ", ".join(s["name"] for s in shapes)
+        raise SystemExit(f"--shapes {patterns}: no such shape; there are {names}")
+    return chosen
+
+
+def options_of(argv):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--shapes", default="*", help="names or globs, by commas")
+    parser.add_argument("--splits", default="mild,skew")
+    parser.add_argument("--all", action="store_true", help="each kernel of the grid, too")
+    parser.add_argument("--budget", type=float, default=400, help="seconds; the rest is left out")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--replay", type=float, default=0.02, help="seconds of one graph replay")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--library", default=LIBRARY)
+    parser.add_argument("--commit", default=os.environ.get("QUERN_COMMIT", ""))
+    parser.add_argument("--json", help="write the results here")
+    return parser.parse_args(argv)
+
+
+def machine(options, library, watch):
+    return {"commit": options.commit, "date": time.strftime("%Y-%m-%d"),
+            "gpu": torch.cuda.get_device_name(), "driver": watch.driver(),
+            "cuda": torch.version.cuda, "torch": torch.__version__,
+            "quern": library.version(), "seed": options.seed, "rounds": options.rounds}
+
+
+def write(path, results):
+    with open(path + ".new", "w") as file:
+        json.dump(results, file, indent=1)
+        file.write("\n")
+    os.replace(path + ".new", path)
+
+
+def main(argv=None):
+    options = options_of(argv)
+    if not torch.cuda.is_available():
+        print("bench/peers.py needs an NVIDIA GPU and a PyTorch with CUDA", file=sys.stderr)
+        return 3
+    shapes = choose(json.load(open(os.path.join(HERE, "shapes.json")))["shapes"], options.shapes)
+    begin = time.monotonic()
+    torch.manual_seed(options.seed)
+    torch.zeros(1, device="cuda")  # makes the context that the library then uses
+    library = libquern.open_library(options.library)
+    rng = random.Random(options.seed)
+    with Watch() as watch:
+        results = {"machine": machine(options, library, watch), "rows": [], "left_out": []}
+        for shape in shapes:
+            for kind in options.splits.split(","):
+                if time.monotonic() - begin > options.budget:
+                    results["left_out"].append([shape["name"], kind])
+                    continue
+                rows = bench_layer(Layer(shape, kind, rng), library, options, watch)
+                torch.cuda.empty_cache()
+                show(rows)
+                results["rows"] += rows
+                if options.json:
+                    write(options.json, results)  # what is measured is kept
+        results["rows"].append(copy_rate(watch))
+    if options.json:
+        write(options.json, results)
+    for name, kind in results["left_out"]:
+        print(f"# left out, the budget was spent: {name} {kind}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
