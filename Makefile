@@ -1,0 +1,58 @@
+# A thin front for premake: installs what is missing, builds in build/, runs.
+#
+#   make         the libraries and the program build/bin/quern
+#   make demo    two real layers, computed and checked on this machine
+#   make test    all tests, once plainly and once under ASan and UBSan
+#   make check   format, names, budgets, exported symbols, reproducible output
+#   make format  rewrite the C files as .clang-format says
+#   make clean
+#
+# CC=clang chooses the compiler (after make clean), JOBS=n the parallel jobs.
+
+SHELL := /bin/bash
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+SUBMAKE = +@$(MAKE) --no-print-directory -C build $(if $(findstring \
+    jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+
+.PHONY: all demo test check format clean tools generate
+
+all: generate
+	$(SUBMAKE) config=release quern_cli quern
+	@.ci/carry build
+
+demo: all
+	@.ci/install nvrtc
+	@build/bin/quern demo
+
+test: generate
+	@.ci/install test nvrtc
+	$(SUBMAKE) config=release
+	@.ci/carry build
+	$(SUBMAKE) config=asan
+	@.ci/carry build/asan
+	@tests/run.sh
+
+check: all
+	@.ci/install check
+	@.ci/check
+
+format: tools
+	@.ci/install check
+	@find gen runtime tests bench -name '*.[ch]' ! -path '*/protocol/*.h' |
+	    xargs clang-format -i
+
+clean:
+	@rm -rf build
+
+tools:
+	@.ci/install build
+
+# The generator is built, and generates, before premake can see what it wrote.
+# Files are rewritten only where they change, so nothing is compiled in vain.
+generate: tools
+	@.ci/premake
+	$(SUBMAKE) config=release embed
+	@build/bin/embed build/gen/embedded.c specs templates
+	$(SUBMAKE) config=release quern_boot
+	@.ci/boot build/gen
+	@.ci/premake

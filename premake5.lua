@@ -1,0 +1,146 @@
+-- The build, for premake 5 and for Debian's premake 4. The Makefile calls it; it writes into build/
+-- alone. Two configurations: release, and asan (AddressSanitizer and UBSan) below build/asan/.
+--
+-- The generator makes a part of its own input, so the Makefile builds in phases:
+--   embed -> gen/embedded.c -> quern_boot -> gen/registry.c, gen/host/*.c -> everything else
+
+local workspace = workspace or solution -- premake 4's names
+local filter = filter or configuration
+local exclude = removefiles or excludes
+local keep_symbols = symbols and function () symbols "On" end or function () flags { "Symbols" } end
+
+local ROOTS = { release = "build", asan = "build/asan" }
+local ORIGIN = "'$$ORIGIN%s'" -- the loading file's folder; one $ is make's
+
+workspace "quern"
+  location "build"
+  configurations { "release", "asan" }
+  language "C"
+  -- premake 4 knows neither cdialect nor warnings, so each flag is written out.
+  buildoptions {
+    "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-pthread",
+    "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wstrict-prototypes",
+  }
+  linkoptions { "-pthread", "-Wl,-z,relro,-z,now" }
+
+local function begin (name, what, target, folder, rpath)
+  project(name)
+  kind(what)
+  location "build"
+  targetname(target)
+  includedirs { "runtime", "gen" }
+  keep_symbols()
+  for configuration, root in pairs(ROOTS) do
+    filter(configuration)
+    targetdir(root .. "/" .. folder)
+    objdir(root .. "/obj/" .. name)
+  end
+  filter "asan"
+  buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined" }
+  linkoptions { "-fsanitize=address,undefined" }
+  filter "release"
+  buildoptions { "-O2" }
+  filter {}
+  if rpath then
+    linkoptions { "-Wl,-rpath," .. ORIGIN:format(rpath) }
+  end
+end
+
+-- What the library itself needs; the drivers are opened at run time.
+local LIBRARY = { "md", "dl", "m" }
+
+local function archive (name)
+  begin(name, "StaticLib", name, "lib")
+end
+
+local function program (name, target)
+  begin(name, "ConsoleApp", target or name, "bin", "/../lib")
+end
+
+-- Everything that lies in the archive of project `from`, as a shared library.
+local function shared (name, from)
+  begin(name, "SharedLib", name, "lib", "")
+  links { from }
+  linkoptions { "-Wl,-soname,lib" .. name .. ".so" }
+  for configuration, root in pairs { release = "lib", asan = "asan/lib" } do
+    filter(configuration)
+    linkoptions { "-Wl,--whole-archive," .. root .. "/lib" .. from .. ".a,--no-whole-archive" }
+  end
+  filter "release" -- programs, not libraries, hold clang's sanitizers
+  linkoptions { "-Wl,-z,defs" }
+  filter {}
+end
+
+-- ------------------------------------------------------------------------------ the generator
+
+-- Debian's liblua5.4.a is linked into our own library, so that no program needs Lua installed. It is
+-- PIE code, not PIC: the three streams of stdio would need copies, hence --wrap (gen/luaio.c).
+local LUA = { "-l:liblua5.4.a", "-lm", "-lmd", "-Wl,--exclude-libs,liblua5.4.a",
+  "-Wl,--wrap=stderr,--wrap=stdin,--wrap=stdout" }
+
+program "embed"
+  files { "gen/embed.c" }
+
+archive "quern_gen_static"
+  files { "gen/*.c", "gen/*.h", "build/gen/embedded.c", "runtime/expr.c" }
+  exclude { "gen/embed.c", "gen/boot.c" }
+
+shared("quern_gen", "quern_gen_static")
+  linkoptions(LUA)
+
+program "quern_boot"
+  files { "gen/boot.c" }
+  links { "quern_gen" }
+
+-- ------------------------------------------------------------------------------ the library
+
+-- The sums of the host kernels are promised to the bit: nothing may be fused or reordered.
+archive "quern_static"
+  files { "runtime/*.c", "runtime/*.h", "build/gen/registry.c", "build/gen/host/*.c" }
+  buildoptions { "-O3", "-ffp-contract=off", "-fno-fast-math" }
+  postbuildcommands { "ln -f $(TARGET) $(TARGETDIR)/libquern.a" } -- the name that users link
+
+shared("quern", "quern_static")
+  links(LIBRARY)
+
+program("quern_cli", "quern")
+  files { "runtime/cli/*.c", "runtime/cli/*.h" }
+  includedirs { "runtime/cli" }
+  links { "quern_gen", "quern_static" }
+  links(LIBRARY)
+  links { "cjson" }
+
+-- ------------------------------------------------------------------------------ the tests
+
+-- tests/AREA/*.c is one program, build/bin/test_AREA, with everything within reach: internal
+-- functions of both libraries too.
+local function test (area, target, more)
+  if #os.matchfiles("tests/" .. area .. "/*.c") == 0 then return end
+  program(target or "test_" .. area)
+  files { "tests/" .. area .. "/*.c", "tests/" .. area .. "/*.h" }
+  files(more or {})
+  files(more or {})
+  exclude { "tests/" .. area .. "/fake_*.c" }
+  includedirs { "runtime/cli", "tests" }
+  links { "quern_static", "quern_gen" }
+  links(LIBRARY)
+  links { "cmocka", "cjson" }
+end
+
+test("cli", nil, { "runtime/cli/random.c", "runtime/cli/sizes.c" })
+test "gen"
+test "host"
+test "compile"
+test("protocol", nil, { "build/gen/embedded.c" })
+test "runtime"
+linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" } -- memory.c
+test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/liar.c", "tests/host/reference.c" })
+
+-- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.
+for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do
+  local name = path:match("([%w_]+)%.c$")
+  begin(name, "SharedLib", name, "lib", "")
+  targetprefix ""
+  files { path }
+end
