@@ -1,4 +1,4 @@
--- 16-bit products on Hopper's tensor cores: d[i,:] = a[i,:] * b[g(i)]^T, rows i ragged over groups g.
+-- 16-bit products on Hopper's tensor cores: d[i,:] = a[i,:] * b[g(i)]^T, rows i in groups g.
 
 -- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B.
 local function slab_memory(v) return 1 * KiB + 8 * v.slabs * 16 * 128 + 256 end

@@ -31,9 +31,9 @@ DEVICE void barrier_expect(unsigned int barrier, unsigned int bytes)
 }
 
 /*
-** Arrive on the barrier at the same place in CTA `rank` of the cluster. Releases at the scope of the
-** CTA: enough for a reader that gives a stage back, since it has no writes to publish, and the wider
-** scope costs a fence of the whole GPU.
+** Arrive on the barrier at the same place in CTA `rank` of the cluster. Releases at the scope of
+** the CTA: enough for a reader that gives a stage back, since it has no writes to publish, and the
+** wider scope costs a fence of the whole GPU.
 */
 DEVICE void barrier_arrive(unsigned int barrier, unsigned int rank)
 {
@@ -106,8 +106,8 @@ DEVICE void store_box_4d(const tensor_map *map, unsigned int from, int x, int y,
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
-/* Wait until at most `pending` of this thread's stores still read shared memory. */
-#define store_wait(pending) asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory")
+/* Wait until at most `most` of this thread's stores still read shared memory. */
+#define store_wait(most) asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(most) : "memory")
 
 /* Orders this thread's writes to shared memory before later accesses of the copy engine. */
 DEVICE void copy_engine_fence(void)
@@ -127,8 +127,8 @@ DEVICE void mma_commit(void)
     asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 }
 
-/* Wait until at most `pending` committed batches are in flight. */
-#define mma_wait(pending) asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory")
+/* Wait until at most `most` committed batches are in flight. */
+#define mma_wait(most) asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(most) : "memory")
 
 /* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8. */
 DEVICE void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,

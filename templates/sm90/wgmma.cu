@@ -6,6 +6,7 @@
 ** With `accumulate` 0 the old sum is not read.
 */
 //$ local count = tile.n // 2
+//$ local function comma (i) return i < count and "," or "" end
 //$ local operands = { bf16 = "bf16", f16 = "f16" }
 DEVICE void mma(float *sum, u64 a, u64 b, int accumulate)
 {
@@ -13,15 +14,16 @@ DEVICE void mma(float *sum, u64 a, u64 b, int accumulate)
                  ".reg .pred p;\n"
                  "setp.ne.b32 p, %$(count + 2), 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n$(tile.n)k16"
-                 ".f32.$(operands[a.type]).$(operands[b.type])\n"
-//$ for i = 0, count - 1, 8 do
-                 "$(i == 0 and "{" or " ")%$(i), %$(i+1), %$(i+2), %$(i+3), %$(i+4), %$(i+5), %$(i+6), %$(i+7)$(i + 8 < count and "," or "},")\n"
+                 ".f32.$(operands[a.type]).$(operands[b.type]) {\n"
+//$ for i = 0, count - 1, 4 do
+                 "%$(i), %$(i + 1), %$(i + 2), %$(i + 3)$(comma(i + 4))\n"
 //$ end
-                 "%$(count), %$(count + 1), p, 1, 1, 0, 0;\n"
+                 "}, %$(count), %$(count + 1), p, 1, 1, 0, 0;\n"
                  "}"
                  :
 //$ for i = 0, count - 1, 4 do
-                 "+f"(sum[$(i)]), "+f"(sum[$(i+1)]), "+f"(sum[$(i+2)]), "+f"(sum[$(i+3)])$(i + 4 < count and "," or "")
+                 "+f"(sum[$(i)]), "+f"(sum[$(i + 1)]),
+                 "+f"(sum[$(i + 2)]), "+f"(sum[$(i + 3)])$(comma(i + 4))
 //$ end
                  : "l"(a), "l"(b), "r"(accumulate));
 }

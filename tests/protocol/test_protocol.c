@@ -69,8 +69,8 @@ static char *replaced(const char *text, const char *from, const char *to)
 static struct qg *open_generator(const struct defect *defect)
 {
     struct qg_file *files = calloc((size_t)qg_embedded_count, sizeof *files);
-    struct qg_options options = { .files = files,
-                                  .files_count = qg_embedded_count };
+    struct qg_options options = {.files = files,
+                                 .files_count = qg_embedded_count};
     struct qg *gen;
     char *broken = NULL;
 
@@ -112,9 +112,9 @@ static void write_twin(struct qg *gen, const char *kernel, const char *path)
 static void compile(const char *kernel, const char *c, const char *so)
 {
     char define[256];
-    char *argv[] = { "cc",  "-std=gnu11", "-O1", "-w",       "-shared",
-                     "-fPIC", define, "-Itests/protocol", "-o", (char *)so,
-                     (char *)c, NULL };
+    char *argv[] = {"cc",      "-std=gnu11", "-O1",     "-w",
+                    "-shared", "-fPIC",      define,    "-Itests/protocol",
+                    "-o",      (char *)so,   (char *)c, NULL};
     pid_t pid;
     int status;
 
@@ -201,24 +201,28 @@ static void expect_right(twin_run_fn *run, struct twin_launch launch)
                  (unsigned long long)launch.seed, error, launch.error[0]);
 }
 
-static const int LENGTHS[] = { 0,   1,   7,   63,  64,  65,
-                               127, 128, 129, 255, 256, 257 };
+static const int LENGTHS[] = {0,   1,   7,   63,  64,  65,
+                              127, 128, 129, 255, 256, 257};
 enum { NLENGTHS = sizeof LENGTHS / sizeof LENGTHS[0] };
 
 /* Three groups, each pair of lengths, a fourth of the thirds; n, k vary. */
 static void run_small_sizes(twin_run_fn *run, int step)
 {
-    static const int n[] = { 8, 128, 264, 520 }, k[] = { 8, 64, 136, 520 };
+    static const int n[] = {8, 128, 264, 520}, k[] = {8, 64, 136, 520};
 
     for (int i = 0; i < NLENGTHS * NLENGTHS * 4; i += step) {
         const int x = i % NLENGTHS, y = i / NLENGTHS % NLENGTHS;
         const int z = i / NLENGTHS / NLENGTHS;
-        const int sizes[] = { LENGTHS[x], LENGTHS[y],
-                              LENGTHS[(x * 5 + y + z) % NLENGTHS] };
+        const int sizes[] = {LENGTHS[x], LENGTHS[y],
+                             LENGTHS[(x * 5 + y + z) % NLENGTHS]};
         struct twin_launch launch = {
-            .first_dims = sizes, .sizes_bytes = 4,  .groups = 3,
-            .n = n[(x + z) % 4], .k = k[(y + z) % 4],
-            .clusters = 1 + (x + y + z) % 3, .seed = (uint64_t)i + 1,
+            .first_dims = sizes,
+            .sizes_bytes = 4,
+            .groups = 3,
+            .n = n[(x + z) % 4],
+            .k = k[(y + z) % 4],
+            .clusters = 1 + (x + y + z) % 3,
+            .seed = (uint64_t)i + 1,
         };
         launch.m = label_rows(sizes, 3, z % 2 * 5);
         expect_right(run, launch);
@@ -227,14 +231,19 @@ static void run_small_sizes(twin_run_fn *run, int step)
 
 static void run_many_groups(twin_run_fn *run)
 {
-    static const int groups[] = { 1, 31, 32, 33, 65, 256, 1024 };
+    static const int groups[] = {1, 31, 32, 33, 65, 256, 1024};
     static int sizes[MAX_GROUPS];
 
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         const int most = groups[i] > 100 ? 40 : 300;
         struct twin_launch launch = {
-            .first_dims = sizes, .sizes_bytes = 4, .groups = groups[i],
-            .n = 264, .k = 72, .clusters = 5, .seed = i + 1,
+            .first_dims = sizes,
+            .sizes_bytes = 4,
+            .groups = groups[i],
+            .n = 264,
+            .k = 72,
+            .clusters = 5,
+            .seed = i + 1,
         };
         for (int g = 0; g < groups[i]; g++)
             sizes[g] = draw(3) ? draw(most) : 0;
@@ -247,10 +256,15 @@ static void run_many_groups(twin_run_fn *run)
 static void run_one_group_holds_all(twin_run_fn *run)
 {
     for (int holder = -1; holder < 65; holder += 13) {
-        int sizes[65] = { 0 };
+        int sizes[65] = {0};
         struct twin_launch launch = {
-            .first_dims = sizes, .sizes_bytes = 4, .groups = 65,
-            .n = 136, .k = 64, .clusters = 4, .seed = 7,
+            .first_dims = sizes,
+            .sizes_bytes = 4,
+            .groups = 65,
+            .n = 136,
+            .k = 64,
+            .clusters = 4,
+            .seed = 7,
         };
         if (holder >= 0)
             sizes[holder] = 1000;
@@ -266,8 +280,13 @@ static void run_gaps(twin_run_fn *run)
         long long lengths[40], offsets[41];
         int row = 0;
         struct twin_launch launch = {
-            .first_dims = lengths, .offsets = offsets, .sizes_bytes = 8,
-            .groups = 40, .n = 200, .k = 96, .clusters = 3,
+            .first_dims = lengths,
+            .offsets = offsets,
+            .sizes_bytes = 8,
+            .groups = 40,
+            .n = 200,
+            .k = 96,
+            .clusters = 3,
             .seed = (uint64_t)seed,
         };
         for (int g = 0; g < 40; g++) {
@@ -293,8 +312,13 @@ static void run_gaps(twin_run_fn *run)
 static void run_lies(twin_run_fn *run)
 {
     static const long long lies[] = {
-        -1, -2147483648ll, 2147483647ll, 1ll << 40, -(1ll << 62),
-        9223372036854775807ll, (-9223372036854775807ll - 1),
+        -1,
+        -2147483648ll,
+        2147483647ll,
+        1ll << 40,
+        -(1ll << 62),
+        9223372036854775807ll,
+        (-9223372036854775807ll - 1),
     };
 
     for (int i = 0; i < 7 * 4; i++) {
@@ -303,8 +327,13 @@ static void run_lies(twin_run_fn *run)
         struct twin_launch launch = {
             .first_dims = with_offsets == 1 ? NULL : lengths,
             .offsets = with_offsets ? offsets : NULL,
-            .sizes_bytes = 8, .groups = 36, .m = 1000, .n = 136, .k = 64,
-            .clusters = 3, .seed = (uint64_t)i,
+            .sizes_bytes = 8,
+            .groups = 36,
+            .m = 1000,
+            .n = 136,
+            .k = 64,
+            .clusters = 3,
+            .seed = (uint64_t)i,
         };
         const char *error;
         for (int g = 0; g < 37; g++) {
@@ -374,14 +403,16 @@ static void test_each_kernel(void **state)
 static void test_defects_are_seen(void **state)
 {
     static const struct defect defects[] = {
-        { "templates/sm90/gemm.cu", "mma_wait(1);", "mma_wait(2);" },
-        { "templates/sm90/gemm.cu", "store_wait(SLABS - 1)",
-          "store_wait(SLABS)" },
-        { "templates/sm90/gemm.cu", "barrier_wait(s->empty + p->stage * 8, "
-                                    "p->parity ^ 1);", "" },
-        { "templates/sm90/gemm.cu", "    cluster_sync(); /*", "    /*" },
-        { "templates/sm90/walk.cu", "w->next += w->stride;", "w->next++;" },
-        { "templates/sm90/walk.cu", "w->tiles_before += block_tiles;", "" },
+        {"templates/sm90/gemm.cu", "mma_wait(1);", "mma_wait(2);"},
+        {"templates/sm90/gemm.cu", "store_wait(SLABS - 1)",
+         "store_wait(SLABS)"},
+        {"templates/sm90/gemm.cu",
+         "barrier_wait(s->empty + p->stage * 8, "
+         "p->parity ^ 1);",
+         ""},
+        {"templates/sm90/gemm.cu", "    cluster_sync(); /*", "    /*"},
+        {"templates/sm90/walk.cu", "w->next += w->stride;", "w->next++;"},
+        {"templates/sm90/walk.cu", "w->tiles_before += block_tiles;", ""},
     };
 
     (void)state;
@@ -394,8 +425,13 @@ static void test_defects_are_seen(void **state)
         for (int seed = 1; seed <= 30 && !seen; seed++) {
             static int sizes[40];
             struct twin_launch launch = {
-                .first_dims = sizes, .sizes_bytes = 4, .groups = 40, .n = 520,
-                .k = 520, .clusters = 2, .seed = (uint64_t)seed,
+                .first_dims = sizes,
+                .sizes_bytes = 4,
+                .groups = 40,
+                .n = 520,
+                .k = 520,
+                .clusters = 2,
+                .seed = (uint64_t)seed,
             };
             for (int g = 0; g < 40; g++)
                 sizes[g] = draw(100);

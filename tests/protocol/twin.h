@@ -16,8 +16,8 @@ static struct twin_launch twin;
 static void twin_entry(void)
 {
     const tensor_map a = { 'a' }, b = { 'b' }, d = { 'd' }, ragged = { 'r' };
-    KERNEL(a, b, d, ragged, twin.first_dims, twin.offsets, twin.sizes_bytes, twin.groups, twin.m, twin.n,
-           twin.k, twin.error);
+    KERNEL(a, b, d, ragged, twin.first_dims, twin.offsets, twin.sizes_bytes, twin.groups, twin.m,
+           twin.n, twin.k, twin.error);
 }
 
 static int twin_prepare_threads(void)
@@ -71,8 +71,9 @@ static void twin_check_written(void)
     for (int row = 0; row < sim.m && !sim.error[0]; row++)
         for (int j = 0; j < columns && !sim.error[0]; j++)
             if (sim.written[row * columns + j] != (sim.group_of_row[row] >= 0))
-                snprintf(sim.error, sizeof sim.error, "row %d of group %d, column %d: stored %d times",
-                         row, sim.group_of_row[row], j * SLAB_COLUMNS,
+                snprintf(sim.error, sizeof sim.error,
+                         "row %d (group %d), column %d: stored %d times", row,
+                         sim.group_of_row[row], j * SLAB_COLUMNS,
                          sim.written[row * columns + j]);
 }
 
