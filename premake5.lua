@@ -135,7 +135,8 @@ test "compile"
 test("protocol", nil, { "build/gen/embedded.c" })
 test "runtime"
 linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" } -- memory.c
-test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/liar.c", "tests/host/reference.c" })
+test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/data.c", "tests/host/liar.c",
+  "tests/host/reference.c" })
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.
 for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do
@@ -143,4 +144,5 @@ for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do
   begin(name, "SharedLib", name, "lib", "")
   targetprefix ""
   files { path }
+  includedirs { "runtime/cli" }
 end

@@ -13,21 +13,25 @@ EINVAL, ENOKERNEL = 1, 3   # enum quern_status
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("sf", ctypes.c_void_p),
+    _fields_ = [("data", ctypes.c_void_p), ("pointers", ctypes.c_void_p), ("sf", ctypes.c_void_p),
                 ("first_dims", ctypes.c_void_p), ("last_dims", ctypes.c_void_p),
                 ("offsets", ctypes.c_void_p), ("sizes_type", ctypes.c_int),
                 ("type", ctypes.c_int), ("ndim", ctypes.c_int),
                 ("shape", ctypes.c_int64 * 4), ("stride", ctypes.c_int64),
+                ("group_stride", ctypes.c_int64),
                 ("bytes", ctypes.c_size_t), ("alignment", ctypes.c_size_t)]
 
 
 class Args(ctypes.Structure):
-    _fields_ = [("a", Tensor), ("b", Tensor), ("d", Tensor), ("workspace", ctypes.c_void_p)]
+    _fields_ = [("a", Tensor), ("b", Tensor), ("c", Tensor), ("d", Tensor),
+                ("alpha", ctypes.c_void_p), ("beta", ctypes.c_void_p), ("scalars", ctypes.c_int),
+                ("workspace", ctypes.c_void_p), ("host_sizes", ctypes.c_void_p)]
 
 
 class Problem(ctypes.Structure):
     _fields_ = [("recipe", ctypes.c_char * 32), ("op", ctypes.c_int), ("ragged", ctypes.c_int),
                 ("a_major", ctypes.c_int), ("b_major", ctypes.c_int), ("d_type", ctypes.c_int),
+                ("alpha", ctypes.c_int), ("beta", ctypes.c_int), ("alignment", ctypes.c_int),
                 ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("n", ctypes.c_int64),
                 ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 
@@ -41,7 +45,8 @@ class PlanOptions(ctypes.Structure):
 
 
 class PlanInfo(ctypes.Structure):
-    _fields_ = [("kernel", ctypes.c_char_p), ("backend", ctypes.c_int), ("sms", ctypes.c_int)]
+    _fields_ = [("kernel", ctypes.c_char_p), ("backend", ctypes.c_int), ("sms", ctypes.c_int),
+                ("workspace_bytes", ctypes.c_size_t)]
 
 
 class Failed(Exception):

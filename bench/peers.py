@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""BF16 fprop: quern beside what a user would pick instead, in one process, on one GPU.
+"""BF16 products: quern beside what a user would pick instead, in one process, on one GPU.
 
-    python3 bench/peers.py [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all]
+    python3 bench/peers.py [--ops fprop,dgrad,wgrad,accumulate] [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all]
                            [--budget SECONDS] [--json FILE] [--commit HASH]
 
 Peers: torch._grouped_mm, a loop of cuBLAS products with the sizes known on the host, and one
-dense cuBLAS product of as many operations (the ceiling). Needs PyTorch with CUDA, and
-build/lib/libquern.so.
+dense cuBLAS product of as many operations (the ceiling). `accumulate` is wgrad added to fp32, which
+of these peers none does: theirs overwrite bf16. deepgemm.json quotes DeepGEMM's recorded ratio to
+dense cuBLAS of its own run. Needs PyTorch with CUDA, and build/lib/libquern.so.
 
 How it is timed: each candidate is captured into a CUDA graph of several calls; the graphs are
 replayed one after the other, in another order in each round, because whoever follows a candidate
@@ -53,44 +54,70 @@ def split(groups, tokens, kind, rng):
 
 
 class Layer:
-    """One shape with one split: operands on the GPU and the candidates that multiply them."""
+    """One pass of one shape with one split: operands on the GPU and who multiplies them.
 
-    def __init__(self, shape, kind, rng):
-        self.name, self.kind = shape["name"], kind
+    n and k are the layer's output and input features whatever the pass; a, b, d those of the
+    canonical product."""
+
+    def __init__(self, shape, op, kind, rng):
+        self.name, self.op, self.kind = shape["name"], op, kind
         self.groups, self.tokens = shape["groups"], shape["tokens"]
         self.n, self.k = shape["n"], shape["k"]
         self.rows = split(self.groups, self.tokens, kind, rng)
         self.flops = 2.0 * self.tokens * self.n * self.k
-        self.bytes = 2.0 * (self.tokens * (self.n + self.k) +
-                            sum(r > 0 for r in self.rows) * self.n * self.k)
+        weights = self.n * self.k
+        self.bytes = 2.0 * self.tokens * (self.n + self.k)
+        self.bytes += {"wgrad": 2.0, "accumulate": 8.0}.get(op, 0) * self.groups * weights
+        if op in ("fprop", "dgrad"):
+            self.bytes += 2.0 * sum(r > 0 for r in self.rows) * weights
         make = dict(device="cuda", dtype=torch.bfloat16)
-        self.x = torch.randn(self.tokens, self.k, **make)
-        self.w = torch.randn(self.groups, self.n, self.k, **make)
-        self.y = torch.empty(self.tokens, self.n, **make)
+        x = torch.randn(self.tokens, self.k, **make)
+        y = torch.randn(self.tokens, self.n, **make)
+        w = torch.randn(self.groups, self.n, self.k, **make)
+        self.a, self.b, self.d = {"fprop": (x, w, y), "dgrad": (y, w, x),
+                                  "wgrad": (y, x, w), "accumulate": (y, x, w)}[op]
+        self.sum = torch.zeros_like(w, dtype=torch.float32) if op == "accumulate" else None
         self.sizes = torch.tensor(self.rows, device="cuda", dtype=torch.int32)
         self.ends = self.sizes.cumsum(0).to(torch.int32)
         self.workspace = torch.zeros(1 << 16, device="cuda", dtype=torch.uint8)
-        self.line = (f"fprop bf16 g={self.groups} m={self.tokens} n={self.n} k={self.k}")
+        m, n, k = {"fprop": (self.tokens, self.n, self.k),
+                   "dgrad": (self.tokens, self.k, self.n)}.get(op, (self.n, self.k, self.tokens))
+        name = "wgrad" if op == "accumulate" else op
+        more = " d=f32 beta=1" if op == "accumulate" else ""
+        self.line = f"{name} bf16 g={self.groups} m={m} n={n} k={k}{more}"
 
     def grouped_mm(self):
-        return torch._grouped_mm(self.x, self.w.transpose(-2, -1), offs=self.ends)
+        if self.op == "fprop":
+            return torch._grouped_mm(self.a, self.b.transpose(-2, -1), offs=self.ends)
+        if self.op == "dgrad":
+            return torch._grouped_mm(self.a, self.b, offs=self.ends)
+        return torch._grouped_mm(self.a.t(), self.b, offs=self.ends)
 
     def loop(self):
         begin = 0
         for group, rows in enumerate(self.rows):
-            if rows:
-                torch.mm(self.x[begin:begin + rows], self.w[group].t(),
-                         out=self.y[begin:begin + rows])
+            mine = slice(begin, begin + rows)
+            if self.op in ("wgrad", "accumulate"):
+                torch.mm(self.a[mine].t(), self.b[mine], out=self.d[group])
+            elif rows:
+                w = self.b[group].t() if self.op == "fprop" else self.b[group]
+                torch.mm(self.a[mine], w, out=self.d[mine])
             begin += rows
 
     def dense(self):
-        torch.mm(self.x, self.w[0].t(), out=self.y)
+        if self.op == "fprop":
+            torch.mm(self.a, self.b[0].t(), out=self.d)
+        elif self.op == "dgrad":
+            torch.mm(self.a, self.b[0], out=self.d)
+        else:
+            torch.mm(self.a.t(), self.b, out=self.d[0])
 
     def plan(self, library, kernel=None):
         plan = libquern.Plan(library, self.line, kernel)
         if plan.need.workspace_bytes > self.workspace.numel():
             raise SystemExit("the workspace is larger than this benchmark expects")
-        plan.bind(self.x.data_ptr(), self.w.data_ptr(), self.y.data_ptr(), self.sizes.data_ptr(),
+        d = self.d if self.sum is None else self.sum
+        plan.bind(self.a.data_ptr(), self.b.data_ptr(), d.data_ptr(), self.sizes.data_ptr(),
                   self.workspace.data_ptr())
         return plan
 
@@ -114,7 +141,8 @@ def plans_of(layer, library, every):
 def relative_error(got, expected):
     """|got - expected| / |expected| in fp32, in pieces that fit beside the operands."""
     wrong = norm = 0.0
-    for a, b in zip(got.split(4096), expected.split(4096)):
+    chunk = max(1, got.shape[0] // 16)
+    for a, b in zip(got.split(chunk), expected.split(chunk)):
         wrong += (a.float() - b.float()).square().sum().item()
         norm += b.float().square().sum().item()
     return (wrong / norm) ** 0.5
@@ -126,12 +154,14 @@ def verify(layer, plans):
     stream = torch.cuda.current_stream().cuda_stream
     errors = {}
     for name, plan in list(plans.items()):
-        layer.y.fill_(float("nan"))
+        # Into NaN; an accumulator starts at zero, where adding and overwriting are the same.
+        d = layer.d if layer.sum is None else layer.sum
+        d.fill_(float("nan") if layer.sum is None else 0)
         plan.run(stream)
         plan.check(stream)
-        errors[name] = relative_error(layer.y, expected)
+        errors[name] = relative_error(d, expected)
         if not errors[name] <= AGREE:
-            print(f"# {layer.name} {layer.kind} {name}: WRONG, error {errors[name]}")
+            print(f"# {layer.name} {layer.op} {layer.kind} {name}: WRONG, error {errors[name]}")
             plans.pop(name).close()
     return errors
 
@@ -198,11 +228,11 @@ def bench_layer(layer, library, options, watch):
         try:
             graphs[name] = capture(call, calls)
         except Exception as error:  # a peer that can't: noted, not fatal
-            print(f"# {layer.name} {layer.kind} {name}: {str(error)[:200]}")
+            print(f"# {layer.name} {layer.op} {layer.kind} {name}: {str(error)[:200]}")
     results = measure(graphs, calls, options.rounds, watch)
     rows = []
     for name, result in results.items():
-        rows.append({"shape": layer.name, "split": layer.kind, "problem": layer.line, "what": name,
+        rows.append({"shape": layer.name, "op": layer.op, "split": layer.kind, "problem": layer.line, "what": name,
                      "kernel": plans[name].kernel if name in plans else None,
                      "error": errors.get(name), "calls": calls, **result,
                      "tflops": layer.flops / result["ms"] / 1e9,
@@ -217,7 +247,7 @@ def show(rows):
     peers = [r["ms"] for r in rows if r["what"] in ("torch_grouped_mm", "cublas_loop")]
     for r in rows:
         ratio = min(peers) / r["ms"] if peers else float("nan")
-        print(f"{r['shape']:13s} {r['split']:5s} {r['ms']:8.3f} ms {r['tflops']:6.0f} TFLOP/s "
+        print(f"{r['shape']:13s} {r['op']:10s} {r['split']:5s} {r['ms']:8.3f} ms {r['tflops']:6.0f} TFLOP/s "
               f"{r['gbytes']:6.0f} GB/s {r['mhz'] or 0:5.0f} MHz {r['watts'] or 0:4.0f} W "
               f"{ratio:6.3f} {r['what']}", flush=True)
 
@@ -242,6 +272,7 @@ def choose(shapes, patterns):
 def options_of(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--shapes", default="*", help="names or globs, by commas")
+    parser.add_argument("--ops", default="fprop,dgrad,wgrad,accumulate")
     parser.add_argument("--splits", default="mild,skew")
     parser.add_argument("--all", action="store_true", help="each kernel of the grid, too")
     parser.add_argument("--budget", type=float, default=400, help="seconds; the rest is left out")
@@ -281,12 +312,12 @@ def main(argv=None):
     rng = random.Random(options.seed)
     with Watch() as watch:
         results = {"machine": machine(options, library, watch), "rows": [], "left_out": []}
-        for shape in shapes:
+        for shape, op in ((s, o) for s in shapes for o in options.ops.split(",")):
             for kind in options.splits.split(","):
                 if time.monotonic() - begin > options.budget:
-                    results["left_out"].append([shape["name"], kind])
+                    results["left_out"].append([shape["name"], op, kind])
                     continue
-                rows = bench_layer(Layer(shape, kind, rng), library, options, watch)
+                rows = bench_layer(Layer(shape, op, kind, rng), library, options, watch)
                 torch.cuda.empty_cache()
                 show(rows)
                 results["rows"] += rows
@@ -295,8 +326,8 @@ def main(argv=None):
         results["rows"].append(copy_rate(watch))
     if options.json:
         write(options.json, results)
-    for name, kind in results["left_out"]:
-        print(f"# left out, the budget was spent: {name} {kind}")
+    for name in results["left_out"]:
+        print(f"# left out, the budget was spent: {' '.join(name)}")
     return 0
 
 

@@ -17,13 +17,34 @@ COLUMNS = (("quern", "quern"), ("torch_grouped_mm", "torch grouped"),
            ("cublas_loop", "cuBLAS loop"), ("cublas_dense", "dense cuBLAS"))
 
 
-def cases(results):
-    """{(shape, split): {what: row}} in the order of the file."""
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def cases(results, op):
+    """{(shape, split): {what: row}} of one pass, in the order of the file."""
     found = {}
     for row in results["rows"]:
-        if "shape" in row:
+        if "shape" in row and row.get("op", "fprop") == op:
             found.setdefault((row["shape"], row["split"]), {})[row["what"]] = row
     return found
+
+
+def passes(results):
+    """The passes that were measured, in the order of the file."""
+    return list(dict.fromkeys(row.get("op", "fprop") for row in results["rows"] if "shape" in row))
+
+
+def deepgemm(shape, op, rows):
+    """quern's ratio to dense cuBLAS over DeepGEMM's in its own recorded run. Where memory binds
+    (DeepGEMM under 0.65 of dense), dense says nothing, and TFLOP/s are compared as they are."""
+    with open(os.path.join(HERE, "deepgemm.json")) as file:
+        recorded = json.load(file)["shapes"].get(shape, {})
+    if op not in recorded or not {"quern", "cublas_dense"} <= rows.keys():
+        return None
+    if recorded[op] < 0.65 * recorded["dense"]:
+        return rows["quern"]["tflops"] / recorded[op]
+    dense = rows["cublas_dense"]["tflops"]
+    return rows["quern"]["tflops"] / dense / (recorded[op] / recorded["dense"])
 
 
 def geometric_mean(values):
@@ -40,7 +61,8 @@ def sentence(results, path):
     m = results["machine"]
     return (f"{m['gpu']}, driver {m['driver']}, CUDA {m['cuda']}, torch {m['torch']}, commit "
             f"{m['commit'][:12] or 'unknown'}, {m['date']}; TFLOP/s of real rows, random data, "
-            f"medians of {m['rounds']} interleaved rounds. From `{os.path.relpath(path)}`.")
+            f"medians of {m['rounds']} interleaved rounds; the last ratio is to DeepGEMM's recorded "
+            f"share of dense cuBLAS (`bench/deepgemm.json`). From `{os.path.relpath(path)}`.")
 
 
 def cell(rows, what):
@@ -54,25 +76,31 @@ def load(rows):
             f"{row['watts']:.0f}" if row.get("watts") else "–")
 
 
-def table(results):
-    """One line for each shape and split, and the geometric mean of the ratios."""
-    head = ["shape", "split"] + [title for _, title in COLUMNS] + ["best peer", "MHz", "W"]
+def times(r):
+    return f"{r:.2f} ×" if r else "–"
+
+
+def table(results, op):
+    """One line for each shape and split, and the geometric means of the ratios."""
+    head = ([op, "split"] + [title for _, title in COLUMNS] +
+            ["torch or cuBLAS", "DeepGEMM", "MHz", "W"])
     lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2)]
-    ratios = []
-    for (shape, split), rows in cases(results).items():
-        r = ratio(rows)
-        ratios += [r] if r else []
+    ratios = {"here": [], "recorded": []}
+    for (shape, split), rows in cases(results, op).items():
+        here, recorded = ratio(rows), deepgemm(shape, op, rows) if split == "mild" else None
+        ratios["here"] += [here] if here else []
+        ratios["recorded"] += [recorded] if recorded else []
         lines.append([shape, split] + [cell(rows, what) for what, _ in COLUMNS] +
-                     [f"{r:.2f} ×" if r else "–", *load(rows)])
+                     [times(here), times(recorded), *load(rows)])
     lines.append(["geometric mean", ""] + [""] * len(COLUMNS) +
-                 [f"**{geometric_mean(ratios):.3f} ×**", "", ""])
+                 [f"**{geometric_mean(r):.3f} ×**" for r in ratios.values()] + ["", ""])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def kernel_table(results):
+def kernel_table(results, op):
     """For each case the kernels that were forced, fastest first; the model's choice is marked."""
     lines = ["| shape | split | kernel | TFLOP/s | of the fastest |", "|---|---|---|---:|---:|"]
-    for (shape, split), rows in cases(results).items():
+    for (shape, split), rows in cases(results, op).items():
         forced = sorted((r for r in rows.values() if r["kernel"] == r["what"]),
                         key=lambda r: r["ms"])
         chosen = rows.get("quern", {}).get("kernel")
@@ -83,12 +111,12 @@ def kernel_table(results):
     return "\n".join(lines)
 
 
-def plot(results, path):
+def plot(results, op, path):
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    found = cases(results)
+    found = cases(results, op)
     labels = [f"{shape}\n{split}" for shape, split in found]
     figure, axes = pyplot.subplots(figsize=(max(8, len(found) * 0.9), 4))
     for i, (what, title) in enumerate(COLUMNS):
@@ -110,10 +138,12 @@ def main(argv=None):
     for path in options.files:
         with open(path) as file:
             results = json.load(file)
-        print(kernel_table(results) if options.kernels else table(results))
-        print("\n" + sentence(results, path) + "\n")
+        for op in passes(results):
+            print(kernel_table(results, op) if options.kernels else table(results, op))
+            print()
+        print(sentence(results, path) + "\n")
         if options.plot and path == options.files[0]:
-            plot(results, options.plot)
+            plot(results, passes(results)[0], options.plot)
     return 0
 
 

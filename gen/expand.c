@@ -1,7 +1,8 @@
 /*
 ** expand.c: from statements to kernels.
 **
-**   kernels statement x op x layout x ragged x recipe x output type = variant
+**   kernels statement x op x layout x ragged x recipe x output type x epilogue
+**     x architecture = variant
 **   variant x axes = point: a kernel, or the sentence that rejects it
 */
 #include "qg.h"
@@ -207,7 +208,7 @@ static int next_choice(const struct qg_kernels *k, int *choice)
 }
 
 /* Returns 0, or 1 when the statement's other points are not worth trying. */
-static int expand_variant(struct qg *q, const struct qg_variant *variant)
+static int expand_axes(struct qg *q, const struct qg_variant *variant)
 {
     int choice[QG_MAX_AXES] = {0};
 
@@ -226,6 +227,21 @@ static int expand_variant(struct qg *q, const struct qg_variant *variant)
         q->points = point;
         q->npoints++;
     } while (next_choice(variant->kernels, choice));
+    return 0;
+}
+
+/* What the statement lists besides: epilogues and architectures. */
+static int expand_variant(struct qg *q, struct qg_variant *variant)
+{
+    const struct qg_kernels *k = variant->kernels;
+
+    for (int i = 0; i < k->epilogue.count; i++)
+        for (int j = 0; j < k->arch.count; j++) {
+            variant->epilogue = k->epilogue.at[i];
+            variant->arch = k->arch.at[j];
+            if (expand_axes(q, variant))
+                return 1;
+        }
     return 0;
 }
 

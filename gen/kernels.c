@@ -8,6 +8,8 @@
 
 #define AT(member)                      offsetof(struct qg_kernels, member)
 #define PARAM_NAME(name, type, meaning) #name " "
+#define ARCHES                                                                 \
+    "host sm_80 sm_86 sm_89 sm_90 sm_90a sm_100 sm_100a sm_120 sm_120a"
 
 static const struct qg_field fields[] = {
     {"op", QG_F_NAMES, 1, AT(op), "fprop dgrad wgrad", NULL,
@@ -20,8 +22,11 @@ static const struct qg_field fields[] = {
      "a layout statement's name"},
     {"ragged", QG_F_NAMES, 1, AT(ragged), NULL, NULL,
      "a ragged statement's name"},
-    {"arch", QG_F_NAME, 1, AT(arch), "host sm_80 sm_89 sm_90a sm_100a sm_120a",
-     NULL, "what the kernels are compiled for"},
+    {"epilogue", QG_F_NAMES, 0, AT(epilogue), "store add scale", NULL,
+     "what happens to the product: it becomes D, is added to D, or is scaled "
+     "and added to a scaled C (default \"store\")"},
+    {"arch", QG_F_NAMES, 1, AT(arch), ARCHES, NULL,
+     "what the kernels are compiled for"},
     {"template", QG_F_PATH, 1, AT(template), NULL, NULL,
      "a file below templates/"},
     {"params", QG_F_NAMES, 1, AT(params), QN_PARAMS(PARAM_NAME), NULL,
@@ -39,8 +44,9 @@ const struct qg_fields qg_kernels_fields = {"kernels", fields,
 static int reserved(struct qg *q, const char *name)
 {
     static const char *const names[] = {
-        "a",    "b",        "d",    "recipe", "op",    "layout", "ragged",
-        "arch", "template", "name", "params", "types", "include"};
+        "a",      "b",      "d",     "recipe",   "op",
+        "layout", "ragged", "arch",  "epilogue", "template",
+        "name",   "params", "types", "include"};
     int found;
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -133,6 +139,7 @@ int qg_kernels_take(struct qg *q, struct qg_word *word)
     kernels->place = word->place;
     kernels->name = word->name;
     kernels->scale = "none";
+    kernels->epilogue = (struct qg_names){1, {"store"}};
     for (struct qg_kernels *other = q->kernels; other; other = other->next)
         if (!strcmp(other->name, word->name) &&
             qg_word_taken(q, word, other->place))

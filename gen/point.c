@@ -98,6 +98,13 @@ static int op_of(const char *op)
                                   : QUERN_WGRAD;
 }
 
+static int epilogue_of(const char *epilogue)
+{
+    return !strcmp(epilogue, "store") ? QN_STORE
+           : !strcmp(epilogue, "add") ? QN_ADD
+                                      : QN_SCALE;
+}
+
 /* What every point of the variant shares. D is always contiguous along n. */
 static void describe_variant(struct qg *q, const struct qg_variant *v,
                              struct qn_kernel *kernel)
@@ -107,12 +114,13 @@ static void describe_variant(struct qg *q, const struct qg_variant *v,
     struct qg_place place = v->kernels->place;
 
     kernel->recipe = r->name;
-    kernel->arch = v->kernels->arch;
+    kernel->arch = v->arch;
     kernel->template = v->kernels->template;
     kernel->spec =
         qg_mem_print(q, "%s:%d", q->files[place.file].name, place.line);
     kernel->op = op;
     kernel->ragged = axis_of(v->ragged->name);
+    kernel->epilogue = epilogue_of(v->epilogue);
     kernel->a.type = op == QUERN_FPROP ? r->element.x : r->element.dy;
     kernel->b.type = op == QUERN_WGRAD ? r->element.x : r->element.w;
     kernel->d.type = v->d;
@@ -137,7 +145,8 @@ static void push_values(lua_State *L, const struct qg_variant *v,
     set_string(L, "op", v->op);
     set_string(L, "layout", v->layout->name);
     set_string(L, "ragged", v->ragged->name);
-    set_string(L, "arch", v->kernels->arch);
+    set_string(L, "epilogue", v->epilogue);
+    set_string(L, "arch", v->arch);
     set_string(L, "template", v->kernels->template);
     set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a);
     set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b);
@@ -169,17 +178,20 @@ static void put_arch(char *out, const char *arch)
     *out = 0;
 }
 
-/* The symbol of a point; NULL and noted if it is too long. */
+/* The symbol of a point; NULL and noted if it is too long. The plainest
+   epilogue is not spelled out. */
 static const char *make_name(struct qg *q, const struct qg_variant *v,
                              const int *choice)
 {
     char buffer[MAX_SYMBOL + 1], arch[QG_MAX_NAME + 1];
+    int plain = !strcmp(v->epilogue, "store");
     size_t used;
 
-    put_arch(arch, v->kernels->arch);
-    used = (size_t)snprintf(buffer, sizeof buffer, "quern_%s_%s_%s_%s_%s_%s",
-                            v->recipe->name, v->op, v->layout->name,
-                            v->ragged->name, qg_types_of(v->d)->name, arch);
+    put_arch(arch, v->arch);
+    used = (size_t)snprintf(
+        buffer, sizeof buffer, "quern_%s_%s_%s_%s_%s%s%s_%s", v->recipe->name,
+        v->op, v->layout->name, v->ragged->name, qg_types_of(v->d)->name,
+        plain ? "" : "_", plain ? "" : v->epilogue, arch);
     for (int i = 0; i < v->kernels->count && used < sizeof buffer; i++) {
         const struct qg_item *item = v->kernels->items[i];
 

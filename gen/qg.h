@@ -154,9 +154,9 @@ struct qg_item {
 struct qg_kernels {
     struct qg_place place;
     const char *name;
-    struct qg_names op, layout, ragged;
+    struct qg_names op, layout, ragged, epilogue, arch;
     struct qg_types element;
-    const char *scale, *arch, *template, *recipe;
+    const char *scale, *template, *recipe;
     struct qg_names params;
     struct qg_types d;
     const struct qg_item *items[64];
@@ -466,7 +466,7 @@ struct qg_variant {
     const struct qg_recipe *recipe;
     const struct qg_layout *layout;
     const struct qg_ragged *ragged;
-    const char *op;
+    const char *op, *epilogue, *arch;
     int d; /* enum quern_type */
 };
 

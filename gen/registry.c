@@ -104,10 +104,18 @@ static void add_rejected(struct qg *q)
 
     for (int i = 0; i < q->registry.nrejected; i++) {
         const struct qg_point *point = q->sorted[q->registry.nkernels + i];
+        const struct qn_kernel *kernel = &point->kernel;
 
-        rows[i] = (struct qn_rejected){point->kernel.name, point->kernel.spec,
-                                       point->kernel.recipe, point->kernel.op,
-                                       point->reason};
+        rows[i] = (struct qn_rejected){.name = kernel->name,
+                                       .spec = kernel->spec,
+                                       .recipe = kernel->recipe,
+                                       .op = kernel->op,
+                                       .ragged = kernel->ragged,
+                                       .epilogue = kernel->epilogue,
+                                       .a_major = kernel->a.major,
+                                       .b_major = kernel->b.major,
+                                       .d_type = kernel->d.type,
+                                       .reason = point->reason};
     }
     q->registry.rejected = rows;
 }

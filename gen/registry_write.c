@@ -60,6 +60,18 @@ static const char *axis_name(int axis)
     return names[axis];
 }
 
+static const char *epilogue_name(int epilogue)
+{
+    static const char *const names[] = {"QN_STORE", "QN_ADD", "QN_SCALE"};
+
+    return names[epilogue];
+}
+
+static const char *major_name(int major)
+{
+    return major == QUERN_MAJOR_K ? "QUERN_MAJOR_K" : "QUERN_MAJOR_MN";
+}
+
 /* ----------------------------------------------------------------- recipes */
 
 static void put_recipe(struct writer *w, const struct qn_recipe *r)
@@ -119,10 +131,16 @@ static void put_operand(struct writer *w, const char *name,
     qg_text_print(w->q, w->out, "     .%s = {", name);
     put_type(w, operand->type);
     qg_text_print(w->q, w->out, ", %s, %s, {%d, %d}, %d},\n",
-                  operand->major == QUERN_MAJOR_K ? "QUERN_MAJOR_K"
-                                                  : "QUERN_MAJOR_MN",
-                  axis_name(operand->ragged), operand->box[0], operand->box[1],
-                  operand->swizzle);
+                  major_name(operand->major), axis_name(operand->ragged),
+                  operand->box[0], operand->box[1], operand->swizzle);
+}
+
+/* Of a kernel, and of a point that is none. */
+static void put_variant(struct writer *w, int op, int ragged, int epilogue)
+{
+    qg_text_print(w->q, w->out,
+                  "     .op = %s,\n     .ragged = %s,\n     .epilogue = %s,\n",
+                  op_name(op), axis_name(ragged), epilogue_name(epilogue));
 }
 
 /* The lists that all kernels of a statement share. */
@@ -214,8 +232,7 @@ static void put_kernel(struct writer *w, const struct qn_kernel *kernel,
     put_string(w, "key", kernel->key);
     put_string(w, "recipe", kernel->recipe);
     put_string(w, "arch", kernel->arch);
-    qg_text_print(w->q, w->out, "     .op = %s,\n     .ragged = %s,\n",
-                  op_name(kernel->op), axis_name(kernel->ragged));
+    put_variant(w, kernel->op, kernel->ragged, kernel->epilogue);
     put_operand(w, "a", &kernel->a);
     put_operand(w, "b", &kernel->b);
     put_operand(w, "d", &kernel->d);
@@ -289,7 +306,13 @@ static void put_rejected(struct writer *w)
         put_string(w, "name", r->name);
         put_string(w, "spec", r->spec);
         put_string(w, "recipe", r->recipe);
-        qg_text_print(w->q, w->out, "     .op = %s,\n", op_name(r->op));
+        put_variant(w, r->op, r->ragged, r->epilogue);
+        qg_text_print(w->q, w->out,
+                      "     .a_major = %s,\n     .b_major = %s,\n"
+                      "     .d_type = ",
+                      major_name(r->a_major), major_name(r->b_major));
+        put_type(w, r->d_type);
+        put(w, ",\n");
         put_string(w, "reason", r->reason);
         put(w, "    },\n");
     }

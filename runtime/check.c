@@ -1,7 +1,7 @@
 /*
 ** check.c: what runs noted about group sizes that break a rule.
 */
-#include "plan.h"
+#include "args.h"
 #include "types.h"
 
 #include <stdio.h>
@@ -44,8 +44,9 @@ static int report(const struct quern_plan *plan, const struct quern_args *args,
         QN_SIZE_ERRORS(ROW)
 #undef ROW
     };
+    int from = qn_args_sizes(plan, args);
     const struct quern_tensor *sizes =
-        plan->operands[QN_ROLE_A].grouped ? &args->b : &args->a;
+        from < 0 ? &args->a : qn_args_tensor(args, from);
     const char *meaning = "the error record is not one that kernels write";
     char entry[128];
 

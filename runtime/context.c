@@ -171,6 +171,7 @@ void quern_close(struct quern_context *ctx)
     qn_module_close_all(ctx);
     qn_driver_close(ctx->driver);
     qn_nvrtc_close(ctx->compiler);
+    qn_cublaslt_close(ctx->products);
     qn_cache_close(ctx->disk);
     qn_generator_close(ctx);
     for (int i = 0; i < ctx->nspecs; i++)
@@ -207,6 +208,18 @@ int qn_context_compiler(struct quern_context *ctx, struct qn_nvrtc **out)
     if (!ctx->compiler)
         code = qn_nvrtc_open(ctx->nvrtc, ctx->cuda_home, &ctx->compiler);
     *out = ctx->compiler;
+    pthread_mutex_unlock(&ctx->lock);
+    return code;
+}
+
+int qn_context_cublaslt(struct quern_context *ctx, struct qn_cublaslt **out)
+{
+    int code = QUERN_OK;
+
+    pthread_mutex_lock(&ctx->lock);
+    if (!ctx->products)
+        code = qn_cublaslt_open(ctx->cublaslt, ctx->cuda_home, &ctx->products);
+    *out = ctx->products;
     pthread_mutex_unlock(&ctx->lock);
     return code;
 }

@@ -8,6 +8,7 @@
 #define QUERN_CONTEXT_H
 
 #include "cache.h"
+#include "cublaslt.h"
 #include "driver.h"
 #include "error.h"
 #include "generator.h"
@@ -21,6 +22,7 @@
 #define QN_ENVIRONMENT(X)                                                      \
     X(cuda, "QUERN_CUDA")                                                      \
     X(nvrtc, "QUERN_NVRTC")                                                    \
+    X(cublaslt, "QUERN_CUBLASLT")                                              \
     X(gen, "QUERN_GEN")                                                        \
     X(cc, "QUERN_CC")                                                          \
     X(threads, "QUERN_THREADS")                                                \
@@ -52,6 +54,7 @@ struct quern_context {
     pthread_cond_t changed;        /* a module is no longer being loaded */
     struct qn_driver *driver;      /* lock; NULL until one was found */
     struct qn_nvrtc *compiler;     /* lock; the same */
+    struct qn_cublaslt *products;  /* lock; the same */
     struct qn_cache *disk;         /* lock; the same */
     struct qn_generator generator; /* its own lock */
     struct qn_module *modules;     /* lock */
@@ -65,6 +68,7 @@ void qn_context_log(const struct quern_context *ctx, int level,
 /* Each opens on first use. Errors are those of the _open functions. */
 int qn_context_driver(struct quern_context *ctx, struct qn_driver **out);
 int qn_context_compiler(struct quern_context *ctx, struct qn_nvrtc **out);
+int qn_context_cublaslt(struct quern_context *ctx, struct qn_cublaslt **out);
 int qn_context_cache(struct quern_context *ctx, struct qn_cache **out);
 
 /* The recipe of that name, or NULL. */

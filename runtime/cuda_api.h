@@ -123,7 +123,12 @@ enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
     X(cuMemcpyDtoHAsync_v2,                                                    \
       (void *to, uint64_t from, size_t bytes, struct cu_stream *stream))       \
     X(cuMemsetD8Async, (uint64_t to, unsigned char value, size_t bytes,        \
-                        struct cu_stream *stream))
+                        struct cu_stream *stream))                             \
+    X(cuMemsetD32Async,                                                        \
+      (uint64_t to, unsigned value, size_t count, struct cu_stream *stream))   \
+    X(cuMemsetD2D8Async,                                                       \
+      (uint64_t to, size_t pitch, unsigned char value, size_t width,           \
+       size_t height, struct cu_stream *stream))
 
 /* Symbols that older drivers lack; NULL there. */
 #define QN_CU_OPTIONAL(X) X(cuFuncLoad, (struct cu_function * function))

@@ -23,9 +23,8 @@ static void describe_operand(const struct quern_problem *problem,
     tensor->ndim = dims;
     tensor->type = g.type;
     tensor->sizes_type = QUERN_I32;
-    tensor->stride = 0;
-    tensor->bytes = (size_t)qn_geometry_bytes(&g, g.columns);
-    tensor->alignment = QN_ALIGNMENT;
+    tensor->bytes = (size_t)qn_geometry_bytes(&g, 0, 0);
+    tensor->alignment = (size_t)qn_problem_alignment(problem, g.type);
 }
 
 int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
@@ -40,6 +39,8 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     memset(description, 0, sizeof *description);
     describe_operand(problem, recipe, QN_ROLE_A, &description->args.a);
     describe_operand(problem, recipe, QN_ROLE_B, &description->args.b);
+    if (problem->beta == QUERN_BETA_ANY)
+        describe_operand(problem, recipe, QN_ROLE_C, &description->args.c);
     describe_operand(problem, recipe, QN_ROLE_D, &description->args.d);
     description->workspace_bytes = QN_WORKSPACE_BYTES;
     if (out)

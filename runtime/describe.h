@@ -6,9 +6,6 @@
 
 #include "problem.h"
 
-/* Of every operand and of the workspace, in bytes: what copies by TMA need. */
-#define QN_ALIGNMENT 16
-
 /* Also returns the recipe, if `recipe` is not NULL. QUERN_EINVAL. */
 int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
                 struct quern_description *description,

@@ -18,24 +18,32 @@ int64_t qn_geometry_length(const struct quern_problem *problem, int axis)
     }
 }
 
+/* The type of A or B is that of the layer's tensor which it is. */
+static int type_of(const struct quern_problem *p,
+                   const struct qn_recipe *recipe, int role)
+{
+    const int types[3][2] = {
+        [QUERN_FPROP] = {recipe->x, recipe->w},
+        [QUERN_DGRAD] = {recipe->dy, recipe->w},
+        [QUERN_WGRAD] = {recipe->dy, recipe->x},
+    };
+
+    return role <= QN_ROLE_B ? types[p->op][role] : p->d_type;
+}
+
 void qn_geometry_of(const struct quern_problem *p,
                     const struct qn_recipe *recipe, int role,
                     struct qn_geometry *g)
 {
-    const int types[3][3] = {
-        [QUERN_FPROP] = {recipe->x, recipe->w, p->d_type},
-        [QUERN_DGRAD] = {recipe->dy, recipe->w, p->d_type},
-        [QUERN_WGRAD] = {recipe->dy, recipe->x, p->d_type},
-    };
     /* the axis that is not k for A and B; D's rows */
     int free_axis = role == QN_ROLE_B ? QUERN_AXIS_N : QUERN_AXIS_M;
     int major = role == QN_ROLE_A ? p->a_major : p->b_major;
 
     g->role = role;
-    g->type = types[p->op][role];
+    g->type = type_of(p, recipe, role);
     g->outer = free_axis;
-    g->inner = role == QN_ROLE_D ? QUERN_AXIS_N : QUERN_AXIS_K;
-    if (role != QN_ROLE_D && major == QUERN_MAJOR_MN) {
+    g->inner = role <= QN_ROLE_B ? QUERN_AXIS_K : QUERN_AXIS_N;
+    if (role <= QN_ROLE_B && major == QUERN_MAJOR_MN) {
         g->outer = QUERN_AXIS_K;
         g->inner = free_axis;
     }
@@ -46,16 +54,21 @@ void qn_geometry_of(const struct quern_problem *p,
     g->columns = qn_geometry_length(p, g->inner);
 }
 
-int64_t qn_geometry_bytes(const struct qn_geometry *g, int64_t stride)
+int64_t qn_geometry_bytes(const struct qn_geometry *g, int64_t stride,
+                          int64_t group_stride)
 {
-    int64_t rows, bits;
+    int64_t bits, groups;
 
-    if (__builtin_mul_overflow(g->groups, g->rows, &rows))
-        return -1;
-    if (rows == 0 || g->columns == 0)
+    if (g->rows == 0 || g->columns == 0)
         return 0;
-    if (__builtin_mul_overflow(rows - 1, stride, &bits) ||
+    if (!stride)
+        stride = g->columns;
+    if (!group_stride && __builtin_mul_overflow(g->rows, stride, &group_stride))
+        return -1;
+    if (__builtin_mul_overflow(g->groups - 1, group_stride, &groups) ||
+        __builtin_mul_overflow(g->rows - 1, stride, &bits) ||
         __builtin_add_overflow(bits, g->columns, &bits) ||
+        __builtin_add_overflow(bits, groups, &bits) ||
         __builtin_mul_overflow(bits, qn_type_bits(g->type), &bits))
         return -1;
     return bits / 8 + (bits % 8 != 0);

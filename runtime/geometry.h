@@ -9,7 +9,8 @@
 /* Length of an axis; the ragged one's total. */
 int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
 
-enum qn_role { QN_ROLE_A, QN_ROLE_B, QN_ROLE_D };
+/* C lies as D does. */
+enum qn_role { QN_ROLE_A, QN_ROLE_B, QN_ROLE_C, QN_ROLE_D, QN_ROLES };
 
 /* How an operand lies in memory: [G,] outer, inner; inner is contiguous. */
 struct qn_geometry {
@@ -27,8 +28,12 @@ void qn_geometry_of(const struct quern_problem *problem,
                     const struct qn_recipe *recipe, int role,
                     struct qn_geometry *geometry);
 
-/* Bytes that the rows span when they start `stride` elements apart; 0 if
-   there are none, -1 if 64 bits do not hold them. */
-int64_t qn_geometry_bytes(const struct qn_geometry *geometry, int64_t stride);
+/*
+** Bytes from the first element to the last when rows start `stride` elements
+** apart, 0 for packed ones, and groups `group_stride`, 0 for one behind the
+** other. 0 if there are no elements, -1 if 64 bits do not hold them.
+*/
+int64_t qn_geometry_bytes(const struct qn_geometry *geometry, int64_t stride,
+                          int64_t group_stride);
 
 #endif

@@ -4,10 +4,8 @@
 #define _GNU_SOURCE
 #include "nvrtc.h"
 #include "error.h"
-#include "generator.h"
-#include "text.h"
+#include "library.h"
 
-#include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,82 +47,27 @@ const char *qn_nvrtc_options(void)
 /* ----------------------------------------------------------------- opening */
 
 static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12",
-                                    "libnvrtc.so"};
-
-#define NNAMES ((int)(sizeof names / sizeof names[0]))
-
-/* Loaded for good: NVRTC does not free its memory on the way out. */
-#define STAY (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
-
-/* The loader's path if `folder` is "", else FOLDER + REST + a name. */
-static void *try_folder(const char *folder, const char *rest)
-{
-    char path[PATH_MAX];
-    void *library = NULL;
-
-    for (int i = 0; i < NNAMES && !library; i++) {
-        int need = snprintf(path, sizeof path, "%s%s%s%s", folder, rest,
-                            *folder ? "/" : "", names[i]);
-
-        if (need > 0 && (size_t)need < sizeof path)
-            library = dlopen(path, STAY);
-    }
-    return library;
-}
-
-/* Beside this library lies what `make` fetched: wheels of PyPI, unpacked. */
-static void *try_wheels(void)
-{
-    static const char *const places[] = {
-        "/../nvrtc",
-        "/../nvrtc/nvidia/cu13/lib",
-        "/../nvrtc/nvidia/cuda_nvrtc/lib",
-    };
-    char folder[PATH_MAX];
-    void *library = NULL;
-
-    if (!qn_generator_folder(folder, sizeof folder))
-        return NULL;
-    for (int i = 0; i < 3 && !library; i++)
-        library = try_folder(folder, places[i]);
-    return library;
-}
-
-/* In the order of the list that the message names. */
-static void *find_library(const char *cuda_home)
-{
-    void *library = try_folder("", "");
-
-    if (!library && cuda_home)
-        library = try_folder(cuda_home, "/lib64");
-    if (!library)
-        library = try_folder("/usr/local/cuda", "/lib64");
-    return library ? library : try_wheels();
-}
+                                    "libnvrtc.so", NULL};
+static const char *const beside[] = {"/../nvrtc", "/../nvrtc/nvidia/cu13/lib",
+                                     "/../nvrtc/nvidia/cuda_nvrtc/lib", NULL};
 
 /* All at once, so that an old library fails here. */
 static int load_symbols(struct qn_nvrtc *nvrtc)
 {
-    static const struct {
-        const char *symbol;
-        size_t offset;
-    } functions[] = {
+    static const struct qn_library_symbol symbols[] = {
 #define ROW(name, arguments) {#name, offsetof(struct qn_nvrtc, name)},
         FUNCTIONS(ROW)
 #undef ROW
     };
+    const char *missing =
+        qn_library_load(nvrtc->library, nvrtc, symbols,
+                        (int)(sizeof symbols / sizeof symbols[0]));
 
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        void *symbol = dlsym(nvrtc->library, functions[i].symbol);
-
-        if (!symbol)
-            return qn_error_set(QUERN_EMISSING,
-                                "libnvrtc has no %s: CUDA 12 or later is "
-                                "needed",
-                                functions[i].symbol);
-        memcpy((char *)nvrtc + functions[i].offset, &symbol, sizeof symbol);
-    }
-    return QUERN_OK;
+    return missing ? qn_error_set(QUERN_EMISSING,
+                                  "libnvrtc has no %s: CUDA 12 or later is "
+                                  "needed",
+                                  missing)
+                   : QUERN_OK;
 }
 
 /*
@@ -142,7 +85,7 @@ static void load_builtins(const struct qn_nvrtc *nvrtc, int major, int minor)
         return;
     snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d",
              (int)(slash - info.dli_fname), info.dli_fname, major, minor);
-    dlopen(path, STAY);
+    dlopen(path, QN_LIBRARY_STAY);
 }
 
 /* Part of the key of what it compiles. */
@@ -161,13 +104,15 @@ static int read_version(struct qn_nvrtc *nvrtc)
 int qn_nvrtc_open(const char *path, const char *cuda_home,
                   struct qn_nvrtc **out)
 {
+    static const struct qn_library_search search = {names, beside};
     struct qn_nvrtc *nvrtc = calloc(1, sizeof *nvrtc);
     int code;
 
     *out = NULL;
     if (!nvrtc)
         return qn_error_memory();
-    nvrtc->library = path ? dlopen(path, STAY) : find_library(cuda_home);
+    nvrtc->library = path ? dlopen(path, QN_LIBRARY_STAY)
+                          : qn_library_find(&search, cuda_home);
     if (nvrtc->library) {
         code = load_symbols(nvrtc);
         if (!code)

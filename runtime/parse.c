@@ -94,6 +94,41 @@ static int set_ragged(struct parser *parser, const char *key, const char *value)
                         value);
 }
 
+/* 1 is the number; any stands for a value that each run brings. */
+static int set_alpha(struct parser *parser, const char *key, const char *value)
+{
+    parser->problem->alpha = !strcmp(value, "any");
+    if (parser->problem->alpha || !strcmp(value, "1"))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s=%s: 1 or any is expected; any is read from "
+                        "args.alpha",
+                        key, value);
+}
+
+static int set_beta(struct parser *parser, const char *key, const char *value)
+{
+    if (qn_beta_find(value, &parser->problem->beta))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s=%s: 0, 1 or any is expected; 1 adds to D, any is "
+                        "read from args.beta and multiplies args.c",
+                        key, value);
+}
+
+/* Bytes; the rule itself is problem.c's. */
+static int set_align(struct parser *parser, const char *key, const char *value)
+{
+    int64_t bytes;
+    const char *end = qn_split_number(value, &bytes);
+
+    if (!end || *end || bytes < 1 || bytes > QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL, "%s=%s: 2, 4, 8 or 16 is expected",
+                            key, value);
+    parser->problem->alignment = bytes == QN_ALIGNMENT ? 0 : (int)bytes;
+    return QUERN_OK;
+}
+
 /* Its syntax is checked when g and the lengths are known. */
 static int set_split(struct parser *parser, const char *key, const char *value)
 {
@@ -118,7 +153,9 @@ static const struct {
     {"g", set_length, 1},      {"m", set_length, 1},
     {"n", set_length, 1},      {"k", set_length, 1},
     {"d", set_d, 0},           {"layout", set_layout, 0},
-    {"ragged", set_ragged, 0}, {"split", set_split, 0},
+    {"ragged", set_ragged, 0}, {"alpha", set_alpha, 0},
+    {"beta", set_beta, 0},     {"align", set_align, 0},
+    {"split", set_split, 0},
 };
 
 #define NKEYS ((int)(sizeof keys / sizeof keys[0]))
@@ -141,7 +178,7 @@ static int unknown_key(const char *word, int has_value)
         qn_guess_try(&guess, keys[i].name);
     return qn_error_set(QUERN_EINVAL,
                         "'%s' %s%s; known: g= m= n= k= d= "
-                        "layout= ragged= split=",
+                        "layout= ragged= alpha= beta= align= split=",
                         word, has_value ? "is unknown" : "has no value",
                         qn_guess_text(&guess, hint, sizeof hint));
 }
@@ -207,8 +244,7 @@ static int parse_recipe(struct parser *parser)
     return QUERN_OK;
 }
 
-/* What follows from the op: layouts as the tensors lie in training. */
-static void set_defaults(struct quern_problem *p)
+void qn_parse_defaults(struct quern_problem *p)
 {
     static const struct {
         int a_major, b_major, ragged;
@@ -258,7 +294,7 @@ int quern_problem_parse(struct quern_context *ctx, const char *text,
     if (!code)
         code = parse_recipe(&parser);
     if (!code) {
-        set_defaults(&p);
+        qn_parse_defaults(&p);
         code = parse_pairs(&parser);
     }
     if (!code)
@@ -274,19 +310,24 @@ int quern_problem_print(const struct quern_problem *p, char *buffer,
                         size_t size)
 {
     struct quern_problem usual = {.op = p->op};
-    char layout[32] = "", ragged[32] = "";
+    char layout[32] = "", ragged[32] = "", beta[32] = "", align[32] = "";
 
     if (p->op >= QUERN_FPROP && p->op <= QUERN_WGRAD)
-        set_defaults(&usual);
+        qn_parse_defaults(&usual);
     if (p->a_major != usual.a_major || p->b_major != usual.b_major)
         snprintf(layout, sizeof layout, " layout=%s",
                  qn_layout_name(p->a_major, p->b_major));
     if (p->ragged != usual.ragged)
         snprintf(ragged, sizeof ragged, " ragged=%s", qn_axis_name(p->ragged));
+    if (p->beta)
+        snprintf(beta, sizeof beta, " beta=%s", qn_beta_name(p->beta));
+    if (p->alignment && p->alignment != QN_ALIGNMENT)
+        snprintf(align, sizeof align, " align=%d", p->alignment);
     return snprintf(
-        buffer, size, "%s %.*s g=%d m=%lld n=%lld k=%lld d=%s%s%s%s%.*s",
+        buffer, size, "%s %.*s g=%d m=%lld n=%lld k=%lld d=%s%s%s%s%s%s%s%.*s",
         qn_op_name(p->op), (int)sizeof p->recipe, p->recipe, p->groups,
         (long long)p->m, (long long)p->n, (long long)p->k,
-        qn_type_name(p->d_type), layout, ragged, p->split[0] ? " split=" : "",
-        (int)sizeof p->split, p->split);
+        qn_type_name(p->d_type), layout, ragged, p->alpha ? " alpha=any" : "",
+        beta, align, p->split[0] ? " split=" : "", (int)sizeof p->split,
+        p->split);
 }

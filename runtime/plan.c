@@ -1,7 +1,8 @@
 /*
 ** plan.c: choose a kernel, load it, and prepare all that a run needs.
 */
-#include "plan.h"
+#include "cublaslt_loop.h"
+#include "cublaslt_product.h"
 #include "jit.h"
 #include "session.h"
 
@@ -34,6 +35,9 @@ static void fill_values(struct quern_plan *plan)
     const struct quern_problem *p = &plan->problem;
     struct qn_values *v = &plan->values;
 
+    v->ragged = p->ragged;
+    v->a_major = p->a_major;
+    v->b_major = p->b_major;
     v->groups = p->groups;
     v->m = (int)p->m;
     v->n = (int)p->n;
@@ -44,22 +48,35 @@ static void fill_values(struct quern_plan *plan)
 static void fill_maps(struct quern_plan *plan)
 {
     const struct qn_kernel *kernel = plan->kernel;
-    const struct qn_operand *operands[] = {&kernel->a, &kernel->b, &kernel->d};
     char reason[256];
 
     for (int i = 0; i < QN_MAPS; i++) {
         const struct qn_map_param *param = &qn_tensormap_params[i];
-        const struct qn_geometry *g = &plan->operands[param->role];
         struct qn_plan_map *map = &plan->maps[plan->nmaps];
 
-        if (!qn_tensormap_used(kernel, param))
+        if (!qn_tensormap_takes(kernel, param->param))
             continue;
         map->param = param;
-        plan->nmaps +=
-            qn_tensormap_build(g, operands[param->role], param->ragged,
-                               g->columns, &map->map, reason, sizeof reason);
+        plan->nmaps += qn_tensormap_build(
+            &plan->operands[param->role], qn_tensormap_operand(kernel, param),
+            param->kind, 0, 0, &map->map, reason, sizeof reason);
         plan->mapped[param->role] = 1;
     }
+}
+
+/* Which operands may come as arrays of pointers. */
+static void fill_pointers(struct quern_plan *plan)
+{
+    static const int params[QN_ROLES] = {
+        [QN_ROLE_A] = QN_PARAM_a_pointers,
+        [QN_ROLE_B] = QN_PARAM_b_pointers,
+        [QN_ROLE_C] = QN_PARAM_c_pointers,
+        [QN_ROLE_D] = QN_PARAM_d_pointers,
+    };
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        plan->takes_pointers[role] =
+            qn_tensormap_takes(plan->kernel, params[role]);
 }
 
 /* And load the code now, which a capture would not allow. */
@@ -106,25 +123,45 @@ static int prepare_launch(struct quern_plan *plan,
     return code;
 }
 
+/* What follows from problem and machine, whoever computes. */
+static void fill_plan(struct quern_plan *plan, const struct qn_session *s)
+{
+    plan->ctx = s->ctx;
+    plan->problem = *s->problem;
+    plan->need = s->need;
+    plan->scaled = s->demand.recipe->scaled;
+    plan->workers = s->demand.sms;
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        qn_geometry_of(s->problem, s->demand.recipe, role,
+                       &plan->operands[role]);
+    fill_values(plan);
+}
+
+/* Of the backend cublaslt, which has no kernel to choose. */
+static int prepare_products(struct quern_plan *plan, const struct qn_session *s)
+{
+    const int all = s->demand.sms == s->device.sms;
+
+    plan->backend = QUERN_BACKEND_CUBLASLT;
+    plan->driver = s->driver;
+    plan->context = s->scope.context;
+    return qn_cublaslt_plan(plan, s->demand.recipe, all ? 0 : s->demand.sms);
+}
+
 /* All that does not depend on a run's arguments. */
 static int prepare(struct quern_plan *plan, const struct qn_session *s,
                    const struct qn_module *module)
 {
     int code = QUERN_OK;
 
-    plan->ctx = s->ctx;
-    plan->problem = *s->problem;
-    plan->need = s->need;
+    fill_plan(plan, s);
+    if (!module)
+        return prepare_products(plan, s);
     plan->kernel = module->kernel;
-    plan->scaled = s->demand.recipe->scaled;
     plan->backend = module->backend;
-    plan->workers = s->demand.sms;
     plan->function = module->function;
-    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++)
-        qn_geometry_of(s->problem, s->demand.recipe, role,
-                       &plan->operands[role]);
-    fill_values(plan);
     fill_maps(plan);
+    fill_pointers(plan);
     if (module->backend != QUERN_BACKEND_HOST) {
         plan->driver = s->driver;
         plan->context = s->scope.context;
@@ -204,7 +241,7 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
 
     if (!code)
         code = qn_session_name(s);
-    if (!code)
+    if (!code && s->demand.backend != QUERN_BACKEND_CUBLASLT)
         code = choose(s, &module);
     if (code)
         return code;
@@ -218,6 +255,12 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
     else
         *out = plan;
     return code;
+}
+
+/* Of what computes, for people. */
+static const char *name_of(const struct quern_plan *plan)
+{
+    return plan->kernel ? plan->kernel->name : plan->products->lt->version;
 }
 
 int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
@@ -239,20 +282,23 @@ int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
     qn_session_close(&session);
     if (!code)
         qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s on %d %s",
-                       (*plan)->kernel->name, (*plan)->workers,
+                       name_of(*plan), (*plan)->workers,
                        (*plan)->driver ? "CTAs" : "threads");
     return code;
 }
 
 void quern_plan_free(struct quern_plan *plan)
 {
+    if (plan)
+        qn_cublaslt_plan_free(plan);
     free(plan);
 }
 
 void quern_plan_info(const struct quern_plan *plan,
                      struct quern_plan_info *info)
 {
-    info->kernel = plan->kernel->name;
+    info->kernel = name_of(plan);
     info->backend = plan->backend;
     info->sms = plan->workers;
+    info->workspace_bytes = plan->need.workspace_bytes;
 }

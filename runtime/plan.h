@@ -7,18 +7,26 @@
 #include "module.h"
 #include "tensormap.h"
 
+struct qn_cublaslt_engine;
+
 /*
 ** A value for each parameter that kernels may declare, named as in QN_PARAMS.
 ** The plan holds all that is known before a run; the run completes a copy on
 ** its stack.                                       COUPLED: params -> run.c
 */
 struct qn_values {
-    struct cu_tensor_map a_map, b_map, d_map, d_ragged_map;
-    const void *a, *b;
+    struct cu_tensor_map a_map, a_ragged_map, b_map, b_ragged_map,
+        b_pointer_map, d_map, d_ragged_map, d_pointer_map;
+    const void *a, *b, *c;
     void *d;
-    long long a_stride, b_stride, d_stride;
+    const void *const *a_pointers, *const *b_pointers, *const *c_pointers;
+    void *const *d_pointers;
+    long long a_stride, b_stride, c_stride, d_stride;
+    long long a_group_stride, b_group_stride, c_group_stride, d_group_stride;
+    const float *alpha, *beta;
+    int scalar_step;
     const void *first_dims, *offsets;
-    int sizes_bytes, groups, m, n, k;
+    int sizes_bytes, ragged, a_major, b_major, groups, m, n, k;
     unsigned int *error;
 };
 
@@ -35,12 +43,14 @@ struct quern_plan {
     struct quern_context *ctx;
     struct quern_problem problem;
     struct quern_description need;
-    const struct qn_kernel *kernel;
+    const struct qn_kernel *kernel;      /* NULL for the backend cublaslt */
+    struct qn_cublaslt_engine *products; /* NULL for all others */
     int scaled;
     int backend;
-    int workers;                    /* CTAs, or threads of the host */
-    struct qn_geometry operands[3]; /* by enum qn_role */
-    int mapped[3];                  /* the kernel has a map of it */
+    int workers;                           /* CTAs, or threads of the host */
+    struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */
+    int mapped[QN_ROLES];                  /* the kernel has a map of it */
+    int takes_pointers[QN_ROLES];          /* and its matrices' addresses */
     struct qn_plan_map maps[QN_MAPS];
     int nmaps;
     struct qn_values values; /* complete but for addresses */

@@ -38,20 +38,38 @@ static int check_enums(const struct quern_problem *p)
     const struct {
         const char *name;
         int value, count;
-    } fields[] = {{"op", p->op, 3},
-                  {"ragged", p->ragged, 4},
-                  {"a_major", p->a_major, 2},
-                  {"b_major", p->b_major, 2}};
+    } fields[] = {{"op", p->op, 3},           {"ragged", p->ragged, 4},
+                  {"a_major", p->a_major, 2}, {"b_major", p->b_major, 2},
+                  {"alpha", p->alpha, 2},     {"beta", p->beta, 3}};
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (fields[i].value < 0 || fields[i].value >= fields[i].count)
             return qn_error_set(QUERN_EINVAL,
-                                "%s is %d: not a value of its "
-                                "enum in quern.h",
+                                "%s is %d: not one of the values that "
+                                "quern.h gives it",
                                 fields[i].name, fields[i].value);
     if (!memchr(p->recipe, 0, sizeof p->recipe))
         return qn_error_set(QUERN_EINVAL, "recipe is not NUL-terminated");
     return QUERN_OK;
+}
+
+int qn_problem_alignment(const struct quern_problem *p, int type)
+{
+    int element = qn_type_bits(type) / 8;
+    int given = p->alignment ? p->alignment : QN_ALIGNMENT;
+
+    return given > element ? given : element;
+}
+
+/* A power of two, so that what is larger is a multiple of what is smaller. */
+static int check_alignment(const struct quern_problem *p)
+{
+    int a = p->alignment;
+
+    if (a == 0 || a == 2 || a == 4 || a == 8 || a == QN_ALIGNMENT)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "align=%d: 2, 4, 8 or %d is expected", a,
+                        QN_ALIGNMENT);
 }
 
 /* The message lists what the recipe does write. */
@@ -98,12 +116,12 @@ static int check_lengths(const struct quern_problem *p)
 static int check_bytes(const struct quern_problem *p,
                        const struct qn_recipe *recipe)
 {
-    static const char *const names[] = {"A", "B", "D"};
+    static const char *const names[] = {"A", "B", "C", "D"};
     struct qn_geometry geometry;
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++) {
         qn_geometry_of(p, recipe, role, &geometry);
-        if (qn_geometry_bytes(&geometry, geometry.columns) < 0)
+        if (qn_geometry_bytes(&geometry, 0, 0) < 0)
             return qn_error_set(QUERN_EINVAL,
                                 "g=%d m=%lld n=%lld k=%lld: %s has more "
                                 "bytes than 64 bits count",
@@ -125,7 +143,9 @@ int qn_problem_check(struct quern_context *ctx,
     recipe = qn_context_recipe(ctx, problem->recipe);
     if (!recipe)
         return qn_problem_no_recipe(ctx, problem->recipe);
-    code = check_d_type(problem, recipe);
+    code = check_alignment(problem);
+    if (!code)
+        code = check_d_type(problem, recipe);
     if (!code)
         code = check_lengths(problem);
     if (!code)

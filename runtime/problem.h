@@ -7,6 +7,13 @@
 #include "context.h"
 #include "geometry.h"
 
+/* Of every operand and of the workspace, in bytes, unless the problem says
+   less: what copies by TMA need. */
+#define QN_ALIGNMENT 16
+
+/* Of one operand: the problem's, but never less than an element. */
+int qn_problem_alignment(const struct quern_problem *problem, int type);
+
 /* The longest ragged axis: a ragged tensor map counts rows from 2^30. */
 #define QN_RAGGED_LIMIT ((int64_t)1 << 30)
 
@@ -17,6 +24,9 @@
 int qn_problem_check(struct quern_context *ctx,
                      const struct quern_problem *problem,
                      const struct qn_recipe **recipe);
+
+/* Layouts and ragged axis as the op's tensors lie in training (parse.c). */
+void qn_parse_defaults(struct quern_problem *problem);
 
 /* Set the message for an unknown recipe, with the known ones; QUERN_EINVAL. */
 int qn_problem_no_recipe(struct quern_context *ctx, const char *name);

@@ -3,9 +3,9 @@
 **
 ** A launch multiplies G independent groups (experts), each
 **
-**     D[m,n] = sum_k A[m,k] * B[n,k]
+**     D[m,n] = alpha * sum_k A[m,k] * B[n,k] + beta * C[m,n]
 **
-** where one axis (here m, the tokens) has another length in each group. The
+** where one axis (say m, the tokens) has another length in each group. The
 ** lengths stay on the device: nothing is padded, nothing is read on the host.
 **
 **     struct quern_context *ctx;
@@ -98,11 +98,20 @@ enum quern_axis { QUERN_AXIS_NONE, QUERN_AXIS_M, QUERN_AXIS_N, QUERN_AXIS_K };
 /* Which axis of an operand is contiguous in memory. */
 enum quern_major { QUERN_MAJOR_K, QUERN_MAJOR_MN };
 
+/* What becomes of what is in memory already. */
+enum quern_beta {
+    QUERN_BETA_ZERO, /* D = product; C is not read */
+    QUERN_BETA_ONE,  /* D = D + product: C is D */
+    QUERN_BETA_ANY   /* D = product + args.beta * args.c */
+};
+
 enum quern_backend {
-    QUERN_BACKEND_AUTO, /* aot, else jit, else host where there is no GPU */
-    QUERN_BACKEND_HOST, /* generated C on all cores; host memory */
-    QUERN_BACKEND_JIT,  /* NVRTC and the cubin cache */
-    QUERN_BACKEND_AOT   /* cubins linked with the registry */
+    QUERN_BACKEND_AUTO,    /* aot, else jit, else host where there is no GPU */
+    QUERN_BACKEND_HOST,    /* generated C on all cores; host memory */
+    QUERN_BACKEND_JIT,     /* NVRTC and the cubin cache */
+    QUERN_BACKEND_AOT,     /* cubins linked with the registry */
+    QUERN_BACKEND_CUBLASLT /* NVIDIA's library, a product for each group; sizes
+                              on the host. Only where it is asked for. */
 };
 
 #define QUERN_MAX_GROUPS 1024
@@ -113,21 +122,28 @@ struct quern_plan;     /* immutable after creation; may be shared by threads */
 struct quern_registry; /* kernels linked by `quern build`: quern_kernels.h */
 
 /*
-** A grouped tensor: one buffer, split along its ragged axis into G groups.
+** A grouped tensor. One that has the ragged axis is one buffer, split along
+** that axis into G groups:
 **
 **   first_dims  [G]    length of each group along the ragged axis, or NULL
 **   last_dims   [G]    the same for a tensor ragged in its last axis, or NULL
 **   offsets     [G+1]  exclusive starts along the ragged axis, or NULL;
-**                      alone: length = next start - start; with first_dims:
+**                      alone: length = next start - start; with lengths:
 **                      gaps between groups are allowed, overlap is an error
 **
-** The three arrays are in device memory (host memory for the host backend)
-** and hold `sizes_type`, int32 or int64. Without offsets the groups lie one
-** behind the other. The memory stays the caller's.
+** One that has not is G matrices, in one buffer or allocated one by one:
+**
+**   pointers    [G]    the address of each matrix; `data` is NULL then, and
+**                      `bytes` is not looked at
+**
+** The arrays are in device memory (host memory for the host backend); the
+** first three hold `sizes_type`, int32 or int64. Without offsets the groups
+** lie one behind the other. The memory stays the caller's.
 */
 struct quern_tensor {
     void *data;
-    void *sf; /* scale factors; NULL where the recipe has none */
+    void *const *pointers; /* only with a group axis; NULL: all in `data` */
+    void *sf;              /* scale factors; NULL where the recipe has none */
     const void *first_dims;
     const void *last_dims;
     const void *offsets;
@@ -135,18 +151,32 @@ struct quern_tensor {
     int type;       /* enum quern_type of the elements */
     int ndim;
     int64_t shape[QUERN_MAX_DIMS]; /* a ragged axis: its total, a bound */
-    int64_t stride;   /* elements from one row to the next; 0: packed */
-    size_t bytes;     /* of data; stated by quern_describe for packed rows,
+    int64_t stride;       /* elements from one row to the next; 0: packed */
+    int64_t group_stride; /* elements from one group's matrix to the next, only
+                             with a group axis; 0: one behind the other */
+    size_t bytes;         /* of data; stated by quern_describe for packed rows,
                          by the caller who sets a stride */
-    size_t alignment; /* of data, in bytes; stated by quern_describe */
+    size_t alignment;     /* of data, in bytes; stated by quern_describe */
 };
 
-/* The canonical product's operands and the scratch memory of one run. */
+/*
+** The canonical product's operands, its factors and the scratch memory of one
+** run. The factors are fp32 in device memory (host memory for the host
+** backend), read when the run is executed.
+*/
 struct quern_args {
     struct quern_tensor a;
     struct quern_tensor b;
+    struct quern_tensor c; /* only with beta=any: as d, D itself or apart */
     struct quern_tensor d;
-    void *workspace; /* zeroed once by the caller; one per concurrent run */
+    const float *alpha; /* only with alpha=any */
+    const float *beta;  /* only with beta=any; a 0 leaves C unread */
+    int scalars;        /* values in alpha and in beta: 0 or 1 for one that
+                           all groups share, else as many as groups */
+    void *workspace;    /* zeroed once by the caller; one per concurrent run */
+    const int64_t *host_sizes; /* [G] lengths along the ragged axis, in host
+                                  memory: for the cublaslt backend, which takes
+                                  no others; NULL for all others */
 };
 
 /* ----------------------------------------------------------------- context */
@@ -176,6 +206,7 @@ struct quern_open_options {
 **   QUERN_CACHE    see above; "" for no cache
 **   QUERN_CUDA     path of libcuda          QUERN_NVRTC   path of libnvrtc
 **   QUERN_GEN      path of libquern_gen     QUERN_CC      C compiler, "cc"
+**   QUERN_CUBLASLT path of libcublasLt
 **   QUERN_THREADS  threads of the host backend, 1 to 256
 **   CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual
 **
@@ -207,6 +238,11 @@ struct quern_problem {
     int a_major; /* enum quern_major */
     int b_major;
     int d_type;
+    int alpha;       /* 0: 1.0, 1: args.alpha */
+    int beta;        /* enum quern_beta */
+    int alignment;   /* bytes at whose multiples buffers and, where strides are
+                        given, rows and matrices start: 2, 4, 8, or 16; 0 is
+                        16, which TMA needs */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
     char split[256]; /* how tools draw group sizes; plans ignore it */
@@ -215,8 +251,9 @@ struct quern_problem {
 /*
 ** Parse one line, as the CLI takes it:
 **
-**   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt] [ragged=AXIS]
-**                             [split=even|mild|skew|zipf|one|@FILE|LIST]
+**   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt]
+**       [ragged=m|n|k|none] [alpha=1|any] [beta=0|1|any] [align=2|4|8|16]
+**       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
 ** the word, the rule and, for a misspelling, the nearest right word.
@@ -233,7 +270,8 @@ QUERN_API int quern_problem_print(const struct quern_problem *problem,
 struct quern_description {
     struct quern_args args; /* all but the addresses: type, shape, stride,
                                bytes and alignment of each operand */
-    size_t workspace_bytes;
+    size_t workspace_bytes; /* for any backend but cublaslt, which needs what
+                               quern_plan_info says */
 };
 
 /* What a caller must provide for the problem. Needs no GPU. QUERN_EINVAL. */
@@ -267,9 +305,12 @@ QUERN_API int quern_plan(struct quern_context *ctx,
 QUERN_API void quern_plan_free(struct quern_plan *plan);
 
 struct quern_plan_info {
-    const char *kernel; /* its name in the registry; lives as the context */
-    int backend;        /* enum quern_backend, never AUTO */
-    int sms;            /* CTAs launched, or host threads */
+    const char *kernel;     /* its name in the registry, or "cublasLt" and its
+                           version; lives as the context */
+    int backend;            /* enum quern_backend, never AUTO */
+    int sms;                /* CTAs launched, or host threads */
+    size_t workspace_bytes; /* of each run: quern_describe's, or more where
+                               the backend is cublaslt */
 };
 
 /* What a plan chose. */
@@ -291,19 +332,33 @@ QUERN_API void quern_free(void *memory);
 /* --------------------------------------------------------------------- run */
 
 /*
-** Multiply each group:  d[i,:] = a[i,:] * b[g]^T  for the rows i of group g.
+** Multiply each group, with the groups along the problem's ragged axis:
 **
-**   a  [m, k]     rows of all groups; first_dims and/or offsets given
-**   b  [G, n, k]
-**   d  [m, n]     rows outside every group are not written; first_dims and
-**                 offsets NULL, or the same arrays as a's
+**           ragged=m      ragged=n      ragged=k      ragged=none
+**   a       [m, k]        [G, m, k]     [m, k]        [G, m, k]
+**   b       [G, n, k]     [n, k]        [n, k]        [G, n, k]
+**   c, d    [m, n]        [m, n]        [G, m, n]     [G, m, n]
+**
+** a and b that are not k-major have their last two axes the other way round:
+** [k, m], [k, n]. What lies outside every group is not written. With ragged=k
+** an empty group's matrix becomes zeros, or beta * C.
+**
+** The sizes are the arrays of a; or of b, or of d, if a has none. The other
+** ragged operands may repeat the same arrays. ragged=none takes no arrays.
 **
 ** Queued on `stream` (a CUstream; NULL is the default stream); neither
 ** allocates nor synchronizes nor reads device memory; may be captured, and
 ** the sizes may change before each replay. The host backend runs at once.
 ** QUERN_EINVAL (argument and rule), QUERN_ECUDA. Sizes that are negative,
-** overlap or pass m are reported by quern_check; nothing outside the buffers
-** is touched.
+** overlap or pass the buffer are reported by quern_check; nothing outside the
+** buffers is touched.
+**
+** The backend cublaslt queues one product for each group. Its sizes are
+** host_sizes, read and checked (QUERN_EINVAL) before it returns; groups lie one
+** behind the other, and no operand has pointers. The library may load kernels
+** of its own when it first uses them. A stream that captures is refused
+** (QUERN_ECAPTURE), since a graph would freeze the sizes, except where no axis
+** is ragged.
 */
 QUERN_API int quern_run(const struct quern_plan *plan,
                         const struct quern_args *args, void *stream);

@@ -16,27 +16,48 @@
 ** the runtime passes an address of each value, in the order of the list, to
 ** cuLaunchKernelEx or to the host kernel.            COUPLED: params -> run.c
 ** A _map covers the operand's buffer as it is: [rows, inner], or [groups,
-** rows, inner] where it has a group axis. A _ragged_map is 4-dimensional and
-** cut to one group by its coordinates (tensormap.c).
+** rows, inner] where it has a group axis. A _ragged_map is cut to one group by
+** its coordinates, and a _pointer_map is moved to one group's matrix by them,
+** wherever that lies (tensormap.c).
 */
 #define QN_PARAMS(X)                                                           \
     X(a_map, "const __grid_constant__ tensor_map", "A: global -> shared")      \
+    X(a_ragged_map, "const __grid_constant__ tensor_map", "A, cut to a group") \
     X(b_map, "const __grid_constant__ tensor_map", "B: global -> shared")      \
+    X(b_ragged_map, "const __grid_constant__ tensor_map", "B, cut to a group") \
+    X(b_pointer_map, "const __grid_constant__ tensor_map", "B, by address")    \
     X(d_map, "const __grid_constant__ tensor_map", "D: shared -> global")      \
     X(d_ragged_map, "const __grid_constant__ tensor_map", "D, cut to a group") \
+    X(d_pointer_map, "const __grid_constant__ tensor_map", "D, by address")    \
     X(a, "const void *", "A's first element")                                  \
     X(b, "const void *", "B's first element")                                  \
+    X(c, "const void *", "C's first element")                                  \
     X(d, "void *", "D's first element")                                        \
+    X(a_pointers, "const void *const *", "[groups] A's matrices, or null")     \
+    X(b_pointers, "const void *const *", "[groups] B's matrices, or null")     \
+    X(c_pointers, "const void *const *", "[groups] C's matrices, or null")     \
+    X(d_pointers, "void *const *", "[groups] D's matrices, or null")           \
     X(a_stride, "long long", "elements from one row of A to the next")         \
     X(b_stride, "long long", "elements from one row of B to the next")         \
+    X(c_stride, "long long", "elements from one row of C to the next")         \
     X(d_stride, "long long", "elements from one row of D to the next")         \
-    X(first_dims, "const void *", "[groups] rows of each group, or null")      \
-    X(offsets, "const void *", "[groups + 1] first rows, or null")             \
+    X(a_group_stride, "long long", "elements from one group's A to the next")  \
+    X(b_group_stride, "long long", "elements from one group's B to the next")  \
+    X(c_group_stride, "long long", "elements from one group's C to the next")  \
+    X(d_group_stride, "long long", "elements from one group's D to the next")  \
+    X(alpha, "const float *", "factor of the product, or null for 1")          \
+    X(beta, "const float *", "factor of C, or null for 1")                     \
+    X(scalar_step, "int", "0: one alpha and beta, 1: one for each group")      \
+    X(first_dims, "const void *", "[groups] length of each group, or null")    \
+    X(offsets, "const void *", "[groups + 1] starts of the groups, or null")   \
     X(sizes_bytes, "int", "4 or 8: int32 or int64 in both arrays")             \
+    X(ragged, "int", "axis that the groups split: 0 none, 1 m, 2 n, 3 k")      \
+    X(a_major, "int", "A is contiguous along: 0 k, 1 m")                       \
+    X(b_major, "int", "B is contiguous along: 0 k, 1 n")                       \
     X(groups, "int", "number of groups")                                       \
     X(m, "int", "rows of the canonical product, over all groups if ragged")    \
     X(n, "int", "columns of the canonical product")                            \
-    X(k, "int", "length of the summed axis")                                   \
+    X(k, "int", "length of the summed axis, over all groups if ragged")        \
     X(error, "unsigned int *", "error record in the workspace")
 
 enum qn_param {
@@ -58,6 +79,16 @@ enum qn_param {
     X(OVERLAP, 3, "a group starts before the previous one ends")
 
 #define QN_WORKSPACE_BYTES 256
+
+/*
+** What a kernel does with the product. A problem with alpha, or with any beta,
+** needs SCALE, which serves the others too: see QN_PARAMS for its nulls.
+*/
+enum qn_epilogue {
+    QN_STORE, /* D = A*B */
+    QN_ADD,   /* D += A*B: C is D, beta is 1 */
+    QN_SCALE  /* D = alpha*A*B + beta*C */
+};
 
 /* An operand of the canonical product as one kernel takes it. */
 struct qn_operand {
@@ -96,6 +127,7 @@ struct qn_kernel {
     const char *arch; /* "sm_90a", "host" */
     int op;           /* enum quern_op */
     int ragged;       /* enum quern_axis */
+    int epilogue;     /* enum qn_epilogue */
     struct qn_operand a, b, d;
     int tile[3];    /* m, n, k */
     int cluster[2]; /* CTAs along m, along n */
@@ -119,7 +151,9 @@ struct qn_rejected {
     const char *name; /* the name that the kernel would have had */
     const char *spec;
     const char *recipe;
-    int op;
+    int op, ragged, epilogue;
+    int a_major, b_major;
+    int d_type;
     const char *reason;
 };
 

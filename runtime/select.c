@@ -1,6 +1,7 @@
 /*
 ** select.c: which kernels serve a problem, and which of them is best.
 **
+** A kernel serves a problem of its own epilogue; one that scales serves all.
 ** A kernel of the variant is excluded by its architecture, by a `requires`
 ** that fails, or by an operand that has no tensor map. Those that are left
 ** are ordered by a model:
@@ -9,18 +10,22 @@
 **     tiles  = G * max(1, L/tile_m + 1/2) * ceil(n / tile_n)      L = m / G
 **              each factor rounded up to whole clusters
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
-**     math   = tile_m * tile_n * k / FMA per cycle
+**     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
+**              without tensor maps) does half as many
+**     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes / L2 rate
 **     store  = tile_m * tile_n * bytes of D / STORE rate; pingpong hides it
 **              behind the other warpgroup's math
-**     tile   = math + store + START
-**     memory = (A + B + D once) / memory rate
+**     tile   = max(math, copy) + store + START
+**     memory = (A + B + D once, and C if it is read) / memory rate
 **     launch = max(waves * tile, memory)
+**              fp32 sums in L2:  max(waves * tile, 1.5 memory)
+**              other C:          max(waves * tile, 1.2 memory)
+**                                + min(waves * tile, memory) / 2
 **
-** The copies of A and B cost no time of their own: where they bind, all of a
-** shape's kernels wait for memory alike. STORE and START were fitted to every
-** kernel on 22 problems (bench/NOTES.md, 2): the model's choice took 0.1 %
-** longer than the best, on average. The tuner replaces the model where it has
-** measured.
+** STORE and START were fitted to every kernel on 22 problems (bench/NOTES.md,
+** 2): the model's choice took 0.1 % longer than the best, on average. The L2
+** rate keeps tiles of 64 rows, which read most for each product, to problems
+** that wait for memory anyway. The tuner replaces the model where it measured.
 */
 #include "select.h"
 #include "expr.h"
@@ -32,16 +37,39 @@
 #include <string.h>
 
 #define FMA_PER_CYCLE    2048.0 /* dense 16-bit, one multiprocessor */
+#define L2_PER_CYCLE     76.0   /* bytes into one multiprocessor */
 #define STORE_PER_CYCLE  32.0   /* bytes out of one multiprocessor */
 #define MEMORY_PER_CYCLE 2300.0 /* bytes, the whole chip */
+#define ADD_COST         1.5    /* of fp32 sums in L2, over plain copies */
+#define READ_COST        1.2    /* of C read by the math warps, likewise */
 #define START_CYCLES     1200.0 /* first copies of a tile, its barriers */
+
+int qn_select_epilogue(const struct quern_problem *p, int epilogue)
+{
+    switch (epilogue) {
+    case QN_STORE:
+        return !p->alpha && p->beta == QUERN_BETA_ZERO;
+    case QN_ADD:
+        return !p->alpha && p->beta == QUERN_BETA_ONE;
+    default:
+        return 1;
+    }
+}
+
+/* What the variant is but for the type of D and the epilogue. */
+static int same_product(const struct quern_problem *p,
+                        const struct qn_kernel *kernel)
+{
+    return kernel->op == p->op && kernel->ragged == p->ragged &&
+           kernel->a.major == p->a_major && kernel->b.major == p->b_major &&
+           !strcmp(kernel->recipe, p->recipe);
+}
 
 int qn_select_variant(const struct quern_problem *p,
                       const struct qn_kernel *kernel)
 {
-    return kernel->op == p->op && kernel->ragged == p->ragged &&
-           kernel->a.major == p->a_major && kernel->b.major == p->b_major &&
-           kernel->d.type == p->d_type && !strcmp(kernel->recipe, p->recipe);
+    return same_product(p, kernel) && kernel->d.type == p->d_type &&
+           qn_select_epilogue(p, kernel->epilogue);
 }
 
 int qn_select_arch(const char *arch, const struct qn_device *device)
@@ -117,18 +145,23 @@ static int check_requires(const struct quern_problem *p,
 static int check_maps(const struct qn_demand *demand,
                       const struct qn_kernel *kernel, char *reason, size_t size)
 {
-    const struct qn_operand *operands[] = {&kernel->a, &kernel->b, &kernel->d};
-
     for (int i = 0; i < QN_MAPS; i++) {
         const struct qn_map_param *param = &qn_tensormap_params[i];
         struct qn_geometry g;
         struct qn_map map;
 
-        if (!qn_tensormap_used(kernel, param))
+        if (!qn_tensormap_takes(kernel, param->param))
             continue;
+        if (qn_problem_alignment(demand->problem, QUERN_BF16) < QN_ALIGNMENT) {
+            snprintf(reason, size,
+                     "TMA needs rows at multiples of %d bytes, the problem "
+                     "promises align=%d",
+                     QN_ALIGNMENT, demand->problem->alignment);
+            return 0;
+        }
         qn_geometry_of(demand->problem, demand->recipe, param->role, &g);
-        if (!qn_tensormap_build(&g, operands[param->role], param->ragged,
-                                g.columns, &map, reason, size))
+        if (!qn_tensormap_build(&g, qn_tensormap_operand(kernel, param),
+                                param->kind, 0, 0, &map, reason, size))
             return 0;
     }
     return 1;
@@ -141,6 +174,11 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
 /* Rounded up; no figure here comes near 2^63. */
 static double whole(double a)
 {
@@ -149,13 +187,19 @@ static double whole(double a)
     return down < a ? down + 1 : down;
 }
 
-/* Packed. */
-static double operand_bytes(const struct qn_demand *demand, int role)
+/* Of all operands, packed. */
+static double moved_bytes(const struct qn_demand *demand)
 {
     struct qn_geometry g;
+    double bytes = 0;
 
-    qn_geometry_of(demand->problem, demand->recipe, role, &g);
-    return (double)qn_geometry_bytes(&g, g.columns);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        if (role == QN_ROLE_C && demand->problem->beta == QUERN_BETA_ZERO)
+            continue;
+        qn_geometry_of(demand->problem, demand->recipe, role, &g);
+        bytes += (double)qn_geometry_bytes(&g, 0, 0);
+    }
+    return bytes;
 }
 
 /* Of one group; a cluster's CTAs start together, needed or not. */
@@ -168,6 +212,14 @@ static double tiles_along(double length, double tile, int cluster, int ragged)
 }
 
 /* The formulas above. */
+static int uses_maps(const struct qn_kernel *kernel)
+{
+    for (int i = 0; i < QN_MAPS; i++)
+        if (qn_tensormap_takes(kernel, qn_tensormap_params[i].param))
+            return 1;
+    return 0;
+}
+
 static void estimate(const struct qn_demand *demand,
                      const struct qn_kernel *kernel, struct qn_figures *f)
 {
@@ -178,11 +230,16 @@ static void estimate(const struct qn_demand *demand,
     double bytes = qn_type_bits(kernel->a.type) / 8.0;
     int cluster = kernel->cluster[0] * kernel->cluster[1];
     double sms = demand->sms - (cluster > 1 ? demand->sms % cluster : 0);
-    double math, store;
+    double math, copy, store, compute;
 
     if (p->ragged != QUERN_AXIS_NONE)
         lengths[p->ragged - QUERN_AXIS_M] /= p->groups;
     math = tile_m * tile_n * lengths[2] / (FMA_PER_CYCLE * 2 / bytes);
+    if (!uses_maps(kernel))
+        math *= 2;
+    copy = (tile_m / larger(kernel->cluster[1], 1) +
+            tile_n / larger(kernel->cluster[0], 1)) *
+           lengths[2] * bytes / L2_PER_CYCLE;
     store =
         tile_m * tile_n * qn_type_bits(kernel->d.type) / 8 / STORE_PER_CYCLE;
     if (!strcmp(kernel->schedule, "pingpong"))
@@ -193,12 +250,16 @@ static void estimate(const struct qn_demand *demand,
                tiles_along(lengths[1], tile_n, kernel->cluster[1],
                            p->ragged == QUERN_AXIS_N);
     f->waves = whole(f->tiles / larger(sms, 1));
-    f->tile_cycles = math + store + START_CYCLES;
-    f->memory_cycles =
-        (operand_bytes(demand, QN_ROLE_A) + operand_bytes(demand, QN_ROLE_B) +
-         operand_bytes(demand, QN_ROLE_D)) /
-        MEMORY_PER_CYCLE;
-    f->cycles = larger(f->waves * f->tile_cycles, f->memory_cycles);
+    f->tile_cycles = larger(math, copy) + store + START_CYCLES;
+    f->memory_cycles = moved_bytes(demand) / MEMORY_PER_CYCLE;
+    compute = f->waves * f->tile_cycles;
+    if (p->beta == QUERN_BETA_ZERO)
+        f->cycles = larger(compute, f->memory_cycles);
+    else if (kernel->epilogue == QN_ADD && kernel->d.type == QUERN_F32)
+        f->cycles = larger(compute, f->memory_cycles * ADD_COST);
+    else
+        f->cycles = larger(compute, f->memory_cycles * READ_COST) +
+                    smaller(compute, f->memory_cycles) / 2;
 }
 
 /* -------------------------------------------------------------------- list */
@@ -221,7 +282,14 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
         estimate(demand, kernel, &choice->figures);
 }
 
-/* By the model; a name decides between equals, so that the order is fixed. */
+static double work(const struct qn_choice *choice)
+{
+    return choice->figures.waves * choice->figures.tile_cycles;
+}
+
+/* By the model. Of equals, who wait for memory alike, the one that computes
+   less comes first and the one that scales needlessly last; then a name
+   decides, so that the order is fixed. */
 static int compare(const void *left, const void *right)
 {
     const struct qn_choice *a = left, *b = right;
@@ -230,6 +298,10 @@ static int compare(const void *left, const void *right)
         return b->fits - a->fits;
     if (a->fits && a->figures.cycles != b->figures.cycles)
         return a->figures.cycles < b->figures.cycles ? -1 : 1;
+    if (a->fits && work(a) != work(b))
+        return work(a) < work(b) ? -1 : 1;
+    if (a->candidate->kernel->epilogue != b->candidate->kernel->epilogue)
+        return a->candidate->kernel->epilogue - b->candidate->kernel->epilogue;
     return strcmp(a->candidate->kernel->name, b->candidate->kernel->name);
 }
 
@@ -256,9 +328,30 @@ int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
     return QUERN_OK;
 }
 
-/* No kernel has the variant: say which ones the recipe and op do have. */
-static void add_variants(struct quern_context *ctx,
-                         const struct quern_problem *p)
+/* What the kernels of the problem's layout and ragged axis write. */
+static int add_outputs(struct quern_context *ctx, const struct quern_problem *p)
+{
+    static const char *const epilogues[] = {"beta=0", "beta=1",
+                                            "any alpha and beta"};
+    unsigned seen[3] = {0}; /* a bit for each type of D */
+    int count = 0;
+
+    for (int i = 0; i < ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = ctx->kernels[i].kernel;
+        unsigned bit = 1u << kernel->d.type;
+
+        if (!same_product(p, kernel) || (seen[kernel->epilogue] & bit))
+            continue;
+        seen[kernel->epilogue] |= bit;
+        qn_error_add("  there are kernels for d=%s and %s",
+                     qn_type_name(kernel->d.type), epilogues[kernel->epilogue]);
+        count++;
+    }
+    return count;
+}
+
+/* The layouts and ragged axes that the recipe and op do have. */
+static int add_layouts(struct quern_context *ctx, const struct quern_problem *p)
 {
     unsigned seen = 0; /* a bit for each layout and ragged axis */
 
@@ -275,7 +368,14 @@ static void add_variants(struct quern_context *ctx,
                      qn_layout_name(kernel->a.major, kernel->b.major),
                      qn_axis_name(kernel->ragged));
     }
-    if (!seen)
+    return seen != 0;
+}
+
+/* No kernel has the variant: say which ones are nearest to it. */
+static void add_variants(struct quern_context *ctx,
+                         const struct quern_problem *p)
+{
+    if (!add_outputs(ctx, p) && !add_layouts(ctx, p))
         qn_error_add("  there is none for %s %s at all", qn_op_name(p->op),
                      p->recipe);
 }

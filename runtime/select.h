@@ -31,7 +31,12 @@ struct qn_demand {
     const char *kernel;             /* the only one wanted, or NULL */
 };
 
-/* Does the kernel serve the problem's variant: op, layout, types, recipe? */
+/* Does a kernel of that epilogue (enum qn_epilogue) serve the problem's alpha
+   and beta? */
+int qn_select_epilogue(const struct quern_problem *problem, int epilogue);
+
+/* Does the kernel serve the problem's variant: op, layout, ragged axis, types,
+   recipe, alpha and beta? */
 int qn_select_variant(const struct quern_problem *problem,
                       const struct qn_kernel *kernel);
 

@@ -47,7 +47,7 @@ static int open_backend(struct qn_session *s)
 static int check_options(const struct quern_plan_options *options)
 {
     if (options->backend < QUERN_BACKEND_AUTO ||
-        options->backend > QUERN_BACKEND_AOT)
+        options->backend > QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
                             "options.backend is %d: not a value "
                             "of enum quern_backend",
@@ -97,6 +97,11 @@ int qn_session_name(const struct qn_session *s)
 
     if (!name)
         return QUERN_OK;
+    if (s->options.backend == QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.kernel is '%s': the cublaslt backend "
+                            "runs none of the registry's kernels",
+                            name);
     for (int i = 0; i < s->ctx->nkernels; i++)
         if (!strcmp(s->ctx->kernels[i].kernel->name, name))
             return QUERN_OK;

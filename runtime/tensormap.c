@@ -2,8 +2,10 @@
 ** tensormap.c: the maps by which TMA copies tiles of an operand.
 **
 ** A plain map covers the buffer: (inner, rows), and (inner, rows, groups) for
-** an operand with a group axis. A ragged map is cut to one group by the
-** coordinates alone, so that a single static one serves all groups:
+** an operand with a group axis.
+**
+** A ragged map is cut to one group by the coordinates alone, so that a single
+** static one serves all groups:
 **
 **     dims     (inner, 2^30, 2^31 - 1, 2^31 - 1)
 **     strides  (s, 2^34 - s, s)                    s: bytes between rows
@@ -15,7 +17,19 @@
 ** a row at or past `len` leaves dimension 1, so loads give zeros and stores
 ** are dropped. Off and len change on the device without a new map. The map
 ** does not bound the buffer: kernels clamp off and len before they use them.
-**                                     COUPLED: ragged map -> pieces/ragged
+**                                     COUPLED: ragged map -> templates/sm90
+**
+** A pointer map is moved to any address by the coordinates, so that a single
+** static one serves matrices that were allocated one by one:
+**
+**     dims     (inner, rows, 2^31, 2^29)
+**     strides  (s, 16, 2^35)
+**     coords   (column, row, (d >> 4) & (2^31 - 1), d >> 35)
+**
+** with d = (address of the group's matrix - the map's address) mod 2^64. Its
+** address is the workspace, which every run has and every kernel knows as the
+** error record. The map bounds column and row, not the matrices.
+**                                     COUPLED: pointer map -> templates/sm90
 */
 #include "tensormap.h"
 #include "types.h"
@@ -28,18 +42,33 @@
 #define RAGGED_WRAP  ((uint64_t)1 << 34)
 #define STRIDE_LIMIT ((uint64_t)1 << 40)
 
+#define POINTER_STEP  ((uint64_t)16)
+#define POINTER_LOWER ((uint64_t)1 << 31) /* steps, below one upper stride */
+#define POINTER_UPPER ((uint64_t)1 << 29)
+
 const struct qn_map_param qn_tensormap_params[QN_MAPS] = {
-    {QN_PARAM_a_map, QN_ROLE_A, 0},
-    {QN_PARAM_b_map, QN_ROLE_B, 0},
-    {QN_PARAM_d_map, QN_ROLE_D, 0},
-    {QN_PARAM_d_ragged_map, QN_ROLE_D, 1},
+    {QN_PARAM_a_map, QN_ROLE_A, QN_MAP_PLAIN},
+    {QN_PARAM_a_ragged_map, QN_ROLE_A, QN_MAP_RAGGED},
+    {QN_PARAM_b_map, QN_ROLE_B, QN_MAP_PLAIN},
+    {QN_PARAM_b_ragged_map, QN_ROLE_B, QN_MAP_RAGGED},
+    {QN_PARAM_b_pointer_map, QN_ROLE_B, QN_MAP_POINTER},
+    {QN_PARAM_d_map, QN_ROLE_D, QN_MAP_PLAIN},
+    {QN_PARAM_d_ragged_map, QN_ROLE_D, QN_MAP_RAGGED},
+    {QN_PARAM_d_pointer_map, QN_ROLE_D, QN_MAP_POINTER},
 };
 
-int qn_tensormap_used(const struct qn_kernel *kernel,
-                      const struct qn_map_param *param)
+const struct qn_operand *qn_tensormap_operand(const struct qn_kernel *kernel,
+                                              const struct qn_map_param *param)
+{
+    return param->role == QN_ROLE_A   ? &kernel->a
+           : param->role == QN_ROLE_B ? &kernel->b
+                                      : &kernel->d;
+}
+
+int qn_tensormap_takes(const struct qn_kernel *kernel, int param)
 {
     for (int i = 0; i < kernel->nparams; i++)
-        if (kernel->params[i] == param->param)
+        if (kernel->params[i] == param)
             return 1;
     return 0;
 }
@@ -88,15 +117,28 @@ static void fill_ragged(struct qn_map *map, uint64_t pitch)
     map->strides[2] = pitch;
 }
 
-/* An empty buffer still needs a row to have a map; nothing is copied. */
+/* An empty buffer still needs an element to have a map; nothing is copied. */
 static void fill_plain(struct qn_map *map, const struct qn_geometry *g,
-                       uint64_t pitch)
+                       uint64_t pitch, uint64_t group_pitch)
 {
     map->rank = g->grouped ? 3 : 2;
     map->dims[1] = g->rows ? (uint64_t)g->rows : 1;
     map->dims[2] = (uint64_t)g->groups;
     map->strides[0] = pitch;
-    map->strides[1] = pitch * map->dims[1];
+    map->strides[1] = group_pitch;
+}
+
+/* Rows of one matrix; the two outer axes make the address. */
+static void fill_pointer(struct qn_map *map, const struct qn_geometry *g,
+                         uint64_t pitch)
+{
+    map->rank = 4;
+    map->dims[1] = (uint64_t)g->rows;
+    map->dims[2] = POINTER_LOWER;
+    map->dims[3] = POINTER_UPPER;
+    map->strides[0] = pitch;
+    map->strides[1] = POINTER_STEP;
+    map->strides[2] = POINTER_STEP * POINTER_LOWER;
 }
 
 /* Two 4-bit values travel as one byte; everything else as itself. */
@@ -109,53 +151,84 @@ static uint64_t packed(int64_t elements, int bits)
 /* The letter of the operand comes first. */
 static int refuse(char *reason, size_t size, int role, const char *why)
 {
-    snprintf(reason, size, "%c has no tensor map: %s", "ABD"[role], why);
+    snprintf(reason, size, "%c has no tensor map: %s", "ABCD"[role], why);
     return 0;
 }
 
 /* What no map can express; NULL if nothing. */
-static const char *limit_passed(const struct qn_geometry *g, int ragged,
-                                uint64_t pitch)
+static const char *limit_passed(const struct qn_geometry *g, int kind,
+                                uint64_t pitch, uint64_t group_pitch)
 {
-    if (ragged && g->grouped)
+    if (kind == QN_MAP_RAGGED && g->grouped)
         return "it has a group axis, not a ragged one";
-    if (ragged && g->inner_ragged)
+    if (kind == QN_MAP_RAGGED && g->inner_ragged)
         return "its ragged axis is contiguous";
-    if (pitch >= RAGGED_WRAP ||
-        (g->grouped && pitch * (uint64_t)g->rows >= STRIDE_LIMIT))
+    if (kind == QN_MAP_POINTER && !g->grouped)
+        return "it has no group axis";
+    if (pitch >= RAGGED_WRAP || (g->grouped && group_pitch >= STRIDE_LIMIT))
         return "a stride passes TMA's limit";
     return NULL;
 }
 
-int qn_tensormap_build(const struct qn_geometry *g,
-                       const struct qn_operand *operand, int ragged,
-                       int64_t stride, struct qn_map *map, char *reason,
-                       size_t size)
+/* Of packed rows and groups, or as given. */
+static void find_pitches(const struct qn_geometry *g, int64_t stride,
+                         int64_t group_stride, uint64_t *row, uint64_t *group)
 {
-    uint64_t bits = (uint64_t)stride * (uint64_t)qn_type_bits(g->type);
-    const char *limit = limit_passed(g, ragged, bits / 8);
+    uint64_t bits = (uint64_t)qn_type_bits(g->type);
+
+    *row = (uint64_t)(stride ? stride : g->columns) * bits;
+    *group = group_stride ? (uint64_t)group_stride * bits
+                          : *row * (uint64_t)(g->rows ? g->rows : 1);
+}
+
+/* TMA's other rule; 0 and the reason where it is broken. */
+static int check_pitches(const struct qn_geometry *g, uint64_t row,
+                         uint64_t group, char *reason, size_t size)
+{
+    uint64_t bits = (uint64_t)qn_type_bits(g->type);
+    int of_rows = row % 128 != 0;
     char why[128];
 
+    if (!of_rows && (!g->grouped || group % 128 == 0))
+        return 1;
+    snprintf(why, sizeof why,
+             "its %s are %llu elements of %s apart, and TMA needs multiples "
+             "of 16 bytes",
+             of_rows ? "rows" : "matrices",
+             (unsigned long long)((of_rows ? row : group) / bits),
+             qn_type_name(g->type));
+    return refuse(reason, size, g->role, why);
+}
+
+int qn_tensormap_build(const struct qn_geometry *g,
+                       const struct qn_operand *operand, int kind,
+                       int64_t stride, int64_t group_stride, struct qn_map *map,
+                       char *reason, size_t size)
+{
+    int bits = qn_type_bits(g->type);
+    const char *limit;
+    uint64_t row, group;
+
     memset(map, 0, sizeof *map);
+    find_pitches(g, stride, group_stride, &row, &group);
+    limit = limit_passed(g, kind, row / 8, group / 8);
     if (limit)
         return refuse(reason, size, g->role, limit);
-    if (bits % 128) {
-        snprintf(why, sizeof why,
-                 "its rows are %lld elements of %s apart, and TMA needs "
-                 "multiples of 16 bytes",
-                 (long long)stride, qn_type_name(g->type));
-        return refuse(reason, size, g->role, why);
-    }
+    if (!check_pitches(g, row, group, reason, size))
+        return 0;
     map->type = map_type(g->type);
     map->swizzle = map_swizzle(operand->swizzle);
-    map->dims[0] = packed(g->columns, qn_type_bits(g->type));
-    map->box[0] = (uint32_t)packed(operand->box[0], qn_type_bits(g->type));
+    map->dims[0] = g->columns ? packed(g->columns, bits) : 1;
+    map->box[0] = (uint32_t)packed(operand->box[0], bits);
     map->box[1] = (uint32_t)operand->box[1];
     map->box[2] = map->box[3] = 1;
-    if (ragged)
-        fill_ragged(map, bits / 8);
+    row = row ? row : 128; /* of no columns */
+    if (kind == QN_MAP_RAGGED)
+        fill_ragged(map, row / 8);
+    else if (kind == QN_MAP_POINTER)
+        fill_pointer(map, g, row / 8);
     else
-        fill_plain(map, g, bits / 8);
+        fill_plain(map, g, row / 8, group / 8);
     return 1;
 }
 

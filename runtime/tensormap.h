@@ -17,29 +17,39 @@ struct qn_map {
     int swizzle; /* CU_TENSOR_MAP_SWIZZLE_... */
 };
 
+/* How a map reaches the elements of one group; see tensormap.c. */
+enum qn_map_kind {
+    QN_MAP_PLAIN,  /* covers the buffer */
+    QN_MAP_RAGGED, /* cut to one group by its coordinates */
+    QN_MAP_POINTER /* moved to one group's matrix by its coordinates */
+};
+
 /* A parameter that is a map. */
 struct qn_map_param {
-    int param;  /* enum qn_param */
-    int role;   /* enum qn_role */
-    int ragged; /* cut to one group by its coordinates */
+    int param; /* enum qn_param */
+    int role;  /* enum qn_role */
+    int kind;  /* enum qn_map_kind */
 };
 
 /* All of them, QN_MAPS in number. */
-#define QN_MAPS 4
+#define QN_MAPS 8
 extern const struct qn_map_param qn_tensormap_params[QN_MAPS];
 
-/* 1 if the kernel declares the parameter. */
-int qn_tensormap_used(const struct qn_kernel *kernel,
-                      const struct qn_map_param *param);
+/* The kernel's operand that a map is for. */
+const struct qn_operand *qn_tensormap_operand(const struct qn_kernel *kernel,
+                                              const struct qn_map_param *param);
+
+/* 1 if the kernel declares the parameter (enum qn_param), a map or not. */
+int qn_tensormap_takes(const struct qn_kernel *kernel, int param);
 
 /*
-** Lay out the map for rows `stride` elements apart. Returns 1, or 0 and one
-** sentence why there is no such map.
+** Lay out the map for rows `stride` elements apart and groups `group_stride`;
+** 0 for packed ones. Returns 1, or 0 and one sentence why there is no such map.
 */
 int qn_tensormap_build(const struct qn_geometry *geometry,
-                       const struct qn_operand *operand, int ragged,
-                       int64_t stride, struct qn_map *map, char *reason,
-                       size_t size);
+                       const struct qn_operand *operand, int kind,
+                       int64_t stride, int64_t group_stride, struct qn_map *map,
+                       char *reason, size_t size);
 
 /* Encode it for an address. QUERN_ECUDA. */
 int qn_tensormap_encode(struct qn_driver *driver, const struct qn_map *map,

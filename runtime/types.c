@@ -22,7 +22,10 @@ static const struct {
 
 static const char *const ops[] = {"fprop", "dgrad", "wgrad"};
 static const char *const axes[] = {"none", "m", "n", "k"};
-static const char *const backends[] = {"auto", "host", "jit", "aot"};
+static const char *const betas[] = {"0", "1", "any"};
+static const char *const epilogues[] = {"store", "add", "scale"};
+static const char *const backends[] = {"auto", "host", "jit", "aot",
+                                       "cublaslt"};
 
 /* cuBLAS's letters: first B, where t is k-major; then A, where n is. */
 static const struct {
@@ -100,6 +103,21 @@ int qn_axis_find(const char *name, int *axis)
 const char *qn_backend_name(int backend)
 {
     return name_at(backends, COUNT(backends), backend);
+}
+
+const char *qn_beta_name(int beta)
+{
+    return name_at(betas, COUNT(betas), beta);
+}
+
+const char *qn_epilogue_name(int epilogue)
+{
+    return name_at(epilogues, COUNT(epilogues), epilogue);
+}
+
+int qn_beta_find(const char *name, int *beta)
+{
+    return name_find(betas, COUNT(betas), name, beta);
 }
 
 const char *qn_layout_name(int a_major, int b_major)

@@ -11,6 +11,8 @@ const char *qn_type_name(int type);
 const char *qn_op_name(int op);
 const char *qn_axis_name(int axis);
 const char *qn_layout_name(int a_major, int b_major);
+const char *qn_beta_name(int beta);         /* as the problem line has it */
+const char *qn_epilogue_name(int epilogue); /* as specs have it */
 const char *qn_backend_name(int backend);
 
 /* Each returns 1 and sets the value, or 0 for an unknown name. */
@@ -18,6 +20,7 @@ int qn_type_find(const char *name, int *type);
 int qn_op_find(const char *name, int *op);
 int qn_axis_find(const char *name, int *axis);
 int qn_layout_find(const char *name, int *a_major, int *b_major);
+int qn_beta_find(const char *name, int *beta);
 
 /* Names in order for messages and guesses; NULL past the last. */
 const char *qn_op_at(int i);

@@ -1,6 +1,7 @@
 /*
 ** why.c: explain which kernel would run and why each other one would not.
 */
+#include "cublaslt_loop.h"
 #include "session.h"
 #include "text.h"
 #include "types.h"
@@ -56,7 +57,17 @@ static void add_excluded(struct qn_text *text, const struct qn_choice *list,
     }
 }
 
-/* Rejected points know their recipe and op; the name tells the rest. */
+/* A point that would have been a kernel of the problem's variant. */
+static int of_variant(const struct quern_problem *p,
+                      const struct qn_rejected *point)
+{
+    return point->op == p->op && point->ragged == p->ragged &&
+           point->a_major == p->a_major && point->b_major == p->b_major &&
+           point->d_type == p->d_type && !strcmp(point->recipe, p->recipe) &&
+           qn_select_epilogue(p, point->epilogue);
+}
+
+/* With the sentence of their spec. */
 static void add_rejected(struct qn_text *text,
                          const struct quern_registry *registry,
                          const struct quern_problem *p)
@@ -66,11 +77,11 @@ static void add_rejected(struct qn_text *text,
     for (int i = 0; registry && i < registry->nrejected; i++) {
         const struct qn_rejected *point = &registry->rejected[i];
 
-        if (point->op != p->op || strcmp(point->recipe, p->recipe))
+        if (!of_variant(p, point))
             continue;
         qn_text_add(text, "%s  %s\n    %s (%s)\n",
-                    first ? "\nnot made, for this recipe and op\n" : "",
-                    point->name, point->reason, point->spec);
+                    first ? "\nnot made, for this variant\n" : "", point->name,
+                    point->reason, point->spec);
         first = 0;
     }
 }
@@ -97,21 +108,33 @@ static int choose(struct qn_session *s, struct qn_choice **list, int *count)
     return list_for(s, QUERN_BACKEND_JIT, list, count);
 }
 
-/* Three lists: what fits, what does not, what does not exist. */
-static int explain(struct qn_session *s, struct qn_text *text)
+/* The problem, and where it would run. */
+static void add_title(struct qn_text *text, const struct qn_session *s)
 {
-    struct qn_choice *list;
     char problem[512];
-    int count;
-    int code = choose(s, &list, &count);
 
-    if (code)
-        return code;
     quern_problem_print(s->problem, problem, sizeof problem);
     qn_text_add(text, "%s\nbackend %s, %d %s\n\n", problem,
                 qn_backend_name(s->demand.backend), s->demand.sms,
                 s->demand.backend == QUERN_BACKEND_HOST ? "threads"
                                                         : "multiprocessors");
+}
+
+/* Three lists: what fits, what does not, what does not exist. */
+static int explain(struct qn_session *s, struct qn_text *text)
+{
+    struct qn_choice *list;
+    int count, code;
+
+    if (s->demand.backend == QUERN_BACKEND_CUBLASLT) {
+        add_title(text, s);
+        qn_cublaslt_why(s->ctx, s->problem, s->demand.recipe, text);
+        return QUERN_OK;
+    }
+    code = choose(s, &list, &count);
+    if (code)
+        return code;
+    add_title(text, s);
     if (count == 0 || !list[0].fits) {
         qn_select_none(s->ctx, &s->demand, list, 0);
         qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());

@@ -15,7 +15,7 @@ digest() { # log, exit status
         function show(line) { print "    " line > "/dev/stderr" }
         /^1\.\.[0-9]+/    { planned += substr($1, 4) }
         /^skip: /         { reason = substr($0, 7); next }
-        /^ok .*# *SKIP/   { skip++; show("skipped: " reason " " $0); next }
+        /^(not )?ok .*# *SKIP/  { skip++; show("skipped: " reason " " $0); next }
         /^ok /            { pass++; next }
         /not ok [0-9]/    { fail++; sub(/.*not ok/, "not ok"); show($0); next }
         /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ {

@@ -34,6 +34,7 @@ struct qn_options {
     const char *routes;
     const char *kernel;
     int backend; /* enum quern_backend */
+    int against; /* the same, to compare with; AUTO: none */
     int jobs;
     int check;
     int verbose;
@@ -54,6 +55,7 @@ enum {
     QN_KEY_ROUTES,
     QN_KEY_CHECK,
     QN_KEY_BACKEND,
+    QN_KEY_AGAINST,
     QN_KEY_SEED,
     QN_KEY_KERNEL,
     QN_KEY_FIELDS,
@@ -82,7 +84,7 @@ enum {
 #define QN_OPTION_BACKEND                                                      \
     {                                                                          \
         "backend", QN_KEY_BACKEND, "NAME", 0,                                  \
-            "auto, host, jit or aot (default auto)", 0                         \
+            "auto, host, jit, aot or cublaslt (default auto)", 0               \
     }
 #define QN_OPTION_KERNEL                                                       \
     {                                                                          \
@@ -151,7 +153,15 @@ int qn_source_select(const struct qn_options *, struct qg_selection *);
 /* The words of a command line as one problem, in `text`. */
 int qn_source_join(const struct qn_options *, char *text, size_t size);
 
-/* The same, and parsed. */
+/*
+** A problem's text, which may give the ragged axis as m=@FILE, n=@FILE or
+** k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
+** is their sum. An exit status, after printing what was wrong.
+*/
+int qn_source_parse(const struct qn_options *, struct quern_context *,
+                    const char *text, struct quern_problem *);
+
+/* The words of the command line, joined and parsed. */
 int qn_source_problem(const struct qn_options *, struct quern_context *,
                       struct quern_problem *);
 

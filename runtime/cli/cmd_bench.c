@@ -13,6 +13,8 @@ static const struct argp_option options[] = {
      "Write JSON to FILE besides printing the table; - prints it instead", 0},
     {"repeat", QN_KEY_REPEAT, "N", 0,
      "Launches to take the median of (default: about a second's)", 0},
+    {"against", QN_KEY_AGAINST, "NAME", 0,
+     "Also run this backend, in turn with the other, and compare", 0},
     QN_OPTION_BACKEND,
     QN_OPTION_KERNEL,
     QN_OPTION_SEED,
@@ -21,26 +23,57 @@ static const struct argp_option options[] = {
     {0},
 };
 
+static int time_job(const struct qn_options *opt, struct qn_job *job,
+                    cJSON *rows)
+{
+    struct qn_job_time time;
+    const int code = qn_job_measure(job, opt->repeat, &time);
+
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(job->ctx));
+    cJSON_AddItemToArray(rows, qn_report_row(job, &time, NULL));
+    return QN_EXIT_OK;
+}
+
+/* --against: both in one run. */
+static int compare_job(const struct qn_options *opt, struct qn_job *job,
+                       cJSON *rows)
+{
+    struct qn_job other = {0}, *const jobs[] = {job, &other};
+    struct qn_job_time times[2];
+    int status = qn_job_beside(&other, job, opt);
+    int code = QUERN_OK;
+    cJSON *row;
+
+    if (!status) {
+        code = qn_job_compare(jobs, 2, opt->repeat, times);
+        if (code)
+            status = qn_message_code(opt, code, quern_errmsg(job->ctx));
+    }
+    if (!status) {
+        row = qn_report_row(job, &times[0], NULL);
+        qn_report_against(row, &times[0], &other, &times[1]);
+        cJSON_AddItemToArray(rows, row);
+    }
+    qn_job_free(&other);
+    return status;
+}
+
 /* One problem, as one row. */
 static int time_problem(const struct qn_options *opt, struct quern_context *ctx,
                         const char *text, cJSON *rows)
 {
     struct quern_problem problem;
-    struct qn_job_time time;
     struct qn_job job = {0};
-    int code, status;
+    int status;
 
-    code = quern_problem_parse(ctx, text, &problem);
-    if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+    status = qn_source_parse(opt, ctx, text, &problem);
+    if (status)
+        return status;
     status = qn_job_begin(&job, opt, ctx, &problem, NULL);
-    if (!status) {
-        code = qn_job_measure(&job, opt->repeat, &time);
-        if (code)
-            status = qn_message_code(opt, code, quern_errmsg(ctx));
-        else
-            cJSON_AddItemToArray(rows, qn_report_row(&job, &time, NULL));
-    }
+    if (!status)
+        status = opt->against ? compare_job(opt, &job, rows)
+                              : time_job(opt, &job, rows);
     qn_job_free(&job);
     return status;
 }
@@ -93,7 +126,9 @@ static int run(const struct qn_options *opt)
     if (status)
         cJSON_Delete(rows);
     else
-        qn_table_print(opt, rows, qn_report_columns);
+        qn_table_print(opt, rows,
+                       opt->against ? qn_report_against_columns
+                                    : qn_report_columns);
     quern_close(ctx);
     return status;
 }
@@ -105,7 +140,9 @@ const struct qn_command qn_cmd_bench = {
     .help = "Several problems are quoted, one by one. A time is the median of "
             "launches, one behind the other, the caches as the last launch "
             "left them. The roofline is the chip at its highest "
-            "clocks. Example:\n"
+            "clocks. With --against, ratio says how many times as long the "
+            "other backend takes; both read the same operands, a few launches "
+            "of one and then of the other. Example:\n"
             "  quern bench 'fprop bf16 g=8 m=32768 n=4096 k=7168 split=mild' "
             "\\\n    'fprop bf16 g=8 m=32768 n=4096 k=7168 split=skew' "
             "--json out.json",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "describe.h"
 #include "types.h"
 
 static const struct argp_option options[] = {
@@ -51,9 +52,77 @@ static void add_memory(cJSON *rows, const char *name, const char *type,
     cJSON_AddItemToArray(rows, row);
 }
 
+/* The tensors of a layer that each op multiplies. COUPLED: ops, quern.h */
+static const char *const tensors[][QN_ROLES] = {
+    {"x", "w", "added to y", "y"},
+    {"dy", "w", "added to dx", "dx"},
+    {"dy", "x", "added to dw", "dw"},
+};
+
+/* Each operand that the problem has, and the addresses that may replace it. */
+static void add_operands(cJSON *rows, const struct quern_problem *problem,
+                         const struct quern_args *need,
+                         const struct qn_geometry *geometry)
+{
+    static const char *const names[QN_ROLES] = {"a", "b", "c", "d"};
+    const struct quern_tensor *all[QN_ROLES] = {&need->a, &need->b, &need->c,
+                                                &need->d};
+    char text[64], name[32];
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct qn_geometry *g = &geometry[role];
+
+        if (!all[role]->ndim)
+            continue;
+        snprintf(text, sizeof text, "%s: %s", tensors[problem->op][role],
+                 g->grouped        ? "one matrix per group"
+                 : g->inner_ragged ? "columns of all groups"
+                                   : "rows of all groups");
+        add_operand(rows, names[role], text, all[role]);
+        if (!g->grouped)
+            continue;
+        snprintf(name, sizeof name, "%s.pointers", names[role]);
+        snprintf(text, sizeof text, "[%d]", problem->groups);
+        add_memory(rows, name, "addresses", text, 0, sizeof(void *),
+                   "the matrices one by one, instead");
+    }
+}
+
+/* The arrays with the groups' lengths: of the first operand that is ragged. */
+static void add_sizes(cJSON *rows, const struct quern_problem *problem,
+                      const struct qn_geometry *geometry)
+{
+    const int role = geometry[QN_ROLE_A].grouped ? QN_ROLE_B : QN_ROLE_A;
+    char text[64], name[32];
+
+    if (problem->ragged == QUERN_AXIS_NONE)
+        return;
+    snprintf(name, sizeof name, "%c.%s", "ab"[role],
+             geometry[role].inner_ragged ? "last_dims" : "first_dims");
+    snprintf(text, sizeof text, "[%d]", problem->groups);
+    add_memory(rows, name, "i32, i64", text, 0, 8, "length of each group");
+    snprintf(name, sizeof name, "%c.offsets", "ab"[role]);
+    snprintf(text, sizeof text, "[%d]", problem->groups + 1);
+    add_memory(rows, name, "i32, i64", text, 0, 8,
+               "where each group begins; instead, or beside lengths");
+}
+
+/* One value, or as many as groups. */
+static void add_factors(cJSON *rows, const struct quern_problem *problem)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "[1] or [%d]", problem->groups);
+    if (problem->alpha)
+        add_memory(rows, "alpha", "f32", text, 0, 4, "factor of the product");
+    if (problem->beta == QUERN_BETA_ANY)
+        add_memory(rows, "beta", "f32", text, 0, 4, "factor of c");
+}
+
 static void print(const struct qn_options *opt,
                   const struct quern_problem *problem,
-                  const struct quern_description *need)
+                  const struct quern_description *need,
+                  const struct qn_recipe *recipe)
 {
     static const struct qn_column columns[] = {
         {"argument", "argument", "s"},
@@ -64,34 +133,25 @@ static void print(const struct qn_options *opt,
         {"is", "what it is", "s"},
         {0},
     };
-    /* COUPLED: the operands of each op, quern.h */
-    static const char *const roles[][3] = {
-        {"x: rows of all groups", "w: one matrix per group", "y"},
-        {"dy: rows of all groups", "w: one matrix per group", "dx"},
-        {"dy: rows of all groups", "x: rows of all groups", "dw"},
-    };
-    const char *const *role = roles[problem->op];
+    struct qn_geometry geometry[QN_ROLES];
     cJSON *rows = cJSON_CreateArray();
     char text[64];
 
-    add_operand(rows, "a", role[0], &need->args.a);
-    add_operand(rows, "b", role[1], &need->args.b);
-    add_operand(rows, "d", role[2], &need->args.d);
-    snprintf(text, sizeof text, "[%d]", problem->groups);
-    add_memory(rows, "first_dims", "i32, i64", text, 0, 8,
-               "length of each group");
-    snprintf(text, sizeof text, "[%d]", problem->groups + 1);
-    add_memory(rows, "offsets", "i32, i64", text, 0, 8,
-               "first row of each group; instead, or beside lengths");
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        qn_geometry_of(problem, recipe, role, &geometry[role]);
+    add_operands(rows, problem, &need->args, geometry);
+    add_sizes(rows, problem, geometry);
+    add_factors(rows, problem);
     snprintf(text, sizeof text, "[%zu]", need->workspace_bytes);
     add_memory(rows, "workspace", "bytes", text, (double)need->workspace_bytes,
-               256, "zeroed once; one per concurrent run");
+               QN_ALIGNMENT, "zeroed once; one per concurrent run");
     qn_table_print(opt, rows, columns);
 }
 
 static int run(const struct qn_options *opt)
 {
     struct quern_description need;
+    const struct qn_recipe *recipe;
     struct quern_problem problem;
     struct quern_context *ctx;
     int code, status = qn_source_context(opt, &ctx);
@@ -100,11 +160,11 @@ static int run(const struct qn_options *opt)
         return status;
     status = qn_source_problem(opt, ctx, &problem);
     if (!status) {
-        code = quern_describe(ctx, &problem, &need);
+        code = qn_describe(ctx, &problem, &need, &recipe);
         if (code)
             status = qn_message_code(opt, code, quern_errmsg(ctx));
         else
-            print(opt, &problem, &need);
+            print(opt, &problem, &need, recipe);
     }
     quern_close(ctx);
     return status;

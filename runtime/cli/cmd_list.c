@@ -42,8 +42,8 @@ static int same_variant(const struct qn_kernel *a, const struct qn_kernel *b)
 {
     return strcmp(a->recipe, b->recipe) == 0 && strcmp(a->arch, b->arch) == 0 &&
            a->op == b->op && a->ragged == b->ragged &&
-           a->a.major == b->a.major && a->b.major == b->b.major &&
-           a->d.type == b->d.type;
+           a->epilogue == b->epilogue && a->a.major == b->a.major &&
+           a->b.major == b->b.major && a->d.type == b->d.type;
 }
 
 /* A row for the variant of kernel `first`, unless an earlier kernel had it. */
@@ -70,6 +70,8 @@ static void add_variant(cJSON *rows, const struct quern_registry *registry,
                             qn_layout_name(kernel->a.major, kernel->b.major));
     cJSON_AddStringToObject(row, "ragged", qn_axis_name(kernel->ragged));
     cJSON_AddStringToObject(row, "d", qn_type_name(kernel->d.type));
+    cJSON_AddStringToObject(row, "epilogue",
+                            qn_epilogue_name(kernel->epilogue));
     cJSON_AddStringToObject(row, "arch", kernel->arch);
     cJSON_AddNumberToObject(row, "kernels", count);
     cJSON_AddNumberToObject(row, "shipped", shipped);
@@ -86,6 +88,7 @@ static int print(const struct qn_options *opt,
         {"layout", "layout", "s"},
         {"ragged", "ragged", "s"},
         {"d", "d", "s"},
+        {"epilogue", "epilogue", "s"},
         {"arch", "arch", "s"},
         {"kernels", "kernels", "%.0f"},
         {"shipped", "shipped", "%.0f"},

@@ -40,12 +40,16 @@ static void print(const struct qn_options *opt, const struct qn_job *job,
     }
     quern_problem_print(&job->problem, text, sizeof text);
     printf("problem  %s\n"
-           "rows     %lld in %d groups, %lld to %lld, median %lld\n"
+           "%-8s %lld in %d groups, %lld to %lld, median %lld\n"
            "kernel   %s\nbackend  %s, %d %s%s%s\n"
            "time     %.3f ms, median of %d, %.3g TFLOP/s, %.3g GB/s\n",
-           text, (long long)job->rows, job->problem.groups,
-           (long long)range.min, (long long)range.max, (long long)range.median,
-           job->info.kernel, qn_backend_name(job->info.backend), job->info.sms,
+           text,
+           job->problem.ragged == QUERN_AXIS_NONE
+               ? "m"
+               : qn_axis_name(job->problem.ragged),
+           (long long)job->rows, job->problem.groups, (long long)range.min,
+           (long long)range.max, (long long)range.median, job->info.kernel,
+           qn_backend_name(job->info.backend), job->info.sms,
            job->gpu ? "multiprocessors" : "threads", job->gpu ? " of " : "",
            job->gpu ? job->gpu->device.name : "", time->seconds * 1e3,
            time->runs, qn_job_flops(job) / time->seconds * 1e-12,
@@ -121,7 +125,9 @@ const struct qn_command qn_cmd_run = {
     .arguments = "PROBLEM",
     .summary = "Run a problem on this machine, with random data",
     .help = "With --routes, g= must name the number of experts, and the rows "
-            "of the file replace m=. Example:\n"
+            "of the file replace m=, or the k= of wgrad. m=@FILE, n=@FILE or "
+            "k=@FILE gives the lengths of the groups and their sum at once. C, "
+            "alpha and beta are random, too. Example:\n"
             "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew "
             "--check",
     .options = options,

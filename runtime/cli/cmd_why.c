@@ -60,21 +60,21 @@ static int why_problem(const struct qn_options *opt)
 /* What a problem must be like for this kernel to run. */
 static void explain_kernel(const struct qn_kernel *kernel, struct qn_text *text)
 {
-    qn_text_add(text,
-                "%s exists.\n  spec      %s\n  template  %s\n  runs      "
-                "%s %s %s ragged %s, d=%s, on %s\n  shape     tile %dx%dx%d, "
-                "cluster %dx%d, %d stages, %d threads, %d bytes of shared "
-                "memory\n  shipped   %s\n",
-                kernel->name, kernel->spec, kernel->template,
-                qn_op_name(kernel->op), kernel->recipe,
-                qn_layout_name(kernel->a.major, kernel->b.major),
-                qn_axis_name(kernel->ragged), qn_type_name(kernel->d.type),
-                kernel->arch, kernel->tile[0], kernel->tile[1], kernel->tile[2],
-                kernel->cluster[0], kernel->cluster[1], kernel->stages,
-                kernel->threads, kernel->smem,
-                strcmp(kernel->arch, "host") == 0 ? "linked into the library"
-                : kernel->shipped                 ? "yes"
-                                  : "no, compiled on first use");
+    qn_text_add(
+        text,
+        "%s exists.\n  spec      %s\n  template  %s\n  runs      "
+        "%s %s %s ragged %s, d=%s, %s, on %s\n  shape     tile %dx%dx%d, "
+        "cluster %dx%d, %d stages, %d threads, %d bytes of shared "
+        "memory\n  shipped   %s\n",
+        kernel->name, kernel->spec, kernel->template, qn_op_name(kernel->op),
+        kernel->recipe, qn_layout_name(kernel->a.major, kernel->b.major),
+        qn_axis_name(kernel->ragged), qn_type_name(kernel->d.type),
+        qn_epilogue_name(kernel->epilogue), kernel->arch, kernel->tile[0],
+        kernel->tile[1], kernel->tile[2], kernel->cluster[0],
+        kernel->cluster[1], kernel->stages, kernel->threads, kernel->smem,
+        strcmp(kernel->arch, "host") == 0 ? "linked into the library"
+        : kernel->shipped                 ? "yes"
+                                          : "no, compiled on first use");
     for (int i = 0; i < kernel->nrequires; i++)
         qn_text_add(text, "  requires  %s: %s\n", kernel->requires[i].text,
                     kernel->requires[i].reason);
@@ -142,7 +142,7 @@ const struct qn_command qn_cmd_why = {
     .summary = "Explain which kernel would run and why no other one",
     .help = "Example:\n"
             "  quern why fprop bf16 g=8 m=4096 n=2048 k=7168\n"
-            "  quern why quern_bf16_fprop_tn_m_f32_host",
+            "  quern why quern_bf16_fprop_tn_m_f32_scale_host",
     .options = options,
     .run = run,
 };

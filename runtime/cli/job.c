@@ -8,107 +8,216 @@
 #include <string.h>
 
 #include "clock.h"
+#include "describe.h"
 #include "random.h"
 #include "sizes.h"
 #include "types.h"
+
+/* Without a ragged axis all groups have the problem's own sizes. */
+static int draw_split(struct qn_job *job, uint64_t seed, char *why, size_t size)
+{
+    const struct quern_problem *p = &job->problem;
+
+    if (p->ragged == QUERN_AXIS_NONE) {
+        for (int i = 0; i < p->groups; i++)
+            job->sizes[i] = p->m;
+        return 0;
+    }
+    return qn_sizes_draw(p->split, p->groups, qn_geometry_length(p, p->ragged),
+                         seed, job->sizes, why, size);
+}
 
 /* `sizes`, or what the split says; an exit status. */
 static int draw_sizes(struct qn_job *job, const struct qn_options *opt,
                       const int64_t *sizes)
 {
-    struct quern_problem *p = &job->problem;
+    const struct quern_problem *p = &job->problem;
     char why[512];
     int failed = 0;
 
-    if (sizes) {
+    if (sizes)
         memcpy(job->sizes, sizes, (size_t)p->groups * sizeof *sizes);
-    } else {
-        const int64_t total = p->ragged == QUERN_AXIS_M   ? p->m
-                              : p->ragged == QUERN_AXIS_N ? p->n
-                                                          : p->k;
-        failed = qn_sizes_draw(p->split, p->groups, total, opt->seed,
-                               job->sizes, why, sizeof why);
-    }
-    for (int i = 0; i < p->groups && !failed; i++)
+    else
+        failed = draw_split(job, opt->seed, why, sizeof why);
+    for (int i = 0; i < p->groups && !failed; i++) {
+        job->starts[i] = job->rows;
         job->rows += job->sizes[i];
+    }
     return failed ? qn_message_fail(opt, QN_EXIT_USAGE, "%s", why) : QN_EXIT_OK;
 }
 
-/* Random numbers for one operand: a host copy, and the buffer to run on. */
-static int fill_operand(struct qn_job *job, const struct quern_tensor *tensor,
-                        uint64_t seed, float scale, void **host,
-                        struct qn_memory *memory)
-{
-    const size_t count = tensor->bytes * 8 / (size_t)qn_type_bits(tensor->type);
-    int code;
+/* ---------------------------------------------------------------- operands */
 
-    *host = malloc(tensor->bytes ? tensor->bytes : 1);
-    if (!*host)
-        return QUERN_ENOMEM;
-    if (qn_random_fill(*host, tensor->type, count, seed, scale))
-        return QUERN_EINVAL;
-    code = qn_memory_new(memory, job->gpu, tensor->bytes);
-    return code ? code : qn_memory_write(memory, 0, *host, tensor->bytes);
+int64_t qn_job_length(const struct qn_job *job, int axis, int group)
+{
+    return axis == job->problem.ragged
+               ? job->sizes[group]
+               : qn_geometry_length(&job->problem, axis);
 }
 
-static int fill_sizes(struct qn_job *job)
+int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
+                       int64_t y)
 {
-    const size_t bytes = (size_t)job->problem.groups * sizeof(int64_t);
-    int code = qn_memory_new(&job->sizes_memory, job->gpu, bytes);
+    const struct qn_geometry *g = &job->operands[role];
+    const int first = role == QN_ROLE_B ? QUERN_AXIS_N : QUERN_AXIS_M;
+    int64_t row = g->outer == first ? x : y;
+    int64_t column = g->outer == first ? y : x;
 
-    return code ? code
-                : qn_memory_write(&job->sizes_memory, 0, job->sizes, bytes);
+    if (g->grouped)
+        row += group * g->rows;
+    else if (g->inner_ragged)
+        column += job->starts[group];
+    else
+        row += job->starts[group];
+    return row * g->columns + column;
 }
 
-/*
-** All buffers. The weights are small, so that D is of the order of 1 whatever
-** k is. D keeps its poison: a row that no kernel wrote is then seen.
-*/
-static int fill_all(struct qn_job *job, uint64_t seed)
+/* Does the operand hold values before a run? */
+static int is_read(const struct qn_job *job, int role)
+{
+    return role <= QN_ROLE_B ||
+           (role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ANY) ||
+           (role == QN_ROLE_D && job->problem.beta == QUERN_BETA_ONE);
+}
+
+static const struct quern_tensor *need_of(const struct qn_job *job, int role)
 {
     const struct quern_args *need = &job->need.args;
-    const float small = 1 / sqrtf((float)job->problem.k);
-    int code;
+    const struct quern_tensor *tensors[QN_ROLES] = {&need->a, &need->b,
+                                                    &need->c, &need->d};
 
-    code = fill_operand(job, &need->a, 2 * seed, 1, &job->a, &job->a_memory);
-    if (!code)
-        code = fill_operand(job, &need->b, 2 * seed + 1, small, &job->b,
-                            &job->b_memory);
-    if (!code)
-        code = qn_memory_new(&job->d_memory, job->gpu, need->d.bytes);
-    if (!code)
-        code = fill_sizes(job);
-    if (!code)
-        code =
-            qn_memory_new(&job->workspace, job->gpu, job->need.workspace_bytes);
+    return tensors[role];
+}
+
+/* Random numbers for one operand: a host copy, and the buffer to run on. One
+   that is not read keeps its poison: what no kernel wrote is then seen. */
+static int fill_operand(struct qn_job *job, int role, uint64_t seed,
+                        float scale)
+{
+    const struct quern_tensor *tensor = need_of(job, role);
+    struct qn_memory *memory = &job->memory[role];
+    int code = qn_memory_new(memory, job->gpu, tensor->bytes);
+
+    if (code || !is_read(job, role))
+        return code;
+    job->host[role] = malloc(tensor->bytes ? tensor->bytes : 1);
+    if (!job->host[role])
+        return QUERN_ENOMEM;
+    if (qn_random_fill(job->host[role], tensor->type,
+                       tensor->bytes * 8 / (size_t)qn_type_bits(tensor->type),
+                       seed, scale))
+        return QUERN_EINVAL;
+    return qn_memory_write(memory, 0, job->host[role], tensor->bytes);
+}
+
+/* A buffer with a copy of `from`. */
+static int fill_memory(struct qn_job *job, struct qn_memory *memory,
+                       const void *from, size_t bytes)
+{
+    int code = qn_memory_new(memory, job->gpu, bytes);
+
+    return code ? code : qn_memory_write(memory, 0, from, bytes);
+}
+
+/* From 0.5 to 1.5, another one for each group. */
+static int fill_factors(struct qn_job *job, uint64_t seed)
+{
+    for (int i = 0; i < 2; i++)
+        for (int g = 0; g < job->problem.groups; g++)
+            job->factors[i][g] =
+                0.5f + (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
+    return fill_memory(job, &job->factors_memory, job->factors,
+                       sizeof job->factors);
+}
+
+static int fill_workspace(struct qn_job *job)
+{
+    int code =
+        qn_memory_new(&job->workspace, job->gpu, job->info.workspace_bytes);
+
     return code ? code : qn_memory_clear(&job->workspace, 0);
+}
+
+/* The longest sum. */
+static int64_t depth(const struct qn_job *job)
+{
+    int64_t most = 1;
+
+    for (int g = 0; g < job->problem.groups; g++) {
+        const int64_t k = qn_job_length(job, QUERN_AXIS_K, g);
+        most = k > most ? k : most;
+    }
+    return most;
+}
+
+/* All buffers. B is small, so that D is of the order of 1 whatever k is. */
+static int fill_all(struct qn_job *job, uint64_t seed)
+{
+    const float small = 1 / sqrtf((float)depth(job));
+    int code = QUERN_OK;
+
+    for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
+        if (need_of(job, role)->ndim)
+            code = fill_operand(job, role, 4 * seed + (uint64_t)role,
+                                role == QN_ROLE_B ? small : 1);
+    if (!code)
+        code = fill_memory(job, &job->sizes_memory, job->sizes,
+                           (size_t)job->problem.groups * sizeof *job->sizes);
+    if (!code)
+        code = fill_factors(job, seed);
+    if (!code)
+        code = fill_workspace(job);
+    return code;
+}
+
+/* One array for the sizes, in the field of the axis that it belongs to. */
+static void point_sizes(struct qn_job *job)
+{
+    struct quern_tensor *tensors[] = {&job->args.a, &job->args.b};
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        tensors[role]->sizes_type = QUERN_I64;
+        if (job->operands[role].grouped)
+            continue;
+        if (job->operands[role].inner_ragged)
+            tensors[role]->last_dims = job->sizes_memory.data;
+        else
+            tensors[role]->first_dims = job->sizes_memory.data;
+    }
 }
 
 /* The arguments of quern_run: what describe said, and the addresses. */
 static void point(struct qn_job *job)
 {
-    const int ragged = job->problem.ragged;
+    const struct quern_problem *p = &job->problem;
+    const float *factors = (const float *)(void *)job->factors_memory.data;
     struct quern_args *args = &job->args;
 
     *args = job->need.args;
-    args->a.data = job->a_memory.data;
-    args->b.data = job->b_memory.data;
-    args->d.data = job->d_memory.data;
+    args->a.data = job->memory[QN_ROLE_A].data;
+    args->b.data = job->memory[QN_ROLE_B].data;
+    args->c.data = job->memory[QN_ROLE_C].data;
+    args->d.data = job->memory[QN_ROLE_D].data;
+    args->alpha = p->alpha ? factors : NULL;
+    args->beta = p->beta == QUERN_BETA_ANY ? factors + QUERN_MAX_GROUPS : NULL;
+    args->scalars = p->groups;
     args->workspace = job->workspace.data;
-    args->a.sizes_type = args->b.sizes_type = QUERN_I64;
-    if (ragged == QUERN_AXIS_M || ragged == QUERN_AXIS_K)
-        args->a.first_dims = job->sizes_memory.data;
-    if (ragged == QUERN_AXIS_N || ragged == QUERN_AXIS_K)
-        args->b.first_dims = job->sizes_memory.data;
+    if (job->info.backend != QUERN_BACKEND_CUBLASLT)
+        point_sizes(job);
+    else if (p->ragged != QUERN_AXIS_NONE)
+        args->host_sizes = job->sizes;
 }
 
 /* Plan, and open the GPU if the plan is for one. */
-static int plan(struct qn_job *job, const struct qn_options *opt)
+static int plan(struct qn_job *job, int backend, const char *kernel)
 {
-    const struct quern_plan_options options = {.backend = opt->backend,
-                                               .kernel = opt->kernel};
-    int code = quern_describe(job->ctx, &job->problem, &job->need);
+    const struct quern_plan_options options = {.backend = backend,
+                                               .kernel = kernel};
+    const struct qn_recipe *recipe;
+    int code = qn_describe(job->ctx, &job->problem, &job->need, &recipe);
 
+    for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
+        qn_geometry_of(&job->problem, recipe, role, &job->operands[role]);
     if (!code)
         code = quern_plan(job->ctx, &job->problem, &options, &job->plan);
     if (code)
@@ -129,7 +238,7 @@ int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
     status = draw_sizes(job, opt, sizes);
     if (status)
         return status;
-    code = plan(job, opt);
+    code = plan(job, opt->backend, opt->kernel);
     if (!code)
         code = fill_all(job, opt->seed);
     if (code == QUERN_EINVAL && job->plan)
@@ -143,17 +252,72 @@ int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
     return QN_EXIT_OK;
 }
 
+/* As it was before any run. */
+static int reset_d(struct qn_job *job)
+{
+    struct qn_memory *d = &job->memory[QN_ROLE_D];
+
+    return job->host[QN_ROLE_D]
+               ? qn_memory_write(d, 0, job->host[QN_ROLE_D], d->bytes)
+               : QUERN_OK;
+}
+
+int qn_job_beside(struct qn_job *other, const struct qn_job *job,
+                  const struct qn_options *opt)
+{
+    int code;
+
+    *other = (struct qn_job){
+        .ctx = job->ctx,
+        .problem = job->problem,
+        .rows = job->rows,
+        .borrowed = 1,
+        .sizes_memory = job->sizes_memory,
+        .factors_memory = job->factors_memory,
+    };
+    memcpy(other->sizes, job->sizes, sizeof other->sizes);
+    memcpy(other->starts, job->starts, sizeof other->starts);
+    memcpy(other->factors, job->factors, sizeof other->factors);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        other->host[role] = job->host[role];
+        if (role != QN_ROLE_D)
+            other->memory[role] = job->memory[role];
+    }
+    code = plan(other, opt->against, NULL);
+    if (!code && !other->gpu != !job->gpu)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--against: one of %s and %s computes on the "
+                               "host, the other on a GPU",
+                               qn_backend_name(job->info.backend),
+                               qn_backend_name(other->info.backend));
+    if (!code)
+        code = qn_memory_new(&other->memory[QN_ROLE_D], other->gpu,
+                             other->need.args.d.bytes);
+    if (!code)
+        code = reset_d(other);
+    if (!code)
+        code = fill_workspace(other);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(job->ctx));
+    point(other);
+    return QN_EXIT_OK;
+}
+
 void qn_job_free(struct qn_job *job)
 {
-    qn_memory_free(&job->a_memory);
-    qn_memory_free(&job->b_memory);
-    qn_memory_free(&job->d_memory);
-    qn_memory_free(&job->sizes_memory);
+    for (int role = QN_ROLE_A; role < QN_ROLES && !job->borrowed; role++) {
+        free(job->host[role]);
+        if (role != QN_ROLE_D)
+            qn_memory_free(&job->memory[role]);
+    }
+    if (!job->borrowed) {
+        qn_memory_free(&job->sizes_memory);
+        qn_memory_free(&job->factors_memory);
+    }
+    qn_memory_free(&job->memory[QN_ROLE_D]);
     qn_memory_free(&job->workspace);
     qn_gpu_close(job->gpu);
     quern_plan_free(job->plan);
-    free(job->a);
-    free(job->b);
     memset(job, 0, sizeof *job);
 }
 
@@ -165,6 +329,18 @@ int qn_job_run(struct qn_job *job)
 int qn_job_check(struct qn_job *job)
 {
     return quern_check(job->plan, &job->args, NULL);
+}
+
+int qn_job_fresh(struct qn_job *job)
+{
+    int code;
+
+    if (!job->host[QN_ROLE_D])
+        return QUERN_OK;
+    code = reset_d(job);
+    if (!code)
+        code = qn_job_run(job);
+    return code ? code : qn_job_check(job);
 }
 
 /* ------------------------------------------------------------------- timing */
@@ -245,30 +421,79 @@ static int compare_seconds(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-int qn_job_measure(struct qn_job *job, int runs, struct qn_job_time *time)
+/* As many as fit into about a second, if the caller does not say. */
+static int choose_runs(int runs, double seconds)
 {
-    double seconds[MOST_RUNS] = {0};
-    int code;
-
-    memset(time, 0, sizeof *time);
-    code = time_runs(job, seconds, 2, &time->sm_clock); /* to warm up */
     if (runs < 1)
-        runs = seconds[1] > 0 ? (int)fmin(MOST_RUNS, 1 / seconds[1]) : 100;
-    if (runs < 3)
-        runs = 3;
-    if (runs > MOST_RUNS)
-        runs = MOST_RUNS;
-    if (!code)
-        code = time_runs(job, seconds, runs, &time->sm_clock);
-    if (!code)
-        code = qn_job_check(job);
-    if (code)
-        return code;
+        runs = seconds > 0 ? (int)fmin(MOST_RUNS, 1 / seconds) : 100;
+    return runs < 3 ? 3 : runs > MOST_RUNS ? MOST_RUNS : runs;
+}
+
+/* Two launches of each, not counted; sets the longest time of one. */
+static int warm_up(struct qn_job *const *jobs, int count, double *longest)
+{
+    int code = QUERN_OK;
+
+    *longest = 0;
+    for (int i = 0; i < count && !code; i++) {
+        double seconds[2] = {0};
+        int clock;
+
+        code = time_runs(jobs[i], seconds, 2, &clock);
+        *longest = fmax(*longest, seconds[1]);
+    }
+    return code;
+}
+
+/* In turn, the other way round each time: who follows finds a warmer chip. */
+static int take_turns(struct qn_job *const *jobs, int count,
+                      double (*seconds)[MOST_RUNS], int runs,
+                      struct qn_job_time *times)
+{
+    const int eighth = runs / 8 < 4 ? 4 : runs / 8;
+    const int batch = count == 1 || eighth > BATCH ? BATCH : eighth;
+    int code = QUERN_OK;
+
+    for (int i = 0; i < runs; i += batch)
+        for (int turn = 0; turn < count && !code; turn++) {
+            const int which = i / batch % 2 ? count - 1 - turn : turn;
+
+            code = time_runs(jobs[which], seconds[which] + i,
+                             runs - i < batch ? runs - i : batch,
+                             &times[which].sm_clock);
+        }
+    return code;
+}
+
+/* The times in order, their median. */
+static void sum_up(double *seconds, int runs, struct qn_job_time *time)
+{
     qsort(seconds, (size_t)runs, sizeof *seconds, compare_seconds);
     time->seconds = seconds[runs / 2];
     time->least = seconds[0];
     time->runs = runs;
-    return QUERN_OK;
+}
+
+int qn_job_compare(struct qn_job *const *jobs, int count, int runs,
+                   struct qn_job_time *times)
+{
+    double seconds[QN_JOB_MOST][MOST_RUNS] = {{0}}, longest;
+    int code = warm_up(jobs, count, &longest);
+
+    memset(times, 0, (size_t)count * sizeof *times);
+    runs = choose_runs(runs, longest);
+    if (!code)
+        code = take_turns(jobs, count, seconds, runs, times);
+    for (int i = 0; i < count && !code; i++) {
+        code = qn_job_check(jobs[i]);
+        sum_up(seconds[i], runs, &times[i]);
+    }
+    return code;
+}
+
+int qn_job_measure(struct qn_job *job, int runs, struct qn_job_time *time)
+{
+    return qn_job_compare(&job, 1, runs, time);
 }
 
 double qn_job_flops(const struct qn_job *job)
@@ -287,22 +512,27 @@ double qn_job_flops(const struct qn_job *job)
     return 2 * p->groups * (double)p->m * (double)p->n * (double)p->k;
 }
 
-/* Ragged operands count their rows in use, grouped ones the groups in use. */
+/* What lies outside every group does not count, nor does an operand's matrix
+   of an empty group, unless it is written. */
 double qn_job_bytes(const struct qn_job *job)
 {
-    const struct quern_tensor *tensors[] = {
-        &job->need.args.a, &job->need.args.b, &job->need.args.d};
     double bytes = 0, used = 0;
 
     for (int i = 0; i < job->problem.groups; i++)
         used += job->sizes[i] > 0;
-    for (int i = 0; i < 3; i++) {
-        const struct quern_tensor *t = tensors[i];
-        const double parts = (double)t->shape[0];
-        const int grouped = t->ndim == 3;
-        if (parts > 0)
-            bytes +=
-                (double)t->bytes / parts * (grouped ? used : (double)job->rows);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct qn_geometry *g = &job->operands[role];
+        const double element = qn_type_bits(g->type) / 8.0;
+        double parts = role == QN_ROLE_D ? (double)g->groups : used;
+        double rows = (double)g->rows, columns = (double)g->columns;
+
+        if (role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ZERO)
+            continue;
+        if (!g->grouped) {
+            parts = 1;
+            *(g->inner_ragged ? &columns : &rows) = (double)job->rows;
+        }
+        bytes += parts * rows * columns * element;
     }
     return bytes;
 }

@@ -24,7 +24,8 @@ static uint64_t parse_number(const char *text, uint64_t most, const char *what,
 }
 
 /* COUPLED: the order of enum quern_backend */
-static const char *const backends[] = {"auto", "host", "jit", "aot", NULL};
+static const char *const backends[] = {"auto", "host",     "jit",
+                                       "aot",  "cublaslt", NULL};
 
 /* An enum quern_backend by its name. */
 static int parse_backend(const char *text, struct argp_state *state)
@@ -36,9 +37,19 @@ static int parse_backend(const char *text, struct argp_state *state)
             return i;
     nearest = qn_message_nearest(text, backends);
     argp_error(state, "no backend '%s'; %s%s%s", text,
-               nearest ? "did you mean '" : "there are auto, host, jit",
-               nearest ? nearest : " and aot", nearest ? "'?" : "");
+               nearest ? "did you mean '" : "there are auto, host, jit, aot",
+               nearest ? nearest : " and cublaslt", nearest ? "'?" : "");
     return 0;
+}
+
+/* One that is always the same. */
+static int parse_against(const char *text, struct argp_state *state)
+{
+    const int backend = parse_backend(text, state);
+
+    if (backend == QUERN_BACKEND_AUTO)
+        argp_error(state, "--against takes a backend by its name, not auto");
+    return backend;
 }
 
 static void add_specs(struct qn_options *options, const char *folder,
@@ -77,6 +88,9 @@ static error_t parse_what(int key, char *text, struct argp_state *state)
         return 0;
     case QN_KEY_BACKEND:
         options->backend = parse_backend(text, state);
+        return 0;
+    case QN_KEY_AGAINST:
+        options->against = parse_against(text, state);
         return 0;
     }
     return ARGP_ERR_UNKNOWN;

@@ -16,16 +16,17 @@ struct qn_verdict {
     const char *oracle; /* "host backend", "float64" */
     double error;       /* |d - reference| / |reference|; NaN never passes */
     double tolerance;
-    int64_t rows;  /* compared */
+    int64_t rows;  /* compared: rows of D inside a group */
     int guards;    /* nothing was written around any buffer */
-    int untouched; /* nor in rows that belong to no group */
+    int untouched; /* nor what belongs to no group */
     int passed;
 };
 
 /*
 ** Compare D after a run on at most `most` rows (0: as many as a few seconds
-** allow): the first and last of the groups, and rows drawn from the rest. For
-** problems with ragged m. Codes of the library.
+** allow): the first and last of each group, and rows drawn from the rest. A D
+** that is added to is computed once more, from what it was. Codes of the
+** library.
 */
 int qn_oracle_judge(struct qn_job *, enum qn_oracle, int64_t most,
                     struct qn_verdict *);

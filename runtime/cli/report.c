@@ -16,6 +16,22 @@ const struct qn_column qn_report_columns[] = {
     {"kernel", "kernel", "s"},      {0},
 };
 
+const struct qn_column qn_report_against_columns[] = {
+    {"problem", "problem", "s"},
+    {"backend", "backend", "s"},
+    {"ms", "ms", "%.3f"},
+    {"tflops", "TFLOP/s", "%.3g"},
+    {"roofline", "of roofline", "%.2f"},
+    {"sm_clock", "SM MHz", "%.0f"},
+    {"against", "against", "s"},
+    {"against_ms", "ms", "%.3f"},
+    {"against_tflops", "TFLOP/s", "%.3g"},
+    {"against_sm_clock", "SM MHz", "%.0f"},
+    {"ratio", "ratio", "%.3f"},
+    {"kernel", "kernel", "s"},
+    {0},
+};
+
 /* The chip at its highest clocks could not be faster than this. */
 static double roofline(const struct qn_job *job, double seconds)
 {
@@ -81,4 +97,24 @@ cJSON *qn_report_row(const struct qn_job *job, const struct qn_job_time *time,
     if (verdict)
         add_verdict(row, verdict);
     return row;
+}
+
+void qn_report_against(cJSON *row, const struct qn_job_time *time,
+                       const struct qn_job *other,
+                       const struct qn_job_time *other_time)
+{
+    const double seconds = other_time->seconds;
+
+    cJSON_AddStringToObject(row, "against",
+                            qn_backend_name(other->info.backend));
+    cJSON_AddStringToObject(row, "against_kernel", other->info.kernel);
+    cJSON_AddNumberToObject(row, "against_ms", seconds * 1e3);
+    cJSON_AddNumberToObject(row, "against_ms_least", other_time->least * 1e3);
+    if (seconds > 0)
+        cJSON_AddNumberToObject(row, "against_tflops",
+                                qn_job_flops(other) / seconds * 1e-12);
+    if (other_time->sm_clock > 0)
+        cJSON_AddNumberToObject(row, "against_sm_clock", other_time->sm_clock);
+    if (time->seconds > 0)
+        cJSON_AddNumberToObject(row, "ratio", seconds / time->seconds);
 }

@@ -12,4 +12,10 @@ cJSON *qn_report_row(const struct qn_job *, const struct qn_job_time *,
                      const struct qn_verdict *);
 extern const struct qn_column qn_report_columns[];
 
+/* Add what another job took for the same. `time` is the row's own. */
+void qn_report_against(cJSON *row, const struct qn_job_time *time,
+                       const struct qn_job *other,
+                       const struct qn_job_time *other_time);
+extern const struct qn_column qn_report_against_columns[];
+
 #endif

@@ -221,6 +221,28 @@ int qn_sizes_draw(const char *split, int groups, int64_t total, uint64_t seed,
     return failed;
 }
 
+/* Up to what 64 bits hold: the problem's own rules come later. */
+int qn_sizes_sum(const char *path, int64_t *sum, char *why, size_t why_size)
+{
+    char *text = read_text(path, 1 << 20, why, why_size);
+    int failed = text == NULL;
+
+    *sum = 0;
+    for (const char *at = text ? skip_blanks(text) : ""; *at && !failed;
+         at = skip_blanks(at)) {
+        char *end;
+        const long long size = strtoll(at, &end, 10);
+
+        failed = end == at || size < 0 || size > INT32_MAX;
+        if (failed)
+            snprintf(why, why_size, "'%.20s' is no number of rows", at);
+        *sum += size;
+        at = end;
+    }
+    free(text);
+    return failed;
+}
+
 /* Bit i says that column i of the header is an expert. */
 static uint64_t expert_columns(char *header)
 {

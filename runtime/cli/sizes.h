@@ -23,6 +23,10 @@
 int qn_sizes_draw(const char *split, int groups, int64_t total, uint64_t seed,
                   int64_t *sizes, char *why, size_t why_size);
 
+/* The sum of the numbers in a file such as split=@FILE names. 0; or 1 with a
+   sentence. */
+int qn_sizes_sum(const char *path, int64_t *sum, char *why, size_t why_size);
+
 /*
 ** Rows per group from a CSV of routed tokens, one token in each line: the
 ** columns expert0, expert1, ... name the groups it goes to. Sets the sum of

@@ -6,6 +6,7 @@
 
 #include "cli.h"
 #include "gen.h"
+#include "sizes.h"
 
 int qn_source_open(const struct qn_options *options, struct qg **generator)
 {
@@ -80,15 +81,60 @@ int qn_source_join(const struct qn_options *options, char *text, size_t size)
     return QN_EXIT_OK;
 }
 
+/* The word with m=@, n=@ or k=@ in a problem's text, or NULL. */
+static const char *find_file(const char *text)
+{
+    for (const char *at = text; *at; at++)
+        if (strchr("mnk", *at) && at[1] == '=' && at[2] == '@' &&
+            (at == text || at[-1] == ' '))
+            return at;
+    return NULL;
+}
+
+/* "k=@FILE" becomes "k=SUM split=@FILE". */
+static int expand_file(const struct qn_options *options, const char *text,
+                       char *out, size_t size)
+{
+    const char *word = find_file(text);
+    const char *end = word + strcspn(word, " ");
+    char file[512], why[512];
+    int64_t sum;
+    size_t need;
+
+    snprintf(file, sizeof file, "%.*s", (int)(end - word - 3), word + 3);
+    if (qn_sizes_sum(file, &sum, why, sizeof why))
+        return qn_message_fail(options, QN_EXIT_USAGE, "%c=@%s: %s", *word,
+                               file, why);
+    need = (size_t)snprintf(out, size, "%.*s%c=%lld split=@%s%s",
+                            (int)(word - text), text, *word, (long long)sum,
+                            file, end);
+    return need < size ? QN_EXIT_OK
+                       : qn_message_fail(options, QN_EXIT_USAGE,
+                                         "the problem is too long");
+}
+
+int qn_source_parse(const struct qn_options *options, struct quern_context *ctx,
+                    const char *text, struct quern_problem *problem)
+{
+    char expanded[2048];
+    int code, status;
+
+    if (find_file(text)) {
+        status = expand_file(options, text, expanded, sizeof expanded);
+        if (status)
+            return status;
+        text = expanded;
+    }
+    code = quern_problem_parse(ctx, text, problem);
+    return code ? qn_message_code(options, code, quern_errmsg(ctx))
+                : QN_EXIT_OK;
+}
+
 int qn_source_problem(const struct qn_options *options,
                       struct quern_context *ctx, struct quern_problem *problem)
 {
     char text[1024];
-    int code, status = qn_source_join(options, text, sizeof text);
+    int status = qn_source_join(options, text, sizeof text);
 
-    if (status)
-        return status;
-    code = quern_problem_parse(ctx, text, problem);
-    return code ? qn_message_code(options, code, quern_errmsg(ctx))
-                : QN_EXIT_OK;
+    return status ? status : qn_source_parse(options, ctx, text, problem);
 }

@@ -1,15 +1,24 @@
 -- The oracle, and the backend without a GPU: fp32 sums over k in ascending order, on all cores.
+--
+-- Layout and ragged axis are parameters, so that the kernels of one pair of types differ by nothing
+-- but their names, and are compiled once. With null for alpha, beta and c a kernel serves the
+-- plainer epilogues.
 
 kernels "host_gemm" {
-  op       = "fprop",
+  op       = { "fprop", "dgrad", "wgrad" },
   element  = { bf16, f16 },
   scale    = "none",
-  layout   = "tn",
-  ragged   = "m",
+  layout   = { "tn", "nn", "nt", "tt" },
+  ragged   = { "m", "n", "k", "none" },
+  epilogue = "scale",
   arch     = "host",
   template = "host/gemm.c",
-  params   = { "a", "b", "d", "a_stride", "b_stride", "d_stride", "first_dims", "offsets",
-               "sizes_bytes", "groups", "m", "n", "k", "error" },
+  params   = { "a", "b", "c", "d", "a_pointers", "b_pointers", "c_pointers", "d_pointers",
+               "a_stride", "b_stride", "c_stride", "d_stride",
+               "a_group_stride", "b_group_stride", "c_group_stride", "d_group_stride",
+               "alpha", "beta", "scalar_step", "first_dims", "offsets", "sizes_bytes",
+               "ragged", "a_major", "b_major", "groups", "m", "n", "k", "error" },
 
-  derive "tile" (function (v) return { 4, 16, 256 } end),
+  -- Sums that fit into the vector registers, of 4 floats as of 16.
+  derive "tile" (function (v) return { 4, 16, 128 } end),
 }

@@ -1,24 +1,18 @@
--- 16-bit products on Hopper's tensor cores: d[i,:] = a[i,:] * b[g(i)]^T, rows i in groups g.
+-- 16-bit products on Hopper's tensor cores, for every operand that the copy engine can reach: its
+-- ragged axis, if it has one, must not be contiguous.
 
 -- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B.
-local function slab_memory(v) return 1 * KiB + 8 * v.slabs * 16 * 128 + 256 end
-local function stage_memory(v) return (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes end
+local function slab_memory (v) return 1 * KiB + 8 * v.slabs * 16 * 128 + 256 end
+local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes end
 
-kernels "sm90_gemm" {
-  op       = "fprop",
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = "tn",
-  ragged   = "m",
-  arch     = "sm_90a",
-  template = "sm90/gemm.cu",
-  params   = { "a_map", "b_map", "d_map", "d_ragged_map", "first_dims", "offsets",
-               "sizes_bytes", "groups", "m", "n", "k", "error" },
+-- A box of an operand: k-major, all rows at once; mn-major, 64 of them for each step of k.
+local function box (o, rows, v)
+  if o.major == "k" then return { v.tile.k, rows } end
+  return { 64, v.tile.k }
+end
 
-  axis "schedule" { "cooperative", "pingpong" },
-  axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
-  axis "cluster"  { {1, 1}, {1, 2} },
-
+local function common ()
+  return
   -- Two math warpgroups and one that issues the copies.
   derive "threads" (function (v) return 3 * 128 end),
 
@@ -32,16 +26,138 @@ kernels "sm90_gemm" {
   -- Row tiles visited together: clusters at work then share about 2048 rows of A in L2.
   derive "band" (function (v) return 2048 // v.tile.m end),
 
-  derive "a_box" (function (v) return { v.tile.k, v.tile.m // v.cluster.n } end),
-  derive "b_box" (function (v) return { v.tile.k, v.tile.n } end),
+  -- How what is added to the product arrives: fp32 sums in L2, others in registers.
+  derive "addend" (function (v)
+    if v.epilogue == "store" then return "none" end
+    return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
+  end),
+
+  derive "a_box" (function (v) return box(v.a, v.tile.m // v.cluster.n, v) end),
+  derive "b_box" (function (v) return box(v.b, v.tile.n, v) end),
   derive "d_box" (function (v) return { 128 // v.d.bytes, 16 } end),
 
-  requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
-  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
 
+  reject "each of two cooperating warpgroups needs 64 rows"
+    (function (v) return v.schedule == "cooperative" and v.tile.m < 128 end),
   reject "one warpgroup's registers cannot hold the sums of a whole tile this large"
     (function (v) return v.schedule == "pingpong" and v.tile.m * v.tile.n > 128 * 160 end),
+  reject "parts of A under 64 rows cost the cluster more than they spare"
+    (function (v) return v.tile.m // v.cluster.n < 64 end),
   reject "fewer than 3 stages cannot hide the latency of TMA"
-    (function (v) return v.stages < 3 end),
+    (function (v) return v.stages < 3 end)
+end
+
+-- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
+kernels "sm90_gemm_m" {
+  op       = { "fprop", "dgrad" },
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn" },
+  ragged   = "m",
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers",
+               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error" },
+
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 192, 64}, {128, 256, 64},
+                    {256, 128, 64} },
+  axis "cluster"  { {1, 1}, {1, 2} },
+
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  common()
+}
+
+kernels "sm90_gemm_m_scale" {
+  op       = { "fprop", "dgrad" },
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn" },
+  ragged   = "m",
+  epilogue = "scale",
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "c",
+               "c_pointers", "c_stride", "c_group_stride", "alpha", "beta", "scalar_step",
+               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error" },
+
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
+
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  common()
+}
+
+-- dw = dyᵀ x: k in groups, one matrix D for each.
+kernels "sm90_gemm_k" {
+  op       = "wgrad",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = "nt",
+  ragged   = "k",
+  epilogue = { "store", "add" },
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
+               "d_pointers", "c", "c_pointers", "c_stride", "c_group_stride",
+               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error" },
+
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
+  axis "cluster"  { {1, 1}, {1, 2} },
+
+  reject "the chunks of A that two CTAs share leave too few registers: some would spill"
+    (function (v) return v.cluster.n > 1 and v.tile.n > 192 end),
+  requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  common()
+}
+
+kernels "sm90_gemm_k_scale" {
+  op       = "wgrad",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = "nt",
+  ragged   = "k",
+  epilogue = "scale",
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
+               "d_pointers", "c", "c_pointers", "c_stride", "c_group_stride", "alpha", "beta",
+               "scalar_step", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
+               "error" },
+
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
+
+  requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  common()
+}
+
+-- A uniform batch: no axis is ragged.
+kernels "sm90_gemm_none" {
+  op       = { "fprop", "dgrad", "wgrad" },
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn", "nt", "tt" },
+  ragged   = "none",
+  epilogue = "scale",
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = { "a_map", "b_map", "d_map", "c", "c_pointers", "c_stride", "c_group_stride",
+               "alpha", "beta", "scalar_step", "groups", "m", "n", "k" },
+
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
+
+  requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  common()
 }

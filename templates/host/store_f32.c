@@ -1,6 +1,4 @@
-typedef float output;
-
-static output store(float x)
+static float store_f32(float x)
 {
     return x;
 }

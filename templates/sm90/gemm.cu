@@ -1,11 +1,25 @@
 /*
-** d[i,:] = a[i,:] * b[g]^T for the rows i of group g; the groups' lengths are read on the device.
+//$ local shapes = {
+//$   m = { "[m, k]", b.major == "k" and "[groups, n, k]" or "[groups, k, n]", "[m, n]" },
+//$   k = { "[k, m]", "[k, n]", "[groups, m, n]" },
+//$   none = { a.major == "k" and "[groups, m, k]" or "[groups, k, m]",
+//$            b.major == "k" and "[groups, n, k]" or "[groups, k, n]", "[groups, m, n]" },
+//$ }
+//$ local formulas = { store = "a * b", add = "d + a * b", scale = "alpha * a * b + beta * c" }
+//$ local shape = shapes[ragged]
+** d = $(formulas[epilogue]) for each group, summed over k.
+//$ if ragged ~= "none" then
+** The groups' lengths along $(ragged) are read on the device.
+//$ end
 **
-**   a  [m, k]           $(a.type), k-major, rows 16-byte aligned
-**   b  [groups, n, k]   $(b.type), k-major
-**   d  [m, n]           $(d.type), rows outside every group are not written
+**   a  $(shape[1])   $(a.type)
+**   b  $(shape[2])   $(b.type)
+**   d  $(shape[3])   $(d.type)
+//$ if ragged == "m" then
+** Rows of d outside every group are not written.
+//$ end
 **
-** One CTA per multiprocessor walks over the tiles of all groups (walk.cu). Its first warpgroup
+** One CTA per multiprocessor walks over the tiles of all groups (struct walk). Its first warpgroup
 ** copies tiles of A and B into a ring of STAGES stages; the two others multiply them:
 //$ if schedule == "cooperative" then
 ** they share each tile of D by rows.
@@ -15,15 +29,9 @@
 //$ if cluster.n > 1 then
 ** $(cluster.n) CTAs side by side along n share the rows of A: each loads a part for all.
 //$ end
-**
-** A tile that reaches past its group reads rows of the next one; they end in rows of the sum that
-** are never stored. Where 16 rows of D cross the end of their group they leave through a ragged
-** map, one for all groups: its four dimensions are column, row counted down from 2^30, and two that
-** bring the address back to the group's first row, so that a row at or past the group's length
-** falls out of the map. (Whole boxes go through a plain map, which the copy engine walks faster.)
 */
-//$ local element = a.bytes
 //$ local rows = schedule == "cooperative" and tile.m // 2 or tile.m
+//$ local step_of = { k = 16 * a.bytes, mn = 16 * 128 }
 enum {
     THREADS = $(threads),
     TILE_M = $(tile.m),
@@ -33,18 +41,25 @@ enum {
     STAGES = $(stages),
     BAND = $(band), /* row tiles that are visited together */
     ROWS = $(rows), /* of D, in one math warpgroup */
-    A_BYTES = TILE_M * TILE_K * $(element),
-    B_BYTES = TILE_N * TILE_K * $(element),
+    A_BYTES = TILE_M * TILE_K * $(a.bytes),
+    B_BYTES = TILE_N * TILE_K * $(b.bytes),
+    A_STEP = $(step_of[a.major]), /* bytes from 16 steps of k to the next */
+    B_STEP = $(step_of[b.major]),
     SLAB_COLUMNS = 128 / $(d.bytes),
     SLAB_BYTES = 16 * 128, /* what one warp stores at a time */
     SLABS = $(slabs),      /* of each math warp */
+    TILE_SLABS = TILE_N / SLAB_COLUMNS,
     RAGGED_ROW = 1 << 30
 };
 
 //$ include "sm90/ptx.cu"
 
+//$ if ragged ~= "none" then
 //$ include "common/sizes.c"
 
+//$ include "common/check_sizes.cu"
+
+//$ end
 //$ include "sm90/walk.cu"
 
 //$ include "sm90/wgmma.cu"
@@ -75,13 +90,18 @@ struct place {
     unsigned int parity;
 };
 
+//$ if schedule == "pingpong" then
 DEVICE void place_advance(struct place *p, int steps)
 {
-    const int stage = p->stage + steps;
-    p->parity ^= stage / STAGES & 1;
-    p->stage = stage % STAGES;
+    p->parity ^= steps / STAGES & 1;
+    p->stage += steps % STAGES;
+    if (p->stage >= STAGES) {
+        p->stage -= STAGES;
+        p->parity ^= 1;
+    }
 }
 
+//$ end
 DEVICE void place_next(struct place *p)
 {
     if (++p->stage == STAGES) {
@@ -90,103 +110,27 @@ DEVICE void place_next(struct place *p)
     }
 }
 
-/* The copying thread: fill stages with the tiles of one tile of D. */
-DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile *t,
-                      const tensor_map *a_map, const tensor_map *b_map, int rank, int k)
-{
-    for (int x = 0; x < k; x += TILE_K) {
-        const unsigned int full = s->full + p->stage * 8;
-        const unsigned int a = s->a + p->stage * A_BYTES, b = s->b + p->stage * B_BYTES;
+//$ include "sm90/copy.cu"
 
-        barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
-        barrier_expect(full, A_BYTES + B_BYTES);
-//$ if cluster.n > 1 then
-        const int part = rank * (TILE_M / CLUSTER_N);
-        load_box_2d_multicast(a + part * TILE_K * $(element), a_map, full, x,
-                              (int)t->start + t->row + part, (1 << CLUSTER_N) - 1);
-//$ else
-        load_box_2d(a, a_map, full, x, (int)t->start + t->row);
+//$ include "sm90/multiply.cu"
+
+//$ if addend == "read" then
+//$ include "sm90/scale.cu"
+
 //$ end
-        load_box_3d(b, b_map, full, x, t->column + rank * TILE_N, t->group);
-        place_next(p);
-    }
-}
+//$ include "sm90/store.cu"
 
-/* A math warp is done with a stage: tell every CTA that writes into it. */
-DEVICE void release(const struct memory *s, int stage, int lane)
+//$ local k_length = ragged == "k" and "k_length(&t)" or "k"
+//$ local extra = addend == "read" and " &scale, added," or ""
+//$ local d_rows = ragged == "m" and "(int)t.length" or "m"
+//$ if ragged == "k" then
+/* An empty group is one step of zeros, from behind its end. */
+DEVICE int k_length(const struct tile *t)
 {
-    if (lane < CLUSTER_N)
-        barrier_arrive(s->empty + stage * 8, lane);
+    return t->length > 0 ? (int)t->length : 1;
 }
 
-/* sum = a * b over all of k; one batch of products is always in flight. */
-DEVICE void multiply_tile(float sum[ROWS / 64][TILE_N / 2], const struct memory *s,
-                          struct place *p, int first_row, int k, int lane)
-{
-    int previous = -1;
-
-    for (int x = 0; x < k; x += TILE_K) {
-        const u64 a = mma_operand(s->a + p->stage * A_BYTES + first_row * TILE_K * $(element));
-        const u64 b = mma_operand(s->b + p->stage * B_BYTES);
-
-        barrier_wait(s->full + p->stage * 8, p->parity);
-        mma_begin();
-#pragma unroll
-        for (int step = 0; step < TILE_K / 16; step++)
-#pragma unroll
-            for (int i = 0; i < ROWS / 64; i++)
-                mma(sum[i], a + (i * 64 * TILE_K * $(element) + step * 32) / 16,
-                    b + step * 32 / 16, x > 0 || step > 0);
-        mma_commit();
-        mma_wait(1);
-        if (previous >= 0)
-            release(s, previous, lane);
-        previous = p->stage;
-        place_next(p);
-    }
-    mma_wait(0);
-    release(s, previous, lane);
-#pragma unroll
-    for (int i = 0; i < ROWS / 64; i++)
-        mma_finish(sum[i]);
-}
-
-/* The slabs of one math warp, filled in turns. */
-struct slabs {
-    unsigned int first;
-    int turn;
-};
-
-/* One warp stores its rows of a tile, a slab at a time; rows past the group are dropped. */
-DEVICE void store_tile(const float sum[ROWS / 64][TILE_N / 2], struct slabs *slabs,
-                       const struct tile *t, const tensor_map *d_map,
-                       const tensor_map *d_ragged_map, int first_row, int column, int lane)
-{
-#pragma unroll
-    for (int i = 0; i < ROWS / 64; i++) {
-        const int row = t->row + first_row + 64 * i;
-        if (row >= (int)t->length)
-            break;
-#pragma unroll
-        for (int j = 0; j < TILE_N / SLAB_COLUMNS; j++) {
-            const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
-            slabs->turn = (slabs->turn + 1) % SLABS;
-            if (lane == 0)
-                store_wait(SLABS - 1);
-            __syncwarp();
-            fill_slab(slab, sum[i] + j * SLAB_COLUMNS / 2, lane);
-            copy_engine_fence();
-            __syncwarp();
-            if (lane == 0 && row + 16 <= (int)t->length)
-                store_box_2d(d_map, slab, column + j * SLAB_COLUMNS, (int)t->start + row);
-            else if (lane == 0)
-                store_box_4d(d_ragged_map, slab, column + j * SLAB_COLUMNS,
-                             RAGGED_ROW - (int)t->length + row, RAGGED_ROW,
-                             (int)(t->start + t->length));
-        }
-    }
-}
-
+//$ end
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
 //$ for _, p in ipairs(params) do
@@ -197,17 +141,49 @@ $(name)(
     const struct memory s = memory_layout();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warpgroup = __shfl_sync(~0u, warp / 4, 0); /* the same in all lanes, plainly */
-//$ if cluster.n > 1 then
-    const int rank = (int)cluster_rank();
-//$ else
-    const int rank = 0;
-//$ end
     const unsigned int clusters = gridDim.x / CLUSTER_N, cluster = blockIdx.x / CLUSTER_N;
-    const int tile_columns = (n + CLUSTER_N * TILE_N - 1) / (CLUSTER_N * TILE_N);
-    struct walk w = { first_dims, offsets, sizes_bytes, groups, (unsigned int)m,
-                      (unsigned int)tile_columns };
+    struct maps maps;
+//$ if addend == "read" then
+    struct addend addend;
+//$ end
+    struct walk w;
     struct place p = { 0, 0 };
     struct tile t;
+
+//$ for _, p in ipairs(params) do
+//$ if p.type:sub(-10) == "tensor_map" then
+    maps.$(p.name:sub(1, -5)) = &$(p.name);
+//$ end
+//$ end
+//$ if ragged ~= "none" then
+    maps.base = error;
+//$ end
+//$ if addend == "read" then
+    addend.c = c;
+    addend.c_pointers = c_pointers;
+    addend.stride = c_stride;
+    addend.group_stride = c_group_stride;
+    addend.columns = n;
+//$ if epilogue == "scale" then
+    addend.alpha = alpha;
+    addend.beta = beta;
+    addend.step = scalar_step;
+//$ end
+//$ end
+//$ if ragged ~= "none" then
+    w.first_dims = first_dims;
+    w.offsets = offsets;
+    w.sizes_bytes = sizes_bytes;
+    w.total = (unsigned int)$(ragged);
+//$ end
+    w.groups = groups;
+//$ if ragged ~= "none" then
+    w.pointers = $(ragged == "m" and "b_pointers" or "(const void *const *)d_pointers");
+//$ end
+//$ if ragged ~= "m" then
+    w.tile_rows = (unsigned int)((m + TILE_M - 1) / TILE_M);
+//$ end
+    w.tile_columns = (unsigned int)((n + CLUSTER_N * TILE_N - 1) / (CLUSTER_N * TILE_N));
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
@@ -215,10 +191,11 @@ $(name)(
             barrier_init(s.empty + i * 8, $(schedule == "cooperative" and 8 or 4) * CLUSTER_N);
         }
         barrier_init_fence();
-        prefetch_map(&a_map);
-        prefetch_map(&b_map);
-        prefetch_map(&d_map);
-        prefetch_map(&d_ragged_map);
+//$ for _, p in ipairs(params) do
+//$ if p.type:sub(-10) == "tensor_map" then
+        prefetch_map(&$(p.name));
+//$ end
+//$ end
     }
 //$ if cluster.n > 1 then
     cluster_sync();
@@ -232,40 +209,55 @@ $(name)(
             walk_begin(&w, cluster, clusters, lane);
             while (walk_next(&w, &t, lane)) {
                 if (elect_lane())
-                    load_tile(&s, &p, &t, &a_map, &b_map, rank, k);
+                    load_tile(&s, &p, &t, &maps, $(k_length));
                 __syncwarp();
             }
-        } else if (warp == 1 && lane == 0 && blockIdx.x == 0) {
-            check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error);
+//$ if ragged ~= "none" then
+        } else if (warp == 1 && blockIdx.x == 0) {
+            check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)$(ragged), error,
+                        lane);
+//$ end
         }
     } else {
         registers_take(232);
         const int math = warpgroup - 1; /* 0 or 1 */
         struct slabs slabs = { s.slabs + (warp - 4) * SLABS * SLAB_BYTES, 0 };
         float sum[ROWS / 64][TILE_N / 2];
+//$ if addend == "read" then
+        struct raw_slab added[AHEAD + 1];
+//$ end
 //$ if schedule == "cooperative" then
 
         walk_begin(&w, cluster, clusters, lane);
         while (walk_next(&w, &t, lane)) {
-            multiply_tile(sum, &s, &p, math * ROWS, k, lane);
-            store_tile(sum, &slabs, &t, &d_map, &d_ragged_map,
-                       math * ROWS + warp % 4 * 16, t.column + rank * TILE_N, lane);
+//$ if addend == "read" then
+            const struct scale scale = scale_of(&addend, &t);
+            read_ahead(added, &scale, &t, t.row + math * ROWS + warp % 4 * 16, $(d_rows), lane);
+//$ end
+            multiply_tile(sum, &s, &p, math * ROWS, $(k_length), lane);
+            store_tile(sum, &slabs, &t, &maps,$(extra)
+                       t.row + math * ROWS + warp % 4 * 16, $(d_rows), lane);
         }
 //$ else
-        const int stages_per_tile = (k + TILE_K - 1) / TILE_K;
+        int turn = 0;
 
         /* Named barriers 1 and 2 pass the tensor cores from one warpgroup to the other. */
-        walk_begin(&w, cluster + math * clusters, 2 * clusters, lane);
-        place_advance(&p, math * stages_per_tile);
+        walk_begin(&w, cluster, clusters, lane);
         if (math == 1)
             named_arrive(1, 256);
-        while (walk_next(&w, &t, lane)) {
+        for (; walk_next(&w, &t, lane); turn ^= 1) {
+            if (turn != math) {
+                place_advance(&p, ($(k_length) + TILE_K - 1) / TILE_K);
+                continue;
+            }
+//$ if addend == "read" then
+            const struct scale scale = scale_of(&addend, &t);
+            read_ahead(added, &scale, &t, t.row + warp % 4 * 16, $(d_rows), lane);
+//$ end
             named_wait(1 + math, 256);
-            multiply_tile(sum, &s, &p, 0, k, lane);
+            multiply_tile(sum, &s, &p, 0, $(k_length), lane);
             named_arrive(2 - math, 256);
-            place_advance(&p, stages_per_tile);
-            store_tile(sum, &slabs, &t, &d_map, &d_ragged_map, warp % 4 * 16,
-                       t.column + rank * TILE_N, lane);
+            store_tile(sum, &slabs, &t, &maps,$(extra) t.row + warp % 4 * 16, $(d_rows), lane);
         }
 //$ end
         if (lane == 0)

@@ -65,11 +65,13 @@ DEVICE void prefetch_map(const tensor_map *map)
 }
 
 /* A box at (x, y, ..) into shared memory; its bytes count on `barrier`. */
-DEVICE void load_box_2d(unsigned int to, const tensor_map *map, unsigned int barrier, int x, int y)
+DEVICE void load_box_2d(unsigned int to, const tensor_map *map, unsigned int barrier,
+                        int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4}], [%2];"
-                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y) : "memory");
+                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y)
+                 : "memory");
 }
 
 DEVICE void load_box_3d(unsigned int to, const tensor_map *map, unsigned int barrier,
@@ -77,18 +79,49 @@ DEVICE void load_box_3d(unsigned int to, const tensor_map *map, unsigned int bar
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4, %5}], [%2];"
-                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
+                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+                 : "memory");
 }
 
-/* The same into every CTA of `cta_mask`, at the same place, counted on each one's barrier. */
+DEVICE void load_box_4d(unsigned int to, const tensor_map *map, unsigned int barrier,
+                        int x, int y, int z, int w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5, %6}], [%2];"
+                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+//$ if cluster.n > 1 then
+/* The same into each of `ctas`, a bit for each rank, at the same place and on its own barrier. */
 DEVICE void load_box_2d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
-                                  int x, int y, unsigned short cta_mask)
+                                  int x, int y, unsigned short ctas)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;"
-                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(cta_mask) : "memory");
+                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(ctas)
+                 : "memory");
 }
 
+DEVICE void load_box_3d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
+                                  int x, int y, int z, unsigned short ctas)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;"
+                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(ctas)
+                 : "memory");
+}
+
+DEVICE void load_box_4d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
+                                  int x, int y, int z, int w, unsigned short ctas)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
+                 : : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(ctas)
+                 : "memory");
+}
+
+//$ end
 /* A box from shared memory to (x, y, ..); what lies outside the tensor is dropped. */
 DEVICE void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
 {
@@ -96,6 +129,14 @@ DEVICE void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
                  " [%0, {%2, %3}], [%1];\n"
                  "cp.async.bulk.commit_group;"
                  : : "l"(map), "r"(from), "r"(x), "r"(y) : "memory");
+}
+
+DEVICE void store_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group"
+                 " [%0, {%2, %3, %4}], [%1];\n"
+                 "cp.async.bulk.commit_group;"
+                 : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
 DEVICE void store_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
@@ -106,6 +147,33 @@ DEVICE void store_box_4d(const tensor_map *map, unsigned int from, int x, int y,
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
+//$ if addend == "reduce" then
+/* The same, added to what is there. Each element once, so the sum has one order. */
+DEVICE void add_box_2d(const tensor_map *map, unsigned int from, int x, int y)
+{
+    asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
+                 " [%0, {%2, %3}], [%1];\n"
+                 "cp.async.bulk.commit_group;"
+                 : : "l"(map), "r"(from), "r"(x), "r"(y) : "memory");
+}
+
+DEVICE void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
+{
+    asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
+                 " [%0, {%2, %3, %4}], [%1];\n"
+                 "cp.async.bulk.commit_group;"
+                 : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+DEVICE void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
+{
+    asm volatile("cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group"
+                 " [%0, {%2, %3, %4, %5}], [%1];\n"
+                 "cp.async.bulk.commit_group;"
+                 : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+}
+
+//$ end
 /* Wait until at most `most` of this thread's stores still read shared memory. */
 #define store_wait(most) asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(most) : "memory")
 

@@ -6,24 +6,37 @@
 ** Order: group by group; inside a group, bands of BAND row tiles, column by column inside a band,
 ** so that the clusters at work share rows of A and columns of B in L2.
 */
+//$ local which = ragged == "m" and "B" or "D"
 struct walk {
+//$ if ragged ~= "none" then
     const void *first_dims, *offsets;
-    int sizes_bytes, groups;
-    unsigned int rows;         /* of the buffer */
+    int sizes_bytes;
+    unsigned int total;        /* of the ragged axis, over all groups */
+//$ end
+    int groups;
+//$ if ragged ~= "none" then
+    const void *const *pointers; /* [groups] each group's $(which), or null */
+//$ end
+//$ if ragged ~= "m" then
+    unsigned int tile_rows;    /* of one group */
+//$ end
     unsigned int tile_columns; /* of one group, counted in clusters */
     unsigned int next, stride; /* tiles, over all groups */
     int base;                  /* this block holds groups base .. base + 31 */
     unsigned int tiles_before; /* row tiles of all groups before the block */
-    unsigned int rows_before;  /* rows of all groups before the block */
+    unsigned int end_before;   /* where the groups before the block end */
     /* This lane's group. */
-    unsigned int start, length; /* rows, cut to the buffer */
+    unsigned int start, length; /* on the ragged axis, cut to the buffer */
     unsigned int tiles_end;     /* row tiles from the block's first group to this one's end */
 };
 
 struct tile {
     int group;
-    unsigned int start, length; /* rows of the group */
+    unsigned int start, length; /* of the group, on the ragged axis */
     int row, column;            /* of the tile's first element, inside the group */
+//$ if ragged ~= "none" then
+    const void *matrix; /* where the group's $(which) lies; null: beside the others */
+//$ end
 };
 
 /* Sum over lanes 0 .. lane, never more than `most`; the sum of two values must not overflow. */
@@ -41,6 +54,7 @@ DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int l
 DEVICE void walk_read(struct walk *w, int lane)
 {
     const int group = w->base + lane;
+//$ if ragged ~= "none" then
     long long length = 0, start = 0;
 
     if (group < w->groups) {
@@ -48,19 +62,27 @@ DEVICE void walk_read(struct walk *w, int lane)
         if (w->offsets)
             start = size_at(w->offsets, w->sizes_bytes, group);
     }
-    w->length = cut_to_rows(length, w->rows);
-    w->start = cut_to_rows(start, w->rows);
+    w->length = cut_to_rows(length, w->total);
+    w->start = cut_to_rows(start, w->total);
     if (!w->offsets) {
-        unsigned int end = warp_prefix_sum(w->length, w->rows, lane);
-        end = end + w->rows_before < w->rows ? end + w->rows_before : w->rows;
+        unsigned int end = warp_prefix_sum(w->length, w->total, lane);
+        end = end + w->end_before < w->total ? end + w->end_before : w->total;
         w->start = __shfl_up_sync(~0u, end, 1);
         if (lane == 0)
-            w->start = w->rows_before;
-        w->rows_before = __shfl_sync(~0u, end, 31);
+            w->start = w->end_before;
+        w->end_before = __shfl_sync(~0u, end, 31);
     }
-    if (w->length > w->rows - w->start)
-        w->length = w->rows - w->start;
+    if (w->length > w->total - w->start)
+        w->length = w->total - w->start;
+//$ else
+    w->start = w->length = 0;
+//$ end
+//$ if ragged == "m" then
     w->tiles_end = warp_prefix_sum((w->length + TILE_M - 1) / TILE_M, 0x7fffffffu, lane);
+//$ else
+//$ local used = ragged == "k" and epilogue == "add" and "w->length > 0" or "group < w->groups"
+    w->tiles_end = warp_prefix_sum($(used) ? w->tile_rows : 0, 0x7fffffffu, lane);
+//$ end
 }
 
 DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, int lane)
@@ -69,14 +91,19 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
     w->stride = stride;
     w->base = 0;
     w->tiles_before = 0;
-    w->rows_before = 0;
+    w->end_before = 0;
     walk_read(w, lane);
 }
 
 /* The place of a tile in its group, from its number there. */
-DEVICE void walk_place(struct tile *t, unsigned int number, unsigned int tile_columns)
+DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number)
 {
+//$ if ragged == "m" then
     const unsigned int tile_rows = (t->length + TILE_M - 1) / TILE_M;
+//$ else
+    const unsigned int tile_rows = w->tile_rows;
+//$ end
+    const unsigned int tile_columns = w->tile_columns;
     const unsigned int band = number / (BAND * tile_columns);
     const unsigned int in_band = number - band * BAND * tile_columns;
     const unsigned int left = tile_rows - band * BAND;
@@ -84,7 +111,11 @@ DEVICE void walk_place(struct tile *t, unsigned int number, unsigned int tile_co
     const unsigned int column = in_band / band_rows;
 
     t->row = (int)((band * BAND + in_band - column * band_rows) * TILE_M);
-    t->column = (int)(column * CLUSTER_N * TILE_N);
+//$ if cluster.n > 1 then
+    t->column = (int)((column * CLUSTER_N + cluster_rank()) * TILE_N);
+//$ else
+    t->column = (int)(column * TILE_N);
+//$ end
 }
 
 /* The next tile of this cluster; 0 if there is none. Called by all lanes of a warp. */
@@ -109,7 +140,10 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
     t->group = w->base + owner;
     t->start = __shfl_sync(~0u, w->start, owner);
     t->length = __shfl_sync(~0u, w->length, owner);
-    walk_place(t, w->next - first * w->tile_columns, w->tile_columns);
+//$ if ragged ~= "none" then
+    t->matrix = w->pointers ? w->pointers[t->group] : 0;
+//$ end
+    walk_place(w, t, w->next - first * w->tile_columns);
     w->next += w->stride;
     return 1;
 }

@@ -1,12 +1,13 @@
 /*
 ** sum += a * b for 64 rows, TILE_N columns and 16 steps of k. Both operands lie in shared memory,
-** k-major in swizzled rows of 128 bytes. Thread t of the warpgroup holds, for each 8 columns j,
+** in swizzled rows of 128 bytes. Thread t of the warpgroup holds, for each 8 columns j,
 **   sum[4j + 0, 1]  row 16 (t / 32) + t % 32 / 4,      columns 8j + 2 (t % 4) + 0, 1
 **   sum[4j + 2, 3]  the same 8 rows below.
 ** With `accumulate` 0 the old sum is not read.
 */
 //$ local count = tile.n // 2
 //$ local function comma (i) return i < count and "," or "" end
+//$ local transposed = { k = 0, mn = 1 }
 //$ local operands = { bf16 = "bf16", f16 = "f16" }
 DEVICE void mma(float *sum, u64 a, u64 b, int accumulate)
 {
@@ -18,7 +19,8 @@ DEVICE void mma(float *sum, u64 a, u64 b, int accumulate)
 //$ for i = 0, count - 1, 4 do
                  "%$(i), %$(i + 1), %$(i + 2), %$(i + 3)$(comma(i + 4))\n"
 //$ end
-                 "}, %$(count), %$(count + 1), p, 1, 1, 0, 0;\n"
+                 "}, %$(count), %$(count + 1), p, 1, 1, $(transposed[a.major]), "
+                 "$(transposed[b.major]);\n"
                  "}"
                  :
 //$ for i = 0, count - 1, 4 do
@@ -28,11 +30,15 @@ DEVICE void mma(float *sum, u64 a, u64 b, int accumulate)
                  : "l"(a), "l"(b), "r"(accumulate));
 }
 
-/* What the tensor cores are told of a k-major tile in rows of 128 bytes at a shared address. */
+/*
+** What the tensor cores are told of a tile at a shared address. k-major: a row of 128 bytes for
+** each row of the tile. mn-major: chunks of 64 rows of the tile, each with a row of 128 bytes for
+** each step of k.
+*/
 DEVICE u64 mma_operand(unsigned int address)
 {
-    const u64 rows_of_8 = 1024 >> 4, swizzle_128 = 1;
-    return (address >> 4 & 0x3fff) | rows_of_8 << 32 | swizzle_128 << 62;
+    const u64 chunk = TILE_K * 128 >> 4, rows_of_8 = 1024 >> 4, swizzle_128 = 1;
+    return (address >> 4 & 0x3fff) | chunk << 16 | rows_of_8 << 32 | swizzle_128 << 62;
 }
 
 /* The sums are ready: keeps the compiler from reading them before the wait above the call. */

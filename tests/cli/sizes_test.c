@@ -129,6 +129,31 @@ void test_bad_splits_say_why(void **state)
     }
 }
 
+/* The sum of a file's numbers, whatever stands between them; -1 if bad. */
+static int64_t sum_file(const char *text)
+{
+    char path[] = "/tmp/quern-sum-XXXXXX";
+    int64_t total;
+    int failed;
+
+    write_file(path, text);
+    failed = qn_sizes_sum(path, &total, why, sizeof why);
+    unlink(path);
+    return failed ? -1 : total;
+}
+
+void test_file_sums(void **state)
+{
+    (void)state;
+    assert_int_equal(sum_file("3,0,5\n7 # and 100 more\n"), 15);
+    assert_int_equal(sum_file(""), 0);
+    assert_int_equal(sum_file("2147483647 2147483647"), 4294967294);
+    assert_int_equal(sum_file("3,x"), -1);
+    assert_non_null(strstr(why, "'x' is no number of rows"));
+    assert_int_equal(sum_file("3,-1"), -1);
+    assert_int_equal(sum_file("9223372036854775807"), -1);
+}
+
 static int read_routes(const char *text, int groups, int64_t *total)
 {
     char path[] = "/tmp/quern-routes-XXXXXX";

@@ -19,6 +19,7 @@ int main(void)
         cmocka_unit_test(test_zipf_descends),
         cmocka_unit_test(test_lists_and_files),
         cmocka_unit_test(test_bad_splits_say_why),
+        cmocka_unit_test(test_file_sums),
         cmocka_unit_test(test_routes),
         cmocka_unit_test(test_bad_routes_say_where),
         cmocka_unit_test(test_random_is_the_same),

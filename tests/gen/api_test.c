@@ -72,7 +72,7 @@ void test_field_rows(void **state)
     }
     assert_int_equal(nested, 3);
     assert_int_equal(entries, 4);
-    assert_int_equal(rows, 32);
+    assert_int_equal(rows, 33);
     assert_int_equal(qg_field_row(-1, &row), 0);
 }
 

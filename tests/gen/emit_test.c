@@ -128,15 +128,17 @@ void test_emit_selects(void **state)
     int all = qg_registry(q)->nkernels;
 
     (void)state;
-    assert_int_equal(all, 15);
+    assert_int_equal(all, 24);
     assert_int_equal(count_of(q, NULL, NULL, 0), all);
     assert_int_equal(count_of(q, NULL, "", 0), all);
-    assert_int_equal(count_of(q, "host", NULL, 0), 3);
+    assert_int_equal(count_of(q, "host", NULL, 0), 6);
+    assert_int_equal(count_of(q, "sm_80", NULL, 0), 6);
+    assert_int_equal(count_of(q, NULL, "*_scale_*", 0), 6);
     assert_int_equal(count_of(q, "sm_90a", NULL, 1), 1);
     assert_int_equal(count_of(q, NULL, NULL, 1), 2);
     assert_int_equal(count_of(q, NULL, "pingpong", 0), 4);
     assert_int_equal(count_of(q, NULL, "*_dgrad_nn_*tile64*", 0), 1);
-    assert_int_equal(count_of(q, NULL, "quern_f16*", 0), 1);
+    assert_int_equal(count_of(q, NULL, "quern_f16*", 0), 4);
     assert_int_equal(count_of(q, "sm_90a", "nonsense", 0), -1);
     assert_string_equal(qg_diagnostics(q),
                         "error: no kernel matches 'nonsense' of sm_90a\n");

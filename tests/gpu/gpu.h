@@ -11,18 +11,36 @@
 #include "registry.h"
 
 enum {
-    GPU_MAX_CHOICES = 512,
+    GPU_MAX_KERNELS = 4096,
+    GPU_MAX_VARIANTS = 1024,
+    GPU_MAX_CHOICES = 256,  /* of one variant */
     GPU_MAX_FAILURES = 200, /* kept with their text; all are counted */
     GPU_GUARD = 4096,       /* bytes on both sides of each buffer */
     GPU_WIDE_GUARD = 1 << 20,
     GPU_TIMEOUT = 30 /* seconds until a kernel counts as hung */
 };
 
+/* A kernel for this GPU. */
+struct gpu_kernel {
+    const struct qn_kernel *kernel;
+    int dropped; /* it cannot be compiled for use: it spills */
+    int runs;    /* that were right */
+};
+
+/* Kernels that take the same operands and do the same with the product; the
+   ops among them differ by name alone. */
+struct gpu_variant {
+    int type, d_type, a_major, b_major, ragged;
+    int epilogue;                        /* enum qn_epilogue */
+    unsigned ops;                        /* bit: enum quern_op */
+    int count, kernels[GPU_MAX_CHOICES]; /* indices in gpu_kernels */
+};
+
 /* What is run for a problem: a kernel by name, or the model's choice. */
 struct gpu_choice {
     const char *label;
-    const struct qn_kernel *kernel; /* NULL: the model chooses */
-    int d_type;
+    struct gpu_kernel *kernel; /* NULL: the model chooses */
+    int op;
 };
 
 struct gpu_failure {
@@ -32,11 +50,12 @@ struct gpu_failure {
 
 struct gpu_counts {
     int passed, failed, skipped;
+    int refused; /* problems that a kernel does not take, with its reason */
 };
 
 struct gpu_options {
     const char *json, *only, *commit;
-    int quick, list, sanitize;
+    int quick, list, sanitize, random;
     uint64_t seed;
 };
 
@@ -50,18 +69,48 @@ struct gpu_family {
 extern struct gpu_options gpu_options;
 extern struct quern_context *gpu_context;
 extern struct gpu_device gpu_device;
-extern struct gpu_choice gpu_choices[GPU_MAX_CHOICES];
-extern int gpu_nchoices;
+extern struct gpu_kernel gpu_kernels[GPU_MAX_KERNELS];
+extern int gpu_nkernels;
+extern struct gpu_variant gpu_variants[GPU_MAX_VARIANTS];
+extern int gpu_nvariants;
 extern int gpu_threads; /* of the host, for references */
 
 /* ------------------------------------------------------- gpu_main: counting */
 
 /* Count one run of the family that is under way; a text means failed. */
 void gpu_record(const char *failure);
+void gpu_refused(void);
 void gpu_skip(const char *why);
 
 /* Write what is known and end with status 1: the device can't go on. */
 _Noreturn void gpu_lost(const char *text);
+
+/* ----------------------------------------------- gpu_variant: what is there */
+
+/* All kernels of the registry for this GPU that `only` (may be NULL) matches;
+   sorted into variants. */
+void gpu_variant_list(const char *only);
+
+/* The kernels of a variant; before them the model's choice for each op, if
+   `models`. Returns how many. */
+int gpu_variant_choices(const struct gpu_variant *, int models,
+                        struct gpu_choice choices[GPU_MAX_CHOICES]);
+
+/* Types, layout and ragged axis of a case. */
+void gpu_variant_case(const struct gpu_variant *, struct qt_case *);
+
+/* The i-th epilogue that the variant's kernels serve. */
+const struct qt_epilogue *gpu_variant_epilogue(const struct gpu_variant *,
+                                               int i);
+
+/* The kernel of that name, NULL if there is none for this GPU. */
+struct gpu_kernel *gpu_variant_kernel(const char *name);
+
+/* Does the kernel declare the parameter? */
+int gpu_variant_takes(const struct qn_kernel *kernel, int param);
+
+/* The axes that are not ragged: n, k, m as far as they are free. */
+void gpu_variant_sides(struct qt_case *, int64_t x, int64_t y, int64_t z);
 
 /* ------------------------------------------------------ gpu_buffer: memory */
 
@@ -69,9 +118,10 @@ _Noreturn void gpu_lost(const char *text);
 struct gpu_buffer {
     gpu_address memory, data;
     size_t bytes, guard;
+    int size_class; /* of the memory, which is used again */
 };
 
-/* Both end the suite when the driver fails: nothing could follow. */
+/* All end the suite when the driver fails: nothing could follow. */
 void gpu_buffer_make(struct gpu_buffer *, size_t bytes, size_t guard);
 void gpu_buffer_upload(const struct gpu_buffer *, const void *from);
 void gpu_buffer_download(const struct gpu_buffer *, void *to);
@@ -88,23 +138,41 @@ void gpu_must(int code, const char *what);
 /* Wait for a stream; a hung or crashed kernel ends the suite with `what`. */
 void gpu_wait(void *stream, const char *what);
 
+/* Seconds, from any point on. */
+double gpu_now(void);
+
 /* --------------------------------------------------- gpu_case: one problem */
 
-/* A problem on the device, shared by all kernels that run it. */
+/* What lies on the device for a problem, shared by all kernels that run it. */
+enum gpu_part {
+    GPU_A,
+    GPU_B,
+    GPU_C,
+    GPU_FIRST,
+    GPU_OFFSETS,
+    GPU_ALPHA,
+    GPU_BETA,
+    GPU_A_POINTERS,
+    GPU_B_POINTERS,
+    GPU_C_POINTERS,
+    GPU_PARTS
+};
+
 struct gpu_case {
     struct qt_case c;
     struct qt_data data;
-    struct gpu_buffer a, b, first, offsets;
+    struct gpu_buffer parts[GPU_PARTS];
     size_t d_guard;
 };
 
 /* One run's output side: two at once need two. */
 struct gpu_run {
-    struct gpu_buffer d, workspace;
+    struct gpu_buffer d, d_pointers, workspace;
     struct quern_plan *plan;
+    struct gpu_kernel *kernel; /* that the plan chose */
     struct quern_args args;
     void *stream;
-    char label[256]; /* case and kernel, for messages */
+    char label[400]; /* case and kernel, for messages */
 };
 
 /* Draw the data, compute the reference, copy to the device. `d_guard` bytes
@@ -112,14 +180,21 @@ struct gpu_run {
 void gpu_case_open(struct gpu_case *, size_t d_guard);
 void gpu_case_close(struct gpu_case *);
 
-/* Plan `choice` for the case. Returns quern_plan's code; gpu_run_close also
-   after a failure. */
+/* The bytes on the host that a part is a copy of. */
+const void *gpu_case_source(const struct gpu_case *, int part);
+
+/* Plan `choice` for the case. Returns quern_plan's code, or QUERN_ENOKERNEL
+   for a kernel that takes no arrays of pointers where the case has them;
+   gpu_run_close also after a failure. */
 int gpu_run_open(struct gpu_run *, const struct gpu_case *,
                  const struct gpu_choice *choice, int sms);
 void gpu_run_close(struct gpu_run *);
 
-/* Poison D and queue the product. NULL, or why it failed. */
-const char *gpu_run_start(struct gpu_run *);
+/* D as before a run: poison, or what is added to. */
+void gpu_run_reset(struct gpu_run *, const struct gpu_case *);
+
+/* Reset D and queue the product. NULL, or why it failed. */
+const char *gpu_run_start(struct gpu_run *, const struct gpu_case *);
 
 /* Wait, check sizes, guards and D against the reference. */
 const char *gpu_run_finish(struct gpu_run *, const struct gpu_case *);
@@ -131,13 +206,21 @@ const char *gpu_run_guarded(const struct gpu_run *, const struct gpu_case *);
 const char *gpu_text(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
+/* Count a run that could not be opened: as refused if a kernel's rule says so,
+   else as failed. */
+void gpu_run_unopened(const struct gpu_run *, int code);
+
+/* Count one run that was opened, right if there is no text. */
+void gpu_run_record(const struct gpu_run *, const char *bad);
+
 /* Open, start, finish, close, record. */
 void gpu_case_run(const struct gpu_case *, const struct gpu_choice *, int sms);
 
-/* The same for each choice, with a number of SMs that changes. */
-void gpu_case_run_all(struct gpu_case *, int index);
+/* The same for each choice of a variant, with a number of SMs that changes. */
+void gpu_case_run_all(struct gpu_case *, const struct gpu_variant *, int index);
 
 /* ------------------------------------------------------------- the families */
+void gpu_compile(void);
 void gpu_torture(void);
 void gpu_random(void);
 void gpu_tails(void);
@@ -149,6 +232,8 @@ void gpu_repeats(void);
 void gpu_streams(void);
 void gpu_sms(void);
 void gpu_refusals(void);
+void gpu_cublaslt(void);
+void gpu_coverage(void);
 void gpu_sanitized(void); /* instead of all others under --sanitize */
 
 #endif

@@ -26,14 +26,38 @@ void gpu_must(int code, const char *what)
         lost(code, what);
 }
 
+/* Freed memory, by the power of two that its size was rounded up to. */
+enum { CLASSES = 40, KEPT = 16 };
+static gpu_address kept[CLASSES][KEPT];
+static int nkept[CLASSES];
+
+/* The driver takes longer to allocate than most kernels to run. */
+static gpu_address allocate(size_t bytes, int *size_class)
+{
+    gpu_address memory;
+    int c = 12;
+
+    while (bytes > (size_t)1 << c)
+        c++;
+    *size_class = c;
+    if (nkept[c])
+        return kept[c][--nkept[c]];
+    gpu_must(cu.alloc(&memory, (size_t)1 << c), "allocating device memory");
+    return memory;
+}
+
 /* A byte at least, so that a buffer of none has an address. */
 void gpu_buffer_make(struct gpu_buffer *b, size_t bytes, size_t guard)
 {
     /* Exact sizes under a sanitizer: it sees the end of an allocation. */
     b->guard = gpu_options.sanitize ? 0 : guard;
     b->bytes = bytes;
-    gpu_must(cu.alloc(&b->memory, bytes + 2 * b->guard + !bytes),
-             "allocating device memory");
+    b->size_class = -1;
+    if (gpu_options.sanitize)
+        gpu_must(cu.alloc(&b->memory, bytes + !bytes),
+                 "allocating device memory");
+    else
+        b->memory = allocate(bytes + 2 * guard + !bytes, &b->size_class);
     b->data = b->memory + b->guard;
     gpu_buffer_poison(b);
 }
@@ -64,7 +88,11 @@ void gpu_buffer_download(const struct gpu_buffer *b, void *to)
 
 void gpu_buffer_free(struct gpu_buffer *b)
 {
-    if (b->memory)
+    int c = b->size_class;
+
+    if (b->memory && c >= 0 && nkept[c] < KEPT)
+        kept[c][nkept[c]++] = b->memory;
+    else if (b->memory)
         gpu_must(cu.free(b->memory), "freeing device memory");
     memset(b, 0, sizeof *b);
 }
@@ -99,7 +127,7 @@ const char *gpu_buffer_guarded(const struct gpu_buffer *b, const char *name)
     return NULL;
 }
 
-static double now(void)
+double gpu_now(void)
 {
     struct timespec t;
 
@@ -111,11 +139,11 @@ static double now(void)
 void gpu_wait(void *stream, const char *what)
 {
     const struct timespec nap = {0, 20000};
-    double end = now() + GPU_TIMEOUT * (gpu_options.sanitize ? 20 : 1);
+    double end = gpu_now() + GPU_TIMEOUT * (gpu_options.sanitize ? 20 : 1);
     int code, tries = 0;
 
     while ((code = cu.stream_query(stream)) == GPU_NOT_READY) {
-        if (now() > end)
+        if (gpu_now() > end)
             gpu_lost(
                 gpu_text("%s: still running after %d s", what, GPU_TIMEOUT));
         if (++tries > 2000)

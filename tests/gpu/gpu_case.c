@@ -10,7 +10,7 @@
 
 const char *gpu_text(const char *format, ...)
 {
-    static char text[2][512];
+    static char text[2][700];
     static int turn;
     va_list args;
 
@@ -22,50 +22,88 @@ const char *gpu_text(const char *format, ...)
     return text[turn];
 }
 
+/* --------------------------------------------------------------- a problem */
+
+static const char *const part_names[GPU_PARTS] = {
+    "a",     "b",    "c",          "first_dims", "offsets",
+    "alpha", "beta", "a.pointers", "b.pointers", "c.pointers"};
+
+/* How many bytes of each part there are. */
+static size_t part_bytes(const struct gpu_case *p, int part)
+{
+    const struct qt_data *d = &p->data;
+    const size_t bytes[] = {d->bytes[QT_A], d->bytes[QT_B], d->bytes[QT_C],
+                            d->first_bytes, d->offsets_bytes};
+
+    if (part <= GPU_OFFSETS)
+        return bytes[part];
+    if (part <= GPU_BETA)
+        return (size_t)d->scalars * sizeof(float);
+    return (size_t)p->c.groups * sizeof(void *);
+}
+
+/* The addresses of one operand's matrices, on the device. */
+static void **pointers_of(const struct gpu_case *p, int role, gpu_address data)
+{
+    static void *pointers[QUERN_MAX_GROUPS];
+
+    qt_pointers_write(&p->c, role, (void *)(uintptr_t)data, pointers);
+    return pointers;
+}
+
+/* Pointers are made anew: they live until the next ones. */
+const void *gpu_case_source(const struct gpu_case *p, int part)
+{
+    const struct qt_data *d = &p->data;
+    const void *sources[] = {
+        d->operand[QT_A], d->operand[QT_B], d->operand[QT_C], d->first,
+        d->offsets,       d->alpha,         d->beta};
+
+    if (part <= GPU_BETA)
+        return sources[part];
+    return pointers_of(p, part - GPU_A_POINTERS + QT_A,
+                       p->parts[part - GPU_A_POINTERS].data);
+}
+
 void gpu_case_open(struct gpu_case *p, size_t d_guard)
 {
     p->d_guard = d_guard;
     if (qt_data_make(&p->c, &p->data) ||
         qt_data_reference(&p->c, &p->data, gpu_threads))
         gpu_lost("host memory ran out");
-    gpu_buffer_make(&p->a, p->data.a_bytes, GPU_GUARD);
-    gpu_buffer_make(&p->b, p->data.b_bytes, GPU_GUARD);
-    gpu_buffer_make(&p->first, p->data.first_bytes, GPU_GUARD);
-    gpu_buffer_make(&p->offsets, p->data.offsets_bytes, GPU_GUARD);
-    gpu_buffer_upload(&p->a, p->data.a);
-    gpu_buffer_upload(&p->b, p->data.b);
-    gpu_buffer_upload(&p->first, p->data.first);
-    gpu_buffer_upload(&p->offsets, p->data.offsets);
+    for (int part = 0; part < GPU_PARTS; part++) {
+        gpu_buffer_make(&p->parts[part], part_bytes(p, part), GPU_GUARD);
+        gpu_buffer_upload(&p->parts[part], gpu_case_source(p, part));
+    }
 }
 
 void gpu_case_close(struct gpu_case *p)
 {
-    gpu_buffer_free(&p->a);
-    gpu_buffer_free(&p->b);
-    gpu_buffer_free(&p->first);
-    gpu_buffer_free(&p->offsets);
+    for (int part = 0; part < GPU_PARTS; part++)
+        gpu_buffer_free(&p->parts[part]);
     qt_data_free(&p->data);
 }
 
+/* ------------------------------------------------------------------- a run */
+
 /* The problem goes in as text, so that the text is what a failure prints. */
-static int make_plan(struct gpu_run *r, const struct qt_case *c,
+static int make_plan(struct gpu_run *r, const struct qt_case *given,
                      const struct gpu_choice *choice, int sms,
                      struct quern_description *need)
 {
-    struct quern_plan_options options = {0};
+    struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT,
+                                         .sms = sms};
     struct quern_problem problem;
-    char line[128];
+    struct qt_case c = *given;
+    char line[256];
     int code;
 
-    options.backend = QUERN_BACKEND_JIT;
-    options.sms = sms;
-    options.kernel = choice->kernel ? choice->kernel->name : NULL;
-    snprintf(line, sizeof line, "fprop bf16 g=%d m=%lld n=%lld k=%lld d=%s",
-             c->groups, (long long)c->m, (long long)c->n, (long long)c->k,
-             choice->d_type == QUERN_F32 ? "f32" : "bf16");
-    snprintf(r->label, sizeof r->label, "%s (%s, form %d, %s, sms=%d): %s",
-             c->what, line, c->form, c->sizes_type == QUERN_I64 ? "i64" : "i32",
-             sms, choice->label);
+    c.op = choice->op;
+    options.kernel = choice->kernel ? choice->label : NULL;
+    qt_case_text(&c, line, sizeof line);
+    snprintf(r->label, sizeof r->label, "%s (%s, %s, form %d, %s, sms=%d): %s",
+             c.what, line, qt_case_epilogue(&c)->name, c.form,
+             c.sizes_type == QUERN_I64 ? "i64" : "i32", sms, choice->label);
     code = quern_problem_parse(gpu_context, line, &problem);
     if (!code)
         code = quern_describe(gpu_context, &problem, need);
@@ -74,40 +112,79 @@ static int make_plan(struct gpu_run *r, const struct qt_case *c,
     return code;
 }
 
-/* As the library takes it; NULL for an array that the form does not give. */
-static void *address(const struct gpu_buffer *b, int given)
+/* As the library takes it; NULL for an array that is not there. */
+static void *address(const struct gpu_buffer *b)
 {
-    return given ? (void *)(uintptr_t)b->data : NULL;
+    return b->bytes ? (void *)(uintptr_t)b->data : NULL;
+}
+
+static void set_args(struct gpu_run *r, const struct gpu_case *p)
+{
+    const struct gpu_buffer *parts = p->parts;
+    const struct qt_addresses at = {
+        .operand = {address(&parts[GPU_A]), address(&parts[GPU_B]),
+                    address(&parts[GPU_C]), address(&r->d)},
+        .pointers = {address(&parts[GPU_A_POINTERS]),
+                     address(&parts[GPU_B_POINTERS]),
+                     address(&parts[GPU_C_POINTERS]), address(&r->d_pointers)},
+        .first = address(&parts[GPU_FIRST]),
+        .offsets = address(&parts[GPU_OFFSETS]),
+        .alpha = address(&parts[GPU_ALPHA]),
+        .beta = address(&parts[GPU_BETA]),
+        .workspace = address(&r->workspace)};
+
+    qt_args_set(&p->c, &p->data, &at, &r->args);
+}
+
+/* Does the kernel know arrays of pointers where the case has some? */
+static int takes_pointers(const struct gpu_run *r)
+{
+    const struct qn_kernel *kernel = r->kernel->kernel;
+    const struct {
+        const struct quern_tensor *tensor;
+        int param;
+    } all[] = {{&r->args.a, QN_PARAM_a_pointers},
+               {&r->args.b, QN_PARAM_b_pointers},
+               {&r->args.c, QN_PARAM_c_pointers},
+               {&r->args.d, QN_PARAM_d_pointers}};
+
+    for (int i = 0; i < 4; i++)
+        if (all[i].tensor->pointers && !gpu_variant_takes(kernel, all[i].param))
+            return 0;
+    return 1;
 }
 
 int gpu_run_open(struct gpu_run *r, const struct gpu_case *p,
                  const struct gpu_choice *choice, int sms)
 {
     struct quern_description need;
+    struct quern_plan_info info;
     int code;
 
     memset(r, 0, sizeof *r);
     code = make_plan(r, &p->c, choice, sms, &need);
     if (code)
         return code;
+    quern_plan_info(r->plan, &info);
+    r->kernel = gpu_variant_kernel(info.kernel);
+    if (!r->kernel)
+        gpu_lost("the plan has a kernel that is not for this GPU");
     gpu_must(cu.stream_create(&r->stream, GPU_NON_BLOCKING), "a stream");
-    gpu_buffer_make(&r->d, qt_d_bytes(&p->c, choice->d_type), p->d_guard);
+    gpu_buffer_make(&r->d, p->data.bytes[QT_D], p->d_guard);
+    gpu_buffer_make(&r->d_pointers, (size_t)p->c.groups * sizeof(void *),
+                    GPU_GUARD);
+    gpu_buffer_upload(&r->d_pointers, pointers_of(p, QT_D, r->d.data));
     gpu_buffer_make(&r->workspace, need.workspace_bytes, GPU_GUARD);
     gpu_buffer_zero(&r->workspace);
     r->args = need.args;
-    qt_args_set(&p->c, &r->args);
-    r->args.a.data = address(&p->a, 1);
-    r->args.b.data = address(&p->b, 1);
-    r->args.d.data = address(&r->d, 1);
-    r->args.a.first_dims = address(&p->first, p->c.form != QT_OFFSETS);
-    r->args.a.offsets = address(&p->offsets, p->c.form != QT_FIRST);
-    r->args.workspace = address(&r->workspace, 1);
-    return QUERN_OK;
+    set_args(r, p);
+    return takes_pointers(r) ? QUERN_OK : QUERN_ENOKERNEL;
 }
 
 void gpu_run_close(struct gpu_run *r)
 {
     gpu_buffer_free(&r->d);
+    gpu_buffer_free(&r->d_pointers);
     gpu_buffer_free(&r->workspace);
     if (r->stream)
         gpu_must(cu.stream_destroy(r->stream), "ending a stream");
@@ -115,10 +192,19 @@ void gpu_run_close(struct gpu_run *r)
     memset(r, 0, sizeof *r);
 }
 
-const char *gpu_run_start(struct gpu_run *r)
+void gpu_run_reset(struct gpu_run *r, const struct gpu_case *p)
 {
+    const struct qt_epilogue *e = qt_case_epilogue(&p->c);
+
     gpu_buffer_poison(&r->d);
+    if (e->beta == QUERN_BETA_ONE || (e->beta == QUERN_BETA_ANY && !e->apart))
+        gpu_buffer_upload(&r->d, p->data.operand[QT_D]);
     gpu_must(cu.synchronize(), "poisoning D"); /* the stream does not wait */
+}
+
+const char *gpu_run_start(struct gpu_run *r, const struct gpu_case *p)
+{
+    gpu_run_reset(r, p);
     if (quern_run(r->plan, &r->args, r->stream))
         return gpu_text("quern_run: %s", quern_errmsg(gpu_context));
     return NULL;
@@ -129,11 +215,7 @@ const char *gpu_run_guarded(const struct gpu_run *r, const struct gpu_case *p)
     const char *bad = gpu_buffer_guarded(&r->d, "d");
 
     bad = bad ? bad : gpu_buffer_guarded(&r->workspace, "the workspace");
-    bad = bad ? bad : gpu_buffer_guarded(&p->a, "a");
-    bad = bad ? bad : gpu_buffer_guarded(&p->b, "b");
-    bad = bad ? bad : gpu_buffer_guarded(&p->first, "first_dims");
-    bad = bad ? bad : gpu_buffer_guarded(&p->offsets, "offsets");
-    return bad;
+    return bad ? bad : gpu_buffer_guarded(&p->parts[GPU_C], "c");
 }
 
 /* All of D comes back: what must not be written is checked too. */
@@ -146,7 +228,7 @@ static const char *compare(const struct gpu_run *r, const struct gpu_case *p)
     if (!d)
         gpu_lost("host memory ran out");
     gpu_buffer_download(&r->d, d);
-    good = qt_compare(&p->c, &p->data, r->args.d.type, d, &verdict);
+    good = qt_compare(&p->c, &p->data, d, &verdict);
     free(d);
     return good ? NULL : gpu_text("%s", verdict.text);
 }
@@ -162,51 +244,76 @@ const char *gpu_run_finish(struct gpu_run *r, const struct gpu_case *p)
     return bad ? bad : compare(r, p);
 }
 
-/* Whatever happens is one count: passed, or failed with the first reason. */
+/* -------------------------------------------------------------- many runs */
+
+void gpu_run_unopened(const struct gpu_run *r, int code)
+{
+    if (code == QUERN_ENOKERNEL)
+        gpu_refused();
+    else
+        gpu_record(gpu_text("%s: quern_plan: %s", r->label,
+                            quern_errmsg(gpu_context)));
+}
+
+void gpu_run_record(const struct gpu_run *r, const char *bad)
+{
+    if (!bad)
+        r->kernel->runs++;
+    gpu_record(
+        bad ? gpu_text("%s [%s]: %s", r->label, r->kernel->kernel->name, bad)
+            : NULL);
+}
+
+/* Whatever happens is one count: passed, refused, or failed with the first
+   reason. */
 void gpu_case_run(const struct gpu_case *p, const struct gpu_choice *choice,
                   int sms)
 {
     struct gpu_run r;
-    const char *bad = NULL;
+    const char *bad;
+    int code = gpu_run_open(&r, p, choice, sms);
 
-    if (gpu_run_open(&r, p, choice, sms))
-        bad = gpu_text("quern_plan: %s", quern_errmsg(gpu_context));
-    if (!bad)
-        bad = gpu_run_start(&r);
-    if (!bad)
-        bad = gpu_run_finish(&r, p);
-    gpu_record(bad ? gpu_text("%s: %s", r.label, bad) : NULL);
+    if (code) {
+        gpu_run_unopened(&r, code);
+    } else {
+        bad = gpu_run_start(&r, p);
+        if (!bad)
+            bad = gpu_run_finish(&r, p);
+        gpu_run_record(&r, bad);
+    }
     gpu_run_close(&r);
 }
 
-/* No kernel may write its inputs, wherever a store went. */
+/* No kernel may write its inputs, wherever a store went, nor around them. */
 static void inputs_unchanged(const struct gpu_case *p)
 {
-    const struct gpu_buffer *buffers[] = {&p->a, &p->b, &p->first, &p->offsets};
-    const void *sources[] = {p->data.a, p->data.b, p->data.first,
-                             p->data.offsets};
-
-    for (int i = 0; i < 4; i++) {
-        void *copy = malloc(buffers[i]->bytes + 1);
+    for (int part = 0; part < GPU_PARTS; part++) {
+        const struct gpu_buffer *b = &p->parts[part];
+        const char *bad = gpu_buffer_guarded(b, part_names[part]);
+        void *copy = malloc(b->bytes + 1);
 
         if (!copy)
             gpu_lost("host memory ran out");
-        gpu_buffer_download(buffers[i], copy);
-        if (buffers[i]->bytes && memcmp(copy, sources[i], buffers[i]->bytes))
-            gpu_record(
-                gpu_text("%s: some kernel wrote to an input", p->c.what));
+        gpu_buffer_download(b, copy);
+        if (b->bytes && memcmp(copy, gpu_case_source(p, part), b->bytes))
+            bad = gpu_text("some kernel wrote to %s", part_names[part]);
+        if (bad)
+            gpu_record(gpu_text("%s: %s", p->c.what, bad));
         free(copy);
     }
 }
 
-void gpu_case_run_all(struct gpu_case *p, int index)
+void gpu_case_run_all(struct gpu_case *p, const struct gpu_variant *v,
+                      int index)
 {
     /* Few multiprocessors give each one many tiles. */
     static const int sms[] = {0, 2, 4, 0, 6, 14, 2};
+    struct gpu_choice choices[GPU_MAX_CHOICES];
+    int count = gpu_variant_choices(v, 1, choices);
 
     gpu_case_open(p, GPU_GUARD);
-    for (int i = 0; i < gpu_nchoices; i++)
-        gpu_case_run(p, &gpu_choices[i], sms[(index + i) % 7]);
+    for (int i = 0; i < count; i++)
+        gpu_case_run(p, &choices[i], sms[(index + i) % 7]);
     inputs_unchanged(p);
     gpu_case_close(p);
 }

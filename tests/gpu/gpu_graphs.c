@@ -1,19 +1,14 @@
 /*
 ** gpu_graphs.c: one captured run, replayed after the sizes on the device have
-** changed.
-**
-** Each row of A is multiplied with every group's matrix once, in float64, so
-** that the result for any split of the rows is put together from that table.
+** changed. Every row of the ragged axis has values, whichever group gets it;
+** the reference is computed anew for each replay that is compared.
 */
 #include "gpu.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS = 8, ROWS = 640, COLUMNS = 136, DEPTH = 72, LIE = 333 };
-
-/* products[g]: all rows times the matrix of group g */
-static double *products[GROUPS];
+enum { GROUPS = 8, ROWS = 400, LIE = 23 };
 
 /* All rows to one group, none to the others. */
 static void group_has_all(struct qt_case *c, int group)
@@ -24,28 +19,13 @@ static void group_has_all(struct qt_case *c, int group)
         c->length[g] = g == group ? ROWS : 0;
 }
 
-/* Once for each group: about 50 million products in float64 in all. */
-static void make_products(struct gpu_case *p)
-{
-    for (int g = 0; g < GROUPS; g++) {
-        group_has_all(&p->c, g);
-        if (qt_data_reference(&p->c, &p->data, gpu_threads))
-            gpu_lost("host memory ran out");
-        products[g] = p->data.ref;
-        p->data.ref = NULL;
-    }
-    p->data.ref = calloc(ROWS * COLUMNS, sizeof(double));
-    if (!p->data.ref)
-        gpu_lost("host memory ran out");
-}
-
 /* Sizes of one replay: none, all in one group, or drawn. */
 static void draw_sizes(struct qt_case *c, int replay, uint64_t *state)
 {
     int64_t row = c->form == QT_FIRST ? 0 : qt_random_below(state, 20);
 
-    if (replay % 50 == 7) {
-        group_has_all(c, replay / 50 % GROUPS);
+    if (replay % 20 == 7) {
+        group_has_all(c, replay / 20 % GROUPS);
         return;
     }
     for (int g = 0; g < GROUPS; g++) {
@@ -57,19 +37,10 @@ static void draw_sizes(struct qt_case *c, int replay, uint64_t *state)
         if (most > ROWS - row + 1)
             most = ROWS - row + 1;
         c->start[g] = row;
-        c->length[g] = replay % 50 == 3 ? 0 : qt_random_below(state, most);
+        c->length[g] = replay % 20 == 3 ? 0 : qt_random_below(state, most);
         row += c->length[g];
     }
     c->start[GROUPS] = row;
-}
-
-/* The reference for these sizes, row by row from the table. */
-static void expect_sizes(struct gpu_case *p)
-{
-    for (int g = 0; g < GROUPS; g++)
-        memcpy(p->data.ref + p->c.start[g] * COLUMNS,
-               products[g] + p->c.start[g] * COLUMNS,
-               (size_t)p->c.length[g] * COLUMNS * sizeof(double));
 }
 
 /* One quern_run in a graph; NULL if it refused to be captured. */
@@ -88,7 +59,15 @@ static void *capture(struct gpu_run *r)
     return executable;
 }
 
-/* Queue new sizes, fresh poison and the graph. */
+static void upload_async(const struct gpu_buffer *b, const void *from,
+                         void *stream)
+{
+    if (b->bytes)
+        gpu_must(cu.upload_async(b->data, from, b->bytes, stream),
+                 "fresh values");
+}
+
+/* Queue new sizes, D as before a run and the graph. */
 static void replay(struct gpu_run *r, struct gpu_case *p, void *executable,
                    int lie)
 {
@@ -96,16 +75,9 @@ static void replay(struct gpu_run *r, struct gpu_case *p, void *executable,
     if (lie)
         qt_sizes_set(p->c.form == QT_OFFSETS ? p->data.offsets : p->data.first,
                      p->c.sizes_type, 2, -9);
-    if (p->data.first_bytes)
-        gpu_must(cu.upload_async(p->first.data, p->data.first,
-                                 p->data.first_bytes, r->stream),
-                 "new sizes");
-    if (p->data.offsets_bytes)
-        gpu_must(cu.upload_async(p->offsets.data, p->data.offsets,
-                                 p->data.offsets_bytes, r->stream),
-                 "new offsets");
-    gpu_must(cu.fill_async(r->d.data, QT_POISON, r->d.bytes, r->stream),
-             "fresh poison");
+    upload_async(&p->parts[GPU_FIRST], p->data.first, r->stream);
+    upload_async(&p->parts[GPU_OFFSETS], p->data.offsets, r->stream);
+    upload_async(&r->d, p->data.operand[QT_D], r->stream);
     gpu_must(cu.graph_launch(executable, r->stream), "a replay");
 }
 
@@ -113,7 +85,9 @@ static void replay(struct gpu_run *r, struct gpu_case *p, void *executable,
 static const char *check_replay(struct gpu_run *r, struct gpu_case *p, int lie)
 {
     if (!lie) {
-        expect_sizes(p);
+        free(p->data.ref);
+        if (qt_data_reference(&p->c, &p->data, gpu_threads))
+            gpu_lost("host memory ran out");
         return gpu_run_finish(r, p);
     }
     gpu_wait(r->stream, r->label);
@@ -122,10 +96,10 @@ static const char *check_replay(struct gpu_run *r, struct gpu_case *p, int lie)
     return gpu_run_guarded(r, p);
 }
 
-/* All replays of one choice; NULL, or what went wrong first. */
-static const char *replay_all(struct gpu_run *r, struct gpu_case *p, int every)
+/* One in `every` is compared; NULL, or what went wrong first. */
+static const char *replay_all(struct gpu_run *r, struct gpu_case *p, int count,
+                              int every)
 {
-    int count = gpu_options.quick ? 100 : 1000;
     void *executable = capture(r);
     uint64_t state = p->c.seed;
     const char *bad = NULL;
@@ -133,10 +107,12 @@ static const char *replay_all(struct gpu_run *r, struct gpu_case *p, int every)
     if (!executable)
         return gpu_text("in a capture: %s", quern_errmsg(gpu_context));
     for (int i = 0; i < count && !bad; i++) {
+        int lie = i % LIE == LIE - 1;
+
         draw_sizes(&p->c, i, &state);
-        replay(r, p, executable, i % LIE == LIE - 1);
-        if (i % every == 0 || i % 50 == 3 || i % 50 == 7 || i % LIE == LIE - 1)
-            bad = check_replay(r, p, i % LIE == LIE - 1);
+        replay(r, p, executable, lie);
+        if (lie || i % every == 0)
+            bad = check_replay(r, p, lie);
         else
             gpu_wait(r->stream, r->label); /* the sizes are to be rewritten */
         if (bad)
@@ -146,43 +122,57 @@ static const char *replay_all(struct gpu_run *r, struct gpu_case *p, int every)
     return bad;
 }
 
+/* The model's choice is replayed more often. */
 static void run_choice(struct gpu_case *p, const struct gpu_choice *choice)
 {
+    int count = choice->kernel ? 24 : 120;
     struct gpu_run r;
-    const char *bad = NULL;
+    int code = gpu_run_open(&r, p, choice, 0);
 
-    if (gpu_run_open(&r, p, choice, 0))
-        bad = gpu_text("quern_plan: %s", quern_errmsg(gpu_context));
-    if (!bad) /* the model's choice is compared after every replay */
-        bad = replay_all(&r, p, choice->kernel ? 10 : 1);
-    gpu_record(bad ? gpu_text("%s: %s", r.label, bad) : NULL);
+    if (gpu_options.quick)
+        count = 24;
+    if (code)
+        gpu_run_unopened(&r, code);
+    else
+        gpu_run_record(&r, replay_all(&r, p, count, 4));
     gpu_run_close(&r);
 }
 
-/* Each kernel in one of the forms, the model's choice in all three. */
+/* What is added to must be the same for all sizes: C apart, or a matrix D for
+   each group. */
+static const struct qt_epilogue *epilogue_of(const struct gpu_variant *v)
+{
+    return v->epilogue == QN_SCALE ? &qt_epilogues[4]
+                                   : gpu_variant_epilogue(v, 0);
+}
+
+/* Each kernel in one of the forms. */
 void gpu_graphs(void)
 {
-    for (int form = 0; form < QT_FORMS; form++) {
+    for (int i = 0; i < gpu_nvariants; i++) {
+        const struct gpu_variant *v = &gpu_variants[i];
+        struct gpu_choice choices[GPU_MAX_CHOICES];
+        int count = gpu_variant_choices(v, 1, choices);
         struct gpu_case p = {0};
 
+        if (v->ragged == QUERN_AXIS_NONE ||
+            (v->epilogue == QN_ADD && v->ragged != QUERN_AXIS_K) ||
+            (gpu_options.quick && i % 4))
+            continue;
+        gpu_variant_case(v, &p.c);
         p.c.what = "graph";
+        p.c.epilogue = epilogue_of(v);
         p.c.groups = GROUPS;
-        p.c.m = ROWS;
-        p.c.n = COLUMNS;
-        p.c.k = DEPTH;
-        p.c.form = form;
-        p.c.sizes_type = form % 2 ? QUERN_I64 : QUERN_I32;
+        gpu_variant_sides(&p.c, 136, 72, 0);
+        *qt_axis(&p.c, v->ragged) = ROWS;
+        p.c.form = i % QT_FORMS;
+        p.c.sizes_type = i % 2 ? QUERN_I64 : QUERN_I32;
         p.c.fill = QT_INTEGER;
-        p.c.seed = gpu_options.seed + (uint64_t)form;
-        group_has_all(&p.c, 0); /* every row of A gets values */
+        p.c.seed = gpu_options.seed + (uint64_t)i;
+        group_has_all(&p.c, 0); /* every row gets values */
         gpu_case_open(&p, GPU_GUARD);
-        free(p.data.ref);
-        make_products(&p);
-        for (int i = 0; i < gpu_nchoices; i++)
-            if (!gpu_choices[i].kernel || i % QT_FORMS == form)
-                run_choice(&p, &gpu_choices[i]);
-        for (int g = 0; g < GROUPS; g++)
-            free(products[g]);
+        for (int j = 0; j < count; j++)
+            run_choice(&p, &choices[j]);
         gpu_case_close(&p);
     }
 }

@@ -10,7 +10,7 @@
 static const char *lie_told(struct gpu_run *r, const struct gpu_case *p,
                             const struct qt_lie *lie)
 {
-    const char *bad = gpu_run_start(r);
+    const char *bad = gpu_run_start(r, p);
     char group[16];
     int code;
 
@@ -32,14 +32,20 @@ static const char *lie_told(struct gpu_run *r, const struct gpu_case *p,
     return NULL;
 }
 
+static void upload_sizes(const struct gpu_case *p, const void *first,
+                         const void *offsets)
+{
+    gpu_buffer_upload(&p->parts[GPU_FIRST], first);
+    gpu_buffer_upload(&p->parts[GPU_OFFSETS], offsets);
+}
+
 /* The same plan and workspace, with right sizes again. */
 static const char *truth_told(struct gpu_run *r, const struct gpu_case *p)
 {
     const char *bad;
 
-    gpu_buffer_upload(&p->first, p->data.first);
-    gpu_buffer_upload(&p->offsets, p->data.offsets);
-    bad = gpu_run_start(r);
+    upload_sizes(p, p->data.first, p->data.offsets);
+    bad = gpu_run_start(r, p);
     return bad ? bad : gpu_run_finish(r, p);
 }
 
@@ -51,117 +57,125 @@ static void upload_lie(const struct gpu_case *p, const struct qt_lie *lie)
     if (qt_data_make(&p->c, &told))
         gpu_lost("host memory ran out");
     qt_lie_apply(&p->c, lie, told.first, told.offsets);
-    gpu_buffer_upload(&p->first, told.first);
-    gpu_buffer_upload(&p->offsets, told.offsets);
+    upload_sizes(p, told.first, told.offsets);
     qt_data_free(&told);
 }
 
-/* The guards are wide here: a wrong row may lie far away. */
-static void run_lie(const struct qt_lie *lie, int sizes_type)
+static void run_lie(const struct gpu_case *p, const struct gpu_choice *choice,
+                    const struct qt_lie *lie)
 {
+    const char *bad = NULL;
+    struct gpu_run r;
+    int code;
+
+    upload_lie(p, lie);
+    code = gpu_run_open(&r, p, choice, 0);
+    if (code) {
+        gpu_run_unopened(&r, code);
+    } else {
+        bad = lie_told(&r, p, lie);
+        gpu_run_record(&r, bad ? bad : truth_told(&r, p));
+    }
+    gpu_run_close(&r);
+}
+
+/* The guards are wide here: a wrong row may lie far away. The model's choices
+   hear every lie, each kernel one in eight. */
+static void run_variant(const struct gpu_variant *v, int number, int sizes_type)
+{
+    struct gpu_choice choices[GPU_MAX_CHOICES];
+    const struct qt_lie *lie = &qt_lies[number];
+    int count = gpu_variant_choices(v, 1, choices);
     struct gpu_case p = {0};
 
+    gpu_variant_case(v, &p.c);
     qt_lie_case(&p.c, lie, sizes_type);
+    p.c.epilogue = gpu_variant_epilogue(v, number);
     gpu_case_open(&p, GPU_WIDE_GUARD);
-    for (int i = 0; i < gpu_nchoices; i++) {
-        struct gpu_run r;
-        const char *bad = NULL;
-
-        upload_lie(&p, lie);
-        if (gpu_run_open(&r, &p, &gpu_choices[i], 0))
-            bad = gpu_text("quern_plan: %s", quern_errmsg(gpu_context));
-        if (!bad)
-            bad = lie_told(&r, &p, lie);
-        if (!bad)
-            bad = truth_told(&r, &p);
-        gpu_record(bad ? gpu_text("%s: %s", r.label, bad) : NULL);
-        gpu_run_close(&r);
-    }
+    for (int i = 0; i < count; i++)
+        if (!choices[i].kernel || (i + number) % 8 == 0)
+            run_lie(&p, &choices[i], lie);
     gpu_case_close(&p);
 }
 
-/* Each lie as int64, and as int32 where its value fits. */
+/* Each lie as int64, and as int32 where its value fits, in turns. */
 void gpu_lies(void)
 {
-    for (int i = 0; i < qt_nlies; i++) {
-        if (gpu_options.quick && i % 4)
-            continue;
-        run_lie(&qt_lies[i], QUERN_I64);
-        if (!qt_lies[i].only_i64)
-            run_lie(&qt_lies[i], QUERN_I32);
-    }
+    for (int i = 0; i < gpu_nvariants; i++)
+        for (int j = 0; j < qt_nlies; j++) {
+            int narrow = !qt_lies[j].only_i64 && (i + j) % 2;
+
+            if (gpu_variants[i].ragged == QUERN_AXIS_NONE ||
+                (gpu_options.quick && (i + j) % 8))
+                continue;
+            run_variant(&gpu_variants[i], j, narrow ? QUERN_I32 : QUERN_I64);
+        }
 }
 
 /* ----------------------------------------------------------------- refusals */
 
-/* Does the message carry a reason that some kernel's spec states? */
-static int gives_reason(const char *message)
+/* Does the message carry a reason that the kernel's spec states, or one of the
+   copy engine's own? */
+static int gives_reason(const char *message, const struct qn_kernel *kernel)
 {
-    for (int i = 0; i < gpu_nchoices; i++) {
-        const struct qn_kernel *kernel = gpu_choices[i].kernel;
-
-        for (int j = 0; kernel && j < kernel->nrequires; j++)
-            if (strstr(message, kernel->requires[j].reason))
-                return 1;
-    }
-    return 0;
+    for (int i = 0; kernel && i < kernel->nrequires; i++)
+        if (strstr(message, kernel->requires[i].reason))
+            return 1;
+    return strstr(message, "has no tensor map") ||
+           strstr(message, "TMA needs rows");
 }
 
-/* A shape must be served rightly, or refused with a reason from the spec. */
-static const char *refused_or_right(const struct gpu_case *p,
-                                    const struct gpu_choice *choice,
-                                    int must_refuse, int *refused)
+/* A shape must be served rightly, or refused with a reason. */
+static void refused_or_right(const struct gpu_case *p,
+                             const struct gpu_choice *choice)
 {
+    const char *message = quern_errmsg(gpu_context);
     struct gpu_run r;
-    const char *bad = NULL;
+    const char *bad;
     int code = gpu_run_open(&r, p, choice, 0);
 
-    *refused = code != QUERN_OK;
-    if (code && code != QUERN_ENOKERNEL)
-        bad = gpu_text("quern_plan returned %d, not ENOKERNEL: %s", code,
-                       quern_errmsg(gpu_context));
-    else if (code && !gives_reason(quern_errmsg(gpu_context)))
-        bad = gpu_text("refused without a reason: '%s'",
-                       quern_errmsg(gpu_context));
-    else if (!code && must_refuse)
-        bad = "not refused";
-    else if (!code && !(bad = gpu_run_start(&r)))
-        bad = gpu_run_finish(&r, p);
-    if (bad)
-        bad = gpu_text("%s: %s", r.label, bad);
+    if (!code) {
+        bad = gpu_run_start(&r, p);
+        gpu_run_record(&r, bad ? bad : gpu_run_finish(&r, p));
+    } else if (code != QUERN_ENOKERNEL) {
+        gpu_run_unopened(&r, code);
+    } else {
+        gpu_refused();
+        gpu_record(gives_reason(message, choice->kernel->kernel)
+                       ? NULL
+                       : gpu_text("%s: refused without a reason: '%s'", r.label,
+                                  message));
+    }
     gpu_run_close(&r);
-    return bad;
 }
 
 /*
-** The copy engine wants rows at multiples of 16 bytes, so a k that is not a
-** multiple of 8 has no kernel here. An n that is not may have one.
+** The copy engine wants rows at multiples of 16 bytes: a side that puts them
+** elsewhere is refused by kernels that use it, and only by these.
 */
 void gpu_refusals(void)
 {
-    static const int nk[][2] = {{128, 63}, {128, 1},  {128, 68}, {127, 64},
-                                {1, 64},   {129, 64}, {130, 64}, {132, 64}};
-    int refusals = 0;
+    static const int sides[][2] = {{128, 63}, {128, 1},  {128, 68}, {127, 64},
+                                   {1, 64},   {129, 64}, {130, 64}, {132, 64}};
 
-    for (int i = 0; i < 8; i++) {
-        struct gpu_case p = {0};
+    for (int i = 0; i < gpu_nvariants; i++)
+        for (int j = 0; j < 8; j += gpu_options.quick ? 4 : 1) {
+            struct gpu_choice choices[GPU_MAX_CHOICES];
+            int count = gpu_variant_choices(&gpu_variants[i], 0, choices);
+            struct gpu_case p = {0};
 
-        p.c.what = "odd shape";
-        p.c.n = nk[i][0];
-        p.c.k = nk[i][1];
-        p.c.sizes_type = QUERN_I32;
-        p.c.fill = QT_INTEGER;
-        p.c.seed = (uint64_t)i;
-        qt_case_layout(&p.c, &qt_patterns[4]);
-        gpu_case_open(&p, GPU_GUARD);
-        for (int j = 0; j < gpu_nchoices; j++) {
-            int refused;
-
-            gpu_record(refused_or_right(&p, &gpu_choices[j], nk[i][1] % 8 != 0,
-                                        &refused));
-            refusals += refused;
+            gpu_variant_case(&gpu_variants[i], &p.c);
+            p.c.what = "odd shape";
+            p.c.epilogue = gpu_variant_epilogue(&gpu_variants[i], 0);
+            p.c.sizes_type = QUERN_I32;
+            p.c.fill = QT_INTEGER;
+            p.c.align = j % 2 ? 2 : 0;
+            p.c.seed = (uint64_t)j;
+            gpu_variant_sides(&p.c, sides[j][0], sides[j][1], 40);
+            qt_case_layout(&p.c, &qt_patterns[4]);
+            gpu_case_open(&p, GPU_GUARD);
+            for (int k = 0; k < count; k++)
+                refused_or_right(&p, &choices[k]);
+            gpu_case_close(&p);
         }
-        gpu_case_close(&p);
-    }
-    gpu_record(refusals ? NULL : "nothing was refused");
 }

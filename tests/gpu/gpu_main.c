@@ -12,63 +12,47 @@
 #include "gpu.h"
 
 #include <argp.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
 
-struct gpu_options gpu_options = {.seed = 1};
+struct gpu_options gpu_options = {.seed = 1, .random = 3000};
 struct quern_context *gpu_context;
 struct gpu_device gpu_device;
-struct gpu_choice gpu_choices[GPU_MAX_CHOICES];
-int gpu_nchoices;
 int gpu_threads;
 
 static struct gpu_failure failures[GPU_MAX_FAILURES];
 static int nfailures;
 
+#define FAMILY(name, what)                                                     \
+    {                                                                          \
+#name, what, gpu_##name, {0, 0, 0, 0 }, 0                              \
+    }
+
 static struct gpu_family families[] = {
-    {"torture",
-     "group sizes around the tiles, three forms, two types",
-     gpu_torture,
-     {0, 0, 0},
-     0},
-    {"tails", "n and k that fill no tile", gpu_tails, {0, 0, 0}, 0},
-    {"random", "drawn problems with strides", gpu_random, {0, 0, 0}, 0},
-    {"large", "many tiles for each multiprocessor", gpu_large, {0, 0, 0}, 0},
-    {"empty", "no rows at all", gpu_empty, {0, 0, 0}, 0},
-    {"lies",
-     "sizes that lie are reported and stay inside",
-     gpu_lies,
-     {0, 0, 0},
-     0},
-    {"graphs",
-     "a captured run, sizes changed before each replay",
-     gpu_graphs,
-     {0, 0, 0},
-     0},
-    {"repeats", "the same bits again", gpu_repeats, {0, 0, 0}, 0},
-    {"streams", "two at once", gpu_streams, {0, 0, 0}, 0},
-    {"sms", "fewer multiprocessors", gpu_sms, {0, 0, 0}, 0},
-    {"refusals", "shapes that have no kernel", gpu_refusals, {0, 0, 0}, 0},
+    FAMILY(compile, "every kernel, on all cores"),
+    FAMILY(torture, "group sizes around the tiles, all forms and types"),
+    FAMILY(tails, "sides that fill no tile, and odd ones"),
+    FAMILY(random, "drawn problems, each on two kernels"),
+    FAMILY(large, "many tiles for each multiprocessor"),
+    FAMILY(empty, "no rows at all"),
+    FAMILY(lies, "sizes that lie are reported and stay inside"),
+    FAMILY(graphs, "a captured run, sizes changed before each replay"),
+    FAMILY(repeats, "the same bits again"),
+    FAMILY(streams, "two at once"),
+    FAMILY(sms, "fewer multiprocessors"),
+    FAMILY(refusals, "shapes that some kernels do not take"),
+    FAMILY(cublaslt, "the backend cublaslt, every form of a product"),
+    FAMILY(coverage, "no kernel was left out"),
 };
-static struct gpu_family sanitized = {
-    "sanitized", "a fixed list of small problems", gpu_sanitized, {0, 0, 0}, 0};
+static struct gpu_family sanitized =
+    FAMILY(sanitized, "a fixed list of small problems");
 static struct gpu_family *current;
 
 static double started;
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Failures are printed as they come, in case the next one is a crash. */
 void gpu_record(const char *failure)
@@ -86,6 +70,11 @@ void gpu_record(const char *failure)
         printf("# %s: %s\n", current->name, failure);
         fflush(stdout);
     }
+}
+
+void gpu_refused(void)
+{
+    current->counts.refused++;
 }
 
 void gpu_skip(const char *why)
@@ -111,7 +100,7 @@ static void add_machine(cJSON *root)
     cJSON_AddNumberToObject(root, "power_watts", watts);
     cJSON_AddNumberToObject(root, "seed", (double)gpu_options.seed);
     cJSON_AddBoolToObject(root, "quick", gpu_options.quick);
-    cJSON_AddNumberToObject(root, "seconds", now() - started);
+    cJSON_AddNumberToObject(root, "seconds", gpu_now() - started);
 }
 
 static void add_family(cJSON *list, const struct gpu_family *f)
@@ -123,6 +112,7 @@ static void add_family(cJSON *list, const struct gpu_family *f)
     cJSON_AddNumberToObject(item, "passed", f->counts.passed);
     cJSON_AddNumberToObject(item, "failed", f->counts.failed);
     cJSON_AddNumberToObject(item, "skipped", f->counts.skipped);
+    cJSON_AddNumberToObject(item, "refused", f->counts.refused);
     cJSON_AddNumberToObject(item, "seconds", f->seconds);
     cJSON_AddItemToArray(list, item);
 }
@@ -131,8 +121,9 @@ static void add_results(cJSON *root)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "kernels");
 
-    for (int i = 0; i < gpu_nchoices; i++)
-        cJSON_AddItemToArray(list, cJSON_CreateString(gpu_choices[i].label));
+    for (int i = 0; i < gpu_nkernels; i++)
+        cJSON_AddItemToArray(list,
+                             cJSON_CreateString(gpu_kernels[i].kernel->name));
     list = cJSON_AddArrayToObject(root, "families");
     if (gpu_options.sanitize)
         add_family(list, &sanitized);
@@ -180,9 +171,10 @@ static int finish(void)
     }
     if (gpu_options.json)
         write_json();
-    printf("# %s, driver %s, CUDA %d.%d, %d choices of kernel, %.0f s\n",
+    printf("# %s, driver %s, CUDA %d.%d, %d kernels of %d variants, %.0f s\n",
            gpu_device.name, gpu_device.driver, gpu_device.cuda / 1000,
-           gpu_device.cuda % 1000 / 10, gpu_nchoices, now() - started);
+           gpu_device.cuda % 1000 / 10, gpu_nkernels, gpu_nvariants,
+           gpu_now() - started);
     printf("%d passed, %d failed, %d skipped\n", sum.passed, sum.failed,
            sum.skipped);
     fflush(stdout);
@@ -197,61 +189,20 @@ void gpu_lost(const char *text)
     _exit(1);
 }
 
-/* -------------------------------------------------------------- the choices */
-
-/* The suite's problems: BF16, fprop, ragged m, TN. Kernels of other variants
-   get suites of their own. */
-static int serves(const struct qn_kernel *k)
-{
-    char arch[32];
-    size_t length;
-
-    snprintf(arch, sizeof arch, "sm_%d%d", gpu_device.major, gpu_device.minor);
-    length = strlen(arch);
-    return !strncmp(k->arch, arch, length) &&
-           (!k->arch[length] || !strcmp(k->arch + length, "a")) &&
-           k->op == QUERN_FPROP && k->ragged == QUERN_AXIS_M &&
-           k->a.type == QUERN_BF16 && k->b.type == QUERN_BF16 &&
-           k->a.major == QUERN_MAJOR_K && k->b.major == QUERN_MAJOR_K;
-}
-
-/* Under --only, what does not match does not exist. */
-static void add_choice(const char *label, const struct qn_kernel *kernel,
-                       int d_type)
-{
-    if (gpu_options.only && fnmatch(gpu_options.only, label, 0))
-        return;
-    if (gpu_nchoices < GPU_MAX_CHOICES)
-        gpu_choices[gpu_nchoices++] =
-            (struct gpu_choice){label, kernel, d_type};
-}
-
-/* The model's choice first: it is what users get. */
-static void list_choices(void)
-{
-    add_choice("model, bf16 out", NULL, QUERN_BF16);
-    add_choice("model, f32 out", NULL, QUERN_F32);
-    for (int i = 0; i < qn_registry_builtin.nkernels; i++) {
-        const struct qn_kernel *k = &qn_registry_builtin.kernels[i];
-
-        if (serves(k))
-            add_choice(k->name, k, k->d.type);
-    }
-}
-
 /* ------------------------------------------------------------------ the run */
 
 /* TAP, so that the runner of all tests can count the families. */
 static void run_family(struct gpu_family *f, int number)
 {
-    double begin = now();
+    double begin = gpu_now();
 
     current = f;
     f->run();
-    f->seconds = now() - begin;
-    printf("%s %d - %s: %s (%d of %d, %.1f s)\n",
+    f->seconds = gpu_now() - begin;
+    printf("%s %d - %s: %s (%d of %d, %d refused, %.1f s)\n",
            f->counts.failed ? "not ok" : "ok", number, f->name, f->what,
-           f->counts.passed, f->counts.passed + f->counts.failed, f->seconds);
+           f->counts.passed, f->counts.passed + f->counts.failed,
+           f->counts.refused, f->seconds);
     fflush(stdout);
 }
 
@@ -261,14 +212,26 @@ static const struct argp_option option_table[] = {
     {"list", 'l', NULL, 0, "list the kernels that would run", 0},
     {"sanitize", 's', NULL, 0, "at most 150 small runs, for a sanitizer", 0},
     {"seed", 'r', "N", 0, "of the data (1)", 0},
+    {"random", 'n', "N", 0, "random problems (3000)", 0},
     {"only", 'o', "GLOB", 0, "kernels whose name matches", 0},
     {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
     {0},
 };
 
-static error_t take_option(int key, char *value, struct argp_state *state)
+/* A number from 0 on, or an end with its message. */
+static uint64_t take_number(const char *option, const char *value,
+                            struct argp_state *state)
 {
     char *end;
+    uint64_t number = strtoull(value, &end, 10);
+
+    if (!*value || *end || *value == '-')
+        argp_error(state, "--%s takes a number, not '%s'", option, value);
+    return number;
+}
+
+static error_t take_option(int key, char *value, struct argp_state *state)
+{
 
     switch (key) {
     case 'j':
@@ -290,9 +253,10 @@ static error_t take_option(int key, char *value, struct argp_state *state)
         gpu_options.commit = value;
         break;
     case 'r':
-        gpu_options.seed = strtoull(value, &end, 10);
-        if (!*value || *end)
-            argp_error(state, "--seed takes a number, not '%s'", value);
+        gpu_options.seed = take_number("seed", value, state);
+        break;
+    case 'n':
+        gpu_options.random = (int)take_number("random", value, state);
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -344,20 +308,20 @@ int main(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     if (!gpu_options.commit)
         gpu_options.commit = "";
-    started = now();
+    started = gpu_now();
     gpu_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     missing = gpu_driver_open(&gpu_device);
     if (missing) {
         fprintf(stderr, "gpu_suite: %s\n", missing);
         return 3;
     }
-    list_choices();
+    gpu_variant_list(gpu_options.only);
     if (gpu_options.list) {
-        for (int i = 0; i < gpu_nchoices; i++)
-            printf("%s\n", gpu_choices[i].label);
+        for (int i = 0; i < gpu_nkernels; i++)
+            printf("%s\n", gpu_kernels[i].kernel->name);
         return 0;
     }
-    if (!gpu_nchoices) {
+    if (!gpu_nkernels) {
         fprintf(stderr, "gpu_suite: no kernel matches on this GPU\n");
         return 2;
     }

@@ -11,128 +11,197 @@ static uint64_t seed_of(int index)
     return gpu_options.seed * 1000003 + (uint64_t)index;
 }
 
+/* What all problems of one number share. */
+static void begin(struct gpu_case *p, const struct gpu_variant *v,
+                  const char *what, int index)
+{
+    memset(p, 0, sizeof *p);
+    gpu_variant_case(v, &p->c);
+    p->c.what = what;
+    p->c.epilogue = gpu_variant_epilogue(v, index);
+    p->c.form = index % QT_FORMS;
+    p->c.sizes_type = index / 3 % 2 ? QUERN_I64 : QUERN_I32;
+    p->c.fill = index % 3 == 2 ? QT_NORMAL : QT_INTEGER;
+    p->c.seed = seed_of(index);
+}
+
+/* Arrays of pointers, in turns: B and D, which any kernel may take, and A. */
+static void use_pointers(struct qt_case *c, int index)
+{
+    c->pointers[QT_B] = index % 2;
+    c->pointers[QT_C] = index % 4 == 1;
+    c->pointers[QT_D] = index % 3 == 1;
+    c->pointers[QT_A] = index % 6 == 5;
+}
+
 /*
-** Every pattern of group sizes, told in each way and in both types. n and k go
-** around the edges of the tiles: parts of one, several, a part behind several.
+** Every pattern of group sizes, told in each way and in both types. The other
+** sides go around the edges of the tiles: parts of one, several, a part behind
+** several.
 */
 void gpu_torture(void)
 {
-    static const int nk[][2] = {{128, 64},  {256, 128}, {136, 72}, {8, 8},
-                                {64, 200},  {200, 520}, {384, 64}, {120, 1000},
-                                {264, 136}, {512, 256}, {72, 448}};
-    const int count = sizeof nk / sizeof nk[0];
-    int patterns = gpu_options.quick ? 4 : qt_npatterns, index = 0;
+    static const int sides[][2] = {
+        {128, 64}, {256, 128},  {136, 72},  {8, 8},     {64, 200}, {200, 520},
+        {384, 64}, {120, 1000}, {264, 136}, {512, 256}, {72, 448}};
+    static const int small[][2] = {{8, 16}, {72, 24}, {136, 8}};
+    int patterns = gpu_options.quick ? 3 : qt_npatterns;
 
-    for (int i = 0; i < patterns * QT_FORMS * 2; i++, index++) {
-        struct gpu_case p = {0};
+    for (int i = 0; i < gpu_nvariants; i++)
+        for (int j = 0; j < patterns * QT_FORMS; j++) {
+            const struct qt_pattern *pattern = &qt_patterns[j / QT_FORMS];
+            const int *side =
+                pattern->groups > 64 ? small[j % 3] : sides[(i + j) % 11];
+            struct gpu_case p;
 
-        p.c.what = qt_patterns[i / 6].name;
-        p.c.form = i % QT_FORMS;
-        p.c.sizes_type = i / 3 % 2 ? QUERN_I64 : QUERN_I32;
-        p.c.n = nk[index % count][0];
-        p.c.k = nk[index % count][1];
-        p.c.fill = index % 3 == 2 ? QT_NORMAL : QT_INTEGER;
-        p.c.seed = seed_of(index);
-        qt_case_layout(&p.c, &qt_patterns[i / 6]);
-        gpu_case_run_all(&p, index);
-    }
+            begin(&p, &gpu_variants[i], pattern->name, i + j);
+            gpu_variant_sides(&p.c, side[0], side[1], 8 * (j + 1));
+            use_pointers(&p.c, j);
+            qt_case_layout(&p.c, pattern);
+            gpu_case_run_all(&p, &gpu_variants[i], j);
+        }
 }
 
-/* n and k up to 512 and 1024 in steps of 8, rows up to about 2000. */
-static void draw_problem(struct qt_case *c, uint64_t *state)
-{
-    struct qt_pattern pattern = {"random", 1, 0, {0}, 0};
-
-    pattern.groups = 1 + (int)qt_random_below(state, 40);
-    pattern.random = 1 + qt_random_below(state, 2000 / pattern.groups);
-    c->what = pattern.name;
-    c->form = (int)qt_random_below(state, QT_FORMS);
-    c->sizes_type = qt_random_below(state, 2) ? QUERN_I64 : QUERN_I32;
-    c->n = 8 * (1 + qt_random_below(state, 64));
-    c->k = 8 * (1 + qt_random_below(state, 128));
-    c->fill = qt_random_below(state, 2) ? QT_NORMAL : QT_INTEGER;
-    c->a_pad = 8 * qt_random_below(state, 3);
-    c->b_pad = 8 * qt_random_below(state, 3);
-    c->d_pad = 8 * qt_random_below(state, 3);
-    c->seed = qt_random(state);
-    qt_case_layout(c, &pattern);
-}
-
-/* Problems that nobody thought of, with strides beyond the rows. */
-void gpu_random(void)
-{
-    uint64_t state = seed_of(0) ^ 0xABCD;
-    int count = gpu_options.quick ? 6 : 40;
-
-    for (int i = 0; i < count; i++) {
-        struct gpu_case p = {0};
-
-        draw_problem(&p.c, &state);
-        gpu_case_run_all(&p, i);
-    }
-}
-
-/* Every n and k that a tile of 128 or 256 columns and 64 steps cuts. */
+/*
+** Every side that a tile cuts; and such as put rows at odd multiples of an
+** element, which not every kernel takes.
+*/
 void gpu_tails(void)
 {
-    static const int ns[] = {8, 16, 56, 64, 72, 120, 128, 136, 192, 248, 264};
-    static const int ks[] = {8, 16, 56, 64, 72, 120, 136, 192, 256, 520, 2048};
+    static const int xs[] = {8, 16, 56, 64, 72, 120, 128, 136, 192, 248, 264};
+    static const int ys[] = {8, 16, 56, 64, 72, 120, 136, 192, 256, 520, 2048};
+    static const int odd[] = {1, 7, 33, 61, 127, 129, 255, 257};
 
-    for (int i = 0; i < 22; i++) {
-        struct gpu_case p = {0};
+    for (int i = 0; i < gpu_nvariants; i++)
+        for (int j = 0; j < 19; j++) {
+            struct gpu_case p;
+            int at = i + j;
 
-        if (gpu_options.quick && i % 4)
-            continue;
-        p.c.what = "tails";
-        p.c.form = i % QT_FORMS;
-        p.c.sizes_type = QUERN_I32;
-        p.c.n = ns[i % 11];
-        p.c.k = ks[(i * 3 + i / 11) % 11];
-        p.c.fill = i % 2 ? QT_NORMAL : QT_INTEGER;
-        p.c.seed = seed_of(i);
-        qt_case_layout(&p.c, &qt_patterns[4]);
-        gpu_case_run_all(&p, i);
-    }
+            if (gpu_options.quick && at % 4)
+                continue;
+            begin(&p, &gpu_variants[i], "tails", at);
+            if (j < 11)
+                gpu_variant_sides(&p.c, xs[j], ys[(at * 3) % 11], xs[at % 11]);
+            else
+                gpu_variant_sides(&p.c, odd[j - 11], odd[(at * 3) % 8],
+                                  odd[at % 8]);
+            use_pointers(&p.c, j < 11 ? at : 0);
+            qt_case_layout(&p.c, &qt_patterns[4]);
+            gpu_case_run_all(&p, &gpu_variants[i], at);
+        }
 }
 
 /* Many tiles for each multiprocessor, and more than 32 groups at once. */
 void gpu_large(void)
 {
     static const struct qt_pattern patterns[] = {
-        {"large, 16 groups", 16, 0, {0}, 500},
-        {"large, 100 groups", 100, 0, {0}, 90},
+        {"large, 16 groups", 16, 0, {0}, 400},
+        {"large, 100 groups", 100, 0, {0}, 60},
         {"large, one group", 1, 1, {4100}, 0},
     };
 
-    for (int i = 0; i < 3; i++) {
-        struct gpu_case p = {0};
+    for (int i = 0; i < gpu_nvariants; i++) {
+        const struct qt_pattern *pattern = &patterns[i % 3];
+        struct gpu_case p;
 
-        if (gpu_options.quick && i)
+        if (gpu_options.quick && i % 5)
             continue;
-        p.c.what = patterns[i].name;
-        p.c.form = i;
-        p.c.sizes_type = QUERN_I64;
-        p.c.n = 1160;
-        p.c.k = i == 2 ? 1096 : 200;
-        p.c.fill = i == 1 ? QT_INTEGER : QT_NORMAL;
-        p.c.seed = seed_of(i);
-        qt_case_layout(&p.c, &patterns[i]);
-        gpu_case_run_all(&p, i);
+        begin(&p, &gpu_variants[i], pattern->name, i);
+        gpu_variant_sides(&p.c, i % 3 == 1 ? 328 : 712, i % 3 == 2 ? 520 : 200,
+                          264);
+        qt_case_layout(&p.c, pattern);
+        gpu_case_run_all(&p, &gpu_variants[i], i);
     }
 }
 
-/* No rows at all: nothing to do, nothing to write, nothing wrong. */
+/* No rows at all: nothing to do, or zeros to write, and nothing wrong. */
 void gpu_empty(void)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < gpu_nvariants * 2; i++) {
+        const struct gpu_variant *v = &gpu_variants[i / 2];
+        struct gpu_case p;
+
+        if (v->ragged == QUERN_AXIS_NONE)
+            continue;
+        begin(&p, v, "no rows", i);
+        p.c.form = i % 2 ? QT_FIRST : QT_OFFSETS;
+        p.c.groups = i % 2 ? 1 : 37;
+        gpu_variant_sides(&p.c, 128, 64, 0);
+        gpu_case_run_all(&p, v, i);
+    }
+}
+
+/* ------------------------------------------------------------------ random */
+
+/* A side: mostly what every kernel takes, else anything. */
+static int64_t draw_side(uint64_t *state, int odd, int64_t most)
+{
+    return odd ? 1 + qt_random_below(state, most)
+               : 8 * (1 + qt_random_below(state, most / 8));
+}
+
+/* Lengths, sides, distances, addresses, factors: all that a problem has. */
+static void draw_problem(struct qt_case *c, uint64_t *state)
+{
+    struct qt_pattern pattern = {"random", 1, 0, {0}, 0};
+    int odd = qt_random_below(state, 4) == 0;
+    int64_t most = qt_random_below(state, 4) ? 256 : 640;
+
+    pattern.groups = 1 + (int)qt_random_below(state, 40);
+    if (c->ragged == QUERN_AXIS_NONE)
+        pattern.groups = 1 + pattern.groups / 8;
+    pattern.random = 1 + qt_random_below(state, 1500 / pattern.groups);
+    c->what = pattern.name;
+    c->form = (int)qt_random_below(state, QT_FORMS);
+    c->sizes_type = qt_random_below(state, 2) ? QUERN_I64 : QUERN_I32;
+    c->fill = qt_random_below(state, 2) ? QT_NORMAL : QT_INTEGER;
+    c->align = odd ? 2 : 0;
+    gpu_variant_sides(c, draw_side(state, odd, most),
+                      draw_side(state, odd, most), draw_side(state, odd, most));
+    for (int role = 0; role < QT_ROLES; role++) {
+        c->pad[role] = qt_random_below(state, 3) * (odd ? 1 : 8);
+        c->gap[role] = qt_random_below(state, 3) * (odd ? 4 : 64);
+        c->pointers[role] = !odd && qt_random_below(state, 4) == 0;
+    }
+    c->seed = qt_random(state);
+    qt_case_layout(c, &pattern);
+}
+
+/* The model's choice for one of the ops, and one of the kernels. */
+static void run_two(struct gpu_case *p, const struct gpu_variant *v,
+                    uint64_t *state)
+{
+    struct gpu_choice choices[GPU_MAX_CHOICES];
+    int all = gpu_variant_choices(v, 1, choices);
+    int models = 0;
+
+    while (models < all && !choices[models].kernel)
+        models++;
+    gpu_case_open(p, GPU_GUARD);
+    if (models)
+        gpu_case_run(p, &choices[qt_random_below(state, models)], 0);
+    if (all > models)
+        gpu_case_run(p, &choices[models + qt_random_below(state, all - models)],
+                     (int)qt_random_below(state, 2) * 6);
+    gpu_case_close(p);
+}
+
+/* Problems that nobody thought of. */
+void gpu_random(void)
+{
+    uint64_t state = seed_of(0) ^ 0xABCD;
+    int count =
+        gpu_options.quick ? gpu_options.random / 10 : gpu_options.random;
+
+    for (int i = 0; i < count && gpu_nvariants; i++) {
+        const struct gpu_variant *v =
+            &gpu_variants[qt_random_below(&state, gpu_nvariants)];
         struct gpu_case p = {0};
 
-        p.c.what = "m = 0";
-        p.c.form = i < 2 ? QT_FIRST : QT_OFFSETS;
-        p.c.sizes_type = i % 2 ? QUERN_I64 : QUERN_I32;
-        p.c.groups = i % 2 ? 1 : 37;
-        p.c.n = 128;
-        p.c.k = 64;
-        gpu_case_run_all(&p, i);
+        gpu_variant_case(v, &p.c);
+        p.c.epilogue =
+            gpu_variant_epilogue(v, (int)qt_random_below(&state, 64));
+        draw_problem(&p.c, &state);
+        run_two(&p, v, &state);
     }
 }

@@ -1,10 +1,9 @@
 /*
-** case.c: layouts of groups, random data, arrays of sizes.
+** case.c: layouts of groups and operands, arrays of sizes, arguments of a run.
 */
 #include "case.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 /*
@@ -28,6 +27,19 @@ const struct qt_pattern qt_patterns[] = {
 };
 const int qt_npatterns = sizeof qt_patterns / sizeof qt_patterns[0];
 
+/* Each form of alpha, beta and C. */
+const struct qt_epilogue qt_epilogues[] = {
+    {"store", 0, QUERN_BETA_ZERO, 0, 0},
+    {"add", 0, QUERN_BETA_ONE, 0, 0},
+    {"alpha", 1, QUERN_BETA_ZERO, 0, 0},
+    {"beta and C", 0, QUERN_BETA_ANY, 0, 1},
+    {"alphas, betas and C", 1, QUERN_BETA_ANY, 1, 1},
+    {"alphas, added", 1, QUERN_BETA_ONE, 1, 0},
+    {"alpha, beta, C is D", 1, QUERN_BETA_ANY, 0, 0},
+    {"betas, C is D", 0, QUERN_BETA_ANY, 1, 0},
+};
+const int qt_nepilogues = sizeof qt_epilogues / sizeof qt_epilogues[0];
+
 uint64_t qt_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
@@ -42,44 +54,44 @@ int64_t qt_random_below(uint64_t *state, int64_t bound)
     return (int64_t)(qt_random(state) % (uint64_t)bound);
 }
 
-/* Adding half of the last place, less one where the place is even, carries into
-   the upper half exactly when it must. */
-uint16_t qt_bf16(float value)
+const struct qt_epilogue *qt_case_epilogue(const struct qt_case *c)
 {
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
-        return 0x7FC0;
-    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+    return c->epilogue ? c->epilogue : &qt_epilogues[0];
 }
 
-float qt_f32(uint16_t bf16)
-{
-    uint32_t bits = (uint32_t)bf16 << 16;
-    float value;
+/* ------------------------------------------------------------------- groups */
 
-    memcpy(&value, &bits, sizeof value);
-    return value;
+int64_t *qt_axis(struct qt_case *c, int axis)
+{
+    switch (axis) {
+    case QUERN_AXIS_M:
+        return &c->m;
+    case QUERN_AXIS_N:
+        return &c->n;
+    case QUERN_AXIS_K:
+        return &c->k;
+    default:
+        return NULL;
+    }
 }
 
-/* Sum of four uniform values, variance 1: normal enough, the same bits on any
-   machine, and never so large that a sum overflows. */
-static float normal(uint64_t *state)
+int64_t qt_length(const struct qt_case *c, int axis)
 {
-    uint64_t r = qt_random(state);
-    int sum = (int)(r & 0xFFFF) + (int)(r >> 16 & 0xFFFF) +
-              (int)(r >> 32 & 0xFFFF) + (int)(r >> 48);
-
-    return (float)(sum - 2 * 0xFFFF) * (1.7320508f / 65536.0f);
+    return axis == QUERN_AXIS_M ? c->m : axis == QUERN_AXIS_N ? c->n : c->k;
 }
 
-/* Integers up to 8: a sum of 2^17 products stays below 2^24. */
-static uint16_t draw(uint64_t *state, int fill)
+/* Of one group. */
+int64_t qt_extent(const struct qt_case *c, int axis, int group)
 {
-    if (fill == QT_INTEGER)
-        return qt_bf16((float)(qt_random_below(state, 17) - 8));
-    return qt_bf16(normal(state));
+    return axis == c->ragged ? c->length[group] : qt_length(c, axis);
+}
+
+void qt_case_op(struct qt_case *c, int op)
+{
+    c->op = op;
+    c->a_major = op == QUERN_WGRAD ? QUERN_MAJOR_MN : QUERN_MAJOR_K;
+    c->b_major = op == QUERN_FPROP ? QUERN_MAJOR_K : QUERN_MAJOR_MN;
+    c->ragged = op == QUERN_WGRAD ? QUERN_AXIS_K : QUERN_AXIS_M;
 }
 
 /* A list is repeated; without one, lengths are drawn. */
@@ -97,6 +109,8 @@ void qt_case_layout(struct qt_case *c, const struct qt_pattern *p)
     int64_t row = c->form == QT_FIRST ? 0 : 5;
 
     c->groups = p->groups;
+    if (c->ragged == QUERN_AXIS_NONE)
+        return;
     for (int g = 0; g < p->groups; g++) {
         if (c->form == QT_BOTH)
             row += qt_random_below(&state, 10);
@@ -105,72 +119,85 @@ void qt_case_layout(struct qt_case *c, const struct qt_pattern *p)
         row += c->length[g];
     }
     c->start[p->groups] = row;
-    c->m = row + 3; /* rows that belong to no group */
+    *qt_axis(c, c->ragged) = row + 3; /* rows that belong to no group */
 }
 
-size_t qt_d_bytes(const struct qt_case *c, int d_type)
+void qt_case_text(const struct qt_case *c, char *text, size_t size)
 {
-    size_t size = d_type == QUERN_F32 ? 4 : 2;
+    static const char *const ops[] = {"fprop", "dgrad", "wgrad"};
+    static const char *const layouts[2][2] = {{"tn", "nn"}, {"tt", "nt"}};
+    static const char *const axes[] = {"none", "m", "n", "k"};
+    static const char *const betas[] = {"0", "1", "any"};
+    const struct qt_epilogue *e = qt_case_epilogue(c);
 
-    return (size_t)c->m * (size_t)(c->n + c->d_pad) * size;
+    snprintf(text, size,
+             "%s %s g=%d m=%lld n=%lld k=%lld d=%s layout=%s ragged=%s "
+             "alpha=%s beta=%s align=%d",
+             ops[c->op], c->type == QUERN_F16 ? "fp16" : "bf16", c->groups,
+             (long long)c->m, (long long)c->n, (long long)c->k,
+             c->d_type == QUERN_F32   ? "f32"
+             : c->d_type == QUERN_F16 ? "f16"
+                                      : "bf16",
+             layouts[c->a_major][c->b_major], axes[c->ragged],
+             e->alpha ? "any" : "1", betas[e->beta], c->align ? c->align : 16);
 }
 
-/* `rows` rows of k values, then NaN up to the stride. */
-static void fill_rows(const struct qt_case *c, uint16_t *rows, int64_t count,
-                      int64_t stride, uint64_t *state)
+/* ----------------------------------------------------------------- operands */
+
+/* The two axes of the element (x, y) of qt_place_at. */
+static void axes_of(int role, int axes[2])
 {
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t j = 0; j < c->k; j++)
-            rows[i * stride + j] = draw(state, c->fill);
+    axes[0] = role == QT_B ? QUERN_AXIS_N : QUERN_AXIS_M;
+    axes[1] = role <= QT_B ? QUERN_AXIS_K : QUERN_AXIS_N;
 }
 
-/* NaN everywhere first; only what a group owns gets values. */
-static void fill_operands(const struct qt_case *c, struct qt_data *data)
+void qt_place_of(const struct qt_case *c, int role, struct qt_place *p)
 {
-    uint64_t state = c->seed;
-    int64_t a_stride = c->k + c->a_pad;
+    int axes[2];
 
-    memset(data->a, QT_POISON, data->a_bytes);
-    memset(data->b, QT_POISON, data->b_bytes);
-    for (int g = 0; g < c->groups; g++)
-        fill_rows(c, data->a + c->start[g] * a_stride, c->length[g], a_stride,
-                  &state);
-    fill_rows(c, data->b, c->groups * c->n, c->k + c->b_pad, &state);
+    axes_of(role, axes);
+    p->type = role <= QT_B ? c->type : c->d_type;
+    p->bytes = p->type == QUERN_F32 ? 4 : 2;
+    p->swapped = (role == QT_A && c->a_major == QUERN_MAJOR_MN) ||
+                 (role == QT_B && c->b_major == QUERN_MAJOR_MN);
+    p->grouped = axes[0] != c->ragged && axes[1] != c->ragged;
+    p->inner_ragged = axes[!p->swapped] == c->ragged && !p->grouped;
+    p->rows = qt_length(c, axes[p->swapped]);
+    p->columns = qt_length(c, axes[!p->swapped]);
+    p->stride = p->columns + c->pad[role];
+    p->pitch = p->grouped ? p->rows * p->stride + c->gap[role] : 0;
+    p->elements = p->grouped ? c->groups * p->pitch : p->rows * p->stride;
 }
 
-/* One byte more than needed, so that an empty operand has an address. */
-int qt_data_make(const struct qt_case *c, struct qt_data *data)
+/* By address they lie in the order 0, 5, 10, ... modulo the groups, so that no
+   two neighbours stay neighbours, and none is where its number says. */
+int64_t qt_place_matrix(const struct qt_case *c, const struct qt_place *p,
+                        int role, int group)
 {
-    size_t word = c->sizes_type == QUERN_I64 ? 8 : 4;
+    int step = c->groups % 5 ? 5 : c->groups % 3 ? 3 : 7;
 
-    memset(data, 0, sizeof *data);
-    data->a_bytes = (size_t)(c->m * (c->k + c->a_pad)) * 2;
-    data->b_bytes = (size_t)(c->groups * c->n * (c->k + c->b_pad)) * 2;
-    if (c->form != QT_OFFSETS)
-        data->first_bytes = word * (size_t)c->groups;
-    if (c->form != QT_FIRST)
-        data->offsets_bytes = word * (size_t)(c->groups + 1);
-    data->a = malloc(data->a_bytes + 1);
-    data->b = malloc(data->b_bytes + 1);
-    data->first = data->first_bytes ? malloc(data->first_bytes) : NULL;
-    data->offsets = data->offsets_bytes ? malloc(data->offsets_bytes) : NULL;
-    if (!data->a || !data->b || (data->first_bytes && !data->first) ||
-        (data->offsets_bytes && !data->offsets))
-        return -1;
-    fill_operands(c, data);
-    qt_sizes_write(c, data->first, data->offsets);
-    return 0;
+    if (!p->grouped || !c->pointers[role])
+        return group * p->pitch;
+    if (c->groups % step == 0)
+        step = 1;
+    return ((int64_t)group * step + c->groups / 2) % c->groups * p->pitch;
 }
 
-void qt_data_free(struct qt_data *data)
+int64_t qt_place_at(const struct qt_case *c, const struct qt_place *p, int role,
+                    int group, int64_t x, int64_t y)
 {
-    free(data->a);
-    free(data->b);
-    free(data->first);
-    free(data->offsets);
-    free(data->ref);
-    memset(data, 0, sizeof *data);
+    int axes[2];
+
+    axes_of(role, axes);
+    if (axes[0] == c->ragged && !p->grouped)
+        x += c->start[group];
+    if (axes[1] == c->ragged && !p->grouped)
+        y += c->start[group];
+    return qt_place_matrix(c, p, role, group) +
+           (p->swapped ? y * p->stride + x : x * p->stride + y);
 }
+
+/* -------------------------------------------------------------------- sizes */
 
 /* A value beyond int32 is cut on purpose where the type is int32. */
 void qt_sizes_set(void *array, int sizes_type, int index, int64_t value)
@@ -189,15 +216,71 @@ void qt_sizes_write(const struct qt_case *c, void *first, void *offsets)
         qt_sizes_set(offsets, c->sizes_type, g, c->start[g]);
 }
 
-/* Without offsets or first_dims of its own, D lies as A does. */
-void qt_args_set(const struct qt_case *c, struct quern_args *args)
+/* ---------------------------------------------------------------- arguments */
+
+void qt_pointers_write(const struct qt_case *c, int role, void *data,
+                       void **pointers)
 {
-    args->a.sizes_type = c->sizes_type;
-    args->d.sizes_type = c->sizes_type;
-    args->a.stride = c->k + c->a_pad;
-    args->b.stride = c->k + c->b_pad;
-    args->d.stride = c->n + c->d_pad;
-    args->a.bytes = (size_t)(c->m * args->a.stride) * 2;
-    args->b.bytes = (size_t)(c->groups * c->n * args->b.stride) * 2;
-    args->d.bytes = qt_d_bytes(c, args->d.type);
+    struct qt_place p;
+
+    qt_place_of(c, role, &p);
+    for (int g = 0; g < c->groups; g++)
+        pointers[g] = (char *)data + qt_place_matrix(c, &p, role, g) * p.bytes;
+}
+
+/* One operand: where it lies, and what lies between its rows and matrices. */
+static void set_operand(const struct qt_case *c, int role,
+                        const struct qt_addresses *at, struct quern_tensor *t)
+{
+    struct qt_place p;
+
+    qt_place_of(c, role, &p);
+    t->sizes_type = c->sizes_type;
+    t->stride = p.stride;
+    t->bytes = (size_t)(p.elements * p.bytes);
+    if (p.grouped && c->pointers[role]) {
+        t->pointers = at->pointers[role];
+        return;
+    }
+    t->data = at->operand[role];
+    if (p.grouped && c->gap[role])
+        t->group_stride = p.pitch;
+}
+
+/* The first ragged operand tells the sizes, of whichever axis. */
+static void set_sizes(const struct qt_case *c, const struct qt_addresses *at,
+                      struct quern_args *args)
+{
+    struct quern_tensor *tensors[] = {&args->a, &args->b};
+
+    for (int role = QT_A; role <= QT_B; role++) {
+        struct qt_place p;
+
+        qt_place_of(c, role, &p);
+        if (p.grouped)
+            continue;
+        tensors[role]->offsets = at->offsets;
+        if (p.inner_ragged)
+            tensors[role]->last_dims = at->first;
+        else
+            tensors[role]->first_dims = at->first;
+        return;
+    }
+}
+
+void qt_args_set(const struct qt_case *c, const struct qt_data *data,
+                 const struct qt_addresses *at, struct quern_args *args)
+{
+    const struct qt_epilogue *e = qt_case_epilogue(c);
+
+    set_operand(c, QT_A, at, &args->a);
+    set_operand(c, QT_B, at, &args->b);
+    set_operand(c, QT_D, at, &args->d);
+    if (e->beta == QUERN_BETA_ANY)
+        set_operand(c, e->apart ? QT_C : QT_D, at, &args->c);
+    set_sizes(c, at, args);
+    args->alpha = e->alpha ? at->alpha : NULL;
+    args->beta = e->beta == QUERN_BETA_ANY ? at->beta : NULL;
+    args->scalars = data->scalars;
+    args->workspace = at->workspace;
 }

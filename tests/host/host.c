@@ -13,42 +13,41 @@
 struct quern_context *host_ctx;
 
 /* `threads` goes in as the number of multiprocessors: on the host, threads. */
-struct quern_plan *host_plan(const struct qt_case *c, int d_type, int threads,
+struct quern_plan *host_plan(const struct qt_case *c, int threads,
                              struct quern_args *args)
 {
     struct quern_plan_options options = {QUERN_BACKEND_HOST, threads, NULL};
     struct quern_problem problem;
     struct quern_description need;
     struct quern_plan *plan = NULL;
-    char line[160];
+    char line[256];
 
-    snprintf(line, sizeof line, "fprop bf16 g=%d m=%lld n=%lld k=%lld d=%s",
-             c->groups, (long long)c->m, (long long)c->n, (long long)c->k,
-             d_type == QUERN_F32 ? "f32" : "bf16");
+    qt_case_text(c, line, sizeof line);
     if (quern_problem_parse(host_ctx, line, &problem) ||
         quern_describe(host_ctx, &problem, &need) ||
         quern_plan(host_ctx, &problem, &options, &plan))
         fail_msg("%s: %s", line, quern_errmsg(host_ctx));
     *args = need.args;
-    qt_args_set(c, args);
     return plan;
 }
 
 /* The workspace is zeroed once, as the header says, not before each run. */
-void host_output_reset(struct host_output *out, size_t d_bytes,
-                       size_t workspace_bytes)
+void host_output_reset(struct host_output *out, const struct qt_data *data)
 {
+    size_t d_bytes = data->bytes[QT_D];
+
     if (!out->memory) {
+        out->workspace_bytes = 256;
         out->memory = aligned_alloc(256, (d_bytes / 256 + 1) * 256 +
                                              2 * (size_t)HOST_GUARD);
-        out->workspace = calloc(1, workspace_bytes);
+        out->workspace = calloc(1, out->workspace_bytes);
         assert_non_null(out->memory);
         assert_non_null(out->workspace);
         out->d = out->memory + HOST_GUARD;
         out->d_bytes = d_bytes;
-        out->workspace_bytes = workspace_bytes;
     }
     memset(out->memory, QT_POISON, d_bytes + 2 * (size_t)HOST_GUARD);
+    memcpy(out->d, data->operand[QT_D], d_bytes);
 }
 
 void host_output_free(struct host_output *out)
@@ -75,26 +74,50 @@ int host_run(const struct quern_plan *plan, struct quern_args *args,
              const struct qt_case *c, const struct qt_data *data,
              struct host_output *out)
 {
-    args->a.data = data->a;
-    args->b.data = data->b;
-    args->d.data = out->d;
-    args->a.first_dims = data->first;
-    args->a.offsets = data->offsets;
-    args->workspace = out->workspace;
+    struct qt_addresses at = {.first = data->first,
+                              .offsets = data->offsets,
+                              .alpha = data->alpha,
+                              .beta = data->beta,
+                              .workspace = out->workspace};
+
+    for (int role = 0; role < QT_ROLES; role++) {
+        at.operand[role] = role == QT_D ? out->d : data->operand[role];
+        at.pointers[role] = out->pointers[role];
+        qt_pointers_write(c, role, at.operand[role], out->pointers[role]);
+    }
+    qt_args_set(c, data, &at, args);
     if (quern_run(plan, args, NULL))
         fail_msg("%s: %s", c->what, quern_errmsg(host_ctx));
     return quern_check(plan, args, NULL);
 }
 
 void host_multiply(const struct qt_case *c, const struct qt_data *data,
-                   int d_type, int threads, struct host_output *out)
+                   int threads, struct host_output *out)
 {
     struct quern_args args;
-    struct quern_plan *plan = host_plan(c, d_type, threads, &args);
+    struct quern_plan *plan = host_plan(c, threads, &args);
 
-    host_output_reset(out, qt_d_bytes(c, d_type), 256);
+    host_output_reset(out, data);
     if (host_run(plan, &args, c, data, out))
         fail_msg("%s: %s", c->what, quern_errmsg(host_ctx));
     host_output_guarded(out, c->what);
     quern_plan_free(plan);
+}
+
+void host_case_right(const struct qt_case *c)
+{
+    struct host_output out = {0};
+    struct qt_verdict verdict;
+    struct qt_data data;
+    char text[256];
+
+    assert_int_equal(qt_data_make(c, &data), 0);
+    assert_int_equal(qt_data_reference(c, &data, 2), 0);
+    host_multiply(c, &data, 0, &out);
+    qt_case_text(c, text, sizeof text);
+    if (!qt_compare(c, &data, out.d, &verdict))
+        fail_msg("%s (%s, %s, form %d): %s", c->what, text,
+                 qt_case_epilogue(c)->name, c->form, verdict.text);
+    host_output_free(&out);
+    qt_data_free(&data);
 }

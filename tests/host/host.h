@@ -10,22 +10,22 @@ extern struct quern_context *host_ctx;
 
 enum { HOST_GUARD = 1 << 16 }; /* bytes on both sides of D */
 
-/* D between two guards, all of it poison, and the workspace of the run. */
+/* D between two guards, and all else that a run takes besides its data. */
 struct host_output {
     unsigned char *memory;
     void *d;
     size_t d_bytes;
     void *workspace;
     size_t workspace_bytes;
+    void *pointers[QT_ROLES][QUERN_MAX_GROUPS];
 };
 
 /* A plan of the host backend; fails the test if there is none. */
-struct quern_plan *host_plan(const struct qt_case *c, int d_type, int threads,
+struct quern_plan *host_plan(const struct qt_case *c, int threads,
                              struct quern_args *args);
 
-/* Fresh poison for D; the first call allocates. */
-void host_output_reset(struct host_output *, size_t d_bytes,
-                       size_t workspace_bytes);
+/* D as it is before a run, poison around it; the first call allocates. */
+void host_output_reset(struct host_output *, const struct qt_data *data);
 void host_output_free(struct host_output *);
 
 /* Fails the test if a guard was written. */
@@ -38,15 +38,23 @@ int host_run(const struct quern_plan *plan, struct quern_args *args,
 
 /* All of it: plan, run, check QUERN_OK and the guards. The caller frees. */
 void host_multiply(const struct qt_case *c, const struct qt_data *data,
-                   int d_type, int threads, struct host_output *out);
+                   int threads, struct host_output *out);
+
+/* The same with data of its own, compared with float64. */
+void host_case_right(const struct qt_case *c);
 
 /* The tests, each in the file of its name. */
+void test_every_variant(void **state);
 void test_torture_sizes(void **state);
 void test_odd_shapes(void **state);
 void test_float64_tolerance(void **state);
 void test_ascending_k(void **state);
 void test_threads_agree(void **state);
+void test_zero_beta_leaves_c(void **state);
+void test_empty_groups(void **state);
+void test_far_rows(void **state);
 void test_rounding_to_bf16(void **state);
+void test_rounding_to_f16(void **state);
 void test_rounding_nan_and_inf(void **state);
 void test_lying_sizes(void **state);
 void test_check_clears(void **state);

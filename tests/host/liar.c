@@ -6,11 +6,12 @@
 #include <string.h>
 
 /*
-** Six groups of 16 rows. With first_dims alone the groups start at 0, 16, 32,
-** 48, 64, 80; otherwise at 5 and, with both arrays, two rows apart. m = 120.
+** Six groups of 16 rows. With lengths alone the groups start at 0, 16, 32, 48,
+** 64, 80; otherwise at 5 and, with both arrays, two rows apart. There are 120
+** rows along the ragged axis, which the names call m.
 */
 const struct qt_lie qt_lies[] = {
-    /* name, form, in_offsets, index, value, past_m, only_i64, group */
+    /* name, form, in_offsets, index, value, past_end, only_i64, group */
     {"a length of -1", QT_FIRST, 0, 2, -1, 0, 0, 2},
     {"the first length -1", QT_FIRST, 0, 0, -1, 0, 0, 0},
     {"the last length -1", QT_FIRST, 0, 5, -1, 0, 0, 5},
@@ -49,18 +50,18 @@ const struct qt_lie qt_lies[] = {
 };
 const int qt_nlies = sizeof qt_lies / sizeof qt_lies[0];
 
-/* n and k are no multiples of any tile, so that every kernel has partial ones
-   near the end of the buffers. */
+/* The lengths are no multiples of any tile, so that every kernel has partial
+   ones near the end of the buffers. */
 void qt_lie_case(struct qt_case *c, const struct qt_lie *lie, int sizes_type)
 {
     int gap = lie->form == QT_BOTH ? 2 : 0;
 
-    memset(c, 0, sizeof *c);
     c->what = lie->name;
     c->groups = 6;
-    c->m = 120;
+    c->m = c->ragged == QUERN_AXIS_N ? 136 : 72;
     c->n = 136;
     c->k = 72;
+    *qt_axis(c, c->ragged) = 120;
     c->sizes_type = sizes_type;
     c->form = lie->form;
     c->fill = QT_INTEGER;
@@ -75,7 +76,7 @@ void qt_lie_case(struct qt_case *c, const struct qt_lie *lie, int sizes_type)
 void qt_lie_apply(const struct qt_case *c, const struct qt_lie *lie,
                   void *first, void *offsets)
 {
-    int64_t value = lie->value + (lie->past_m ? c->m : 0);
+    int64_t value = lie->value + (lie->past_end ? qt_length(c, c->ragged) : 0);
 
     qt_sizes_set(lie->in_offsets ? offsets : first, c->sizes_type, lie->index,
                  value);

@@ -1,7 +1,7 @@
 /*
 ** reference.c: the product in float64, and the comparison with it.
 **
-** A product of two BF16 values is exact in float64, and its sums are off by
+** A product of two 16-bit values is exact in float64, and its sums are off by
 ** less than 1e-12 here, far below what any kernel under test may be off.
 */
 #include "case.h"
@@ -18,59 +18,103 @@ enum { MAX_THREADS = 64 };
 struct slice {
     const struct qt_case *c;
     const struct qt_data *data;
+    struct qt_place a, b, d, added;
     int worker, workers;
-    double *columns; /* [k, n] of one group, transposed and widened */
+    double *columns; /* [k, n] of one group's B, widened */
+    double *row;     /* [n] sums */
     int failed;
 };
 
 static void widen_b(const struct slice *s, int group)
 {
-    const struct qt_case *c = s->c;
-    int64_t stride = c->k + c->b_pad;
-    const uint16_t *b = s->data->b + group * c->n * stride;
+    int64_t n = qt_extent(s->c, QUERN_AXIS_N, group);
+    int64_t k = qt_extent(s->c, QUERN_AXIS_K, group);
+    int64_t step = s->b.swapped ? s->b.stride : 1;
 
-    for (int64_t j = 0; j < c->n; j++)
-        for (int64_t p = 0; p < c->k; p++)
-            s->columns[p * c->n + j] = qt_f32(b[j * stride + p]);
+    for (int64_t j = 0; j < n; j++) {
+        int64_t at = qt_place_at(s->c, &s->b, QT_B, group, j, 0);
+
+        for (int64_t p = 0; p < k; p++)
+            s->columns[p * n + j] =
+                qt_load(s->data->operand[QT_B], s->b.type, at + p * step);
+    }
 }
 
 /* The inner loop runs over columns so that it can be vectorized without
    another order of the sums. */
-static void multiply_row(const struct slice *s, int64_t row)
+static void sum_row(const struct slice *s, int group, int64_t row, int64_t n)
 {
-    const struct qt_case *c = s->c;
-    const uint16_t *a = s->data->a + row * (c->k + c->a_pad);
-    double *out = s->data->ref + row * c->n;
+    int64_t k = qt_extent(s->c, QUERN_AXIS_K, group);
+    int64_t at = qt_place_at(s->c, &s->a, QT_A, group, row, 0);
+    int64_t step = s->a.swapped ? s->a.stride : 1;
 
-    for (int64_t p = 0; p < c->k; p++) {
-        double x = qt_f32(a[p]);
-        const double *columns = s->columns + p * c->n;
+    memset(s->row, 0, (size_t)n * sizeof *s->row);
+    for (int64_t p = 0; p < k; p++) {
+        double x = qt_load(s->data->operand[QT_A], s->a.type, at + p * step);
+        const double *columns = s->columns + p * n;
 
-        for (int64_t j = 0; j < c->n; j++)
-            out[j] += x * columns[j];
+        for (int64_t j = 0; j < n; j++)
+            s->row[j] += x * columns[j];
+    }
+}
+
+/* alpha * sum + beta * C, where they are given. */
+static void finish_row(const struct slice *s, int group, int64_t row, int64_t n)
+{
+    const struct qt_epilogue *e = qt_case_epilogue(s->c);
+    const struct qt_data *data = s->data;
+    int i = data->scalars > 1 ? group : 0;
+    double alpha = e->alpha ? data->alpha[i] : 1;
+    double beta = e->beta == QUERN_BETA_ANY ? data->beta[i] : e->beta;
+    int role = e->apart ? QT_C : QT_D;
+
+    for (int64_t j = 0; j < n; j++) {
+        double value = alpha * s->row[j];
+
+        if (beta != 0)
+            value += beta *
+                     qt_load(data->operand[role], s->added.type,
+                             qt_place_at(s->c, &s->added, role, group, row, j));
+        data->ref[qt_place_at(s->c, &s->d, QT_D, group, row, j)] = value;
     }
 }
 
 /* The rows of a group are split among the workers. */
-static void *multiply_slice(void *argument)
+static void *multiply_slice(void *slice)
 {
-    struct slice *s = argument;
+    struct slice *s = slice;
     const struct qt_case *c = s->c;
 
-    s->columns = malloc(sizeof(double) * (size_t)(c->k * c->n) + 1);
-    s->failed = !s->columns;
+    s->columns = malloc((size_t)(c->n * c->k + 1) * sizeof(double));
+    s->row = malloc((size_t)(c->n + 1) * sizeof(double));
+    s->failed = !s->columns || !s->row;
     for (int g = 0; g < c->groups && !s->failed; g++) {
-        int64_t from = c->length[g] * s->worker / s->workers;
-        int64_t to = c->length[g] * (s->worker + 1) / s->workers;
+        int64_t m = qt_extent(c, QUERN_AXIS_M, g);
+        int64_t n = qt_extent(c, QUERN_AXIS_N, g);
+        int64_t row = m * s->worker / s->workers;
+        int64_t end = m * (s->worker + 1) / s->workers;
 
-        if (from == to)
-            continue;
-        widen_b(s, g);
-        for (int64_t i = from; i < to; i++)
-            multiply_row(s, c->start[g] + i);
+        if (row < end && n > 0)
+            widen_b(s, g);
+        for (; row < end && n > 0; row++) {
+            sum_row(s, g, row, n);
+            finish_row(s, g, row, n);
+        }
     }
     free(s->columns);
+    free(s->row);
     return NULL;
+}
+
+static void begin_slice(struct slice *s, const struct qt_case *c,
+                        const struct qt_data *data, int worker, int workers)
+{
+    *s = (struct slice){
+        .c = c, .data = data, .worker = worker, .workers = workers};
+    qt_place_of(c, QT_A, &s->a);
+    qt_place_of(c, QT_B, &s->b);
+    qt_place_of(c, QT_D, &s->d);
+    qt_place_of(c, qt_case_epilogue(c)->apart ? QT_C : QT_D, &s->added);
 }
 
 int qt_data_reference(const struct qt_case *c, struct qt_data *data,
@@ -78,21 +122,24 @@ int qt_data_reference(const struct qt_case *c, struct qt_data *data,
 {
     struct slice slices[MAX_THREADS];
     pthread_t ids[MAX_THREADS];
+    struct qt_place d;
     int made = 0, failed = 0;
 
+    qt_place_of(c, QT_D, &d);
     if (threads > MAX_THREADS)
         threads = MAX_THREADS;
-    data->ref = calloc((size_t)(c->m * c->n) + 1, sizeof(double));
+    data->ref = malloc((size_t)d.elements * sizeof(double) + 1);
     if (!data->ref)
         return -1;
+    memset(data->ref, QT_POISON, (size_t)d.elements * sizeof(double));
     for (; made < threads; made++) {
-        slices[made] = (struct slice){c, data, made, threads, NULL, 0};
+        begin_slice(&slices[made], c, data, made, threads);
         if (pthread_create(&ids[made], NULL, multiply_slice, &slices[made]))
             break;
     }
     /* What no thread could be made for is done here. */
     for (int i = made; i < threads; i++) {
-        slices[i] = (struct slice){c, data, i, threads, NULL, 0};
+        begin_slice(&slices[i], c, data, i, threads);
         multiply_slice(&slices[i]);
         failed |= slices[i].failed;
     }
@@ -109,129 +156,158 @@ struct tally {
     double wrong, rounded, norm; /* sums of squares */
 };
 
-/* One element of D, exactly. */
-static double load(const void *d, int d_type, int64_t index)
+/* The value rounded once to the type of D. */
+static double round_once(int d_type, double value)
 {
     if (d_type == QUERN_F32)
-        return ((const float *)d)[index];
-    return qt_f32(((const uint16_t *)d)[index]);
+        return (float)value;
+    if (d_type == QUERN_F16)
+        return qt_from_f16(qt_f16((float)value));
+    return qt_from_bf16(qt_bf16((float)value));
+}
+
+static int64_t longest_k(const struct qt_case *c)
+{
+    int64_t most = 1;
+
+    for (int g = 0; g < c->groups; g++)
+        if (qt_extent(c, QUERN_AXIS_K, g) > most)
+            most = qt_extent(c, QUERN_AXIS_K, g);
+    return most;
 }
 
 /*
-** NUMERICS: |d - ref| / |ref| at most max(1e-5, 2e-9 k) into fp32 and 4e-3
-** into BF16, and there at most 1.1 times the error of the reference rounded
-** once.                                            COUPLED: tolerances
+** NUMERICS: |d - ref| / |ref| at most max(1e-5, 2e-9 k) into fp32, 4e-3 into
+** BF16 and 6e-4 into F16, and there at most 1.1 times the error of the
+** reference rounded once.                          COUPLED: tolerances
 */
-static double tolerance(const struct qt_case *c, int d_type)
+static double tolerance(const struct qt_case *c)
 {
-    return d_type == QUERN_F32 ? fmax(1e-5, 2e-9 * (double)c->k) : 4e-3;
+    return c->d_type == QUERN_BF16  ? 4e-3
+           : c->d_type == QUERN_F16 ? 6e-4
+                                    : fmax(1e-5, 2e-9 * (double)longest_k(c));
 }
+
+/* What one element of D may be off. */
+struct bounds {
+    double sums;  /* absolute: rounding of the sums in fp32 */
+    double cast;  /* relative: rounding to the type of D */
+    double least; /* absolute: its denormals */
+    int exact;    /* integers: the reference rounded once, to the bit */
+};
 
 /*
 ** The norm alone would forgive a few wrong elements among many. The values have
-** variance 1 (normal) or 24 (integer), so a sum is about scale * sqrt(k), and
-** a wrong one is off by about that much.
+** variance 1 (normal) or 24 (integer) and factors up to 3, so a sum is about
+** sqrt(k), and a wrong one is off by about that much.
 */
-static double element_bound(const struct qt_case *c, int d_type, double ref)
+static struct bounds find_bounds(const struct qt_case *c)
 {
-    double bound = 32 * fmax(1e-5, 2e-9 * (double)c->k) * sqrt((double)c->k);
+    double k = (double)longest_k(c);
+    struct bounds b = {.sums = 32 * fmax(1e-5, 2e-9 * k) * sqrt(k),
+                       .exact = c->fill == QT_INTEGER};
 
-    if (c->fill == QT_INTEGER)
-        bound = 0; /* every partial sum is exact */
-    return d_type == QUERN_F32 ? bound : bound + fabs(ref) / 256;
+    if (qt_case_epilogue(c)->alpha)
+        b.sums *= 3;
+    if (c->d_type == QUERN_BF16)
+        b.cast = 1.0 / 256;
+    if (c->d_type == QUERN_F16) {
+        b.cast = 1.0 / 2048;
+        b.least = 0x1p-24;
+    }
+    return b;
 }
 
-/* Adds to the sums; 0 and a text at the first element that is off. A NaN fails
-   every comparison, so an element that was not written is found here. */
-static int compare_row(const struct qt_case *c, const struct qt_data *data,
-                       int d_type, const void *d, int64_t row,
-                       struct tally *sum, struct qt_verdict *verdict)
+/* Bytes that no kernel may write hold poison still. */
+static int untouched(const struct qt_place *p, const void *d, int64_t at)
 {
-    const double *ref = data->ref + row * c->n;
+    const unsigned char *bytes = (const unsigned char *)d + at * p->bytes;
 
-    for (int64_t j = 0; j < c->n; j++) {
-        double got = load(d, d_type, row * (c->n + c->d_pad) + j);
-        double once = qt_f32(qt_bf16((float)ref[j]));
-        int exact = c->fill == QT_INTEGER && d_type == QUERN_BF16;
-
-        sum->wrong += (got - ref[j]) * (got - ref[j]);
-        sum->rounded += (once - ref[j]) * (once - ref[j]);
-        sum->norm += ref[j] * ref[j];
-        if (exact ? got == once
-                  : fabs(got - ref[j]) <= element_bound(c, d_type, ref[j]))
-            continue;
-        snprintf(verdict->text, sizeof verdict->text,
-                 "d[%lld,%lld] is %.9g, expected %.9g", (long long)row,
-                 (long long)j, got, exact ? once : ref[j]);
-        return 0;
-    }
+    for (int i = 0; i < p->bytes; i++)
+        if (bytes[i] != QT_POISON)
+            return 0;
     return 1;
 }
 
-/* Bytes that no kernel may write. */
-static int untouched(const struct qt_case *c, const void *d, int d_type,
-                     int64_t row, int64_t column, struct qt_verdict *verdict)
+/* For people: an element of D by its indices. */
+static void name_element(const struct qt_place *p, int64_t at, char *text,
+                         size_t size)
 {
-    size_t size = d_type == QUERN_F32 ? 4 : 2;
-    int64_t stride = c->n + c->d_pad;
-    const unsigned char *bytes = d;
-    size_t from = (size_t)(row * stride + column) * size;
-    size_t to = (size_t)((row + 1) * stride) * size;
+    int64_t matrix = p->grouped && p->pitch ? at / p->pitch : 0;
+    int64_t left = at - matrix * p->pitch;
 
-    for (size_t i = from; i < to; i++) {
-        if (bytes[i] == QT_POISON)
-            continue;
-        snprintf(verdict->text, sizeof verdict->text,
-                 "d[%lld,%lld] lies %s and was written", (long long)row,
-                 (long long)((i - from) / size) + (long long)column,
-                 column ? "between rows" : "outside every group");
-        return 0;
-    }
-    return 1;
+    snprintf(text, size, "d[%lld,%lld,%lld]", (long long)matrix,
+             (long long)(left / p->stride), (long long)(left % p->stride));
 }
 
-/* From row 0 to m: what lies between groups is poison still, each group is
-   right. Groups are in order, so one walk sees every row once. */
-static int rows_right(const struct qt_case *c, const struct qt_data *data,
-                      int d_type, const void *d, struct tally *sum,
-                      struct qt_verdict *verdict)
+/* Adds to the sums; 0 and a text if the element is off. A NaN fails every
+   comparison, so an element that was not written is found here. */
+static int compare_element(const struct qt_case *c, const struct bounds *b,
+                           const struct qt_place *p, int64_t at, double ref,
+                           const void *d, struct tally *sum,
+                           struct qt_verdict *verdict)
 {
-    int64_t row = 0;
+    double got = qt_load(d, p->type, at), once = round_once(c->d_type, ref);
+    char name[96];
+    int good;
 
-    for (int g = 0; g <= c->groups; g++) {
-        int64_t to = g < c->groups ? c->start[g] : c->m;
+    sum->wrong += (got - ref) * (got - ref);
+    sum->rounded += (once - ref) * (once - ref);
+    sum->norm += ref * ref;
+    good = b->exact
+               ? got == once
+               : fabs(got - ref) <= b->sums + b->least + fabs(ref) * b->cast;
+    if (good)
+        return 1;
+    name_element(p, at, name, sizeof name);
+    snprintf(verdict->text, sizeof verdict->text, "%s is %.9g, expected %.9g",
+             name, got, b->exact ? once : ref);
+    return 0;
+}
 
-        for (; row < to; row++)
-            if (!untouched(c, d, d_type, row, 0, verdict))
+/* Every element of the buffer, from the first to the last. */
+static int elements_right(const struct qt_case *c, const struct qt_data *data,
+                          const void *d, struct tally *sum,
+                          struct qt_verdict *verdict)
+{
+    struct bounds bounds = find_bounds(c);
+    struct qt_place p;
+    char name[96];
+
+    qt_place_of(c, QT_D, &p);
+    for (int64_t at = 0; at < p.elements; at++) {
+        if (!isnan(data->ref[at])) {
+            if (!compare_element(c, &bounds, &p, at, data->ref[at], d, sum,
+                                 verdict))
                 return 0;
-        to += g < c->groups ? c->length[g] : 0;
-        for (; row < to; row++)
-            if (!compare_row(c, data, d_type, d, row, sum, verdict) ||
-                !untouched(c, d, d_type, row, c->n, verdict))
-                return 0;
+        } else if (!untouched(&p, d, at)) {
+            name_element(&p, at, name, sizeof name);
+            snprintf(verdict->text, sizeof verdict->text,
+                     "%s lies outside every group and was written", name);
+            return 0;
+        }
     }
     return 1;
 }
 
-int qt_compare(const struct qt_case *c, const struct qt_data *data, int d_type,
+int qt_compare(const struct qt_case *c, const struct qt_data *data,
                const void *d, struct qt_verdict *verdict)
 {
     struct tally sum = {0, 0, 0};
 
     memset(verdict, 0, sizeof *verdict);
-    if (!rows_right(c, data, d_type, d, &sum, verdict))
+    if (!elements_right(c, data, d, &sum, verdict))
         return 0;
     /* No element, or zeros alone, which were compared one by one. */
     if (sum.norm == 0)
         return 1;
     verdict->error = sqrt(sum.wrong / sum.norm);
     verdict->rounded = sqrt(sum.rounded / sum.norm);
-    if (!(verdict->error <= tolerance(c, d_type)))
+    if (!(verdict->error <= tolerance(c)))
         snprintf(verdict->text, sizeof verdict->text,
-                 "the error %.3g exceeds %.3g", verdict->error,
-                 tolerance(c, d_type));
-    else if (d_type == QUERN_BF16 &&
-             !(verdict->error <= 1.1 * verdict->rounded + 1e-12))
+                 "the error %.3g exceeds %.3g", verdict->error, tolerance(c));
+    else if (c->d_type != QUERN_F32 &&
+             !(verdict->error <= 1.1 * verdict->rounded + 1e-6))
         snprintf(verdict->text, sizeof verdict->text,
                  "the error %.3g exceeds 1.1 x %.3g, rounding alone",
                  verdict->error, verdict->rounded);

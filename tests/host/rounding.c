@@ -1,5 +1,6 @@
 /*
-** rounding.c: the cast of an fp32 sum to BF16, against integer arithmetic.
+** rounding.c: the cast of an fp32 sum to BF16 and to FP16, against integer
+** arithmetic.
 **
 ** BF16 operands reach every fp32 value: its 24-bit significand is cut into
 ** three pieces of 8 bits, each one product, and the three sums are exact. Small
@@ -73,12 +74,15 @@ static void make_rows(const struct qt_case *c, struct qt_data *data)
     assert_int_equal(qt_data_make(c, data), 0);
     for (int64_t row = 0; row < c->m; row++) {
         uint32_t bits = value_bits(row);
+        uint16_t *a = data->operand[QT_A];
 
-        cut(bits, small(bits) ? SCALE : 0, data->a + row * 3);
+        cut(bits, small(bits) ? SCALE : 0, a + row * 3);
     }
     for (int p = 0; p < 3; p++) {
-        data->b[p] = qt_bf16(1);
-        data->b[3 + p] = qt_bf16(ldexpf(1, -SCALE));
+        uint16_t *b = data->operand[QT_B];
+
+        b[p] = qt_bf16(1);
+        b[3 + p] = qt_bf16(ldexpf(1, -SCALE));
     }
 }
 
@@ -89,6 +93,8 @@ static void rounding_case(struct qt_case *c, struct host_output *bf16,
     struct qt_data data;
 
     *c = (struct qt_case){.what = "every BF16 and its neighbours",
+                          .type = QUERN_BF16,
+                          .ragged = QUERN_AXIS_M,
                           .groups = 1,
                           .m = (int64_t)UPPER * LOWER,
                           .n = 2,
@@ -96,9 +102,13 @@ static void rounding_case(struct qt_case *c, struct host_output *bf16,
                           .sizes_type = QUERN_I32,
                           .form = QT_FIRST};
     c->length[0] = c->start[1] = c->m;
+    c->d_type = QUERN_BF16;
     make_rows(c, &data);
-    host_multiply(c, &data, QUERN_BF16, 0, bf16);
-    host_multiply(c, &data, QUERN_F32, 0, f32);
+    host_multiply(c, &data, 0, bf16);
+    qt_data_free(&data);
+    c->d_type = QUERN_F32;
+    make_rows(c, &data);
+    host_multiply(c, &data, 0, f32);
     qt_data_free(&data);
 }
 
@@ -131,12 +141,89 @@ void test_rounding_to_bf16(void **state)
     host_output_free(&f32);
 }
 
+/* To nearest even, from the bits of an fp32 value; no NaN. */
+static uint16_t rounded_f16(uint32_t bits)
+{
+    int exponent = (int)(bits >> 23 & 0xFF) - 127;
+    uint64_t significand = (uint64_t)(bits & 0x7FFFFF) | 0x800000;
+    /* units of fp16's last place: 2^-24, or 2^(exponent - 10) above 2^-14 */
+    int shift = exponent < -14 ? -1 - exponent : 13;
+    uint64_t unit = shift < 40 ? (uint64_t)1 << shift : (uint64_t)1 << 40;
+    uint64_t whole = significand / unit, rest = significand % unit;
+
+    if (exponent == -127) /* an fp32 denormal is far below half of 2^-24 */
+        return (uint16_t)(bits >> 16 & 0x8000);
+    if (rest > unit / 2 || (rest == unit / 2 && whole % 2 == 1))
+        whole++;
+    if (exponent >= -14)
+        whole += (uint64_t)(exponent + 14) * 1024;
+    if (exponent > 15 || whole > 0x7C00)
+        whole = 0x7C00;
+    return (uint16_t)(bits >> 16 & 0x8000) | (uint16_t)whole;
+}
+
+/*
+** Products of two FP16 values: every high part, and low parts at, around and
+** between the ties of FP16, as one sum of two terms hi * 1 + lo * 2^-scale.
+*/
+void test_rounding_to_f16(void **state)
+{
+    struct qt_case c = {.what = "every FP16 and its neighbours",
+                        .type = QUERN_F16,
+                        .ragged = QUERN_AXIS_M,
+                        .groups = 1,
+                        .m = UPPER,
+                        .n = 5,
+                        .k = 2,
+                        .sizes_type = QUERN_I32,
+                        .form = QT_FIRST};
+    static const float low[] = {0, 0.5f, -0.5f, 0.499755859375f, 0.25f};
+    struct host_output f16 = {0}, f32 = {0};
+    struct qt_data data;
+
+    (void)state;
+    c.length[0] = c.start[1] = c.m;
+    for (int pass = 0; pass < 2; pass++) {
+        uint16_t *a, *b;
+
+        c.d_type = pass ? QUERN_F16 : QUERN_F32;
+        assert_int_equal(qt_data_make(&c, &data), 0);
+        a = data.operand[QT_A];
+        b = data.operand[QT_B];
+        for (int i = 0; i < UPPER; i++) {
+            int exponent = i >> 10 & 31;
+
+            a[2 * i] = (uint16_t)i;
+            a[2 * i + 1] = /* one unit in the last place of a[2 * i] */
+                qt_f16(ldexpf(1, (exponent ? exponent : 1) - 25));
+        }
+        for (int j = 0; j < 5; j++) {
+            b[2 * j] = qt_f16(1);
+            b[2 * j + 1] = qt_f16(low[j]);
+        }
+        host_multiply(&c, &data, 0, pass ? &f16 : &f32);
+        qt_data_free(&data);
+    }
+    for (int64_t i = 0; i < c.m * c.n; i++) {
+        uint32_t bits = ((uint32_t *)f32.d)[i];
+
+        if (is_finite(bits) && ((uint16_t *)f16.d)[i] != rounded_f16(bits))
+            fail_msg("%08x became %04x, expected %04x", bits,
+                     ((uint16_t *)f16.d)[i], rounded_f16(bits));
+    }
+    host_output_free(&f16);
+    host_output_free(&f32);
+}
+
 /* A product of one term: infinities keep their sign, a NaN stays a NaN. */
 void test_rounding_nan_and_inf(void **state)
 {
     static const uint16_t in[] = {0x7F80, 0xFF80, 0x7F81, 0x7FC0,
                                   0xFFFF, 0x7F7F, 0xFF7F, 0x0000};
     struct qt_case c = {.what = "NaN and infinity",
+                        .type = QUERN_BF16,
+                        .d_type = QUERN_BF16,
+                        .ragged = QUERN_AXIS_M,
                         .groups = 1,
                         .m = 8,
                         .n = 2,
@@ -150,10 +237,10 @@ void test_rounding_nan_and_inf(void **state)
     (void)state;
     c.length[0] = c.start[1] = 8;
     assert_int_equal(qt_data_make(&c, &data), 0);
-    memcpy(data.a, in, sizeof in);
-    data.b[0] = qt_bf16(1);
-    data.b[1] = qt_bf16(4);
-    host_multiply(&c, &data, QUERN_BF16, 0, &out);
+    memcpy(data.operand[QT_A], in, sizeof in);
+    ((uint16_t *)data.operand[QT_B])[0] = qt_bf16(1);
+    ((uint16_t *)data.operand[QT_B])[1] = qt_bf16(4);
+    host_multiply(&c, &data, 0, &out);
     d = out.d;
     for (int i = 0; i < 8; i++)
         if ((in[i] & 0x7FFF) > 0x7F80)

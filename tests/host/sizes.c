@@ -10,8 +10,17 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* One lie, one type of sizes, one type of D. */
-static void run_lie(const struct qt_lie *lie, int sizes_type, int d_type)
+/* The op with the ragged axis, in BF16. */
+static void begin_case(struct qt_case *c, int ragged, int d_type)
+{
+    *c = (struct qt_case){.type = QUERN_BF16, .d_type = d_type};
+    qt_case_op(c, ragged == QUERN_AXIS_K ? QUERN_WGRAD : QUERN_FPROP);
+    c->ragged = ragged;
+}
+
+/* One lie, one ragged axis, one type of sizes, one type of D. */
+static void run_lie(const struct qt_lie *lie, int ragged, int sizes_type,
+                    int d_type)
 {
     struct host_output out = {0};
     struct quern_args args;
@@ -20,11 +29,12 @@ static void run_lie(const struct qt_lie *lie, int sizes_type, int d_type)
     struct qt_case c;
     char group[16];
 
+    begin_case(&c, ragged, d_type);
     qt_lie_case(&c, lie, sizes_type);
     assert_int_equal(qt_data_make(&c, &data), 0);
     qt_lie_apply(&c, lie, data.first, data.offsets);
-    plan = host_plan(&c, d_type, 0, &args);
-    host_output_reset(&out, qt_d_bytes(&c, d_type), 256);
+    plan = host_plan(&c, 0, &args);
+    host_output_reset(&out, &data);
     if (host_run(plan, &args, &c, &data, &out) != QUERN_ESIZES)
         fail_msg("%s: not reported", lie->name);
     snprintf(group, sizeof group, "group %d", lie->group);
@@ -37,15 +47,18 @@ static void run_lie(const struct qt_lie *lie, int sizes_type, int d_type)
     qt_data_free(&data);
 }
 
-/* Each lie, as int32 where its value fits and as int64. */
+/* Each lie on each axis, as int32 where its value fits and as int64. */
 void test_lying_sizes(void **state)
 {
     (void)state;
-    for (int i = 0; i < qt_nlies; i++) {
-        run_lie(&qt_lies[i], QUERN_I64, i % 2 ? QUERN_F32 : QUERN_BF16);
-        if (!qt_lies[i].only_i64)
-            run_lie(&qt_lies[i], QUERN_I32, i % 2 ? QUERN_BF16 : QUERN_F32);
-    }
+    for (int ragged = QUERN_AXIS_M; ragged <= QUERN_AXIS_K; ragged++)
+        for (int i = 0; i < qt_nlies; i++) {
+            int d_type = (i + ragged) % 2 ? QUERN_F32 : QUERN_BF16;
+
+            run_lie(&qt_lies[i], ragged, QUERN_I64, d_type);
+            if (!qt_lies[i].only_i64)
+                run_lie(&qt_lies[i], ragged, QUERN_I32, d_type);
+        }
 }
 
 /* A report is given once; right sizes afterwards give right results. */
@@ -59,19 +72,20 @@ void test_check_clears(void **state)
     struct qt_case c;
 
     (void)state;
+    begin_case(&c, QUERN_AXIS_M, QUERN_F32);
     qt_lie_case(&c, &qt_lies[0], QUERN_I32);
     assert_int_equal(qt_data_make(&c, &data), 0);
     assert_int_equal(qt_data_reference(&c, &data, 1), 0);
     qt_lie_apply(&c, &qt_lies[0], data.first, data.offsets);
-    plan = host_plan(&c, QUERN_F32, 0, &args);
-    host_output_reset(&out, qt_d_bytes(&c, QUERN_F32), 256);
+    plan = host_plan(&c, 0, &args);
+    host_output_reset(&out, &data);
     assert_int_equal(host_run(plan, &args, &c, &data, &out), QUERN_ESIZES);
     assert_int_equal(quern_check(plan, &args, NULL), QUERN_OK);
 
     qt_sizes_write(&c, data.first, data.offsets);
-    host_output_reset(&out, qt_d_bytes(&c, QUERN_F32), 256);
+    host_output_reset(&out, &data);
     assert_int_equal(host_run(plan, &args, &c, &data, &out), QUERN_OK);
-    if (!qt_compare(&c, &data, QUERN_F32, out.d, &verdict))
+    if (!qt_compare(&c, &data, out.d, &verdict))
         fail_msg("%s", verdict.text);
     quern_plan_free(plan);
     host_output_free(&out);

@@ -3,9 +3,10 @@
 **
 ** It is the oracle for the GPU, so it is held to float64 itself:
 **
-**   err = |d - ref| / |ref|      BF16 operands, NUMERICS
+**   err = |d - ref| / |ref|      16-bit operands, NUMERICS
 **     fp32 out    err <= max(1e-5, 2e-9 k)
 **     bf16 out    err <= 4e-3 and <= 1.1 x that of the reference rounded once
+**     fp16 out    err <= 6e-4 and the same
 **   integer operands             right to the bit
 **   fp32 sums                    the bits of a plain ascending loop
 **                                                  COUPLED: tolerances
@@ -36,12 +37,17 @@ static int close_library(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_variant),
         cmocka_unit_test(test_torture_sizes),
         cmocka_unit_test(test_odd_shapes),
         cmocka_unit_test(test_float64_tolerance),
         cmocka_unit_test(test_ascending_k),
         cmocka_unit_test(test_threads_agree),
+        cmocka_unit_test(test_zero_beta_leaves_c),
+        cmocka_unit_test(test_empty_groups),
+        cmocka_unit_test(test_far_rows),
         cmocka_unit_test(test_rounding_to_bf16),
+        cmocka_unit_test(test_rounding_to_f16),
         cmocka_unit_test(test_rounding_nan_and_inf),
         cmocka_unit_test(test_lying_sizes),
         cmocka_unit_test(test_check_clears),

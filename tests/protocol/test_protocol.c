@@ -4,466 +4,295 @@
 ** over many group sizes. Every tile must be stored exactly once, every
 ** coordinate must lie in its group, and nothing may wait for ever.
 */
-#include "embedded.h"
-#include "gen.h"
+#include "test_protocol.h"
+#include "types.h"
 
-#include <dlfcn.h>
-#include <setjmp.h>
-#include <spawn.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-extern char **environ;
+/* ------------------------------------------------------------- kernels */
 
-/* COUPLED: twin -> twin.h */
-struct twin_launch {
-    const void *first_dims, *offsets;
-    int sizes_bytes, groups, m, n, k;
-    int clusters;
-    uint64_t seed;
-    unsigned int error[4];
+/* What to look for; 0 and NULL take anything. */
+struct form {
+    int ragged, epilogue;
+    const char *schedule;
+    int tile_n, cluster_n, d_type;
+    int b_major;
 };
 
-typedef const char *twin_run_fn(struct twin_launch *, const int *);
+/* TURNS: a warpgroup has tiles of its own. PAIRS: of CTAs. */
+static const struct form M_STORE = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K};
+static const struct form M_TURNS = {
+    QUERN_AXIS_M, QN_STORE, "pingpong", 128, 1, QUERN_BF16, QUERN_MAJOR_MN};
+static const struct form M_PAIRS = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_K};
+static const struct form M_SCALE = {
+    QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K};
+static const struct form K_STORE = {
+    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_MN};
+static const struct form K_TURNS = {
+    QUERN_AXIS_K, QN_STORE, "pingpong", 128, 1, QUERN_F32, QUERN_MAJOR_MN};
+static const struct form K_PAIRS = {
+    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 2, QUERN_BF16, QUERN_MAJOR_MN};
+/* The copy engine adds, or the registers do. */
+static const struct form K_ADD = {
+    QUERN_AXIS_K, QN_ADD, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_MN};
+static const struct form K_READ = {
+    QUERN_AXIS_K, QN_ADD, "pingpong", 128, 1, QUERN_BF16, QUERN_MAJOR_MN};
+static const struct form K_SCALE = {
+    QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_MN};
+static const struct form UNIFORM = {
+    QUERN_AXIS_NONE, QN_SCALE,     "cooperative", 128, 1,
+    QUERN_BF16,      QUERN_MAJOR_K};
+static const struct form UNIFORM_TURNS = {
+    QUERN_AXIS_NONE, QN_SCALE, "pingpong", 128, 1, QUERN_F32, QUERN_MAJOR_MN};
 
-/* ------------------------------------------------------- making a twin */
-
-static char folder[] = "/tmp/quern-protocol-XXXXXX";
-
-/* A change to a template that breaks the protocol. */
-struct defect {
-    const char *file, *from, *to;
-};
-
-static const char *twin_text(const struct qg_file *file)
+static int is_form(const struct qn_kernel *k, const struct form *f)
 {
-    if (strcmp(file->path, "templates/sm90/ptx.cu") == 0)
-        return "#include \"shim.h\"\n";
-    if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
-        strncmp(file->path, "templates/sm90/store_", 21) == 0)
-        return "";
-    return file->text;
+    return strcmp(k->template, "sm90/gemm.cu") == 0 && k->ragged == f->ragged &&
+           k->epilogue == f->epilogue &&
+           strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
+           k->cluster[1] == f->cluster_n && k->d.type == f->d_type &&
+           k->b.major == f->b_major;
 }
 
-/* `text` with the first `from` replaced; NULL if there is none. */
-static char *replaced(const char *text, const char *from, const char *to)
-{
-    const char *at = strstr(text, from);
-    const size_t room = strlen(text) + strlen(to) + 1;
-    char *made;
-
-    if (!at || !(made = malloc(room)))
-        return NULL;
-    snprintf(made, room, "%.*s%s%s", (int)(at - text), text, to,
-             at + strlen(from));
-    return made;
-}
-
-static struct qg *open_generator(const struct defect *defect)
-{
-    struct qg_file *files = calloc((size_t)qg_embedded_count, sizeof *files);
-    struct qg_options options = {.files = files,
-                                 .files_count = qg_embedded_count};
-    struct qg *gen;
-    char *broken = NULL;
-
-    assert_non_null(files);
-    for (int i = 0; i < qg_embedded_count; i++) {
-        files[i].path = qg_embedded[i].path;
-        files[i].text = twin_text(&qg_embedded[i]);
-        if (defect && strcmp(files[i].path, defect->file) == 0) {
-            broken = replaced(files[i].text, defect->from, defect->to);
-            assert_non_null(broken); /* else the defect is out of date */
-            files[i].text = broken;
-        }
-        files[i].length = strlen(files[i].text);
-    }
-    if (qg_open_with(&options, &gen))
-        fail_msg("%s", gen ? qg_diagnostics(gen) : "no memory");
-    free(files);
-    free(broken);
-    return gen;
-}
-
-static void write_twin(struct qg *gen, const char *kernel, const char *path)
-{
-    const char *text;
-    size_t length;
-    char *plain;
-    FILE *f = fopen(path, "w");
-
-    assert_non_null(f);
-    if (qg_source(gen, kernel, &text, &length))
-        fail_msg("%s", qg_diagnostics(gen));
-    plain = replaced(text, "extern \"C\" ", "");
-    assert_non_null(plain);
-    fprintf(f, "%s\n#include \"twin.h\"\n", plain);
-    free(plain);
-    assert_int_equal(fclose(f), 0);
-}
-
-static void compile(const char *kernel, const char *c, const char *so)
-{
-    char define[256];
-    char *argv[] = {"cc",      "-std=gnu11", "-O1",     "-w",
-                    "-shared", "-fPIC",      define,    "-Itests/protocol",
-                    "-o",      (char *)so,   (char *)c, NULL};
-    pid_t pid;
-    int status;
-
-    snprintf(define, sizeof define, "-DKERNEL=%s", kernel);
-    assert_int_equal(posix_spawnp(&pid, "cc", NULL, NULL, argv, environ), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-}
-
-/* Generate, compile and load; lives until the program ends. */
-static twin_run_fn *make_twin(struct qg *gen, const char *kernel)
-{
-    static int count;
-    char c[300], so[300];
-    void *library;
-    twin_run_fn *run;
-
-    snprintf(c, sizeof c, "%s/%d.c", folder, count);
-    snprintf(so, sizeof so, "%s/%d.so", folder, count++);
-    write_twin(gen, kernel, c);
-    compile(kernel, c, so);
-    library = dlopen(so, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fail_msg("%s", dlerror());
-    run = (twin_run_fn *)dlsym(library, "twin_run");
-    assert_non_null(run);
-    unlink(c);
-    unlink(so);
-    return run;
-}
-
-/* The first kernel of this form; every schedule and cluster has one. */
-static const struct qn_kernel *find_kernel(struct qg *gen, const char *schedule,
-                                           int tile_n, int cluster_n)
+static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)
 {
     const struct quern_registry *r = qg_registry(gen);
 
-    for (int i = 0; i < r->nkernels; i++) {
-        const struct qn_kernel *k = &r->kernels[i];
-        if (strcmp(k->template, "sm90/gemm.cu") == 0 &&
-            strcmp(k->schedule, schedule) == 0 && k->tile[1] == tile_n &&
-            k->cluster[1] == cluster_n)
-            return k;
-    }
-    fail_msg("no %s kernel with tile n %d, cluster n %d", schedule, tile_n,
-             cluster_n);
+    for (int i = 0; i < r->nkernels; i++)
+        if (is_form(&r->kernels[i], &form))
+            return &r->kernels[i];
+    fail_msg("no %s kernel with tile n %d, cluster n %d", form.schedule,
+             form.tile_n, form.cluster_n);
     return NULL;
-}
-
-/* ------------------------------------------------------------ launches */
-
-enum { MAX_GROUPS = 1024, MAX_ROWS = 1 << 17 };
-
-static int group_of_row[MAX_ROWS];
-
-static uint64_t random_state = 20240229;
-
-static int draw(int below)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((random_state >> 33) % (unsigned)below);
-}
-
-/* Rows of group after group, `tail` rows of nobody behind them. */
-static int label_rows(const int *sizes, int groups, int tail)
-{
-    int row = 0;
-
-    for (int g = 0; g < groups; g++)
-        for (int i = 0; i < sizes[g]; i++)
-            group_of_row[row++] = g;
-    while (tail-- > 0)
-        group_of_row[row++] = -1;
-    return row;
-}
-
-static void expect_right(twin_run_fn *run, struct twin_launch launch)
-{
-    const char *error = run(&launch, group_of_row);
-
-    if (*error || launch.error[0])
-        fail_msg("groups=%d m=%d n=%d k=%d clusters=%d seed=%llu: %s (code %u)",
-                 launch.groups, launch.m, launch.n, launch.k, launch.clusters,
-                 (unsigned long long)launch.seed, error, launch.error[0]);
-}
-
-static const int LENGTHS[] = {0,   1,   7,   63,  64,  65,
-                              127, 128, 129, 255, 256, 257};
-enum { NLENGTHS = sizeof LENGTHS / sizeof LENGTHS[0] };
-
-/* Three groups, each pair of lengths, a fourth of the thirds; n, k vary. */
-static void run_small_sizes(twin_run_fn *run, int step)
-{
-    static const int n[] = {8, 128, 264, 520}, k[] = {8, 64, 136, 520};
-
-    for (int i = 0; i < NLENGTHS * NLENGTHS * 4; i += step) {
-        const int x = i % NLENGTHS, y = i / NLENGTHS % NLENGTHS;
-        const int z = i / NLENGTHS / NLENGTHS;
-        const int sizes[] = {LENGTHS[x], LENGTHS[y],
-                             LENGTHS[(x * 5 + y + z) % NLENGTHS]};
-        struct twin_launch launch = {
-            .first_dims = sizes,
-            .sizes_bytes = 4,
-            .groups = 3,
-            .n = n[(x + z) % 4],
-            .k = k[(y + z) % 4],
-            .clusters = 1 + (x + y + z) % 3,
-            .seed = (uint64_t)i + 1,
-        };
-        launch.m = label_rows(sizes, 3, z % 2 * 5);
-        expect_right(run, launch);
-    }
-}
-
-static void run_many_groups(twin_run_fn *run)
-{
-    static const int groups[] = {1, 31, 32, 33, 65, 256, 1024};
-    static int sizes[MAX_GROUPS];
-
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
-        const int most = groups[i] > 100 ? 40 : 300;
-        struct twin_launch launch = {
-            .first_dims = sizes,
-            .sizes_bytes = 4,
-            .groups = groups[i],
-            .n = 264,
-            .k = 72,
-            .clusters = 5,
-            .seed = i + 1,
-        };
-        for (int g = 0; g < groups[i]; g++)
-            sizes[g] = draw(3) ? draw(most) : 0;
-        launch.m = label_rows(sizes, groups[i], 3);
-        expect_right(run, launch);
-    }
-}
-
-/* All in one group, at either end or in the middle; none at all. */
-static void run_one_group_holds_all(twin_run_fn *run)
-{
-    for (int holder = -1; holder < 65; holder += 13) {
-        int sizes[65] = {0};
-        struct twin_launch launch = {
-            .first_dims = sizes,
-            .sizes_bytes = 4,
-            .groups = 65,
-            .n = 136,
-            .k = 64,
-            .clusters = 4,
-            .seed = 7,
-        };
-        if (holder >= 0)
-            sizes[holder] = 1000;
-        launch.m = label_rows(sizes, 65, 24);
-        expect_right(run, launch);
-    }
-}
-
-/* int64 lengths with int64 offsets that leave gaps between the groups. */
-static void run_gaps(twin_run_fn *run)
-{
-    for (int seed = 1; seed <= 20; seed++) {
-        long long lengths[40], offsets[41];
-        int row = 0;
-        struct twin_launch launch = {
-            .first_dims = lengths,
-            .offsets = offsets,
-            .sizes_bytes = 8,
-            .groups = 40,
-            .n = 200,
-            .k = 96,
-            .clusters = 3,
-            .seed = (uint64_t)seed,
-        };
-        for (int g = 0; g < 40; g++) {
-            const int gap = draw(30);
-            lengths[g] = draw(4) ? draw(150) : 0;
-            offsets[g] = row;
-            for (int i = 0; i < lengths[g]; i++)
-                group_of_row[row++] = g;
-            for (int i = 0; i < gap; i++)
-                group_of_row[row++] = -1;
-        }
-        offsets[40] = launch.m = row;
-        expect_right(run, launch);
-        launch.first_dims = NULL; /* now the gaps belong to the groups */
-        for (int g = 0, i = 0; g < 40; g++)
-            while (i < offsets[g + 1])
-                group_of_row[i++] = g;
-        expect_right(run, launch);
-    }
-}
-
-/* Whatever the sizes say, the twin checks bounds; the first lie is named. */
-static void run_lies(twin_run_fn *run)
-{
-    static const long long lies[] = {
-        -1,
-        -2147483648ll,
-        2147483647ll,
-        1ll << 40,
-        -(1ll << 62),
-        9223372036854775807ll,
-        (-9223372036854775807ll - 1),
-    };
-
-    for (int i = 0; i < 7 * 4; i++) {
-        long long lengths[36], offsets[37];
-        const int liar = draw(36), with_offsets = i / 7;
-        struct twin_launch launch = {
-            .first_dims = with_offsets == 1 ? NULL : lengths,
-            .offsets = with_offsets ? offsets : NULL,
-            .sizes_bytes = 8,
-            .groups = 36,
-            .m = 1000,
-            .n = 136,
-            .k = 64,
-            .clusters = 3,
-            .seed = (uint64_t)i,
-        };
-        const char *error;
-        for (int g = 0; g < 37; g++) {
-            offsets[g] = 27 * g;
-            if (g < 36)
-                lengths[g] = 27;
-        }
-        (with_offsets % 2 ? offsets : lengths)[liar] = lies[i % 7];
-        error = run(&launch, NULL);
-        if (*error)
-            fail_msg("lie %lld at %d: %s", lies[i % 7], liar, error);
-        assert_in_range(launch.error[0], 1, 3);
-        assert_in_range(launch.error[1], liar ? liar - 1 : 0, liar + 1);
-    }
 }
 
 /* --------------------------------------------------------------- tests */
 
-static void run_everything(const char *schedule, int tile_n, int cluster_n,
-                           int step)
+static void expect_right(const char *wrong)
 {
-    struct qg *gen = open_generator(NULL);
-    twin_run_fn *run =
-        make_twin(gen, find_kernel(gen, schedule, tile_n, cluster_n)->name);
+    if (*wrong)
+        fail_msg("%s", wrong);
+}
 
+static void run_everything(const struct twin *twin, int step)
+{
+    expect_right(twin_run_small_sizes(twin, 0, step));
+    if (twin->kernel->ragged == QUERN_AXIS_NONE)
+        return;
+    expect_right(twin_run_many_groups(twin));
+    expect_right(twin_run_one_group_holds_all(twin));
+    expect_right(twin_run_gaps(twin, 6));
+    expect_right(twin_run_lies(twin));
+}
+
+/* One is compiled while another runs. */
+static void run_forms(const struct form *const *forms, int count)
+{
+    struct qg *gen = twin_open_generator(NULL);
+    struct twin next = {0}, twin;
+
+    for (int i = 0; i <= count; i++) {
+        twin = next;
+        if (i > 0)
+            twin_finish(&twin);
+        if (i < count)
+            twin_begin(gen, find_kernel(gen, *forms[i]), "-O1", &next);
+        if (i > 0)
+            run_everything(&twin, 7);
+    }
     qg_close(gen);
-    run_small_sizes(run, step);
-    run_many_groups(run);
-    run_one_group_holds_all(run);
-    run_gaps(run);
-    run_lies(run);
 }
 
-static void test_cooperative(void **state)
+static void test_ragged_m(void **state)
 {
+    const struct form *forms[] = {&M_STORE, &M_TURNS, &M_PAIRS, &M_SCALE};
+
     (void)state;
-    run_everything("cooperative", 128, 1, 1);
+    run_forms(forms, COUNT(forms));
 }
 
-static void test_pingpong(void **state)
+static void test_ragged_k(void **state)
 {
+    const struct form *forms[] = {&K_STORE, &K_TURNS, &K_PAIRS,
+                                  &K_ADD,   &K_READ,  &K_SCALE};
+
     (void)state;
-    run_everything("pingpong", 128, 1, 1);
+    run_forms(forms, COUNT(forms));
 }
 
-static void test_cluster(void **state)
+static void test_uniform(void **state)
 {
+    const struct form *forms[] = {&UNIFORM, &UNIFORM_TURNS};
+
     (void)state;
-    run_everything("cooperative", 128, 2, 5);
+    run_forms(forms, COUNT(forms));
 }
 
-static void test_each_kernel(void **state)
+/*
+** Alike but for names and the tile: op and recipe show in no line of code, and
+** of types only the bytes matter to the protocol.
+*/
+static int same_form(const struct qn_kernel *a, const struct qn_kernel *b)
 {
-    struct qg *gen = open_generator(NULL);
+    return strcmp(a->template, b->template) == 0 && a->ragged == b->ragged &&
+           a->epilogue == b->epilogue && a->a.major == b->a.major &&
+           a->b.major == b->b.major &&
+           qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
+           strcmp(a->schedule, b->schedule) == 0 &&
+           memcmp(a->cluster, b->cluster, sizeof a->cluster) == 0;
+}
+
+/*
+** Of each form one kernel, whose tile is another from form to form; NULL where
+** `i` is not the first of its form.
+*/
+static const struct qn_kernel *take_of_form(const struct quern_registry *r,
+                                            int i, int turn)
+{
+    const struct qn_kernel *tiles[8];
+    int count = 0;
+
+    for (int j = 0; j < i; j++)
+        if (same_form(&r->kernels[i], &r->kernels[j]))
+            return NULL;
+    for (int j = i; j < r->nkernels && count < COUNT(tiles); j++)
+        if (same_form(&r->kernels[i], &r->kernels[j]) &&
+            !strcmp(r->kernels[i].recipe, r->kernels[j].recipe) &&
+            r->kernels[i].op == r->kernels[j].op)
+            tiles[count++] = &r->kernels[j];
+    return tiles[turn % count];
+}
+
+/* One is compiled while another runs. */
+static void test_each_form(void **state)
+{
+    struct qg *gen = twin_open_generator(NULL);
     const struct quern_registry *r = qg_registry(gen);
+    struct twin next = {0}, twin;
+    int count = 0;
 
     (void)state;
-    for (int i = 0; i < r->nkernels; i++)
-        if (strcmp(r->kernels[i].template, "sm90/gemm.cu") == 0) {
-            twin_run_fn *run = make_twin(gen, r->kernels[i].name);
-            run_small_sizes(run, 37);
-        }
+    for (int i = 0; i <= r->nkernels; i++) {
+        const struct qn_kernel *kernel = NULL;
+
+        if (i < r->nkernels &&
+            (strcmp(r->kernels[i].template, "sm90/gemm.cu") ||
+             !(kernel = take_of_form(r, i, count))))
+            continue;
+        twin = next;
+        if (twin.kernel)
+            twin_finish(&twin);
+        if (kernel)
+            twin_begin(gen, kernel, "-O0", &next);
+        if (twin.kernel)
+            expect_right(twin_run_small_sizes(&twin, count++ % 131, 131));
+    }
     qg_close(gen);
+    assert_true(count > 0);
 }
 
-/* Each would be a race or a hang on the device: the twin must see it. */
+/* ------------------------------------------------------------- defects */
+
+#define GEMM     "templates/sm90/gemm.cu"
+#define WALK     "templates/sm90/walk.cu"
+#define COPY     "templates/sm90/copy.cu"
+#define MULTIPLY "templates/sm90/multiply.cu"
+#define SCALE    "templates/sm90/scale.cu"
+#define STORE    "templates/sm90/store.cu"
+
+/* Each would be a race, a hang or a wrong sum on the device. */
+static const struct {
+    const struct form *form;
+    struct defect defect;
+} defects[] = {
+    /* the ring */
+    {&M_PAIRS, {MULTIPLY, "mma_wait(1);", "mma_wait(2);"}},
+    {&M_PAIRS, {MULTIPLY, "    mma_wait(0);", ""}},
+    {&M_PAIRS,
+     {COPY, "barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);", ""}},
+    {&M_PAIRS, {COPY, "(1 << CLUSTER_N) - 1", "1"}},
+    {&M_PAIRS, {GEMM, "    cluster_sync(); /*", "    /*"}},
+    {&M_TURNS, {GEMM, "($(k_length) + TILE_K - 1) / TILE_K", "1"}},
+    /* the walk */
+    {&M_PAIRS, {WALK, "w->next += w->stride;", "w->next++;"}},
+    {&M_PAIRS, {WALK, "w->tiles_before += block_tiles;", ""}},
+    {&M_PAIRS, {WALK, "pointers[t->group]", "pointers[w->base]"}},
+    {&M_TURNS, {WALK, "w->length > w->total - w->start", "0"}},
+    {&K_STORE, {WALK, "w->length > w->total - w->start", "0"}},
+    {&K_ADD, {WALK, "\"w->length > 0\"", "\"group < w->groups\""}},
+    {&K_STORE, {GEMM, "? (int)t->length : 1", "? (int)t->length : 0"}},
+    {&K_STORE, {WALK, "\"group < w->groups\"", "\"w->length > 0\""}},
+    /* coordinates */
+    {&M_PAIRS, {COPY, "(int)(distance >> 35)", "0"}},
+    {&M_TURNS, {COPY, "i++, mn += 64", "i++"}},
+    {&M_TURNS, {STORE, "row + 16 <= rows", "1"}},
+    {&K_STORE, {COPY, "x + TILE_K <= (int)t->length", "x < (int)t->length"}},
+    {&K_STORE, {COPY, "(int)t->length + x", "(int)t->length"}},
+    {&K_STORE, {COPY, "(int)(t->start + t->length)", "(int)t->start + x"}},
+    {&K_STORE, {GEMM, "mn = 16 * 128", "mn = 8 * 128"}},
+    {&K_STORE, {STORE, "    if (t->matrix)", "    if (0)"}},
+    {&UNIFORM, {COPY, "mn, t->group$(ctas)", "mn, 0$(ctas)"}},
+    {&UNIFORM, {STORE, "row, t->group);\n//$ end\n}", "row, 0);\n//$ end\n}"}},
+    /* the slabs, and what is added */
+    {&M_PAIRS, {STORE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},
+    {&M_PAIRS, {STORE, "slabs->turn * SLAB_BYTES", "0"}},
+    {&K_ADD, {STORE, "\"add_box\"", "\"store_box\""}},
+    {&K_READ, {SCALE, "sum[i] += element_of(c, i)", "(void)sum"}},
+    {&K_READ, {STORE, "c[i % (AHEAD + 1)]", "c[(i + 1) % (AHEAD + 1)]"}},
+    {&K_SCALE, {GEMM, "&t, t.row + math * ROWS", "&t, t.row"}},
+    {&K_SCALE, {SCALE, "t->group * a->group_stride", "0"}},
+    {&K_SCALE, {SCALE, "alpha[t->group * a->step]", "alpha[0]"}},
+    {&M_SCALE, {SCALE, "x < s->columns", "x <= s->columns"}},
+    {&M_SCALE, {SCALE, "y < rows", "y <= rows"}},
+    {&M_SCALE, {SCALE, "t->start * a->stride", "0"}},
+    {&M_SCALE, {SCALE, "if (s.beta == 0)", "if (0)"}},
+    {&M_SCALE, {SCALE, "a->beta[t->group * a->step] : 1", "1 : 0"}},
+};
+
+static int is_seen(const struct twin *twin)
+{
+    return *twin_run_crowd(twin, 12) || *twin_run_small_sizes(twin, 0, 37) ||
+           (twin->kernel->ragged != QUERN_AXIS_NONE &&
+            (*twin_run_many_groups(twin) || *twin_run_lies(twin)));
+}
+
+/* One is compiled while another runs. */
 static void test_defects_are_seen(void **state)
 {
-    static const struct defect defects[] = {
-        {"templates/sm90/gemm.cu", "mma_wait(1);", "mma_wait(2);"},
-        {"templates/sm90/gemm.cu", "store_wait(SLABS - 1)",
-         "store_wait(SLABS)"},
-        {"templates/sm90/gemm.cu",
-         "barrier_wait(s->empty + p->stage * 8, "
-         "p->parity ^ 1);",
-         ""},
-        {"templates/sm90/gemm.cu", "    cluster_sync(); /*", "    /*"},
-        {"templates/sm90/walk.cu", "w->next += w->stride;", "w->next++;"},
-        {"templates/sm90/walk.cu", "w->tiles_before += block_tiles;", ""},
-    };
+    struct twin next = {0}, twin;
+    struct qg *gen = NULL, *gen_next = NULL;
 
     (void)state;
-    for (size_t i = 0; i < sizeof defects / sizeof defects[0]; i++) {
-        struct qg *gen = open_generator(&defects[i]);
-        twin_run_fn *run =
-            make_twin(gen, find_kernel(gen, "cooperative", 128, 2)->name);
-        int seen = 0;
-        qg_close(gen);
-        for (int seed = 1; seed <= 30 && !seen; seed++) {
-            static int sizes[40];
-            struct twin_launch launch = {
-                .first_dims = sizes,
-                .sizes_bytes = 4,
-                .groups = 40,
-                .n = 520,
-                .k = 520,
-                .clusters = 2,
-                .seed = (uint64_t)seed,
-            };
-            for (int g = 0; g < 40; g++)
-                sizes[g] = draw(100);
-            launch.m = label_rows(sizes, 40, 0);
-            seen = *run(&launch, group_of_row) != 0;
+    for (int i = 0; i <= COUNT(defects); i++) {
+        twin = next;
+        gen = gen_next;
+        if (twin.kernel)
+            twin_finish(&twin);
+        if (i < COUNT(defects)) {
+            gen_next = twin_open_generator(&defects[i].defect);
+            twin_begin(gen_next, find_kernel(gen_next, *defects[i].form), "-O0",
+                       &next);
         }
-        if (!seen)
-            fail_msg("%s without \"%s\" passes", defects[i].file,
-                     defects[i].from);
+        if (twin.kernel && !is_seen(&twin))
+            fail_msg("%s with \"%s\" for \"%s\" passes",
+                     defects[i - 1].defect.file, defects[i - 1].defect.to,
+                     defects[i - 1].defect.from);
+        qg_close(gen);
     }
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cooperative),
-        cmocka_unit_test(test_pingpong),
-        cmocka_unit_test(test_cluster),
-        cmocka_unit_test(test_each_kernel),
+        cmocka_unit_test(test_ragged_m),
+        cmocka_unit_test(test_ragged_k),
+        cmocka_unit_test(test_uniform),
+        cmocka_unit_test(test_each_form),
         cmocka_unit_test(test_defects_are_seen),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, twin_make_folder, twin_remove_folder);
 }

@@ -1,24 +1,143 @@
 /*
 ** Launches the kernel's twin, cluster after cluster, and checks what it stored. Included behind the
-** kernel's own text, which is compiled with -DKERNEL=<its name>.
+** kernel's own text, and behind the call that the test program writes:
+**
+**     static void twin_call(const void *const *values);
 */
 
-struct twin_launch {
-    const void *first_dims, *offsets;
-    int sizes_bytes, groups, m, n, k;
-    int clusters;
-    uint64_t seed;
-    unsigned int error[4]; /* what check_sizes recorded */
-};
+/* Beyond the launch: how often each 16 bytes of a row were stored, [rows of all][slab columns]. */
+static struct {
+    unsigned char *written;
+    int rows, columns;       /* of `written` */
+    const int *group_of_row; /* ragged m: the group of each row of D, -1 for none */
+} twin;
 
-static struct twin_launch twin;
-
-static void twin_entry(void)
+static void sim_enter(void)
 {
-    const tensor_map a = { 'a' }, b = { 'b' }, d = { 'd' }, ragged = { 'r' };
-    KERNEL(a, b, d, ragged, twin.first_dims, twin.offsets, twin.sizes_bytes, twin.groups, twin.m,
-           twin.n, twin.k, twin.error);
+    twin_call(sim.launch->values);
 }
+
+/* ------------------------------------------------------- what is right */
+
+/* One element of C; `row` counts in the group. */
+static float twin_c(int group, int row, int column)
+{
+    const struct twin_launch *l = sim.launch;
+    const long long inside = row * l->c.stride + column;
+    const long long start = l->ragged == QUERN_AXIS_M ? l->starts[group] * l->c.stride
+                                                      : group * l->c.group_stride;
+    const void *base = l->c.pointers ? l->c.pointers[group] : l->c.data;
+    const long long at = l->c.pointers ? inside : start + inside;
+
+    if (l->operand[TWIN_D].bytes == 4)
+        return ((const float *)base)[at];
+    return __uint_as_float((unsigned int)((const unsigned short *)base)[at] << 16);
+}
+
+/* What the epilogue makes of a sum of 1. */
+static float twin_value(const struct twin_launch *l, int group, int row, int column, int inside)
+{
+    const int has_c = l->c.data || l->c.pointers;
+    const float alpha = l->c.alpha ? l->c.alpha[group * l->c.step] : 1;
+    const float beta = !has_c ? 0 : l->c.beta ? l->c.beta[group * l->c.step] : 1;
+
+    return inside && beta != 0 ? alpha + beta * twin_c(group, row, column) : alpha;
+}
+
+/*
+** The values of a slab: alpha + beta * C inside the group's matrix, alpha outside. With "add" the
+** copy engine may add instead, but not both and not neither.
+*/
+static void twin_check_values(const struct sim_slab *s, const struct sim_place *p, int group,
+                              int row, int added)
+{
+    const struct twin_launch *l = sim.launch;
+
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < SLAB_COLUMNS; j++) {
+            const int inside = i < p->rows && j < p->columns && !added;
+            if (s->value[i][j] != twin_value(l, group, row + i, p->column + j, inside))
+                sim_fail("C is not what was added", row + i, p->column + j);
+        }
+}
+
+/* A sum goes over all of its group's k, and no other. */
+static void twin_check_k(const struct sim_label *s, int group)
+{
+    const struct twin_launch *l = sim.launch;
+    const int start = l->ragged == QUERN_AXIS_K ? l->starts[group] : 0;
+    const int length = l->ragged == QUERN_AXIS_K ? l->lengths[group] : l->k;
+
+    if (s->real != length)
+        sim_fail("a sum is stored with too few or too many k", s->real, length);
+    if (length && s->k != start)
+        sim_fail("a sum over the k of another group", s->k, start);
+}
+
+/* The group of the rows in a box; all of them must be its own. */
+static int twin_group(const struct sim_place *p, int group)
+{
+    for (int row = p->row; row < p->row + p->rows; row++)
+        if (twin.group_of_row[row] != group)
+            sim_fail("rows of one group times the matrix of another", row, group);
+    return group;
+}
+
+/* Everything about a slab's sums but where they go. */
+static void twin_check_sums(const struct sim_slab *slab, const struct sim_place *p, int added)
+{
+    const int ragged_m = sim.launch->ragged == QUERN_AXIS_M;
+    const struct sim_label *s = &slab->label;
+    const int group = ragged_m ? twin_group(p, s->b_group) : p->group;
+
+    twin_check_k(s, group);
+    if (sim.launch->ragged == QUERN_AXIS_NONE && (s->a_group != group || s->b_group != group))
+        sim_fail("the operands of another group", s->a_group, s->b_group);
+    if (sim.launch->epilogue != QN_ADD && added)
+        sim_fail("D is added to", p->row, p->column);
+    if (sim.launch->epilogue != QN_STORE)
+        twin_check_values(slab, p, group, ragged_m ? p->row - sim.launch->starts[group] : p->row,
+                          added);
+}
+
+static void sim_store_read(const struct sim_slab *slab, const struct sim_store *store)
+{
+    const struct sim_place *p = &store->place;
+    const int warp_row = sim.current % THREADS / 32 % 4 * 16;
+    const int first = p->group > 0 ? p->group * sim.launch->m : 0;
+
+    if (slab->label.row + warp_row != p->row || slab->label.column != p->column)
+        sim_fail("a sum is stored at another place than it was computed for", p->row, p->column);
+    if (sim.launch->lengths)
+        twin_check_sums(slab, p, store->add);
+    for (int i = 0; i < p->rows && p->columns; i++) {
+        const size_t line = (size_t)(first + p->row + i) * twin.columns;
+        if (twin.written[line + p->column / SLAB_COLUMNS]++ && sim.launch->lengths)
+            sim_fail("stored twice", p->row + i, p->column);
+    }
+}
+
+/* How often each element of a row must have been stored. */
+static int twin_times(int row)
+{
+    const struct twin_launch *l = sim.launch;
+
+    if (l->ragged == QUERN_AXIS_M)
+        return twin.group_of_row[row] >= 0;
+    /* With nothing to add, D stays as it is. */
+    return !(l->ragged == QUERN_AXIS_K && l->epilogue == QN_ADD && l->lengths[row / l->m] == 0);
+}
+
+static void twin_check_written(void)
+{
+    for (int row = 0; row < twin.rows; row++)
+        for (int j = 0; j < twin.columns && !sim.error[0]; j++)
+            if (twin.written[(size_t)row * twin.columns + j] != twin_times(row))
+                snprintf(sim.error, sizeof sim.error, "row %d, column %d: stored %d times", row,
+                         j * SLAB_COLUMNS, twin.written[(size_t)row * twin.columns + j]);
+}
+
+/* ------------------------------------------------------------- launches */
 
 static int twin_prepare_threads(void)
 {
@@ -34,9 +153,25 @@ static int twin_prepare_threads(void)
         c->uc_stack.ss_sp = stacks + (size_t)i * SIM_STACK;
         c->uc_stack.ss_size = SIM_STACK;
         c->uc_link = NULL;
-        makecontext(c, sim_enter, 0);
+        makecontext(c, sim_start, 0);
     }
     return 1;
+}
+
+/* Every thread that can go on does so once; returns how many are left. */
+static int twin_run_round(void)
+{
+    const int first = (int)sim_draw(SIM_THREADS);
+    int left = 0;
+
+    for (int i = 0; i < SIM_THREADS; i++) {
+        const int index = (first + i) % SIM_THREADS;
+        const struct sim_thread *t = &sim.thread[index];
+        if (!t->done && (!t->watched || *t->watched != t->held))
+            sim_step(index);
+        left += !t->done;
+    }
+    return left;
 }
 
 /* All threads of one cluster until they end; 0 in a deadlock or after an error. */
@@ -46,69 +181,71 @@ static int twin_run_cluster(void)
 
     while (left > 0 && !sim.error[0]) {
         const unsigned long before = sim.moved;
-        const int first = (int)sim_draw(SIM_THREADS);
 
-        left = 0;
-        for (int i = 0; i < SIM_THREADS; i++) {
-            const int index = (first + i) % SIM_THREADS;
-            if (!sim.thread[index].done)
-                sim_step(index);
-            left += !sim.thread[index].done;
-        }
+        left = twin_run_round();
         if (sim.copies && (sim.moved == before || sim_draw(2)))
-            sim_deliver();
-        else if (left && sim.moved == before)
+            for (int i = (int)sim_draw((unsigned int)sim.copies) / 2; i >= 0; i--)
+                sim_deliver();
+        else if (left && sim.moved == before && !sim.error[0])
             snprintf(sim.error, sizeof sim.error, "deadlock: %d threads wait for ever", left);
     }
     return !sim.error[0];
 }
 
-/* Each row of each group exactly once in every column, all others never. */
-static void twin_check_written(void)
+static void twin_run_grid(void)
 {
-    const int columns = (sim.n + SLAB_COLUMNS - 1) / SLAB_COLUMNS;
-
-    for (int row = 0; row < sim.m && !sim.error[0]; row++)
-        for (int j = 0; j < columns && !sim.error[0]; j++)
-            if (sim.written[row * columns + j] != (sim.group_of_row[row] >= 0))
-                snprintf(sim.error, sizeof sim.error,
-                         "row %d (group %d), column %d: stored %d times", row,
-                         sim.group_of_row[row], j * SLAB_COLUMNS,
-                         sim.written[row * columns + j]);
-}
-
-/*
-** Run a launch. `group_of_row` [m] says which group each row belongs to, -1 for none; NULL where
-** sizes lie and only the bounds count. Returns "" or what went wrong.
-*/
-const char *twin_run(struct twin_launch *launch, const int *group_of_row);
-const char *twin_run(struct twin_launch *launch, const int *group_of_row)
-{
-    const size_t columns = (size_t)(launch->n + SLAB_COLUMNS - 1) / SLAB_COLUMNS;
-
-    memset(&sim, 0, sizeof sim);
-    twin = *launch;
-    sim.entry = twin_entry;
-    sim.m = launch->m;
-    sim.n = launch->n;
-    sim.k = launch->k;
-    sim.group_of_row = group_of_row;
-    sim.random = launch->seed;
-    sim.grid = (unsigned int)(launch->clusters * CLUSTER_N);
-    sim.written = calloc((size_t)launch->m * columns + 1, 1);
-    if (!sim.written)
-        return "no memory";
-    for (int i = 0; i < launch->clusters; i++) {
+    for (int i = 0; i < sim.launch->clusters; i++) {
         memset(sim.cta, 0, sizeof sim.cta);
         sim.block = (unsigned int)(i * CLUSTER_N);
         if (!twin_prepare_threads() || !twin_run_cluster())
-            break;
-        if (sim.copies)
+            return;
+        if (sim.copies) {
             snprintf(sim.error, sizeof sim.error, "%d copies land after the end", sim.copies);
+            return;
+        }
     }
-    if (group_of_row && !sim.error[0])
+}
+
+/* C ends where memory does: a read behind it is an error of the thread that did it. */
+static void twin_fault(int signal)
+{
+    (void)signal;
+    sim_fail("C is read outside its matrix, or where it must not be read at all", 0, 0);
+}
+
+static int *twin_label_rows(const struct twin_launch *l)
+{
+    int *group_of = malloc(((size_t)l->m + 1) * sizeof *group_of);
+
+    for (int row = 0; group_of && row < l->m; row++)
+        group_of[row] = -1;
+    for (int g = 0; group_of && l->starts && g < l->groups; g++)
+        for (int i = 0; i < l->lengths[g]; i++)
+            group_of[l->starts[g] + i] = g;
+    return group_of;
+}
+
+__attribute__((visibility("default"))) const char *twin_run(const struct twin_launch *launch);
+const char *twin_run(const struct twin_launch *launch)
+{
+    struct sigaction fault = { .sa_handler = twin_fault, .sa_flags = SA_NODEFER }, before;
+    int *group_of = launch->ragged == QUERN_AXIS_M ? twin_label_rows(launch) : NULL;
+
+    memset(&sim, 0, sizeof sim);
+    sim.launch = launch;
+    sim.random = launch->seed;
+    sim.grid = (unsigned int)(launch->clusters * CLUSTER_N);
+    twin.group_of_row = group_of;
+    twin.rows = launch->ragged == QUERN_AXIS_M ? launch->m : launch->groups * launch->m;
+    twin.columns = (launch->n + SLAB_COLUMNS - 1) / SLAB_COLUMNS;
+    twin.written = calloc((size_t)twin.rows * (size_t)twin.columns + 1, 1);
+    if (!twin.written || sigaction(SIGSEGV, &fault, &before))
+        return "no memory";
+    twin_run_grid();
+    sigaction(SIGSEGV, &before, NULL);
+    if (launch->lengths && !sim.error[0])
         twin_check_written();
-    memcpy(launch->error, twin.error, sizeof launch->error);
-    free(sim.written);
+    free(twin.written);
+    free(group_of);
     return sim.error;
 }

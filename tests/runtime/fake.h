@@ -1,11 +1,12 @@
 /*
-** fake.h: what the tests and the stand-ins for libcuda, libnvrtc and
-** libquern_gen know of each other.
+** fake.h: what the tests and the stand-ins for libcuda, libnvrtc, libcublasLt
+** and libquern_gen know of each other.
 **
 ** Each stand-in appends lines to the file $FAKE_LOG, so that the tests see
 ** across processes who opened and compiled what:
 **
 **     cuda open | nvrtc open | nvrtc compile NAME | gen open | gen source NAME
+**     cublaslt open
 */
 #ifndef FAKE_H
 #define FAKE_H
@@ -26,7 +27,7 @@ struct fake_map {
     uint8_t type, rank, interleave, swizzle, promotion, fill;
 };
 
-#define FAKE_PARAMS 24
+#define FAKE_PARAMS 48
 
 struct fake_cuda {
     /* the machine */
@@ -48,6 +49,22 @@ struct fake_cuda {
     void *launch_context;
     size_t param_sizes[FAKE_PARAMS]; /* set by the test: how much to keep */
     unsigned char params[FAKE_PARAMS][128];
+};
+
+/* What the fake cuBLASLt was told, and what it should do about it. */
+struct fake_cublaslt {
+    /* failures: the n-th call from now on returns `fail_status` */
+    int fail_at, fail_status;
+    int calls;          /* made since the test set it to 0 */
+    const char *failed; /* the call that was made to fail */
+    int no_algorithm;   /* the heuristic finds none */
+    int contexts;       /* created and not destroyed */
+    int heuristics, products;
+    /* of the last product */
+    int batch, device_scalars, sms, alignments[4];
+    const void *alpha, *beta;
+    void *stream;
+    const char *broken; /* a rule that a call broke, or NULL */
 };
 
 /* Append one line to $FAKE_LOG. */

@@ -313,3 +313,27 @@ int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes,
     memset((void *)(uintptr_t)to, value, bytes);
     return 0;
 }
+
+int cuMemsetD32Async(uint64_t to, unsigned value, size_t count,
+                     struct cu_stream *stream)
+{
+    (void)stream;
+    ENTER();
+    if (to % 4)
+        return 1;
+    for (size_t i = 0; i < count; i++)
+        memcpy((void *)(uintptr_t)(to + 4 * i), &value, 4);
+    return 0;
+}
+
+int cuMemsetD2D8Async(uint64_t to, size_t pitch, unsigned char value,
+                      size_t width, size_t height, struct cu_stream *stream)
+{
+    (void)stream;
+    ENTER();
+    if (pitch < width)
+        return 1;
+    for (size_t i = 0; i < height; i++)
+        memset((void *)(uintptr_t)(to + i * pitch), value, width);
+    return 0;
+}

@@ -44,14 +44,14 @@ int qg_open(const char *const *dirs, int count, struct qg **out)
     memcpy(qg->kernels, kernels, sizeof kernels);
     for (int i = 0; key && i < NKERNELS; i++)
         qg->kernels[i].key = key;
-    qg->registry =
-        (struct quern_registry){.hash = count ? "hash with specs" : "hash",
-                                .recipes = test_recipes,
-                                .nrecipes = 2,
-                                .kernels = qg->kernels,
-                                .nkernels = count ? NKERNELS : NKERNELS - 2,
-                                .rejected = test_rejected,
-                                .nrejected = 1};
+    qg->registry = (struct quern_registry){
+        .hash = count ? "hash with specs" : "hash",
+        .recipes = test_recipes,
+        .nrecipes = sizeof test_recipes / sizeof test_recipes[0],
+        .kernels = qg->kernels,
+        .nkernels = count ? NKERNELS : NKERNELS - 2,
+        .rejected = test_rejected,
+        .nrejected = 1};
     if (count && !strcmp(dirs[0], "bad")) {
         strcpy(qg->diagnostics, "bad/recipes/x.lua:3: error: the test's\n");
         return 1;

@@ -38,6 +38,15 @@ static const struct qn_recipe test_recipes[] = {
      .d_types = 1u << QUERN_BF16 | 1u << QUERN_F32,
      .default_d = QUERN_BF16,
      .scale = "none"},
+    {.name = "fp16",
+     .doc = "values as they are",
+     .spec = "recipes/fp16.lua:3",
+     .x = QUERN_F16,
+     .w = QUERN_F16,
+     .dy = QUERN_F16,
+     .d_types = 1u << QUERN_F16 | 1u << QUERN_F32,
+     .default_d = QUERN_F16,
+     .scale = "none"},
     {.name = "mixed",
      .doc = "three types, to tell operands apart",
      .spec = "recipes/mixed.lua:3",
@@ -87,8 +96,13 @@ static const struct qn_recipe test_recipes[] = {
                     QUERN_MAJOR_MN, QUERN_MAJOR_MN, QUERN_F32, function)
 
 static const struct qn_rejected test_rejected[] = {
-    {"k_none", "kernels/test.lua:9", "bf16", QUERN_FPROP,
-     "fewer than 3 stages cannot hide the latency of TMA"},
+    {.name = "k_none",
+     .spec = "kernels/test.lua:9",
+     .recipe = "bf16",
+     .op = QUERN_FPROP,
+     .ragged = QUERN_AXIS_M,
+     .d_type = QUERN_BF16,
+     .reason = "fewer than 3 stages cannot hide the latency of TMA"},
 };
 
 #endif

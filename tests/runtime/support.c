@@ -12,6 +12,7 @@
 char test_folder[256], test_cache[300], test_log[300];
 char test_messages[8192];
 struct fake_cuda *test_cuda;
+struct fake_cublaslt *test_cublaslt;
 
 /* The stand-ins lie where the build puts libraries: bin/../lib. */
 static void use_fake(const char *variable, const char *name)
@@ -26,16 +27,17 @@ static void use_fake(const char *variable, const char *name)
     setenv(variable, path, 1);
 }
 
-static void find_driver(void)
+/* What a stand-in's function of that name returns: its state. */
+static void *find_state(const char *variable, const char *name)
 {
-    void *library = dlopen(getenv("QUERN_CUDA"), RTLD_NOW | RTLD_LOCAL);
-    struct fake_cuda *(*find)(void);
+    void *library = dlopen(getenv(variable), RTLD_NOW | RTLD_LOCAL);
+    void *(*find)(void);
 
     if (!library)
         print_error("%s\n", dlerror());
     assert_non_null(library);
-    *(void **)&find = dlsym(library, "fake_cuda");
-    test_cuda = find();
+    *(void **)&find = dlsym(library, name);
+    return find();
 }
 
 int test_setup(void **state)
@@ -56,8 +58,12 @@ int test_setup(void **state)
     use_fake("QUERN_CUDA", "fake_cuda.so");
     use_fake("QUERN_NVRTC", "fake_nvrtc.so");
     use_fake("QUERN_GEN", "fake_gen.so");
-    if (!test_cuda)
-        find_driver();
+    use_fake("QUERN_CUBLASLT", "fake_cublaslt.so");
+    if (!test_cuda) {
+        test_cuda = find_state("QUERN_CUDA", "fake_cuda");
+        test_cublaslt = find_state("QUERN_CUBLASLT", "fake_cublaslt");
+    }
+    memset(test_cublaslt, 0, sizeof *test_cublaslt);
     *test_cuda = (struct fake_cuda){.devices = 1,
                                     .major = 9,
                                     .minor = 0,

@@ -21,8 +21,9 @@
 /* The folder of this test, and paths in it. */
 extern char test_folder[256], test_cache[300], test_log[300];
 
-/* The state of the fake driver. */
+/* The state of the fake driver, and of the fake cuBLASLt. */
 extern struct fake_cuda *test_cuda;
+extern struct fake_cublaslt *test_cublaslt;
 
 int test_setup(void **state);
 int test_teardown(void **state);
@@ -89,5 +90,7 @@ int test_cache_group(void);
 int test_shared_group(void);
 int test_host_group(void);
 int test_nvrtc_group(void);
+int test_cublaslt_group(void);
+int test_cublaslt_use_group(void);
 
 #endif

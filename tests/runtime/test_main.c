@@ -1,6 +1,6 @@
 /*
 ** test_main.c: the tests of libquern, which need neither a GPU nor a compiler:
-** stand-ins take the places of libcuda, libnvrtc and libquern_gen.
+** stand-ins take the places of libcuda, libnvrtc, libcublasLt and libquern_gen.
 */
 #include "test.h"
 
@@ -18,5 +18,7 @@ int main(void)
     failed += test_shared_group();
     failed += test_host_group();
     failed += test_nvrtc_group();
+    failed += test_cublaslt_group();
+    failed += test_cublaslt_use_group();
     return failed != 0;
 }

@@ -94,9 +94,10 @@ static void obeys_options(void **state)
     options = (struct quern_plan_options){.sms = -1};
     test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
                 "options.sms is -1");
-    options = (struct quern_plan_options){.backend = 4};
+    options =
+        (struct quern_plan_options){.backend = QUERN_BACKEND_CUBLASLT + 1};
     test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
-                "options.backend is 4");
+                "options.backend is 5");
     test_expect(quern_plan(NULL, &p, NULL, &plan), QUERN_EINVAL, "ctx");
     test_expect(quern_plan(ctx, NULL, NULL, &plan), QUERN_EINVAL, "problem");
     test_expect(quern_plan(ctx, &p, NULL, NULL), QUERN_EINVAL, "plan");
@@ -269,7 +270,7 @@ static void explains(void **state)
         "  k_host\n    made for host",
         "  k_hungry\n    takes 300000 bytes",
         "  k_next\n    made for sm_100a",
-        "not made, for this recipe and op",
+        "not made, for this variant",
         "  k_none\n    fewer than 3 stages",
     };
     struct quern_context *ctx = test_open();

@@ -76,9 +76,10 @@ static void names_what_is_wrong(void **state)
         {"fporp bf16", "op 'fporp' is unknown; did you mean 'fprop'?"},
         {"fprop", "a recipe is expected after 'fprop'"},
         {"fprop g=8", "a recipe is expected after 'fprop'"},
-        {"fprop bf61 g=1",
-         "recipe 'bf61' is unknown; did you mean 'bf16'?; known: bf16, mixed"},
-        {"fprop xyzzyx g=1", "recipe 'xyzzyx' is unknown; known: bf16, mixed"},
+        {"fprop bf61 g=1", "recipe 'bf61' is unknown; did you mean 'bf16'?; "
+                           "known: bf16, fp16, mixed"},
+        {"fprop xyzzyx g=1",
+         "recipe 'xyzzyx' is unknown; known: bf16, fp16, mixed"},
         {"fprop bf16 m=1 n=1 k=1", "g= is missing"},
         {"fprop bf16 g=1 n=1 k=1", "m= is missing"},
         {"fprop bf16 g=1 m=1 k=1", "n= is missing"},

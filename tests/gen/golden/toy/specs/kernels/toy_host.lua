@@ -3,7 +3,8 @@ kernels "toy_host" {
   element  = { bf16, f16 },
   layout   = "tn",
   ragged   = "m",
-  arch     = "host",
+  epilogue = { "store", "scale" },
+  arch     = { "host", "sm_80" },
   template = "toy/host.cu",
   params   = { "a", "b", "d" },
 }

@@ -1,4 +1,5 @@
 void $(name)(void *const *params, int worker, int workers)
 {
+    /* $(epilogue) on $(arch) */
     (void)params, (void)worker, (void)workers;
 }

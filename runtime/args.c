@@ -1,0 +1,518 @@
+/*
+** args.c: the rules that the arguments of a run must keep. Nothing is read
+** but the arguments themselves: what they point to is the device's.
+*/
+#include "args.h"
+#include "cublaslt_loop.h"
+#include "describe.h"
+#include "types.h"
+
+static const char names[] = "abcd"; /* by enum qn_role */
+
+const struct quern_tensor *qn_args_tensor(const struct quern_args *args,
+                                          int role)
+{
+    const struct quern_tensor *tensors[QN_ROLES] = {&args->a, &args->b,
+                                                    &args->c, &args->d};
+
+    return tensors[role];
+}
+
+int64_t qn_args_stride(const struct quern_tensor *tensor,
+                       const struct qn_geometry *g)
+{
+    return tensor->stride ? tensor->stride : g->columns;
+}
+
+int64_t qn_args_group_stride(const struct quern_tensor *tensor,
+                             const struct qn_geometry *g)
+{
+    if (!g->grouped)
+        return 0;
+    return tensor->group_stride ? tensor->group_stride
+                                : qn_args_stride(tensor, g) * g->rows;
+}
+
+const void *qn_args_lengths(const struct quern_tensor *tensor,
+                            const struct qn_geometry *g)
+{
+    return g->inner_ragged ? tensor->last_dims : tensor->first_dims;
+}
+
+/* Of the problem; C only where it is read from memory of its own. */
+static int has_role(const struct quern_plan *plan, int role)
+{
+    return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
+}
+
+int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args)
+{
+    int first = -1;
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct quern_tensor *tensor = qn_args_tensor(args, role);
+        const struct qn_geometry *g = &plan->operands[role];
+
+        if (g->grouped || role == QN_ROLE_C)
+            continue;
+        if (qn_args_lengths(tensor, g) || tensor->offsets)
+            return role;
+        if (first < 0)
+            first = role;
+    }
+    return first;
+}
+
+/* ---------------------------------------------------------------- operands */
+
+/* The plan was made for one shape. */
+static int check_shape(char name, const struct quern_tensor *given,
+                       const struct quern_tensor *need)
+{
+    if (given->type != need->type)
+        return qn_error_set(QUERN_EINVAL, "%c.type is %s, the plan's is %s",
+                            name, qn_type_name(given->type),
+                            qn_type_name(need->type));
+    if (given->ndim != need->ndim)
+        return qn_error_set(QUERN_EINVAL, "%c.ndim is %d, the plan's is %d",
+                            name, given->ndim, need->ndim);
+    for (int i = 0; i < need->ndim; i++)
+        if (given->shape[i] != need->shape[i])
+            return qn_error_set(
+                QUERN_EINVAL, "%c.shape[%d] is %lld, the plan's is %lld", name,
+                i, (long long)given->shape[i], (long long)need->shape[i]);
+    return QUERN_OK;
+}
+
+/* What TMA copies starts at multiples of 16 bytes. */
+static int check_multiple(char name, const char *field, int64_t elements,
+                          const struct qn_geometry *g, const char *what)
+{
+    if ((uint64_t)elements * (uint64_t)qn_type_bits(g->type) % 128 == 0)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%c.%s is %lld elements of %s: %s must start at "
+                        "multiples of 16 bytes, unless the problem says "
+                        "align=2",
+                        name, field, (long long)elements, qn_type_name(g->type),
+                        what);
+}
+
+/* At least a row. */
+static int check_stride(char name, const struct quern_tensor *tensor,
+                        const struct qn_geometry *g, int mapped)
+{
+    int64_t stride = qn_args_stride(tensor, g);
+
+    if (stride < g->columns || stride > INT32_MAX)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.stride is %lld: 0 (packed) or %lld to %d is "
+                            "expected",
+                            name, (long long)stride, (long long)g->columns,
+                            INT32_MAX);
+    return mapped ? check_multiple(name, "stride", stride, g, "rows")
+                  : QUERN_OK;
+}
+
+/*
+** Matrices one behind the other with room between them, or row by row in
+** turns. Whatever lies in between, no two share an element.
+*/
+static int matrices_apart(const struct qn_geometry *g, int64_t stride,
+                          int64_t group_stride)
+{
+    int64_t span;
+
+    if (g->groups == 1 || g->rows == 0)
+        return 1;
+    if (!__builtin_mul_overflow(g->rows - 1, stride, &span) &&
+        !__builtin_add_overflow(span, g->columns, &span) &&
+        group_stride >= span)
+        return 1;
+    return group_stride >= g->columns &&
+           !__builtin_mul_overflow(g->groups - 1, group_stride, &span) &&
+           !__builtin_add_overflow(span, g->columns, &span) && stride >= span;
+}
+
+/* Only where there are groups, and no addresses of their own. */
+static int check_group_stride(char name, const struct quern_tensor *tensor,
+                              const struct qn_geometry *g, int mapped)
+{
+    int64_t given = tensor->group_stride;
+
+    if (!given)
+        return QUERN_OK;
+    if (!g->grouped)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.group_stride is %lld: %c has no group axis, "
+                            "0 is expected",
+                            name, (long long)given, name);
+    if (tensor->pointers)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.group_stride is %lld: %c.pointers says where "
+                            "each matrix lies, 0 is expected",
+                            name, (long long)given, name);
+    if (given < 0 || !matrices_apart(g, qn_args_stride(tensor, g), given))
+        return qn_error_set(
+            QUERN_EINVAL,
+            "%c.group_stride is %lld: matrices of %lld x %lld overlap; 0 "
+            "(packed) or a whole matrix is expected",
+            name, (long long)given, (long long)g->rows, (long long)g->columns);
+    return mapped ? check_multiple(name, "group_stride", given, g, "matrices")
+                  : QUERN_OK;
+}
+
+/* Addresses of matrices, whose own alignment is the caller's promise. */
+static int check_pointers(const struct quern_plan *plan, int role,
+                          const struct quern_tensor *tensor)
+{
+    char name = names[role];
+
+    if (!plan->operands[role].grouped)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.pointers is not NULL: %c has the ragged axis, "
+                            "so all groups lie in %c.data",
+                            name, name, name);
+    if (tensor->data)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.pointers and %c.data are both given: one of "
+                            "them says where %c lies",
+                            name, name, name);
+    if ((uintptr_t)tensor->pointers % sizeof(void *))
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.pointers is %p: addresses must lie at "
+                            "multiples of %zu",
+                            name, (const void *)tensor->pointers,
+                            sizeof(void *));
+    if (!plan->takes_pointers[role])
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.pointers is not NULL: kernel %s takes %c in "
+                            "one buffer; give %c.data, or another kernel's "
+                            "name in the plan's options",
+                            name, plan->kernel->name, name, name);
+    return QUERN_OK;
+}
+
+/* Bytes that the rows span; checks that the buffer holds them. */
+static int check_data(char name, const struct quern_tensor *tensor,
+                      const struct qn_geometry *g, int alignment)
+{
+    int64_t bytes = qn_geometry_bytes(g, tensor->stride, tensor->group_stride);
+
+    if (bytes < 0 || (uint64_t)bytes > tensor->bytes)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.bytes is %zu: its rows span %lld bytes", name,
+                            tensor->bytes, (long long)bytes);
+    if (bytes > 0 && !tensor->data)
+        return qn_error_set(QUERN_EINVAL, "%c.data is NULL%s", name,
+                            g->grouped ? ", and its pointers are, too" : "");
+    if ((uintptr_t)tensor->data % (uintptr_t)alignment)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.data is %p: it must be a multiple of %d", name,
+                            tensor->data, alignment);
+    return QUERN_OK;
+}
+
+/* Type, shape, strides, addresses, scale factors. */
+static int check_operand(const struct quern_plan *plan,
+                         const struct quern_args *args, int role)
+{
+    const struct quern_tensor *tensor = qn_args_tensor(args, role);
+    const struct qn_geometry *g = &plan->operands[role];
+    int mapped = plan->mapped[role];
+    char name = names[role];
+    int code =
+        check_shape(name, tensor, qn_args_tensor(&plan->need.args, role));
+
+    if (!code)
+        code = check_stride(name, tensor, g, mapped);
+    if (!code)
+        code = check_group_stride(name, tensor, g, mapped);
+    if (!code)
+        code = tensor->pointers
+                   ? check_pointers(plan, role, tensor)
+                   : check_data(name, tensor, g,
+                                qn_problem_alignment(&plan->problem, g->type));
+    if (!code && !plan->scaled && tensor->sf)
+        code = qn_error_set(QUERN_EINVAL,
+                            "%c.sf is not NULL: recipe %s has no scale "
+                            "factors",
+                            name, plan->problem.recipe);
+    return code;
+}
+
+/* ------------------------------------------------------------------- sizes */
+
+/* Elements of the sizes must be aligned, on device and host. */
+static int check_array(char name, const char *field, const void *array,
+                       int type)
+{
+    size_t bytes = type == QUERN_I64 ? 8 : 4;
+
+    if ((uintptr_t)array % bytes)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.%s is %p: %s must lie at multiples of %zu",
+                            name, field, array, qn_type_name(type), bytes);
+    return QUERN_OK;
+}
+
+/* Whoever is ragged must say how. */
+static int check_sizes(const struct quern_tensor *tensor,
+                       const struct qn_geometry *g)
+{
+    const char *field = g->inner_ragged ? "last_dims" : "first_dims";
+    char name = names[g->role];
+    const void *lengths = qn_args_lengths(tensor, g);
+    int code;
+
+    if (!lengths && !tensor->offsets)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.%s and %c.offsets are NULL: the groups have "
+                            "no sizes",
+                            name, field, name);
+    if (tensor->sizes_type != QUERN_I32 && tensor->sizes_type != QUERN_I64)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.sizes_type is %s: i32 or i64 is expected", name,
+                            qn_type_name(tensor->sizes_type));
+    code = check_array(name, field, lengths, tensor->sizes_type);
+    if (!code)
+        code =
+            check_array(name, "offsets", tensor->offsets, tensor->sizes_type);
+    return code;
+}
+
+/* Lengths belong to the axis that is ragged, and to no other. */
+static int check_axis(const struct quern_tensor *t, const struct qn_geometry *g)
+{
+    const char *given = g->inner_ragged ? "first_dims" : "last_dims";
+    char name = names[g->role];
+
+    if (!(g->inner_ragged ? t->first_dims : t->last_dims))
+        return QUERN_OK;
+    if (g->inner_ragged)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.%s is not NULL: %c is ragged along its last "
+                            "axis, give last_dims",
+                            name, given, name);
+    return qn_error_set(QUERN_EINVAL,
+                        "%c.%s is not NULL: %c is not ragged along its last "
+                        "axis",
+                        name, given, name);
+}
+
+/* One operand gives the sizes; another may repeat its arrays or leave them. */
+static int check_other_sizes(const struct quern_plan *plan,
+                             const struct quern_args *args, int from, int role)
+{
+    const struct quern_tensor *t = qn_args_tensor(args, role), *source;
+    const struct qn_geometry *g = &plan->operands[role];
+    const void *lengths = qn_args_lengths(t, g);
+    int code = check_axis(t, g);
+
+    if (code || role == from || (!lengths && !t->offsets))
+        return code;
+    if (g->grouped)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.first_dims and %c.offsets must "
+                            "be NULL: %c is not ragged",
+                            names[role], names[role], names[role]);
+    source = qn_args_tensor(args, from);
+    if ((lengths &&
+         lengths != qn_args_lengths(source, &plan->operands[from])) ||
+        (t->offsets && t->offsets != source->offsets))
+        return qn_error_set(
+            QUERN_EINVAL, "%c.%s and %c.offsets must be NULL or %c's arrays",
+            names[role], g->inner_ragged ? "last_dims" : "first_dims",
+            names[role], names[from]);
+    return QUERN_OK;
+}
+
+static int check_all_sizes(const struct quern_plan *plan,
+                           const struct quern_args *args)
+{
+    int from = qn_args_sizes(plan, args);
+    int code = QUERN_OK;
+
+    if (args->host_sizes)
+        return qn_error_set(QUERN_EINVAL,
+                            "host_sizes is not NULL: sizes on the host are "
+                            "for the cublaslt backend, this plan's is %s",
+                            qn_backend_name(plan->backend));
+    if (from >= 0)
+        code = check_sizes(qn_args_tensor(args, from), &plan->operands[from]);
+    for (int role = QN_ROLE_A; !code && role < QN_ROLES; role++)
+        if (has_role(plan, role))
+            code = check_other_sizes(plan, args, from, role);
+    return code;
+}
+
+/* ----------------------------------------------------------------- factors */
+
+/* A factor is given exactly if the problem has one. */
+static int check_factor(const char *name, const float *factor, int wanted,
+                        const char *otherwise)
+{
+    if (wanted && !factor)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL: the problem says %s=any",
+                            name, name);
+    if (!wanted && factor)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is not NULL: the problem says %s=%s", name,
+                            name, otherwise);
+    if ((uintptr_t)factor % sizeof *factor)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is %p: it must be a multiple of %zu", name,
+                            (const void *)factor, sizeof *factor);
+    return QUERN_OK;
+}
+
+/* One for all groups, or one for each. */
+static int check_scalars(const struct quern_problem *p, int scalars)
+{
+    if (scalars == 0 || scalars == 1 || scalars == p->groups)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "scalars is %d: 0 or 1 (one for all groups) or %d (one "
+                        "for each) is expected",
+                        scalars, p->groups);
+}
+
+/* What no beta multiplies is not taken, lest it be missed. */
+static int check_no_c(const struct quern_problem *p,
+                      const struct quern_tensor *c)
+{
+    if (!c->data && !c->pointers)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "c.%s is not NULL: the problem says %s",
+                        c->data ? "data" : "pointers",
+                        p->beta == QUERN_BETA_ONE ? "beta=1, where C is D"
+                                                  : "beta=0");
+}
+
+static int check_factors(const struct quern_plan *plan,
+                         const struct quern_args *args)
+{
+    const struct quern_problem *p = &plan->problem;
+    int any = p->beta == QUERN_BETA_ANY;
+    int code = check_factor("alpha", args->alpha, p->alpha, "1");
+
+    if (!code)
+        code = check_factor("beta", args->beta, any, qn_beta_name(p->beta));
+    if (!code && !any)
+        code = check_no_c(p, &args->c);
+    if (!code)
+        code = check_scalars(p, args->scalars);
+    return code;
+}
+
+/* ----------------------------------------------------------------- overlap */
+
+/* Unsigned differences cannot overflow, whatever the addresses. */
+static int overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+
+    return a_bytes && b_bytes && (x < y ? y - x < a_bytes : x - y < b_bytes);
+}
+
+/* From the first byte to the last; 0 if empty, or not in one buffer. */
+static size_t span(const struct quern_plan *plan, const struct quern_args *args,
+                   int role)
+{
+    const struct quern_tensor *tensor = qn_args_tensor(args, role);
+
+    if (tensor->pointers)
+        return 0;
+    return (size_t)qn_geometry_bytes(&plan->operands[role], tensor->stride,
+                                     tensor->group_stride);
+}
+
+/* C is D where both have the same place for every element. */
+static int same_place(const struct quern_plan *plan,
+                      const struct quern_args *args)
+{
+    const struct quern_tensor *c = &args->c, *d = &args->d;
+    const struct qn_geometry *g = &plan->operands[QN_ROLE_D];
+
+    return c->data == d->data && c->pointers == d->pointers &&
+           qn_args_stride(c, g) == qn_args_stride(d, g) &&
+           qn_args_group_stride(c, g) == qn_args_group_stride(d, g);
+}
+
+/* C's elements must be read before the same ones are written, or never be. */
+static int check_c_overlap(const struct quern_plan *plan,
+                           const struct quern_args *args)
+{
+    const struct quern_tensor *c = &args->c, *d = &args->d;
+    int shared = (c->pointers && c->pointers == d->pointers) ||
+                 overlap(c->data, span(plan, args, QN_ROLE_C), d->data,
+                         span(plan, args, QN_ROLE_D));
+
+    if (!shared || same_place(plan, args))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "c.%s overlaps d.%s: C must be D itself, with the same "
+                        "strides, or lie apart",
+                        c->data ? "data" : "pointers",
+                        c->data ? "data" : "pointers");
+}
+
+/* What is written must not be what is read, nor the workspace. */
+static int check_overlap(const struct quern_plan *plan,
+                         const struct quern_args *args)
+{
+    size_t d_bytes = span(plan, args, QN_ROLE_D);
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const void *data = qn_args_tensor(args, role)->data;
+        size_t bytes = span(plan, args, role);
+
+        if (!has_role(plan, role))
+            continue;
+        if (role <= QN_ROLE_B && overlap(args->d.data, d_bytes, data, bytes))
+            return qn_error_set(QUERN_EINVAL, "d.data overlaps %c.data",
+                                names[role]);
+        if (overlap(args->workspace, plan->need.workspace_bytes, data, bytes))
+            return qn_error_set(QUERN_EINVAL, "workspace overlaps %c.data",
+                                names[role]);
+    }
+    if (has_role(plan, QN_ROLE_C))
+        return check_c_overlap(plan, args);
+    return QUERN_OK;
+}
+
+/* --------------------------------------------------------------------- all */
+
+/* Its contents are the caller's promise. */
+static int check_workspace(const struct quern_plan *plan,
+                           const struct quern_args *args)
+{
+    if (!args->workspace)
+        return qn_error_set(QUERN_EINVAL,
+                            "workspace is NULL: %zu zeroed bytes "
+                            "are needed",
+                            plan->need.workspace_bytes);
+    if ((uintptr_t)args->workspace % QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL,
+                            "workspace is %p: it must be a multiple of %d",
+                            args->workspace, QN_ALIGNMENT);
+    return QUERN_OK;
+}
+
+int qn_args_check(const struct quern_plan *plan, const struct quern_args *args)
+{
+    int code = check_workspace(plan, args);
+
+    if (!code && plan->products)
+        code = qn_cublaslt_check(plan, args);
+    if (!code)
+        code = check_factors(plan, args);
+    for (int role = QN_ROLE_A; !code && role < QN_ROLES; role++)
+        if (has_role(plan, role))
+            code = check_operand(plan, args, role);
+    if (!code && !plan->products)
+        code = check_all_sizes(plan, args);
+    if (!code)
+        code = check_overlap(plan, args);
+    return code;
+}

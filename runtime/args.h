@@ -1,0 +1,31 @@
+/*
+** args.h: the arguments of a run, as its plan sees them.
+*/
+#ifndef QUERN_ARGS_H
+#define QUERN_ARGS_H
+
+#include "plan.h"
+
+/* By enum qn_role. */
+const struct quern_tensor *qn_args_tensor(const struct quern_args *args,
+                                          int role);
+
+/* Elements from one row to the next, and from one group's matrix to the next:
+   as given, or of packed ones. No group axis: 0. */
+int64_t qn_args_stride(const struct quern_tensor *tensor,
+                       const struct qn_geometry *geometry);
+int64_t qn_args_group_stride(const struct quern_tensor *tensor,
+                             const struct qn_geometry *geometry);
+
+/* The operand whose arrays give the sizes (enum qn_role); -1 without any
+   ragged operand. If none has arrays, the first one that should have. */
+int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args);
+
+/* The lengths among its arrays: of its first axis, or of its last. */
+const void *qn_args_lengths(const struct quern_tensor *tensor,
+                            const struct qn_geometry *geometry);
+
+/* All rules of quern_run. QUERN_EINVAL names argument and rule. */
+int qn_args_check(const struct quern_plan *plan, const struct quern_args *args);
+
+#endif

@@ -1,0 +1,40 @@
+/*
+** cublaslt.h: NVIDIA's cuBLASLt as a backend: one product for each group, in a
+** loop on the host. It is what a user would otherwise write, hence the
+** yardstick of benchmarks, and what is left where no kernel of ours runs.
+*/
+#ifndef QUERN_CUBLASLT_H
+#define QUERN_CUBLASLT_H
+
+#include "cublaslt_api.h"
+#include "driver.h"
+#include "geometry.h"
+
+/* The library. */
+struct qn_cublaslt {
+    void *library;
+    char version[32]; /* "cublasLt 13.1.0" */
+    size_t (*cublasLtGetVersion)(void);
+    const char *(*cublasLtGetStatusString)(int status);
+#define QN_CUBLASLT_FIELD(name, arguments) int(*name) arguments;
+    QN_LT_FUNCTIONS(QN_CUBLASLT_FIELD)
+#undef QN_CUBLASLT_FIELD
+};
+
+/*
+** Open the library: `path` if not NULL, else where qn_library_find looks.
+** `cuda_home` may be NULL. QUERN_EMISSING names all that was tried.
+*/
+int qn_cublaslt_open(const char *path, const char *cuda_home,
+                     struct qn_cublaslt **out);
+void qn_cublaslt_close(struct qn_cublaslt *lt);
+
+/* Turn a failed call into a code and a message with the library's own text. */
+int qn_cublaslt_error(const struct qn_cublaslt *lt, const char *call,
+                      int status);
+
+/* Call one of its functions; evaluates to a QUERN_ code. */
+#define QN_LT(lt, name, ...)                                                   \
+    qn_cublaslt_error(lt, #name, (lt)->name(__VA_ARGS__))
+
+#endif

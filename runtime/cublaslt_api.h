@@ -1,0 +1,102 @@
+/*
+** cublaslt_api.h: the part of cuBLASLt's interface that the runtime calls,
+** declared here so that no CUDA header is needed. Values and sizes are those
+** of cublasLt.h 12.0 to 13.1, whose inline functions rely on them, too.
+*/
+#ifndef QUERN_CUBLASLT_API_H
+#define QUERN_CUBLASLT_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct cu_stream;
+struct lt_context;
+
+/* Semi-opaque: written by the _Init functions, in memory of the caller's. */
+struct lt_desc {
+    uint64_t data[32];
+};
+struct lt_layout {
+    uint64_t data[8];
+};
+struct lt_preference {
+    uint64_t data[8];
+};
+struct lt_algo {
+    uint64_t data[8];
+};
+
+struct lt_heuristic {
+    struct lt_algo algo;
+    size_t workspace;
+    int status;
+    float waves;
+    int reserved[4];
+};
+
+enum { /* CUBLAS_STATUS_... */
+       LT_SUCCESS = 0,
+       LT_ALLOC_FAILED = 3,
+       LT_NOT_SUPPORTED = 15
+};
+enum { /* cudaDataType */
+       LT_R_32F = 0,
+       LT_R_16F = 2,
+       LT_R_16BF = 14
+};
+enum { LT_COMPUTE_32F = 68 };
+enum { LT_OP_N, LT_OP_T };
+enum { LT_POINTERS_HOST, LT_POINTERS_DEVICE };
+enum { /* CUBLASLT_MATMUL_DESC_... */
+       LT_DESC_POINTER_MODE = 2,
+       LT_DESC_TRANSA = 3,
+       LT_DESC_TRANSB = 4,
+       LT_DESC_SM_COUNT_TARGET = 15
+};
+enum { /* CUBLASLT_MATRIX_LAYOUT_... */
+       LT_LAYOUT_BATCH_COUNT = 5,
+       LT_LAYOUT_BATCH_OFFSET = 6
+};
+enum { /* CUBLASLT_MATMUL_PREF_... */
+       LT_PREFER_WORKSPACE_BYTES = 1,
+       LT_PREFER_REDUCTIONS = 3,
+       LT_PREFER_ALIGNMENT_A = 5, /* then B, C and D */
+};
+enum { LT_REDUCTION_COMPUTE_TYPE = 2 }; /* split k: partial sums in fp32 */
+
+/*
+** X(name, arguments): symbols looked up when the library is opened. All return
+** a cublasStatus_t; 0 is success.
+*/
+#define QN_LT_FUNCTIONS(X)                                                     \
+    X(cublasLtCreate, (struct lt_context * *context))                          \
+    X(cublasLtDestroy, (struct lt_context * context))                          \
+    X(cublasLtMatmulDescInit_internal,                                         \
+      (struct lt_desc * desc, size_t size, int compute, int scale))            \
+    X(cublasLtMatmulDescSetAttribute,                                          \
+      (struct lt_desc * desc, int attribute, const void *value, size_t size))  \
+    X(cublasLtMatrixLayoutInit_internal,                                       \
+      (struct lt_layout * layout, size_t size, int type, uint64_t rows,        \
+       uint64_t columns, int64_t ld))                                          \
+    X(cublasLtMatrixLayoutSetAttribute,                                        \
+      (struct lt_layout * layout, int attribute, const void *value,            \
+       size_t size))                                                           \
+    X(cublasLtMatmulPreferenceInit_internal,                                   \
+      (struct lt_preference * preference, size_t size))                        \
+    X(cublasLtMatmulPreferenceSetAttribute,                                    \
+      (struct lt_preference * preference, int attribute, const void *value,    \
+       size_t size))                                                           \
+    X(cublasLtMatmulAlgoGetHeuristic,                                          \
+      (struct lt_context * context, struct lt_desc * desc,                     \
+       struct lt_layout * a, struct lt_layout * b, struct lt_layout * c,       \
+       struct lt_layout * d, struct lt_preference * preference, int wanted,    \
+       struct lt_heuristic *results, int *count))                              \
+    X(cublasLtMatmul,                                                          \
+      (struct lt_context * context, struct lt_desc * desc, const void *alpha,  \
+       const void *a, struct lt_layout *a_layout, const void *b,               \
+       struct lt_layout *b_layout, const void *beta, const void *c,            \
+       struct lt_layout *c_layout, void *d, struct lt_layout *d_layout,        \
+       const struct lt_algo *algo, void *workspace, size_t workspace_bytes,    \
+       struct cu_stream *stream))
+
+#endif

@@ -1,0 +1,65 @@
+/*
+** library.c: NVIDIA's libraries, looked for where people have them.
+*/
+#define _GNU_SOURCE
+#include "library.h"
+#include "generator.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The loader's path if `folder` is "", else FOLDER + REST + a name. */
+static void *try_folder(const char *const *names, const char *folder,
+                        const char *rest)
+{
+    char path[PATH_MAX];
+    void *library = NULL;
+
+    for (int i = 0; names[i] && !library; i++) {
+        int need = snprintf(path, sizeof path, "%s%s%s%s", folder, rest,
+                            *folder ? "/" : "", names[i]);
+
+        if (need > 0 && (size_t)need < sizeof path)
+            library = dlopen(path, QN_LIBRARY_STAY);
+    }
+    return library;
+}
+
+/* There lies what `make` fetched, or a user: wheels of PyPI, unpacked. */
+static void *try_beside(const struct qn_library_search *search)
+{
+    char folder[PATH_MAX];
+    void *library = NULL;
+
+    if (!qn_generator_folder(folder, sizeof folder))
+        return NULL;
+    for (int i = 0; search->beside[i] && !library; i++)
+        library = try_folder(search->names, folder, search->beside[i]);
+    return library;
+}
+
+void *qn_library_find(const struct qn_library_search *search,
+                      const char *cuda_home)
+{
+    void *library = try_folder(search->names, "", "");
+
+    if (!library && cuda_home)
+        library = try_folder(search->names, cuda_home, "/lib64");
+    if (!library)
+        library = try_folder(search->names, "/usr/local/cuda", "/lib64");
+    return library ? library : try_beside(search);
+}
+
+const char *qn_library_load(void *library, void *structure,
+                            const struct qn_library_symbol *symbols, int count)
+{
+    for (int i = 0; i < count; i++) {
+        void *symbol = dlsym(library, symbols[i].name);
+
+        if (!symbol)
+            return symbols[i].name;
+        memcpy((char *)structure + symbols[i].offset, &symbol, sizeof symbol);
+    }
+    return NULL;
+}

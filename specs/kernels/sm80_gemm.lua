@@ -1,0 +1,69 @@
+-- 16-bit products with mma.sync, for what wgmma and TMA cannot take: rows that do not start at
+-- multiples of 16 bytes, a ragged axis that is contiguous, GPUs before and after Hopper.
+
+local sizes = { "first_dims", "offsets", "sizes_bytes" }
+local always = { "alpha", "beta", "scalar_step", "groups", "m", "n", "k" }
+
+-- The parameters of operands: those with a matrix for each group may be arrays of pointers.
+local function params(ragged)
+  local list = {}
+  local function add(names, prefix)
+    for _, name in ipairs(names) do list[#list + 1] = (prefix or "") .. name end
+  end
+  local is_ragged = { a = ragged == "m" or ragged == "k", b = ragged == "n" or ragged == "k",
+                      d = ragged == "m" or ragged == "n", c = ragged == "m" or ragged == "n" }
+  for _, operand in ipairs { "a", "b", "c", "d" } do
+    add { operand, operand .. "_stride" }
+    if not is_ragged[operand] then add({ "_group_stride", "_pointers" }, operand) end
+  end
+  add(always)
+  if ragged ~= "none" then
+    add(sizes)
+    add { "error" }
+  end
+  return list
+end
+
+-- Kernels for one ragged axis on one architecture. sm_80's also run on sm_86 and sm_89.
+local function grid(arch, ragged, ops)
+  kernels("sm80_gemm_" .. ragged .. "_" .. arch) {
+    op       = ops,
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = { "tn", "nn", "nt", "tt" },
+    ragged   = ragged,
+    epilogue = "scale",
+    arch     = arch,
+    template = "sm80/gemm.cu",
+    params   = params(ragged),
+
+    axis "tile" { {128, 128, 32}, {64, 64, 32} },
+
+    -- 2 x 2 warps.
+    derive "threads" (function (v) return 4 * 32 end),
+    derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 2 } end),
+    derive "cluster" (function (v) return { 1, 1 } end),
+
+    -- Two CTAs, four of the small tile, share the 100 KiB that sm_86, sm_89 and sm_120 have.
+    derive "stages" (function (v) return v.arch == "sm_90a" and 4 or 3 end),
+    derive "smem"   (function (v)
+      return v.stages * (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes
+    end),
+
+    -- CTAs on a multiprocessor: what the registers are shared by.
+    derive "ctas" (function (v) return v.tile.m >= 128 and 2 or 4 end),
+
+    -- Strips of tiles visited together: CTAs at work share about 2048 rows of A in L2.
+    derive "band" (function (v) return 2048 // v.tile.m end),
+
+    reject "128 x 128 serves it: only along m and k are groups often this small"
+      (function (v) return v.tile.m < 128 and v.ragged ~= "m" and v.ragged ~= "k" end),
+  }
+end
+
+for _, arch in ipairs { "sm_80", "sm_90a", "sm_120a" } do
+  grid(arch, "m", { "fprop", "dgrad" })
+  grid(arch, "n", { "fprop", "dgrad" })
+  grid(arch, "k", { "wgrad" })
+  grid(arch, "none", { "fprop", "dgrad", "wgrad" })
+end

@@ -1,0 +1,3 @@
+-- A k-major, B n-major: dgrad as the weights of fprop lie.
+
+layout "nn" { a = "k", b = "mn" }

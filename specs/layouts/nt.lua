@@ -1,0 +1,3 @@
+-- A m-major, B n-major: wgrad as the activations and their gradients lie.
+
+layout "nt" { a = "mn", b = "mn" }

@@ -1,0 +1,3 @@
+-- A m-major, B k-major.
+
+layout "tt" { a = "mn", b = "k" }

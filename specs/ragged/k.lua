@@ -1,0 +1,3 @@
+-- The summed axis belongs to groups (wgrad): D has one matrix for each group.
+
+ragged "k" { a = "k", b = "k" }

@@ -1,0 +1,3 @@
+-- All groups have the same sizes: a uniform batch.
+
+ragged "none" {}

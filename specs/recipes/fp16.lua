@@ -1,0 +1,7 @@
+-- FP16: values as they are, products summed in fp32.
+
+recipe "fp16" {
+  element = { x = f16, w = f16, dy = f16 },
+  accum   = f32,
+  d       = { f16, f32 },
+}

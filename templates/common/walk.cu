@@ -1,0 +1,43 @@
+/*
+** The walk over the tiles of all groups. Each warp walks by itself, and every CTA or cluster visits
+** tiles `next`, `next + stride`, ... in the one order that all agree on. Nothing is shared and
+** nothing is written, so sizes may change between launches.
+**
+** Order: group by group; inside a group, bands of BAND strips, one tile of each strip after the
+** other, so that the CTAs at work share rows of A and columns of B in L2. A strip is a
+//$ if ragged == "n" then
+** column of tiles: each group has as many rows, but not as many columns.
+//$ else
+** row of tiles: each group has as many columns.
+//$ end
+*/
+//$ local columns = cluster.n > 1 and "CLUSTER_N * TILE_N" or "TILE_N"
+struct tile {
+    int group;
+//$ if ragged ~= "none" then
+    unsigned int start, length; /* of the group, on the ragged axis */
+//$ end
+    int row, column; /* of the tile's first element, inside the group */
+};
+
+/* The place of a tile in its group, from its number there and the group's strips. */
+DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
+                       unsigned int across)
+{
+    const unsigned int band = number / (BAND * across);
+    const unsigned int in_band = number - band * BAND * across;
+    const unsigned int left = strips - band * BAND;
+    const unsigned int band_strips = left < BAND ? left : BAND;
+    const unsigned int position = in_band / band_strips;
+    const unsigned int strip = band * BAND + in_band - position * band_strips;
+
+//$ if ragged == "n" then
+    t->row = (int)(position * TILE_M);
+    t->column = (int)(strip * $(columns));
+//$ else
+    t->row = (int)(strip * TILE_M);
+    t->column = (int)(position * $(columns));
+//$ end
+}
+
+//$ include(ragged == "none" and "common/walk_uniform.cu" or "common/walk_ragged.cu")

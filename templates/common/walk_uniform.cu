@@ -1,0 +1,25 @@
+/* All groups are alike: a tile's number tells its group. */
+struct walk {
+    int groups;
+    unsigned int strips, across; /* of each group */
+    unsigned int next, stride;   /* tiles, over all groups */
+};
+
+DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, int lane)
+{
+    w->next = first;
+    w->stride = stride;
+}
+
+/* The next tile of this CTA or cluster; 0 if there is none. */
+DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
+{
+    const unsigned int tiles = w->strips * w->across, group = w->next / tiles;
+
+    if (group >= (unsigned int)w->groups)
+        return 0;
+    t->group = (int)group;
+    tile_place(t, w->next - group * tiles, w->strips, w->across);
+    w->next += w->stride;
+    return 1;
+}

@@ -1,0 +1,4 @@
+static float load_f32(float x)
+{
+    return x;
+}

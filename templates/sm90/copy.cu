@@ -1,0 +1,100 @@
+/*
+** The copies of A and B into the ring. A ragged operand is read through a plain map, since the copy
+** engine walks that faster; what a tile reads behind the end of its group ends in rows of the sum
+** that are never stored. Only a ragged k must end in zeros: its last step goes through a ragged
+** map.
+**
+** A ragged map serves all groups. Its four dimensions are column, row counted down from 2^30, and
+** two that bring the address back to the group's first row, so that a row at or past the group's
+** length falls out of the map.
+*/
+//$ local pointers = b.ragged == "none" and ragged ~= "none"
+struct maps {
+//$ for _, p in ipairs(params) do
+//$ if p.type:sub(-10) == "tensor_map" then
+    const tensor_map *$(p.name:sub(1, -5));
+//$ end
+//$ end
+//$ if ragged ~= "none" then
+    const void *base; /* where the map by address begins */
+//$ end
+};
+
+//$ if ragged ~= "none" then
+/* Where a map of all memory, in steps of 16 bytes from its base, reaches a matrix. */
+struct reach {
+    int near, far;
+};
+
+DEVICE struct reach reach_from(const void *base, const void *matrix)
+{
+    const u64 distance = (u64)matrix - (u64)base; /* may wrap, and then the map's address does */
+    const struct reach r = { (int)(distance >> 4 & 0x7fffffff), (int)(distance >> 35) };
+    return r;
+}
+
+//$ end
+//$ for name, o in pairs { a = a, b = b } do
+//$ local tile_mn = name == "a" and tile.m or tile.n
+//$ local shared = name == "a" and cluster.n > 1
+//$ local part = shared and tile_mn // cluster.n or tile_mn
+//$ local by_address = pointers and name == "b"
+//$ local cast = shared and "_multicast" or ""
+//$ local ctas = shared and ", (1 << CLUSTER_N) - 1" or ""
+/* Fill a stage of $(name:upper()): TILE_K steps of k from `x`, rows from `mn`. */
+DEVICE void load_$(name)(const struct maps *maps, unsigned int to, unsigned int full,
+                   const struct tile *t, int x, int mn)
+{
+//$ if by_address then
+    const struct reach r = reach_from(maps->base, t->matrix);
+//$ end
+//$ if shared then
+    mn += (int)cluster_rank() * $(part);
+    to += cluster_rank() * $(part) * TILE_K * $(o.bytes);
+//$ end
+//$ if o.major == "k" then
+//$ if o.ragged ~= "none" then
+    load_box_2d$(cast)(to, maps->$(name), full, x, (int)t->start + mn$(ctas));
+//$ elseif by_address then
+    if (t->matrix)
+        load_box_4d(to, maps->b_pointer, full, x, mn, r.near, r.far);
+    else
+        load_box_3d(to, maps->b, full, x, mn, t->group);
+//$ else
+    load_box_3d$(cast)(to, maps->$(name), full, x, mn, t->group$(ctas));
+//$ end
+//$ else
+#pragma unroll
+    for (int i = 0; i < $(part // 64); i++, mn += 64, to += 64 * TILE_K * $(o.bytes))
+//$ if o.ragged ~= "none" then
+        if (x + TILE_K <= (int)t->length)
+            load_box_2d$(cast)(to, maps->$(name), full, mn, (int)t->start + x$(ctas));
+        else
+            load_box_4d$(cast)(to, maps->$(name)_ragged, full, mn, RAGGED_ROW - (int)t->length + x,
+                        RAGGED_ROW, (int)(t->start + t->length)$(ctas));
+//$ elseif by_address then
+        if (t->matrix)
+            load_box_4d(to, maps->b_pointer, full, mn, x, r.near, r.far);
+        else
+            load_box_3d(to, maps->b, full, mn, x, t->group);
+//$ else
+        load_box_3d$(cast)(to, maps->$(name), full, mn, x, t->group$(ctas));
+//$ end
+//$ end
+}
+
+//$ end
+/* Fill stages with the operands of one tile of D. Called by one thread. */
+DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile *t,
+                      const struct maps *maps, int k)
+{
+    for (int x = 0; x < k; x += TILE_K) {
+        const unsigned int full = s->full + p->stage * 8;
+
+        barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
+        barrier_expect(full, A_BYTES + B_BYTES);
+        load_a(maps, s->a + p->stage * A_BYTES, full, t, x, t->row);
+        load_b(maps, s->b + p->stage * B_BYTES, full, t, x, t->column);
+        place_next(p);
+    }
+}

@@ -1,0 +1,102 @@
+/*
+** d = alpha * sum + beta * c, in fp32. Each thread reads the elements of C that it holds sums of,
+** AHEAD slabs before it needs them, so that they are on the way while others are stored.
+*/
+//$ local element = ({ f32 = "float", bf16 = "unsigned short", f16 = "unsigned short" })[d.type]
+enum { AHEAD = 2, SLAB_WORDS = 16 };
+
+/* C and the scalars, as the caller gave them. */
+struct addend {
+    const void *c;
+    const void *const *c_pointers;
+    long long stride, group_stride; /* elements */
+    int columns;
+//$ if epilogue == "scale" then
+    const float *alpha, *beta;
+    int step; /* from one group's scalars to the next's: 0 or 1 */
+//$ end
+};
+
+/* What one tile needs of them. */
+struct scale {
+    const $(element) *c; /* the group's first element; null if C is not read */
+    long long stride;
+    int columns;
+//$ if epilogue == "scale" then
+    float alpha, beta;
+//$ end
+};
+
+DEVICE struct scale scale_of(const struct addend *a, const struct tile *t)
+{
+    struct scale s;
+
+    s.stride = a->stride;
+    s.columns = a->columns;
+    if (a->c_pointers)
+        s.c = (const $(element) *)a->c_pointers[t->group];
+    else if (a->c)
+//$ if ragged == "m" then
+        s.c = (const $(element) *)a->c + t->start * a->stride;
+//$ else
+        s.c = (const $(element) *)a->c + t->group * a->group_stride;
+//$ end
+    else
+        s.c = 0;
+//$ if epilogue == "scale" then
+    s.alpha = a->alpha ? a->alpha[t->group * a->step] : 1;
+    s.beta = a->beta ? a->beta[t->group * a->step] : 1;
+    if (s.beta == 0)
+        s.c = 0; /* C may hold anything */
+//$ end
+    return s;
+}
+
+/* One warp's 16 rows x SLAB_COLUMNS of C as they lie in memory, in the order of the sums. */
+struct raw_slab {
+    unsigned int word[SLAB_WORDS];
+};
+
+/* Zeros outside. */
+DEVICE void read_slab(struct raw_slab *c, const struct scale *s, int row, int column, int rows,
+                      int lane)
+{
+//$ local words = d.bytes == 4 and 2 or 1 -- of two neighbours
+#pragma unroll
+    for (int i = 0; i < SLAB_WORDS / $(words); i++) {
+        const int y = row + lane / 4 + i % 2 * 8, x = column + i / 2 * 8 + lane % 4 * 2;
+        const int inside = s->c && y < rows && x < s->columns;
+        const unsigned int *from = (const unsigned int *)(s->c + y * s->stride + x);
+//$ if words == 2 then
+        c->word[2 * i] = inside ? from[0] : 0;
+        c->word[2 * i + 1] = inside ? from[1] : 0;
+//$ else
+        c->word[i] = inside ? from[0] : 0;
+//$ end
+    }
+}
+
+/* The i-th element that this thread holds. */
+DEVICE float element_of(const struct raw_slab *c, int i)
+{
+//$ if d.type == "f32" then
+    return __uint_as_float(c->word[i]);
+//$ elseif d.type == "bf16" then
+    return __uint_as_float(i % 2 ? c->word[i / 2] & 0xffff0000u : c->word[i / 2] << 16);
+//$ else
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((unsigned short)(c->word[i / 2] >> i % 2 * 16)));
+    return wide;
+//$ end
+}
+
+DEVICE void scale_slab(float *sum, const struct raw_slab *c, const struct scale *s)
+{
+#pragma unroll
+    for (int i = 0; i < SLAB_COLUMNS / 2; i++)
+//$ if epilogue == "scale" then
+        sum[i] = __fadd_rn(__fmul_rn(s->alpha, sum[i]), __fmul_rn(s->beta, element_of(c, i)));
+//$ else
+        sum[i] += element_of(c, i);
+//$ end
+}

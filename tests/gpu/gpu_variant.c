@@ -1,0 +1,137 @@
+/*
+** gpu_variant.c: the registry's kernels for this GPU, sorted by what they do.
+*/
+#include "gpu.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+struct gpu_kernel gpu_kernels[GPU_MAX_KERNELS];
+int gpu_nkernels;
+struct gpu_variant gpu_variants[GPU_MAX_VARIANTS];
+int gpu_nvariants;
+
+/* Made for this chip, of values as they are. */
+static int serves(const struct qn_kernel *k)
+{
+    char arch[32];
+    size_t length;
+
+    snprintf(arch, sizeof arch, "sm_%d%d", gpu_device.major, gpu_device.minor);
+    length = strlen(arch);
+    return !strncmp(k->arch, arch, length) &&
+           (!k->arch[length] || !strcmp(k->arch + length, "a")) &&
+           k->a.type == k->b.type &&
+           (k->a.type == QUERN_BF16 || k->a.type == QUERN_F16);
+}
+
+static int belongs(const struct gpu_variant *v, const struct qn_kernel *k)
+{
+    return v->type == k->a.type && v->d_type == k->d.type &&
+           v->a_major == k->a.major && v->b_major == k->b.major &&
+           v->ragged == k->ragged && v->epilogue == k->epilogue;
+}
+
+/* The kernel's variant, made if it is the first. */
+static struct gpu_variant *variant_of(const struct qn_kernel *k)
+{
+    for (int i = 0; i < gpu_nvariants; i++)
+        if (belongs(&gpu_variants[i], k))
+            return &gpu_variants[i];
+    if (gpu_nvariants == GPU_MAX_VARIANTS)
+        return NULL;
+    gpu_variants[gpu_nvariants] = (struct gpu_variant){.type = k->a.type,
+                                                       .d_type = k->d.type,
+                                                       .a_major = k->a.major,
+                                                       .b_major = k->b.major,
+                                                       .ragged = k->ragged,
+                                                       .epilogue = k->epilogue};
+    return &gpu_variants[gpu_nvariants++];
+}
+
+/* Under --only, what does not match does not exist. */
+void gpu_variant_list(const char *only)
+{
+    for (int i = 0; i < qn_registry_builtin.nkernels; i++) {
+        const struct qn_kernel *k = &qn_registry_builtin.kernels[i];
+        struct gpu_variant *v;
+
+        if (!serves(k) || (only && fnmatch(only, k->name, 0)))
+            continue;
+        v = variant_of(k);
+        if (!v || v->count + 3 >= GPU_MAX_CHOICES ||
+            gpu_nkernels == GPU_MAX_KERNELS)
+            gpu_lost("more kernels than the suite has room for");
+        gpu_kernels[gpu_nkernels].kernel = k;
+        v->kernels[v->count++] = gpu_nkernels++;
+        v->ops |= 1u << k->op;
+    }
+}
+
+struct gpu_kernel *gpu_variant_kernel(const char *name)
+{
+    for (int i = 0; i < gpu_nkernels; i++)
+        if (!strcmp(gpu_kernels[i].kernel->name, name))
+            return &gpu_kernels[i];
+    return NULL;
+}
+
+int gpu_variant_takes(const struct qn_kernel *kernel, int param)
+{
+    for (int i = 0; i < kernel->nparams; i++)
+        if (kernel->params[i] == param)
+            return 1;
+    return 0;
+}
+
+int gpu_variant_choices(const struct gpu_variant *v, int models,
+                        struct gpu_choice choices[GPU_MAX_CHOICES])
+{
+    static const char *const labels[] = {"the model's for fprop",
+                                         "the model's for dgrad",
+                                         "the model's for wgrad"};
+    int count = 0;
+
+    /* Under --only the model would choose among all. */
+    for (int op = 0; op < 3 && models && !gpu_options.only; op++)
+        if (v->ops >> op & 1)
+            choices[count++] = (struct gpu_choice){labels[op], NULL, op};
+    for (int i = 0; i < v->count; i++) {
+        struct gpu_kernel *kernel = &gpu_kernels[v->kernels[i]];
+
+        if (!kernel->dropped)
+            choices[count++] = (struct gpu_choice){kernel->kernel->name, kernel,
+                                                   kernel->kernel->op};
+    }
+    return count;
+}
+
+void gpu_variant_case(const struct gpu_variant *v, struct qt_case *c)
+{
+    c->type = v->type;
+    c->d_type = v->d_type;
+    c->a_major = v->a_major;
+    c->b_major = v->b_major;
+    c->ragged = v->ragged;
+}
+
+/* ORDER: the first two of qt_epilogues are those of QN_STORE and QN_ADD. */
+const struct qt_epilogue *gpu_variant_epilogue(const struct gpu_variant *v,
+                                               int i)
+{
+    if (v->epilogue == QN_SCALE)
+        return &qt_epilogues[i % qt_nepilogues];
+    return &qt_epilogues[v->epilogue == QN_ADD];
+}
+
+void gpu_variant_sides(struct qt_case *c, int64_t x, int64_t y, int64_t z)
+{
+    static const int axes[] = {QUERN_AXIS_N, QUERN_AXIS_K, QUERN_AXIS_M};
+    const int64_t sides[] = {x, y, z};
+    int next = 0;
+
+    for (int i = 0; i < 3; i++)
+        if (axes[i] != c->ragged)
+            *qt_axis(c, axes[i]) = sides[next++];
+}

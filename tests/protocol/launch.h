@@ -1,0 +1,58 @@
+/*
+** launch.h: what the test and a kernel's twin tell each other.
+*/
+#ifndef QUERN_PROTOCOL_LAUNCH_H
+#define QUERN_PROTOCOL_LAUNCH_H
+
+#include "registry.h"
+
+#include <stdint.h>
+
+enum twin_role { TWIN_A, TWIN_B, TWIN_D, TWIN_ROLES };
+enum twin_kind { TWIN_PLAIN, TWIN_RAGGED, TWIN_POINTER };
+
+/* A tensor map as the runtime lays it out; the kernels' tensor_map. */
+struct twin_map {
+    int role, kind;
+    int rank;      /* 0: the launch has no such map */
+    uint64_t base; /* an address; nothing lies there */
+    uint64_t dims[4], strides[4];
+    int box[2];
+};
+
+/* How an operand lies in memory, by the sizes of the launch. */
+struct twin_operand {
+    uint64_t base;            /* 0: the matrices lie apart */
+    const uint64_t *pointers; /* [groups] their addresses, or NULL */
+    uint64_t pitch;           /* bytes from one row to the next */
+    int64_t rows;             /* of one matrix, or of all groups */
+    int bytes;                /* of an element */
+    int k_major;
+};
+
+/* C lies in real memory, since the kernel's own text reads it. */
+struct twin_c {
+    const void *data;
+    const void *const *pointers;
+    long long stride, group_stride; /* elements */
+    const float *alpha, *beta;      /* as the kernel gets them */
+    int step;
+};
+
+struct twin_launch {
+    const void *const *values; /* of each parameter, by enum qn_param */
+    struct twin_operand operand[TWIN_ROLES];
+    struct twin_c c;
+    int ragged;   /* enum quern_axis */
+    int epilogue; /* enum qn_epilogue */
+    int groups, m, n, k, smem;
+    /* Of each group along the ragged axis; NULL where the sizes lie. */
+    const int *starts, *lengths;
+    int clusters; /* CTAs, counted in clusters */
+    uint64_t seed;
+};
+
+/* Runs a launch; returns "" or what went wrong. */
+typedef const char *twin_run_fn(const struct twin_launch *);
+
+#endif

@@ -1,0 +1,363 @@
+/*
+** The part of the shim that moves data: tensor maps, copies into the stages, products, and copies
+** out of the slabs. Coordinates are turned into addresses as the copy engine does it, modulo 2^64,
+** with the maps that the runtime builds; what a box holds is then read off its address. Nothing
+** lies there but C.
+*/
+
+/* ------------------------------------------------------------- maps */
+
+/* Of `most` elements from `at` on, those inside `size`. */
+static int sim_clip(int64_t size, int64_t at, int most)
+{
+    return at >= size ? 0 : size - at < most ? (int)(size - at) : most;
+}
+
+/* The row that an address of a ragged operand lies in; the map does not bound it. */
+static int sim_ragged_row(const struct twin_operand *o, u64 address, int rows)
+{
+    const u64 offset = address - o->base;
+    const int64_t row = (int64_t)(offset / o->pitch);
+
+    if (offset % o->pitch || row + rows > o->rows || row > o->rows)
+        sim_fail("a ragged map reaches outside the buffer", (long long)offset, rows);
+    return (int)row;
+}
+
+static int sim_pointer_group(const struct twin_operand *o, u64 address)
+{
+    for (int g = 0; o->pointers && g < sim.launch->groups; g++)
+        if (o->pointers[g] == address)
+            return g;
+    sim_fail("no matrix lies at this address", (long long)address, 0);
+    return -1;
+}
+
+/* What the copy engine makes of coordinates. */
+static struct sim_place sim_locate(const tensor_map *map, int rank, int x, int y, int z, int w)
+{
+    const struct twin_operand *o = &sim.launch->operand[map->role];
+    const u64 outer = map->base + (u64)z * map->strides[2] + (u64)w * map->strides[3];
+    struct sim_place p = { -1, y, x, 0, 0 };
+
+    if (map->rank != rank)
+        sim_fail("a map of another rank, or none", map->rank, rank);
+    if (x < 0 || y < 0 || z < 0 || w < 0)
+        sim_fail("a coordinate is negative", x < 0 ? x : y < 0 ? y : z, w);
+    if ((rank > 2 && (u64)z >= map->dims[2]) || (rank > 3 && (u64)w >= map->dims[3]))
+        sim_fail("an outer coordinate leaves the map", z, w);
+    p.columns = sim_clip((int64_t)map->dims[0], x, map->box[0]);
+    p.rows = sim_clip((int64_t)map->dims[1], y, map->box[1]);
+    if (map->kind == TWIN_RAGGED)
+        p.row = sim_ragged_row(o, outer + (u64)y * map->strides[1], p.rows);
+    else if (map->kind == TWIN_POINTER)
+        p.group = sim_pointer_group(o, outer);
+    else if (rank == 3)
+        p.group = z;
+    return p;
+}
+
+/* ----------------------------------------------------------- copies */
+
+static struct sim_grain *sim_grain_at(int cta, unsigned int address)
+{
+    if (address < SIM_STAGES || (address - SIM_STAGES) / SIM_GRAIN >= SIM_GRAINS)
+        sim_fail("no stage at this address", address, 0);
+    return &sim.cta[cta].grain[(address - SIM_STAGES) / SIM_GRAIN];
+}
+
+static void sim_land(const struct sim_copy *c)
+{
+    struct sim_grain *grain = sim_grain_at(c->cta, c->to);
+    struct sim_barrier *barrier = sim_barrier_at(c->cta, c->barrier);
+
+    for (int i = 0; i < c->rows; i += 8, grain++) {
+        *grain = (struct sim_grain){ 1, c->role, c->place };
+        grain->place.row += i;
+        grain->place.rows = sim_clip(c->place.rows, i, 8);
+    }
+    barrier->bytes -= c->bytes;
+    sim_barrier_settle(barrier);
+}
+
+/* Let a copy land, any one: nothing orders them. */
+static void sim_deliver(void)
+{
+    const int i = (int)sim_draw((unsigned int)sim.copies);
+    const struct sim_copy c = sim.copy[i];
+
+    sim.copy[i] = sim.copy[--sim.copies];
+    sim_land(&c);
+}
+
+/* From now until it lands nobody may read what it overwrites. */
+static void sim_copy_queue(struct sim_copy c)
+{
+    const unsigned int a_end = SIM_STAGES + STAGES * A_BYTES;
+    const unsigned int in_stage = c.role == TWIN_A ? (c.to - SIM_STAGES) % A_BYTES
+                                                   : (c.to - a_end) % B_BYTES;
+
+    if (c.to % SIM_GRAIN || c.rows % 8 || c.bytes != c.rows * 128)
+        sim_fail("a box that does not fill whole rows of a stage", c.to, c.rows);
+    if ((c.role == TWIN_A) != (c.to < a_end) || c.role == TWIN_D ||
+        in_stage + c.bytes > (c.role == TWIN_A ? A_BYTES : B_BYTES))
+        sim_fail("a box in the wrong stage", c.to, c.role);
+    if (sim.copies == SIM_COPIES)
+        sim_fail("more copies in flight than stages", sim.copies, 0);
+    sim_grain_at(c.cta, c.to + c.bytes - SIM_GRAIN);
+    for (int i = 0; i < c.rows / 8; i++)
+        sim_grain_at(c.cta, c.to)[i].valid = 0;
+    sim.copy[sim.copies++] = c;
+    sim.moved++;
+}
+
+static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrier, int rank, int x,
+                     int y, int z, int w, unsigned int ctas)
+{
+    struct sim_copy c = {
+        .role = map->role, .rows = map->box[1], .to = to, .barrier = barrier,
+        .bytes = map->box[0] * sim.launch->operand[map->role].bytes * map->box[1],
+        .place = sim_locate(map, rank, x, y, z, w),
+    };
+
+    if (!ctas || ctas >> CLUSTER_N)
+        sim_fail("no such CTA in the cluster", ctas, CLUSTER_N);
+    for (c.cta = 0; c.cta < CLUSTER_N; c.cta++)
+        if (ctas >> c.cta & 1)
+            sim_copy_queue(c);
+}
+
+static unsigned int sim_self(void) { return 1u << sim.current / THREADS; }
+
+#define load_box_2d(to, map, full, x, y) sim_load(to, map, full, 2, x, y, 0, 0, sim_self())
+#define load_box_3d(to, map, full, x, y, z) sim_load(to, map, full, 3, x, y, z, 0, sim_self())
+#define load_box_4d(to, map, full, x, y, z, w) sim_load(to, map, full, 4, x, y, z, w, sim_self())
+#define load_box_2d_multicast(to, map, bar, x, y, ctas) sim_load(to, map, bar, 2, x, y, 0, 0, ctas)
+#define load_box_3d_multicast(to, map, full, x, y, z, ctas) \
+    sim_load(to, map, full, 3, x, y, z, 0, ctas)
+#define load_box_4d_multicast(to, map, full, x, y, z, w, ctas) \
+    sim_load(to, map, full, 4, x, y, z, w, ctas)
+
+/* --------------------------------------------------------- products */
+
+static void mma_begin(void) {}
+
+static u64 mma_operand(unsigned int address) { return address >> 4; }
+
+/* The first lane issues for the warp; the others must issue the same. */
+static void mma(float *sum, u64 a, u64 b, int accumulate)
+{
+    struct sim_thread *t = &sim.thread[sim.current];
+    struct sim_warp *w = sim_warp();
+    struct sim_batch *batch = &w->batch[w->batches];
+
+    t->issued = (t->issued + a * 4096 + b * 2 + (accumulate != 0)) * 6364136223846793005u;
+    if (sim.current % 32)
+        return;
+    if (w->batches == SIM_BATCHES || batch->count == SIM_PRODUCTS)
+        sim_fail("too many products in flight", w->batches, 0);
+    batch->product[batch->count++] =
+        (struct sim_product){ sum, (unsigned int)a << 4, (unsigned int)b << 4, accumulate };
+}
+
+static void mma_commit(void)
+{
+    if (sim.current % 32 == 0)
+        sim_warp()->batches++;
+}
+
+/* Some rows of an operand and 16 steps of k, read from a stage. */
+struct sim_part { int mn, k, real, group; };
+
+/* A grain must hold what its place in the operand says. */
+static void sim_expect(const struct sim_grain *g, int role, int row, int column, int group)
+{
+    if (!g->valid || g->role != role)
+        sim_fail("a stage is read before it is filled", g->valid, role);
+    if (g->place.row != row || g->place.column != column || g->place.group != group)
+        sim_fail("a tile is put together wrongly", g->place.row - row, g->place.column - column);
+}
+
+/* k-major: a grain is 8 rows of the operand, with all of the stage's k. */
+static struct sim_part sim_read_k_major(const struct sim_grain *g, int role, int step, int rows)
+{
+    const struct sim_place p = g->place;
+
+    for (int i = 0; i < rows / 8; i++) {
+        sim_expect(&g[i], role, p.row + 8 * i, p.column, p.group);
+        if (g[i].place.columns != p.columns)
+            sim_fail("a tile of uneven k", p.columns, g[i].place.columns);
+    }
+    return (struct sim_part){ p.row, p.column + 16 * step, sim_clip(p.columns, 16 * step, 16),
+                              p.group };
+}
+
+/* mn-major: a grain is 8 steps of k, with 64 rows of the operand. */
+static struct sim_part sim_read_mn_major(const struct sim_grain *g, int role, int rows)
+{
+    const struct sim_place p = g->place;
+    const int chunk = TILE_K * 128 / SIM_GRAIN;
+
+    for (int i = 0; i < rows / 64; i++)
+        for (int half = 0; half < 2; half++) {
+            const struct sim_grain *at = &g[i * chunk + half];
+            sim_expect(at, role, p.row + 8 * half, p.column + 64 * i, p.group);
+            if (at->place.rows != g[half].place.rows)
+                sim_fail("a tile of uneven k", g[half].place.rows, at->place.rows);
+        }
+    return (struct sim_part){ p.column, p.row, p.rows + g[1].place.rows, p.group };
+}
+
+static struct sim_part sim_read(int role, unsigned int address, int rows)
+{
+    const struct sim_grain *g = sim_grain_at(sim.current / THREADS, address);
+
+    if (!sim.launch->operand[role].k_major)
+        return sim_read_mn_major(g, role, rows);
+    return sim_read_k_major(g, role, (int)(address % 128) / (role == TWIN_A ? A_STEP : B_STEP),
+                            rows);
+}
+
+/* Where the first lane keeps track of a sum. */
+static struct sim_label *sim_label_of(const float *sum)
+{
+    struct sim_warp *w = sim_warp();
+
+    for (int i = 0; i < w->labels; i++)
+        if (sum >= w->label[i].sum && sum < w->label[i].sum + TILE_N / 2)
+            return &w->label[i];
+    if (w->labels == SIM_SUMS)
+        sim_fail("more sums than the tile has", w->labels, 0);
+    w->label[w->labels].sum = sum;
+    return &w->label[w->labels++];
+}
+
+static void sim_multiply(const struct sim_product *p)
+{
+    const struct sim_part a = sim_read(TWIN_A, p->a, 64), b = sim_read(TWIN_B, p->b, TILE_N);
+    const int stage = (int)(p->a - SIM_STAGES) / A_BYTES;
+    struct sim_label *l = sim_label_of(p->sum);
+
+    if (stage != (int)(p->b - SIM_STAGES - STAGES * A_BYTES) / B_BYTES)
+        sim_fail("operands of different stages", stage, p->b);
+    if (a.k != b.k || a.real != b.real)
+        sim_fail("A and B of different k", a.k - b.k, a.real - b.real);
+    if (!p->accumulate)
+        *l = (struct sim_label){ l->sum, a.k, 0, 0, a.mn, a.group, b.mn, b.group };
+    if (a.k != l->k + l->steps)
+        sim_fail("k out of step", a.k, l->k + l->steps);
+    if (l->row != a.mn || l->a_group != a.group || l->column != b.mn || l->b_group != b.group)
+        sim_fail("one sum over two tiles", a.mn, b.mn);
+    if (a.real && l->real != l->steps)
+        sim_fail("a sum goes on behind the end of k", l->real, l->steps);
+    l->real += a.real;
+    l->steps += 16;
+}
+
+static void mma_wait(int pending)
+{
+    struct sim_warp *w = sim_warp();
+    const uint64_t *issued;
+
+    sim_pause(); /* let what others may do too early happen first */
+    if (sim.current % 32 == 0)
+        while (w->batches > pending) {
+            for (int i = 0; i < w->batch[0].count; i++)
+                sim_multiply(&w->batch[0].product[i]);
+            memmove(&w->batch[0], &w->batch[1], sizeof w->batch - sizeof w->batch[0]);
+            w->batch[SIM_BATCHES - 1].count = 0;
+            w->batches--;
+        }
+    issued = sim_gather(sim.thread[sim.current].issued); /* .sync.aligned: as one */
+    if (issued[0] != issued[sim.current % 32])
+        sim_fail("lanes of a warp multiply different things", sim.current % 32, 0);
+}
+
+/* Each sum is 1, so that what the epilogue adds to it can be told. */
+static void mma_finish(float *sum)
+{
+    if (sim_warp()->batches)
+        sim_fail("a sum is used while it is made", sim_warp()->batches, 0);
+    for (int i = 0; i < TILE_N / 2; i++)
+        sum[i] = 1;
+}
+
+static float __uint_as_float(unsigned int word)
+{
+    float f;
+    memcpy(&f, &word, sizeof f);
+    return f;
+}
+static float __fmul_rn(float a, float b) { return a * b; }
+static float __fadd_rn(float a, float b) { return a + b; }
+
+/* ----------------------------------------------------------- stores */
+
+static struct sim_slab *sim_slab_at(unsigned int address)
+{
+    const unsigned int first = SIM_STAGES + STAGES * (A_BYTES + B_BYTES);
+    const unsigned int slab = (address - first) / SLAB_BYTES;
+
+    if (address < first || (address - first) % SLAB_BYTES || slab >= SIM_SLABS)
+        sim_fail("no slab at this address", address, 0);
+    if ((int)slab / SLABS != sim.current % THREADS / 32 - 4)
+        sim_fail("another warp's slab", slab, 0);
+    return &sim_cta()->slab[slab];
+}
+
+static void copy_engine_fence(void) {}
+
+/* The order of the sums is that of wgmma.cu. */
+static void fill_slab(unsigned int slab, const float *sum, int lane)
+{
+    struct sim_slab *s = sim_slab_at(slab);
+
+    s->version++;
+    if (lane == 0) {
+        s->label = *sim_label_of(sum);
+        s->label.column += (int)(sum - s->label.sum) / 4 * 8;
+    }
+    for (int i = 0; i < SLAB_COLUMNS / 2 && sim.launch->epilogue != QN_STORE; i++)
+        s->value[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2] = sum[i];
+}
+
+/* The copy engine has read a slab: it must be the right one. In twin.h. */
+static void sim_store_read(const struct sim_slab *slab, const struct sim_store *store);
+
+static void store_wait(int pending)
+{
+    struct sim_warp *w = sim_warp();
+
+    sim_pause();
+    while (w->stores > pending) {
+        const struct sim_slab *s = sim_slab_at(w->store[0].from);
+        if (s->version != w->store[0].version)
+            sim_fail("a slab is filled again before it is stored", w->store[0].place.row, 0);
+        sim_store_read(s, &w->store[0]);
+        memmove(&w->store[0], &w->store[1], sizeof w->store - sizeof w->store[0]);
+        w->stores--;
+    }
+}
+
+static void sim_store(const tensor_map *map, unsigned int from, int rank, int x, int y, int z,
+                      int w, int add)
+{
+    struct sim_warp *warp = sim_warp();
+    const struct sim_place place = sim_locate(map, rank, x, y, z, w);
+    const unsigned int version = sim_slab_at(from)->version;
+
+    if (map->role != TWIN_D || map->box[0] != SLAB_COLUMNS || map->box[1] != 16)
+        sim_fail("not a box of D", map->box[0], map->box[1]);
+    if (version % 32)
+        sim_fail("a slab is stored before all lanes have filled it", version % 32, 0);
+    if (warp->stores > SLABS)
+        sim_fail("more stores in flight than slabs", warp->stores, 0);
+    warp->store[warp->stores++] = (struct sim_store){ from, version, place, add };
+}
+
+#define store_box_2d(map, from, x, y) sim_store(map, from, 2, x, y, 0, 0, 0)
+#define store_box_3d(map, from, x, y, z) sim_store(map, from, 3, x, y, z, 0, 0)
+#define store_box_4d(map, from, x, y, z, w) sim_store(map, from, 4, x, y, z, w, 0)
+#define add_box_2d(map, from, x, y) sim_store(map, from, 2, x, y, 0, 0, 1)
+#define add_box_3d(map, from, x, y, z) sim_store(map, from, 3, x, y, z, 0, 1)
+#define add_box_4d(map, from, x, y, z, w) sim_store(map, from, 4, x, y, z, w, 1)

@@ -1,0 +1,83 @@
+/*
+** test_protocol.h: kernels' twins, made and launched.
+*/
+#ifndef QUERN_TEST_PROTOCOL_H
+#define QUERN_TEST_PROTOCOL_H
+
+#include "gen.h"
+#include "launch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include <cmocka.h>
+
+/* ------------------------------------------------------------- twins */
+
+/* A change to a template that breaks the protocol. */
+struct defect {
+    const char *file, *from, *to;
+};
+
+struct twin {
+    const struct qn_kernel *kernel; /* the generator's */
+    twin_run_fn *run;
+    int number;
+    pid_t compiler; /* while it works */
+};
+
+int twin_make_folder(void **state);
+int twin_remove_folder(void **state);
+
+/* With a defect or NULL; fails the test if the generator does not open. */
+struct qg *twin_open_generator(const struct defect *defect);
+
+/*
+** Generate and start to compile, with "-O1" for many launches or "-O0" for few;
+** then wait, and load until the program ends.
+*/
+void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
+                struct twin *twin);
+void twin_finish(struct twin *twin);
+
+/* ---------------------------------------------------------- launches */
+
+enum { MAX_GROUPS = 1024 };
+
+/* What C and the scalars are; "store" knows only the first. */
+enum addend {
+    C_NOTHING, /* alpha, beta and C null: serves "store" */
+    C_ONE,     /* alpha and beta null: serves "add" */
+    C_SCALARS, /* one alpha, one beta */
+    C_UNREAD,  /* one beta of zero, and C where no read may go */
+    C_GROUPS,  /* scalars for each group, some zero */
+    C_KINDS
+};
+
+struct shape {
+    int groups, m, n, k; /* the ragged one of the whole buffer */
+    const void *first_dims, *offsets;
+    int sizes_bytes;
+    const int *starts, *lengths; /* the truth; NULL where sizes lie */
+    int clusters;
+    uint64_t seed;
+    int gaps;  /* rows and matrices lie with room between them */
+    int apart; /* matrices lie anywhere, where the kernel can take them so */
+    enum addend addend;
+};
+
+/* Returns "" or what went wrong; `error` is what check_sizes recorded. */
+const char *twin_launch(const struct twin *twin, const struct shape *shape,
+                        unsigned int error[4]);
+
+/* Many launches; each returns "" or what went wrong with the first bad one. */
+const char *twin_run_small_sizes(const struct twin *twin, int first, int step);
+const char *twin_run_many_groups(const struct twin *twin);
+const char *twin_run_crowd(const struct twin *twin, int times);
+const char *twin_run_one_group_holds_all(const struct twin *twin);
+const char *twin_run_gaps(const struct twin *twin, int times);
+const char *twin_run_lies(const struct twin *twin);
+
+#endif

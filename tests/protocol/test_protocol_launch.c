@@ -1,0 +1,288 @@
+/*
+** test_protocol_launch.c: what a launch is given: operands that lie somewhere,
+** maps of them as the runtime builds them, C in real memory.
+*/
+#include "plan.h"
+#include "test_protocol.h"
+#include "types.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* C lies in the pool, at its end; behind it, and in the trap, no read may go */
+#define POOL_BYTES ((size_t)16 << 20)
+#define TRAP_BYTES ((size_t)64 << 20)
+
+struct launch {
+    struct twin_launch twin;
+    struct qn_values values;
+    const void *params[QN_PARAM_COUNT];
+    struct twin_map maps[QN_MAPS];
+    struct qn_geometry geometry[QN_ROLES];
+    int64_t stride[QN_ROLES], group_stride[QN_ROLES];
+    uint64_t apart[TWIN_ROLES][MAX_GROUPS];
+    const void *c_apart[MAX_GROUPS];
+    float alpha[MAX_GROUPS], beta[MAX_GROUPS];
+};
+
+static struct launch launch;
+static _Alignas(256) unsigned int workspace[QN_WORKSPACE_BYTES / 4];
+static char *trap; /* just behind the pool */
+
+/* Numbers that 16 bits hold, none of them 0, alike only 127 apart. */
+static void fill_pool(int bytes)
+{
+    static int filled;
+
+    if (bytes == filled)
+        return;
+    for (size_t i = 1; i <= POOL_BYTES / (size_t)bytes; i++) {
+        float value = (float)(1 + i * 37 % 127);
+        uint32_t word;
+
+        memcpy(&word, &value, sizeof word);
+        word >>= bytes == 2 ? 16 : 0; /* bf16 */
+        memcpy(trap - i * (size_t)bytes, &word, (size_t)bytes);
+    }
+    filled = bytes;
+}
+
+static void make_pool(int bytes)
+{
+    if (!trap) {
+        char *pool = mmap(NULL, POOL_BYTES + TRAP_BYTES, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        assert_true(pool != MAP_FAILED);
+        trap = pool + POOL_BYTES;
+        assert_int_equal(mprotect(trap, TRAP_BYTES, PROT_NONE), 0);
+    }
+    fill_pool(bytes);
+}
+
+static struct qn_recipe recipe_of(const struct qn_kernel *kernel)
+{
+    struct qn_recipe r = {0};
+
+    r.x = r.w = r.dy = kernel->a.type; /* all the same */
+    return r;
+}
+
+static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
+{
+    const struct qn_recipe recipe = recipe_of(kernel);
+    struct quern_problem problem = {
+        .op = kernel->op,
+        .groups = s->groups,
+        .m = s->m,
+        .n = s->n,
+        .k = s->k,
+        .ragged = kernel->ragged,
+        .a_major = kernel->a.major,
+        .b_major = kernel->b.major,
+        .d_type = kernel->d.type,
+    };
+
+    for (int role = 0; role < QN_ROLES; role++) {
+        struct qn_geometry *g = &launch.geometry[role];
+        qn_geometry_of(&problem, &recipe, role, g);
+        launch.stride[role] = g->columns + (s->gaps ? 16 : 0);
+        launch.group_stride[role] =
+            launch.stride[role] * g->rows + (s->gaps ? 48 : 0);
+    }
+}
+
+/* By a map's address and its 16-byte steps: below it, above it, far off. */
+static void place_apart(int role, int groups)
+{
+    const uint64_t here = (uint64_t)(uintptr_t)workspace;
+
+    for (int g = 0; g < groups; g++)
+        launch.apart[role][g] =
+            here + (((uint64_t)(g * 7 % 1021) << 36) - ((uint64_t)1 << 41)) +
+            (uint64_t)g * 1040;
+}
+
+static void set_operand(const struct qn_kernel *kernel, int role, int param,
+                        int apart)
+{
+    const struct qn_operand *operand[] = {&kernel->a, &kernel->b, &kernel->d};
+    const int from = role == TWIN_D ? QN_ROLE_D : role;
+    const struct qn_geometry *g = &launch.geometry[from];
+    const int bytes = qn_type_bits(g->type) / 8;
+    struct twin_operand *o = &launch.twin.operand[role];
+
+    o->base = ((uint64_t)role + 1) << 44;
+    o->pitch = (uint64_t)launch.stride[from] * (uint64_t)bytes;
+    o->rows = g->rows;
+    o->bytes = bytes;
+    o->k_major = operand[role]->major == QUERN_MAJOR_K;
+    if (!apart || !g->grouped || !qn_tensormap_takes(kernel, param))
+        return;
+    place_apart(role, (int)g->groups);
+    o->base = 0;
+    o->pointers = launch.apart[role];
+}
+
+/* The map as the runtime lays it out; none if the operand lies otherwise. */
+static void set_map(const struct qn_kernel *kernel, int i)
+{
+    const struct qn_map_param *param = &qn_tensormap_params[i];
+    const int role = param->role == QN_ROLE_D ? TWIN_D : param->role;
+    const struct twin_operand *o = &launch.twin.operand[role];
+    struct twin_map *to = &launch.maps[i];
+    struct qn_map map;
+    char reason[256];
+
+    memset(to, 0, sizeof *to);
+    launch.params[param->param] = to;
+    if (!qn_tensormap_takes(kernel, param->param) ||
+        (param->kind == QN_MAP_POINTER) == !o->pointers)
+        return;
+    if (!qn_tensormap_build(
+            &launch.geometry[param->role], qn_tensormap_operand(kernel, param),
+            param->kind, launch.stride[param->role],
+            launch.group_stride[param->role], &map, reason, sizeof reason))
+        fail_msg("%s", reason);
+    to->role = role;
+    to->kind = (int)param->kind;
+    to->rank = map.rank;
+    to->base = param->kind == QN_MAP_POINTER ? (uint64_t)(uintptr_t)workspace
+                                             : o->base;
+    memcpy(to->dims, map.dims, sizeof map.dims);
+    memcpy(to->strides + 1, map.strides, sizeof map.strides);
+    to->box[0] = (int)map.box[0];
+    to->box[1] = (int)map.box[1];
+}
+
+static void set_scalars(struct twin_c *c, const struct shape *s)
+{
+    const int each = s->addend == C_GROUPS;
+
+    if (s->addend < C_SCALARS)
+        return;
+    for (int g = 0; g < s->groups; g++) {
+        launch.alpha[g] = (float)(2 + g % 5);
+        launch.beta[g] = s->addend == C_UNREAD || (each && g % 3 == 1)
+                             ? 0.0f
+                             : (float)(1 + g % 4);
+    }
+    c->alpha = launch.alpha;
+    c->beta = launch.beta;
+    c->step = each;
+}
+
+/* One buffer that ends where the trap begins. */
+static void set_c_data(struct twin_c *c, int bytes)
+{
+    const struct qn_geometry *g = &launch.geometry[QN_ROLE_C];
+    const int64_t size = qn_geometry_bytes(g, launch.stride[QN_ROLE_C],
+                                           launch.group_stride[QN_ROLE_C]);
+
+    assert_true(bytes == 2 || bytes == 4);
+    assert_in_range(size, 0, POOL_BYTES);
+    c->data = trap - size;
+}
+
+/* Every matrix as near to the trap as the others; those unread inside it. */
+static void set_c_apart(struct twin_c *c, const struct shape *s, int bytes)
+{
+    const struct qn_geometry *g = &launch.geometry[QN_ROLE_C];
+    const int64_t size =
+        (((g->rows - 1) * launch.stride[QN_ROLE_C]) + g->columns) * bytes;
+
+    assert_in_range(size, 0, POOL_BYTES);
+    for (int i = 0; i < s->groups; i++)
+        launch.c_apart[i] = c->beta && launch.beta[c->step * i] == 0
+                                ? trap
+                                : trap - size - i % 7 * 16;
+    c->pointers = launch.c_apart;
+}
+
+static void set_c(const struct qn_kernel *kernel, const struct shape *s)
+{
+    struct twin_c *c = &launch.twin.c;
+    const int bytes = qn_type_bits(kernel->d.type) / 8;
+
+    memset(c, 0, sizeof *c);
+    c->stride = launch.stride[QN_ROLE_C];
+    c->group_stride = launch.group_stride[QN_ROLE_C];
+    if (kernel->epilogue == QN_STORE)
+        return;
+    make_pool(bytes);
+    if (kernel->epilogue == QN_SCALE)
+        set_scalars(c, s);
+    if (kernel->epilogue == QN_SCALE && s->addend == C_NOTHING)
+        return;
+    if (s->apart && launch.geometry[QN_ROLE_C].grouped)
+        set_c_apart(c, s, bytes);
+    else if (kernel->epilogue == QN_SCALE && s->addend == C_UNREAD)
+        c->data = trap;
+    else
+        set_c_data(c, bytes);
+}
+
+/* What the kernel gets besides the maps. */
+static void set_values(const struct qn_kernel *kernel, const struct shape *s)
+{
+    const struct twin_launch *l = &launch.twin;
+
+    launch.values = (struct qn_values){
+        .b_pointers = (const void *const *)l->operand[TWIN_B].pointers,
+        .d_pointers = (void *const *)l->operand[TWIN_D].pointers,
+        .c = l->c.data,
+        .c_pointers = l->c.pointers,
+        .c_stride = l->c.stride,
+        .c_group_stride = l->c.group_stride,
+        .alpha = l->c.alpha,
+        .beta = l->c.beta,
+        .scalar_step = l->c.step,
+        .first_dims = s->first_dims,
+        .offsets = s->offsets,
+        .sizes_bytes = s->sizes_bytes,
+        .ragged = kernel->ragged,
+        .a_major = kernel->a.major,
+        .b_major = kernel->b.major,
+        .groups = s->groups,
+        .m = s->m,
+        .n = s->n,
+        .k = s->k,
+        .error = workspace,
+    };
+    for (int i = 0; i < QN_PARAM_COUNT; i++)
+        launch.params[i] = (const char *)&launch.values + qn_run_values[i];
+}
+
+const char *twin_launch(const struct twin *twin, const struct shape *s,
+                        unsigned int error[4])
+{
+    const struct qn_kernel *kernel = twin->kernel;
+    const char *wrong;
+
+    memset(workspace, 0, sizeof workspace);
+    launch.twin = (struct twin_launch){
+        .values = launch.params,
+        .ragged = kernel->ragged,
+        .epilogue = kernel->epilogue,
+        .groups = s->groups,
+        .m = s->m,
+        .n = s->n,
+        .k = s->k,
+        .smem = kernel->smem,
+        .starts = s->starts,
+        .lengths = s->lengths,
+        .clusters = s->clusters,
+        .seed = s->seed,
+    };
+    set_geometry(kernel, s);
+    set_operand(kernel, TWIN_A, QN_PARAM_a_pointers, 0);
+    set_operand(kernel, TWIN_B, QN_PARAM_b_pointer_map, s->apart);
+    set_operand(kernel, TWIN_D, QN_PARAM_d_pointer_map, s->apart);
+    set_c(kernel, s);
+    set_values(kernel, s);
+    for (int i = 0; i < QN_MAPS; i++)
+        set_map(kernel, i);
+    wrong = twin->run(&launch.twin);
+    memcpy(error, workspace, 4 * sizeof *error);
+    return wrong;
+}

@@ -1,0 +1,161 @@
+/*
+** test_protocol_make.c: a kernel's own text, with shim.h in place of the
+** instructions, generated, compiled as plain C and loaded.
+*/
+#include "embedded.h"
+#include "test_protocol.h"
+
+#include <dlfcn.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static char folder[] = "/tmp/quern-protocol-XXXXXX";
+
+int twin_make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) == NULL;
+}
+
+int twin_remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+static const char *twin_text(const struct qg_file *file)
+{
+    if (strcmp(file->path, "templates/sm90/ptx.cu") == 0)
+        return "#include \"shim.h\"\n";
+    if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
+        strncmp(file->path, "templates/sm90/store_", 21) == 0)
+        return "";
+    return file->text;
+}
+
+/* `text` with the first `from` replaced; NULL if there is none. */
+static char *replaced(const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    const size_t room = strlen(text) + strlen(to) + 1;
+    char *made;
+
+    if (!at || !(made = malloc(room)))
+        return NULL;
+    snprintf(made, room, "%.*s%s%s", (int)(at - text), text, to,
+             at + strlen(from));
+    return made;
+}
+
+struct qg *twin_open_generator(const struct defect *defect)
+{
+    struct qg_file *files = calloc((size_t)qg_embedded_count, sizeof *files);
+    struct qg_options options = {.files = files,
+                                 .files_count = qg_embedded_count};
+    struct qg *gen;
+    char *broken = NULL;
+
+    assert_non_null(files);
+    for (int i = 0; i < qg_embedded_count; i++) {
+        files[i].path = qg_embedded[i].path;
+        files[i].text = twin_text(&qg_embedded[i]);
+        if (defect && strcmp(files[i].path, defect->file) == 0) {
+            broken = replaced(files[i].text, defect->from, defect->to);
+            if (!broken)
+                fail_msg("%s is out of date: no \"%s\"", defect->file,
+                         defect->from);
+            files[i].text = broken;
+        }
+        files[i].length = strlen(files[i].text);
+    }
+    if (qg_open_with(&options, &gen))
+        fail_msg("%s", gen ? qg_diagnostics(gen) : "no memory");
+    free(files);
+    free(broken);
+    return gen;
+}
+
+/* Pass each parameter from an array, as the driver does. */
+static void write_call(FILE *f, const struct qn_kernel *kernel)
+{
+    static const char *const types[] = {
+#define PARAM_TYPE(name, type, meaning) type,
+        QN_PARAMS(PARAM_TYPE)
+#undef PARAM_TYPE
+    };
+
+    fprintf(f, "\nstatic void twin_call(const void *const *values)\n{\n    %s(",
+            kernel->name);
+    for (int i = 0; i < kernel->nparams; i++)
+        fprintf(f, "%s\n        *(%s *)values[%d]", i ? "," : "",
+                types[kernel->params[i]], kernel->params[i]);
+    fprintf(f, ");\n}\n#include \"twin.h\"\n");
+}
+
+static void write_twin(struct qg *gen, const struct qn_kernel *kernel,
+                       const char *path)
+{
+    const char *text;
+    size_t length;
+    char *plain;
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    if (qg_source(gen, kernel->name, &text, &length))
+        fail_msg("%s", qg_diagnostics(gen));
+    plain = replaced(text, "extern \"C\" ", "");
+    assert_non_null(plain);
+    fputs(plain, f);
+    free(plain);
+    write_call(f, kernel);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void name_file(const struct twin *twin, const char *kind, char *path,
+                      size_t size)
+{
+    snprintf(path, size, "%s/%d.%s", folder, twin->number, kind);
+}
+
+void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
+                struct twin *twin)
+{
+    static int count;
+    char c[64], so[64];
+    char *argv[] = {"cc",        "-std=gnu11", level,   "-ffp-contract=off",
+                    "-w",        "-shared",    "-fPIC", "-Itests/protocol",
+                    "-Iruntime", "-o",         so,      c,
+                    NULL};
+
+    *twin = (struct twin){.kernel = kernel, .number = count++};
+    name_file(twin, "c", c, sizeof c);
+    name_file(twin, "so", so, sizeof so);
+    write_twin(gen, kernel, c);
+    assert_int_equal(
+        posix_spawnp(&twin->compiler, "cc", NULL, NULL, argv, environ), 0);
+}
+
+void twin_finish(struct twin *twin)
+{
+    char c[64], so[64];
+    void *library;
+    int status;
+
+    name_file(twin, "c", c, sizeof c);
+    name_file(twin, "so", so, sizeof so);
+    assert_int_equal(waitpid(twin->compiler, &status, 0), twin->compiler);
+    assert_int_equal(status, 0);
+    library = dlopen(so, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        fail_msg("%s", dlerror());
+    twin->run = (twin_run_fn *)dlsym(library, "twin_run");
+    assert_non_null(twin->run);
+    unlink(c);
+    unlink(so);
+}

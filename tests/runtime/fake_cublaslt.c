@@ -1,0 +1,427 @@
+/*
+** fake_cublaslt.c: a cuBLASLt that computes on the host, column by column as
+** the real one, from nothing but the descriptors that it is given. So a
+** layout that is described wrongly gives wrong numbers.
+**
+** An algorithm serves only the product that it was found for: its layouts,
+** operations and alignments are in it, and are compared.
+*/
+#include "fake.h"
+
+#include <string.h>
+
+#include "cublaslt_api.h"
+#include "element.h"
+
+enum { DESC = 0x11, LAYOUT, PREFERENCE, ALGO };
+
+struct desc {
+    int32_t kind, compute, scale, ops[2], device, sms;
+};
+struct layout {
+    int32_t kind, type;
+    uint64_t rows, columns;
+    int64_t ld, offset;
+    int32_t batch;
+};
+struct preference {
+    uint64_t workspace;
+    int32_t kind;
+    uint32_t reductions, alignments[4];
+};
+struct algo {
+    uint64_t workspace, product; /* hash */
+    int32_t kind;
+    uint32_t alignments[4];
+};
+
+_Static_assert(sizeof(struct desc) <= sizeof(struct lt_desc), "desc");
+_Static_assert(sizeof(struct layout) <= sizeof(struct lt_layout), "layout");
+_Static_assert(sizeof(struct preference) <= sizeof(struct lt_preference), "");
+_Static_assert(sizeof(struct algo) <= sizeof(struct lt_algo), "algo");
+
+static struct fake_cublaslt state;
+
+/* Tests find the state by this name. */
+FAKE_API struct fake_cublaslt *fake_cublaslt(void);
+struct fake_cublaslt *fake_cublaslt(void)
+{
+    return &state;
+}
+
+static int enter(const char *name)
+{
+    int call = __atomic_add_fetch(&state.calls, 1, __ATOMIC_SEQ_CST);
+
+    if (state.fail_at != call)
+        return 0;
+    state.failed = name;
+    return state.fail_status;
+}
+
+/* Fail if it is this call's turn. */
+#define ENTER()                                                                \
+    do {                                                                       \
+        int status_ = enter(__func__);                                         \
+        if (status_)                                                           \
+            return status_;                                                    \
+    } while (0)
+
+/* CUBLAS_STATUS_INVALID_VALUE, and the rule for the test. */
+#define RULE(holds)                                                            \
+    do {                                                                       \
+        if (!(holds)) {                                                        \
+            state.broken = #holds;                                             \
+            return 7;                                                          \
+        }                                                                      \
+    } while (0)
+
+#define DECLARE(name, arguments) FAKE_API int name arguments;
+QN_LT_FUNCTIONS(DECLARE)
+#undef DECLARE
+
+FAKE_API size_t cublasLtGetVersion(void);
+size_t cublasLtGetVersion(void)
+{
+    /* asked once by whoever opens it, which stays loaded */
+    fake_log("cublaslt", "open", "");
+    return 130102;
+}
+
+FAKE_API const char *cublasLtGetStatusString(int status);
+const char *cublasLtGetStatusString(int status)
+{
+    return status == 999 ? "the test's error" : "some error";
+}
+
+int cublasLtCreate(struct lt_context **context)
+{
+    ENTER();
+    *context = malloc(1);
+    if (!*context)
+        return LT_ALLOC_FAILED;
+    __atomic_add_fetch(&state.contexts, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+int cublasLtDestroy(struct lt_context *context)
+{
+    free(context);
+    __atomic_add_fetch(&state.contexts, -1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+/* ------------------------------------------------------------- descriptors */
+
+int cublasLtMatmulDescInit_internal(struct lt_desc *desc, size_t size,
+                                    int compute, int scale)
+{
+    struct desc *d = (struct desc *)desc;
+
+    ENTER();
+    RULE(size == sizeof *desc);
+    *d = (struct desc){.kind = DESC, .compute = compute, .scale = scale};
+    return 0;
+}
+
+int cublasLtMatmulDescSetAttribute(struct lt_desc *desc, int attribute,
+                                   const void *value, size_t size)
+{
+    struct desc *d = (struct desc *)desc;
+    int32_t *fields[] = {[LT_DESC_POINTER_MODE] = &d->device,
+                         [LT_DESC_TRANSA] = &d->ops[0],
+                         [LT_DESC_TRANSB] = &d->ops[1],
+                         [LT_DESC_SM_COUNT_TARGET] = &d->sms};
+
+    ENTER();
+    RULE(d->kind == DESC && size == 4);
+    RULE(attribute >= 0 && attribute <= LT_DESC_SM_COUNT_TARGET);
+    RULE(fields[attribute]);
+    memcpy(fields[attribute], value, size);
+    return 0;
+}
+
+int cublasLtMatrixLayoutInit_internal(struct lt_layout *layout, size_t size,
+                                      int type, uint64_t rows, uint64_t columns,
+                                      int64_t ld)
+{
+    ENTER();
+    RULE(size == sizeof *layout);
+    RULE(rows > 0 && columns > 0 && ld >= (int64_t)rows);
+    *(struct layout *)layout = (struct layout){.kind = LAYOUT,
+                                               .type = type,
+                                               .rows = rows,
+                                               .columns = columns,
+                                               .ld = ld,
+                                               .batch = 1};
+    return 0;
+}
+
+int cublasLtMatrixLayoutSetAttribute(struct lt_layout *layout, int attribute,
+                                     const void *value, size_t size)
+{
+    struct layout *l = (struct layout *)layout;
+
+    ENTER();
+    RULE(l->kind == LAYOUT);
+    if (attribute == LT_LAYOUT_BATCH_COUNT) {
+        RULE(size == 4);
+        memcpy(&l->batch, value, size);
+    } else {
+        RULE(attribute == LT_LAYOUT_BATCH_OFFSET && size == 8);
+        memcpy(&l->offset, value, size);
+    }
+    return 0;
+}
+
+int cublasLtMatmulPreferenceInit_internal(struct lt_preference *preference,
+                                          size_t size)
+{
+    ENTER();
+    RULE(size == sizeof *preference);
+    *(struct preference *)preference = (struct preference){.kind = PREFERENCE};
+    return 0;
+}
+
+int cublasLtMatmulPreferenceSetAttribute(struct lt_preference *preference,
+                                         int attribute, const void *value,
+                                         size_t size)
+{
+    struct preference *p = (struct preference *)preference;
+    int which = attribute - LT_PREFER_ALIGNMENT_A;
+
+    ENTER();
+    RULE(p->kind == PREFERENCE);
+    if (attribute == LT_PREFER_WORKSPACE_BYTES) {
+        RULE(size == 8);
+        memcpy(&p->workspace, value, size);
+    } else if (attribute == LT_PREFER_REDUCTIONS) {
+        RULE(size == 4);
+        memcpy(&p->reductions, value, size);
+    } else {
+        RULE(which >= 0 && which < 4 && size == 4);
+        memcpy(&p->alignments[which], value, size);
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- products */
+
+/* Everything that cuBLAS may choose an algorithm by. */
+static uint64_t hash_product(const struct desc *desc,
+                             const struct layout *const layouts[4])
+{
+    uint64_t hash = 14695981039346656037u;
+
+#define MIX(value) hash = (hash ^ (uint64_t)(value)) * 1099511628211u
+    MIX(desc->ops[0]), MIX(desc->ops[1]), MIX(desc->device), MIX(desc->sms);
+    for (int i = 0; i < 4; i++) {
+        const struct layout *l = layouts[i];
+
+        MIX(l->type), MIX(l->rows), MIX(l->columns), MIX(l->ld);
+        MIX(l->batch), MIX(l->offset);
+    }
+#undef MIX
+    return hash;
+}
+
+/* Rows and columns of op(matrix). */
+static uint64_t op_rows(const struct layout *l, int op)
+{
+    return op == LT_OP_N ? l->rows : l->columns;
+}
+
+static uint64_t op_columns(const struct layout *l, int op)
+{
+    return op == LT_OP_N ? l->columns : l->rows;
+}
+
+/* Shapes fit, types are a product that there is, one batch for all. */
+static int check_product(const struct desc *desc,
+                         const struct layout *const x[4])
+{
+    RULE(desc->kind == DESC);
+    for (int i = 0; i < 4; i++)
+        RULE(x[i]->kind == LAYOUT && x[i]->batch == x[0]->batch);
+    RULE(desc->compute == LT_COMPUTE_32F && desc->scale == LT_R_32F);
+    RULE(op_rows(x[0], desc->ops[0]) == x[3]->rows);
+    RULE(op_columns(x[1], desc->ops[1]) == x[3]->columns);
+    RULE(op_columns(x[0], desc->ops[0]) == op_rows(x[1], desc->ops[1]));
+    RULE(x[2]->rows == x[3]->rows && x[2]->columns == x[3]->columns);
+    RULE(x[0]->type == x[1]->type && x[2]->type == x[3]->type);
+    RULE(x[0]->type == LT_R_16BF || x[0]->type == LT_R_16F);
+    RULE(x[3]->type == x[0]->type || x[3]->type == LT_R_32F);
+    return 0;
+}
+
+int cublasLtMatmulAlgoGetHeuristic(struct lt_context *context,
+                                   struct lt_desc *desc, struct lt_layout *a,
+                                   struct lt_layout *b, struct lt_layout *c,
+                                   struct lt_layout *d,
+                                   struct lt_preference *preference, int wanted,
+                                   struct lt_heuristic *results, int *count)
+{
+    const struct layout *x[] = {(struct layout *)a, (struct layout *)b,
+                                (struct layout *)c, (struct layout *)d};
+    const struct preference *p = (const struct preference *)preference;
+    struct algo *algo = (struct algo *)&results->algo;
+    int status;
+
+    ENTER();
+    RULE(context && wanted == 1 && p->kind == PREFERENCE);
+    RULE(p->reductions == LT_REDUCTION_COMPUTE_TYPE);
+    status = check_product((const struct desc *)desc, x);
+    if (status)
+        return status;
+    __atomic_add_fetch(&state.heuristics, 1, __ATOMIC_SEQ_CST);
+    *count = !state.no_algorithm;
+    memset(results, 0, sizeof *results);
+    *algo =
+        (struct algo){.kind = ALGO,
+                      .workspace = p->workspace,
+                      .product = hash_product((const struct desc *)desc, x)};
+    memcpy(algo->alignments, p->alignments, sizeof algo->alignments);
+    results->workspace = p->workspace;
+    return 0;
+}
+
+static int type_of(int type)
+{
+    return type == LT_R_32F   ? QUERN_F32
+           : type == LT_R_16F ? QUERN_F16
+                              : QUERN_BF16;
+}
+
+/* Element (i, j) of matrix `batch`; column-major. */
+static size_t place(const struct layout *l, int batch, uint64_t i, uint64_t j)
+{
+    return (size_t)(batch * l->offset + (int64_t)j * l->ld + (int64_t)i);
+}
+
+static float load(const struct layout *l, const void *data, int batch,
+                  uint64_t i, uint64_t j)
+{
+    return qn_element_load(data, type_of(l->type), place(l, batch, i, j));
+}
+
+/* One element of op(A) op(B). */
+static float sum(const struct desc *desc, const struct layout *const x[4],
+                 const void *a, const void *b, int batch, uint64_t i,
+                 uint64_t j)
+{
+    const uint64_t length = op_columns(x[0], desc->ops[0]);
+    float total = 0;
+
+    for (uint64_t k = 0; k < length; k++) {
+        float left = desc->ops[0] == LT_OP_N ? load(x[0], a, batch, i, k)
+                                             : load(x[0], a, batch, k, i);
+        float right = desc->ops[1] == LT_OP_N ? load(x[1], b, batch, k, j)
+                                              : load(x[1], b, batch, j, k);
+        total += left * right;
+    }
+    return total;
+}
+
+struct call {
+    const struct desc *desc;
+    const struct layout *x[4];
+    const void *a, *b, *c;
+    void *d;
+    float alpha, beta;
+};
+
+/* Of every matrix of the batch. */
+static int check_addresses(const struct call *call, const struct algo *algo)
+{
+    const void *pointers[] = {call->a, call->b, call->c, call->d};
+
+    for (int i = 0; i < 4; i++)
+        for (int batch = 0; batch < call->x[i]->batch; batch++) {
+            size_t bytes = call->x[i]->type == LT_R_32F ? 4 : 2;
+            uintptr_t address =
+                (uintptr_t)pointers[i] + place(call->x[i], batch, 0, 0) * bytes;
+
+            RULE(pointers[i] && address % algo->alignments[i] == 0);
+        }
+    return 0;
+}
+
+/* C counts for nothing where beta is 0, NaN included. */
+static void compute(const struct call *call, int batch)
+{
+    const struct layout *d = call->x[3];
+
+    for (uint64_t j = 0; j < d->columns; j++)
+        for (uint64_t i = 0; i < d->rows; i++) {
+            float value = call->alpha * sum(call->desc, call->x, call->a,
+                                            call->b, batch, i, j);
+
+            if (call->beta != 0)
+                value += call->beta * load(call->x[2], call->c, batch, i, j);
+            qn_element_store(call->d, type_of(d->type), place(d, batch, i, j),
+                             value);
+        }
+}
+
+/* The scratch is the caller's to give: both its ends are written. */
+static int use_scratch(char *workspace, size_t bytes, const struct algo *algo)
+{
+    RULE(workspace && (uintptr_t)workspace % 256 == 0);
+    RULE(bytes >= 512 && bytes >= algo->workspace);
+    memset(workspace, 0xEE, 256);
+    memset(workspace + bytes - 256, 0xEE, 256);
+    return 0;
+}
+
+static void note(const struct desc *desc, const struct layout *d,
+                 const struct algo *algo)
+{
+    __atomic_add_fetch(&state.products, 1, __ATOMIC_SEQ_CST);
+    state.batch = d->batch;
+    state.device_scalars = desc->device;
+    state.sms = desc->sms;
+    for (int i = 0; i < 4; i++)
+        state.alignments[i] = (int)algo->alignments[i];
+}
+
+int cublasLtMatmul(struct lt_context *context, struct lt_desc *desc,
+                   const void *alpha, const void *a, struct lt_layout *a_layout,
+                   const void *b, struct lt_layout *b_layout, const void *beta,
+                   const void *c, struct lt_layout *c_layout, void *d,
+                   struct lt_layout *d_layout, const struct lt_algo *algorithm,
+                   void *workspace, size_t workspace_bytes,
+                   struct cu_stream *stream)
+{
+    const struct algo *algo = (const struct algo *)algorithm;
+    struct call call = {(const struct desc *)desc,
+                        {(struct layout *)a_layout, (struct layout *)b_layout,
+                         (struct layout *)c_layout, (struct layout *)d_layout},
+                        a,
+                        b,
+                        c,
+                        d,
+                        0,
+                        0};
+    int status;
+
+    ENTER();
+    RULE(context && algo && algo->kind == ALGO);
+    status = check_product(call.desc, call.x);
+    if (!status)
+        status = use_scratch(workspace, workspace_bytes, algo);
+    if (status)
+        return status;
+    RULE(hash_product(call.desc, call.x) == algo->product);
+    status = check_addresses(&call, algo);
+    if (status)
+        return status;
+    memcpy(&call.alpha, alpha, sizeof call.alpha);
+    memcpy(&call.beta, beta, sizeof call.beta);
+    note(call.desc, call.x[3], algo);
+    state.alpha = alpha;
+    state.beta = beta;
+    state.stream = stream;
+    for (int i = 0; i < call.x[3]->batch; i++)
+        compute(&call, i);
+    return 0;
+}

@@ -1,0 +1,310 @@
+/*
+** test_cublaslt.c: the backend cublaslt over a stand-in that computes from the
+** descriptors alone. All numbers are small multiples of 1/2, so that every
+** type holds every result exactly and buffers are compared as bytes.
+*/
+#include "test_cublaslt.h"
+
+#include "cublaslt.h"
+#include "element.h"
+
+const int64_t test_sizes[GROUPS] = {3, 0, 1, 7, 4};
+const float test_alphas[GROUPS] = {0.5f, 2, 1.5f, -1, 1};
+const float test_betas[GROUPS] = {2, -1, 0.5f, 1, 0};
+
+_Alignas(256) float test_memory[4][ELEMENTS];
+_Alignas(256) char test_workspace[WORKSPACE];
+
+const struct quern_plan_options test_options = {.backend =
+                                                    QUERN_BACKEND_CUBLASLT};
+
+const struct form test_plain = {.recipe = "bf16",
+                                .a_major = QUERN_MAJOR_K,
+                                .b_major = QUERN_MAJOR_K,
+                                .ragged = QUERN_AXIS_M,
+                                .d_type = QUERN_BF16};
+
+static int64_t length_of(const struct quern_problem *p, int axis)
+{
+    return axis == QUERN_AXIS_M ? p->m : axis == QUERN_AXIS_N ? p->n : p->k;
+}
+
+/* In elements, of (i, j) of a group whose ragged axis begins at `start`. */
+static size_t place(const struct operand *o, int ragged, int group,
+                    int64_t start, int64_t i, int64_t j)
+{
+    int grouped = o->axes[0] != ragged && o->axes[1] != ragged;
+
+    i += o->axes[0] == ragged ? start : 0;
+    j += o->axes[1] == ragged ? start : 0;
+    return (size_t)((grouped ? group * o->group_stride : 0) +
+                    (o->swapped ? j * o->stride + i : i * o->stride + j));
+}
+
+static float load(const struct operand *o, size_t i)
+{
+    return qn_element_load(o->data, o->type, i);
+}
+
+/* Small whole numbers, another one everywhere. */
+static void fill(const struct operand *o, int most, unsigned seed)
+{
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        seed = seed * 1664525 + 1013904223;
+        qn_element_store(o->data, o->type, i,
+                         (float)((int)(seed >> 16) % (2 * most + 1) - most));
+    }
+}
+
+static struct quern_problem problem_of(struct quern_context *ctx,
+                                       const struct form *f)
+{
+    struct quern_problem p;
+    char text[64];
+
+    snprintf(text, sizeof text, "wgrad %s g=%d m=18 n=5 k=7", f->recipe,
+             GROUPS);
+    p = test_problem(ctx, text);
+    p.a_major = f->a_major;
+    p.b_major = f->b_major;
+    p.ragged = f->ragged;
+    p.d_type = f->d_type;
+    p.alpha = f->alpha;
+    p.beta = f->beta;
+    if (f->ragged)
+        *(f->ragged == QUERN_AXIS_M   ? &p.m
+          : f->ragged == QUERN_AXIS_N ? &p.n
+                                      : &p.k) = TOTAL;
+    return p;
+}
+
+/* Its place in memory, and the same for the library. */
+static struct operand lay_out(const struct quern_problem *p, int first,
+                              int second, int swapped, int wide,
+                              struct quern_tensor *tensor, void *data)
+{
+    struct operand o = {{first, second}, swapped, tensor->type, 0, 0, data};
+    int64_t rows = length_of(p, swapped ? second : first);
+
+    o.stride = length_of(p, swapped ? first : second) + (wide ? 3 : 0);
+    o.group_stride = rows * o.stride + (wide ? 5 : 0);
+    tensor->data = data;
+    tensor->bytes = ELEMENTS * sizeof(float);
+    if (wide)
+        tensor->stride = o.stride;
+    if (wide && first != p->ragged && second != p->ragged)
+        tensor->group_stride = o.group_stride;
+    return o;
+}
+
+void test_prepare(struct quern_context *ctx, const struct form *f,
+                  struct run *r)
+{
+    struct quern_description need;
+
+    r->p = problem_of(ctx, f);
+    test_expect(quern_describe(ctx, &r->p, &need), QUERN_OK, "");
+    r->args = need.args;
+    r->args.c = r->args.d;
+    r->a = lay_out(&r->p, QUERN_AXIS_M, QUERN_AXIS_K, f->a_major, f->wide,
+                   &r->args.a, test_memory[0]);
+    r->b = lay_out(&r->p, QUERN_AXIS_N, QUERN_AXIS_K, f->b_major, f->wide,
+                   &r->args.b, test_memory[1]);
+    r->d = lay_out(&r->p, QUERN_AXIS_M, QUERN_AXIS_N, 0, f->wide, &r->args.d,
+                   test_memory[2]);
+    r->c = lay_out(&r->p, QUERN_AXIS_M, QUERN_AXIS_N, 0, 0, &r->args.c,
+                   test_memory[3]);
+    if (f->beta != QUERN_BETA_ANY)
+        memset(&r->args.c, 0, sizeof r->args.c);
+    r->args.alpha = f->alpha ? test_alphas : NULL;
+    r->args.beta = f->beta == QUERN_BETA_ANY ? test_betas : NULL;
+    r->args.scalars = f->alpha || f->beta == QUERN_BETA_ANY ? f->scalars : 0;
+    r->args.host_sizes = f->ragged ? test_sizes : NULL;
+    r->args.workspace = test_workspace + 16; /* as loose as is allowed */
+    fill(&r->a, 2, 1);
+    fill(&r->b, 1, 2);
+    fill(&r->d, 3, 3);
+    fill(&r->c, 3, 4);
+}
+
+/* One value, from the definition. */
+static float expected(const struct run *r, const struct form *f, int group,
+                      const int64_t at[3], const int64_t lengths[3])
+{
+    int scalar = f->scalars > 1 ? group : 0;
+    int64_t start = at[2];
+    size_t c = place(&r->c, r->p.ragged, group, start, at[0], at[1]);
+    size_t d = place(&r->d, r->p.ragged, group, start, at[0], at[1]);
+    float sum = 0;
+
+    for (int64_t k = 0; k < lengths[2]; k++)
+        sum += load(&r->a, place(&r->a, r->p.ragged, group, start, at[0], k)) *
+               load(&r->b, place(&r->b, r->p.ragged, group, start, at[1], k));
+    if (f->alpha)
+        sum *= test_alphas[scalar];
+    if (f->beta == QUERN_BETA_ONE)
+        sum += load(&r->d, d);
+    if (f->beta == QUERN_BETA_ANY && test_betas[scalar] != 0)
+        sum += test_betas[scalar] * load(&r->c, c);
+    return sum;
+}
+
+/* What D must become: only what belongs to a group changes. */
+static void refer(const struct run *r, const struct form *f, void *want)
+{
+    int64_t start = 0;
+
+    memcpy(want, r->d.data, sizeof test_memory[2]);
+    for (int g = 0; g < GROUPS; g++) {
+        int64_t lengths[] = {r->p.m, r->p.n, r->p.k};
+
+        if (f->ragged == QUERN_AXIS_K || f->ragged == QUERN_AXIS_M ||
+            f->ragged == QUERN_AXIS_N)
+            lengths[f->ragged - QUERN_AXIS_M] = test_sizes[g];
+        for (int64_t i = 0; i < lengths[0]; i++)
+            for (int64_t j = 0; j < lengths[1]; j++) {
+                const int64_t at[] = {i, j, start};
+
+                qn_element_store(want, r->p.d_type,
+                                 place(&r->d, f->ragged, g, start, i, j),
+                                 expected(r, f, g, at, lengths));
+            }
+        start += test_sizes[g];
+    }
+}
+
+/* The first bytes behind the workspace. */
+static char *behind(const struct quern_plan *plan, const struct run *r)
+{
+    struct quern_plan_info info;
+
+    quern_plan_info(plan, &info);
+    return (char *)r->args.workspace + info.workspace_bytes;
+}
+
+/* Run, and compare the whole buffer. */
+static void try_form(struct quern_context *ctx, const struct form *f)
+{
+    static _Alignas(256) float want[ELEMENTS];
+    static const char untouched[256]; /* the error record's size */
+    struct quern_plan *plan;
+    struct run r;
+
+    test_prepare(ctx, f, &r);
+    if (f->beta == QUERN_BETA_ZERO) /* D is not read: poison it */
+        memset(test_memory[2], 0xFF, sizeof test_memory[2]);
+    refer(&r, f, want);
+    test_expect(quern_plan(ctx, &r.p, &test_options, &plan), QUERN_OK, "");
+    memset(behind(plan, &r), 0, sizeof untouched);
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    test_expect(quern_check(plan, &r.args, NULL), QUERN_OK, "");
+    assert_memory_equal(r.args.workspace, untouched, sizeof untouched);
+    assert_memory_equal(behind(plan, &r), untouched, sizeof untouched);
+    quern_plan_free(plan);
+    assert_null(test_cublaslt->broken);
+    if (memcmp(test_memory[2], want, sizeof want)) {
+        char text[512];
+
+        quern_problem_print(&r.p, text, sizeof text);
+        print_error("%s alpha=%d beta=%d scalars=%d wide=%d\n", text, f->alpha,
+                    f->beta, f->scalars, f->wide);
+        fail();
+    }
+}
+
+/* Layouts x ragged axes x types x scalars x gaps. */
+static void multiplies_every_form(void **state)
+{
+    static const struct {
+        const char *recipe;
+        int d_type;
+    } types[] = {{"bf16", QUERN_BF16},
+                 {"bf16", QUERN_F32},
+                 {"fp16", QUERN_F16},
+                 {"fp16", QUERN_F32}};
+    static const int scalars[][3] = {
+        /* alpha, beta, how many */
+        {0, QUERN_BETA_ZERO, 0},     {0, QUERN_BETA_ONE, 0},
+        {0, QUERN_BETA_ANY, 0},      {0, QUERN_BETA_ANY, GROUPS},
+        {1, QUERN_BETA_ZERO, 1},     {1, QUERN_BETA_ZERO, GROUPS},
+        {1, QUERN_BETA_ONE, GROUPS}, {1, QUERN_BETA_ANY, 1},
+        {1, QUERN_BETA_ANY, GROUPS},
+    };
+    struct quern_context *ctx = test_open();
+    int forms = 0;
+
+    (void)state;
+    for (int i = 0; i < 4 * 4 * 4 * 9 * 2; i++) {
+        const int *scalar = scalars[i / 64 % 9];
+        const struct form f = {
+            .recipe = types[i / 16 % 4].recipe,
+            .d_type = types[i / 16 % 4].d_type,
+            .a_major = i & 1,
+            .b_major = i >> 1 & 1,
+            .ragged = i / 4 % 4,
+            .alpha = scalar[0],
+            .beta = scalar[1],
+            .scalars = scalar[2],
+            .wide = i / 576,
+        };
+
+        try_form(ctx, &f);
+        forms++;
+    }
+    assert_int_equal(forms, 1152);
+    assert_int_equal(test_cublaslt->contexts, 0);
+    assert_int_equal(test_count("cublaslt open"), 1);
+    quern_close(ctx);
+}
+
+/* What the stand-in takes, the real one must take, too: that needs no GPU. */
+static void agrees_with_the_real_one(void **state)
+{
+    const int32_t operation = LT_OP_T, batch = 5, sms = 100;
+    const int64_t step = 1000;
+    const uint64_t scratch = 1 << 25;
+    const uint32_t small = 2;
+    struct qn_cublaslt *lt;
+    struct lt_desc desc;
+    struct lt_layout layout;
+    struct lt_preference preference;
+
+    (void)state;
+    if (qn_cublaslt_open(NULL, getenv("CUDA_HOME"), &lt))
+        TEST_SKIP("libcublasLt.so.12 or .13");
+    assert_memory_equal(lt->version, "cublasLt 1", 10);
+#define TAKES(call, ...) assert_int_equal(lt->call(__VA_ARGS__), LT_SUCCESS)
+    TAKES(cublasLtMatmulDescInit_internal, &desc, sizeof desc, LT_COMPUTE_32F,
+          LT_R_32F);
+    for (int i = LT_DESC_POINTER_MODE; i <= LT_DESC_TRANSB; i++)
+        TAKES(cublasLtMatmulDescSetAttribute, &desc, i, &operation, 4);
+    TAKES(cublasLtMatmulDescSetAttribute, &desc, LT_DESC_SM_COUNT_TARGET, &sms,
+          4);
+    TAKES(cublasLtMatrixLayoutInit_internal, &layout, sizeof layout, LT_R_16BF,
+          7, 9, 16);
+    TAKES(cublasLtMatrixLayoutSetAttribute, &layout, LT_LAYOUT_BATCH_COUNT,
+          &batch, 4);
+    TAKES(cublasLtMatrixLayoutSetAttribute, &layout, LT_LAYOUT_BATCH_OFFSET,
+          &step, 8);
+    TAKES(cublasLtMatmulPreferenceInit_internal, &preference,
+          sizeof preference);
+    TAKES(cublasLtMatmulPreferenceSetAttribute, &preference,
+          LT_PREFER_WORKSPACE_BYTES, &scratch, 8);
+    TAKES(cublasLtMatmulPreferenceSetAttribute, &preference,
+          LT_PREFER_REDUCTIONS, &small, 4);
+    for (int i = 0; i < 4; i++)
+        TAKES(cublasLtMatmulPreferenceSetAttribute, &preference,
+              LT_PREFER_ALIGNMENT_A + i, &small, 4);
+#undef TAKES
+    qn_cublaslt_close(lt);
+}
+
+int test_cublaslt_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(multiplies_every_form),
+        TEST(agrees_with_the_real_one),
+    };
+
+    return cmocka_run_group_tests_name("cublaslt", tests, NULL, NULL);
+}

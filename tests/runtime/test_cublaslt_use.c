@@ -1,0 +1,586 @@
+/*
+** test_cublaslt_use.c: what a user of the backend cublaslt is told, what it
+** keeps, and what happens when a call below it fails.
+*/
+#include "test_cublaslt.h"
+
+#include <pthread.h>
+
+#include "cublaslt.h"
+#include "types.h"
+
+/* A plan and the arguments of a run. */
+static struct quern_plan *make_plan(struct quern_context *ctx,
+                                    const struct form *f, struct run *r)
+{
+    struct quern_plan *plan;
+
+    test_prepare(ctx, f, r);
+    test_expect(quern_plan(ctx, &r->p, &test_options, &plan), QUERN_OK, "");
+    return plan;
+}
+
+static void describes_itself(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct form f = test_plain;
+    struct quern_plan_info info;
+    struct quern_plan *plan;
+    struct run r;
+
+    (void)state;
+    plan = make_plan(ctx, &f, &r);
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "cublasLt 13.1.2");
+    assert_int_equal(info.backend, QUERN_BACKEND_CUBLASLT);
+    assert_int_equal(info.sms, 132);
+    assert_int_equal(info.workspace_bytes, (32 << 20) + 256 + 256 + 256);
+    assert_string_equal(qn_backend_name(info.backend), "cublaslt");
+    assert_non_null(strstr(test_messages, "plan: cublasLt 13.1.2 on 132"));
+    quern_plan_free(plan);
+    f.ragged = QUERN_AXIS_K;
+    f.beta = QUERN_BETA_ANY;
+    plan = make_plan(ctx, &f, &r);
+    quern_plan_info(plan, &info); /* 18 rows of 8 zeros, in whole 256 bytes */
+    assert_int_equal(info.workspace_bytes, (32 << 20) + 4 * 256 + 256);
+    quern_plan_free(plan);
+    plan = test_plan(ctx, "fprop bf16 g=8 m=1000 n=512 k=256", NULL);
+    quern_plan_info(plan, &info);
+    assert_int_equal(info.workspace_bytes, 256);
+    assert_int_not_equal(info.backend, QUERN_BACKEND_CUBLASLT);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+/* One size for all: a single call. */
+static void batches_uniform_groups(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct form f = test_plain;
+    struct quern_plan *plan;
+    struct run r;
+
+    (void)state;
+    f.ragged = QUERN_AXIS_NONE;
+    plan = make_plan(ctx, &f, &r);
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cublaslt->products, 1);
+    assert_int_equal(test_cublaslt->batch, GROUPS);
+    assert_int_equal(test_cublaslt->device_scalars, 0);
+    quern_plan_free(plan);
+    f.alpha = 1;
+    f.scalars = GROUPS;
+    plan = make_plan(ctx, &f, &r);
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cublaslt->products, 1 + GROUPS);
+    assert_int_equal(test_cublaslt->batch, 1);
+    assert_int_equal(test_cublaslt->device_scalars, 1);
+    assert_ptr_equal(test_cublaslt->alpha, &test_alphas[GROUPS - 1]);
+    assert_ptr_equal(test_cublaslt->beta,
+                     test_workspace + 16 + 256 + sizeof(float));
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+/* Rows that start anywhere are said to, so that no algorithm trips. */
+static void states_alignments(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct form f = test_plain;
+    struct quern_plan *plan;
+    int stream;
+    struct run r;
+
+    (void)state;
+    plan = make_plan(ctx, &f, &r); /* the last group: row 11 of 7 and of 5 */
+    test_expect(quern_run(plan, &r.args, &stream), QUERN_OK, "");
+    assert_ptr_equal(test_cublaslt->stream, &stream);
+    assert_int_equal(test_cublaslt->products, 4);
+    assert_int_equal(test_cublaslt->alignments[0], 8); /* b: matrix 4 of 35 */
+    assert_int_equal(test_cublaslt->alignments[1], 2); /* a: 77 elements */
+    assert_int_equal(test_cublaslt->alignments[3], 2); /* d: 55 elements */
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+/* Nothing is looked for twice, nothing is allocated. */
+static void remembers_algorithms(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan;
+    struct run r;
+    int found;
+
+    (void)state;
+    plan = make_plan(ctx, &test_plain, &r);
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    found = test_cublaslt->heuristics;
+    assert_int_equal(found, 4);
+    test_fail_allocation(0);
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_fail_allocation(0), 0);
+    assert_int_equal(test_cublaslt->heuristics, found);
+    r.args.a.stride = 8; /* other strides are another product */
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cublaslt->heuristics, 2 * found);
+    assert_null(test_cublaslt->broken);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+/* The table is bounded: more sizes than it holds are still right. */
+static void forgets_algorithms(void **state)
+{
+    static const char text[] = "fprop bf16 g=3 m=2000 n=5 k=1";
+    struct quern_context *ctx = test_open();
+    struct quern_args args = test_args(ctx, text);
+    struct quern_plan *plan = test_plan(ctx, text, &test_options);
+    int64_t changing[3];
+
+    (void)state;
+    free((void *)(uintptr_t)args.a.first_dims);
+    args.a.first_dims = NULL;
+    free(args.workspace);
+    args.workspace = test_workspace;
+    args.host_sizes = changing;
+    for (int round = 0; round < 2; round++)
+        for (int64_t i = 1; i <= 300; i++) {
+            changing[0] = i;
+            changing[1] = 600 - i;
+            changing[2] = i % 7;
+            test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+        }
+    assert_null(test_cublaslt->broken);
+    assert_true(test_cublaslt->heuristics > 600);
+    args.workspace = NULL;
+    test_args_free(&args);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+static void targets_fewer_multiprocessors(void **state)
+{
+    const struct quern_plan_options some = {.backend = QUERN_BACKEND_CUBLASLT,
+                                            .sms = 100};
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan;
+    struct run r;
+
+    (void)state;
+    plan = make_plan(ctx, &test_plain, &r);
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cublaslt->sms, 0);
+    quern_plan_free(plan);
+    test_expect(quern_plan(ctx, &r.p, &some, &plan), QUERN_OK, "");
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cublaslt->sms, 100);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+/* A group past the end would write outside: nothing is queued at all. */
+static void refuses_bad_sizes(void **state)
+{
+    int64_t bad[GROUPS];
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan;
+    struct run r;
+
+    (void)state;
+    plan = make_plan(ctx, &test_plain, &r);
+    r.args.host_sizes = bad;
+#define SIZES(part, ...)                                                       \
+    memcpy(bad, ((const int64_t[GROUPS]){__VA_ARGS__}), sizeof bad);           \
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_EINVAL, part)
+    SIZES("host_sizes[1] is -1: a group's size must not be negative", 3, -1);
+    SIZES("host_sizes[2] is 12: the groups pass m=17", 3, 3, 12);
+    SIZES("host_sizes[0] is 9223372036854775807: the groups", INT64_MAX, 1);
+    SIZES("host_sizes[4] is 1: the groups pass m=17", 17, 0, 0, 0, 1);
+#undef SIZES
+    assert_int_equal(test_cublaslt->products, 0);
+    r.args.host_sizes = NULL;
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_EINVAL,
+                "host_sizes is NULL: the cublaslt backend needs the 5 groups' "
+                "sizes on the host");
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+static void refuses_what_lies_on_the_device(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct form uniform = test_plain;
+    struct quern_plan *plan;
+    struct run r;
+    struct quern_args good;
+
+    (void)state;
+    plan = make_plan(ctx, &test_plain, &r);
+    good = r.args;
+#define BREAK(change, part)                                                    \
+    r.args = good;                                                             \
+    change;                                                                    \
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_EINVAL, part)
+    BREAK(r.args.a.first_dims = test_sizes,
+          "a.first_dims is not NULL: the cublaslt backend reads nothing on "
+          "the device; it takes host_sizes");
+    BREAK(r.args.d.offsets = test_sizes, "d.offsets is not NULL");
+    BREAK(r.args.b.pointers = (void *const *)test_workspace,
+          "b.pointers is not NULL: the cublaslt backend reads nothing on the "
+          "device; it takes data and group_stride");
+    BREAK(r.args.alpha = test_alphas, "alpha is not NULL: the problem says");
+    BREAK(r.args.workspace = r.args.a.data, "workspace overlaps a.data");
+    BREAK(r.args.workspace = NULL, "workspace is NULL: 33555200 zeroed bytes");
+    BREAK(r.args.b.stride = 6, "b.stride is 6");
+#undef BREAK
+    quern_plan_free(plan);
+    uniform.ragged = QUERN_AXIS_NONE;
+    plan = make_plan(ctx, &uniform, &r);
+    r.args.host_sizes = test_sizes;
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_EINVAL,
+                "host_sizes is not NULL: no axis of the problem is ragged");
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+/* Sizes on the host are this backend's alone, kernels are the others'. */
+static void refuses_to_be_mixed(void **state)
+{
+    static const char text[] = "fprop bf16 g=8 m=1000 n=512 k=256";
+    const struct quern_plan_options named = {.backend = QUERN_BACKEND_CUBLASLT,
+                                             .kernel = "k_large"};
+    struct quern_context *ctx = test_open();
+    struct quern_problem p = test_problem(ctx, text);
+    struct quern_args args = test_args(ctx, text);
+    struct quern_plan *plan = test_plan(ctx, text, NULL);
+
+    (void)state;
+    args.host_sizes = test_sizes;
+    test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL,
+                "host_sizes is not NULL: sizes on the host are for the "
+                "cublaslt backend, this plan's is jit");
+    test_args_free(&args);
+    quern_plan_free(plan);
+    test_expect(quern_plan(ctx, &p, &named, &plan), QUERN_EINVAL,
+                "options.kernel is 'k_large': the cublaslt backend runs none");
+    p = test_problem(ctx, "wgrad mixed g=2 m=8 n=8 k=8");
+    test_expect(quern_plan(ctx, &p, &test_options, &plan), QUERN_ENOKERNEL,
+                "backend cublaslt has no product f32 x f16 -> f32");
+    assert_null(plan);
+    quern_close(ctx);
+}
+
+static void refuses_to_freeze_sizes(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct form uniform = test_plain;
+    struct quern_plan *plan;
+    struct run r;
+
+    (void)state;
+    plan = make_plan(ctx, &test_plain, &r);
+    test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_ECAPTURE,
+                "the stream captures a graph: host_sizes would be frozen into "
+                "the graph");
+    assert_int_equal(test_cublaslt->products, 0);
+    test_cuda->capture_status = QN_CU_CAPTURE_NONE;
+    quern_plan_free(plan);
+    uniform.ragged = QUERN_AXIS_NONE;
+    plan = make_plan(ctx, &uniform, &r);
+    test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    test_cuda->capture_status = QN_CU_CAPTURE_NONE;
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+static void expect_missing(const char *part)
+{
+    struct quern_context *ctx = test_open();
+    struct run r;
+    struct quern_plan *plan;
+
+    test_prepare(ctx, &test_plain, &r);
+    test_expect(quern_plan(ctx, &r.p, &test_options, &plan), QUERN_EMISSING,
+                part);
+    assert_null(plan);
+    quern_close(ctx);
+}
+
+static void reports_a_missing_library(void **state)
+{
+    (void)state;
+    setenv("QUERN_CUBLASLT", "/nonexistent/libcublasLt.so", 1);
+    expect_missing("QUERN_CUBLASLT: /nonexistent/libcublasLt.so");
+    setenv("QUERN_CUBLASLT", getenv("QUERN_CUDA"), 1);
+    expect_missing("libcublasLt has no cublasLtGetVersion: CUDA 12 or later");
+}
+
+/* A machine has the library, or the message says where it was looked for. */
+static void finds_it_or_says_where(void **state)
+{
+    struct qn_cublaslt *lt;
+
+    (void)state;
+    unsetenv("QUERN_CUBLASLT");
+    if (qn_cublaslt_open(NULL, getenv("CUDA_HOME"), &lt) == QUERN_OK) {
+        assert_memory_equal(lt->version, "cublasLt 1", 10);
+        qn_cublaslt_close(lt);
+        return;
+    }
+    expect_missing("no libcublasLt.so.13, .12 or plain .so on the loader's "
+                   "path, in $CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
+                   "../cublas beside libquern; set QUERN_CUBLASLT");
+}
+
+static void reports_no_algorithm(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan;
+    struct run r;
+
+    (void)state;
+    plan = make_plan(ctx, &test_plain, &r);
+    test_cublaslt->no_algorithm = 1;
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_ENOKERNEL,
+                "cublasLtMatmulAlgoGetHeuristic: some error (cuBLAS status "
+                "15)\n  in the product m=3 n=5 k=7\n  of group 0");
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+static void explains_itself(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct run r;
+    char *text;
+
+    (void)state;
+    test_prepare(ctx, &test_plain, &r);
+    test_expect(quern_why(ctx, &r.p, &test_options, &text), QUERN_OK, "");
+    assert_non_null(strstr(text, "backend cublaslt, 132 multiprocessors"));
+    assert_non_null(strstr(text, "> cublasLt 13.1.2\n    one product for each "
+                                 "group, in a loop on the host; sizes are "
+                                 "host_sizes; 33555200 bytes of workspace"));
+    quern_free(text);
+    r.p = test_problem(ctx, "wgrad mixed g=2 m=8 n=8 k=8");
+    test_expect(quern_why(ctx, &r.p, &test_options, &text), QUERN_OK, "");
+    assert_non_null(strstr(text, "nothing runs\n    backend cublaslt has no "
+                                 "product f32 x f16 -> f32"));
+    quern_free(text);
+    quern_close(ctx);
+}
+
+/* The thread's own context comes back, in runs and when a plan is freed. */
+static void stays_in_the_plans_context(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan;
+    struct run r;
+    int mine;
+
+    (void)state;
+    test_cuda->current = &mine;
+    plan = make_plan(ctx, &test_plain, &r);
+    test_cuda->current = NULL;
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->depth, 0);
+    quern_plan_free(plan);
+    assert_int_equal(test_cuda->depth, 0);
+    assert_int_equal(test_cublaslt->contexts, 0);
+    quern_close(ctx);
+}
+
+/* One plan, several threads, each with a D and a workspace of its own. */
+struct thread {
+    pthread_t id;
+    const struct quern_plan *plan;
+    struct quern_args args;
+    int failed;
+};
+
+static void *run_often(void *user)
+{
+    struct thread *t = user;
+
+    for (int i = 0; i < 50; i++)
+        t->failed |= quern_run(t->plan, &t->args, NULL);
+    return NULL;
+}
+
+static void serves_threads(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan;
+    struct thread threads[3];
+    struct run r;
+
+    (void)state;
+    plan = make_plan(ctx, &test_plain, &r);
+    for (int i = 0; i < 3; i++) {
+        struct thread *t = &threads[i];
+
+        *t = (struct thread){.plan = plan, .args = r.args};
+        t->args.d.data = calloc(1, sizeof test_memory[2]);
+        t->args.workspace = calloc(1, WORKSPACE);
+        assert_non_null(t->args.workspace);
+        assert_int_equal(pthread_create(&t->id, NULL, run_often, t), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i].id, NULL);
+        assert_int_equal(threads[i].failed, 0);
+        assert_memory_equal(threads[i].args.d.data, threads[0].args.d.data,
+                            sizeof test_memory[2]);
+    }
+    for (int i = 0; i < 3; i++) {
+        free(threads[i].args.d.data);
+        free(threads[i].args.workspace);
+    }
+    assert_null(test_cublaslt->broken);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+/* All that a program does, with every kind of call below. */
+static int use_all(void)
+{
+    static const struct form accumulating = {.recipe = "bf16",
+                                             .ragged = QUERN_AXIS_K,
+                                             .d_type = QUERN_F32,
+                                             .beta = QUERN_BETA_ANY,
+                                             .wide = 1};
+    static const struct form clearing = {.recipe = "bf16",
+                                         .ragged = QUERN_AXIS_K,
+                                         .d_type = QUERN_F32,
+                                         .wide = 1};
+    static const struct form uniform = {.recipe = "bf16", .d_type = QUERN_BF16};
+    const struct form *forms[] = {&accumulating, &clearing, &uniform};
+    struct quern_context *ctx;
+    int code = quern_open(NULL, &ctx);
+
+    for (int i = 0; !code && i < 3; i++) {
+        struct quern_plan *plan;
+        struct run r;
+
+        test_prepare(ctx, forms[i], &r);
+        code = quern_plan(ctx, &r.p, &test_options, &plan);
+        if (!code)
+            code = quern_run(plan, &r.args, NULL);
+        quern_plan_free(plan);
+    }
+    quern_close(ctx);
+    return code;
+}
+
+static void fails_each_call(void **state)
+{
+    int last = 0;
+
+    (void)state;
+    test_cublaslt->fail_status = 999;
+    for (int n = 1;; n++) {
+        int code;
+
+        test_cublaslt->calls = 0;
+        test_cublaslt->fail_at = n;
+        test_cublaslt->failed = NULL;
+        code = use_all();
+        assert_int_equal(test_cublaslt->contexts, 0);
+        assert_int_equal(test_cuda->depth, 0);
+        if (!test_cublaslt->failed) {
+            assert_int_equal(code, QUERN_OK);
+            break;
+        }
+        last = n;
+        test_expect(code, QUERN_ECUDA, test_cublaslt->failed);
+        test_expect(code, QUERN_ECUDA, "the test's error (cuBLAS status 999)");
+    }
+    assert_true(last > 100);
+}
+
+static void fails_each_driver_call(void **state)
+{
+    int last = 0;
+
+    (void)state;
+    test_cuda->fail_code = 999;
+    for (int n = 1;; n++) {
+        int code;
+
+        test_cuda->calls = 0;
+        test_cuda->fail_at = n;
+        test_cuda->failed = NULL;
+        code = use_all();
+        assert_int_equal(test_cublaslt->contexts, 0);
+        assert_int_equal(test_cuda->depth, 0);
+        if (!test_cuda->failed) {
+            assert_int_equal(code, QUERN_OK);
+            break;
+        }
+        last = n;
+        test_cuda->primaries = 0; /* a failed release has no result */
+        if (code)                 /* freeing and closing have none, either */
+            test_expect(code, QUERN_ECUDA, test_cuda->failed);
+    }
+    assert_true(last > 20);
+}
+
+static void fails_each_allocation(void **state)
+{
+    int last = 0;
+
+    (void)state;
+    for (int n = 1;; n++) {
+        struct quern_context *ctx;
+        struct quern_problem p;
+        struct quern_plan *plan = NULL;
+        int code, made;
+
+        test_fail_allocation(n);
+        code = quern_open(NULL, &ctx);
+        if (!code)
+            code = quern_problem_parse(ctx, "fprop bf16 g=2 m=8 n=8 k=8", &p);
+        if (!code)
+            code = quern_plan(ctx, &p, &test_options, &plan);
+        quern_plan_free(plan);
+        quern_close(ctx);
+        made = test_fail_allocation(0);
+        assert_int_equal(test_cublaslt->contexts, 0);
+        assert_int_equal(test_cuda->depth, 0);
+        if (made < n) {
+            assert_int_equal(code, QUERN_OK);
+            break;
+        }
+        last = n;
+        test_expect(code, QUERN_ENOMEM, "host memory ran out");
+    }
+    assert_true(last > 5);
+}
+
+int test_cublaslt_use_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(describes_itself),
+        TEST(batches_uniform_groups),
+        TEST(states_alignments),
+        TEST(remembers_algorithms),
+        TEST(forgets_algorithms),
+        TEST(targets_fewer_multiprocessors),
+        TEST(refuses_bad_sizes),
+        TEST(refuses_what_lies_on_the_device),
+        TEST(refuses_to_be_mixed),
+        TEST(refuses_to_freeze_sizes),
+        TEST(reports_a_missing_library),
+        TEST(finds_it_or_says_where),
+        TEST(reports_no_algorithm),
+        TEST(explains_itself),
+        TEST(stays_in_the_plans_context),
+        TEST(serves_threads),
+        TEST(fails_each_call),
+        TEST(fails_each_driver_call),
+        TEST(fails_each_allocation),
+    };
+
+    return cmocka_run_group_tests_name("cublaslt use", tests, NULL, NULL);
+}
