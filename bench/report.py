@@ -93,7 +93,22 @@ def table(results, op):
         lines.append([shape, split] + [cell(rows, what) for what, _ in COLUMNS] +
                      [times(here), times(recorded), *load(rows)])
     lines.append(["geometric mean", ""] + [""] * len(COLUMNS) +
-                 [f"**{geometric_mean(r):.3f} ×**" for r in ratios.values()] + ["", ""])
+                 [f"**{geometric_mean(r):.3f} ×**" if r else "–" for r in ratios.values()] +
+                 ["", ""])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def summary(results):
+    """One line for each shape and split: quern in every pass, and its ratio to torch or cuBLAS."""
+    ops = passes(results)
+    lines = [["shape", "split"] + ops, ["---"] * 2 + ["---:"] * len(ops)]
+    found = {op: cases(results, op) for op in ops}
+    for case in found[ops[0]]:
+        cells = [found[op].get(case, {}) for op in ops]
+        lines.append(list(case) + [f"{cell(rows, 'quern')} ({times(ratio(rows))})" if "quern" in rows
+                                   else "–" for rows in cells])
+    means = [geometric_mean([r for r in map(ratio, found[op].values()) if r]) for op in ops]
+    lines.append(["geometric mean", ""] + [f"**{mean:.3f} ×**" for mean in means])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -132,13 +147,16 @@ def plot(results, op, path):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="+")
+    parser.add_argument("--summary", action="store_true", help="all passes in one table")
     parser.add_argument("--kernels", action="store_true", help="each kernel that was forced")
     parser.add_argument("--plot", metavar="FILE", help="draw the first file, as its ending says")
     options = parser.parse_args(argv)
     for path in options.files:
         with open(path) as file:
             results = json.load(file)
-        for op in passes(results):
+        if options.summary:
+            print(summary(results) + "\n")
+        for op in [] if options.summary else passes(results):
             print(kernel_table(results, op) if options.kernels else table(results, op))
             print()
         print(sentence(results, path) + "\n")
