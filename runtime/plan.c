@@ -77,6 +77,10 @@ static void fill_pointers(struct quern_plan *plan)
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         plan->takes_pointers[role] =
             qn_tensormap_takes(plan->kernel, params[role]);
+    /* what is added to D is then read as C, where D is */
+    if (plan->problem.beta == QUERN_BETA_ONE &&
+        qn_tensormap_takes(plan->kernel, QN_PARAM_c))
+        plan->takes_pointers[QN_ROLE_D] &= plan->takes_pointers[QN_ROLE_C];
 }
 
 /* And load the code now, which a capture would not allow. */

@@ -91,12 +91,21 @@ static int check_d_type(const struct quern_problem *p,
                         qn_type_name(p->d_type), recipe->name, names);
 }
 
+int qn_problem_groups(int groups)
+{
+    if (groups >= 1 && groups <= QUERN_MAX_GROUPS)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "g=%d: 1 to %d groups are possible",
+                        groups, QUERN_MAX_GROUPS);
+}
+
 /* Kernels take int; the ragged axis may be empty, no other may. */
 static int check_lengths(const struct quern_problem *p)
 {
-    if (p->groups < 1 || p->groups > QUERN_MAX_GROUPS)
-        return qn_error_set(QUERN_EINVAL, "g=%d: 1 to %d groups are possible",
-                            p->groups, QUERN_MAX_GROUPS);
+    int code = qn_problem_groups(p->groups);
+
+    if (code)
+        return code;
     for (int axis = QUERN_AXIS_M; axis <= QUERN_AXIS_K; axis++) {
         int ragged = axis == p->ragged;
         int64_t length = qn_geometry_length(p, axis);

@@ -25,6 +25,9 @@ int qn_problem_check(struct quern_context *ctx,
                      const struct quern_problem *problem,
                      const struct qn_recipe **recipe);
 
+/* QUERN_EINVAL for a number of groups that no problem has. */
+int qn_problem_groups(int groups);
+
 /* Layouts and ragged axis as the op's tensors lie in training (parse.c). */
 void qn_parse_defaults(struct quern_problem *problem);
 

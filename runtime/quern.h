@@ -29,7 +29,7 @@
 ** the argument and the rule. The library never prints, aborts or exits. It
 ** reads the environment once, in quern_open.
 **
-** Contents: errors, types, context, problem, describe, plan, run.
+** Contents: errors, types, context, problem, infer, describe, plan, run.
 */
 #ifndef QUERN_H
 #define QUERN_H
@@ -115,7 +115,8 @@ enum quern_backend {
 };
 
 #define QUERN_MAX_GROUPS 1024
-#define QUERN_MAX_DIMS   4
+#define QUERN_MAX_DIMS   4 /* of a tensor that is multiplied */
+#define QUERN_MAX_RANK   8 /* of one that a problem is inferred from */
 
 struct quern_context;  /* one per process is enough; may be shared by threads */
 struct quern_plan;     /* immutable after creation; may be shared by threads */
@@ -264,6 +265,41 @@ QUERN_API int quern_problem_parse(struct quern_context *ctx, const char *text,
 /* Write it back as text, NUL-terminated; returns the length it needs. */
 QUERN_API int quern_problem_print(const struct quern_problem *problem,
                                   char *buffer, size_t size);
+
+/* ------------------------------------------------------------------- infer */
+
+/*
+** A tensor of any rank, as a front end has it. Its axes collapse to a matrix:
+** the summed ones, side by side, and the others, all before or all behind them.
+** One that has lengths or offsets is split among the groups, and these count
+** rows (first_dims, and offsets alone) or columns (last_dims) of that matrix.
+** One that has none is a matrix for each group, and its first axis counts them.
+*/
+struct quern_shape {
+    int type; /* enum quern_type; of D also QUERN_TYPE_NONE: the recipe's */
+    int ndim; /* 1 .. QUERN_MAX_RANK; of D also 0: as it follows */
+    int64_t shape[QUERN_MAX_RANK]; /* a ragged axis: its total, a bound */
+    int first_dims, last_dims, offsets; /* 1: the tensor has this array */
+    int sum_begin, sum_end; /* axes begin <= axis < end are summed; none of D */
+};
+
+/* A grouped product of two tensors. */
+struct quern_contraction {
+    const char *recipe;
+    int groups;
+    struct quern_shape a, b, d;
+    int alpha, beta, alignment; /* as in struct quern_problem */
+};
+
+/*
+** Find the problem of a contraction: its op, m, n, k, layouts, and the ragged
+** axis, which says how D is split. Where types do not tell the op, it is the
+** one that usually has such a ragged axis and layout; b k-major: fprop. D, if
+** it is given, must agree. QUERN_EINVAL names the argument and the rule.
+*/
+QUERN_API int quern_infer(struct quern_context *ctx,
+                          const struct quern_contraction *contraction,
+                          struct quern_problem *problem);
 
 /* ---------------------------------------------------------------- describe */
 

@@ -81,9 +81,11 @@ extern unsigned long long test_host_workers;
 
 /* The groups of tests; each returns how many failed. */
 int test_problem_group(void);
+int test_infer_group(void);
 int test_expr_group(void);
 int test_plan_group(void);
 int test_run_group(void);
+int test_args_group(void);
 int test_check_group(void);
 int test_failure_group(void);
 int test_cache_group(void);

@@ -9,9 +9,11 @@ int main(void)
     int failed = 0;
 
     failed += test_problem_group();
+    failed += test_infer_group();
     failed += test_expr_group();
     failed += test_plan_group();
     failed += test_run_group();
+    failed += test_args_group();
     failed += test_check_group();
     failed += test_failure_group();
     failed += test_cache_group();
