@@ -278,7 +278,7 @@ QUERN_API int quern_problem_print(const struct quern_problem *problem,
 struct quern_shape {
     int type; /* enum quern_type; of D also QUERN_TYPE_NONE: the recipe's */
     int ndim; /* 1 .. QUERN_MAX_RANK; of D also 0: as it follows */
-    int64_t shape[QUERN_MAX_RANK]; /* a ragged axis: its total, a bound */
+    int64_t shape[QUERN_MAX_RANK];      /* a ragged axis: its total, a bound */
     int first_dims, last_dims, offsets; /* 1: the tensor has this array */
     int sum_begin, sum_end; /* axes begin <= axis < end are summed; none of D */
 };

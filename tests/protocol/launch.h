@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 enum twin_role { TWIN_A, TWIN_B, TWIN_D, TWIN_ROLES };
+
+/* Those of the runtime's maps.       COUPLED: map kinds -> runtime/tensormap.h */
 enum twin_kind { TWIN_PLAIN, TWIN_RAGGED, TWIN_POINTER };
 
 /* A tensor map as the runtime lays it out; the kernels' tensor_map. */

@@ -66,11 +66,12 @@ struct sim_store { unsigned int from, version; struct sim_place place; int add; 
 struct sim_thread {
     void *resume[5];
     ucontext_t start;
-    int started, done;
-    const unsigned int *watched; /* the thread waits until this is no longer `held` */
-    unsigned int held;
+    int started;
     uint64_t issued; /* of the products: a warp must issue them as one */
 };
+
+/* A thread waits until a word is no longer `held`; NULL: it does not wait. */
+struct sim_watch { const unsigned int *word; unsigned int held; };
 
 /* A warp, and what its first lane has under way for all of it. */
 struct sim_warp {
@@ -98,12 +99,14 @@ struct sim_copy { int cta, role, rows, bytes; unsigned int to, barrier; struct s
 /* The whole simulated launch. */
 static struct {
     struct sim_thread thread[SIM_THREADS];
+    struct sim_watch watch[SIM_THREADS];
     struct sim_cta cta[CLUSTER_N];
     struct sim_copy copy[SIM_COPIES];
     int copies;
     int left[CLUSTER_N]; /* threads of each CTA that have ended */
     void *scheduler[5];
     int current;         /* running thread */
+    int turns;           /* of threads, until this round ends */
     unsigned long moved; /* changes whenever anything happens */
     uint64_t random;
     int cluster_arrived;
@@ -156,15 +159,43 @@ static struct sim_warp *sim_warp(void) { return &sim_cta()->warp[sim.current % T
 
 /* ------------------------------------------------------- coroutines */
 
-static void sim_switch_back(void)
+__attribute__((noinline)) static void sim_resume(struct sim_thread *t)
 {
+    if (!t->started) {
+        t->started = 1;
+        setcontext(&t->start);
+    }
+    __builtin_longjmp(t->resume, 1);
+}
+
+/* Go on with the next thread that can go on, or with the scheduler when all had their turn. */
+__attribute__((noinline)) static void sim_switch(void)
+{
+    while (sim.turns > 0) {
+        const struct sim_watch *w;
+
+        sim.turns--;
+        sim.current = sim.current + 1 < SIM_THREADS ? sim.current + 1 : 0;
+        w = &sim.watch[sim.current];
+        if (!w->word || *w->word != w->held)
+            sim_resume(&sim.thread[sim.current]);
+    }
     __builtin_longjmp(sim.scheduler, 1);
 }
 
 __attribute__((noinline)) static void sim_yield(void)
 {
     if (__builtin_setjmp(sim.thread[sim.current].resume) == 0)
-        sim_switch_back();
+        sim_switch();
+}
+
+/* Every thread that can go on does so once, from any of them on. */
+__attribute__((noinline)) static void sim_round(void)
+{
+    sim.turns = SIM_THREADS;
+    sim.current = (int)sim_draw(SIM_THREADS);
+    if (__builtin_setjmp(sim.scheduler) == 0)
+        sim_switch();
 }
 
 /* Let the others go first, once. */
@@ -175,43 +206,28 @@ static void sim_pause(void)
 }
 
 /* Wait while a word keeps its value; the scheduler looks at it. */
-static void sim_wait(const unsigned int *watched, unsigned int held)
+static void sim_wait(const unsigned int *word, unsigned int held)
 {
-    struct sim_thread *t = &sim.thread[sim.current];
+    struct sim_watch *w = &sim.watch[sim.current];
 
-    while (*watched == held) {
-        t->watched = watched;
-        t->held = held;
-        sim_yield();
-    }
-    t->watched = NULL;
+    if (*word != held)
+        return;
+    *w = (struct sim_watch){ word, held };
+    sim_yield();
+    w->word = NULL;
 }
 
 static void sim_enter(void);
 
 static void sim_start(void)
 {
+    static const unsigned int never;
+
     sim_enter();
-    sim.thread[sim.current].done = 1;
+    sim.watch[sim.current] = (struct sim_watch){ &never, 0 };
     sim.left[sim.current / THREADS]++;
     sim.moved++;
-    sim_switch_back();
-}
-
-__attribute__((noinline)) static void sim_resume(struct sim_thread *t)
-{
-    if (!t->started) {
-        t->started = 1;
-        setcontext(&t->start);
-    }
-    __builtin_longjmp(t->resume, 1);
-}
-
-__attribute__((noinline)) static void sim_step(int index)
-{
-    sim.current = index;
-    if (__builtin_setjmp(sim.scheduler) == 0)
-        sim_resume(&sim.thread[index]);
+    sim_switch();
 }
 
 /* --------------------------------------------------------- barriers */

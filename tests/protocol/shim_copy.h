@@ -3,6 +3,10 @@
 ** out of the slabs. Coordinates are turned into addresses as the copy engine does it, modulo 2^64,
 ** with the maps that the runtime builds; what a box holds is then read off its address. Nothing
 ** lies there but C.
+**
+** Labels: a stage knows in grains of 8 rows of 128 bytes which rows and columns of which operand
+** and group it holds, and how many of them are real and not the zeros outside a map. A sum knows
+** over which k, rows and columns it went. A slab knows the sum that filled it.
 */
 
 /* ------------------------------------------------------------- maps */
@@ -24,6 +28,7 @@ static int sim_ragged_row(const struct twin_operand *o, u64 address, int rows)
     return (int)row;
 }
 
+/* The group whose matrix begins at an address. */
 static int sim_pointer_group(const struct twin_operand *o, u64 address)
 {
     for (int g = 0; o->pointers && g < sim.launch->groups; g++)
@@ -111,6 +116,7 @@ static void sim_copy_queue(struct sim_copy c)
     sim.moved++;
 }
 
+/* A box goes to the same place in each of `ctas`, and its bytes count on the barrier there. */
 static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrier, int rank, int x,
                      int y, int z, int w, unsigned int ctas)
 {
@@ -132,7 +138,8 @@ static unsigned int sim_self(void) { return 1u << sim.current / THREADS; }
 #define load_box_2d(to, map, full, x, y) sim_load(to, map, full, 2, x, y, 0, 0, sim_self())
 #define load_box_3d(to, map, full, x, y, z) sim_load(to, map, full, 3, x, y, z, 0, sim_self())
 #define load_box_4d(to, map, full, x, y, z, w) sim_load(to, map, full, 4, x, y, z, w, sim_self())
-#define load_box_2d_multicast(to, map, bar, x, y, ctas) sim_load(to, map, bar, 2, x, y, 0, 0, ctas)
+#define load_box_2d_multicast(to, map, full, x, y, ctas) \
+    sim_load(to, map, full, 2, x, y, 0, 0, ctas)
 #define load_box_3d_multicast(to, map, full, x, y, z, ctas) \
     sim_load(to, map, full, 3, x, y, z, 0, ctas)
 #define load_box_4d_multicast(to, map, full, x, y, z, w, ctas) \
@@ -232,6 +239,10 @@ static struct sim_label *sim_label_of(const float *sum)
     return &w->label[w->labels++];
 }
 
+/*
+** Add a product to its sum's label. A and B must end at the same k: zeros times what lies behind
+** the end of a group would let a NaN through.
+*/
 static void sim_multiply(const struct sim_product *p)
 {
     const struct sim_part a = sim_read(TWIN_A, p->a, 64), b = sim_read(TWIN_B, p->b, TILE_N);
@@ -268,7 +279,8 @@ static void mma_wait(int pending)
             w->batch[SIM_BATCHES - 1].count = 0;
             w->batches--;
         }
-    issued = sim_gather(sim.thread[sim.current].issued); /* .sync.aligned: as one */
+    /* .sync.aligned: the warp goes on as one */
+    issued = sim_gather(sim.thread[sim.current].issued);
     if (issued[0] != issued[sim.current % 32])
         sim_fail("lanes of a warp multiply different things", sim.current % 32, 0);
 }
@@ -339,6 +351,7 @@ static void store_wait(int pending)
     }
 }
 
+/* A slab on its way: the copy engine reads it late, at the wait that this thread makes for it. */
 static void sim_store(const tensor_map *map, unsigned int from, int rank, int x, int y, int z,
                       int w, int add)
 {

@@ -1,6 +1,11 @@
 /*
 ** test_protocol_launch.c: what a launch is given: operands that lie somewhere,
 ** maps of them as the runtime builds them, C in real memory.
+**
+** A, B and D have addresses and nothing there, far enough apart that no wrong
+** coordinate leads from one into another. C must exist: the kernel's own text
+** reads it. A wrong element shows by its value, and one behind the end of C by
+** the signal that reading there raises.
 */
 #include "plan.h"
 #include "test_protocol.h"
@@ -10,7 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* C lies in the pool, at its end; behind it, and in the trap, no read may go */
+/* C lies at the end of the pool. Behind the pool is the trap: no access. */
 #define POOL_BYTES ((size_t)16 << 20)
 #define TRAP_BYTES ((size_t)64 << 20)
 
@@ -68,6 +73,7 @@ static struct qn_recipe recipe_of(const struct qn_kernel *kernel)
     return r;
 }
 
+/* The runtime's own view of the operands, with room between rows or without. */
 static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
 {
     const struct qn_recipe recipe = recipe_of(kernel);
@@ -103,6 +109,7 @@ static void place_apart(int role, int groups)
             (uint64_t)g * 1040;
 }
 
+/* By address where that is wanted and the kernel has a map for it. */
 static void set_operand(const struct qn_kernel *kernel, int role, int param,
                         int apart)
 {
@@ -155,6 +162,7 @@ static void set_map(const struct qn_kernel *kernel, int i)
     to->box[1] = (int)map.box[1];
 }
 
+/* Whole numbers, so that the epilogue's sums are exact. */
 static void set_scalars(struct twin_c *c, const struct shape *s)
 {
     const int each = s->addend == C_GROUPS;
@@ -199,6 +207,7 @@ static void set_c_apart(struct twin_c *c, const struct shape *s, int bytes)
     c->pointers = launch.c_apart;
 }
 
+/* With "add" C stands for D: of real memory, but laid out as D is. */
 static void set_c(const struct qn_kernel *kernel, const struct shape *s)
 {
     struct twin_c *c = &launch.twin.c;

@@ -100,6 +100,12 @@ static void twin_check_sums(const struct sim_slab *slab, const struct sim_place 
                           added);
 }
 
+static unsigned char *twin_count(int row, int column)
+{
+    return &twin.written[(size_t)row * (size_t)twin.columns + (size_t)(column / SLAB_COLUMNS)];
+}
+
+/* With sizes that lie nobody knows what is right; that a box stays inside is checked before. */
 static void sim_store_read(const struct sim_slab *slab, const struct sim_store *store)
 {
     const struct sim_place *p = &store->place;
@@ -110,11 +116,9 @@ static void sim_store_read(const struct sim_slab *slab, const struct sim_store *
         sim_fail("a sum is stored at another place than it was computed for", p->row, p->column);
     if (sim.launch->lengths)
         twin_check_sums(slab, p, store->add);
-    for (int i = 0; i < p->rows && p->columns; i++) {
-        const size_t line = (size_t)(first + p->row + i) * twin.columns;
-        if (twin.written[line + p->column / SLAB_COLUMNS]++ && sim.launch->lengths)
+    for (int i = 0; i < p->rows && p->columns; i++)
+        if ((*twin_count(first + p->row + i, p->column))++ && sim.launch->lengths)
             sim_fail("stored twice", p->row + i, p->column);
-    }
 }
 
 /* How often each element of a row must have been stored. */
@@ -128,17 +132,19 @@ static int twin_times(int row)
     return !(l->ragged == QUERN_AXIS_K && l->epilogue == QN_ADD && l->lengths[row / l->m] == 0);
 }
 
+/* All of D that is a group's, and nothing else. */
 static void twin_check_written(void)
 {
     for (int row = 0; row < twin.rows; row++)
         for (int j = 0; j < twin.columns && !sim.error[0]; j++)
-            if (twin.written[(size_t)row * twin.columns + j] != twin_times(row))
+            if (*twin_count(row, j * SLAB_COLUMNS) != twin_times(row))
                 snprintf(sim.error, sizeof sim.error, "row %d, column %d: stored %d times", row,
-                         j * SLAB_COLUMNS, twin.written[(size_t)row * twin.columns + j]);
+                         j * SLAB_COLUMNS, *twin_count(row, j * SLAB_COLUMNS));
 }
 
 /* ------------------------------------------------------------- launches */
 
+/* Each thread begins anew, on a stack that all launches share. */
 static int twin_prepare_threads(void)
 {
     static unsigned char *stacks;
@@ -146,6 +152,7 @@ static int twin_prepare_threads(void)
     if (!stacks && !(stacks = malloc((size_t)SIM_THREADS * SIM_STACK)))
         return 0;
     memset(sim.thread, 0, sizeof sim.thread);
+    memset(sim.watch, 0, sizeof sim.watch);
     memset(sim.left, 0, sizeof sim.left);
     for (int i = 0; i < SIM_THREADS; i++) {
         ucontext_t *c = &sim.thread[i].start;
@@ -158,40 +165,34 @@ static int twin_prepare_threads(void)
     return 1;
 }
 
-/* Every thread that can go on does so once; returns how many are left. */
-static int twin_run_round(void)
+/* Threads of the cluster that have not ended. */
+static int twin_left(void)
 {
-    const int first = (int)sim_draw(SIM_THREADS);
-    int left = 0;
+    int left = SIM_THREADS;
 
-    for (int i = 0; i < SIM_THREADS; i++) {
-        const int index = (first + i) % SIM_THREADS;
-        const struct sim_thread *t = &sim.thread[index];
-        if (!t->done && (!t->watched || *t->watched != t->held))
-            sim_step(index);
-        left += !t->done;
-    }
+    for (int i = 0; i < CLUSTER_N; i++)
+        left -= sim.left[i];
     return left;
 }
 
 /* All threads of one cluster until they end; 0 in a deadlock or after an error. */
 static int twin_run_cluster(void)
 {
-    int left = SIM_THREADS;
-
-    while (left > 0 && !sim.error[0]) {
+    while (twin_left() > 0 && !sim.error[0]) {
         const unsigned long before = sim.moved;
 
-        left = twin_run_round();
+        sim_round();
         if (sim.copies && (sim.moved == before || sim_draw(2)))
             for (int i = (int)sim_draw((unsigned int)sim.copies) / 2; i >= 0; i--)
                 sim_deliver();
-        else if (left && sim.moved == before && !sim.error[0])
-            snprintf(sim.error, sizeof sim.error, "deadlock: %d threads wait for ever", left);
+        else if (sim.moved == before && twin_left() && !sim.error[0])
+            snprintf(sim.error, sizeof sim.error, "deadlock: %d threads wait for ever",
+                     twin_left());
     }
     return !sim.error[0];
 }
 
+/* One cluster at a time: nothing on the device orders them, so any order must do. */
 static void twin_run_grid(void)
 {
     for (int i = 0; i < sim.launch->clusters; i++) {
@@ -213,6 +214,7 @@ static void twin_fault(int signal)
     sim_fail("C is read outside its matrix, or where it must not be read at all", 0, 0);
 }
 
+/* The group of each row; -1 for rows outside all of them, and for all where sizes lie. */
 static int *twin_label_rows(const struct twin_launch *l)
 {
     int *group_of = malloc(((size_t)l->m + 1) * sizeof *group_of);
