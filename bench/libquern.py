@@ -31,7 +31,8 @@ class Args(ctypes.Structure):
 class Problem(ctypes.Structure):
     _fields_ = [("recipe", ctypes.c_char * 32), ("op", ctypes.c_int), ("ragged", ctypes.c_int),
                 ("a_major", ctypes.c_int), ("b_major", ctypes.c_int), ("d_type", ctypes.c_int),
-                ("alpha", ctypes.c_int), ("beta", ctypes.c_int), ("alignment", ctypes.c_int),
+                ("alpha", ctypes.c_int), ("beta", ctypes.c_int),
+                ("alignment", ctypes.c_int), ("pointers", ctypes.c_int),
                 ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("n", ctypes.c_int64),
                 ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 

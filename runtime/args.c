@@ -7,7 +7,7 @@
 #include "describe.h"
 #include "types.h"
 
-static const char names[] = "abcd"; /* by enum qn_role */
+static const char names[] = QN_LETTERS;
 
 const struct quern_tensor *qn_args_tensor(const struct quern_args *args,
                                           int role)
@@ -187,9 +187,9 @@ static int check_pointers(const struct quern_plan *plan, int role,
     if (!plan->takes_pointers[role])
         return qn_error_set(QUERN_EINVAL,
                             "%c.pointers is not NULL: kernel %s takes %c in "
-                            "one buffer; give %c.data, or another kernel's "
-                            "name in the plan's options",
-                            name, plan->kernel->name, name, name);
+                            "one buffer; give %c.data, or make the plan for "
+                            "a problem with pointers=%c",
+                            name, plan->kernel->name, name, name, name);
     return QUERN_OK;
 }
 

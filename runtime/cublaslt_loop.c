@@ -68,6 +68,10 @@ int qn_cublaslt_serves(const struct quern_problem *p,
                             "backend cublaslt serves values as they are: "
                             "recipe %s has scale factors",
                             recipe->name);
+    if (p->pointers)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "backend cublaslt takes operands in one buffer, "
+                            "the problem says pointers=");
     if (!qn_cublaslt_has(a.type, b.type, p->d_type))
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt has no product %s x %s -> %s: "

@@ -12,6 +12,9 @@ int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
 /* C lies as D does. */
 enum qn_role { QN_ROLE_A, QN_ROLE_B, QN_ROLE_C, QN_ROLE_D, QN_ROLES };
 
+/* By enum qn_role, as arguments are named. */
+#define QN_LETTERS "abcd"
+
 /* How an operand lies in memory: [G,] outer, inner; inner is contiguous. */
 struct qn_geometry {
     int role;

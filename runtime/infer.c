@@ -354,6 +354,7 @@ int quern_infer(struct quern_context *ctx, const struct quern_contraction *c,
     p.alpha = c->alpha;
     p.beta = c->beta;
     p.alignment = c->alignment;
+    p.pointers = c->pointers;
     p.d_type = c->d.type ? c->d.type : recipe->default_d;
     code = qn_problem_groups(c->groups);
     if (!code)

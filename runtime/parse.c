@@ -129,6 +129,24 @@ static int set_align(struct parser *parser, const char *key, const char *value)
     return QUERN_OK;
 }
 
+/* Letters of operands, in any order; whether they have a group axis comes
+   later. */
+static int set_pointers(struct parser *parser, const char *key,
+                        const char *value)
+{
+    for (const char *at = value; *at; at++) {
+        const char *letter = strchr(QN_LETTERS, *at);
+
+        if (!letter)
+            return qn_error_set(QUERN_EINVAL,
+                                "%s=%s: letters of operands are expected, like "
+                                "b or bd",
+                                key, value);
+        parser->problem->pointers |= 1 << (letter - QN_LETTERS);
+    }
+    return QUERN_OK;
+}
+
 /* Its syntax is checked when g and the lengths are known. */
 static int set_split(struct parser *parser, const char *key, const char *value)
 {
@@ -150,11 +168,17 @@ static const struct {
     int (*set)(struct parser *parser, const char *key, const char *value);
     int required;
 } keys[] = {
-    {"g", set_length, 1},      {"m", set_length, 1},
-    {"n", set_length, 1},      {"k", set_length, 1},
-    {"d", set_d, 0},           {"layout", set_layout, 0},
-    {"ragged", set_ragged, 0}, {"alpha", set_alpha, 0},
-    {"beta", set_beta, 0},     {"align", set_align, 0},
+    {"g", set_length, 1},
+    {"m", set_length, 1},
+    {"n", set_length, 1},
+    {"k", set_length, 1},
+    {"d", set_d, 0},
+    {"layout", set_layout, 0},
+    {"ragged", set_ragged, 0},
+    {"alpha", set_alpha, 0},
+    {"beta", set_beta, 0},
+    {"align", set_align, 0},
+    {"pointers", set_pointers, 0},
     {"split", set_split, 0},
 };
 
@@ -178,7 +202,8 @@ static int unknown_key(const char *word, int has_value)
         qn_guess_try(&guess, keys[i].name);
     return qn_error_set(QUERN_EINVAL,
                         "'%s' %s%s; known: g= m= n= k= d= "
-                        "layout= ragged= alpha= beta= align= split=",
+                        "layout= ragged= alpha= beta= align= pointers= "
+                        "split=",
                         word, has_value ? "is unknown" : "has no value",
                         qn_guess_text(&guess, hint, sizeof hint));
 }
@@ -306,28 +331,44 @@ int quern_problem_parse(struct quern_context *ctx, const char *text,
     return code;
 }
 
-int quern_problem_print(const struct quern_problem *p, char *buffer,
-                        size_t size)
+/* What is not as it follows from op and recipe, each with a blank before it. */
+static void print_unusual(const struct quern_problem *p, char *text,
+                          size_t size)
 {
     struct quern_problem usual = {.op = p->op};
-    char layout[32] = "", ragged[32] = "", beta[32] = "", align[32] = "";
+    size_t used = 0;
 
+#define ADD(...) used += (size_t)snprintf(text + used, size - used, __VA_ARGS__)
     if (p->op >= QUERN_FPROP && p->op <= QUERN_WGRAD)
         qn_parse_defaults(&usual);
     if (p->a_major != usual.a_major || p->b_major != usual.b_major)
-        snprintf(layout, sizeof layout, " layout=%s",
-                 qn_layout_name(p->a_major, p->b_major));
+        ADD(" layout=%s", qn_layout_name(p->a_major, p->b_major));
     if (p->ragged != usual.ragged)
-        snprintf(ragged, sizeof ragged, " ragged=%s", qn_axis_name(p->ragged));
+        ADD(" ragged=%s", qn_axis_name(p->ragged));
+    if (p->alpha)
+        ADD(" alpha=any");
     if (p->beta)
-        snprintf(beta, sizeof beta, " beta=%s", qn_beta_name(p->beta));
+        ADD(" beta=%s", qn_beta_name(p->beta));
     if (p->alignment && p->alignment != QN_ALIGNMENT)
-        snprintf(align, sizeof align, " align=%d", p->alignment);
+        ADD(" align=%d", p->alignment);
+    if (p->pointers)
+        ADD(" pointers=");
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        if (p->pointers >> role & 1)
+            ADD("%c", QN_LETTERS[role]);
+#undef ADD
+}
+
+int quern_problem_print(const struct quern_problem *p, char *buffer,
+                        size_t size)
+{
+    char unusual[160] = "";
+
+    print_unusual(p, unusual, sizeof unusual);
     return snprintf(
-        buffer, size, "%s %.*s g=%d m=%lld n=%lld k=%lld d=%s%s%s%s%s%s%s%.*s",
+        buffer, size, "%s %.*s g=%d m=%lld n=%lld k=%lld d=%s%s%s%.*s",
         qn_op_name(p->op), (int)sizeof p->recipe, p->recipe, p->groups,
         (long long)p->m, (long long)p->n, (long long)p->k,
-        qn_type_name(p->d_type), layout, ragged, p->alpha ? " alpha=any" : "",
-        beta, align, p->split[0] ? " split=" : "", (int)sizeof p->split,
-        p->split);
+        qn_type_name(p->d_type), unusual, p->split[0] ? " split=" : "",
+        (int)sizeof p->split, p->split);
 }

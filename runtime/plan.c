@@ -64,25 +64,6 @@ static void fill_maps(struct quern_plan *plan)
     }
 }
 
-/* Which operands may come as arrays of pointers. */
-static void fill_pointers(struct quern_plan *plan)
-{
-    static const int params[QN_ROLES] = {
-        [QN_ROLE_A] = QN_PARAM_a_pointers,
-        [QN_ROLE_B] = QN_PARAM_b_pointers,
-        [QN_ROLE_C] = QN_PARAM_c_pointers,
-        [QN_ROLE_D] = QN_PARAM_d_pointers,
-    };
-
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
-        plan->takes_pointers[role] =
-            qn_tensormap_takes(plan->kernel, params[role]);
-    /* what is added to D is then read as C, where D is */
-    if (plan->problem.beta == QUERN_BETA_ONE &&
-        qn_tensormap_takes(plan->kernel, QN_PARAM_c))
-        plan->takes_pointers[QN_ROLE_D] &= plan->takes_pointers[QN_ROLE_C];
-}
-
 /* And load the code now, which a capture would not allow. */
 static int set_attributes(struct quern_plan *plan, int cluster)
 {
@@ -165,7 +146,9 @@ static int prepare(struct quern_plan *plan, const struct qn_session *s,
     plan->backend = module->backend;
     plan->function = module->function;
     fill_maps(plan);
-    fill_pointers(plan);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        plan->takes_pointers[role] =
+            qn_select_pointers(&plan->problem, plan->kernel, role);
     if (module->backend != QUERN_BACKEND_HOST) {
         plan->driver = s->driver;
         plan->context = s->scope.context;

@@ -91,6 +91,35 @@ static int check_d_type(const struct quern_problem *p,
                         qn_type_name(p->d_type), recipe->name, names);
 }
 
+/* Only what has a group axis has many matrices. */
+static int check_pointers(const struct quern_problem *p,
+                          const struct qn_recipe *recipe)
+{
+    struct qn_geometry g;
+
+    if (p->pointers < 0 || p->pointers >> QN_ROLES)
+        return qn_error_set(QUERN_EINVAL,
+                            "pointers is %d: bits of enum quern_pointers are "
+                            "expected",
+                            p->pointers);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        if (!(p->pointers >> role & 1))
+            continue;
+        qn_geometry_of(p, recipe, role, &g);
+        if (!g.grouped)
+            return qn_error_set(QUERN_EINVAL,
+                                "pointers=%c: with ragged=%s %c has no group "
+                                "axis, all groups lie in one buffer",
+                                QN_LETTERS[role], qn_axis_name(p->ragged),
+                                QN_LETTERS[role]);
+        if (role == QN_ROLE_C && p->beta != QUERN_BETA_ANY)
+            return qn_error_set(QUERN_EINVAL,
+                                "pointers=c: beta=%s has no C of its own",
+                                qn_beta_name(p->beta));
+    }
+    return QUERN_OK;
+}
+
 int qn_problem_groups(int groups)
 {
     if (groups >= 1 && groups <= QUERN_MAX_GROUPS)
@@ -155,6 +184,8 @@ int qn_problem_check(struct quern_context *ctx,
     code = check_alignment(problem);
     if (!code)
         code = check_d_type(problem, recipe);
+    if (!code)
+        code = check_pointers(problem, recipe);
     if (!code)
         code = check_lengths(problem);
     if (!code)

@@ -98,6 +98,14 @@ enum quern_axis { QUERN_AXIS_NONE, QUERN_AXIS_M, QUERN_AXIS_N, QUERN_AXIS_K };
 /* Which axis of an operand is contiguous in memory. */
 enum quern_major { QUERN_MAJOR_K, QUERN_MAJOR_MN };
 
+/* Operands that come as an array of addresses, one matrix each: bits. */
+enum quern_pointers {
+    QUERN_POINTERS_A = 1,
+    QUERN_POINTERS_B = 2,
+    QUERN_POINTERS_C = 4,
+    QUERN_POINTERS_D = 8
+};
+
 /* What becomes of what is in memory already. */
 enum quern_beta {
     QUERN_BETA_ZERO, /* D = product; C is not read */
@@ -244,6 +252,8 @@ struct quern_problem {
     int alignment;   /* bytes at whose multiples buffers and, where strides are
                         given, rows and matrices start: 2, 4, 8, or 16; 0 is
                         16, which TMA needs */
+    int pointers;    /* enum quern_pointers: what runs may give by address;
+                        a kernel may take more */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
     char split[256]; /* how tools draw group sizes; plans ignore it */
@@ -254,7 +264,7 @@ struct quern_problem {
 **
 **   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt]
 **       [ragged=m|n|k|none] [alpha=1|any] [beta=0|1|any] [align=2|4|8|16]
-**       [split=even|mild|skew|zipf|one|@FILE|LIST]
+**       [pointers=LETTERS] [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
 ** the word, the rule and, for a misspelling, the nearest right word.
@@ -288,7 +298,7 @@ struct quern_contraction {
     const char *recipe;
     int groups;
     struct quern_shape a, b, d;
-    int alpha, beta, alignment; /* as in struct quern_problem */
+    int alpha, beta, alignment, pointers; /* as in struct quern_problem */
 };
 
 /*

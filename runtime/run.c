@@ -50,7 +50,7 @@ static int point_map(const struct quern_plan *plan,
                             param->kind, stride, group_stride, &again, reason,
                             sizeof reason))
         return qn_error_set(QUERN_EINVAL, "%c.stride is %lld: %s",
-                            "abcd"[param->role], (long long)stride, reason);
+                            QN_LETTERS[param->role], (long long)stride, reason);
     return qn_tensormap_encode(plan->driver, &again, address, out);
 }
 

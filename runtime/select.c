@@ -84,6 +84,23 @@ int qn_select_arch(const char *arch, const struct qn_device *device)
     return number / 10 == device->major && number <= ours;
 }
 
+int qn_select_pointers(const struct quern_problem *p,
+                       const struct qn_kernel *kernel, int role)
+{
+    static const int params[QN_ROLES] = {
+        [QN_ROLE_A] = QN_PARAM_a_pointers,
+        [QN_ROLE_B] = QN_PARAM_b_pointers,
+        [QN_ROLE_C] = QN_PARAM_c_pointers,
+        [QN_ROLE_D] = QN_PARAM_d_pointers,
+    };
+    /* where D is added to, it may be read as C */
+    int also_c = role == QN_ROLE_D && p->beta == QUERN_BETA_ONE &&
+                 qn_tensormap_takes(kernel, QN_PARAM_c);
+
+    return qn_tensormap_takes(kernel, params[role]) &&
+           (!also_c || qn_tensormap_takes(kernel, QN_PARAM_c_pointers));
+}
+
 /* ------------------------------------------------------------ applicability */
 
 /* The machine's side: architecture, shared memory, what is linked. */
@@ -138,6 +155,21 @@ static int check_requires(const struct quern_problem *p,
         if (error || !holds)
             return 0;
     }
+    return 1;
+}
+
+/* Addresses that the kernel would not look at. */
+static int check_pointers(const struct quern_problem *p,
+                          const struct qn_kernel *kernel, char *reason,
+                          size_t size)
+{
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        if (p->pointers >> role & 1 && !qn_select_pointers(p, kernel, role)) {
+            snprintf(reason, size,
+                     "takes %c in one buffer, the problem says pointers=%c",
+                     QN_LETTERS[role], QN_LETTERS[role]);
+            return 0;
+        }
     return 1;
 }
 
@@ -277,6 +309,7 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
     }
     choice->fits = check_backend(demand, kernel, reason, size) &&
                    check_requires(demand->problem, kernel, reason, size) &&
+                   check_pointers(demand->problem, kernel, reason, size) &&
                    check_maps(demand, kernel, reason, size);
     if (choice->fits)
         estimate(demand, kernel, &choice->figures);

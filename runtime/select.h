@@ -35,6 +35,10 @@ struct qn_demand {
    and beta? */
 int qn_select_epilogue(const struct quern_problem *problem, int epilogue);
 
+/* May runs of the kernel get the operand (enum qn_role) by addresses? */
+int qn_select_pointers(const struct quern_problem *problem,
+                       const struct qn_kernel *kernel, int role);
+
 /* Does the kernel serve the problem's variant: op, layout, ragged axis, types,
    recipe, alpha and beta? */
 int qn_select_variant(const struct quern_problem *problem,

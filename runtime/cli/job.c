@@ -119,6 +119,22 @@ static int fill_memory(struct qn_job *job, struct qn_memory *memory,
     return code ? code : qn_memory_write(memory, 0, from, bytes);
 }
 
+/* The addresses of an operand's matrices, where the problem asks for them. */
+static int fill_pointers(struct qn_job *job, int role)
+{
+    const struct qn_geometry *g = &job->operands[role];
+    const size_t bytes =
+        (size_t)(g->rows * g->columns) * (size_t)qn_type_bits(g->type) / 8;
+    void *pointers[QUERN_MAX_GROUPS];
+
+    if (!(job->problem.pointers >> role & 1))
+        return QUERN_OK;
+    for (int i = 0; i < job->problem.groups; i++)
+        pointers[i] = job->memory[role].data + (size_t)i * bytes;
+    return fill_memory(job, &job->pointers[role], pointers,
+                       (size_t)job->problem.groups * sizeof *pointers);
+}
+
 /* From 0.5 to 1.5, another one for each group. */
 static int fill_factors(struct qn_job *job, uint64_t seed)
 {
@@ -160,6 +176,8 @@ static int fill_all(struct qn_job *job, uint64_t seed)
         if (need_of(job, role)->ndim)
             code = fill_operand(job, role, 4 * seed + (uint64_t)role,
                                 role == QN_ROLE_B ? small : 1);
+    for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
+        code = fill_pointers(job, role);
     if (!code)
         code = fill_memory(job, &job->sizes_memory, job->sizes,
                            (size_t)job->problem.groups * sizeof *job->sizes);
@@ -193,11 +211,16 @@ static void point(struct qn_job *job)
     const float *factors = (const float *)(void *)job->factors_memory.data;
     struct quern_args *args = &job->args;
 
+    struct quern_tensor *all[QN_ROLES] = {&args->a, &args->b, &args->c,
+                                          &args->d};
+
     *args = job->need.args;
-    args->a.data = job->memory[QN_ROLE_A].data;
-    args->b.data = job->memory[QN_ROLE_B].data;
-    args->c.data = job->memory[QN_ROLE_C].data;
-    args->d.data = job->memory[QN_ROLE_D].data;
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        if (p->pointers >> role & 1)
+            all[role]->pointers =
+                (void *const *)(void *)job->pointers[role].data;
+        else
+            all[role]->data = job->memory[role].data;
     args->alpha = p->alpha ? factors : NULL;
     args->beta = p->beta == QUERN_BETA_ANY ? factors + QUERN_MAX_GROUPS : NULL;
     args->scalars = p->groups;
@@ -280,8 +303,10 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
     memcpy(other->factors, job->factors, sizeof other->factors);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         other->host[role] = job->host[role];
-        if (role != QN_ROLE_D)
-            other->memory[role] = job->memory[role];
+        if (role == QN_ROLE_D)
+            continue;
+        other->memory[role] = job->memory[role];
+        other->pointers[role] = job->pointers[role];
     }
     code = plan(other, opt->against, NULL);
     if (!code && !other->gpu != !job->gpu)
@@ -296,6 +321,8 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
     if (!code)
         code = reset_d(other);
     if (!code)
+        code = fill_pointers(other, QN_ROLE_D);
+    if (!code)
         code = fill_workspace(other);
     if (code)
         return qn_message_code(opt, code, quern_errmsg(job->ctx));
@@ -307,14 +334,17 @@ void qn_job_free(struct qn_job *job)
 {
     for (int role = QN_ROLE_A; role < QN_ROLES && !job->borrowed; role++) {
         free(job->host[role]);
-        if (role != QN_ROLE_D)
-            qn_memory_free(&job->memory[role]);
+        if (role == QN_ROLE_D)
+            continue;
+        qn_memory_free(&job->memory[role]);
+        qn_memory_free(&job->pointers[role]);
     }
     if (!job->borrowed) {
         qn_memory_free(&job->sizes_memory);
         qn_memory_free(&job->factors_memory);
     }
     qn_memory_free(&job->memory[QN_ROLE_D]);
+    qn_memory_free(&job->pointers[QN_ROLE_D]);
     qn_memory_free(&job->workspace);
     qn_gpu_close(job->gpu);
     quern_plan_free(job->plan);

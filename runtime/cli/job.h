@@ -27,8 +27,10 @@ struct qn_job {
     void *host[QN_ROLES];
     struct qn_memory memory[QN_ROLES];
     float factors[2][QUERN_MAX_GROUPS]; /* alphas, betas: one of each a group */
+    struct qn_memory pointers[QN_ROLES]; /* addresses of the matrices */
     struct qn_memory sizes_memory, factors_memory, workspace;
-    int borrowed; /* all but D and the workspace are another job's */
+    int borrowed; /* all but D, its pointers and the workspace are another
+                     job's */
     struct quern_args args;
 };
 

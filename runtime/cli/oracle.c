@@ -100,14 +100,17 @@ static int look_outside(const struct qn_job *job, int *untouched)
 /* No byte around any buffer may have changed. */
 static int look_at_guards(const struct qn_job *job, int *guards)
 {
-    const struct qn_memory *all[QN_ROLES + 3] = {
-        &job->sizes_memory, &job->factors_memory, &job->workspace};
+    enum { OTHERS = 3, ALL = OTHERS + 2 * QN_ROLES };
+    const struct qn_memory *all[ALL] = {&job->sizes_memory,
+                                        &job->factors_memory, &job->workspace};
     int code = QUERN_OK;
 
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
-        all[3 + role] = &job->memory[role];
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        all[OTHERS + 2 * role] = &job->memory[role];
+        all[OTHERS + 2 * role + 1] = &job->pointers[role];
+    }
     *guards = 1;
-    for (int i = 0; i < QN_ROLES + 3 && !code; i++) {
+    for (int i = 0; i < ALL && !code; i++) {
         int intact = 1;
         if (all[i]->base)
             code = qn_memory_guards(all[i], &intact);

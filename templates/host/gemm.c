@@ -12,9 +12,9 @@
 */
 //$ local storage = { bf16 = "unsigned short", f16 = "unsigned short", f32 = "float" }
 enum {
-    TILE_M = $(tile.m),        /* rows summed side by side */
-    TILE_N = $(tile.n),       /* columns, one vector or two */
-    TILE_K = $(tile.k),      /* length of a packed run */
+    TILE_M = $(tile.m),            /* rows summed side by side */
+    TILE_N = $(tile.n),           /* columns, as wide as the widest vector */
+    TILE_K = $(tile.k),          /* length of a packed run */
     BLOCK_M = 16 * TILE_M, /* what one worker computes at a time */
     BLOCK_N = 4 * TILE_N
 };
@@ -146,8 +146,8 @@ static void multiply_block(const struct product *p, int m, int n)
     const int columns = p->n - n < BLOCK_N ? p->n - n : BLOCK_N;
 
     __builtin_memset(sum, 0, sizeof sum);
-    for (int k = 0; k < p->k; k += TILE_K) {
-        const int steps = p->k - k < TILE_K ? p->k - k : TILE_K;
+    for (long long k = 0; k < p->k; k += TILE_K) {
+        const int steps = p->k - k < TILE_K ? (int)(p->k - k) : TILE_K;
         pack_a(a, p, p->a + m * p->a_row + k * p->a_step, rows, steps);
         for (int j = 0; j < columns; j += TILE_N) {
             const int width = columns - j < TILE_N ? columns - j : TILE_N;

@@ -117,6 +117,9 @@ static const struct {
     {"run wgrad fp16 g=3 m=50 n=40 k=64 ragged=none d=f32 --backend host "
      "--check",
      0, "passed"},
+    {"run wgrad bf16 g=3 m=50 n=40 k=64 beta=any pointers=cd --backend host "
+     "--check",
+     0, "passed"},
     {"run wgrad bf16 g=3 m=50 n=40 k=0 beta=any --backend host --check", 0,
      "passed"},
     {"run wgrad bf16 g=3 m=50 n=40 k=@/none --backend host", 2,

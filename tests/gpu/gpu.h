@@ -106,9 +106,6 @@ const struct qt_epilogue *gpu_variant_epilogue(const struct gpu_variant *,
 /* The kernel of that name, NULL if there is none for this GPU. */
 struct gpu_kernel *gpu_variant_kernel(const char *name);
 
-/* Does the kernel declare the parameter? */
-int gpu_variant_takes(const struct qn_kernel *kernel, int param);
-
 /* The axes that are not ragged: n, k, m as far as they are free. */
 void gpu_variant_sides(struct qt_case *, int64_t x, int64_t y, int64_t z);
 
@@ -183,9 +180,8 @@ void gpu_case_close(struct gpu_case *);
 /* The bytes on the host that a part is a copy of. */
 const void *gpu_case_source(const struct gpu_case *, int part);
 
-/* Plan `choice` for the case. Returns quern_plan's code, or QUERN_ENOKERNEL
-   for a kernel that takes no arrays of pointers where the case has them;
-   gpu_run_close also after a failure. */
+/* Plan `choice` for the case. Returns quern_plan's code; gpu_run_close also
+   after a failure. */
 int gpu_run_open(struct gpu_run *, const struct gpu_case *,
                  const struct gpu_choice *choice, int sms);
 void gpu_run_close(struct gpu_run *);
@@ -213,8 +209,8 @@ void gpu_run_unopened(const struct gpu_run *, int code);
 /* Count one run that was opened, right if there is no text. */
 void gpu_run_record(const struct gpu_run *, const char *bad);
 
-/* Open, start, finish, close, record. */
-void gpu_case_run(const struct gpu_case *, const struct gpu_choice *, int sms);
+/* Open, start, finish, close, record. 0 if the kernel does not take it. */
+int gpu_case_run(const struct gpu_case *, const struct gpu_choice *, int sms);
 
 /* The same for each choice of a variant, with a number of SMs that changes. */
 void gpu_case_run_all(struct gpu_case *, const struct gpu_variant *, int index);

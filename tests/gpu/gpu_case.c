@@ -136,24 +136,6 @@ static void set_args(struct gpu_run *r, const struct gpu_case *p)
     qt_args_set(&p->c, &p->data, &at, &r->args);
 }
 
-/* Does the kernel know arrays of pointers where the case has some? */
-static int takes_pointers(const struct gpu_run *r)
-{
-    const struct qn_kernel *kernel = r->kernel->kernel;
-    const struct {
-        const struct quern_tensor *tensor;
-        int param;
-    } all[] = {{&r->args.a, QN_PARAM_a_pointers},
-               {&r->args.b, QN_PARAM_b_pointers},
-               {&r->args.c, QN_PARAM_c_pointers},
-               {&r->args.d, QN_PARAM_d_pointers}};
-
-    for (int i = 0; i < 4; i++)
-        if (all[i].tensor->pointers && !gpu_variant_takes(kernel, all[i].param))
-            return 0;
-    return 1;
-}
-
 int gpu_run_open(struct gpu_run *r, const struct gpu_case *p,
                  const struct gpu_choice *choice, int sms)
 {
@@ -178,7 +160,7 @@ int gpu_run_open(struct gpu_run *r, const struct gpu_case *p,
     gpu_buffer_zero(&r->workspace);
     r->args = need.args;
     set_args(r, p);
-    return takes_pointers(r) ? QUERN_OK : QUERN_ENOKERNEL;
+    return QUERN_OK;
 }
 
 void gpu_run_close(struct gpu_run *r)
@@ -266,8 +248,8 @@ void gpu_run_record(const struct gpu_run *r, const char *bad)
 
 /* Whatever happens is one count: passed, refused, or failed with the first
    reason. */
-void gpu_case_run(const struct gpu_case *p, const struct gpu_choice *choice,
-                  int sms)
+int gpu_case_run(const struct gpu_case *p, const struct gpu_choice *choice,
+                 int sms)
 {
     struct gpu_run r;
     const char *bad;
@@ -282,6 +264,7 @@ void gpu_case_run(const struct gpu_case *p, const struct gpu_choice *choice,
         gpu_run_record(&r, bad);
     }
     gpu_run_close(&r);
+    return code != QUERN_ENOKERNEL;
 }
 
 /* No kernel may write its inputs, wherever a store went, nor around them. */
@@ -303,6 +286,15 @@ static void inputs_unchanged(const struct gpu_case *p)
     }
 }
 
+/* What one kernel of an op serves, the model must find one for. */
+static void model_found(const struct gpu_case *p, const unsigned served[2])
+{
+    gpu_record(served[0] & ~served[1]
+                   ? gpu_text("%s: the model found no kernel, and there is one",
+                              p->c.what)
+                   : NULL);
+}
+
 void gpu_case_run_all(struct gpu_case *p, const struct gpu_variant *v,
                       int index)
 {
@@ -310,10 +302,14 @@ void gpu_case_run_all(struct gpu_case *p, const struct gpu_variant *v,
     static const int sms[] = {0, 2, 4, 0, 6, 14, 2};
     struct gpu_choice choices[GPU_MAX_CHOICES];
     int count = gpu_variant_choices(v, 1, choices);
+    unsigned served[2] = {0, 0}; /* ops: by a kernel, by the model */
 
     gpu_case_open(p, GPU_GUARD);
     for (int i = 0; i < count; i++)
-        gpu_case_run(p, &choices[i], sms[(index + i) % 7]);
+        if (gpu_case_run(p, &choices[i], sms[(index + i) % 7]))
+            served[!choices[i].kernel] |= 1u << choices[i].op;
+    if (!gpu_options.only)
+        model_found(p, served);
     inputs_unchanged(p);
     gpu_case_close(p);
 }

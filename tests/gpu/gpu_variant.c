@@ -77,14 +77,6 @@ struct gpu_kernel *gpu_variant_kernel(const char *name)
     return NULL;
 }
 
-int gpu_variant_takes(const struct qn_kernel *kernel, int param)
-{
-    for (int i = 0; i < kernel->nparams; i++)
-        if (kernel->params[i] == param)
-            return 1;
-    return 0;
-}
-
 int gpu_variant_choices(const struct gpu_variant *v, int models,
                         struct gpu_choice choices[GPU_MAX_CHOICES])
 {

@@ -122,6 +122,23 @@ void qt_case_layout(struct qt_case *c, const struct qt_pattern *p)
     *qt_axis(c, c->ragged) = row + 3; /* rows that belong to no group */
 }
 
+/* The letters of the operands that come by address, "" for none. */
+static void pointer_letters(const struct qt_case *c, char letters[8])
+{
+    const struct qt_epilogue *e = qt_case_epilogue(c);
+
+    for (int role = 0; role < QT_ROLES; role++) {
+        int source = role == QT_C && !e->apart ? QT_D : role;
+        struct qt_place p;
+
+        qt_place_of(c, source, &p);
+        if (p.grouped && c->pointers[source] &&
+            (role != QT_C || e->beta == QUERN_BETA_ANY))
+            *letters++ = "abcd"[role];
+    }
+    *letters = 0;
+}
+
 void qt_case_text(const struct qt_case *c, char *text, size_t size)
 {
     static const char *const ops[] = {"fprop", "dgrad", "wgrad"};
@@ -129,17 +146,20 @@ void qt_case_text(const struct qt_case *c, char *text, size_t size)
     static const char *const axes[] = {"none", "m", "n", "k"};
     static const char *const betas[] = {"0", "1", "any"};
     const struct qt_epilogue *e = qt_case_epilogue(c);
+    char letters[8];
 
+    pointer_letters(c, letters);
     snprintf(text, size,
              "%s %s g=%d m=%lld n=%lld k=%lld d=%s layout=%s ragged=%s "
-             "alpha=%s beta=%s align=%d",
+             "alpha=%s beta=%s align=%d%s%s",
              ops[c->op], c->type == QUERN_F16 ? "fp16" : "bf16", c->groups,
              (long long)c->m, (long long)c->n, (long long)c->k,
              c->d_type == QUERN_F32   ? "f32"
              : c->d_type == QUERN_F16 ? "f16"
                                       : "bf16",
              layouts[c->a_major][c->b_major], axes[c->ragged],
-             e->alpha ? "any" : "1", betas[e->beta], c->align ? c->align : 16);
+             e->alpha ? "any" : "1", betas[e->beta], c->align ? c->align : 16,
+             *letters ? " pointers=" : "", letters);
 }
 
 /* ----------------------------------------------------------------- operands */

@@ -45,6 +45,16 @@ static void prints_what_it_parses(void **state)
          "wgrad bf16 g=3 m=8 n=8 k=10 d=bf16 layout=tt ragged=none split=zipf"},
         {"dgrad bf16 g=2 m=8 n=8 k=9 layout=nn ragged=m split=8,0",
          "dgrad bf16 g=2 m=8 n=8 k=9 d=bf16 split=8,0"},
+        {"wgrad bf16 g=2 m=8 n=8 k=8 beta=1 alpha=any align=2",
+         "wgrad bf16 g=2 m=8 n=8 k=8 d=bf16 alpha=any beta=1 align=2"},
+        {"fprop bf16 g=2 m=8 n=8 k=8 pointers=b",
+         "fprop bf16 g=2 m=8 n=8 k=8 d=bf16 pointers=b"},
+        {"wgrad bf16 g=2 m=8 n=8 k=8 pointers=dc beta=any",
+         "wgrad bf16 g=2 m=8 n=8 k=8 d=bf16 beta=any pointers=cd"},
+        {"fprop bf16 beta=any alpha=1 align=16 g=2 m=8 n=8 k=8",
+         "fprop bf16 g=2 m=8 n=8 k=8 d=bf16 beta=any"},
+        {"fprop bf16 g=2 m=8 n=8 k=8 ragged=n layout=tt beta=0 align=8",
+         "fprop bf16 g=2 m=8 n=8 k=8 d=bf16 layout=tt ragged=n align=8"},
         {"fprop bf16 g=2 m=8 n=8 k=8 split=@loads.txt",
          "fprop bf16 g=2 m=8 n=8 k=8 d=bf16 split=@loads.txt"},
     };
@@ -110,6 +120,19 @@ static void names_what_is_wrong(void **state)
          "d=f16: recipe bf16 writes bf16, f32"},
         {"fprop bf16 g=1 m=1 n=1 k=1 layout=tx", "tn, nn, nt or tt"},
         {"fprop bf16 g=1 m=1 n=1 k=1 ragged=g", "m, n, k or none"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 alpha=2", "alpha=2: 1 or any is expected"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 beta=2", "beta=2: 0, 1 or any"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 bta=1", "did you mean 'beta'?"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 align=3", "align=3: 2, 4, 8 or 16"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 align=32", "align=32: 2, 4, 8 or 16"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 align=x", "align=x: 2, 4, 8 or 16"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 pointers=x", "letters of operands"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 pointers=a",
+         "pointers=a: with ragged=m a has no group axis"},
+        {"wgrad bf16 g=1 m=1 n=1 k=1 pointers=db", "with ragged=k b has no"},
+        {"wgrad bf16 g=1 m=1 n=1 k=1 pointers=c beta=1",
+         "pointers=c: beta=1 has no C of its own"},
+        {"wgrad bf16 g=1 m=1 n=1 k=@sizes", "k=@sizes: a whole number"},
         {"fprop bf16 g=2 m=9 n=1 k=1 split=zpif",
          "split=zpif is unknown; did you mean 'zipf'?"},
         {"fprop bf16 g=2 m=9 n=1 k=1 split=5,5", "more than m=9 together"},
@@ -171,6 +194,12 @@ static void checks_each_field(void **state)
     BREAK(p.ragged = 4, "ragged is 4");
     BREAK(p.a_major = 2, "a_major is 2");
     BREAK(p.b_major = -1, "b_major is -1");
+    BREAK(p.alpha = 2, "alpha is 2");
+    BREAK(p.beta = 3, "beta is 3");
+    BREAK(p.beta = -1, "beta is -1");
+    BREAK(p.pointers = 16, "pointers is 16");
+    BREAK(p.pointers = -1, "pointers is -1");
+    BREAK(p.alignment = 1, "align=1: 2, 4, 8 or 16");
     BREAK(p.d_type = 99, "d=?");
     BREAK(p.d_type = -1, "d=?");
     BREAK(p.groups = -1, "g=-1");
@@ -221,6 +250,19 @@ static void describes_operands(void **state)
     check_tensor(&need.args.a, QUERN_F32, 2, 100, 10, 0, 4000);
     check_tensor(&need.args.b, QUERN_F16, 2, 100, 20, 0, 4000);
     check_tensor(&need.args.d, QUERN_F32, 3, 5, 10, 20, 4000);
+    assert_int_equal(need.args.c.ndim, 0);
+    p = test_problem(ctx, "wgrad mixed g=5 m=10 n=20 k=100 beta=any");
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    check_tensor(&need.args.c, QUERN_F32, 3, 5, 10, 20, 4000);
+    p = test_problem(ctx, "fprop mixed g=5 m=10 n=100 k=30 ragged=n layout=nn");
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    check_tensor(&need.args.a, QUERN_F16, 3, 5, 10, 30, 3000);
+    check_tensor(&need.args.b, QUERN_BF16, 2, 30, 100, 0, 6000);
+    check_tensor(&need.args.d, QUERN_F32, 2, 10, 100, 0, 4000);
+    p.alignment = 2;
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    assert_int_equal(need.args.a.alignment, 2);
+    assert_int_equal(need.args.d.alignment, 4);
     p = test_problem(ctx, "fprop mixed g=5 m=10 n=20 k=30 ragged=none");
     test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
     check_tensor(&need.args.a, QUERN_F16, 3, 5, 10, 30, 3000);
