@@ -37,6 +37,15 @@ static const struct {
     {"d_swizzle", AT(d.swizzle), AT(d.box)},
 };
 
+/* Words. */
+static const struct {
+    const char *name;
+    size_t offset;
+} names[] = {
+    {"schedule", AT(schedule)},
+    {"addend", AT(addend)},
+};
+
 /* The axis or derive that gives a value, to blame it on that line. */
 static struct qg_place place_of(const struct qg_kernels *kernels,
                                 const char *name)
@@ -124,16 +133,18 @@ static int fill_swizzle(struct qg *q, const struct qg_kernels *kernels,
     return error;
 }
 
-static int fill_schedule(struct qg *q, const struct qg_kernels *kernels,
-                         struct qn_kernel *kernel)
+/* A name that the runtime compares; "" where a spec does not give it. */
+static int fill_name(struct qg *q, const struct qg_kernels *kernels,
+                     struct qn_kernel *kernel, int row)
 {
-    int type = lua_getfield(q->L, -1, "schedule"), error = 0;
+    const char **out = (const char **)((char *)kernel + names[row].offset);
+    int type = lua_getfield(q->L, -1, names[row].name), error = 0;
     const char *text = type == LUA_TSTRING ? lua_tostring(q->L, -1) : "";
 
     if (type != LUA_TSTRING && type != LUA_TNIL)
-        error = wrong(q, kernels, kernel, "schedule", "a name");
+        error = wrong(q, kernels, kernel, names[row].name, "a name");
     else
-        kernel->schedule = qg_mem_string(q, text, strlen(text));
+        *out = qg_mem_string(q, text, strlen(text));
     lua_pop(q->L, 1);
     return error;
 }
@@ -151,5 +162,7 @@ int qg_describe_fill(struct qg *q, const struct qg_kernels *kernels,
         errors += fill_row(q, kernels, kernel, (int)i);
     for (size_t i = 0; i < sizeof swizzles / sizeof *swizzles; i++)
         errors += fill_swizzle(q, kernels, kernel, (int)i);
-    return errors + fill_schedule(q, kernels, kernel);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        errors += fill_name(q, kernels, kernel, (int)i);
+    return errors;
 }

@@ -205,6 +205,7 @@ static void put_sizes(struct writer *w, const struct qn_kernel *kernel)
                   kernel->cluster[0], kernel->cluster[1]);
     put_int(w, "stages", kernel->stages);
     put_string(w, "schedule", kernel->schedule);
+    put_string(w, "addend", kernel->addend);
     put_int(w, "threads", kernel->threads);
     put_int(w, "smem", kernel->smem);
     put_int(w, "shipped", kernel->shipped);

@@ -143,6 +143,7 @@ static int prepare(struct quern_plan *plan, const struct qn_session *s,
     if (!module)
         return prepare_products(plan, s);
     plan->kernel = module->kernel;
+    plan->values.band = qn_select_band(&plan->problem, plan->kernel);
     plan->backend = module->backend;
     plan->function = module->function;
     fill_maps(plan);

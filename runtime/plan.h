@@ -26,7 +26,8 @@ struct qn_values {
     const float *alpha, *beta;
     int scalar_step;
     const void *first_dims, *offsets;
-    int sizes_bytes, ragged, a_major, b_major, groups, m, n, k;
+    int sizes_bytes, ragged, a_major, b_major, groups, m, n, k,
+        band;
     unsigned int *error;
 };
 

@@ -58,6 +58,7 @@
     X(m, "int", "rows of the canonical product, over all groups if ragged")    \
     X(n, "int", "columns of the canonical product")                            \
     X(k, "int", "length of the summed axis, over all groups if ragged")        \
+    X(band, "int", "strips of tiles that are visited together, about")         \
     X(error, "unsigned int *", "error record in the workspace")
 
 enum qn_param {
@@ -133,6 +134,7 @@ struct qn_kernel {
     int cluster[2]; /* CTAs along m, along n */
     int stages;
     const char *schedule; /* "cooperative", "pingpong", "" */
+    const char *addend;   /* how C arrives: "reduce", "read", "fetch", .. */
     int threads;
     int smem;                    /* bytes of dynamic shared memory */
     int shipped;                 /* named by specs/kernels/shipped.lua */

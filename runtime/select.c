@@ -18,14 +18,15 @@
 **     tile   = max(math, copy) + store + START
 **     memory = (A + B + D once, and C if it is read) / memory rate
 **     launch = max(waves * tile, memory)
-**              fp32 sums in L2:  max(waves * tile, 1.5 memory)
-**              other C:          max(waves * tile, 1.2 memory)
-**                                + min(waves * tile, memory) / 2
+**              where C is read, by how it arrives:
+**              "reduce"  max(waves * tile, 1.5 memory)
+**              "fetch"   max(1.02 waves * tile, 1.05 memory)
+**              others    max(waves * tile, 1.2 memory)
+**                        + min(waves * tile, memory) / 2
 **
-** STORE and START were fitted to every kernel on 22 problems (bench/NOTES.md,
-** 2): the model's choice took 0.1 % longer than the best, on average. The L2
-** rate keeps tiles of 64 rows, which read most for each product, to problems
-** that wait for memory anyway. The tuner replaces the model where it measured.
+** The L2 rate is that of the multiprocessor's port: 128 x 128 asks for all of
+** it, tiles of 64 rows for more, wider ones for less (bench/NOTES.md, 6). The
+** tuner replaces the model where it measured.
 */
 #include "select.h"
 #include "expr.h"
@@ -37,12 +38,26 @@
 #include <string.h>
 
 #define FMA_PER_CYCLE    2048.0 /* dense 16-bit, one multiprocessor */
-#define L2_PER_CYCLE     76.0   /* bytes into one multiprocessor */
+#define L2_PER_CYCLE     62.0   /* bytes into one multiprocessor, of 64 */
 #define STORE_PER_CYCLE  32.0   /* bytes out of one multiprocessor */
 #define MEMORY_PER_CYCLE 2300.0 /* bytes, the whole chip */
-#define ADD_COST         1.5    /* of fp32 sums in L2, over plain copies */
-#define READ_COST        1.2    /* of C read by the math warps, likewise */
 #define START_CYCLES     1200.0 /* first copies of a tile, its barriers */
+#define PANEL_BYTES      20e6   /* of the rows of A that L2 can hold */
+
+/*
+** What C costs, by how it arrives: factors of the computation and of plain
+** copies, and the part of the smaller of both that the other does not hide.
+** "fetch" has fewer stages and shares the copy engine with A and B. The last
+** row is for all others.
+*/
+static const struct arrival {
+    const char *addend;
+    double compute, memory, exposed;
+} arrivals[] = {
+    {"reduce", 1.0, 1.5, 0.0}, /* fp32 sums in L2 */
+    {"fetch", 1.02, 1.05, 0.0},
+    {"read", 1.0, 1.2, 0.5}, /* by the math warps */
+};
 
 int qn_select_epilogue(const struct quern_problem *p, int epilogue)
 {
@@ -99,6 +114,23 @@ int qn_select_pointers(const struct quern_problem *p,
 
     return qn_tensormap_takes(kernel, params[role]) &&
            (!also_c || qn_tensormap_takes(kernel, QN_PARAM_c_pointers));
+}
+
+/*
+** A band's rows of A stay in L2 while columns of B go by, unless k is long:
+** then rows and columns at work should be about as many (bench/NOTES.md, 6).
+*/
+int qn_select_band(const struct quern_problem *p,
+                   const struct qn_kernel *kernel)
+{
+    int tile = kernel->tile[p->ragged == QUERN_AXIS_N];
+    double k = (double)p->k / (p->ragged == QUERN_AXIS_K ? p->groups : 1);
+    double rows = PANEL_BYTES * 8 / ((k + 1) * qn_type_bits(kernel->a.type));
+    int band;
+
+    rows = rows < 1024 ? 1024 : rows > 2048 ? 2048 : rows;
+    band = (int)rows / (tile > 0 ? tile : 1);
+    return band > 0 ? band : 1;
 }
 
 /* ------------------------------------------------------------ applicability */
@@ -252,6 +284,19 @@ static int uses_maps(const struct qn_kernel *kernel)
     return 0;
 }
 
+/* Cycles of a launch that reads C. */
+static double with_addend(const struct qn_kernel *kernel, double compute,
+                          double memory)
+{
+    const struct arrival *a = arrivals;
+
+    while (a < &arrivals[sizeof arrivals / sizeof *arrivals - 1] &&
+           strcmp(a->addend, kernel->addend))
+        a++;
+    return larger(compute * a->compute, memory * a->memory) +
+           smaller(compute, memory) * a->exposed;
+}
+
 static void estimate(const struct qn_demand *demand,
                      const struct qn_kernel *kernel, struct qn_figures *f)
 {
@@ -287,11 +332,8 @@ static void estimate(const struct qn_demand *demand,
     compute = f->waves * f->tile_cycles;
     if (p->beta == QUERN_BETA_ZERO)
         f->cycles = larger(compute, f->memory_cycles);
-    else if (kernel->epilogue == QN_ADD && kernel->d.type == QUERN_F32)
-        f->cycles = larger(compute, f->memory_cycles * ADD_COST);
     else
-        f->cycles = larger(compute, f->memory_cycles * READ_COST) +
-                    smaller(compute, f->memory_cycles) / 2;
+        f->cycles = with_addend(kernel, compute, f->memory_cycles);
 }
 
 /* -------------------------------------------------------------------- list */

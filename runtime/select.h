@@ -35,6 +35,10 @@ struct qn_demand {
    and beta? */
 int qn_select_epilogue(const struct quern_problem *problem, int epilogue);
 
+/* Strips of tiles that the kernel should visit together, at least 1. */
+int qn_select_band(const struct quern_problem *problem,
+                   const struct qn_kernel *kernel);
+
 /* May runs of the kernel get the operand (enum qn_role) by addresses? */
 int qn_select_pointers(const struct quern_problem *problem,
                        const struct qn_kernel *kernel, int role);

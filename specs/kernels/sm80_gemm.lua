@@ -2,7 +2,7 @@
 -- multiples of 16 bytes, a ragged axis that is contiguous, GPUs before and after Hopper.
 
 local sizes = { "first_dims", "offsets", "sizes_bytes" }
-local always = { "alpha", "beta", "scalar_step", "groups", "m", "n", "k" }
+local always = { "alpha", "beta", "scalar_step", "groups", "m", "n", "k", "band" }
 
 -- The parameters of operands: those with a matrix for each group may be arrays of pointers.
 local function params(ragged)
@@ -53,8 +53,6 @@ local function grid(arch, ragged, ops)
     -- CTAs on a multiprocessor: what the registers are shared by.
     derive "ctas" (function (v) return v.tile.m >= 128 and 2 or 4 end),
 
-    -- Strips of tiles visited together: CTAs at work share about 2048 rows of A in L2.
-    derive "band" (function (v) return 2048 // v.tile.m end),
 
     reject "128 x 128 serves it: only along m and k are groups often this small"
       (function (v) return v.tile.m < 128 and v.ragged ~= "m" and v.ragged ~= "k" end),

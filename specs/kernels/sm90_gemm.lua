@@ -1,8 +1,12 @@
 -- 16-bit products on Hopper's tensor cores, for every operand that the copy engine can reach: its
 -- ragged axis, if it has one, must not be contiguous.
 
--- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B.
-local function slab_memory (v) return 1 * KiB + 8 * v.slabs * 16 * 128 + 256 end
+-- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B. Where C is
+-- fetched each slab has a barrier, too.
+local function slab_memory (v)
+  local barrier = v.addend == "fetch" and 8 or 0
+  return 1 * KiB + 8 * v.slabs * (16 * 128 + barrier) + 256
+end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes end
 
 -- A box of an operand: k-major, all rows at once; mn-major, 64 of them for each step of k.
@@ -11,25 +15,36 @@ local function box (o, rows, v)
   return { 64, v.tile.k }
 end
 
+-- How what is added to the product arrives: fp32 sums in L2, others in registers.
+local function addend ()
+  return derive "addend" (function (v)
+    if v.epilogue == "store" then return "none" end
+    return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
+  end)
+end
+
 local function common ()
   return
   -- Two math warpgroups and one that issues the copies.
   derive "threads" (function (v) return 3 * 128 end),
 
-  -- Each of the 8 math warps stores D through slabs of 16 rows x 128 bytes.
-  derive "slabs" (function (v) return 2 end),
+  -- Each of the 8 math warps stores D through slabs of 16 rows x 128 bytes. Where C is fetched into
+  -- them, they also hold what is on its way.
+  derive "slabs" (function (v) return v.addend == "fetch" and 4 or 2 end),
   derive "stages" (function (v)
     return (227 * KiB - slab_memory(v)) // stage_memory(v)
   end),
   derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
 
-  -- Row tiles visited together: clusters at work then share about 2048 rows of A in L2.
-  derive "band" (function (v) return 2048 // v.tile.m end),
+  -- Groups along k differ in length: the longest first, so that the last tiles are short. That
+  -- takes registers that math warps which hold C have not.
+  derive "longest_first" (function (v)
+    return v.ragged == "k" and v.addend ~= "read" and 1 or 0
+  end),
 
-  -- How what is added to the product arrives: fp32 sums in L2, others in registers.
-  derive "addend" (function (v)
-    if v.epilogue == "store" then return "none" end
-    return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
+  -- Of a thread that issues copies, and of one that multiplies: 504 for three warpgroups.
+  derive "registers" (function (v)
+    return v.longest_first == 1 and { 56, 224 } or { 40, 232 }
   end),
 
   derive "a_box" (function (v) return box(v.a, v.tile.m // v.cluster.n, v) end),
@@ -41,7 +56,10 @@ local function common ()
   reject "each of two cooperating warpgroups needs 64 rows"
     (function (v) return v.schedule == "cooperative" and v.tile.m < 128 end),
   reject "one warpgroup's registers cannot hold the sums of a whole tile this large"
-    (function (v) return v.schedule == "pingpong" and v.tile.m * v.tile.n > 128 * 160 end),
+    (function (v)
+      local most = v.ragged == "k" and 128 * 128 or 128 * 192
+      return v.schedule == "pingpong" and v.tile.m * v.tile.n > most
+    end),
   reject "parts of A under 64 rows cost the cluster more than they spare"
     (function (v) return v.tile.m // v.cluster.n < 64 end),
   reject "fewer than 3 stages cannot hide the latency of TMA"
@@ -58,7 +76,7 @@ kernels "sm90_gemm_m" {
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
   params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers",
-               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error" },
+               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" },
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 192, 64}, {128, 256, 64},
@@ -66,8 +84,9 @@ kernels "sm90_gemm_m" {
   axis "cluster"  { {1, 1}, {1, 2} },
 
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  common()
+  addend(), common()
 }
 
 kernels "sm90_gemm_m_scale" {
@@ -81,15 +100,16 @@ kernels "sm90_gemm_m_scale" {
   template = "sm90/gemm.cu",
   params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "c",
                "c_pointers", "c_stride", "c_group_stride", "alpha", "beta", "scalar_step",
-               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error" },
+               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" },
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
 
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  common()
+  addend(), common()
 }
 
 -- dw = dyᵀ x: k in groups, one matrix D for each.
@@ -104,7 +124,7 @@ kernels "sm90_gemm_k" {
   template = "sm90/gemm.cu",
   params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
                "d_pointers", "c", "c_pointers", "c_stride", "c_group_stride",
-               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error" },
+               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" },
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
@@ -113,6 +133,34 @@ kernels "sm90_gemm_k" {
   reject "the chunks of A that two CTAs share leave too few registers: some would spill"
     (function (v) return v.cluster.n > 1 and v.tile.n > 192 end),
   requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  addend(), common()
+}
+
+-- The same into fp32, with C brought in by the copy engine while the tile is multiplied: where
+-- memory binds, sums in L2 are slower than a read and a write.
+kernels "sm90_gemm_k_fetch" {
+  op       = "wgrad",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = "nt",
+  ragged   = "k",
+  epilogue = "add",
+  d        = f32,
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
+               "d_pointers", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
+               "band", "error" },
+
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "addend"   { "fetch" },
+
+  requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
   common()
 }
@@ -129,15 +177,16 @@ kernels "sm90_gemm_k_scale" {
   params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
                "d_pointers", "c", "c_pointers", "c_stride", "c_group_stride", "alpha", "beta",
                "scalar_step", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
-               "error" },
+               "band", "error" },
 
-  axis "schedule" { "cooperative", "pingpong" },
+  axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
 
   requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  common()
+  addend(), common()
 }
 
 -- A uniform batch: no axis is ragged.
@@ -151,13 +200,14 @@ kernels "sm90_gemm_none" {
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
   params   = { "a_map", "b_map", "d_map", "c", "c_pointers", "c_stride", "c_group_stride",
-               "alpha", "beta", "scalar_step", "groups", "m", "n", "k" },
+               "alpha", "beta", "scalar_step", "groups", "m", "n", "k", "band" },
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
 
   requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  common()
+  addend(), common()
 }

@@ -3,7 +3,7 @@
 ** tiles `next`, `next + stride`, ... in the one order that all agree on. Nothing is shared and
 ** nothing is written, so sizes may change between launches.
 **
-** Order: group by group; inside a group, bands of BAND strips, one tile of each strip after the
+** Order: group by group; inside a group, bands of strips, one tile of each strip after the
 ** other, so that the CTAs at work share rows of A and columns of B in L2. A strip is a
 //$ if ragged == "n" then
 ** column of tiles: each group has as many rows, but not as many columns.
@@ -20,16 +20,15 @@ struct tile {
     int row, column; /* of the tile's first element, inside the group */
 };
 
+//$ include "common/band.cu"
+
 /* The place of a tile in its group, from its number there and the group's strips. */
 DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
-                       unsigned int across)
+                       unsigned int across, unsigned int usual)
 {
-    const unsigned int band = number / (BAND * across);
-    const unsigned int in_band = number - band * BAND * across;
-    const unsigned int left = strips - band * BAND;
-    const unsigned int band_strips = left < BAND ? left : BAND;
-    const unsigned int position = in_band / band_strips;
-    const unsigned int strip = band * BAND + in_band - position * band_strips;
+    const struct band band = band_of(number, strips, across, usual);
+    const unsigned int position = band.number / band.strips;
+    const unsigned int strip = band.first + band.number - position * band.strips;
 
 //$ if ragged == "n" then
     t->row = (int)(position * TILE_M);

@@ -7,6 +7,7 @@ struct walk {
     unsigned int strips;         /* of each group */
 //$ end
     unsigned int across;         /* tiles of a strip */
+    unsigned int band;           /* strips visited together, about */
     unsigned int next, stride;   /* tiles, over all groups */
     int base;                    /* this block holds groups base .. base + 31 */
     unsigned int strips_before;  /* of all groups before the block */
@@ -96,7 +97,7 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
     t->group = w->base + owner;
     t->start = __shfl_sync(~0u, w->start, owner);
     t->length = __shfl_sync(~0u, w->length, owner);
-    tile_place(t, w->next - first * w->across, $(group_strips), w->across);
+    tile_place(t, w->next - first * w->across, $(group_strips), w->across, w->band);
     w->next += w->stride;
     return 1;
 }

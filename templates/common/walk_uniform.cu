@@ -2,6 +2,7 @@
 struct walk {
     int groups;
     unsigned int strips, across; /* of each group */
+    unsigned int band;           /* strips visited together, about */
     unsigned int next, stride;   /* tiles, over all groups */
 };
 
@@ -19,7 +20,7 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
     if (group >= (unsigned int)w->groups)
         return 0;
     t->group = (int)group;
-    tile_place(t, w->next - group * tiles, w->strips, w->across);
+    tile_place(t, w->next - group * tiles, w->strips, w->across, w->band);
     w->next += w->stride;
     return 1;
 }

@@ -27,7 +27,6 @@ enum {
     WARP_M = $(warp[1]), /* rows of D that one warp sums */
     WARP_N = $(warp[2]),
     STAGES = $(stages),
-    BAND = $(band), /* strips of tiles that are visited together */
     /* Bytes of a row in shared memory, and of a stage. */
     A_PITCH = $(a.major == "k" and tile.k or tile.m) * 2,
     B_PITCH = $(b.major == "k" and tile.k or tile.n) * 2,
@@ -142,6 +141,7 @@ $(name)(
     if ($((ragged == "k" or ragged == "none") and "m == 0 || " or "")$(across) == 0)
         return; /* D has no element, and a strip no tiles */
     w.groups = groups;
+    w.band = (unsigned int)band;
 //$ if ragged ~= "none" then
     w.first_dims = first_dims;
     w.offsets = offsets;

@@ -52,34 +52,31 @@ DEVICE void load_$(name)(const struct maps *maps, unsigned int to, unsigned int 
     mn += (int)cluster_rank() * $(part);
     to += cluster_rank() * $(part) * TILE_K * $(o.bytes);
 //$ end
-//$ if o.major == "k" then
-//$ if o.ragged ~= "none" then
-    load_box_2d$(cast)(to, maps->$(name), full, x, (int)t->start + mn$(ctas));
-//$ elseif by_address then
-    if (t->matrix)
-        load_box_4d(to, maps->b_pointer, full, x, mn, r.near, r.far);
-    else
-        load_box_3d(to, maps->b, full, x, mn, t->group);
-//$ else
-    load_box_3d$(cast)(to, maps->$(name), full, x, mn, t->group$(ctas));
-//$ end
-//$ else
+//$ -- the rows of one box, and how many boxes make a stage
+//$ local rows = o.major == "mn" and 64 or part
+//$ local boxes = part // rows
+//$ local at = o.major == "k" and "x, mn" or "mn, x"
+//$ local pad = boxes == 1 and "" or "    "
+//$ if boxes ~= 1 then
 #pragma unroll
-    for (int i = 0; i < $(part // 64); i++, mn += 64, to += 64 * TILE_K * $(o.bytes))
-//$ if o.ragged ~= "none" then
-        if (x + TILE_K <= (int)t->length)
-            load_box_2d$(cast)(to, maps->$(name), full, mn, (int)t->start + x$(ctas));
-        else
-            load_box_4d$(cast)(to, maps->$(name)_ragged, full, mn, RAGGED_ROW - (int)t->length + x,
-                        RAGGED_ROW, (int)(t->start + t->length)$(ctas));
-//$ elseif by_address then
-        if (t->matrix)
-            load_box_4d(to, maps->b_pointer, full, mn, x, r.near, r.far);
-        else
-            load_box_3d(to, maps->b, full, mn, x, t->group);
-//$ else
-        load_box_3d$(cast)(to, maps->$(name), full, mn, x, t->group$(ctas));
+    for (int i = 0; i < $(boxes); i++, mn += $(rows), to += $(rows) * TILE_K * $(o.bytes))
 //$ end
+//$ if o.ragged ~= "none" and o.major == "k" then
+    $(pad)load_box_2d$(cast)(to, maps->$(name), full, x, (int)t->start + mn$(ctas));
+//$ elseif o.ragged ~= "none" then
+    $(pad)if (x + TILE_K <= (int)t->length)
+        $(pad)load_box_2d$(cast)(to, maps->$(name), full, mn, (int)t->start + x$(ctas));
+    $(pad)else
+        $(pad)load_box_4d$(cast)(to, maps->$(name)_ragged, full, mn,
+                    $(pad)RAGGED_ROW - (int)t->length + x, RAGGED_ROW,
+                    $(pad)(int)(t->start + t->length)$(ctas));
+//$ elseif by_address then
+    $(pad)if (t->matrix)
+        $(pad)load_box_4d(to, maps->b_pointer, full, $(at), r.near, r.far);
+    $(pad)else
+        $(pad)load_box_3d(to, maps->b, full, $(at), t->group);
+//$ else
+    $(pad)load_box_3d$(cast)(to, maps->$(name), full, $(at), t->group$(ctas));
 //$ end
 }
 
@@ -90,11 +87,12 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
 {
     for (int x = 0; x < k; x += TILE_K) {
         const unsigned int full = s->full + p->stage * 8;
+        const unsigned int stage = s->ring + p->stage * STAGE_BYTES;
 
         barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
         barrier_expect(full, A_BYTES + B_BYTES);
-        load_a(maps, s->a + p->stage * A_BYTES, full, t, x, t->row);
-        load_b(maps, s->b + p->stage * B_BYTES, full, t, x, t->column);
+        load_a(maps, stage, full, t, x, t->row);
+        load_b(maps, stage + A_BYTES, full, t, x, t->column);
         place_next(p);
     }
 }

@@ -39,10 +39,11 @@ enum {
     TILE_K = $(tile.k),
     CLUSTER_N = $(cluster.n),
     STAGES = $(stages),
-    BAND = $(band), /* row tiles that are visited together */
     ROWS = $(rows), /* of D, in one math warpgroup */
+    SUMS = ROWS * TILE_N / 128, /* in each of its threads */
     A_BYTES = TILE_M * TILE_K * $(a.bytes),
     B_BYTES = TILE_N * TILE_K * $(b.bytes),
+    STAGE_BYTES = A_BYTES + B_BYTES,
     A_STEP = $(step_of[a.major]), /* bytes from 16 steps of k to the next */
     B_STEP = $(step_of[b.major]),
     SLAB_COLUMNS = 128 / $(d.bytes),
@@ -68,7 +69,11 @@ enum {
 
 /* Shared memory, as 32-bit addresses. */
 struct memory {
-    unsigned int a, b, slabs, full, empty;
+    unsigned int ring; /* stages, each an A and behind it a B */
+    unsigned int slabs, full, empty;
+//$ if addend == "fetch" then
+    unsigned int arrived; /* of C, a barrier for each slab */
+//$ end
 };
 
 DEVICE struct memory memory_layout(void)
@@ -76,11 +81,13 @@ DEVICE struct memory memory_layout(void)
     extern __shared__ unsigned char dynamic[];
     struct memory s;
 
-    s.a = (shared_address(dynamic) + 1023) & ~1023u; /* swizzle patterns repeat every 1024 bytes */
-    s.b = s.a + STAGES * A_BYTES;
-    s.slabs = s.b + STAGES * B_BYTES;
+    s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
+    s.slabs = s.ring + STAGES * STAGE_BYTES;
     s.full = s.slabs + 8 * SLABS * SLAB_BYTES;
     s.empty = s.full + STAGES * 8;
+//$ if addend == "fetch" then
+    s.arrived = s.empty + STAGES * 8;
+//$ end
     return s;
 }
 
@@ -140,7 +147,7 @@ $(name)(
 {
     const struct memory s = memory_layout();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int warpgroup = __shfl_sync(~0u, warp / 4, 0); /* the same in all lanes, plainly */
+    const int warpgroup = uniform(warp / 4);
     const unsigned int clusters = gridDim.x / CLUSTER_N, cluster = blockIdx.x / CLUSTER_N;
     struct maps maps;
 //$ if addend == "read" then
@@ -177,6 +184,7 @@ $(name)(
     w.total = (unsigned int)$(ragged);
 //$ end
     w.groups = groups;
+    w.band = (unsigned int)band;
 //$ if ragged ~= "none" then
     w.pointers = $(ragged == "m" and "b_pointers" or "(const void *const *)d_pointers");
 //$ end
@@ -190,6 +198,10 @@ $(name)(
             barrier_init(s.full + i * 8, 1);
             barrier_init(s.empty + i * 8, $(schedule == "cooperative" and 8 or 4) * CLUSTER_N);
         }
+//$ if addend == "fetch" then
+        for (int i = 0; i < 8 * SLABS; i++)
+            barrier_init(s.arrived + i * 8, 1);
+//$ end
         barrier_init_fence();
 //$ for _, p in ipairs(params) do
 //$ if p.type:sub(-10) == "tensor_map" then
@@ -204,10 +216,10 @@ $(name)(
 //$ end
 
     if (warpgroup == 0) {
-        registers_release(40);
+        registers_release($(registers[1]));
         if (warp == 0) {
             walk_begin(&w, cluster, clusters, lane);
-            while (walk_next(&w, &t, lane)) {
+            while (uniformly(walk_next(&w, &t, lane))) {
                 if (elect_lane())
                     load_tile(&s, &p, &t, &maps, $(k_length));
                 __syncwarp();
@@ -219,44 +231,60 @@ $(name)(
 //$ end
         }
     } else {
-        registers_take(232);
-        const int math = warpgroup - 1; /* 0 or 1 */
+        registers_take($(registers[2]));
         struct slabs slabs = { s.slabs + (warp - 4) * SLABS * SLAB_BYTES, 0 };
-        float sum[ROWS / 64][TILE_N / 2];
+        float sum[SUMS];
 //$ if addend == "read" then
         struct raw_slab added[AHEAD + 1];
+//$ elseif addend == "fetch" then
+        slabs.arrived = s.arrived + (warp - 4) * SLABS * 8;
 //$ end
 //$ if schedule == "cooperative" then
 
         walk_begin(&w, cluster, clusters, lane);
-        while (walk_next(&w, &t, lane)) {
+        while (uniformly(walk_next(&w, &t, lane))) {
+            const int row = t.row + (warpgroup - 1) * ROWS + warp % 4 * 16;
+
 //$ if addend == "read" then
             const struct scale scale = scale_of(&addend, &t);
-            read_ahead(added, &scale, &t, t.row + math * ROWS + warp % 4 * 16, $(d_rows), lane);
+            read_ahead(added, &scale, &t, row, $(d_rows), lane);
+//$ elseif addend == "fetch" then
+            fetch_ahead(&slabs, &maps, &t, row, $(d_rows), lane);
 //$ end
-            multiply_tile(sum, &s, &p, math * ROWS, $(k_length), lane);
-            store_tile(sum, &slabs, &t, &maps,$(extra)
-                       t.row + math * ROWS + warp % 4 * 16, $(d_rows), lane);
+            multiply_tile(sum, &s, &p, (warpgroup - 1) * ROWS, $(k_length), lane);
+            store_tile(sum, &slabs, &t, &maps,$(extra) row, $(d_rows), lane);
         }
 //$ else
-        int turn = 0;
+//$ if ragged == "k" then
+        int turn = 1; /* whose tile is the next */
 
-        /* Named barriers 1 and 2 pass the tensor cores from one warpgroup to the other. */
         walk_begin(&w, cluster, clusters, lane);
-        if (math == 1)
+        if (warpgroup == 2)
             named_arrive(1, 256);
-        for (; walk_next(&w, &t, lane); turn ^= 1) {
-            if (turn != math) {
-                place_advance(&p, ($(k_length) + TILE_K - 1) / TILE_K);
+        for (; uniformly(walk_next(&w, &t, lane)); turn ^= 3) {
+            if (uniformly(turn != warpgroup)) {
+                place_advance(&p, (k_length(&t) + TILE_K - 1) / TILE_K);
                 continue;
             }
+//$ else
+        const int steps = (k + TILE_K - 1) / TILE_K;
+
+        walk_begin(&w, cluster + (warpgroup - 1) * clusters, 2 * clusters, lane);
+        if (warpgroup == 2) {
+            place_advance(&p, steps);
+            named_arrive(1, 256);
+        }
+        for (; uniformly(walk_next(&w, &t, lane)); place_advance(&p, steps)) {
+//$ end
 //$ if addend == "read" then
             const struct scale scale = scale_of(&addend, &t);
             read_ahead(added, &scale, &t, t.row + warp % 4 * 16, $(d_rows), lane);
+//$ elseif addend == "fetch" then
+            fetch_ahead(&slabs, &maps, &t, t.row + warp % 4 * 16, $(d_rows), lane);
 //$ end
-            named_wait(1 + math, 256);
-            multiply_tile(sum, &s, &p, 0, $(k_length), lane);
-            named_arrive(2 - math, 256);
+            /* Named barriers 1 and 2, one for each of the two, pass the tensor cores on. */
+            named_wait(threadIdx.x / 128, 256);
+            multiply_tile(sum, &s, &p, 0, $(k_length), lane, 3 - threadIdx.x / 128);
             store_tile(sum, &slabs, &t, &maps,$(extra) t.row + warp % 4 * 16, $(d_rows), lane);
         }
 //$ end

@@ -211,6 +211,13 @@ DEVICE void store_shared_x2(unsigned int to, float lo, float hi)
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" : : "r"(to), "f"(lo), "f"(hi) : "memory");
 }
 
+//$ if addend == "fetch" then
+DEVICE void load_shared_x2(unsigned int from, float *lo, float *hi)
+{
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(*lo), "=f"(*hi) : "r"(from) : "memory");
+}
+
+//$ end
 /* --- threads --- */
 
 /* All threads of the cluster; orders their shared memory accesses. */
@@ -218,6 +225,21 @@ DEVICE void cluster_sync(void)
 {
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;" : : : "memory");
+}
+
+/*
+** A value and a condition that are the same in all lanes of the warp, by instructions that make it
+** plain to the compiler: what follows from them stays in uniform registers, where the tensor cores
+** want it.
+*/
+DEVICE int uniform(int value)
+{
+    return __reduce_max_sync(~0u, value);
+}
+
+DEVICE int uniformly(int condition)
+{
+    return __any_sync(~0u, condition);
 }
 
 /* True in one lane of the warp, and plainly so to the compiler, which then issues copies once. */

@@ -2,6 +2,9 @@
 struct slabs {
     unsigned int first;
     int turn;
+//$ if addend == "fetch" then
+    unsigned int arrived; /* a barrier for each: C is there */
+//$ end
 };
 
 //$ local to_d = addend == "reduce" and "add_box" or "store_box"
@@ -39,13 +42,16 @@ DEVICE void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 }
 
 //$ end
+//$ if addend == "fetch" then
+//$ include "sm90/fetch.cu"
+//$ else
 /* One warp stores its rows of a tile, a slab at a time. */
 //$ if addend ~= "read" then
-DEVICE void store_tile(float sum[ROWS / 64][TILE_N / 2], struct slabs *slabs,
-                       const struct tile *t, const struct maps *maps, int row, int rows, int lane)
+DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, int row, int rows, int lane)
 {
 //$ else
-DEVICE void store_tile(float sum[ROWS / 64][TILE_N / 2], struct slabs *slabs,
+DEVICE void store_tile(float sum[SUMS], struct slabs *slabs,
                        const struct tile *t, const struct maps *maps, const struct scale *scale,
                        struct raw_slab c[AHEAD + 1], int row, int rows, int lane)
 {
@@ -54,7 +60,7 @@ DEVICE void store_tile(float sum[ROWS / 64][TILE_N / 2], struct slabs *slabs,
     for (int i = 0; i < ROWS / 64 * TILE_SLABS; i++) {
         const int y = row + i / TILE_SLABS * 64, x = t->column + i % TILE_SLABS * SLAB_COLUMNS;
         const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
-        float *part = sum[i / TILE_SLABS] + i % TILE_SLABS * (SLAB_COLUMNS / 2);
+        float *part = sum + i * (SLAB_COLUMNS / 2);
 
         if (y >= rows)
             break;
@@ -75,3 +81,4 @@ DEVICE void store_tile(float sum[ROWS / 64][TILE_N / 2], struct slabs *slabs,
             store_slab(maps, slab, t, x, y, rows);
     }
 }
+//$ end

@@ -3,8 +3,14 @@
 ** groups, and every cluster visits tiles `next`, `next + stride`, ... in the one order that all
 ** agree on. Nothing is shared and nothing is written, so sizes may change between launches.
 **
-** Order: group by group; inside a group, bands of BAND row tiles, column by column inside a band,
-** so that the clusters at work share rows of A and columns of B in L2.
+//$ if longest_first == 1 then
+** Order: of each 32 groups the longest first, so that the last tiles are short; in a group, bands
+** of row tiles, column by column inside a band, so that the clusters at work share rows of A and
+** columns of B in L2.
+//$ else
+** Order: group by group; inside a group, bands of row tiles, column by column inside a band, so
+** that the clusters at work share rows of A and columns of B in L2.
+//$ end
 */
 //$ local which = ragged == "m" and "B" or "D"
 struct walk {
@@ -21,13 +27,17 @@ struct walk {
     unsigned int tile_rows;    /* of one group */
 //$ end
     unsigned int tile_columns; /* of one group, counted in clusters */
+    unsigned int band;         /* row tiles visited together, about */
     unsigned int next, stride; /* tiles, over all groups */
     int base;                  /* this block holds groups base .. base + 31 */
-    unsigned int tiles_before; /* row tiles of all groups before the block */
+    unsigned int tiles_before; /* of all groups before the block */
     unsigned int end_before;   /* where the groups before the block end */
     /* This lane's group. */
+//$ if longest_first == 1 then
+    int group;
+//$ end
     unsigned int start, length; /* on the ragged axis, cut to the buffer */
-    unsigned int tiles_end;     /* row tiles from the block's first group to this one's end */
+    unsigned int tiles_end;     /* from the block's first group to this one's end */
 };
 
 struct tile {
@@ -50,6 +60,35 @@ DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int l
     return value;
 }
 
+//$ if ragged == "m" then
+/* Tiles of TILE_M rows, one above the other, in a group of this length. */
+DEVICE unsigned int row_tiles(unsigned int length)
+{
+    return (length + TILE_M - 1) / TILE_M;
+}
+
+//$ end
+//$ if longest_first == 1 then
+/* Hand the lanes' groups round so that longer ones come first, and of equals the lower number. */
+DEVICE void walk_sort(struct walk *w, int lane)
+{
+    int rank = 0, from = 0;
+
+#pragma unroll 1
+    for (int i = 0; i < 32; i++) {
+        const unsigned int length = __shfl_sync(~0u, w->length, i);
+        rank += length > w->length || (length == w->length && i < lane);
+    }
+#pragma unroll 1
+    for (int i = 0; i < 32; i++)
+        if (__shfl_sync(~0u, rank, i) == lane)
+            from = i;
+    w->group = w->base + from;
+    w->start = __shfl_sync(~0u, w->start, from);
+    w->length = __shfl_sync(~0u, w->length, from);
+}
+
+//$ end
 /* Read the sizes of groups base .. base + 31. */
 DEVICE void walk_read(struct walk *w, int lane)
 {
@@ -78,10 +117,18 @@ DEVICE void walk_read(struct walk *w, int lane)
     w->start = w->length = 0;
 //$ end
 //$ if ragged == "m" then
-    w->tiles_end = warp_prefix_sum((w->length + TILE_M - 1) / TILE_M, 0x7fffffffu, lane);
+    w->tiles_end = warp_prefix_sum(row_tiles(w->length) * w->tile_columns, 0x7fffffffu, lane);
 //$ else
-//$ local used = ragged == "k" and epilogue == "add" and "w->length > 0" or "group < w->groups"
-    w->tiles_end = warp_prefix_sum($(used) ? w->tile_rows : 0, 0x7fffffffu, lane);
+//$ local used = "group < w->groups"
+//$ if longest_first == 1 then
+    walk_sort(w, lane);
+//$ end
+//$ if ragged == "k" then
+//$ used = longest_first == 1 and "w->group < w->groups" or used
+//$ used = epilogue == "add" and "w->length > 0" or used
+//$ end
+    w->tiles_end =
+        warp_prefix_sum($(used) ? w->tile_rows * w->tile_columns : 0, 0x7fffffffu, lane);
 //$ end
 }
 
@@ -95,22 +142,17 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
     walk_read(w, lane);
 }
 
+//$ include "common/band.cu"
+
 /* The place of a tile in its group, from its number there. */
 DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number)
 {
-//$ if ragged == "m" then
-    const unsigned int tile_rows = (t->length + TILE_M - 1) / TILE_M;
-//$ else
-    const unsigned int tile_rows = w->tile_rows;
-//$ end
-    const unsigned int tile_columns = w->tile_columns;
-    const unsigned int band = number / (BAND * tile_columns);
-    const unsigned int in_band = number - band * BAND * tile_columns;
-    const unsigned int left = tile_rows - band * BAND;
-    const unsigned int band_rows = left < BAND ? left : BAND;
-    const unsigned int column = in_band / band_rows;
+//$ local tile_rows = ragged == "m" and "row_tiles(t->length)" or "w->tile_rows"
+    const struct band band = band_of(number, $(tile_rows), w->tile_columns, w->band);
+    const unsigned int column = band.number / band.strips;
+    const unsigned int row = band.first + band.number - column * band.strips;
 
-    t->row = (int)((band * BAND + in_band - column * band_rows) * TILE_M);
+    t->row = (int)(row * TILE_M);
 //$ if cluster.n > 1 then
     t->column = (int)((column * CLUSTER_N + cluster_rank()) * TILE_N);
 //$ else
@@ -121,12 +163,11 @@ DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number
 /* The next tile of this cluster; 0 if there is none. Called by all lanes of a warp. */
 DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
 {
-    const unsigned int row_tile = w->next / w->tile_columns;
     unsigned int block_tiles = __shfl_sync(~0u, w->tiles_end, 31);
     unsigned int tiles_end_below, first;
     int owner;
 
-    while (row_tile - w->tiles_before >= block_tiles) {
+    while (uniformly(w->next - w->tiles_before >= block_tiles)) {
         w->base += 32;
         if (w->base >= w->groups)
             return 0;
@@ -134,16 +175,20 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
         walk_read(w, lane);
         block_tiles = __shfl_sync(~0u, w->tiles_end, 31);
     }
-    owner = __ffs(__ballot_sync(~0u, row_tile - w->tiles_before < w->tiles_end)) - 1;
+    owner = __ffs(__ballot_sync(~0u, w->next - w->tiles_before < w->tiles_end)) - 1;
     tiles_end_below = __shfl_sync(~0u, w->tiles_end, owner > 0 ? owner - 1 : 0);
     first = w->tiles_before + (owner > 0 ? tiles_end_below : 0);
+//$ if longest_first == 1 then
+    t->group = __shfl_sync(~0u, w->group, owner);
+//$ else
     t->group = w->base + owner;
+//$ end
     t->start = __shfl_sync(~0u, w->start, owner);
     t->length = __shfl_sync(~0u, w->length, owner);
 //$ if ragged ~= "none" then
     t->matrix = w->pointers ? w->pointers[t->group] : 0;
 //$ end
-    walk_place(w, t, w->next - first * w->tile_columns);
+    walk_place(w, t, w->next - first);
     w->next += w->stride;
     return 1;
 }

@@ -5,21 +5,26 @@
 **   sum[4j + 2, 3]  the same 8 rows below.
 ** With `accumulate` 0 the old sum is not read.
 */
+enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operand */
+
 //$ local count = tile.n // 2
 //$ local function comma (i) return i < count and "," or "" end
 //$ local transposed = { k = 0, mn = 1 }
 //$ local operands = { bf16 = "bf16", f16 = "f16" }
-DEVICE void mma(float *sum, u64 a, u64 b, int accumulate)
+DEVICE void mma(float *sum, unsigned int a, unsigned int b, int accumulate)
 {
     asm volatile("{\n"
                  ".reg .pred p;\n"
+                 ".reg .b64 a, b;\n"
+                 "mov.b64 a, {%$(count), %$(count + 3)};\n"
+                 "mov.b64 b, {%$(count + 1), %$(count + 3)};\n"
                  "setp.ne.b32 p, %$(count + 2), 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n$(tile.n)k16"
                  ".f32.$(operands[a.type]).$(operands[b.type]) {\n"
 //$ for i = 0, count - 1, 4 do
                  "%$(i), %$(i + 1), %$(i + 2), %$(i + 3)$(comma(i + 4))\n"
 //$ end
-                 "}, %$(count), %$(count + 1), p, 1, 1, $(transposed[a.major]), "
+                 "}, a, b, p, 1, 1, $(transposed[a.major]), "
                  "$(transposed[b.major]);\n"
                  "}"
                  :
@@ -27,23 +32,23 @@ DEVICE void mma(float *sum, u64 a, u64 b, int accumulate)
                  "+f"(sum[$(i)]), "+f"(sum[$(i + 1)]),
                  "+f"(sum[$(i + 2)]), "+f"(sum[$(i + 3)])$(comma(i + 4))
 //$ end
-                 : "l"(a), "l"(b), "r"(accumulate));
+                 : "r"(a), "r"(b), "r"(accumulate), "n"(SWIZZLE_128 | ROWS_OF_8));
 }
 
 /*
-** What the tensor cores are told of a tile at a shared address. k-major: a row of 128 bytes for
-** each row of the tile. mn-major: chunks of 64 rows of the tile, each with a row of 128 bytes for
-** each step of k.
+** What the tensor cores are told of a tile at a shared address: this, and the high word above.
+** k-major: a row of 128 bytes for each row of the tile. mn-major: chunks of 64 rows of the tile,
+** each with a row of 128 bytes for each step of k. Addresses count 16 bytes, and adding to them
+** never leaves the low 14 bits.
 */
-DEVICE u64 mma_operand(unsigned int address)
+DEVICE unsigned int mma_operand(unsigned int address)
 {
-    const u64 chunk = TILE_K * 128 >> 4, rows_of_8 = 1024 >> 4, swizzle_128 = 1;
-    return (address >> 4 & 0x3fff) | chunk << 16 | rows_of_8 << 32 | swizzle_128 << 62;
+    return address >> 4 | TILE_K * 128 >> 4 << 16;
 }
 
 /* The sums are ready: keeps the compiler from reading them before the wait above the call. */
 DEVICE void mma_finish(float *sum)
 {
-    for (int i = 0; i < TILE_N / 2; i++)
+    for (int i = 0; i < SUMS; i++)
         asm volatile("" : "+f"(sum[i]) : : "memory");
 }

@@ -94,6 +94,7 @@ static void check_descriptor(const struct qn_kernel *k)
     assert_string_equal(k->recipe, "bf16");
     assert_string_equal(k->arch, "sm_90a");
     assert_string_equal(k->schedule, "pingpong");
+    assert_string_equal(k->addend, "");
     assert_int_equal(k->op, QUERN_DGRAD);
     assert_int_equal(k->ragged, QUERN_AXIS_M);
     assert_int_equal(k->a.ragged, QUERN_AXIS_M);

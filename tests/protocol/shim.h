@@ -27,10 +27,11 @@ enum {
     SIM_SHARED = 1040, /* where dynamic shared memory begins: not at a multiple of 1024 */
     SIM_STAGES = 2048, /* where the stages must begin, then */
     SIM_GRAIN = 1024,  /* 8 rows of 128 bytes, the least that swizzling needs */
-    SIM_GRAINS = STAGES * (A_BYTES + B_BYTES) / SIM_GRAIN,
+    SIM_GRAINS = STAGES * STAGE_BYTES / SIM_GRAIN,
     SIM_COPIES = 512,
-    SIM_BARRIERS = 2 * STAGES,
+    SIM_FIRST_SLAB = SIM_STAGES + STAGES * STAGE_BYTES,
     SIM_SLABS = 8 * SLABS,
+    SIM_BARRIERS = 2 * STAGES + SIM_SLABS, /* the latter where C is fetched */
     SIM_BATCHES = 4,
     SIM_SUMS = ROWS / 64,
     SIM_PRODUCTS = TILE_K / 16 * SIM_SUMS
@@ -53,8 +54,11 @@ struct sim_label {
 };
 
 /* The sums of 16 rows; only where C is read do they have values. */
+enum sim_c { SIM_NO_C, SIM_C_ON_ITS_WAY, SIM_C_IS_THERE };
 struct sim_slab {
     unsigned int version; /* counts the lanes that filled it */
+    unsigned int fenced;  /* counts those that then let the copy engine see it */
+    enum sim_c c;         /* fetched, and not yet stored */
     struct sim_label label;
     float value[16][SLAB_COLUMNS];
 };
@@ -68,6 +72,7 @@ struct sim_thread {
     ucontext_t start;
     int started;
     uint64_t issued; /* of the products: a warp must issue them as one */
+    struct sim_slab *filled; /* since the last fence */
 };
 
 /* A thread waits until a word is no longer `held`; NULL: it does not wait. */
@@ -234,8 +239,7 @@ static void sim_start(void)
 
 static struct sim_barrier *sim_barrier_at(int cta, unsigned int address)
 {
-    const unsigned int first =
-        SIM_STAGES + STAGES * (A_BYTES + B_BYTES) + 8 * SLABS * SLAB_BYTES;
+    const unsigned int first = SIM_FIRST_SLAB + SIM_SLABS * SLAB_BYTES;
     const unsigned int i = (address - first) / 8;
 
     if (address < first || (address - first) % 8 || i >= SIM_BARRIERS ||
@@ -259,6 +263,16 @@ static unsigned int shared_address(const void *p)
     return SIM_SHARED;
 }
 
+/* One that has been made. */
+static struct sim_barrier *sim_barrier_of(int cta, unsigned int address)
+{
+    struct sim_barrier *b = sim_barrier_at(cta, address);
+
+    if (b->count == 0)
+        sim_fail("a barrier is used before it is made", address, 0);
+    return b;
+}
+
 static void barrier_init(unsigned int barrier, unsigned int count)
 {
     *sim_barrier_at(sim.current / THREADS, barrier) =
@@ -272,7 +286,7 @@ static void prefetch_map(const tensor_map *map) { (void)map; }
 
 static void barrier_expect(unsigned int barrier, unsigned int bytes)
 {
-    struct sim_barrier *b = sim_barrier_at(sim.current / THREADS, barrier);
+    struct sim_barrier *b = sim_barrier_of(sim.current / THREADS, barrier);
     b->bytes += (int)bytes;
     b->pending--;
     sim_barrier_settle(b);
@@ -280,7 +294,7 @@ static void barrier_expect(unsigned int barrier, unsigned int bytes)
 
 static void barrier_arrive(unsigned int barrier, unsigned int rank)
 {
-    struct sim_barrier *b = sim_barrier_at((int)rank, barrier);
+    struct sim_barrier *b = sim_barrier_of((int)rank, barrier);
     if (b->pending == 0)
         sim_fail("one arrival too many", barrier, rank);
     if (sim.left[rank] == THREADS)
@@ -293,7 +307,7 @@ static void barrier_wait(unsigned int barrier, unsigned int parity)
 {
     if (parity > 1)
         sim_fail("a parity is 0 or 1", parity, 0);
-    sim_wait(&sim_barrier_at(sim.current / THREADS, barrier)->phase, parity);
+    sim_wait(&sim_barrier_of(sim.current / THREADS, barrier)->phase, parity);
     sim.moved++;
 }
 
@@ -373,6 +387,22 @@ static unsigned int __ballot_sync(unsigned int mask, int set)
     for (int i = 0; i < 32; i++)
         ballot |= (unsigned int)all[i] << i;
     return ballot;
+}
+
+static int uniformly(int condition)
+{
+    const uint64_t *all = sim_gather(condition != 0);
+    for (int i = 1; i < 32; i++)
+        if (all[i] != all[0])
+            sim_fail("a condition that should be the same in all lanes is not", i, 0);
+    return condition != 0;
+}
+
+static int uniform(int value)
+{
+    if ((int)__shfl_sync(~0u, (unsigned int)value, 0) != value)
+        sim_fail("a value that should be the same in all lanes is not", value, 0);
+    return value;
 }
 
 static int __ffs(unsigned int x) { return __builtin_ffs((int)x); }

@@ -71,16 +71,40 @@ static struct sim_grain *sim_grain_at(int cta, unsigned int address)
     return &sim.cta[cta].grain[(address - SIM_STAGES) / SIM_GRAIN];
 }
 
-static void sim_land(const struct sim_copy *c)
+static float twin_c(int group, int row, int column); /* in twin.h */
+
+/* C comes into a slab as it lies in memory, zeros outside. */
+static void sim_land_c(const struct sim_copy *c)
+{
+    struct sim_slab *s = &sim.cta[c->cta].slab[(c->to - SIM_FIRST_SLAB) / SLAB_BYTES];
+    const struct sim_place *p = &c->place;
+
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < SLAB_COLUMNS; j++)
+            s->value[i][j] = i < p->rows && j < p->columns
+                                 ? twin_c(p->group, p->row + i, p->column + j) : 0;
+    s->c = SIM_C_IS_THERE;
+}
+
+static void sim_land_operand(const struct sim_copy *c)
 {
     struct sim_grain *grain = sim_grain_at(c->cta, c->to);
-    struct sim_barrier *barrier = sim_barrier_at(c->cta, c->barrier);
 
     for (int i = 0; i < c->rows; i += 8, grain++) {
         *grain = (struct sim_grain){ 1, c->role, c->place };
         grain->place.row += i;
         grain->place.rows = sim_clip(c->place.rows, i, 8);
     }
+}
+
+static void sim_land(const struct sim_copy *c)
+{
+    struct sim_barrier *barrier = sim_barrier_of(c->cta, c->barrier);
+
+    if (c->role == TWIN_D)
+        sim_land_c(c);
+    else
+        sim_land_operand(c);
     barrier->bytes -= c->bytes;
     sim_barrier_settle(barrier);
 }
@@ -95,23 +119,47 @@ static void sim_deliver(void)
     sim_land(&c);
 }
 
-/* From now until it lands nobody may read what it overwrites. */
-static void sim_copy_queue(struct sim_copy c)
+static struct sim_slab *sim_slab_at(unsigned int address);
+
+/* C may come into a slab of the warp's own once nobody fills it and no store reads it any more. */
+static void sim_queue_c(const struct sim_copy *c)
 {
-    const unsigned int a_end = SIM_STAGES + STAGES * A_BYTES;
-    const unsigned int in_stage = c.role == TWIN_A ? (c.to - SIM_STAGES) % A_BYTES
-                                                   : (c.to - a_end) % B_BYTES;
+    struct sim_slab *s = sim_slab_at(c->to);
+    const struct sim_warp *w = sim_warp();
+
+    if (sim.launch->epilogue != QN_ADD || c->bytes != SLAB_BYTES)
+        sim_fail("a box of D is loaded that is no slab", c->rows, c->bytes);
+    if (s->c != SIM_NO_C || s->version % 32)
+        sim_fail("a slab is fetched into while it is in use", s->c, s->version % 32);
+    for (int i = 0; i < w->stores; i++)
+        if (w->store[i].from == c->to)
+            sim_fail("a slab is fetched into before it is stored", w->store[i].place.row, 0);
+    s->c = SIM_C_ON_ITS_WAY;
+}
+
+/* From now until it lands nobody may read what it overwrites. */
+static void sim_queue_operand(const struct sim_copy *copy)
+{
+    const struct sim_copy c = *copy;
+    const unsigned int in_stage = (c.to - SIM_STAGES) % STAGE_BYTES;
 
     if (c.to % SIM_GRAIN || c.rows % 8 || c.bytes != c.rows * 128)
         sim_fail("a box that does not fill whole rows of a stage", c.to, c.rows);
-    if ((c.role == TWIN_A) != (c.to < a_end) || c.role == TWIN_D ||
-        in_stage + c.bytes > (c.role == TWIN_A ? A_BYTES : B_BYTES))
-        sim_fail("a box in the wrong stage", c.to, c.role);
-    if (sim.copies == SIM_COPIES)
-        sim_fail("more copies in flight than stages", sim.copies, 0);
+    if (in_stage + c.bytes > STAGE_BYTES)
+        sim_fail("a box in no stage", c.to, c.role);
     sim_grain_at(c.cta, c.to + c.bytes - SIM_GRAIN);
     for (int i = 0; i < c.rows / 8; i++)
         sim_grain_at(c.cta, c.to)[i].valid = 0;
+}
+
+static void sim_copy_queue(struct sim_copy c)
+{
+    if (sim.copies == SIM_COPIES)
+        sim_fail("more copies in flight than stages", sim.copies, 0);
+    if (c.role == TWIN_D)
+        sim_queue_c(&c);
+    else
+        sim_queue_operand(&c);
     sim.copy[sim.copies++] = c;
     sim.moved++;
 }
@@ -246,11 +294,10 @@ static struct sim_label *sim_label_of(const float *sum)
 static void sim_multiply(const struct sim_product *p)
 {
     const struct sim_part a = sim_read(TWIN_A, p->a, 64), b = sim_read(TWIN_B, p->b, TILE_N);
-    const int stage = (int)(p->a - SIM_STAGES) / A_BYTES;
     struct sim_label *l = sim_label_of(p->sum);
 
-    if (stage != (int)(p->b - SIM_STAGES - STAGES * A_BYTES) / B_BYTES)
-        sim_fail("operands of different stages", stage, p->b);
+    if ((p->a - SIM_STAGES) / STAGE_BYTES != (p->b - SIM_STAGES) / STAGE_BYTES)
+        sim_fail("operands of different stages", p->a, p->b);
     if (a.k != b.k || a.real != b.real)
         sim_fail("A and B of different k", a.k - b.k, a.real - b.real);
     if (!p->accumulate)
@@ -290,7 +337,7 @@ static void mma_finish(float *sum)
 {
     if (sim_warp()->batches)
         sim_fail("a sum is used while it is made", sim_warp()->batches, 0);
-    for (int i = 0; i < TILE_N / 2; i++)
+    for (int i = 0; i < SUMS; i++)
         sum[i] = 1;
 }
 
@@ -307,30 +354,51 @@ static float __fadd_rn(float a, float b) { return a + b; }
 
 static struct sim_slab *sim_slab_at(unsigned int address)
 {
-    const unsigned int first = SIM_STAGES + STAGES * (A_BYTES + B_BYTES);
-    const unsigned int slab = (address - first) / SLAB_BYTES;
+    const unsigned int slab = (address - SIM_FIRST_SLAB) / SLAB_BYTES;
 
-    if (address < first || (address - first) % SLAB_BYTES || slab >= SIM_SLABS)
+    if (address < SIM_FIRST_SLAB || (address - SIM_FIRST_SLAB) % SLAB_BYTES || slab >= SIM_SLABS)
         sim_fail("no slab at this address", address, 0);
     if ((int)slab / SLABS != sim.current % THREADS / 32 - 4)
         sim_fail("another warp's slab", slab, 0);
     return &sim_cta()->slab[slab];
 }
 
-static void copy_engine_fence(void) {}
-
-/* The order of the sums is that of wgmma.cu. */
-static void fill_slab(unsigned int slab, const float *sum, int lane)
+static void copy_engine_fence(void)
 {
-    struct sim_slab *s = sim_slab_at(slab);
+    struct sim_slab **filled = &sim.thread[sim.current].filled;
 
+    if (*filled)
+        (*filled)->fenced++;
+    *filled = NULL;
+}
+
+/* The order of the sums is that of wgmma.cu; `kept` is 1 where they go on top of what is there. */
+static void sim_fill(struct sim_slab *s, const float *sum, int lane, int kept)
+{
     s->version++;
+    sim.thread[sim.current].filled = s;
     if (lane == 0) {
         s->label = *sim_label_of(sum);
         s->label.column += (int)(sum - s->label.sum) / 4 * 8;
     }
-    for (int i = 0; i < SLAB_COLUMNS / 2 && sim.launch->epilogue != QN_STORE; i++)
-        s->value[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2] = sum[i];
+    for (int i = 0; i < SLAB_COLUMNS / 2 && sim.launch->epilogue != QN_STORE; i++) {
+        float *to = &s->value[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
+        *to = kept ? *to + sum[i] : sum[i];
+    }
+}
+
+static void fill_slab(unsigned int slab, const float *sum, int lane)
+{
+    sim_fill(sim_slab_at(slab), sum, lane, 0);
+}
+
+static void add_to_slab(unsigned int slab, const float *sum, int lane)
+{
+    struct sim_slab *s = sim_slab_at(slab);
+
+    if (s->c != SIM_C_IS_THERE)
+        sim_fail("a slab is added to before C is there", s->c, lane);
+    sim_fill(s, sum, lane, 1);
 }
 
 /* The copy engine has read a slab: it must be the right one. In twin.h. */
@@ -357,12 +425,16 @@ static void sim_store(const tensor_map *map, unsigned int from, int rank, int x,
 {
     struct sim_warp *warp = sim_warp();
     const struct sim_place place = sim_locate(map, rank, x, y, z, w);
-    const unsigned int version = sim_slab_at(from)->version;
+    struct sim_slab *slab = sim_slab_at(from);
+    const unsigned int version = slab->version;
 
     if (map->role != TWIN_D || map->box[0] != SLAB_COLUMNS || map->box[1] != 16)
         sim_fail("not a box of D", map->box[0], map->box[1]);
     if (version % 32)
         sim_fail("a slab is stored before all lanes have filled it", version % 32, 0);
+    if (slab->fenced != version)
+        sim_fail("a slab is stored that the copy engine may not see", version, slab->fenced);
+    slab->c = SIM_NO_C;
     if (warp->stores > SLABS)
         sim_fail("more stores in flight than slabs", warp->stores, 0);
     warp->store[warp->stores++] = (struct sim_store){ from, version, place, add };

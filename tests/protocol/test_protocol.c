@@ -18,38 +18,57 @@ struct form {
     int ragged, epilogue;
     const char *schedule;
     int tile_n, cluster_n, d_type, b_major;
+    const char *addend;
 };
 
 /*
 ** M and K say which axis is ragged. TURNS: a warpgroup has tiles of its own.
 ** PAIRS: two CTAs share rows of A.
 */
-static const struct form M_STORE = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K};
+static const struct form M_STORE = {QUERN_AXIS_M,  QN_STORE, "cooperative",
+                                    128,           1,        QUERN_BF16,
+                                    QUERN_MAJOR_K, "none"};
 static const struct form M_TURNS = {
-    QUERN_AXIS_M, QN_STORE, "pingpong", 128, 1, QUERN_BF16, QUERN_MAJOR_MN};
-static const struct form M_PAIRS = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_K};
-static const struct form M_SCALE = {
-    QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K};
+    QUERN_AXIS_M, QN_STORE,       "pingpong", 128, 1,
+    QUERN_BF16,   QUERN_MAJOR_MN, "none"};
+static const struct form M_PAIRS = {QUERN_AXIS_M,  QN_STORE, "cooperative",
+                                    128,           2,        QUERN_F32,
+                                    QUERN_MAJOR_K, "none"};
+static const struct form M_SCALE = {QUERN_AXIS_M,  QN_SCALE, "cooperative",
+                                    128,           1,        QUERN_BF16,
+                                    QUERN_MAJOR_K, "read"};
 static const struct form K_STORE = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_MN};
+    QUERN_AXIS_K, QN_STORE,       "cooperative", 128, 1,
+    QUERN_BF16,   QUERN_MAJOR_MN, "none"};
 static const struct form K_TURNS = {
-    QUERN_AXIS_K, QN_STORE, "pingpong", 128, 1, QUERN_F32, QUERN_MAJOR_MN};
+    QUERN_AXIS_K, QN_STORE,       "pingpong", 128, 1,
+    QUERN_F32,    QUERN_MAJOR_MN, "none"};
 static const struct form K_PAIRS = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 2, QUERN_BF16, QUERN_MAJOR_MN};
-/* The copy engine adds, or the registers do. */
+    QUERN_AXIS_K, QN_STORE,       "cooperative", 128, 2,
+    QUERN_BF16,   QUERN_MAJOR_MN, "none"};
+/* The copy engine adds, or the registers do; or C is fetched, and added to. */
 static const struct form K_ADD = {
-    QUERN_AXIS_K, QN_ADD, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_MN};
+    QUERN_AXIS_K, QN_ADD,         "cooperative", 128, 2,
+    QUERN_F32,    QUERN_MAJOR_MN, "reduce"};
 static const struct form K_READ = {
-    QUERN_AXIS_K, QN_ADD, "pingpong", 128, 1, QUERN_BF16, QUERN_MAJOR_MN};
+    QUERN_AXIS_K, QN_ADD,         "pingpong", 128, 1,
+    QUERN_BF16,   QUERN_MAJOR_MN, "read"};
+static const struct form K_FETCH = {
+    QUERN_AXIS_K, QN_ADD,         "pingpong", 128, 1,
+    QUERN_F32,    QUERN_MAJOR_MN, "fetch"};
+/* 6 slabs in 4 places: each tile begins at another. */
+static const struct form K_FETCH_SIX = {
+    QUERN_AXIS_K, QN_ADD,         "cooperative", 192, 1,
+    QUERN_F32,    QUERN_MAJOR_MN, "fetch"};
 static const struct form K_SCALE = {
-    QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_MN};
+    QUERN_AXIS_K, QN_SCALE,       "cooperative", 128, 1,
+    QUERN_F32,    QUERN_MAJOR_MN, "read"};
 static const struct form UNIFORM = {
-    QUERN_AXIS_NONE, QN_SCALE,     "cooperative", 128, 1,
-    QUERN_BF16,      QUERN_MAJOR_K};
+    QUERN_AXIS_NONE, QN_SCALE,      "cooperative", 128, 1,
+    QUERN_BF16,      QUERN_MAJOR_K, "read"};
 static const struct form UNIFORM_TURNS = {
-    QUERN_AXIS_NONE, QN_SCALE, "pingpong", 128, 1, QUERN_F32, QUERN_MAJOR_MN};
+    QUERN_AXIS_NONE, QN_SCALE,       "pingpong", 128, 1,
+    QUERN_F32,       QUERN_MAJOR_MN, "read"};
 
 static int is_form(const struct qn_kernel *k, const struct form *f)
 {
@@ -57,7 +76,7 @@ static int is_form(const struct qn_kernel *k, const struct form *f)
            k->epilogue == f->epilogue &&
            strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
            k->cluster[1] == f->cluster_n && k->d.type == f->d_type &&
-           k->b.major == f->b_major;
+           k->b.major == f->b_major && strcmp(k->addend, f->addend) == 0;
 }
 
 static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)
@@ -88,6 +107,8 @@ static const char *run_telling(const struct twin *twin)
 
     if (!*wrong)
         wrong = twin_run_small_sizes(twin, 0, 37);
+    if (!*wrong)
+        wrong = twin_run_bands(twin);
     if (!*wrong && ragged)
         wrong = twin_run_many_groups(twin);
     if (!*wrong && ragged)
@@ -133,8 +154,8 @@ static void test_ragged_m(void **state)
 
 static void test_ragged_k(void **state)
 {
-    const struct form *forms[] = {&K_STORE, &K_TURNS, &K_PAIRS,
-                                  &K_ADD,   &K_READ,  &K_SCALE};
+    const struct form *forms[] = {&K_STORE, &K_TURNS, &K_PAIRS,     &K_ADD,
+                                  &K_READ,  &K_FETCH, &K_FETCH_SIX, &K_SCALE};
 
     (void)state;
     run_forms(forms, COUNT(forms));
@@ -159,6 +180,7 @@ static int same_form(const struct qn_kernel *a, const struct qn_kernel *b)
            a->b.major == b->b.major &&
            qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
            strcmp(a->schedule, b->schedule) == 0 &&
+           strcmp(a->addend, b->addend) == 0 &&
            memcmp(a->cluster, b->cluster, sizeof a->cluster) == 0;
 }
 
@@ -222,6 +244,8 @@ static void test_each_form(void **state)
 #define MULTIPLY "templates/sm90/multiply.cu"
 #define SCALE    "templates/sm90/scale.cu"
 #define STORE    "templates/sm90/store.cu"
+#define BANDS    "templates/common/band.cu"
+#define FETCH    "templates/sm90/fetch.cu"
 
 /* Each would be a race, a hang or a wrong sum on the device. */
 static const struct {
@@ -235,7 +259,9 @@ static const struct {
      {COPY, "barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);", ""}},
     {&M_PAIRS, {COPY, "(1 << CLUSTER_N) - 1", "1"}},
     {&M_PAIRS, {GEMM, "    cluster_sync(); /*", "    /*"}},
-    {&M_TURNS, {GEMM, "($(k_length) + TILE_K - 1) / TILE_K", "1"}},
+    {&M_TURNS, {GEMM, "(k + TILE_K - 1) / TILE_K", "1"}},
+    {&M_TURNS, {GEMM, "2 * clusters, lane", "clusters, lane"}},
+    {&K_TURNS, {GEMM, "(k_length(&t) + TILE_K - 1) / TILE_K", "1"}},
     /* the walk */
     {&M_PAIRS, {WALK, "w->next += w->stride;", "w->next++;"}},
     {&M_PAIRS, {WALK, "w->tiles_before += block_tiles;", ""}},
@@ -244,17 +270,22 @@ static const struct {
     {&K_STORE, {WALK, "w->length > w->total - w->start", "0"}},
     {&K_ADD, {WALK, "\"w->length > 0\"", "\"group < w->groups\""}},
     {&K_STORE, {GEMM, "? (int)t->length : 1", "? (int)t->length : 0"}},
-    {&K_STORE, {WALK, "\"group < w->groups\"", "\"w->length > 0\""}},
+    {&K_STORE, {WALK, "\"w->group < w->groups\"", "\"w->length > 0\""}},
+    {&K_STORE, {WALK, "w->base + from", "w->base + lane"}},
+    {&K_STORE, {WALK, "i < lane", "i <= lane"}},
+    {&M_PAIRS, {BANDS, "number - b.first * across", "number"}},
+    {&M_TURNS, {BANDS, "band * size", "band"}},
+    {&UNIFORM, {BANDS, "strips - b.first < size", "0"}},
     /* coordinates */
     {&M_PAIRS, {COPY, "(int)(distance >> 35)", "0"}},
-    {&M_TURNS, {COPY, "i++, mn += 64", "i++"}},
+    {&M_TURNS, {COPY, "i++, mn += $(rows)", "i++"}},
     {&M_TURNS, {STORE, "row + 16 <= rows", "1"}},
     {&K_STORE, {COPY, "x + TILE_K <= (int)t->length", "x < (int)t->length"}},
     {&K_STORE, {COPY, "(int)t->length + x", "(int)t->length"}},
     {&K_STORE, {COPY, "(int)(t->start + t->length)", "(int)t->start + x"}},
     {&K_STORE, {GEMM, "mn = 16 * 128", "mn = 8 * 128"}},
     {&K_STORE, {STORE, "    if (t->matrix)", "    if (0)"}},
-    {&UNIFORM, {COPY, "mn, t->group$(ctas)", "mn, 0$(ctas)"}},
+    {&UNIFORM, {COPY, "$(at), t->group$(ctas)", "$(at), 0$(ctas)"}},
     {&UNIFORM, {STORE, "row, t->group);\n//$ end\n}", "row, 0);\n//$ end\n}"}},
     /* the slabs, and what is added */
     {&M_PAIRS, {STORE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},
@@ -262,7 +293,25 @@ static const struct {
     {&K_ADD, {STORE, "\"add_box\"", "\"store_box\""}},
     {&K_READ, {SCALE, "sum[i] += element_of(c, i)", "(void)sum"}},
     {&K_READ, {STORE, "c[i % (AHEAD + 1)]", "c[(i + 1) % (AHEAD + 1)]"}},
-    {&K_SCALE, {GEMM, "&t, t.row + math * ROWS", "&t, t.row"}},
+    /* C, fetched */
+    {&K_FETCH, {FETCH, "    store_wait(0);", ""}},
+    {&K_FETCH, {FETCH, "                store_wait(1);", ""}},
+    {&K_FETCH, {FETCH, "store_wait(1)", "store_wait(2)"}},
+    {&K_FETCH, {FETCH, "turn / SLABS);", "1 ^ turn / SLABS);"}},
+    {&K_FETCH, {FETCH, "% (2 * SLABS)", "% SLABS"}},
+    {&K_FETCH, {FETCH, "        barrier_wait(", "        (void)("}},
+    {&K_FETCH, {FETCH, "        copy_engine_fence();", ""}},
+    {&K_FETCH, {FETCH, "        __syncwarp();", ""}},
+    {&K_FETCH, {FETCH, "turn - 1 + SLABS, maps", "turn + SLABS, maps"}},
+    {&K_FETCH, {FETCH, "maps, t, next, row", "maps, t, i, row"}},
+    {&K_FETCH, {FETCH, "    if (y >= rows)\n        return;", ""}},
+    {&K_FETCH, {FETCH, "expect(arrived, SLAB_BYTES)", "expect(arrived, 0)"}},
+    {&K_FETCH, {FETCH, "    if (t->matrix)", "    if (0)"}},
+    {&K_FETCH, {GEMM, "i < 8 * SLABS", "i < SLABS"}},
+    {&K_FETCH_SIX, {FETCH, "slabs->turn + i, maps", "i, maps"}},
+    {&K_FETCH_SIX, {FETCH, "i < SLABS &&", "i < SLABS - 1 &&"}},
+    {&K_FETCH_SIX, {FETCH, "i > 0 && next", "next"}},
+    {&K_SCALE, {GEMM, "t.row + (warpgroup - 1) * ROWS", "t.row"}},
     {&K_SCALE, {SCALE, "t->group * a->group_stride", "0"}},
     {&K_SCALE, {SCALE, "alpha[t->group * a->step]", "alpha[0]"}},
     {&M_SCALE, {SCALE, "x < s->columns", "x <= s->columns"}},

@@ -77,6 +77,7 @@ const char *twin_run_small_sizes(const struct twin *twin, int first, int step);
 const char *twin_run_many_groups(const struct twin *twin);
 const char *twin_run_crowd(const struct twin *twin, int times);
 const char *twin_run_one_group_holds_all(const struct twin *twin);
+const char *twin_run_bands(const struct twin *twin);
 const char *twin_run_gaps(const struct twin *twin, int times);
 const char *twin_run_lies(const struct twin *twin);
 

@@ -256,6 +256,7 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
         .m = s->m,
         .n = s->n,
         .k = s->k,
+        .band = 1 + (int)(s->seed % 16),
         .error = workspace,
     };
     for (int i = 0; i < QN_PARAM_COUNT; i++)

@@ -167,6 +167,27 @@ const char *twin_run_one_group_holds_all(const struct twin *twin)
     return "";
 }
 
+/* Groups of one band of row tiles and of several, with and without a rest. */
+const char *twin_run_bands(const struct twin *twin)
+{
+    static const int tiles[] = {23, 24, 41}, rest[] = {0, 40, 100};
+
+    for (int i = 0; i < COUNT(tiles) * COUNT(rest); i++) {
+        const int rows = tiles[i % 3] * 128 + rest[i / 3];
+        const int lengths[] = {twin->kernel->ragged == QUERN_AXIS_K ? 9 : rows,
+                               5};
+        struct shape s = {0};
+
+        set_axes(twin->kernel, &s, set_lengths(&s, lengths, 2, 0), 2, 2);
+        set_manner(&s, i);
+        s.m = twin->kernel->ragged == QUERN_AXIS_M ? s.m : rows / 8 * 8;
+        s.clusters = 3;
+        if (*check(twin, &s))
+            return wrong;
+    }
+    return "";
+}
+
 /* int64 lengths with int64 offsets that leave gaps between the groups. */
 const char *twin_run_gaps(const struct twin *twin, int times)
 {

@@ -207,10 +207,12 @@ static void twin_run_grid(void)
     }
 }
 
-/* C ends where memory does: a read behind it is an error of the thread that did it. */
+/* C ends where memory does: a read behind it is an error of the thread that did it. So is a
+   division by zero, which the device would not notice. */
 static void twin_fault(int signal)
 {
-    (void)signal;
+    if (signal == SIGFPE)
+        sim_fail("a division by zero", 0, 0);
     sim_fail("C is read outside its matrix, or where it must not be read at all", 0, 0);
 }
 
@@ -230,7 +232,8 @@ static int *twin_label_rows(const struct twin_launch *l)
 __attribute__((visibility("default"))) const char *twin_run(const struct twin_launch *launch);
 const char *twin_run(const struct twin_launch *launch)
 {
-    struct sigaction fault = { .sa_handler = twin_fault, .sa_flags = SA_NODEFER }, before;
+    struct sigaction fault = { .sa_handler = twin_fault, .sa_flags = SA_NODEFER };
+    struct sigaction before, before_division;
     int *group_of = launch->ragged == QUERN_AXIS_M ? twin_label_rows(launch) : NULL;
 
     memset(&sim, 0, sizeof sim);
@@ -241,10 +244,12 @@ const char *twin_run(const struct twin_launch *launch)
     twin.rows = launch->ragged == QUERN_AXIS_M ? launch->m : launch->groups * launch->m;
     twin.columns = (launch->n + SLAB_COLUMNS - 1) / SLAB_COLUMNS;
     twin.written = calloc((size_t)twin.rows * (size_t)twin.columns + 1, 1);
-    if (!twin.written || sigaction(SIGSEGV, &fault, &before))
+    if (!twin.written || sigaction(SIGSEGV, &fault, &before) ||
+        sigaction(SIGFPE, &fault, &before_division))
         return "no memory";
     twin_run_grid();
     sigaction(SIGSEGV, &before, NULL);
+    sigaction(SIGFPE, &before_division, NULL);
     if (launch->lengths && !sim.error[0])
         twin_check_written();
     free(twin.written);

@@ -68,8 +68,8 @@ static const struct qn_recipe test_recipes[] = {
         .b = {QUERN_BF16, QUERN_MAJOR_K, QUERN_AXIS_NONE, {64, n_ / cm}, 128}, \
         .d = {QUERN_BF16, QUERN_MAJOR_K, QUERN_AXIS_M, {64, 16}, 128},         \
         .tile = {m_, n_, 64}, .cluster = {cm, cn}, .stages = 4,                \
-        .schedule = "cooperative", .threads = 384, .smem = shared,             \
-        .params = gpu_params, .nparams = sizeof gpu_params,                    \
+        .schedule = "cooperative", .addend = "none", .threads = 384,           \
+        .smem = shared, .params = gpu_params, .nparams = sizeof gpu_params,    \
         .requires = gpu_requires, .nrequires = 1                               \
     }
 
@@ -79,7 +79,7 @@ static const struct qn_recipe test_recipes[] = {
         .key = "key of " symbol, .recipe = recipe_, .arch = "host", .op = op_, \
         .ragged = ragged_, .a = {.major = a_}, .b = {.major = b_},             \
         .d = {.type = d_}, .tile = {1, 1, 1}, .cluster = {1, 1},               \
-        .schedule = "", .threads = 1, .params = host_params,                   \
+        .schedule = "", .addend = "", .threads = 1, .params = host_params,     \
         .nparams = sizeof host_params, .host = function                        \
     }
 

@@ -158,6 +158,35 @@ static void prefers_linked_kernels(void **state)
     quern_close(ctx);
 }
 
+/* Alike but for how C arrives: what memory limits is fetched. */
+static void weighs_how_c_arrives(void **state)
+{
+    static const char *const addends[] = {"fetch", "read", "reduce"};
+    static struct qn_kernel kernels[] = {
+        GPU_KERNEL("k_fetch", "sm_90a", 128, 128, 1, 1, 1000),
+        GPU_KERNEL("k_read", "sm_90a", 128, 128, 1, 1, 1000),
+        GPU_KERNEL("k_reduce", "sm_90a", 128, 128, 1, 1, 1000)};
+    const struct quern_registry registry = {
+        .hash = "addends", .kernels = kernels, .nkernels = 3};
+    const struct quern_open_options options = {.registry = &registry};
+    struct quern_context *ctx;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        kernels[i].epilogue = QN_ADD;
+        kernels[i].d.type = QUERN_F32;
+        kernels[i].d.box[0] = 32;
+        kernels[i].addend = addends[i];
+        kernels[i].cubin = cubin;
+    }
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=64 d=f32 beta=1", NULL,
+                "k_fetch", QUERN_BACKEND_AOT, 132);
+    expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168 d=f32 beta=1", NULL,
+                "k_reduce", QUERN_BACKEND_AOT, 132);
+    quern_close(ctx);
+}
+
 /* A broken cubin is the driver's error, not a crash. */
 static void reports_a_bad_cubin(void **state)
 {
@@ -324,15 +353,11 @@ static void explains_without_a_gpu(void **state)
 int test_plan_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(takes_the_best_that_fits),
-        TEST(obeys_options),
-        TEST(says_why_nothing_serves),
-        TEST(prefers_linked_kernels),
-        TEST(reports_a_bad_cubin),
-        TEST(falls_back_to_the_host),
-        TEST(refuses_captures),
-        TEST(respects_the_current_context),
-        TEST(explains),
+        TEST(takes_the_best_that_fits),     TEST(obeys_options),
+        TEST(says_why_nothing_serves),      TEST(prefers_linked_kernels),
+        TEST(weighs_how_c_arrives),         TEST(reports_a_bad_cubin),
+        TEST(falls_back_to_the_host),       TEST(refuses_captures),
+        TEST(respects_the_current_context), TEST(explains),
         TEST(explains_without_a_gpu),
     };
 

@@ -1,0 +1,73 @@
+/*
+** fp32 accumulation by the copy engine: it brings a slab of C, which is D, into shared memory, the
+** warp adds its sums in place, and the slab goes back by a plain store.
+**
+** The slabs of a tile take turns in the warp's SLABS, on and on from tile to tile; a barrier beside
+** each tells that C is there, by a parity that flips with every round. Lane 0 issues fetches and
+** stores: it alone can wait until a store has read its slab, after which both the store and the
+** fetch that follows belong to the copy engine and need no fence between them.
+**
+** What is fetched and what is stored must agree, or a parity would be off for good: both go by the
+** row alone. A slab beside the last column is zeros on the way in and dropped on the way out.
+*/
+
+/* Slab i of a tile into the place of `turn`, which no store reads any more. Called by one lane. */
+DEVICE void fetch_slab(const struct slabs *slabs, unsigned int turn, const struct maps *maps,
+                       const struct tile *t, int i, int row, int rows)
+{
+    const struct reach r = reach_from(maps->base, t->matrix);
+    const int y = row + i / TILE_SLABS * 64, x = t->column + i % TILE_SLABS * SLAB_COLUMNS;
+    const unsigned int slab = slabs->first + turn % SLABS * SLAB_BYTES;
+    const unsigned int arrived = slabs->arrived + turn % SLABS * 8;
+
+    if (y >= rows)
+        return;
+    barrier_expect(arrived, SLAB_BYTES); /* all of them, even where the box leaves the tensor */
+    if (t->matrix)
+        load_box_4d(slab, maps->d_pointer, arrived, x, y, r.near, r.far);
+    else
+        load_box_3d(slab, maps->d, arrived, x, y, t->group);
+}
+
+/* The first slabs of C that the tile needs, on their way while the tile is multiplied. */
+DEVICE void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const struct tile *t,
+                        int row, int rows, int lane)
+{
+    if (lane != 0)
+        return;
+    store_wait(0); /* those of the tile before */
+#pragma unroll
+    for (int i = 0; i < SLABS && i < ROWS / 64 * TILE_SLABS; i++)
+        fetch_slab(slabs, slabs->turn + i, maps, t, i, row, rows);
+}
+
+/*
+** One warp adds its rows of a tile to C and stores them, a slab at a time. A slab is fetched into
+** again one store later than it could be, so that the wait is never for the newest store.
+*/
+DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, int row, int rows, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < ROWS / 64 * TILE_SLABS; i++) {
+        const int y = row + i / TILE_SLABS * 64, x = t->column + i % TILE_SLABS * SLAB_COLUMNS;
+        const unsigned int turn = slabs->turn;
+        const int next = i - 1 + SLABS;
+        const unsigned int slab = slabs->first + turn % SLABS * SLAB_BYTES;
+
+        if (y >= rows)
+            break;
+        slabs->turn = (turn + 1) % (2 * SLABS);
+        barrier_wait(slabs->arrived + turn % SLABS * 8, turn / SLABS);
+        add_to_slab(slab, sum + i * (SLAB_COLUMNS / 2), lane);
+        copy_engine_fence();
+        __syncwarp();
+        if (lane == 0) {
+            store_slab(maps, slab, t, x, y, rows);
+            if (i > 0 && next < ROWS / 64 * TILE_SLABS) {
+                store_wait(1);
+                fetch_slab(slabs, turn - 1 + SLABS, maps, t, next, row, rows);
+            }
+        }
+    }
+}
