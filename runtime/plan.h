@@ -26,8 +26,7 @@ struct qn_values {
     const float *alpha, *beta;
     int scalar_step;
     const void *first_dims, *offsets;
-    int sizes_bytes, ragged, a_major, b_major, groups, m, n, k,
-        band;
+    int sizes_bytes, ragged, a_major, b_major, groups, m, n, k, band;
     unsigned int *error;
 };
 
