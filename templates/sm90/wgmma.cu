@@ -38,12 +38,12 @@ DEVICE void mma(float *sum, unsigned int a, unsigned int b, int accumulate)
 /*
 ** What the tensor cores are told of a tile at a shared address: this, and the high word above.
 ** k-major: a row of 128 bytes for each row of the tile. mn-major: chunks of 64 rows of the tile,
-** each with a row of 128 bytes for each step of k. Addresses count 16 bytes, and adding to them
-** never leaves the low 14 bits.
+** each with a row of 128 bytes for each step of k. Addresses count 16 bytes in 14 bits, which adding
+** never leaves; above them an address tells the CTA of a cluster.
 */
 DEVICE unsigned int mma_operand(unsigned int address)
 {
-    return address >> 4 | TILE_K * 128 >> 4 << 16;
+    return (address >> 4 & 0x3fff) | TILE_K * 128 >> 4 << 16;
 }
 
 /* The sums are ready: keeps the compiler from reading them before the wait above the call. */
