@@ -93,6 +93,8 @@ static int prepare_launch(struct quern_plan *plan,
     if (cluster < 1)
         cluster = 1;
     plan->workers = sms < cluster ? cluster : sms - sms % cluster;
+    plan->values.band =
+        qn_select_band(&plan->problem, plan->kernel, plan->workers);
     plan->launch = (struct cu_launch){
         .grid = {(unsigned)plan->workers, 1, 1},
         .block = {(unsigned)kernel->threads, 1, 1},
@@ -143,7 +145,6 @@ static int prepare(struct quern_plan *plan, const struct qn_session *s,
     if (!module)
         return prepare_products(plan, s);
     plan->kernel = module->kernel;
-    plan->values.band = qn_select_band(&plan->problem, plan->kernel);
     plan->backend = module->backend;
     plan->function = module->function;
     fill_maps(plan);

@@ -42,7 +42,6 @@
 #define STORE_PER_CYCLE  32.0   /* bytes out of one multiprocessor */
 #define MEMORY_PER_CYCLE 2300.0 /* bytes, the whole chip */
 #define START_CYCLES     1200.0 /* first copies of a tile, its barriers */
-#define PANEL_BYTES      20e6   /* of the rows of A that L2 can hold */
 
 /*
 ** What C costs, by how it arrives: factors of the computation and of plain
@@ -117,20 +116,23 @@ int qn_select_pointers(const struct quern_problem *p,
 }
 
 /*
-** A band's rows of A stay in L2 while columns of B go by, unless k is long:
-** then rows and columns at work should be about as many (bench/NOTES.md, 6).
+** The CTAs at work share rows of A and columns of B, and L2 holds neither for
+** the next wave where k is long: then as many rows as columns is the least to
+** read. A few rows less also suit a short k (bench/NOTES.md, 6).
 */
 int qn_select_band(const struct quern_problem *p,
-                   const struct qn_kernel *kernel)
+                   const struct qn_kernel *kernel, int ctas)
 {
     int tile = kernel->tile[p->ragged == QUERN_AXIS_N];
-    double k = (double)p->k / (p->ragged == QUERN_AXIS_K ? p->groups : 1);
-    double rows = PANEL_BYTES * 8 / ((k + 1) * qn_type_bits(kernel->a.type));
-    int band;
+    long long area = (long long)kernel->tile[0] * kernel->tile[1] * ctas;
+    long long side = 1;
 
-    rows = rows < 1024 ? 1024 : rows > 2048 ? 2048 : rows;
-    band = (int)rows / (tile > 0 ? tile : 1);
-    return band > 0 ? band : 1;
+    if (tile < 1)
+        return 1;
+    while (side * side < area)
+        side += tile;
+    side = side * 7 / 8 / tile;
+    return side > 0 ? (int)side : 1;
 }
 
 /* ------------------------------------------------------------ applicability */

@@ -35,9 +35,9 @@ struct qn_demand {
    and beta? */
 int qn_select_epilogue(const struct quern_problem *problem, int epilogue);
 
-/* Strips of tiles that the kernel should visit together, at least 1. */
+/* Strips of tiles that so many CTAs should visit together, at least 1. */
 int qn_select_band(const struct quern_problem *problem,
-                   const struct qn_kernel *kernel);
+                   const struct qn_kernel *kernel, int ctas);
 
 /* May runs of the kernel get the operand (enum qn_role) by addresses? */
 int qn_select_pointers(const struct quern_problem *problem,
