@@ -25,7 +25,7 @@ demo: all
 	@build/bin/quern demo
 
 test: generate
-	@.ci/install test nvrtc
+	@.ci/install test nvrtc python
 	$(SUBMAKE) config=release
 	@.ci/carry build
 	$(SUBMAKE) config=asan
@@ -38,7 +38,7 @@ check: all
 
 format: tools
 	@.ci/install check
-	@find gen runtime tests bench -name '*.[ch]' ! -path '*/protocol/*.h' |
+	@find gen runtime tests bench -name '*.[ch]' ! -path '*/protocol/*.h' | \
 	    xargs clang-format -i
 
 clean:

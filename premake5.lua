@@ -133,10 +133,12 @@ test "gen"
 test "host"
 test "compile"
 test("protocol", nil, { "build/gen/embedded.c" })
+test("numbers", nil, { "build/gen/embedded.c" })
 test "runtime"
 linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" } -- memory.c
 test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/data.c", "tests/host/liar.c",
-  "tests/host/reference.c" })
+  "tests/host/reference.c", "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/memory.c",
+  "runtime/cli/message.c", "runtime/cli/random.c", "runtime/cli/sizes.c", "runtime/cli/timing.c" })
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.
 for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_BODIES = 64 }; /* that are looked at for likeness */
+enum { MOST_BODIES = 512 }; /* that are looked at for likeness */
 
 /* A host kernel that was written. */
 struct body {

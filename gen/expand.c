@@ -2,7 +2,9 @@
 ** expand.c: from statements to kernels.
 **
 **   kernels statement x op x layout x ragged x recipe x output type x epilogue
-**     x architecture = variant
+**     x architecture = variant of a product
+**   kernels statement x op x tensor x input x form x recipe x architecture
+**     = variant of a cast
 **   variant x axes = point: a kernel, or the sentence that rejects it
 */
 #include "qg.h"
@@ -186,7 +188,7 @@ static int matches(const struct qg_kernels *k, const struct qg_recipe *recipe,
 
     if (k->recipe && strcmp(k->recipe, recipe->name))
         return 0;
-    if (recipe->scale.blocked != !strcmp(k->scale, "blocked"))
+    if (recipe->scale[0].blocked != !strcmp(k->scale, "blocked"))
         return 0;
     return a == b && has_type(&k->element, a);
 }
@@ -287,6 +289,77 @@ static int expand_ragged(struct qg *q, struct qg_variant *variant)
     return 0;
 }
 
+/* ------------------------------------------------------------------- casts */
+
+/* Does the op exist for such scales, and does the template take the type? */
+static int casts(const struct qg_kernels *k, const struct qg_recipe *recipe,
+                 const struct qg_scale *scale, const char *op)
+{
+    int spans = scale->block.span != QN_SPAN_BLOCK || scale->global;
+
+    if (!scale->blocked || !has_type(&k->element, scale->element) ||
+        (k->recipe && strcmp(k->recipe, recipe->name)))
+        return 0;
+    if (!strcmp(op, "amax"))
+        return spans && !scale->delayed.history;
+    return strcmp(op, "history") || scale->delayed.history;
+}
+
+/* Number of a word in a list. */
+static int index_of(const char *const *words, const char *word)
+{
+    int i = 0;
+
+    while (strcmp(words[i], word))
+        i++;
+    return i;
+}
+
+/* Each recipe and architecture. Returns 0, or 1 as expand_axes does. */
+static int cast_recipes(struct qg *q, struct qg_variant *v)
+{
+    const struct qg_kernels *k = v->kernels;
+
+    for (v->recipe = q->recipes; v->recipe; v->recipe = v->recipe->next)
+        for (int i = 0; i < k->arch.count &&
+                        casts(k, v->recipe, &v->recipe->scale[v->of], v->op);
+             i++) {
+            v->arch = k->arch.at[i];
+            if (expand_axes(q, v))
+                return 1;
+        }
+    return 0;
+}
+
+/* Activations make x, and their gradients come from dy. */
+static int has_form(const struct qg_variant *v)
+{
+    if (!strcmp(v->form, "forward"))
+        return v->of == QUERN_X && v->input != QG_IN_COPY;
+    if (!strcmp(v->form, "backward"))
+        return v->of == QUERN_DY && v->input != QG_IN_COPY;
+    return 1;
+}
+
+/* All casts of one op. */
+static int expand_casts(struct qg *q, struct qg_variant *v)
+{
+    static const char *const ofs[] = {"x", "w", "dy"};
+    static const char *const inputs[] = {"bf16", "f16", "f32", "copy"};
+    const struct qg_kernels *k = v->kernels;
+    int n = k->input.count * k->form.count;
+
+    for (int i = 0; i < k->of.count; i++)
+        for (int j = 0; j < n; j++) {
+            v->of = index_of(ofs, k->of.at[i]);
+            v->input = index_of(inputs, k->input.at[j / k->form.count]);
+            v->form = k->form.at[j % k->form.count];
+            if (has_form(v) && cast_recipes(q, v))
+                return 1;
+        }
+    return 0;
+}
+
 /*
 ** All variants of one statement. An error in a function of the spec ends it:
 ** every other point would meet it again.
@@ -299,6 +372,11 @@ static void expand_kernels(struct qg *q, struct qg_kernels *k)
     check_template(q, k);
     share_params(q, k);
     share_rules(q, k);
+    for (int i = 0; k->of.count && i < k->op.count; i++) {
+        variant.op = k->op.at[i];
+        if (expand_casts(q, &variant))
+            return;
+    }
     for (int i = 0; i < k->layout.count; i++) {
         variant.layout = find_layout(q, k, k->layout.at[i]);
         for (int j = 0; variant.layout && j < k->op.count; j++) {
@@ -427,14 +505,45 @@ static void find_twins(struct qg *q)
         }                                                                      \
     } while (0)
 
+/* How a recipe's scales are stored. Returns 0, or 1 and noted. */
+static int find_storage(struct qg *q, struct qg_scale *scale)
+{
+    const struct qg_storage *found = q->storages, *other = q->storages;
+    struct qg_nearest nearest;
+
+    FIND(found, scale->storage);
+    scale->stored = found;
+    if (found)
+        return 0;
+    qg_nearest_start(&nearest, scale->storage);
+    TRY_ALL(&nearest, other);
+    qg_diag_note(q, scale->place, QG_E_UNKNOWN_NAME, "storage", scale->storage,
+                 qg_nearest_hint(&nearest, "declare one: ", "storage"));
+    return 1;
+}
+
+/* Tensors that share a description are looked at once. */
+static void finish_recipe(struct qg *q, struct qg_recipe *recipe)
+{
+    int failed = 0;
+
+    for (int of = 0; of < QN_TENSORS && !failed; of++) {
+        struct qg_scale *scale = &recipe->scale[of];
+
+        if (scale->blocked)
+            failed = find_storage(q, scale) || qg_rule_trace_all(q, scale);
+    }
+}
+
 void qg_expand_all(struct qg *q)
 {
     REVERSE(qg_recipe, q->recipes);
     REVERSE(qg_kernels, q->kernels);
     REVERSE(qg_shipped, q->shipped);
     for (struct qg_recipe *r = q->recipes; r; r = r->next)
-        if (r->scale.blocked)
-            r->scale.trace = qg_rule_trace(q, &r->scale);
+        finish_recipe(q, r);
+    if (q->errors)
+        return;
     for (struct qg_kernels *k = q->kernels; k; k = k->next)
         expand_kernels(q, k);
     sort_points(q);

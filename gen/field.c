@@ -24,6 +24,12 @@ static const char *const kind_names[QG_F_COUNT] = {
     [QG_F_TYPES] = "a type or a list of types",
     [QG_F_SIZE] = "a whole number",
     [QG_F_SCALE] = "a scale: blocked { ... }, or \"none\"",
+    [QG_F_SCALES] = "blocked { ... }, \"none\", or a table of them by tensor: "
+                    "x, w, dy",
+    [QG_F_BLOCK] = "a table such as { k = 32 }, or \"row\", \"group\", "
+                   "\"tensor\"",
+    [QG_F_EVERY] = "a whole number, or \"never\"",
+    [QG_F_SIGNS] = "16 of + and - as a text",
     [QG_F_FUNCTION] = "a function",
     [QG_F_TABLE] = "a table of fields",
 };
@@ -236,6 +242,68 @@ static int read_scale(struct reader *r, void *out)
     return check_allowed(r, lua_tostring(r->q->L, -1));
 }
 
+static int read_table(struct reader *r, void *out);
+
+/* One for all three tensors, or one for each. */
+static int read_scales(struct reader *r, void *out)
+{
+    struct qg_scale *scales = out;
+    int failed;
+
+    if (lua_type(r->q->L, -1) == LUA_TTABLE) {
+        failed = read_table(r, out);
+        for (int i = 0; i < QN_TENSORS; i++)
+            scales[i].by_role = 1;
+        return failed;
+    }
+    failed = read_scale(r, &scales[0]);
+    scales[1] = scales[2] = scales[0];
+    return failed;
+}
+
+/* A text stands for a block that ends where the row, group or tensor does. */
+static int read_block(struct reader *r, void *out)
+{
+    static const char *const spans[] = {"", "row", "group", "tensor"};
+    struct qg_sharing *block = out;
+    int type = lua_type(r->q->L, -1);
+
+    if (type == LUA_TTABLE)
+        return read_table(r, out);
+    if (type != LUA_TSTRING)
+        return wrong_kind(r);
+    if (check_allowed(r, lua_tostring(r->q->L, -1)))
+        return 1;
+    for (int i = QN_SPAN_ROW; i <= QN_SPAN_TENSOR; i++)
+        if (!strcmp(spans[i], lua_tostring(r->q->L, -1)))
+            block->span = i;
+    return 0;
+}
+
+/* The word in `allowed` stands for 0. */
+static int read_every(struct reader *r, void *out)
+{
+    if (lua_type(r->q->L, -1) != LUA_TSTRING)
+        return read_size(r, out);
+    *(int *)out = 0;
+    return check_allowed(r, lua_tostring(r->q->L, -1));
+}
+
+static int read_signs(struct reader *r, void *out)
+{
+    const char *text;
+
+    if (lua_type(r->q->L, -1) != LUA_TSTRING)
+        return wrong_kind(r);
+    text = lua_tostring(r->q->L, -1);
+    if (strlen(text) != 16 || strspn(text, "+-") != 16) {
+        qg_diag_note(r->q, place_of(r), QG_E_SIGNS, r->shown, text);
+        return 1;
+    }
+    *(const char **)out = qg_mem_string(r->q, text, 16);
+    return 0;
+}
+
 /* Kept as a reference: the function outlives the statement's table. */
 static int read_function(struct reader *r, void *out)
 {
@@ -246,13 +314,13 @@ static int read_function(struct reader *r, void *out)
     return 0;
 }
 
-static int read_table(struct reader *r, void *out);
-
 static int (*const readers[QG_F_COUNT])(struct reader *, void *) = {
     [QG_F_NAME] = read_name,   [QG_F_NAMES] = read_names,
     [QG_F_PATH] = read_path,   [QG_F_TYPE] = read_type,
     [QG_F_TYPES] = read_types, [QG_F_SIZE] = read_size,
-    [QG_F_SCALE] = read_scale, [QG_F_FUNCTION] = read_function,
+    [QG_F_SCALE] = read_scale, [QG_F_SCALES] = read_scales,
+    [QG_F_BLOCK] = read_block, [QG_F_EVERY] = read_every,
+    [QG_F_SIGNS] = read_signs, [QG_F_FUNCTION] = read_function,
     [QG_F_TABLE] = read_table,
 };
 
@@ -436,7 +504,7 @@ int qg_field_row(int index, struct qg_field_row *row)
 {
     static const struct qg_fields *const sets[] = {
         &qg_recipe_fields, &qg_blocked_fields, &qg_layout_fields,
-        &qg_ragged_fields, &qg_kernels_fields};
+        &qg_ragged_fields, &qg_storage_fields, &qg_kernels_fields};
 
     if (index < 0)
         return 0;

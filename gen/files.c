@@ -287,11 +287,16 @@ const char *qg_files_line(const struct qg *q, struct qg_place place,
     return at;
 }
 
-/* The first line of the comment above a statement, without its dashes. */
+/*
+** The first line of the comment above a statement, without its dashes; where
+** there is none, that of the file.
+*/
 const char *qg_files_doc(struct qg *q, struct qg_place place)
 {
     const char *found = "";
-    int found_length = 0;
+    int found_length = 0, first_length;
+    const char *first =
+        qg_files_line(q, (struct qg_place){place.file, 1}, &first_length);
 
     while (place.line > 1) {
         int length;
@@ -305,6 +310,10 @@ const char *qg_files_doc(struct qg *q, struct qg_place place)
         } else if (found_length || length) {
             break;
         }
+    }
+    if (!found_length && first_length >= 2 && !memcmp(first, "--", 2)) {
+        found = first;
+        found_length = first_length;
     }
     while (found_length && (*found == '-' || *found == ' ')) {
         found++;

@@ -109,13 +109,19 @@ struct qg_field_row {
 QUERN_API int qg_field_row(int index, struct qg_field_row *row);
 
 /*
-** The scale rule of a recipe as a function `<recipe>_scale(float amax)` in C
-** or CUDA C. Text as in qg_registry_text. Returns 0, or 1 with a diagnostic
-** (no such recipe, or it has no rule).
+** The scale rule of one of a recipe's tensors (enum quern_of), for bf16
+** inputs, as a function in C or CUDA C:
+**
+**     float <recipe>_scale(float amax[, float global][, float previous], T *sf)
+**
+** sets *sf (float, or unsigned int for scales of 8 bits) to what is stored and
+** returns what values are multiplied by. The C text calls bits_of, float_of,
+** to_e4m3 and from_e4m3. Text as in qg_registry_text. Returns 0, or 1 with a
+** diagnostic (no such recipe, or it has no rule).
 */
 enum qg_language { QG_C, QG_CUDA };
 
-QUERN_API int qg_rule_text(struct qg *, const char *recipe, int language,
-                           const char **text, size_t *length);
+QUERN_API int qg_rule_text(struct qg *, const char *recipe, int of,
+                           int language, const char **text, size_t *length);
 
 #endif

@@ -32,6 +32,7 @@ int qg_include(lua_State *L)
         return unknown(L, q, name);
     if (q->depth == QG_MAX_INCLUDES)
         return qg_diag_raise(L, QG_E_INCLUDE_DEPTH, QG_MAX_INCLUDES);
+    q->files[file].render = q->renders; /* COUPLED: once */
     if (qg_template_push(q, file)) {
         q->noted = 1;
         lua_pushnil(L);

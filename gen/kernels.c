@@ -12,16 +12,25 @@
     "host sm_80 sm_86 sm_89 sm_90 sm_90a sm_100 sm_100a sm_120 sm_120a"
 
 static const struct qg_field fields[] = {
-    {"op", QG_F_NAMES, 1, AT(op), "fprop dgrad wgrad", NULL,
-     "which product of a layer"},
+    {"op", QG_F_NAMES, 1, AT(op),
+     "fprop dgrad wgrad quantize amax dequantize history", NULL,
+     "which product of a layer; or which cast"},
     {"element", QG_F_TYPES, 1, AT(element), QG_ELEMENTS, NULL,
-     "types of A and B that the template takes"},
+     "types of A and B, or of quantized values, that the template takes"},
     {"scale", QG_F_NAME, 0, AT(scale), "none blocked", NULL,
      "kind of scales that the template takes (default \"none\")"},
-    {"layout", QG_F_NAMES, 1, AT(layout), NULL, NULL,
-     "a layout statement's name"},
-    {"ragged", QG_F_NAMES, 1, AT(ragged), NULL, NULL,
-     "a ragged statement's name"},
+    {"layout", QG_F_NAMES, 0, AT(layout), NULL, NULL,
+     "a layout statement's name; of products"},
+    {"ragged", QG_F_NAMES, 0, AT(ragged), NULL, NULL,
+     "a ragged statement's name; of products"},
+    {"of", QG_F_NAMES, 0, AT(of), "x w dy", NULL,
+     "which tensor of a layer; of casts"},
+    {"input", QG_F_NAMES, 0, AT(input), "bf16 f16 f32 copy", NULL,
+     "the type before the cast (of dequantize, after it), or \"copy\": the row "
+     "copy; of casts"},
+    {"form", QG_F_NAMES, 0, AT(form), "plain forward backward", NULL,
+     "what is quantized: values as they are, an activation's result, or the "
+     "gradient of what it was given; of casts (default \"plain\")"},
     {"epilogue", QG_F_NAMES, 0, AT(epilogue), "store add scale", NULL,
      "what happens to the product: it becomes D, is added to D, or is scaled "
      "and added to a scaled C (default \"store\")"},
@@ -44,9 +53,10 @@ const struct qg_fields qg_kernels_fields = {"kernels", fields,
 static int reserved(struct qg *q, const char *name)
 {
     static const char *const names[] = {
-        "a",      "b",      "d",     "recipe",   "op",
-        "layout", "ragged", "arch",  "epilogue", "template",
-        "name",   "params", "types", "include"};
+        "a",       "b",       "d",        "recipe",   "op",    "layout",
+        "ragged",  "arch",    "epilogue", "template", "name",  "params",
+        "types",   "include", "once",     "of",       "input", "form",
+        "element", "scale",   "rule"};
     int found;
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -127,6 +137,49 @@ static int take_items(struct qg *q, struct qg_kernels *kernels)
     return errors;
 }
 
+static int is_cast(const char *op)
+{
+    return strcmp(op, "fprop") && strcmp(op, "dgrad") && strcmp(op, "wgrad");
+}
+
+/* Products have layouts and ragged axes, casts have tensors and inputs. */
+static int check_family(struct qg *q, const struct qg_kernels *k)
+{
+    const struct {
+        const char *name, *doc;
+        int cast, count;
+    } needs[] = {
+        {"layout", "a layout statement's name", 0, k->layout.count},
+        {"ragged", "a ragged statement's name", 0, k->ragged.count},
+        {"of", "which tensor of a layer: x, w, dy", 1, k->of.count},
+        {"input", "the type before the cast", 1, k->input.count},
+    };
+    int cast, errors = 0;
+
+    if (!k->op.count)
+        return 0;
+    cast = is_cast(k->op.at[0]);
+    for (int i = 1; i < k->op.count; i++)
+        if (is_cast(k->op.at[i]) != cast) {
+            qg_diag_note(q, k->place, QG_E_KERNELS_MIXED, k->name, k->op.at[0],
+                         k->op.at[i]);
+            return 1;
+        }
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        if (needs[i].cast == cast && !needs[i].count)
+            qg_diag_note(q, k->place, QG_E_KERNELS_NEEDS, k->name, k->op.at[0],
+                         needs[i].name, needs[i].doc);
+        else if (needs[i].cast != cast && needs[i].count)
+            qg_diag_note(q, qg_lex_field(q, k->place, needs[i].name, 1),
+                         QG_E_KERNELS_OTHER, k->name, k->op.at[0],
+                         needs[i].name, cast ? "products" : "casts");
+        else
+            continue;
+        errors++;
+    }
+    return errors;
+}
+
 /*
 ** Stack index 1: the table, fields and entries together. The statement is kept
 ** only if all of it is right; it is expanded when all files are read.
@@ -140,13 +193,14 @@ int qg_kernels_take(struct qg *q, struct qg_word *word)
     kernels->name = word->name;
     kernels->scale = "none";
     kernels->epilogue = (struct qg_names){1, {"store"}};
+    kernels->form = (struct qg_names){1, {"plain"}};
     for (struct qg_kernels *other = q->kernels; other; other = other->next)
         if (!strcmp(other->name, word->name) &&
             qg_word_taken(q, word, other->place))
             return 0;
     errors = qg_field_read(q, word, &qg_kernels_fields, kernels);
     errors += take_items(q, kernels);
-    if (errors)
+    if (errors || check_family(q, kernels))
         return 0;
     kernels->next = q->kernels;
     q->kernels = kernels;

@@ -58,6 +58,11 @@
                   "\"sm90/gemm.cu\", not '%s'")                                \
     /* statements */                                                           \
     X(RAGGED_NAME, "ragged axis '%s' is none of m, n, k and none")             \
+    X(KERNELS_NEEDS, "kernels '%s' of op '%s' lacks the field '%s': %s")       \
+    X(KERNELS_OTHER, "kernels '%s' of op '%s' cannot have the field '%s', "    \
+                     "which belongs to %s")                                    \
+    X(KERNELS_MIXED, "kernels '%s' lists op '%s' beside '%s'; products and "   \
+                     "casts are made by different templates")                  \
     X(ITEM_KIND, "entry %lld of kernels '%s' is %s; it takes axis, derive, "   \
                  "requires and reject")                                        \
     X(ITEM_COUNT, "kernels '%s' has more than %d entries")                     \
@@ -80,6 +85,19 @@
     X(SCALE_TYPE, "a rule for %s scales must return %s, this one returned %s") \
     X(RULE_NUMBER, "the rule returned %s without using its argument; it must " \
                    "be an expression of it")                                   \
+    X(RULE_FACTOR, "after what is stored, the rule must return what values "   \
+                   "are multiplied by, a float, not %s; write: return 1 / s, " \
+                   "s")                                                        \
+    X(RULE_UNUSED, "the rule does not use %s; it must be an expression of it") \
+    X(RULE_WHICH, "there is no rule '%s' here; templates of casts have rule "  \
+                  "\"scale\", and rule \"global\" if the recipe has one")      \
+    X(BLOCK_SHAPE, "a block of %d x %d values is not possible: k is 16, 32, "  \
+                   "64 or 128, and m or n is 1 or as large; or write: per = "  \
+                   "\"row\", \"group\" or \"tensor\"")                         \
+    X(BLOCK_ROWS, "rows of %s are counted by per.%s, not per.%s")              \
+    X(SCALE_PARTS, "%s")                                                       \
+    X(SIGNS, "field '%s' takes 16 signs such as \"+++-+------+-+--\", not "    \
+             "'%s'")                                                           \
     X(RULE_STEADY, "the rule gave another expression when it was called "      \
                    "again; use nothing that changes between calls")            \
     X(RULE_OLD, "a value of one call of a rule was used in another")           \

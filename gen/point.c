@@ -93,9 +93,34 @@ static int major_of(const char *name)
 
 static int op_of(const char *op)
 {
-    return !strcmp(op, "fprop")   ? QUERN_FPROP
-           : !strcmp(op, "dgrad") ? QUERN_DGRAD
-                                  : QUERN_WGRAD;
+    static const char *const names[] = {
+        "fprop", "dgrad", "wgrad", "quantize", "amax", "dequantize", "history"};
+    int i = 0;
+
+    while (strcmp(names[i], op))
+        i++;
+    return i;
+}
+
+static int form_of(const char *form)
+{
+    return !strcmp(form, "plain")     ? QN_PLAIN
+           : !strcmp(form, "forward") ? QN_FORWARD
+                                      : QN_BACKWARD;
+}
+
+/* enum quern_type; none for a row copy. */
+static int input_of(int input)
+{
+    static const int types[QG_INPUTS] = {QUERN_BF16, QUERN_F16, QUERN_F32,
+                                         QUERN_TYPE_NONE};
+
+    return types[input];
+}
+
+static int is_cast(const struct qg_variant *v)
+{
+    return v->kernels->of.count > 0;
 }
 
 static int epilogue_of(const char *epilogue)
@@ -105,20 +130,13 @@ static int epilogue_of(const char *epilogue)
                                       : QN_SCALE;
 }
 
-/* What every point of the variant shares. D is always contiguous along n. */
-static void describe_variant(struct qg *q, const struct qg_variant *v,
+/* D is always contiguous along n. */
+static void describe_product(const struct qg_variant *v,
                              struct qn_kernel *kernel)
 {
     const struct qg_recipe *r = v->recipe;
-    int op = op_of(v->op);
-    struct qg_place place = v->kernels->place;
+    int op = kernel->op;
 
-    kernel->recipe = r->name;
-    kernel->arch = v->arch;
-    kernel->template = v->kernels->template;
-    kernel->spec =
-        qg_mem_print(q, "%s:%d", q->files[place.file].name, place.line);
-    kernel->op = op;
     kernel->ragged = axis_of(v->ragged->name);
     kernel->epilogue = epilogue_of(v->epilogue);
     kernel->a.type = op == QUERN_FPROP ? r->element.x : r->element.dy;
@@ -130,10 +148,105 @@ static void describe_variant(struct qg *q, const struct qg_variant *v,
     kernel->a.ragged = axis_of(v->ragged->a);
     kernel->b.ragged = axis_of(v->ragged->b);
     kernel->d.ragged = axis_of(v->ragged->d);
+}
+
+/* What every point of the variant shares. */
+static void describe_variant(struct qg *q, const struct qg_variant *v,
+                             struct qn_kernel *kernel)
+{
+    struct qg_place place = v->kernels->place;
+
+    kernel->recipe = v->recipe->name;
+    kernel->arch = v->arch;
+    kernel->template = v->kernels->template;
+    kernel->spec =
+        qg_mem_print(q, "%s:%d", q->files[place.file].name, place.line);
+    kernel->op = op_of(v->op);
+    if (is_cast(v)) {
+        kernel->of = v->of;
+        kernel->input = input_of(v->input);
+        kernel->form = form_of(v->form);
+    } else {
+        describe_product(v, kernel);
+    }
     kernel->params = v->kernels->param_bytes;
     kernel->nparams = v->kernels->params.count;
     kernel->requires = v->kernels->rules;
     kernel->nrequires = v->kernels->nrules;
+}
+
+static void set_integer(lua_State *L, const char *name, int value)
+{
+    lua_pushinteger(L, value);
+    lua_setfield(L, -2, name);
+}
+
+static void set_boolean(lua_State *L, const char *name, int value)
+{
+    lua_pushboolean(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* A type as templates see it: its name and its bits. */
+static void set_type(lua_State *L, const char *name, int id)
+{
+    const struct qg_type *row = qg_types_of(id);
+
+    lua_createtable(L, 0, 2);
+    set_string(L, "type", row ? row->name : "copy");
+    set_integer(L, "bits", row ? row->bits : 0);
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, name);
+}
+
+/* Bit i is set where the i-th of 16 values changes its sign. */
+static int sign_bits(const char *signs)
+{
+    int bits = 0;
+
+    for (int i = 0; signs && i < 16; i++)
+        bits |= (signs[i] == '-') << i;
+    return bits;
+}
+
+/* v.scale: how the tensor is scaled. */
+static void set_scale(lua_State *L, const struct qg_scale *s, int of)
+{
+    static const char *const spans[] = {"block", "row", "group", "tensor"};
+
+    lua_createtable(L, 0, 16);
+    set_string(L, "type", qg_types_of(s->type)->name);
+    set_integer(L, "bytes", qg_types_of(s->type)->bits / 8);
+    set_string(L, "span", spans[s->block.span]);
+    set_integer(L, "rows", of == QUERN_W ? s->block.per.n : s->block.per.m);
+    set_integer(L, "k", s->block.per.k);
+    set_string(L, "order", s->stored->order);
+    set_integer(L, "pad_rows", s->stored->pad.rows);
+    set_integer(L, "pad_columns", s->stored->pad.columns);
+    set_boolean(L, "apart", !strcmp(s->stored->groups, "apart"));
+    set_boolean(L, "by_input", s->by_input);
+    set_boolean(L, "global", s->global != 0);
+    set_boolean(L, "delayed", s->delayed.history != 0);
+    set_integer(L, "history", s->delayed.history);
+    set_boolean(L, "latest", !strcmp(s->delayed.amax, "latest"));
+    set_boolean(L, "stochastic", !strcmp(s->rounding, "stochastic"));
+    set_boolean(L, "hadamard", s->hadamard != NULL);
+    set_integer(L, "signs", sign_bits(s->hadamard));
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, "scale");
+}
+
+static void push_cast(lua_State *L, const struct qg_variant *v)
+{
+    static const char *const ofs[] = {"x", "w", "dy"};
+    const struct qg_scale *scale = &v->recipe->scale[v->of];
+
+    set_string(L, "of", ofs[v->of]);
+    set_string(L, "ragged", v->of == QUERN_W ? "none" : "m");
+    set_string(L, "form", v->form);
+    set_type(L, "input", input_of(v->input));
+    set_type(L, "element", scale->element);
+    set_scale(L, scale, v->of);
 }
 
 /* Push the table with what the variant fixes. */
@@ -143,11 +256,15 @@ static void push_values(lua_State *L, const struct qg_variant *v,
     lua_createtable(L, 0, 32);
     set_string(L, "recipe", v->recipe->name);
     set_string(L, "op", v->op);
+    set_string(L, "arch", v->arch);
+    set_string(L, "template", v->kernels->template);
+    if (is_cast(v)) {
+        push_cast(L, v);
+        return;
+    }
     set_string(L, "layout", v->layout->name);
     set_string(L, "ragged", v->ragged->name);
     set_string(L, "epilogue", v->epilogue);
-    set_string(L, "arch", v->arch);
-    set_string(L, "template", v->kernels->template);
     set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a);
     set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b);
     set_operand(L, "d", kernel->d.type, "mn", v->ragged->d);
@@ -178,20 +295,37 @@ static void put_arch(char *out, const char *arch)
     *out = 0;
 }
 
-/* The symbol of a point; NULL and noted if it is too long. The plainest
-   epilogue is not spelled out. */
+/* What comes before the axes; the plainest epilogue and form are not spelled
+   out. Returns the characters that it needs. */
+static size_t put_variant(char *buffer, size_t size, const struct qg_variant *v,
+                          const char *arch)
+{
+    static const char *const ofs[] = {"x", "w", "dy"};
+    const char *extra = is_cast(v) ? v->form : v->epilogue;
+    int plain = !strcmp(extra, "store") || !strcmp(extra, "plain");
+    const struct qg_type *input;
+
+    if (!is_cast(v))
+        return (size_t)snprintf(buffer, size, "quern_%s_%s_%s_%s_%s%s%s_%s",
+                                v->recipe->name, v->op, v->layout->name,
+                                v->ragged->name, qg_types_of(v->d)->name,
+                                plain ? "" : "_", plain ? "" : extra, arch);
+    input = qg_types_of(input_of(v->input));
+    return (size_t)snprintf(buffer, size, "quern_%s_%s_%s_%s%s%s_%s",
+                            v->recipe->name, v->op, ofs[v->of],
+                            input ? input->name : "copy", plain ? "" : "_",
+                            plain ? "" : extra, arch);
+}
+
+/* The symbol of a point; NULL and noted if it is too long. */
 static const char *make_name(struct qg *q, const struct qg_variant *v,
                              const int *choice)
 {
     char buffer[MAX_SYMBOL + 1], arch[QG_MAX_NAME + 1];
-    int plain = !strcmp(v->epilogue, "store");
     size_t used;
 
     put_arch(arch, v->arch);
-    used = (size_t)snprintf(
-        buffer, sizeof buffer, "quern_%s_%s_%s_%s_%s%s%s_%s", v->recipe->name,
-        v->op, v->layout->name, v->ragged->name, qg_types_of(v->d)->name,
-        plain ? "" : "_", plain ? "" : v->epilogue, arch);
+    used = put_variant(buffer, sizeof buffer, v, arch);
     for (int i = 0; i < v->kernels->count && used < sizeof buffer; i++) {
         const struct qg_item *item = v->kernels->items[i];
 
@@ -358,6 +492,8 @@ struct qg_point *qg_point_make(struct qg *q, const struct qg_variant *v,
     lua_settop(L, 0);
     describe_variant(q, v, &point->kernel);
     point->kernels = v->kernels;
+    point->scale = is_cast(v) ? &v->recipe->scale[v->of] : NULL;
+    point->input = v->input;
     point->kernel.name = make_name(q, v, choice);
     if (!point->kernel.name)
         return NULL;

@@ -22,7 +22,7 @@
 enum {
     QG_MAX_ERRORS = 20,
     QG_MAX_NAME = 31,        /* of a statement; fits quern_problem.recipe */
-    QG_MAX_LIST = 32,        /* entries of a field that takes a list */
+    QG_MAX_LIST = 48,        /* entries of a field that takes a list */
     QG_MAX_TUPLE = 4,        /* integers of a tuple */
     QG_MAX_AXES = 8,         /* of a kernels statement */
     QG_MAX_VALUES = 64,      /* of an axis */
@@ -59,6 +59,7 @@ struct qg_input {
     size_t length;
     int chunk;  /* a template's compiled function, 0: not yet */
     int failed; /* a template that has been complained about */
+    int render; /* the last kernel that includes it, by qg.renders */
 };
 
 /* Text that grows; freed by qg_close. */
@@ -98,17 +99,54 @@ struct qg_word {
     struct qg_word *next;
 };
 
-/* Scales of a recipe; kind 0 stands for none. */
+/* How a matrix of scales lies in memory. */
+struct qg_storage {
+    struct qg_place place;
+    const char *name;
+    const char *order;  /* "rows", "columns", "tiles" */
+    const char *groups; /* "together", "apart" */
+    struct {
+        int rows, columns;
+    } pad; /* to multiples of */
+    struct qg_storage *next;
+};
+
+/* The values that share a scale. */
+struct qg_sharing {
+    int span; /* enum qn_span */
+    struct {
+        int m, n, k; /* 0: not given */
+    } per;
+};
+
+/* What a rule gives for one tensor and one type of input. */
+struct qg_rule_trace {
+    const struct qg_node *stored, *factor;
+};
+
+/* The types of what is quantized; the last one is a row copy. */
+enum qg_input_type { QG_IN_BF16, QG_IN_F16, QG_IN_F32, QG_IN_COPY, QG_INPUTS };
+
+/* The scales of one of a layer's tensors; kind 0 stands for none. */
 struct qg_scale {
     struct qg_place place;
     int blocked;
     int type;
+    struct qg_sharing block;
+    const char *storage, *rounding;
+    int rule, global;     /* references to Lua functions, 0: none */
+    const char *hadamard; /* 16 of + and -; NULL: none */
     struct {
-        int m, n, k;
-    } per;
-    int rule; /* reference to the Lua function */
-    const struct qg_node *trace;
+        int history;
+        const char *amax;
+    } delayed; /* history 0: none */
     struct qg_word *word;
+    /* what follows, once all files are read */
+    const struct qg_storage *stored;
+    int by_role; /* given for this tensor alone */
+    int element; /* enum quern_type */
+    struct qg_rule_trace rules[QG_INPUTS], globals[QG_INPUTS];
+    int by_input; /* rules differ by the type of the input */
 };
 
 struct qg_recipe {
@@ -118,8 +156,9 @@ struct qg_recipe {
     struct {
         int x, w, dy;
     } element;
-    struct qg_scale scale;
+    struct qg_scale scale[QN_TENSORS]; /* by enum quern_of */
     int accum;
+    int promote; /* values of k; 0: never */
     struct qg_types d;
     struct qg_recipe *next;
 };
@@ -155,6 +194,7 @@ struct qg_kernels {
     struct qg_place place;
     const char *name;
     struct qg_names op, layout, ragged, epilogue, arch;
+    struct qg_names of, input, form; /* of casts */
     struct qg_types element;
     const char *scale, *template, *recipe;
     struct qg_names params;
@@ -182,8 +222,10 @@ struct qg_point {
     struct qn_kernel kernel;
     const char *reason; /* of the reject that holds; NULL for a kernel */
     struct qg_kernels *kernels;
-    int values;         /* reference to the table of its values */
-    const char *source; /* once it has been asked for */
+    const struct qg_scale *scale; /* of a cast; NULL for products */
+    int input;                    /* enum qg_input_type, of a cast */
+    int values;                   /* reference to the table of its values */
+    const char *source;           /* once it has been asked for */
     size_t length;
     struct qg_point *next;
 };
@@ -209,12 +251,14 @@ struct qg {
 
     struct qg_text diagnostics;
     int errors;
-    struct qg_text output; /* a generated file, or a registry */
-    struct qg_text chunk;  /* a template as Lua */
-    const char *rendering; /* name of the kernel being generated */
-    int render_env;        /* reference */
-    int depth;             /* of includes */
-    int noted;             /* the Lua error being unwound is noted already */
+    struct qg_text output;  /* a generated file, or a registry */
+    struct qg_text chunk;   /* a template as Lua */
+    const char *rendering;  /* name of the kernel being generated */
+    int render_env;         /* reference */
+    int depth;              /* of includes */
+    int renders;            /* kernels rendered so far */
+    struct qg_point *point; /* the kernel being generated */
+    int noted;              /* the Lua error being unwound is noted already */
 
     struct qg_input *files;
     int nfiles, files_room;
@@ -225,11 +269,13 @@ struct qg {
     struct qg_recipe *recipes;
     struct qg_layout *layouts;
     struct qg_ragged *ragged;
+    struct qg_storage *storages;
     struct qg_kernels *kernels;
     struct qg_shipped *shipped;
-    int loading; /* specs run: words are statements */
-    int nodes;   /* of the rule being traced */
-    int traces;  /* calls of rules so far */
+    int loading;                /* specs run: words are statements */
+    int nodes;                  /* of the rule being traced */
+    int traces;                 /* calls of rules so far */
+    struct qg_printer *printer; /* of rules; made when first needed */
 
     struct qg_point *points; /* last one first, until they are sorted */
     int npoints;
@@ -339,6 +385,8 @@ int qg_typename(lua_State *); /* type */
 int qg_format(lua_State *);
 int qg_hex(lua_State *);
 int qg_include(lua_State *);
+int qg_once(lua_State *);
+int qg_rule(lua_State *);
 extern const luaL_Reg qg_table[];
 
 /* Push the keys of the table at `index` as a list, integers first, sorted.
@@ -367,6 +415,7 @@ struct qg_type {
 
 void qg_types_build(struct qg *);
 int qg_types_check(lua_State *, int index); /* enum quern_type; 0: no type */
+void qg_types_push(lua_State *, int id);
 const struct qg_type *qg_types_of(int id);
 
 /* ------------------------------------------------------------------ word.c */
@@ -404,6 +453,7 @@ const char *qg_word_kind_of(lua_State *, int index);
 int qg_recipe_take(struct qg *, struct qg_word *);
 int qg_layout_take(struct qg *, struct qg_word *);
 int qg_ragged_take(struct qg *, struct qg_word *);
+int qg_storage_take(struct qg *, struct qg_word *);
 int qg_kernels_take(struct qg *, struct qg_word *);
 int qg_shipped_take(struct qg *, struct qg_word *);
 int qg_blocked_take(struct qg *, struct qg_word *);
@@ -422,6 +472,10 @@ enum qg_field_kind {
     QG_F_TYPES,    /* struct qg_types; one or a list */
     QG_F_SIZE,     /* int, 1 .. 65536 */
     QG_F_SCALE,    /* struct qg_scale; blocked {...} or "none" */
+    QG_F_SCALES,   /* the same for each tensor; one or a table by tensor */
+    QG_F_BLOCK,    /* struct qg_sharing; a table of sizes or a text */
+    QG_F_EVERY,    /* int, 1 .. 65536, or the text in `allowed`: 0 */
+    QG_F_SIGNS,    /* const char *; 16 of + and - */
     QG_F_FUNCTION, /* int, reference */
     QG_F_TABLE,    /* the struct that `sub` describes, in place */
     QG_F_COUNT
@@ -445,7 +499,7 @@ struct qg_fields {
 };
 
 extern const struct qg_fields qg_recipe_fields, qg_blocked_fields,
-    qg_layout_fields, qg_ragged_fields, qg_kernels_fields;
+    qg_layout_fields, qg_ragged_fields, qg_storage_fields, qg_kernels_fields;
 
 /* Read the table at index 1 into `out`; notes errors and returns how many. */
 int qg_field_read(struct qg *, const struct qg_word *, const struct qg_fields *,
@@ -455,8 +509,11 @@ int qg_field_read(struct qg *, const struct qg_word *, const struct qg_fields *,
 
 /* ------------------------------------------------------------------ rule.c */
 
-/* The expression of a scale's rule; NULL and noted if it has none. */
-const struct qg_node *qg_rule_trace(struct qg *, const struct qg_scale *);
+/* Call the rules of a scale for each type of input. Returns 0, or 1 and noted:
+   once, whatever the number of inputs. */
+int qg_rule_trace_all(struct qg *, struct qg_scale *);
+/* The rule's text in its spec, on one line; "" without scales. */
+const char *qg_rule_source(struct qg *, const struct qg_scale *);
 
 /* -------------------------------------------- expand.c, point.c, describe.c */
 
@@ -468,6 +525,10 @@ struct qg_variant {
     const struct qg_ragged *ragged;
     const char *op, *epilogue, *arch;
     int d; /* enum quern_type */
+    /* of casts */
+    int of;    /* enum quern_of */
+    int input; /* enum qg_input_type */
+    const char *form;
 };
 
 void qg_expand_all(struct qg *);

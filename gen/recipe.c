@@ -9,6 +9,7 @@
 #define AT(member) offsetof(struct qg_recipe, member)
 #define IN_ELEMENT(member)                                                     \
     (offsetof(struct qg_recipe, element.member) - AT(element))
+#define IN_SCALE(of) ((of) * sizeof(struct qg_scale))
 
 static const struct qg_field element_fields[] = {
     {"x", QG_F_TYPE, 1, IN_ELEMENT(x), QG_ELEMENTS, NULL,
@@ -21,19 +22,103 @@ static const struct qg_field element_fields[] = {
 static const struct qg_fields element_set = {"recipe.element", element_fields,
                                              3, 0};
 
+static const struct qg_field scale_fields[] = {
+    {"x", QG_F_SCALE, 1, IN_SCALE(QUERN_X), "none", NULL,
+     "how activations are scaled"},
+    {"w", QG_F_SCALE, 1, IN_SCALE(QUERN_W), "none", NULL,
+     "how weights are scaled"},
+    {"dy", QG_F_SCALE, 1, IN_SCALE(QUERN_DY), "none", NULL,
+     "how gradients are scaled"},
+};
+
+static const struct qg_fields scale_set = {"recipe.scale", scale_fields, 3, 0};
+
 static const struct qg_field fields[] = {
     {"element", QG_F_TABLE, 1, AT(element), NULL, &element_set,
      "the type in which each operand's values are kept"},
-    {"scale", QG_F_SCALE, 0, AT(scale), "none", NULL,
-     "how values are scaled before the cast (default \"none\")"},
+    {"scale", QG_F_SCALES, 0, AT(scale), "none", &scale_set,
+     "how values are scaled before the cast, all alike or by tensor (default "
+     "\"none\")"},
     {"accum", QG_F_TYPE, 0, AT(accum), "f32", NULL,
      "the type in which products are summed (default f32)"},
+    {"promote", QG_F_EVERY, 0, AT(promote), "never", NULL,
+     "values of k that narrow accumulators sum before fp32 takes over (default "
+     "\"never\")"},
     {"d", QG_F_TYPES, 1, AT(d), "bf16 f16 f32", NULL,
      "types that the product can be stored in, the default first"},
 };
 
 const struct qg_fields qg_recipe_fields = {"recipe", fields,
                                            sizeof fields / sizeof *fields, 0};
+
+/* ------------------------------------------------- what fields are together */
+
+static const char *const names[QN_TENSORS] = {"x", "w", "dy"};
+
+/* Rows of a block and values along k; what is not given is 1. */
+static int check_block(struct qg *q, struct qg_scale *scale, int of)
+{
+    struct qg_sharing *block = &scale->block;
+    int *rows = of == QUERN_W ? &block->per.n : &block->per.m;
+    int *other = of == QUERN_W ? &block->per.m : &block->per.n;
+    int k = block->per.k;
+
+    if (block->span != QN_SPAN_BLOCK)
+        return 0;
+    if (scale->by_role && *other) {
+        qg_diag_note(q, scale->place, QG_E_BLOCK_ROWS, names[of],
+                     of == QUERN_W ? "n" : "m", of == QUERN_W ? "m" : "n");
+        return 1;
+    }
+    if (!*rows)
+        *rows = 1;
+    if ((k == 16 || k == 32 || k == 64 || k == 128) &&
+        (*rows == 1 || *rows == k))
+        return 0;
+    qg_diag_note(q, scale->place, QG_E_BLOCK_SHAPE, *rows, k);
+    return 1;
+}
+
+/* Whatever needs something that the scale does not have. */
+static int check_parts(struct qg *q, const struct qg_scale *scale)
+{
+    int span = scale->block.span, bits = qg_types_of(scale->element)->bits;
+    const char *wrong = NULL;
+
+    if (bits > 8)
+        wrong = "elements of more than 8 bits need no scale; write: scale = "
+                "\"none\"";
+    else if (scale->global && span != QN_SPAN_BLOCK)
+        wrong = "'global' is a second scale above those of blocks; write: per "
+                "= { k = ... }";
+    else if (scale->delayed.history && span != QN_SPAN_TENSOR)
+        wrong = "'delayed' keeps one scale; write: per = \"tensor\"";
+    else if (scale->delayed.history && scale->type != QUERN_F32)
+        wrong = "'delayed' keeps an fp32 scale; write: type = f32";
+    else if (!strcmp(scale->rounding, "stochastic") &&
+             scale->element == QUERN_I8)
+        wrong = "i8 is rounded to nearest; write: rounding = \"nearest\"";
+    if (wrong)
+        qg_diag_note(q, scale->place, QG_E_SCALE_PARTS, wrong);
+    return wrong != NULL;
+}
+
+/* Each tensor's scale by itself. Returns how many errors were noted. */
+static int check_scales(struct qg *q, struct qg_recipe *recipe)
+{
+    const int elements[QN_TENSORS] = {recipe->element.x, recipe->element.w,
+                                      recipe->element.dy};
+    int errors = 0;
+
+    for (int of = 0; of < QN_TENSORS && !errors; of++) {
+        struct qg_scale *scale = &recipe->scale[of];
+
+        scale->element = elements[of];
+        if (scale->blocked && scale->rule)
+            errors += check_block(q, scale, of) || check_parts(q, scale);
+    }
+    return errors;
+}
 
 /*
 ** Stack index 1: the table. What it says is all that any later part knows of
@@ -51,7 +136,8 @@ int qg_recipe_take(struct qg *q, struct qg_word *word)
         if (!strcmp(other->name, word->name) &&
             qg_word_taken(q, word, other->place))
             return 0;
-    if (qg_field_read(q, word, &qg_recipe_fields, recipe))
+    if (qg_field_read(q, word, &qg_recipe_fields, recipe) ||
+        check_scales(q, recipe))
         return 0;
     recipe->next = q->recipes;
     q->recipes = recipe;

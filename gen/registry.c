@@ -14,15 +14,59 @@ static int recipe_by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* "e8m0 per 1x32": rows by values along k. */
-static const char *print_scale(struct qg *q, const struct qg_scale *scale)
+/* Rows of the tensor's blocks. */
+static int block_rows(const struct qg_scale *scale, int of)
 {
-    int rows = scale->per.n > scale->per.m ? scale->per.n : scale->per.m;
+    return of == QUERN_W ? scale->block.per.n : scale->block.per.m;
+}
+
+/* "e8m0 per 1x32": rows by values along k; those above a second level too. */
+static const char *print_one(struct qg *q, const struct qg_scale *scale, int of)
+{
+    static const char *const spans[] = {"", "row", "group", "tensor"};
+    const char *type, *global = scale->global ? ", f32 per group" : "";
 
     if (!scale->blocked)
         return "none";
-    return qg_mem_print(q, "%s per %dx%d", qg_types_of(scale->type)->name, rows,
-                        scale->per.k);
+    type = qg_types_of(scale->type)->name;
+    if (scale->block.span != QN_SPAN_BLOCK)
+        return qg_mem_print(q, "%s per %s%s", type, spans[scale->block.span],
+                            scale->delayed.history ? ", delayed" : "");
+    return qg_mem_print(q, "%s per %dx%d%s", type, block_rows(scale, of),
+                        scale->block.per.k, global);
+}
+
+/* Of the activations, and where weights have others, of these. */
+static const char *print_scale(struct qg *q, const struct qg_recipe *r)
+{
+    const char *x = print_one(q, &r->scale[QUERN_X], QUERN_X);
+    const char *w = print_one(q, &r->scale[QUERN_W], QUERN_W);
+
+    return strcmp(x, w) ? qg_mem_print(q, "%s; w %s", x, w) : x;
+}
+
+/* The numbers of a scale that the runtime goes by. */
+static struct qn_scaling scaling(const struct qg_scale *s, int of)
+{
+    static const char *const orders[] = {"rows", "columns", "tiles"};
+    struct qn_scaling out = {.type = QUERN_TYPE_NONE};
+
+    if (!s->blocked)
+        return out;
+    out = (struct qn_scaling){.type = s->type,
+                              .span = s->block.span,
+                              .rows = block_rows(s, of),
+                              .k = s->block.per.k,
+                              .pad_rows = s->stored->pad.rows,
+                              .pad_columns = s->stored->pad.columns,
+                              .apart = !strcmp(s->stored->groups, "apart"),
+                              .global = s->global != 0,
+                              .stochastic = !strcmp(s->rounding, "stochastic"),
+                              .hadamard = s->hadamard != NULL,
+                              .history = s->delayed.history};
+    while (strcmp(orders[out.order], s->stored->order))
+        out.order++;
+    return out;
 }
 
 /* All strings live in the arena. */
@@ -37,8 +81,13 @@ static struct qn_recipe describe(struct qg *q, const struct qg_recipe *recipe)
         .w = recipe->element.w,
         .dy = recipe->element.dy,
         .default_d = recipe->d.at[0],
-        .scaled = recipe->scale.blocked,
-        .scale = print_scale(q, &recipe->scale)};
+        .scaled = recipe->scale[0].blocked,
+        .scale = print_scale(q, recipe),
+        .rule = qg_rule_source(q, &recipe->scale[0]),
+        .promote = recipe->promote};
+
+    for (int of = 0; of < QN_TENSORS; of++)
+        row.scaling[of] = scaling(&recipe->scale[of], of);
 
     for (int i = 0; i < recipe->d.count; i++)
         row.d_types |= 1u << recipe->d.at[i];
@@ -110,6 +159,9 @@ static void add_rejected(struct qg *q)
                                        .spec = kernel->spec,
                                        .recipe = kernel->recipe,
                                        .op = kernel->op,
+                                       .of = kernel->of,
+                                       .input = kernel->input,
+                                       .form = kernel->form,
                                        .ragged = kernel->ragged,
                                        .epilogue = kernel->epilogue,
                                        .a_major = kernel->a.major,

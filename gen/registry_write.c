@@ -39,6 +39,10 @@ static void put_int(struct writer *w, const char *field, int value)
 /* The name of the enum, so that the text can be read. */
 static void put_type(struct writer *w, int type)
 {
+    if (type == QUERN_TYPE_NONE) {
+        put(w, "QUERN_TYPE_NONE");
+        return;
+    }
     put(w, "QUERN_");
     for (const char *at = qg_types_of(type)->name; *at; at++)
         qg_text_print(w->q, w->out, "%c", toupper((unsigned char)*at));
@@ -46,8 +50,9 @@ static void put_type(struct writer *w, int type)
 
 static const char *op_name(int op)
 {
-    static const char *const names[] = {"QUERN_FPROP", "QUERN_DGRAD",
-                                        "QUERN_WGRAD"};
+    static const char *const names[] = {
+        "QUERN_FPROP", "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
+        "QN_AMAX",     "QN_DEQUANTIZE", "QN_HISTORY"};
 
     return names[op];
 }
@@ -73,6 +78,20 @@ static const char *major_name(int major)
 }
 
 /* ----------------------------------------------------------------- recipes */
+
+/* In the order of its fields. COUPLED: scaling */
+static void put_scaling(struct writer *w, const struct qn_scaling *s)
+{
+    const int values[] = {s->span,       s->rows,        s->k,      s->order,
+                          s->pad_rows,   s->pad_columns, s->apart,  s->global,
+                          s->stochastic, s->hadamard,    s->history};
+
+    put(w, "         {");
+    put_type(w, s->type);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        qg_text_print(w->q, w->out, ", %d", values[i]);
+    put(w, "},\n");
+}
 
 static void put_recipe(struct writer *w, const struct qn_recipe *r)
 {
@@ -100,7 +119,12 @@ static void put_recipe(struct writer *w, const struct qn_recipe *r)
     put(w, ",\n");
     put_int(w, "scaled", r->scaled);
     put_string(w, "scale", r->scale);
-    put(w, "    },\n");
+    put_string(w, "rule", r->rule);
+    put_int(w, "promote", r->promote);
+    put(w, "     .scaling = {\n");
+    for (int of = 0; of < QN_TENSORS; of++)
+        put_scaling(w, &r->scaling[of]);
+    put(w, "     },\n    },\n");
 }
 
 /* ----------------------------------------------------------------- kernels */
@@ -135,7 +159,22 @@ static void put_operand(struct writer *w, const char *name,
                   operand->box[0], operand->box[1], operand->swizzle);
 }
 
-/* Of a kernel, and of a point that is none. */
+/* Of a cast, kernel or point that is none. */
+static void put_cast(struct writer *w, int op, int of, int input, int form)
+{
+    static const char *const ofs[] = {"QUERN_X", "QUERN_W", "QUERN_DY"};
+    static const char *const forms[] = {"QN_PLAIN", "QN_FORWARD",
+                                        "QN_BACKWARD"};
+
+    qg_text_print(w->q, w->out,
+                  "     .op = %s,\n     .of = %s,\n     .form = %s,\n"
+                  "     .input = ",
+                  op_name(op), ofs[of], forms[form]);
+    put_type(w, input);
+    put(w, ",\n");
+}
+
+/* Of a product, kernel or point that is none. */
 static void put_variant(struct writer *w, int op, int ragged, int epilogue)
 {
     qg_text_print(w->q, w->out,
@@ -207,6 +246,7 @@ static void put_sizes(struct writer *w, const struct qn_kernel *kernel)
     put_string(w, "schedule", kernel->schedule);
     put_string(w, "addend", kernel->addend);
     put_int(w, "threads", kernel->threads);
+    put_int(w, "ctas", kernel->ctas);
     put_int(w, "smem", kernel->smem);
     put_int(w, "shipped", kernel->shipped);
 }
@@ -233,10 +273,14 @@ static void put_kernel(struct writer *w, const struct qn_kernel *kernel,
     put_string(w, "key", kernel->key);
     put_string(w, "recipe", kernel->recipe);
     put_string(w, "arch", kernel->arch);
-    put_variant(w, kernel->op, kernel->ragged, kernel->epilogue);
-    put_operand(w, "a", &kernel->a);
-    put_operand(w, "b", &kernel->b);
-    put_operand(w, "d", &kernel->d);
+    if (kernel->op > QUERN_WGRAD) {
+        put_cast(w, kernel->op, kernel->of, kernel->input, kernel->form);
+    } else {
+        put_variant(w, kernel->op, kernel->ragged, kernel->epilogue);
+        put_operand(w, "a", &kernel->a);
+        put_operand(w, "b", &kernel->b);
+        put_operand(w, "d", &kernel->d);
+    }
     put_sizes(w, kernel);
     put_lists_of(w, k);
     put_links(w, kernel);
@@ -307,13 +351,17 @@ static void put_rejected(struct writer *w)
         put_string(w, "name", r->name);
         put_string(w, "spec", r->spec);
         put_string(w, "recipe", r->recipe);
-        put_variant(w, r->op, r->ragged, r->epilogue);
-        qg_text_print(w->q, w->out,
-                      "     .a_major = %s,\n     .b_major = %s,\n"
-                      "     .d_type = ",
-                      major_name(r->a_major), major_name(r->b_major));
-        put_type(w, r->d_type);
-        put(w, ",\n");
+        if (r->op > QUERN_WGRAD) {
+            put_cast(w, r->op, r->of, r->input, r->form);
+        } else {
+            put_variant(w, r->op, r->ragged, r->epilogue);
+            qg_text_print(w->q, w->out,
+                          "     .a_major = %s,\n     .b_major = %s,\n"
+                          "     .d_type = ",
+                          major_name(r->a_major), major_name(r->b_major));
+            put_type(w, r->d_type);
+            put(w, ",\n");
+        }
         put_string(w, "reason", r->reason);
         put(w, "    },\n");
     }

@@ -80,112 +80,295 @@ static void on_call(lua_State *L, lua_Debug *debug)
                  debug->lastlinedefined);
 }
 
-/*
-** A fresh argument. Values of earlier calls are told from it by their number.
-*/
-static const struct qg_node *amax(struct qg *q)
+/* ------------------------------------------------------------- calling one */
+
+/* One call of a rule: what it is for, and what it may use. */
+struct call {
+    struct qg *q;
+    const struct qg_scale *scale;
+    int input;     /* enum qg_input_type */
+    int is_global; /* the rule of the second level */
+};
+
+/* What a row copy holds was rounded already: its values are fp32 then. */
+static int input_type(int input)
 {
-    qg_trace_start(q);
-    return qg_trace_node(q->L, QG_OP_AMAX, QG_FLOAT,
-                         (const struct qg_node *[3]){NULL});
+    static const int types[QG_INPUTS] = {QUERN_BF16, QUERN_F16, QUERN_F32,
+                                         QUERN_F32};
+
+    return types[input];
 }
 
-/* What one call returns is left on the stack. Returns 0, or 1 and noted. */
-static int call(struct qg *q, const struct qg_scale *scale)
+/* Push a value that is known only when the kernel runs. */
+static void push_value(lua_State *L, enum qg_op op)
 {
+    qg_trace_push(
+        L, qg_trace_node(L, op, QG_FLOAT, (const struct qg_node *[3]){NULL}));
+}
+
+/* Push the second argument: element, input, and what else there is. */
+static void push_facts(const struct call *c)
+{
+    lua_State *L = c->q->L;
+
+    lua_createtable(L, 0, 4);
+    qg_types_push(L, c->scale->element);
+    lua_setfield(L, -2, "element");
+    qg_types_push(L, input_type(c->input));
+    lua_setfield(L, -2, "input");
+    if (c->scale->global && !c->is_global) {
+        push_value(L, QG_OP_GLOBAL);
+        lua_setfield(L, -2, "global");
+    }
+    if (c->scale->delayed.history) {
+        push_value(L, QG_OP_PREVIOUS);
+        lua_setfield(L, -2, "previous");
+    }
+    qg_frozen_wrap(L);
+}
+
+/*
+** Both results are left on the stack. Values of earlier calls are told from
+** those of this one by their number. Returns 0, or 1 and noted.
+*/
+static int call(const struct call *c)
+{
+    struct qg *q = c->q;
     lua_State *L = q->L;
     int failed;
 
-    lua_rawgeti(L, LUA_REGISTRYINDEX, scale->rule);
-    qg_trace_push(L, amax(q));
+    lua_rawgeti(L, LUA_REGISTRYINDEX,
+                c->is_global ? c->scale->global : c->scale->rule);
+    qg_trace_start(q);
+    push_value(L, QG_OP_AMAX);
+    push_facts(c);
     lua_sethook(L, on_call, LUA_MASKCOUNT | LUA_MASKCALL, QG_STEP);
-    failed = qg_sandbox_call(q, 1, 1, scale->place);
+    failed = qg_sandbox_call(q, 2, 2, c->scale->place);
     lua_sethook(L, qg_sandbox_count, LUA_MASKCOUNT, QG_STEP);
     return failed;
 }
 
-/* The rule's result on top of the stack, if it is one. */
-static const struct qg_node *result(struct qg *q, const struct qg_scale *scale)
-{
-    enum qg_kind kind = scale->type == QUERN_E8M0 ? QG_E8M0 : QG_FLOAT;
-    const struct qg_node *node = qg_trace_at(q->L, -1);
-    const char *got =
-        node ? qg_trace_kinds[node->kind] : qg_word_kind_of(q->L, -1);
+/* -------------------------------------------------------------- its results */
 
-    if (!node && lua_type(q->L, -1) == LUA_TNUMBER) {
-        qg_diag_note(q, scale->place, QG_E_RULE_NUMBER, "a number");
-    } else if (!node || node->kind != kind) {
-        qg_diag_note(q, scale->place, QG_E_SCALE_TYPE,
-                     qg_types_of(scale->type)->name, qg_trace_kinds[kind], got);
-    } else if (node->trace != q->traces) {
-        qg_diag_note(q, scale->place, QG_E_RULE_OLD);
-    } else if (!node->uses_amax) {
-        qg_diag_note(q, scale->place, QG_E_RULE_NUMBER, got);
-    } else {
+static const char *kind_at(lua_State *L, int index)
+{
+    const struct qg_node *node = qg_trace_at(L, index);
+
+    return node ? qg_trace_kinds[node->kind] : qg_word_kind_of(L, index);
+}
+
+/* What is stored: of the kind that the scale's type has. */
+static const struct qg_node *stored(const struct call *c)
+{
+    static const struct {
+        int type;
+        enum qg_kind kind;
+    } kinds[] = {{QUERN_E8M0, QG_E8M0}, {QUERN_E4M3, QG_E4M3}};
+    int type = c->is_global ? QUERN_F32 : c->scale->type;
+    enum qg_kind kind = QG_FLOAT;
+    const struct qg_node *node = qg_trace_at(c->q->L, -2);
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i].type == type)
+            kind = kinds[i].kind;
+    if (!node && lua_type(c->q->L, -2) == LUA_TNUMBER)
+        qg_diag_note(c->q, c->scale->place, QG_E_RULE_NUMBER, "a number");
+    else if (!node || node->kind != kind)
+        qg_diag_note(c->q, c->scale->place, QG_E_SCALE_TYPE,
+                     qg_types_of(type)->name, qg_trace_kinds[kind],
+                     kind_at(c->q->L, -2));
+    else
         return node;
-    }
     return NULL;
 }
 
-/* A rule that counts its calls, say, would give each copy another scale. */
-static int is_steady(struct qg *q, const struct qg_node *one,
-                     const struct qg_node *two)
+/* What values are multiplied by; it follows from an e8m0 scale. */
+static const struct qg_node *factor(const struct call *c,
+                                    const struct qg_node *sf)
+{
+    lua_State *L = c->q->L;
+    const struct qg_node *node = qg_trace_at(L, -1);
+
+    if (lua_isnil(L, -1) && sf->kind == QG_E8M0)
+        return qg_trace_multiplier(L, sf);
+    if (node && node->kind == QG_FLOAT)
+        return node;
+    qg_diag_note(c->q, c->scale->place, QG_E_RULE_FACTOR,
+                 lua_isnil(L, -1) ? "nothing" : kind_at(L, -1));
+    return NULL;
+}
+
+/* Is what the rule may use used? A slip would otherwise go unnoticed. */
+static int check_uses(const struct call *c, unsigned uses)
+{
+    const char *missing = NULL;
+
+    if (!(uses & 1u << QG_OP_AMAX))
+        missing = "its argument";
+    else if (c->scale->global && !c->is_global && !(uses & 1u << QG_OP_GLOBAL))
+        missing = "of.global";
+    else if (c->scale->delayed.history && !(uses & 1u << QG_OP_PREVIOUS))
+        missing = "of.previous";
+    if (missing)
+        qg_diag_note(c->q, c->scale->place, QG_E_RULE_UNUSED, missing);
+    return missing != NULL;
+}
+
+/* Both results, on top of the stack. Returns 0, or 1 and noted. */
+static int results(const struct call *c, struct qg_rule_trace *out)
+{
+    out->stored = stored(c);
+    out->factor = out->stored ? factor(c, out->stored) : NULL;
+    if (!out->factor)
+        return 1;
+    if (out->stored->trace != c->q->traces ||
+        out->factor->trace != c->q->traces) {
+        qg_diag_note(c->q, c->scale->place, QG_E_RULE_OLD);
+        return 1;
+    }
+    return check_uses(c, out->stored->uses | out->factor->uses);
+}
+
+/* Do both print alike? */
+static int same_rule(struct qg *q, const struct qg_rule_trace *one,
+                     const struct qg_rule_trace *two)
 {
     qg_text_clear(&q->chunk);
     qg_text_clear(&q->output);
-    qg_trace_print(q, &q->chunk, one, "rule", QG_C);
-    qg_trace_print(q, &q->output, two, "rule", QG_C);
+    qg_trace_print(q, &q->chunk, "", one->stored, one->factor, QG_C);
+    qg_trace_print(q, &q->output, "", two->stored, two->factor, QG_C);
     return !strcmp(q->chunk.data, q->output.data);
 }
 
-const struct qg_node *qg_rule_trace(struct qg *q, const struct qg_scale *scale)
+/*
+** Twice: a rule that counts its calls, say, would give each copy another scale.
+** Returns 0, or 1 and noted. */
+static int trace(const struct call *c, struct qg_rule_trace *out)
 {
-    const struct qg_node *node[2];
+    struct qg_rule_trace again;
+    int failed = call(c) || results(c, out);
 
-    for (int i = 0; i < 2; i++) {
-        if (call(q, scale))
-            return NULL;
-        node[i] = result(q, scale);
-        lua_pop(q->L, 1);
-        if (!node[i])
-            return NULL;
+    lua_settop(c->q->L, 0);
+    if (!failed)
+        failed = call(c) || results(c, &again);
+    lua_settop(c->q->L, 0);
+    if (failed || same_rule(c->q, out, &again))
+        return failed;
+    qg_diag_note(c->q, c->scale->place, QG_E_RULE_STEADY);
+    return 1;
+}
+
+int qg_rule_trace_all(struct qg *q, struct qg_scale *scale)
+{
+    struct call c = {q, scale, 0, 0};
+
+    for (c.input = 0; c.input < QG_INPUTS; c.input++) {
+        c.is_global = 0;
+        if (trace(&c, &scale->rules[c.input]))
+            return 1;
+        c.is_global = 1;
+        if (scale->global && trace(&c, &scale->globals[c.input]))
+            return 1;
+        if (!same_rule(q, &scale->rules[0], &scale->rules[c.input]))
+            scale->by_input = 1;
     }
-    if (is_steady(q, node[0], node[1]))
-        return node[0];
-    qg_diag_note(q, scale->place, QG_E_RULE_STEADY);
-    return NULL;
+    return 0;
+}
+
+/* ------------------------------------------------------------- as functions */
+
+/* The head of a rule's function: `qualifiers` float `name`(...). */
+static const char *head(struct qg *q, const struct qg_scale *scale,
+                        const char *qualifiers, const char *name, int is_global)
+{
+    int is_float = is_global || scale->type == QUERN_F32;
+
+    return qg_mem_print(q, "%s float %s(float amax%s%s, %s *sf)", qualifiers,
+                        name,
+                        scale->global && !is_global ? ", float global" : "",
+                        scale->delayed.history ? ", float previous" : "",
+                        is_float ? "float" : "unsigned int");
+}
+
+/* The input that a template names: its number, or -1. */
+static int input_of(const char *name)
+{
+    static const char *const inputs[] = {"bf16", "f16", "f32"};
+
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(inputs[i], name))
+            return i;
+    return -1;
+}
+
+/*
+** rule "scale" or rule "global", in a template: the function scale_of or
+** global_of, which sets *sf to what is stored and returns what values are
+** multiplied by. rule("scale", "f16"): the function scale_of_f16, for this type
+** of input whatever the kernel's.
+*/
+int qg_rule(lua_State *L)
+{
+    struct qg *q = qg_sandbox_owner(L);
+    const char *which = luaL_checkstring(L, 1);
+    const char *input = luaL_optstring(L, 2, NULL);
+    int number = input ? input_of(input) : q->point ? q->point->input : 0;
+    const struct qn_kernel *kernel = q->point ? &q->point->kernel : NULL;
+    const struct qg_scale *scale = q->point ? q->point->scale : NULL;
+    int is_global = !strcmp(which, "global");
+    const struct qg_rule_trace *rule;
+
+    if (!scale || number < 0 || (!is_global && strcmp(which, "scale")) ||
+        (is_global && !scale->global))
+        return qg_diag_raise(L, QG_E_RULE_WHICH, which);
+    rule = is_global ? &scale->globals[number] : &scale->rules[number];
+    qg_trace_print(q, &q->output,
+                   head(q, scale, "FN",
+                        qg_mem_print(q, "%s_of%s%s", which, input ? "_" : "",
+                                     input ? input : ""),
+                        is_global),
+                   rule->stored, rule->factor,
+                   strcmp(kernel->arch, "host") ? QG_CUDA : QG_C);
+    return 0;
 }
 
 /* ---------------------------------------------------------- for the caller */
 
 struct request {
     const char *recipe;
-    int language;
+    int of, language;
 };
 
 static void print_rule(struct qg *q, void *argument)
 {
     struct request *request = argument;
     struct qg_recipe *recipe = q->recipes;
+    const struct qg_scale *scale;
 
     while (recipe && strcmp(recipe->name, request->recipe))
         recipe = recipe->next;
-    if (!recipe || !recipe->scale.trace) {
+    scale = recipe ? &recipe->scale[request->of] : NULL;
+    if (!scale || !scale->blocked) {
         qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_RULE_UNKNOWN,
                      request->recipe,
                      recipe ? "has no rule" : "does not exist");
         return;
     }
     qg_text_clear(&q->output);
-    qg_trace_print(q, &q->output, recipe->scale.trace,
-                   qg_mem_print(q, "%s_scale", recipe->name),
-                   request->language);
+    qg_trace_print(q, &q->output,
+                   head(q, scale,
+                        request->language == QG_C
+                            ? "static inline"
+                            : "static __device__ __forceinline__",
+                        qg_mem_print(q, "%s_scale", recipe->name), 0),
+                   scale->rules[QG_IN_BF16].stored,
+                   scale->rules[QG_IN_BF16].factor, request->language);
 }
 
-int qg_rule_text(struct qg *q, const char *recipe, int language,
+int qg_rule_text(struct qg *q, const char *recipe, int of, int language,
                  const char **text, size_t *length)
 {
-    struct request request = {recipe, language};
+    struct request request = {recipe, of, language};
 
     qg_diag_clear(q);
     if (qg_sandbox_protect(q, print_rule, &request))
@@ -193,4 +376,47 @@ int qg_rule_text(struct qg *q, const char *recipe, int language,
     *text = q->output.data;
     *length = q->output.length;
     return 0;
+}
+
+/* What lies between the first "function" and the last "end". */
+static const char *cut_function(struct qg *q, const char *text)
+{
+    const char *first = strstr(text, "function"), *last = NULL;
+
+    for (const char *at = strstr(text, "end"); at; at = strstr(at + 1, "end"))
+        last = at + strlen("end");
+    if (!first || !last || last < first)
+        return qg_mem_string(q, text, strlen(text));
+    return qg_mem_string(q, first, (size_t)(last - first));
+}
+
+/* The rule as its author wrote it, its lines joined, without comments. */
+const char *qg_rule_source(struct qg *q, const struct qg_scale *scale)
+{
+    struct qg_place place = {0, 0};
+    lua_Debug debug;
+    struct qg_text *out = &q->chunk;
+    const char *line;
+    int length;
+
+    if (!scale->blocked)
+        return "";
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, scale->rule);
+    lua_getinfo(q->L, ">S", &debug);
+    place.file = debug.source[0] == '@' ? atoi(debug.source + 1) : -1;
+    qg_text_clear(out);
+    qg_text_put(q, out, "");
+    for (place.line = debug.linedefined;
+         place.file >= 0 && place.line <= debug.lastlinedefined; place.line++) {
+        line = qg_files_line(q, place, &length);
+        for (; length && *line == ' '; length--)
+            line++;
+        for (int i = 0; i + 1 < length; i++)
+            if (line[i] == '-' && line[i + 1] == '-')
+                length = i; /* a comment would go on to the end */
+        if (out->length)
+            qg_text_put(q, out, " ");
+        qg_text_add(q, out, line, (size_t)length);
+    }
+    return cut_function(q, out->data);
 }

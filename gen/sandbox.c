@@ -414,6 +414,10 @@ static void build_template_globals(struct qg *q)
     build_common(q);
     lua_pushcfunction(L, qg_include);
     lua_setfield(L, -2, "include");
+    lua_pushcfunction(L, qg_once);
+    lua_setfield(L, -2, "once");
+    lua_pushcfunction(L, qg_rule);
+    lua_setfield(L, -2, "rule");
     lua_newtable(L);
     qg_types_build(q);
     qg_frozen_wrap(L);

@@ -16,6 +16,7 @@ static int render(struct qg *q, struct qg_point *point)
     qg_text_clear(&q->output);
     qg_text_put(q, &q->output, "\n");
     q->depth = 0;
+    q->renders++;
     lua_rawgeti(L, LUA_REGISTRYINDEX, point->values);
     lua_rawgeti(L, LUA_REGISTRYINDEX, q->template_globals);
     qg_sandbox_env(L);
@@ -39,8 +40,10 @@ int qg_source_render(struct qg *q, struct qg_point *point)
     int failed;
 
     q->rendering = point->kernel.name;
+    q->point = point;
     failed = render(q, point);
     q->rendering = NULL;
+    q->point = NULL;
     if (!failed && !point->kernel.key) {
         SHA256Data((const uint8_t *)q->output.data, q->output.length, key);
         point->kernel.key = qg_mem_string(q, key, strlen(key));

@@ -14,7 +14,7 @@
 #define VALUE "value of a rule" /* as Lua's messages call it */
 
 const char *const qg_trace_kinds[QG_KINDS] = {"a float", "bits", "a choice",
-                                              "an e8m0 scale"};
+                                              "an e8m0 scale", "an e4m3 scale"};
 
 static const int operands_of[QG_OP_COUNT] = {
 #define QG_OP_OPERANDS(name, operands, c, cuda) operands,
@@ -52,10 +52,10 @@ const struct qg_node *qg_trace_node(lua_State *L, enum qg_op op,
 {
     struct qg_node *node = new_node(L, op, kind);
 
-    node->uses_amax = op == QG_OP_AMAX;
+    node->uses = op <= QG_OP_PREVIOUS ? 1u << op : 0;
     for (int i = 0; i < node->operands; i++) {
         node->operand[i] = operand[i];
-        node->uses_amax |= operand[i]->uses_amax;
+        node->uses |= operand[i]->uses;
     }
     return node;
 }

@@ -2,16 +2,18 @@
 ** trace.h: what a scale rule computes, as a graph; part of qg.h.
 **
 ** Kinds of values: floats, the bits of floats, choices (the result of a
-** comparison), and scales as they are stored, in e8m0.
+** comparison), and scales as they are stored, in e8m0 or e4m3.
 */
 #ifndef QUERN_TRACE_H
 #define QUERN_TRACE_H
 
-enum qg_kind { QG_FLOAT, QG_BITS, QG_CHOICE, QG_E8M0, QG_KINDS };
+enum qg_kind { QG_FLOAT, QG_BITS, QG_CHOICE, QG_E8M0, QG_E4M3, QG_KINDS };
 
 /* X(name, operands, text in C, text in CUDA C); $1 $2 $3 are the operands. */
 #define QG_OPS(X)                                                              \
     X(AMAX, 0, "amax", "amax")                                                 \
+    X(GLOBAL, 0, "global", "global")                                           \
+    X(PREVIOUS, 0, "previous", "previous")                                     \
     X(CONSTANT, 0, "", "")                                                     \
     X(ADD, 2, "($1 + $2)", "__fadd_rn($1, $2)")                                \
     X(SUB, 2, "($1 - $2)", "__fsub_rn($1, $2)")                                \
@@ -32,6 +34,8 @@ enum qg_kind { QG_FLOAT, QG_BITS, QG_CHOICE, QG_E8M0, QG_KINDS };
     X(LT, 2, "($1 < $2)", "($1 < $2)")                                         \
     X(LE, 2, "($1 <= $2)", "($1 <= $2)")                                       \
     X(EQ, 2, "($1 == $2)", "($1 == $2)")                                       \
+    X(TO_E4M3, 1, "to_e4m3($1)", "to_e4m3($1)")                                \
+    X(FROM_E4M3, 1, "from_e4m3($1)", "from_e4m3($1)")                          \
     X(SELECT, 3, "($1 ? $2 : $3)", "($1 ? $2 : $3)")
 
 enum qg_op {
@@ -46,11 +50,11 @@ struct qg_node {
     enum qg_kind kind;
     const struct qg_node *operand[3];
     int operands;
-    int uses_amax;
+    unsigned int uses; /* bit: QG_OP_AMAX, _GLOBAL, _PREVIOUS */
     float value;       /* of a float constant */
     unsigned int bits; /* of any other constant */
     /* for printing */
-    int order, uses, name;
+    int order, count, name;
     int trace; /* the call of a rule that it belongs to */
 };
 
@@ -67,9 +71,16 @@ const struct qg_node *qg_trace_at(lua_State *, int index); /* NULL: plain */
 int qg_trace_push(lua_State *, const struct qg_node *);
 int qg_trace_is(lua_State *, int index);
 extern const char *const qg_trace_kinds[QG_KINDS];
-/* `function` is the name of the C function. */
-void qg_trace_print(struct qg *, struct qg_text *, const struct qg_node *,
-                    const char *function, int language);
+/* The E8M0 code's 2^(127 - code), which values are multiplied by. */
+const struct qg_node *qg_trace_multiplier(lua_State *, const struct qg_node *);
+
+/*
+** A rule as a C function: `head` is all up to its body, and assigns what is
+** stored to *sf, or to `stored` if that is not NULL; returns the factor.
+*/
+void qg_trace_print(struct qg *, struct qg_text *, const char *head,
+                    const struct qg_node *stored, const struct qg_node *factor,
+                    int language);
 const char *qg_hex_float(char buffer[32], float value);
 
 #endif

@@ -254,6 +254,34 @@ static int call_e8m0_bits(lua_State *L)
         L, as_e8m0(L, qg_trace_operand(L, 1, QG_BITS, "e8m0_bits")));
 }
 
+/* The element type that scales of a second level leave to those of blocks. */
+static int call_to_e4m3(lua_State *L)
+{
+    return qg_trace_push(L, unary(L, QG_OP_TO_E4M3, QG_E4M3,
+                                  qg_trace_operand(L, 1, QG_FLOAT, "to_e4m3")));
+}
+
+static int call_from_e4m3(lua_State *L)
+{
+    return qg_trace_push(L,
+                         unary(L, QG_OP_FROM_E4M3, QG_FLOAT,
+                               qg_trace_operand(L, 1, QG_E4M3, "from_e4m3")));
+}
+
+/* Code 254 gives a denormal, 255 NaN; all others an exponent. */
+const struct qg_node *qg_trace_multiplier(lua_State *L,
+                                          const struct qg_node *code)
+{
+    const struct qg_node *bits =
+        binary(L, QG_OP_SHL, QG_BITS,
+               binary(L, QG_OP_BITS_SUB, QG_BITS, number(L, 0xfe), code),
+               number(L, 23));
+
+    bits = choose(L, equals(L, code, 0xfe), number(L, 0x400000), bits);
+    bits = choose(L, equals(L, code, 0xff), number(L, 0x7fffffff), bits);
+    return unary(L, QG_OP_FROMBITS, QG_FLOAT, bits);
+}
+
 void qg_trace_call_build(struct qg *q)
 {
     static const luaL_Reg calls[] = {{"lt", call_lt},
@@ -270,6 +298,8 @@ void qg_trace_call_build(struct qg *q)
                                      {"e8m0_up", call_e8m0_up},
                                      {"e8m0_down", call_e8m0_down},
                                      {"e8m0_bits", call_e8m0_bits},
+                                     {"to_e4m3", call_to_e4m3},
+                                     {"from_e4m3", call_from_e4m3},
                                      {NULL, NULL}};
 
     luaL_setfuncs(q->L, calls, 0);

@@ -17,9 +17,9 @@ static const char *const texts[QG_OP_COUNT][2] = {
 };
 
 static const char *const c_types[QG_KINDS] = {"float", "unsigned int", "int",
-                                              "unsigned int"};
+                                              "unsigned int", "unsigned int"};
 
-struct printer {
+struct qg_printer {
     struct qg *q;
     struct qg_text *out;
     int language;
@@ -27,22 +27,22 @@ struct printer {
 };
 
 /* Count how often each term is used. */
-static void visit(struct printer *p, const struct qg_node *const_node)
+static void visit(struct qg_printer *p, const struct qg_node *const_node)
 {
     struct qg_node *node = (struct qg_node *)const_node;
 
     if (p->nodes[node->order]) {
-        node->uses++;
+        node->count++;
         return;
     }
     p->nodes[node->order] = node;
-    node->uses = 1;
+    node->count = 1;
     node->name = 0;
     for (int i = 0; i < node->operands; i++)
         visit(p, node->operand[i]);
 }
 
-static void put_constant(struct printer *p, const struct qg_node *node)
+static void put_constant(struct qg_printer *p, const struct qg_node *node)
 {
     char buffer[32];
 
@@ -53,10 +53,10 @@ static void put_constant(struct printer *p, const struct qg_node *node)
                       node->bits);
 }
 
-static void put_node(struct printer *p, const struct qg_node *node);
+static void put_node(struct qg_printer *p, const struct qg_node *node);
 
 /* The term itself; its operands by name where they have one. */
-static void put_term(struct printer *p, const struct qg_node *node)
+static void put_term(struct qg_printer *p, const struct qg_node *node)
 {
     const char *text = texts[node->op][p->language];
 
@@ -68,7 +68,7 @@ static void put_term(struct printer *p, const struct qg_node *node)
     }
 }
 
-static void put_node(struct printer *p, const struct qg_node *node)
+static void put_node(struct qg_printer *p, const struct qg_node *node)
 {
     if (node->op == QG_OP_CONSTANT)
         put_constant(p, node);
@@ -79,7 +79,7 @@ static void put_node(struct printer *p, const struct qg_node *node)
 }
 
 /* Without the parentheses around the whole. */
-static void put_statement(struct printer *p, const struct qg_node *node)
+static void put_statement(struct qg_printer *p, const struct qg_node *node)
 {
     struct qg_text *out = p->out;
     size_t start = out->length;
@@ -96,14 +96,14 @@ static void put_statement(struct printer *p, const struct qg_node *node)
 }
 
 /* Terms come in the order in which they were made: operands first. */
-static void put_names(struct printer *p)
+static void put_names(struct qg_printer *p)
 {
     int names = 0;
 
     for (int i = 0; i < QG_MAX_NODES; i++) {
         struct qg_node *node = p->nodes[i];
 
-        if (!node || node->uses < 2 || !node->operands)
+        if (!node || node->count < 2 || !node->operands)
             continue;
         qg_text_print(p->q, p->out, "    const %s t%d = ", c_types[node->kind],
                       names + 1);
@@ -112,50 +112,28 @@ static void put_names(struct printer *p)
     }
 }
 
-/* Helpers that are not called would be warned about. */
-static int uses_op(const struct printer *p, enum qg_op op)
-{
-    for (int i = 0; i < QG_MAX_NODES; i++)
-        if (p->nodes[i] && p->nodes[i]->op == op)
-            return 1;
-    return 0;
-}
-
-/* What CUDA has built in. */
-static void put_helpers(struct printer *p)
-{
-    if (p->language == QG_CUDA)
-        return;
-    if (uses_op(p, QG_OP_BITS))
-        qg_text_put(p->q, p->out,
-                    "static inline unsigned int bits_of(float value)\n{\n"
-                    "    union {\n        float value;\n"
-                    "        unsigned int bits;\n    } u = {value};\n\n"
-                    "    return u.bits;\n}\n\n");
-    if (uses_op(p, QG_OP_FROMBITS))
-        qg_text_put(p->q, p->out,
-                    "static inline float float_of(unsigned int bits)\n{\n"
-                    "    union {\n        unsigned int bits;\n"
-                    "        float value;\n    } u = {bits};\n\n"
-                    "    return u.value;\n}\n\n");
-}
-
-void qg_trace_print(struct qg *q, struct qg_text *out,
-                    const struct qg_node *node, const char *function,
+void qg_trace_print(struct qg *q, struct qg_text *out, const char *head,
+                    const struct qg_node *stored, const struct qg_node *factor,
                     int language)
 {
-    struct printer *p = qg_mem_new(q, sizeof *p);
+    struct qg_printer *p;
 
+    if (!q->printer)
+        q->printer = qg_mem_new(q, sizeof *q->printer);
+    p = memset(q->printer, 0, sizeof *p);
     p->q = q;
     p->out = out;
     p->language = language == QG_CUDA;
-    visit(p, node);
-    put_helpers(p);
-    qg_text_print(q, out, "static %s %s %s(float amax)\n{\n",
-                  p->language ? "__device__ __forceinline__" : "inline",
-                  c_types[node->kind], function);
+    if (stored)
+        visit(p, stored);
+    visit(p, factor);
+    qg_text_print(q, out, "%s\n{\n", head);
     put_names(p);
+    if (stored) {
+        qg_text_put(q, out, "    *sf = ");
+        put_statement(p, stored);
+    }
     qg_text_put(q, out, "    return ");
-    put_statement(p, node);
+    put_statement(p, factor);
     qg_text_put(q, out, "}\n");
 }

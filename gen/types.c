@@ -38,6 +38,15 @@ int qg_types_check(lua_State *L, int index)
     return type ? (*type)->id : 0;
 }
 
+/* The symbol by which specs name the type. */
+void qg_types_push(lua_State *L, int id)
+{
+    const struct qg_type **type = lua_newuserdatauv(L, sizeof *type, 0);
+
+    *type = qg_types_of(id);
+    luaL_setmetatable(L, TYPE);
+}
+
 /* e4m3.max: floats, since they stand in formulas; the rest are integers. */
 static int on_index(lua_State *L)
 {

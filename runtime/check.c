@@ -1,6 +1,7 @@
 /*
 ** check.c: what runs noted about group sizes that break a rule.
 */
+#include "check.h"
 #include "args.h"
 #include "types.h"
 
@@ -33,8 +34,7 @@ static void name_entry(const struct quern_tensor *sizes, int code,
 }
 
 /* One sentence: the entry, its value, the rule. */
-static int report(const struct quern_plan *plan, const struct quern_args *args,
-                  const struct record *record)
+static int report(const struct quern_tensor *sizes, const struct record *record)
 {
     static const struct {
         unsigned code;
@@ -44,9 +44,6 @@ static int report(const struct quern_plan *plan, const struct quern_args *args,
         QN_SIZE_ERRORS(ROW)
 #undef ROW
     };
-    int from = qn_args_sizes(plan, args);
-    const struct quern_tensor *sizes =
-        from < 0 ? &args->a : qn_args_tensor(args, from);
     const char *meaning = "the error record is not one that kernels write";
     char entry[128];
 
@@ -60,10 +57,9 @@ static int report(const struct quern_plan *plan, const struct quern_args *args,
 }
 
 /* Wait, copy the record, and clear it if it holds something. */
-static int fetch(const struct quern_plan *plan, void *workspace,
+static int fetch(struct qn_driver *driver, void *workspace,
                  struct cu_stream *stream, struct record *record)
 {
-    struct qn_driver *driver = plan->driver;
     uint64_t address = (uint64_t)(uintptr_t)workspace;
     int code = qn_driver_no_capture(driver, stream, "quern_check");
 
@@ -79,37 +75,49 @@ static int fetch(const struct quern_plan *plan, void *workspace,
 }
 
 /* In the plan's context, whatever the thread's is. */
-static int fetch_from_gpu(const struct quern_plan *plan, void *workspace,
-                          void *stream, struct record *record)
+static int fetch_from_gpu(struct qn_driver *driver, struct cu_context *context,
+                          void *workspace, void *stream, struct record *record)
 {
     struct qn_driver_scope scope;
-    int code = qn_driver_enter(plan->driver, plan->context, &scope);
+    int code = qn_driver_enter(driver, context, &scope);
 
     if (!code)
-        code = fetch(plan, workspace, stream, record);
-    qn_driver_leave(plan->driver, &scope);
+        code = fetch(driver, workspace, stream, record);
+    qn_driver_leave(driver, &scope);
+    return code;
+}
+
+int qn_check_record(struct qn_driver *driver, struct cu_context *context,
+                    void *workspace, const struct quern_tensor *sizes,
+                    void *stream)
+{
+    struct record record = {0, 0, 0, 0};
+    int code = QUERN_OK;
+
+    if (driver) {
+        code = fetch_from_gpu(driver, context, workspace, stream, &record);
+    } else {
+        memcpy(&record, workspace, sizeof record);
+        if (record.code)
+            memset(workspace, 0, sizeof record);
+    }
+    if (!code && record.code)
+        code = report(sizes, &record);
     return code;
 }
 
 int quern_check(const struct quern_plan *plan, const struct quern_args *args,
                 void *stream)
 {
-    struct record record = {0, 0, 0, 0};
-    int code = QUERN_OK;
+    int from;
 
     if (!plan || !args || !args->workspace)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             !plan   ? "plan"
                             : !args ? "args"
                                     : "workspace");
-    if (plan->driver) {
-        code = fetch_from_gpu(plan, args->workspace, stream, &record);
-    } else {
-        memcpy(&record, args->workspace, sizeof record);
-        if (record.code)
-            memset(args->workspace, 0, sizeof record);
-    }
-    if (!code && record.code)
-        code = report(plan, args, &record);
-    return code;
+    from = qn_args_sizes(plan, args);
+    return qn_check_record(plan->driver, plan->context, args->workspace,
+                           from < 0 ? &args->a : qn_args_tensor(args, from),
+                           stream);
 }

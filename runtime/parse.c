@@ -9,35 +9,37 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LONGEST_WORD 300
-
 struct parser {
     struct quern_context *ctx;
     const char *at;
-    char word[LONGEST_WORD];
+    char word[QN_LONGEST_WORD];
     struct quern_problem *problem;
     unsigned given; /* bit: index in keys */
 };
 
-/* Move to the next word: 1, or 0 at the end, or -1 with an error. */
-static int next_word(struct parser *parser)
+int qn_parse_word(const char **at, char word[QN_LONGEST_WORD])
 {
     static const char blanks[] = " \t\r\n";
     size_t length;
 
-    parser->at += strspn(parser->at, blanks);
-    length = strcspn(parser->at, blanks);
-    if (length >= sizeof parser->word) {
+    *at += strspn(*at, blanks);
+    length = strcspn(*at, blanks);
+    if (length >= QN_LONGEST_WORD) {
         qn_error_set(QUERN_EINVAL,
                      "'%.20s...' is too long: a word has at "
                      "most %d characters",
-                     parser->at, LONGEST_WORD - 1);
+                     *at, QN_LONGEST_WORD - 1);
         return -1;
     }
-    memcpy(parser->word, parser->at, length);
-    parser->word[length] = 0;
-    parser->at += length;
+    memcpy(word, *at, length);
+    word[length] = 0;
+    *at += length;
     return length > 0;
+}
+
+static int next_word(struct parser *parser)
+{
+    return qn_parse_word(&parser->at, parser->word);
 }
 
 /* g, m, n and k; ranges are checked when all is known. */

@@ -28,6 +28,23 @@ struct qn_values {
     const void *first_dims, *offsets;
     int sizes_bytes, ragged, a_major, b_major, groups, m, n, k, band;
     unsigned int *error;
+    /* of casts */
+    const void *in, *saved;
+    long long in_stride, in_group_stride, saved_stride;
+    const float *probability;
+    unsigned char *row, *column;
+    long long row_stride, column_stride;
+    void *row_sf, *column_sf;
+    float *row_global, *column_global;
+    unsigned int *row_amax, *column_amax;
+    void *out;
+    long long out_stride;
+    float *dbias, *partials;
+    unsigned int *counters;
+    int input, form, activation, interleave;
+    float limit, slope, shift;
+    float *scale, *history;
+    const unsigned long long *random;
 };
 
 /* Where each value lies in struct qn_values, by enum qn_param. */

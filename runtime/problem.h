@@ -28,6 +28,10 @@ int qn_problem_check(struct quern_context *ctx,
 /* QUERN_EINVAL for a number of groups that no problem has. */
 int qn_problem_groups(int groups);
 
+/* Move to the next word of a text: 1, or 0 at the end, or -1 with an error. */
+#define QN_LONGEST_WORD 300
+int qn_parse_word(const char **at, char word[QN_LONGEST_WORD]);
+
 /* Layouts and ragged axis as the op's tensors lie in training (parse.c). */
 void qn_parse_defaults(struct quern_problem *problem);
 

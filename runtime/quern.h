@@ -29,7 +29,8 @@
 ** the argument and the rule. The library never prints, aborts or exits. It
 ** reads the environment once, in quern_open.
 **
-** Contents: errors, types, context, problem, infer, describe, plan, run.
+** Contents: errors, types, context, problem, infer, describe, plan, run,
+** quantize.
 */
 #ifndef QUERN_H
 #define QUERN_H
@@ -91,6 +92,10 @@ enum quern_type {
 };
 
 enum quern_op { QUERN_FPROP, QUERN_DGRAD, QUERN_WGRAD };
+
+/* A tensor of a layer that recipes quantize: activations, weights, gradients
+   of the output. */
+enum quern_of { QUERN_X, QUERN_W, QUERN_DY };
 
 /* An axis of the canonical product; also names the ragged one. */
 enum quern_axis { QUERN_AXIS_NONE, QUERN_AXIS_M, QUERN_AXIS_N, QUERN_AXIS_K };
@@ -166,6 +171,9 @@ struct quern_tensor {
     size_t bytes;         /* of data; stated by quern_describe for packed rows,
                          by the caller who sets a stride */
     size_t alignment;     /* of data, in bytes; stated by quern_describe */
+    void *global;         /* fp32 [G]: scale factors of the second level; NULL
+                             where the recipe has none */
+    size_t sf_bytes, global_bytes; /* as describe functions state them */
 };
 
 /*
@@ -416,6 +424,170 @@ QUERN_API int quern_run(const struct quern_plan *plan,
 */
 QUERN_API int quern_check(const struct quern_plan *plan,
                           const struct quern_args *args, void *stream);
+
+/* ---------------------------------------------------------------- quantize
+** A recipe's copies of a tensor: the row copy, scaled along k, for fprop (and,
+** of dy, for dgrad); the column copy, scaled along the rows, for wgrad (and, of
+** w, for dgrad). Both are made in one pass over the input.
+**
+**     struct quern_quantization q;
+**     struct quern_quantize_description need;
+**     quern_quantize_parse(
+**         ctx, "quantize fp8_block of=x g=8 m=4096 k=7168", &q);
+**     quern_quantize_describe(ctx, &q, &need);
+**     quern_quantize_plan(ctx, &q, NULL, &plan);
+**     need.args.in.data = x;
+**     need.args.first_dims = tokens_per_expert;
+**     need.args.row.data = row;         need.args.row.sf = row_scales;
+**     need.args.column.data = column;   need.args.column.sf = column_scales;
+**     need.args.workspace = zeroed_once;
+**     quern_quantize_run(plan, &need.args, stream);
+*/
+enum quern_work {
+    QUERN_QUANTIZE,
+    QUERN_REQUANTIZE, /* the row copy's values into a column copy */
+    QUERN_DEQUANTIZE, /* a copy back into numbers */
+    QUERN_RESCALE     /* delayed scaling: the next scale from the history */
+};
+
+enum quern_copies { QUERN_ROW = 1, QUERN_COLUMN = 2 };
+
+/* What x is the result of, or what dy goes back through. */
+enum quern_activation {
+    QUERN_NO_ACTIVATION,
+    QUERN_SWIGLU,         /* a sigmoid(a) b */
+    QUERN_CLAMPED_SWIGLU, /* the same within limits: args.limit and so on */
+    QUERN_SITU,           /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */
+    QUERN_GEGLU,          /* tanh form */
+    QUERN_REGLU,          /* max(a, 0) b */
+    QUERN_SQUARED_RELU    /* max(a, 0)^2: has no b */
+};
+
+struct quern_quantization {
+    char recipe[32];
+    int work;        /* enum quern_work */
+    int of;          /* enum quern_of */
+    int type;        /* of the numbers: QUERN_BF16, QUERN_F16 or QUERN_F32 */
+    int copies;      /* enum quern_copies to be made; dequantize: to be read */
+    int activation;  /* enum quern_activation; of w none */
+    int interleave;  /* a and b alternate in runs of so many features; 0: the
+                        first half is a, the second b */
+    int probability; /* 1: each row's result is multiplied by a number */
+    int dbias;       /* 1: sums over each group's rows, too */
+    int groups;      /* 1 .. QUERN_MAX_GROUPS */
+    int64_t m;       /* rows over all groups, 0 to 2^30; of w, rows of each */
+    int64_t k;       /* features of what is quantized, 1 to 2^30 */
+    char split[256]; /* how tools draw group sizes; plans ignore it */
+};
+
+/*
+** Parse one line, as the CLI takes it:
+**
+**   quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE] [copies=row|column|both]
+**       [activation=NAME] [interleave=N] [prob=0|1] [dbias=0|1] [split=...]
+**   requantize RECIPE of=x|w|dy g=G m=M k=K [split=...]
+**   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=TYPE] [copies=row|column]
+**   rescale RECIPE of=x|w|dy
+**
+** in= and out= are bf16 unless given, copies= both (dequantize: row).
+** QUERN_EINVAL names the word, the rule and the nearest right word.
+*/
+QUERN_API int quern_quantize_parse(struct quern_context *ctx, const char *text,
+                                   struct quern_quantization *quantization);
+
+/* Write it back as text, NUL-terminated; returns the length it needs. */
+QUERN_API int
+quern_quantize_print(const struct quern_quantization *quantization,
+                     char *buffer, size_t size);
+
+/*
+** The tensors of one run. Let T be (m + 127 G) / 128 * 128.
+**
+**   in      [m, k]      numbers; w: [G, m, k]. With an activation x comes from
+**                       [m, 2 k] and dy from [m, k / 2] (squared_relu: [m, k])
+**   saved   [m, k]      dy's activation was given this; as wide as its result
+**   row     [m, k]      rows padded with zeros to multiples of 16 bytes, see
+**                       stride; w: [G, m, k]
+**   column  [k, T]      transposed; group g begins at a multiple of 128, behind
+**                       the groups before it, each with zeros up to the next
+**                       multiple; w: [G, k, m], rows padded as those of row
+**   out     [m, k]      dequantize: numbers again; w: [G, m, k]
+**
+** sf of a copy: what the recipe's `storage` says (specs/layouts), sf_bytes in
+** all. Per row: fp32 [m], or of the column copy [G, k]; per group: fp32 [G];
+** per tensor: fp32 [1]. Of blocks: with "plain" [m][blocks of k], or of the
+** column copy [k][blocks of T]. E2M1 has two values in a byte, the even element
+** in the low half; E2M3 and E3M2 have a byte each.
+*/
+struct quern_quantize_args {
+    struct quern_tensor in, saved, row, column, out;
+    const void *first_dims; /* [G], as in struct quern_tensor; none with w */
+    const void *offsets;    /* [G + 1] */
+    int sizes_type;
+    const float *probability; /* [m] */
+    float *dbias;             /* [G, k] */
+    float *scale;             /* [2] delayed scaling: what values are multiplied
+                                 by, and its inverse; 1 and 1 at first */
+    float *history;           /* [slots] delayed scaling: largest magnitudes,
+                                 this call's first; zeros at first */
+    const uint64_t *random;   /* [2] stochastic rounding: seed and offset */
+    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
+    void *workspace;           /* zeroed once by the caller; one per concurrent
+                                 run */
+};
+
+struct quern_quantize_description {
+    struct quern_quantize_args args; /* all but the addresses */
+    size_t workspace_bytes;
+    int history; /* slots of args.history; 0: no delayed scaling */
+    int random;  /* 1: args.random is needed */
+};
+
+/* What a caller must provide. Needs no GPU. QUERN_EINVAL. */
+QUERN_API int
+quern_quantize_describe(struct quern_context *ctx,
+                        const struct quern_quantization *quantization,
+                        struct quern_quantize_description *description);
+
+struct quern_quantize_plan; /* immutable after creation; may be shared */
+
+/* As quern_plan: chooses, compiles or loads every kernel that a run launches.
+   The backend cublaslt has none: QUERN_EINVAL. */
+QUERN_API int quern_quantize_plan(struct quern_context *ctx,
+                                  const struct quern_quantization *quantization,
+                                  const struct quern_plan_options *options,
+                                  struct quern_quantize_plan **plan);
+QUERN_API void quern_quantize_plan_free(struct quern_quantize_plan *plan);
+
+/* The kernel is the last one that a run launches. */
+QUERN_API void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
+                                        struct quern_plan_info *info);
+
+/*
+** Make the copies. A NULL data leaves out the copy, whose sf and global are not
+** looked at then. Every byte of a copy that belongs to a group is written, its
+** padding included; what lies outside every group is not.
+**
+** One launch for all groups; where a scale depends on more than a block, one
+** before it for the largest magnitudes. Queued on `stream`; neither allocates
+** nor synchronizes nor reads device memory; may be captured, and the sizes may
+** change before each replay. The host backend runs at once. Same inputs, same
+** bytes, on any backend. QUERN_EINVAL (argument and rule), QUERN_ECUDA.
+*/
+QUERN_API int quern_quantize_run(const struct quern_quantize_plan *plan,
+                                 const struct quern_quantize_args *args,
+                                 void *stream);
+
+/* As quern_check. */
+QUERN_API int quern_quantize_check(const struct quern_quantize_plan *plan,
+                                   const struct quern_quantize_args *args,
+                                   void *stream);
+
+/* As quern_why. */
+QUERN_API int quern_quantize_why(struct quern_context *ctx,
+                                 const struct quern_quantization *quantization,
+                                 const struct quern_plan_options *options,
+                                 char **text);
 
 #ifdef __cplusplus
 }

@@ -59,7 +59,38 @@
     X(n, "int", "columns of the canonical product")                            \
     X(k, "int", "length of the summed axis, over all groups if ragged")        \
     X(band, "int", "strips of tiles that are visited together, about")         \
-    X(error, "unsigned int *", "error record in the workspace")
+    X(error, "unsigned int *", "error record in the workspace")                \
+    X(in, "const void *", "what is quantized, or the row copy of it")          \
+    X(in_stride, "long long", "elements from one row of it to the next")       \
+    X(in_group_stride, "long long", "elements from one matrix to the next")    \
+    X(saved, "const void *", "[m, 2 k] what the activation was given")         \
+    X(saved_stride, "long long", "elements from one row of it to the next")    \
+    X(probability, "const float *", "[m] factor of each row, or null")         \
+    X(row, "unsigned char *", "row copy, or null")                             \
+    X(row_stride, "long long", "elements from one row to the next")            \
+    X(row_sf, "void *", "its scales")                                          \
+    X(row_global, "float *", "[groups] its scales of the second level")        \
+    X(column, "unsigned char *", "column copy, or null")                       \
+    X(column_stride, "long long", "elements from one feature to the next")     \
+    X(column_sf, "void *", "its scales")                                       \
+    X(column_global, "float *", "[groups] its scales of the second level")     \
+    X(row_amax, "unsigned int *", "bits of the largest magnitudes, row copy")  \
+    X(column_amax, "unsigned int *", "the same, column copy")                  \
+    X(out, "void *", "values again: [m, k]")                                   \
+    X(out_stride, "long long", "elements from one row to the next")            \
+    X(dbias, "float *", "[groups, k] sums over rows, or null")                 \
+    X(partials, "float *", "sums over 32 rows each, in the workspace")         \
+    X(counters, "unsigned int *", "[groups, tiles of k] tiles done")           \
+    X(input, "int", "type before the cast: enum quern_type; 0: row copy")      \
+    X(form, "int", "what is quantized: enum qn_form")                          \
+    X(activation, "int", "which one: enum quern_activation")                   \
+    X(interleave, "int", "run of features of one half; 0: halves")             \
+    X(limit, "float", "constant of the clamped activation")                    \
+    X(slope, "float", "constant of the clamped activation")                    \
+    X(shift, "float", "constant of the clamped activation")                    \
+    X(scale, "float *", "delayed scaling: factor, and its inverse")            \
+    X(history, "float *", "delayed scaling: largest magnitudes, newest first") \
+    X(random, "const unsigned long long *", "seed and offset of the rounding")
 
 enum qn_param {
 #define QN_PARAM_ENUM(name, type, meaning) QN_PARAM_##name,
@@ -67,6 +98,20 @@ enum qn_param {
 #undef QN_PARAM_ENUM
         QN_PARAM_COUNT
 };
+
+/*
+** Work that is no product. Values go on where enum quern_op ends.
+*/
+enum qn_cast_op {
+    QN_QUANTIZE = QUERN_WGRAD + 1,
+    QN_AMAX,       /* the largest magnitudes that quantize then needs */
+    QN_DEQUANTIZE, /* a copy back to numbers */
+    QN_HISTORY     /* delayed scaling: the next scale */
+};
+
+/* What is quantized: numbers as they are, an activation's result, or the
+   gradient of what the activation was given. */
+enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD };
 
 /*
 ** The error record, four 32-bit words at the start of the workspace. Group
@@ -107,6 +152,32 @@ struct qn_requires {
     const char *reason; /* what the user reads when it fails */
 };
 
+/* What shares a scale. */
+enum qn_span { QN_SPAN_BLOCK, QN_SPAN_ROW, QN_SPAN_GROUP, QN_SPAN_TENSOR };
+
+/* How a matrix of scales lies: row by row, column by column, or in tiles of
+   128 x 4 as Blackwell reads them. */
+enum qn_order { QN_ORDER_ROWS, QN_ORDER_COLUMNS, QN_ORDER_TILES };
+
+/*
+** How a tensor is scaled. Row i, column j of its scales is block j of row i of
+** the row copy; of the column copy, block j (along the rows) of feature i.
+*/
+struct qn_scaling {
+    int type;                  /* enum quern_type; none: no scales */
+    int span;                  /* enum qn_span */
+    int rows, k;               /* of a block: rows, values along k */
+    int order;                 /* enum qn_order */
+    int pad_rows, pad_columns; /* the matrix is padded to multiples */
+    int apart;                 /* each group's matrix by itself */
+    int global;                /* a second level: fp32, one for each group */
+    int stochastic;            /* rounding by chance */
+    int hadamard;              /* the column copy's values are transformed */
+    int history;               /* slots of delayed scaling; 0: none */
+};
+
+enum { QN_TENSORS = 3 }; /* x, w, dy: enum quern_of */
+
 /* How one recipe stores the tensors of a layer. */
 struct qn_recipe {
     const char *name;
@@ -117,6 +188,9 @@ struct qn_recipe {
     int default_d;
     int scaled;        /* 0: values as they are, no sf anywhere */
     const char *scale; /* one line for people: "none", "e8m0 per 1x32" */
+    const char *rule;  /* of x, for people; "" without scales */
+    int promote;       /* values of k summed apart; 0: all together */
+    struct qn_scaling scaling[QN_TENSORS]; /* by enum quern_of */
 };
 
 struct qn_kernel {
@@ -126,7 +200,10 @@ struct qn_kernel {
     const char *key;      /* sha256 of the source, in hex */
     const char *recipe;
     const char *arch; /* "sm_90a", "host" */
-    int op;           /* enum quern_op */
+    int op;           /* enum quern_op, enum qn_cast_op */
+    int of;           /* enum quern_of, of a cast */
+    int input;        /* enum quern_type, of a cast; NONE: the row copy */
+    int form;         /* enum qn_form, of a cast */
     int ragged;       /* enum quern_axis */
     int epilogue;     /* enum qn_epilogue */
     struct qn_operand a, b, d;
@@ -136,6 +213,7 @@ struct qn_kernel {
     const char *schedule; /* "cooperative", "pingpong", "" */
     const char *addend;   /* how C arrives: "reduce", "read", "fetch", .. */
     int threads;
+    int ctas;                    /* on a multiprocessor, of persistent casts */
     int smem;                    /* bytes of dynamic shared memory */
     int shipped;                 /* named by specs/kernels/shipped.lua */
     const unsigned char *params; /* enum qn_param */
@@ -153,7 +231,8 @@ struct qn_rejected {
     const char *name; /* the name that the kernel would have had */
     const char *spec;
     const char *recipe;
-    int op, ragged, epilogue;
+    int op, of, input, form;
+    int ragged, epilogue;
     int a_major, b_major;
     int d_type;
     const char *reason;

@@ -60,6 +60,23 @@ static int check_options(const struct quern_plan_options *options)
     return QUERN_OK;
 }
 
+int qn_session_machine(struct qn_session *s, struct quern_context *ctx,
+                       const struct quern_plan_options *options)
+{
+    int code;
+
+    memset(s, 0, sizeof *s);
+    s->ctx = ctx;
+    if (options)
+        s->options = *options;
+    code = check_options(&s->options);
+    if (!code)
+        code = open_backend(s);
+    if (!code && s->options.sms && s->options.sms < s->demand.sms)
+        s->demand.sms = s->options.sms;
+    return code;
+}
+
 int qn_session_open(struct qn_session *s, struct quern_context *ctx,
                     const struct quern_problem *problem,
                     const struct quern_plan_options *options)

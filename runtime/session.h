@@ -26,6 +26,9 @@ struct qn_session {
 int qn_session_open(struct qn_session *session, struct quern_context *ctx,
                     const struct quern_problem *problem,
                     const struct quern_plan_options *options);
+/* The same without a problem. */
+int qn_session_machine(struct qn_session *session, struct quern_context *ctx,
+                       const struct quern_plan_options *options);
 void qn_session_close(struct qn_session *session);
 
 /* QUERN_EINVAL if the options name a kernel that does not exist. */

@@ -20,7 +20,16 @@ static const struct {
     [QUERN_I64] = {"i64", 64},
 };
 
-static const char *const ops[] = {"fprop", "dgrad", "wgrad"};
+/* Products, then casts: COUPLED: ops */
+static const char *const ops[] = {"fprop", "dgrad",      "wgrad",  "quantize",
+                                  "amax",  "dequantize", "history"};
+static const char *const works[] = {"quantize", "requantize", "dequantize",
+                                    "rescale"};
+static const char *const ofs[] = {"x", "w", "dy"};
+static const char *const copies[] = {"none", "row", "column", "both"};
+static const char *const activations[] = {
+    "none",  "swiglu", "clamped_swiglu", "situ",
+    "geglu", "reglu",  "squared_relu"}; /* COUPLED: activations */
 static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
 static const char *const epilogues[] = {"store", "add", "scale"};
@@ -82,13 +91,33 @@ const char *qn_op_name(int op)
 
 int qn_op_find(const char *name, int *op)
 {
-    return name_find(ops, COUNT(ops), name, op);
+    return name_find(ops, QUERN_WGRAD + 1, name, op);
 }
 
 const char *qn_op_at(int i)
 {
-    return i < COUNT(ops) ? ops[i] : NULL;
+    return i <= QUERN_WGRAD ? ops[i] : NULL;
 }
+
+/* One function for each list that quantizations name words of. */
+#define WORDS(what, list)                                                      \
+    const char *qn_##what##_name(int value)                                    \
+    {                                                                          \
+        return name_at(list, COUNT(list), value);                              \
+    }                                                                          \
+    int qn_##what##_find(const char *name, int *value)                         \
+    {                                                                          \
+        return name_find(list, COUNT(list), name, value);                      \
+    }                                                                          \
+    const char *qn_##what##_at(int i)                                          \
+    {                                                                          \
+        return i < COUNT(list) ? list[i] : NULL;                               \
+    }
+WORDS(work, works)
+WORDS(of, ofs)
+WORDS(copies, copies)
+WORDS(activation, activations)
+#undef WORDS
 
 const char *qn_axis_name(int axis)
 {

@@ -8,7 +8,7 @@
 
 /* Each returns "?" for a value outside its enum. */
 const char *qn_type_name(int type);
-const char *qn_op_name(int op);
+const char *qn_op_name(int op); /* enum qn_cast_op too */
 const char *qn_axis_name(int axis);
 const char *qn_layout_name(int a_major, int b_major);
 const char *qn_beta_name(int beta);         /* as the problem line has it */
@@ -21,6 +21,16 @@ int qn_op_find(const char *name, int *op);
 int qn_axis_find(const char *name, int *axis);
 int qn_layout_find(const char *name, int *a_major, int *b_major);
 int qn_beta_find(const char *name, int *beta);
+
+/* The same for the words of quantizations: enum quern_work, quern_of,
+   quern_copies and quern_activation. */
+#define QN_WORDS(X) X(work) X(of) X(copies) X(activation)
+#define QN_WORD_DECLARE(what)                                                  \
+    const char *qn_##what##_name(int value);                                   \
+    int qn_##what##_find(const char *name, int *value);                        \
+    const char *qn_##what##_at(int i);
+QN_WORDS(QN_WORD_DECLARE)
+#undef QN_WORD_DECLARE
 
 /* Names in order for messages and guesses; NULL past the last. */
 const char *qn_op_at(int i);

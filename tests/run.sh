@@ -64,6 +64,9 @@ for root in build build/asan; do
         run "$program" "$root/log/$name.txt" "$program"
     done
 done
+python=build/python/bin/python
+[ -x "$python" ] || python=python3
+run tests/numbers/check.py build/log/numbers.txt "$python" -B tests/numbers/check.py
 if [ ! -x build/bin/gpu_suite ]; then
     :
 elif have_gpu; then

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cast.h"
 #include "cli.h"
 #include "job.h"
 #include "report.h"
@@ -67,6 +68,8 @@ static int time_problem(const struct qn_options *opt, struct quern_context *ctx,
     struct qn_job job = {0};
     int status;
 
+    if (qn_cast_is(text))
+        return qn_cast_command_bench(opt, ctx, text, rows);
     status = qn_source_parse(opt, ctx, text, &problem);
     if (status)
         return status;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cast.h"
 #include "cli.h"
 #include "describe.h"
 #include "types.h"
@@ -148,24 +149,35 @@ static void print(const struct qn_options *opt,
     qn_table_print(opt, rows, columns);
 }
 
-static int run(const struct qn_options *opt)
+static int describe_product(const struct qn_options *opt,
+                            struct quern_context *ctx)
 {
     struct quern_description need;
     const struct qn_recipe *recipe;
     struct quern_problem problem;
-    struct quern_context *ctx;
-    int code, status = qn_source_context(opt, &ctx);
+    int code, status = qn_source_problem(opt, ctx, &problem);
 
     if (status)
         return status;
-    status = qn_source_problem(opt, ctx, &problem);
-    if (!status) {
-        code = qn_describe(ctx, &problem, &need, &recipe);
-        if (code)
-            status = qn_message_code(opt, code, quern_errmsg(ctx));
-        else
-            print(opt, &problem, &need, recipe);
-    }
+    code = qn_describe(ctx, &problem, &need, &recipe);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(ctx));
+    print(opt, &problem, &need, recipe);
+    return QN_EXIT_OK;
+}
+
+static int run(const struct qn_options *opt)
+{
+    struct quern_context *ctx;
+    char text[1024];
+    int status = qn_source_context(opt, &ctx);
+
+    if (status)
+        return status;
+    status = qn_source_join(opt, text, sizeof text);
+    if (!status)
+        status = qn_cast_is(text) ? qn_cast_command_describe(opt, ctx, text)
+                                  : describe_product(opt, ctx);
     quern_close(ctx);
     return status;
 }

@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cast.h"
 #include "cli.h"
+#include "context.h"
 #include "gen.h"
+#include "problem.h"
 #include "types.h"
 
 static const struct argp_option options[] = {
@@ -30,8 +33,69 @@ static void list_d_types(const struct qn_recipe *recipe, char *text,
                                      qn_type_name(type));
 }
 
+/* Of x, its share of the scales included; a scale of more than a block counts
+   nothing. */
+static double bits_of(const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = &recipe->scaling[QUERN_X];
+    double bits = qn_type_bits(recipe->x);
+
+    if (s->type != QUERN_TYPE_NONE && s->span == QN_SPAN_BLOCK)
+        bits += (double)qn_type_bits(s->type) / (s->rows * s->k);
+    return bits;
+}
+
+/* The architectures that kernels of the recipe are made for: of products, or
+   of casts. */
+static void list_arches(const struct quern_registry *registry,
+                        const struct qn_recipe *recipe, int casts, char *text,
+                        size_t size)
+{
+    size_t used = 0;
+
+    text[0] = 0;
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *kernel = &registry->kernels[i];
+
+        if ((kernel->op > QUERN_WGRAD) != casts ||
+            strcmp(kernel->recipe, recipe->name) != 0 ||
+            strstr(text, kernel->arch) || used >= size)
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%s",
+                                 used ? " " : "", kernel->arch);
+    }
+}
+
+/* All that a recipe says, and what comes of it. */
+static cJSON *make_row(const struct qn_options *opt, struct quern_context *ctx,
+                       const struct qn_recipe *recipe)
+{
+    cJSON *row = cJSON_CreateObject();
+    char text[160];
+    double error;
+
+    cJSON_AddStringToObject(row, "recipe", recipe->name);
+    cJSON_AddStringToObject(row, "x", qn_type_name(recipe->x));
+    cJSON_AddStringToObject(row, "w", qn_type_name(recipe->w));
+    cJSON_AddStringToObject(row, "dy", qn_type_name(recipe->dy));
+    list_d_types(recipe, text, sizeof text);
+    cJSON_AddStringToObject(row, "d", text);
+    cJSON_AddStringToObject(row, "scale", recipe->scale);
+    cJSON_AddStringToObject(row, "rule", recipe->rule);
+    cJSON_AddNumberToObject(row, "bits", bits_of(recipe));
+    if (recipe->scaled && !qn_cast_error(opt, ctx, recipe->name, &error))
+        cJSON_AddNumberToObject(row, "error", error);
+    list_arches(ctx->base, recipe, 1, text, sizeof text);
+    cJSON_AddStringToObject(row, "casts", text);
+    list_arches(ctx->base, recipe, 0, text, sizeof text);
+    cJSON_AddStringToObject(row, "products", text);
+    cJSON_AddStringToObject(row, "spec", recipe->spec);
+    cJSON_AddStringToObject(row, "doc", recipe->doc);
+    return row;
+}
+
 static void print_recipes(const struct qn_options *opt,
-                          const struct quern_registry *registry)
+                          struct quern_context *ctx)
 {
     static const struct qn_column columns[] = {
         {"recipe", "recipe", "s"},
@@ -40,28 +104,45 @@ static void print_recipes(const struct qn_options *opt,
         {"dy", "dy", "s"},
         {"d", "d", "s"},
         {"scale", "scale", "s"},
-        {"spec", "spec", "s"},
+        {"bits", "bits", "%.3g"},
+        {"error", "error", "%.1e"},
+        {"casts", "casts", "s"},
+        {"products", "products", "s"},
         {"doc", "what it is", "s"},
         {0},
     };
     cJSON *rows = cJSON_CreateArray();
 
-    for (int i = 0; i < registry->nrecipes; i++) {
-        const struct qn_recipe *recipe = &registry->recipes[i];
-        cJSON *row = cJSON_CreateObject();
-        char d[64];
-        list_d_types(recipe, d, sizeof d);
-        cJSON_AddStringToObject(row, "recipe", recipe->name);
-        cJSON_AddStringToObject(row, "x", qn_type_name(recipe->x));
-        cJSON_AddStringToObject(row, "w", qn_type_name(recipe->w));
-        cJSON_AddStringToObject(row, "dy", qn_type_name(recipe->dy));
-        cJSON_AddStringToObject(row, "d", d);
-        cJSON_AddStringToObject(row, "scale", recipe->scale);
-        cJSON_AddStringToObject(row, "spec", recipe->spec);
-        cJSON_AddStringToObject(row, "doc", recipe->doc);
-        cJSON_AddItemToArray(rows, row);
-    }
+    for (int i = 0; i < ctx->base->nrecipes; i++)
+        cJSON_AddItemToArray(rows, make_row(opt, ctx, &ctx->base->recipes[i]));
     qn_table_print(opt, rows, columns);
+}
+
+/* One recipe, a line for each thing that it says. */
+static int print_recipe(const struct qn_options *opt, struct quern_context *ctx)
+{
+    const char *name = opt->words[0];
+    const struct qn_recipe *recipe = qn_context_recipe(ctx, name);
+    const cJSON *item;
+    cJSON *row;
+
+    if (!recipe)
+        return qn_message_code(opt, qn_problem_no_recipe(ctx, name),
+                               quern_errmsg(ctx));
+    row = make_row(opt, ctx, recipe);
+    if (opt->json) {
+        qn_table_json(row);
+        return QN_EXIT_OK;
+    }
+    cJSON_ArrayForEach(item, row)
+    {
+        if (cJSON_IsString(item))
+            printf("%-9s %s\n", item->string, item->valuestring);
+        else
+            printf("%-9s %.3g\n", item->string, item->valuedouble);
+    }
+    cJSON_Delete(row);
+    return QN_EXIT_OK;
 }
 
 static void print_fields(const struct qn_options *opt)
@@ -93,28 +174,35 @@ static void print_fields(const struct qn_options *opt)
 
 static int run(const struct qn_options *opt)
 {
-    struct qg *generator;
+    struct quern_context *ctx;
     int status;
 
-    if (opt->nwords)
-        return qn_message_fail(opt, QN_EXIT_USAGE, "no argument is taken");
+    if (opt->nwords > 1 || (opt->nwords && opt->fields))
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "at most one argument is taken: a recipe");
     if (opt->fields) {
         print_fields(opt);
         return QN_EXIT_OK;
     }
-    status = qn_source_open(opt, &generator);
+    status = qn_source_context(opt, &ctx);
     if (status)
         return status;
-    print_recipes(opt, qg_registry(generator));
-    qg_close(generator);
-    return QN_EXIT_OK;
+    if (opt->nwords)
+        status = print_recipe(opt, ctx);
+    else
+        print_recipes(opt, ctx);
+    quern_close(ctx);
+    return status;
 }
 
 const struct qn_command qn_cmd_recipes = {
     .name = "recipes",
-    .arguments = "",
+    .arguments = "[RECIPE]",
     .summary = "Show the recipes, or the fields of the spec language",
-    .help = "A recipe is a file below specs/recipes/. Example:\n"
+    .help = "A recipe is a file below specs/recipes/. bits: of a value of x, "
+            "with its share of the scale. error: 1 - 2xy/(xx + yy) of normal "
+            "numbers x and the row copy's y, by the host backend. With RECIPE, "
+            "its scale rule too. Example:\n"
             "  quern recipes --specs ~/my-specs",
     .options = options,
     .run = run,

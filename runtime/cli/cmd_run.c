@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cast.h"
 #include "cli.h"
 #include "job.h"
 #include "oracle.h"
@@ -97,17 +98,13 @@ static int run_job(const struct qn_options *opt, struct qn_job *job)
     return opt->check && !verdict.passed ? QN_EXIT_FAILED : QN_EXIT_OK;
 }
 
-static int run(const struct qn_options *opt)
+static int run_product(const struct qn_options *opt, struct quern_context *ctx)
 {
     int64_t sizes[QUERN_MAX_GROUPS];
     struct quern_problem problem;
-    struct quern_context *ctx;
     struct qn_job job = {0};
-    int status = qn_source_context(opt, &ctx);
+    int status = qn_source_problem(opt, ctx, &problem);
 
-    if (status)
-        return status;
-    status = qn_source_problem(opt, ctx, &problem);
     if (!status && opt->routes)
         status = read_routes(opt, sizes, &problem);
     if (!status)
@@ -116,6 +113,21 @@ static int run(const struct qn_options *opt)
     if (!status)
         status = run_job(opt, &job);
     qn_job_free(&job);
+    return status;
+}
+
+static int run(const struct qn_options *opt)
+{
+    struct quern_context *ctx;
+    char text[1024];
+    int status = qn_source_context(opt, &ctx);
+
+    if (status)
+        return status;
+    status = qn_source_join(opt, text, sizeof text);
+    if (!status)
+        status = qn_cast_is(text) ? qn_cast_command_run(opt, ctx, text)
+                                  : run_product(opt, ctx);
     quern_close(ctx);
     return status;
 }
@@ -124,12 +136,15 @@ const struct qn_command qn_cmd_run = {
     .name = "run",
     .arguments = "PROBLEM",
     .summary = "Run a problem on this machine, with random data",
-    .help = "With --routes, g= must name the number of experts, and the rows "
-            "of the file replace m=, or the k= of wgrad. m=@FILE, n=@FILE or "
-            "k=@FILE gives the lengths of the groups and their sum at once. C, "
-            "alpha and beta are random, too. Example:\n"
-            "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew "
-            "--check",
+    .help =
+        "With --routes, g= must name the number of experts, and the rows "
+        "of the file replace m=, or the k= of wgrad. m=@FILE, n=@FILE or "
+        "k=@FILE gives the lengths of the groups and their sum at once. C, "
+        "alpha and beta are random, too. A quantization is checked against the "
+        "host's bytes, on the host against the numbers before. Example:\n"
+        "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew "
+        "--check\n"
+        "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168 --check",
     .options = options,
     .run = run,
 };

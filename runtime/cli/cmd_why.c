@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cast.h"
 #include "cli.h"
 #include "gen.h"
 #include "guess.h"
@@ -43,7 +44,14 @@ static int why_problem(const struct qn_options *opt)
 
     if (status)
         return status;
-    status = qn_source_problem(opt, ctx, &problem);
+    status = qn_source_join(opt, line, sizeof line);
+    if (!status && qn_cast_is(line)) {
+        status = qn_cast_command_why(opt, ctx, line);
+        quern_close(ctx);
+        return status;
+    }
+    if (!status)
+        status = qn_source_problem(opt, ctx, &problem);
     if (!status) {
         quern_problem_print(&problem, line, sizeof line);
         code = quern_why(ctx, &problem, &plan, &text);

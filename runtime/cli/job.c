@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "describe.h"
 #include "random.h"
 #include "sizes.h"
+#include "timing.h"
 #include "types.h"
 
 /* Without a ragged axis all groups have the problem's own sizes. */
@@ -375,88 +375,18 @@ int qn_job_fresh(struct qn_job *job)
 
 /* ------------------------------------------------------------------- timing */
 
-enum { MOST_RUNS = 1000, BATCH = 32 };
+enum { MOST_RUNS = QN_TIMING_MOST, BATCH = QN_TIMING_BATCH };
 
-/* Queue the launches one behind the other, an event between each two. */
-static int queue(struct qn_job *job, struct cu_event **events, int count)
+static int run_timed(void *job)
 {
-    struct qn_gpu *gpu = job->gpu;
-    int code = QUERN_OK;
-
-    for (int i = 0; i <= count && !code; i++)
-        code = QN_GPU(gpu, cuEventCreate, &events[i], 0);
-    if (!code)
-        code = QN_GPU(gpu, cuEventRecord, events[0], NULL);
-    for (int i = 0; i < count && !code; i++) {
-        code = qn_job_run(job);
-        if (!code)
-            code = QN_GPU(gpu, cuEventRecord, events[i + 1], NULL);
-    }
-    return code;
+    return qn_job_run(job);
 }
 
-/* At most BATCH launches; the clock is read while they run. */
-static int time_gpu(struct qn_job *job, double *seconds, int count, int *clock)
-{
-    struct qn_gpu *gpu = job->gpu;
-    struct cu_event *events[BATCH + 1] = {NULL};
-    int code = queue(job, events, count);
-
-    if (!code)
-        *clock = qn_gpu_clock(gpu);
-    if (!code)
-        code = QN_GPU(gpu, cuEventSynchronize, events[count]);
-    for (int i = 0; i < count && !code; i++) {
-        float ms = 0;
-        code =
-            QN_GPU(gpu, cuEventElapsedTime_v2, &ms, events[i], events[i + 1]);
-        seconds[i] = ms * 1e-3;
-    }
-    for (int i = 0; i <= count; i++)
-        if (events[i])
-            gpu->cuEventDestroy_v2(events[i]);
-    return code;
-}
-
-/* The host backend runs at once, so wall time is its own. */
-static int time_host(struct qn_job *job, double *seconds, int count)
-{
-    int code = QUERN_OK;
-
-    for (int i = 0; i < count && !code; i++) {
-        const double start = qn_clock_seconds();
-        code = qn_job_run(job);
-        seconds[i] = qn_clock_seconds() - start;
-    }
-    return code;
-}
-
-/* `count` launches in batches that a GPU works off without a pause. */
 static int time_runs(struct qn_job *job, double *seconds, int count, int *clock)
 {
-    int code = QUERN_OK;
+    const struct qn_timed timed = {run_timed, job, job->gpu};
 
-    if (!job->gpu)
-        return time_host(job, seconds, count);
-    for (int i = 0; i < count && !code; i += BATCH)
-        code = time_gpu(job, seconds + i, count - i < BATCH ? count - i : BATCH,
-                        clock);
-    return code;
-}
-
-static int compare_seconds(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* As many as fit into about a second, if the caller does not say. */
-static int choose_runs(int runs, double seconds)
-{
-    if (runs < 1)
-        runs = seconds > 0 ? (int)fmin(MOST_RUNS, 1 / seconds) : 100;
-    return runs < 3 ? 3 : runs > MOST_RUNS ? MOST_RUNS : runs;
+    return qn_timing_runs(&timed, seconds, count, clock);
 }
 
 /* Two launches of each, not counted; sets the longest time of one. */
@@ -498,7 +428,7 @@ static int take_turns(struct qn_job *const *jobs, int count,
 /* The times in order, their median. */
 static void sum_up(double *seconds, int runs, struct qn_job_time *time)
 {
-    qsort(seconds, (size_t)runs, sizeof *seconds, compare_seconds);
+    qn_timing_sort(seconds, runs);
     time->seconds = seconds[runs / 2];
     time->least = seconds[0];
     time->runs = runs;
@@ -511,7 +441,7 @@ int qn_job_compare(struct qn_job *const *jobs, int count, int runs,
     int code = warm_up(jobs, count, &longest);
 
     memset(times, 0, (size_t)count * sizeof *times);
-    runs = choose_runs(runs, longest);
+    runs = qn_timing_count(runs, longest);
     if (!code)
         code = take_turns(jobs, count, seconds, runs, times);
     for (int i = 0; i < count && !code; i++) {

@@ -29,8 +29,8 @@ static void add_rules(struct qg *q, struct files *made)
             continue;
         snprintf(name, sizeof name, "%s_scale.%s", recipe->name,
                  suffixes[i % 2]);
-        assert_int_equal(qg_rule_text(q, recipe->name, i % 2 ? QG_CUDA : QG_C,
-                                      &text, &length),
+        assert_int_equal(qg_rule_text(q, recipe->name, QUERN_X,
+                                      i % 2 ? QG_CUDA : QG_C, &text, &length),
                          0);
         files_put(made, name, text, length);
     }

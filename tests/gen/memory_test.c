@@ -49,6 +49,7 @@ static void read_files(struct files *files)
     static const char spec[] =
         "layout \"tn\" { a = \"k\", b = \"k\" }\n"
         "ragged \"m\" { a = \"m\", d = \"m\" }\n"
+        "storage \"plain\" { order = \"rows\" }\n"
         "recipe \"r\" { element = { x = e4m3, w = e4m3, dy = e4m3 }, "
         "d = bf16,\n scale = blocked { type = e8m0, per = { k = 32 }, "
         "rule = e8m0_up } }\n"
@@ -57,13 +58,18 @@ static void read_files(struct files *files)
         "params = { \"a\" }, scale = \"blocked\",\n axis \"x\" { 1, 2 }, "
         "derive \"tile\" (function (v) return { v.x, 1, 1 } end),\n"
         "requires \"k > 0\" \"why\", reject \"no\" (function (v) return "
-        "v.x == 2 end) }\n";
+        "v.x == 2 end) }\n"
+        "kernels \"q\" { op = \"quantize\", element = e4m3, of = \"x\", "
+        "input = \"bf16\",\n arch = \"host\", template = \"q.c\", "
+        "params = { \"k\" }, scale = \"blocked\" }\n";
     static const char template[] = "//$ include \"u.c\"\nint $(name);\n";
+    static const char rule[] = "//$ rule \"scale\"\nint $(name);\n";
 
     files->count = 0;
     files_put(files, "specs/kernels/k.lua", spec, strlen(spec));
     files_put(files, "templates/t.c", template, strlen(template));
     files_put(files, "templates/u.c", "int u;\n", 7);
+    files_put(files, "templates/q.c", rule, strlen(rule));
 }
 
 /* Open, ask, emit, fail on purpose. Returns 1 if memory ran out on the way. */
@@ -81,9 +87,9 @@ static int work(struct heap *heap, const struct files *files, const char *out)
     assert_int_equal(failed, q == NULL);
     if (!q)
         return 1;
-    assert_int_equal(qg_registry(q)->nkernels, 1);
+    assert_int_equal(qg_registry(q)->nkernels, 2);
     failed |= qg_source(q, qg_registry(q)->kernels[0].name, &text, &length);
-    failed |= qg_rule_text(q, "r", QG_C, &text, &length);
+    failed |= qg_rule_text(q, "r", QUERN_X, QG_C, &text, &length);
     failed |= qg_emit(q, out, NULL, NULL);
     if (failed)
         assert_string_equal(qg_diagnostics(q), "error: out of memory\n");

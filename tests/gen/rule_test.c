@@ -89,25 +89,34 @@ static struct qg *open_scales(void)
     return q;
 }
 
+/* What rules call, as templates/cast/arith.c has it. */
+static const char helpers[] =
+    "static inline unsigned int bits_of(float value)\n{\n"
+    "    union { float value; unsigned int bits; } u = {value};\n"
+    "    return u.bits;\n}\n"
+    "static inline float float_of(unsigned int bits)\n{\n"
+    "    union { unsigned int bits; float value; } u = {bits};\n"
+    "    return u.value;\n}\n";
+
 /* Each rule with the function that makes it visible, one file each. */
 static void write_sources(struct qg *q, const char *folder)
 {
     for (int i = 0; i < COUNT; i++) {
+        const char *sf = rules[i].is_float ? "float" : "unsigned int";
         char path[128], *all;
         const char *text;
         size_t length;
 
-        assert_int_equal(qg_rule_text(q, rules[i].recipe, QG_C, &text, &length),
-                         0);
+        assert_int_equal(
+            qg_rule_text(q, rules[i].recipe, QUERN_X, QG_C, &text, &length), 0);
         snprintf(path, sizeof path, "%s/%d.c", folder, i);
-        all = malloc(length + 256);
+        all = malloc(length + 1024);
         assert_non_null(all);
         sprintf(all,
-                "%s\n%s call%d(float x);\n%s call%d(float x)\n{\n"
-                "    return %s_scale(x);\n}\n",
-                text, rules[i].is_float ? "float" : "unsigned int", i,
-                rules[i].is_float ? "float" : "unsigned int", i,
-                rules[i].recipe);
+                "%s%s\nfloat call%d(float x, %s *sf);\n"
+                "float call%d(float x, %s *sf)\n{\n"
+                "    return %s_scale(x, sf);\n}\n",
+                helpers, text, i, sf, i, sf, rules[i].recipe);
         file_write(path, all);
         free(all);
     }
@@ -127,22 +136,46 @@ static void *compile(const char *folder)
     return dlopen(path, RTLD_NOW);
 }
 
-/* The result's bits, whatever its type. */
-static unsigned int call(void *library, int rule, float amax)
+/* The stored scale's bits, whatever its type, and the factor's. */
+static unsigned int call(void *library, int rule, float amax,
+                         unsigned int *factor_bits)
 {
     char name[16];
     void *symbol;
-    float value;
-    unsigned int bits;
+    float factor;
+    union {
+        float value;
+        unsigned int bits;
+    } sf;
 
     snprintf(name, sizeof name, "call%d", rule);
     symbol = dlsym(library, name);
     assert_non_null(symbol);
-    if (!rules[rule].is_float)
-        return ((unsigned int (*)(float))(uintptr_t)symbol)(amax);
-    value = ((float (*)(float))(uintptr_t)symbol)(amax);
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+    factor = ((float (*)(float, void *))(uintptr_t)symbol)(amax, &sf);
+    memcpy(factor_bits, &factor, sizeof factor);
+    return sf.bits;
+}
+
+/* What values are multiplied by, from what is stored: 2^(127 - code). */
+static unsigned int factor_of_e8m0(unsigned int code)
+{
+    return code == 0xfe   ? 0x400000
+           : code == 0xff ? 0x7fffffff
+                          : (0xfe - code) << 23;
+}
+
+/* Powers of two have exact inverses, but for the largest ones. */
+static void check_factor(int rule, unsigned int sf, unsigned int factor)
+{
+    float stored, value;
+
+    if (!rules[rule].is_float) {
+        assert_int_equal(factor, factor_of_e8m0(sf));
+        return;
+    }
+    memcpy(&stored, &sf, sizeof stored);
+    memcpy(&value, &factor, sizeof value);
+    assert_true(stored == 1 / value);
 }
 
 /* All exponents, with the fractions where something happens around them. */
@@ -155,11 +188,12 @@ static void check_rule(void *library, int rule)
 
     for (unsigned int e = 0; e < 256; e++)
         for (int i = 0; i < N; i++) {
-            unsigned int u = e << 23 | fractions[i], got, expected;
+            unsigned int u = e << 23 | fractions[i], got, expected, factor;
             float amax;
 
             memcpy(&amax, &u, sizeof amax);
-            got = call(library, rule, amax);
+            got = call(library, rule, amax, &factor);
+            check_factor(rule, got, factor);
             expected = rules[rule].expect(amax);
             if (got != expected)
                 fail_msg("%s of %a: %x instead of %x", rules[rule].recipe,

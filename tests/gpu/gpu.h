@@ -229,6 +229,7 @@ void gpu_streams(void);
 void gpu_sms(void);
 void gpu_refusals(void);
 void gpu_cublaslt(void);
+void gpu_casts(void);
 void gpu_coverage(void);
 void gpu_sanitized(void); /* instead of all others under --sanitize */
 

@@ -46,6 +46,7 @@ static struct gpu_family families[] = {
     FAMILY(sms, "fewer multiprocessors"),
     FAMILY(refusals, "shapes that some kernels do not take"),
     FAMILY(cublaslt, "the backend cublaslt, every form of a product"),
+    FAMILY(casts, "every quantization, byte for byte against the host"),
     FAMILY(coverage, "no kernel was left out"),
 };
 static struct gpu_family sanitized =

@@ -57,7 +57,8 @@ void gpu_variant_list(const char *only)
         const struct qn_kernel *k = &qn_registry_builtin.kernels[i];
         struct gpu_variant *v;
 
-        if (!serves(k) || (only && fnmatch(only, k->name, 0)))
+        if (k->op > QUERN_WGRAD || !serves(k) ||
+            (only && fnmatch(only, k->name, 0)))
             continue;
         v = variant_of(k);
         if (!v || v->count + 3 >= GPU_MAX_CHOICES ||

@@ -58,5 +58,10 @@ void test_rounding_to_f16(void **state);
 void test_rounding_nan_and_inf(void **state);
 void test_lying_sizes(void **state);
 void test_check_clears(void **state);
+void test_quantize_arguments(void **state);
+void test_quantize_texts(void **state);
+void test_quantize_lying_sizes(void **state);
+void test_quantize_threads(void **state);
+void test_quantize_one_copy(void **state);
 
 #endif

@@ -51,6 +51,11 @@ int main(void)
         cmocka_unit_test(test_rounding_nan_and_inf),
         cmocka_unit_test(test_lying_sizes),
         cmocka_unit_test(test_check_clears),
+        cmocka_unit_test(test_quantize_arguments),
+        cmocka_unit_test(test_quantize_texts),
+        cmocka_unit_test(test_quantize_lying_sizes),
+        cmocka_unit_test(test_quantize_threads),
+        cmocka_unit_test(test_quantize_one_copy),
     };
 
     return cmocka_run_group_tests_name("host", tests, open_library,

@@ -1,11 +1,11 @@
 -- Every operator and word of rules, to see them printed.
 recipe "all_words" {
   element = { x = e4m3, w = e4m3, dy = e4m3 },
-  scale   = blocked { type = f32, per = { k = 128, n = 128 }, rule = function (amax)
+  scale   = blocked { type = f32, per = { k = 128, n = 128 }, rule = function (amax, of)
     local u = (bits(amax) << 1 | 3) ~ (bits(-amax) >> 4) & ~bits(amax + 1)
     local small = lt(amax, 1e-40) & ~le(2, amax) ~ eq(u, 7)
-    local f = select(small, max(amax - 0.5, 3), abs(amax) / 3)
-    return select(isnan(f), 1 / 0, f * frombits(u - 1 + bits(f)))
+    local f = select(small, max(amax - 0.5, of.element.max), abs(amax) / 3)
+    return select(isnan(f), 1 / 0, f * frombits(u - 1 + bits(f))), min(f, of.input.max)
   end },
   d = bf16,
 }

@@ -9,7 +9,8 @@ recipe "fp8_block" {
     rule = function (amax)
       local s = min(e4m3.max / amax, FLT_MAX)
       s = frombits(bits(s) & 0x7f800000)
-      return 1 / select(eq(amax, 0) | isinf(amax) | isnan(amax), 1, s)
+      s = select(eq(amax, 0) | isinf(amax) | isnan(amax), 1, s)
+      return 1 / s, s
     end,
   },
   d = { bf16, f32 },

@@ -1,0 +1,59 @@
+/*
+** storage.c: `storage "mn" { order = "columns", pad = { rows = 4 } }`: how a
+** matrix of scales lies in memory.
+*/
+#include "qg.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define AT(member)     offsetof(struct qg_storage, member)
+#define IN_PAD(member) (offsetof(struct qg_storage, pad.member) - AT(pad))
+
+static const struct qg_field pad_fields[] = {
+    {"rows", QG_F_SIZE, 0, IN_PAD(rows), NULL, NULL,
+     "rows of the matrix (default 1)"},
+    {"columns", QG_F_SIZE, 0, IN_PAD(columns), NULL, NULL,
+     "columns of the matrix (default 1)"},
+};
+
+static const struct qg_fields pad_set = {"storage.pad", pad_fields, 2, 0};
+
+static const struct qg_field fields[] = {
+    {"order", QG_F_NAME, 1, AT(order), "rows columns tiles", NULL,
+     "row by row, column by column, or in the tiles that Blackwell reads: 128 "
+     "rows by 4 columns"},
+    {"pad", QG_F_TABLE, 0, AT(pad), NULL, &pad_set,
+     "what the matrix is padded to multiples of"},
+    {"groups", QG_F_NAME, 0, AT(groups), "together apart", NULL,
+     "one matrix for all groups, or one behind the other, each padded (default "
+     "\"together\")"},
+};
+
+const struct qg_fields qg_storage_fields = {"storage", fields,
+                                            sizeof fields / sizeof *fields, 0};
+
+/* Stack index 1: the table. Tiles have one size, so their padding follows. */
+int qg_storage_take(struct qg *q, struct qg_word *word)
+{
+    struct qg_storage *storage = qg_mem_new(q, sizeof *storage);
+
+    storage->place = word->place;
+    storage->name = word->name;
+    storage->groups = "together";
+    storage->pad.rows = storage->pad.columns = 1;
+    for (struct qg_storage *other = q->storages; other; other = other->next)
+        if (!strcmp(other->name, word->name) &&
+            qg_word_taken(q, word, other->place))
+            return 0;
+    if (qg_field_read(q, word, &qg_storage_fields, storage))
+        return 0;
+    if (!strcmp(storage->order, "tiles")) {
+        storage->pad.rows = 128;
+        storage->pad.columns = 4;
+        storage->groups = "apart";
+    }
+    storage->next = q->storages;
+    q->storages = storage;
+    return 0;
+}

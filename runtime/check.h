@@ -1,0 +1,20 @@
+/*
+** check.h: what runs noted about group sizes that break a rule.
+*/
+#ifndef QUERN_CHECK_H
+#define QUERN_CHECK_H
+
+#include "driver.h"
+#include "error.h"
+#include "quern.h"
+
+/*
+** Wait for `stream`, then report and clear the record at the start of the
+** workspace; `driver` is NULL for host memory. `sizes` has the arrays that
+** messages name. QUERN_ESIZES, QUERN_ECAPTURE, QUERN_ECUDA.
+*/
+int qn_check_record(struct qn_driver *driver, struct cu_context *context,
+                    void *workspace, const struct quern_tensor *sizes,
+                    void *stream);
+
+#endif

@@ -1,0 +1,432 @@
+/*
+** cast_command.c: what `quern run`, `bench`, `describe` and `why` do with a
+** quantization.
+*/
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cast.h"
+#include "element.h"
+#include "problem.h"
+#include "sizes.h"
+#include "types.h"
+
+/* The text as a quantization; an exit status, after printing. */
+static int parse(const struct qn_options *opt, struct quern_context *ctx,
+                 const char *text, struct quern_quantization *q)
+{
+    int code = quern_quantize_parse(ctx, text, q);
+
+    return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
+}
+
+/* ------------------------------------------------------------------- check */
+
+struct verdict {
+    const char *oracle;
+    double error; /* of values, or bytes that differ */
+    double tolerance;
+    char where[64];
+    int guards, passed;
+};
+
+/* A GPU's bytes are the host's, whatever was poison before. */
+static int compare_host(struct qn_cast *c, const struct qn_options *opt,
+                        struct verdict *v)
+{
+    struct qn_cast host = {0};
+    int code = QUERN_OK;
+    int status = qn_cast_begin(&host, opt, c->ctx, &c->q, QUERN_BACKEND_HOST);
+
+    v->oracle = "host backend";
+    if (!status)
+        code = qn_cast_run(&host);
+    if (!status && !code)
+        code = qn_cast_compare(c, &host, &v->error, v->where, sizeof v->where);
+    qn_cast_free(&host);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(c->ctx));
+    return status;
+}
+
+/* How far values in this format may be from what they were. */
+static double tolerance_of(int type)
+{
+    switch (type) {
+    case QUERN_E4M3:
+    case QUERN_I8:
+        return 1e-3;
+    case QUERN_E5M2:
+    case QUERN_E2M3:
+        return 3e-3;
+    case QUERN_E3M2:
+        return 1e-2;
+    default:
+        return 2e-2;
+    }
+}
+
+/* 1 - 2 x y / (x x + y y), over all values of the groups. */
+static double distance(const struct qn_cast *c, const float *y)
+{
+    const struct qn_memory *in = &c->memory[QN_CAST_IN];
+    double xy = 0, xx = 0;
+
+    for (int64_t i = 0; i < c->rows * c->q.k; i++) {
+        double x = qn_element_load(in->data, c->q.type, (size_t)i);
+
+        xy += x * y[i];
+        xx += x * x + (double)y[i] * y[i];
+    }
+    return xx > 0 ? 1 - 2 * xy / xx : 0;
+}
+
+/* The copy, dequantized by the host, beside the numbers that went in. */
+static int compare_numbers(struct qn_cast *c, const struct qn_options *opt,
+                           struct verdict *v)
+{
+    struct quern_quantization q = c->q;
+    struct qn_cast back = {0};
+    int code = QUERN_OK, status;
+
+    v->oracle = "the numbers before";
+    q.work = QUERN_DEQUANTIZE;
+    q.type = QUERN_F32;
+    q.copies = QUERN_ROW;
+    q.dbias = 0;
+    status = qn_cast_begin(&back, opt, c->ctx, &q, QUERN_BACKEND_HOST);
+    if (status)
+        return status;
+    back.args.row = c->args.row;
+    code = qn_cast_run(&back);
+    if (!code) {
+        v->tolerance = tolerance_of(c->need.args.row.type);
+        v->error =
+            distance(c, (const float *)(void *)back.memory[QN_CAST_OUT].data);
+    }
+    qn_cast_free(&back);
+    return code ? qn_message_code(opt, code, quern_errmsg(c->ctx)) : QN_EXIT_OK;
+}
+
+int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
+                  const char *recipe, double *error)
+{
+    struct quern_quantization q;
+    struct qn_cast cast = {0};
+    struct verdict verdict = {0};
+    char text[128];
+    int status;
+
+    snprintf(text, sizeof text, "quantize %s of=x g=1 m=256 k=1024 copies=row",
+             recipe);
+    status = parse(opt, ctx, text, &q);
+    if (!status)
+        status = qn_cast_begin(&cast, opt, ctx, &q, QUERN_BACKEND_HOST);
+    if (!status && qn_cast_run(&cast))
+        status = QN_EXIT_UNABLE;
+    if (!status)
+        status = compare_numbers(&cast, opt, &verdict);
+    *error = verdict.error;
+    qn_cast_free(&cast);
+    return status != QN_EXIT_OK;
+}
+
+/* On a GPU the host is the oracle; the host's row copy is looked at itself. */
+static int judge(struct qn_cast *c, const struct qn_options *opt,
+                 struct verdict *v)
+{
+    int code, status;
+
+    memset(v, 0, sizeof *v);
+    code = qn_cast_guards(c, &v->guards);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(c->ctx));
+    if (c->gpu)
+        status = compare_host(c, opt, v);
+    else if (c->q.work == QUERN_QUANTIZE && !c->q.activation &&
+             c->q.copies & QUERN_ROW)
+        status = compare_numbers(c, opt, v);
+    else
+        status = qn_message_fail(opt, QN_EXIT_USAGE,
+                                 "--check: the host's own result can be "
+                                 "compared where a row copy of plain numbers "
+                                 "is made");
+    v->passed = !status && v->guards && v->error <= v->tolerance;
+    return status;
+}
+
+/* --------------------------------------------------------------------- run */
+
+static cJSON *make_row(const struct qn_cast *c, const struct qn_job_time *time,
+                       const struct verdict *v)
+{
+    cJSON *row = cJSON_CreateObject();
+    char text[512];
+
+    quern_quantize_print(&c->q, text, sizeof text);
+    cJSON_AddStringToObject(row, "problem", text);
+    cJSON_AddStringToObject(row, "kernel", c->info.kernel);
+    cJSON_AddStringToObject(row, "backend", qn_backend_name(c->info.backend));
+    cJSON_AddStringToObject(row, "device",
+                            c->gpu ? c->gpu->device.name : "host");
+    cJSON_AddNumberToObject(row, "ms", time->seconds * 1e3);
+    cJSON_AddNumberToObject(row, "ms_least", time->least * 1e3);
+    cJSON_AddNumberToObject(row, "runs", time->runs);
+    cJSON_AddNumberToObject(row, "gbps",
+                            qn_cast_bytes(c) / time->seconds * 1e-9);
+    if (c->gpu && c->gpu->peak_bytes > 0)
+        cJSON_AddNumberToObject(row, "roofline",
+                                qn_cast_bytes(c) / c->gpu->peak_bytes /
+                                    time->seconds);
+    if (time->sm_clock > 0)
+        cJSON_AddNumberToObject(row, "sm_clock", time->sm_clock);
+    if (v) {
+        cJSON_AddStringToObject(row, "oracle", v->oracle);
+        cJSON_AddNumberToObject(row, "error", v->error);
+        cJSON_AddBoolToObject(row, "passed", v->passed);
+    }
+    return row;
+}
+
+static void print_verdict(const struct verdict *v)
+{
+    if (v->tolerance > 0)
+        printf("check    %s: distance %.2e (at most %.0e) from %s%s\n",
+               v->passed ? "passed" : "FAILED", v->error, v->tolerance,
+               v->oracle, v->guards ? "" : "; a guard was written");
+    else
+        printf("check    %s: %.0f bytes differ from %s%s%s\n",
+               v->passed ? "passed" : "FAILED", v->error, v->oracle, v->where,
+               v->guards ? "" : "; a guard was written");
+}
+
+static void print(const struct qn_options *opt, const struct qn_cast *c,
+                  const struct qn_job_time *time, const struct verdict *v)
+{
+    char text[512];
+
+    if (opt->json) {
+        qn_table_json(make_row(c, time, v));
+        return;
+    }
+    quern_quantize_print(&c->q, text, sizeof text);
+    printf("problem  %s\nkernel   %s\nbackend  %s, %d %s%s%s\n"
+           "time     %.3f ms, median of %d, %.4g GB/s\n",
+           text, c->info.kernel, qn_backend_name(c->info.backend), c->info.sms,
+           c->gpu ? "multiprocessors" : "threads", c->gpu ? " of " : "",
+           c->gpu ? c->gpu->device.name : "", time->seconds * 1e3, time->runs,
+           qn_cast_bytes(c) / time->seconds * 1e-9);
+    if (v)
+        print_verdict(v);
+}
+
+/* The first run is checked: later ones of delayed scaling find a history. */
+static int run_cast(const struct qn_options *opt, struct qn_cast *c)
+{
+    struct qn_job_time time;
+    struct verdict verdict = {0};
+    int status = QN_EXIT_OK, code = qn_cast_run(c);
+
+    if (!code && opt->check)
+        status = judge(c, opt, &verdict);
+    if (!code && !status)
+        code = qn_cast_measure(c, 0, &time);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(c->ctx));
+    if (status)
+        return status;
+    print(opt, c, &time, opt->check ? &verdict : NULL);
+    return opt->check && !verdict.passed ? QN_EXIT_FAILED : QN_EXIT_OK;
+}
+
+int qn_cast_command_run(const struct qn_options *opt, struct quern_context *ctx,
+                        const char *text)
+{
+    struct quern_quantization q;
+    struct qn_cast cast = {0};
+    int status = parse(opt, ctx, text, &q);
+
+    if (!status)
+        status = qn_cast_begin(&cast, opt, ctx, &q, opt->backend);
+    if (!status)
+        status = run_cast(opt, &cast);
+    qn_cast_free(&cast);
+    return status;
+}
+
+int qn_cast_command_bench(const struct qn_options *opt,
+                          struct quern_context *ctx, const char *text,
+                          cJSON *rows)
+{
+    struct quern_quantization q;
+    struct qn_cast cast = {0};
+    struct qn_job_time time;
+    int code, status = parse(opt, ctx, text, &q);
+
+    if (!status)
+        status = qn_cast_begin(&cast, opt, ctx, &q, opt->backend);
+    if (!status) {
+        code = qn_cast_measure(&cast, opt->repeat, &time);
+        if (code)
+            status = qn_message_code(opt, code, quern_errmsg(ctx));
+        else
+            cJSON_AddItemToArray(rows, make_row(&cast, &time, NULL));
+    }
+    qn_cast_free(&cast);
+    return status;
+}
+
+/* ---------------------------------------------------------------- describe */
+
+static void add_row(cJSON *rows, const char *name, const char *type,
+                    const char *shape, size_t bytes, size_t alignment,
+                    const char *what)
+{
+    cJSON *row = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(row, "argument", name);
+    cJSON_AddStringToObject(row, "type", type);
+    cJSON_AddStringToObject(row, "shape", shape);
+    if (bytes)
+        cJSON_AddNumberToObject(row, "bytes", (double)bytes);
+    cJSON_AddNumberToObject(row, "alignment", (double)alignment);
+    cJSON_AddStringToObject(row, "is", what);
+    cJSON_AddItemToArray(rows, row);
+}
+
+/* A tensor, and a copy's scales. */
+static void add_tensor(cJSON *rows, const char *name, const char *what,
+                       const struct quern_tensor *t, const char *sf_type)
+{
+    char shape[128] = "[", part[32];
+    size_t used = 1;
+
+    if (!t->ndim)
+        return;
+    for (int i = 0; i < t->ndim && used < sizeof shape; i++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld%s",
+                                 i ? ", " : "", (long long)t->shape[i],
+                                 i + 1 < t->ndim ? "" : "]");
+    if (t->stride && used < sizeof shape)
+        snprintf(shape + used, sizeof shape - used, ", rows %lld apart",
+                 (long long)t->stride);
+    add_row(rows, name, qn_type_name(t->type), shape, t->bytes, t->alignment,
+            what);
+    if (t->sf_bytes) {
+        snprintf(part, sizeof part, "%s.sf", name);
+        add_row(rows, part, sf_type, "", t->sf_bytes, QN_ALIGNMENT,
+                "its scale factors");
+    }
+    if (t->global_bytes) {
+        snprintf(part, sizeof part, "%s.global", name);
+        add_row(rows, part, "f32", "", t->global_bytes, QN_ALIGNMENT,
+                "its scale factors of the second level");
+    }
+}
+
+/* What else a run is given. */
+static void add_arrays(cJSON *rows, const struct quern_quantization *q,
+                       const struct quern_quantize_description *need)
+{
+    char text[64];
+
+    if (q->of != QUERN_W && q->work != QUERN_RESCALE) {
+        snprintf(text, sizeof text, "[%d]", q->groups);
+        add_row(rows, "first_dims", "i32, i64", text, 0, 8,
+                "rows of each group");
+        snprintf(text, sizeof text, "[%d]", q->groups + 1);
+        add_row(rows, "offsets", "i32, i64", text, 0, 8,
+                "where each group begins; instead, or beside lengths");
+    }
+    if (q->probability) {
+        snprintf(text, sizeof text, "[%lld]", (long long)q->m);
+        add_row(rows, "probability", "f32", text, 4 * (size_t)q->m, 4,
+                "factor of each row");
+    }
+    if (q->dbias) {
+        snprintf(text, sizeof text, "[%d, %lld]", q->groups, (long long)q->k);
+        add_row(rows, "dbias", "f32", text,
+                4 * (size_t)q->groups * (size_t)q->k, 4,
+                "sums over each group's rows");
+    }
+    if (need->history && q->work != QUERN_DEQUANTIZE) {
+        add_row(rows, "scale", "f32", "[2]", 8, 4, "factor and its inverse");
+        snprintf(text, sizeof text, "[%d]", need->history);
+        add_row(rows, "history", "f32", text, 4 * (size_t)need->history, 4,
+                "largest magnitudes, the latest first");
+    }
+    if (need->random)
+        add_row(rows, "random", "u64", "[2]", 16, 8, "seed and offset");
+}
+
+int qn_cast_command_describe(const struct qn_options *opt,
+                             struct quern_context *ctx, const char *text)
+{
+    static const struct qn_column columns[] = {
+        {"argument", "argument", "s"},
+        {"type", "type", "s"},
+        {"shape", "shape", "s"},
+        {"bytes", "bytes", "%.0f"},
+        {"alignment", "alignment", "%.0f"},
+        {"is", "what it is", "s"},
+        {0},
+    };
+    struct quern_quantization q;
+    struct quern_quantize_description need;
+    const struct qn_recipe *recipe;
+    const char *sf;
+    cJSON *rows;
+    char shape[64];
+    int status = parse(opt, ctx, text, &q);
+
+    if (status)
+        return status;
+    quern_quantize_describe(ctx, &q, &need);
+    recipe = qn_context_recipe(ctx, q.recipe);
+    sf = qn_type_name(recipe->scaling[q.of].type);
+    rows = cJSON_CreateArray();
+    add_tensor(rows, "in", "what is quantized", &need.args.in, sf);
+    add_tensor(rows, "saved", "what the activation was given", &need.args.saved,
+               sf);
+    add_tensor(rows, "row", "row copy", &need.args.row, sf);
+    add_tensor(rows, "column", "column copy, transposed", &need.args.column,
+               sf);
+    add_tensor(rows, "out", "numbers again", &need.args.out, sf);
+    add_arrays(rows, &q, &need);
+    snprintf(shape, sizeof shape, "[%zu]", need.workspace_bytes);
+    add_row(rows, "workspace", "bytes", shape, need.workspace_bytes,
+            QN_ALIGNMENT, "zeroed once; one per concurrent run");
+    qn_table_print(opt, rows, columns);
+    return QN_EXIT_OK;
+}
+
+/* --------------------------------------------------------------------- why */
+
+int qn_cast_command_why(const struct qn_options *opt, struct quern_context *ctx,
+                        const char *text)
+{
+    const struct quern_plan_options options = {.backend = opt->backend,
+                                               .kernel = opt->kernel};
+    struct quern_quantization q;
+    cJSON *object;
+    char *why = NULL;
+    int code, status = parse(opt, ctx, text, &q);
+
+    if (status)
+        return status;
+    code = quern_quantize_why(ctx, &q, &options, &why);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(ctx));
+    if (opt->json) {
+        object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "problem", text);
+        cJSON_AddStringToObject(object, "why", why);
+        qn_table_json(object);
+    } else {
+        fputs(why, stdout);
+    }
+    quern_free(why);
+    return QN_EXIT_OK;
+}

@@ -1,0 +1,102 @@
+/*
+** timing.c: how long launches take.
+*/
+#include "timing.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "quern.h"
+
+enum { BATCH = QN_TIMING_BATCH };
+
+/* Queue the launches one behind the other, an event between each two. */
+static int queue(const struct qn_timed *timed, struct cu_event **events,
+                 int count)
+{
+    struct qn_gpu *gpu = timed->gpu;
+    int code = QUERN_OK;
+
+    for (int i = 0; i <= count && !code; i++)
+        code = QN_GPU(gpu, cuEventCreate, &events[i], 0);
+    if (!code)
+        code = QN_GPU(gpu, cuEventRecord, events[0], NULL);
+    for (int i = 0; i < count && !code; i++) {
+        code = timed->run(timed->user);
+        if (!code)
+            code = QN_GPU(gpu, cuEventRecord, events[i + 1], NULL);
+    }
+    return code;
+}
+
+/* At most BATCH launches; the clock is read while they run. */
+static int time_gpu(const struct qn_timed *timed, double *seconds, int count,
+                    int *clock)
+{
+    struct qn_gpu *gpu = timed->gpu;
+    struct cu_event *events[BATCH + 1] = {NULL};
+    int code = queue(timed, events, count);
+
+    if (!code)
+        *clock = qn_gpu_clock(gpu);
+    if (!code)
+        code = QN_GPU(gpu, cuEventSynchronize, events[count]);
+    for (int i = 0; i < count && !code; i++) {
+        float ms = 0;
+        code =
+            QN_GPU(gpu, cuEventElapsedTime_v2, &ms, events[i], events[i + 1]);
+        seconds[i] = ms * 1e-3;
+    }
+    for (int i = 0; i <= count; i++)
+        if (events[i])
+            gpu->cuEventDestroy_v2(events[i]);
+    return code;
+}
+
+/* The host backend runs at once, so wall time is its own. */
+static int time_host(const struct qn_timed *timed, double *seconds, int count)
+{
+    int code = QUERN_OK;
+
+    for (int i = 0; i < count && !code; i++) {
+        const double start = qn_clock_seconds();
+        code = timed->run(timed->user);
+        seconds[i] = qn_clock_seconds() - start;
+    }
+    return code;
+}
+
+int qn_timing_runs(const struct qn_timed *timed, double *seconds, int count,
+                   int *clock)
+{
+    int code = QUERN_OK;
+
+    if (!timed->gpu)
+        return time_host(timed, seconds, count);
+    for (int i = 0; i < count && !code; i += BATCH)
+        code = time_gpu(timed, seconds + i,
+                        count - i < BATCH ? count - i : BATCH, clock);
+    return code;
+}
+
+int qn_timing_count(int runs, double seconds)
+{
+    const int most = QN_TIMING_MOST;
+
+    if (runs < 1)
+        runs = seconds > 0 ? (int)fmin(most, 1 / seconds) : 100;
+    return runs < 3 ? 3 : runs > most ? most : runs;
+}
+
+static int compare_seconds(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+void qn_timing_sort(double *seconds, int count)
+{
+    qsort(seconds, (size_t)count, sizeof *seconds, compare_seconds);
+}

@@ -1,0 +1,29 @@
+/*
+** timing.h: how long launches take.
+*/
+#ifndef QN_TIMING_H
+#define QN_TIMING_H
+
+#include "gpu.h"
+
+enum { QN_TIMING_MOST = 1000, QN_TIMING_BATCH = 32 };
+
+/* Something that runs again and again; on a GPU it only queues. */
+struct qn_timed {
+    int (*run)(void *user);
+    void *user;
+    struct qn_gpu *gpu; /* NULL: runs at once */
+};
+
+/* The seconds of `count` runs, in batches that a GPU works off without a
+   pause, and the clock while they ran. Codes of the library. */
+int qn_timing_runs(const struct qn_timed *, double *seconds, int count,
+                   int *clock);
+
+/* `runs`, or if that is 0 as many as fit into about a second. */
+int qn_timing_count(int runs, double seconds);
+
+/* Sort them. */
+void qn_timing_sort(double *seconds, int count);
+
+#endif

@@ -1,0 +1,401 @@
+/*
+** quantize.c: the rules that a quantization must keep, and what it needs.
+*/
+#include "quantize.h"
+#include "problem.h"
+#include "split.h"
+#include "types.h"
+
+#include <string.h>
+
+enum { TILE = 128 };
+
+const struct qn_scaling *qn_quantize_scaling(const struct quern_quantization *q,
+                                             const struct qn_recipe *recipe)
+{
+    return &recipe->scaling[q->of];
+}
+
+int qn_quantize_element(const struct quern_quantization *q,
+                        const struct qn_recipe *recipe)
+{
+    const int types[QN_TENSORS] = {recipe->x, recipe->w, recipe->dy};
+
+    return types[q->of];
+}
+
+int qn_quantize_needs_amax(const struct quern_quantization *q,
+                           const struct qn_scaling *s)
+{
+    return q->work <= QUERN_REQUANTIZE && !s->history &&
+           (s->span != QN_SPAN_BLOCK || s->global);
+}
+
+int qn_quantize_op(const struct quern_quantization *q)
+{
+    static const int ops[] = {QN_QUANTIZE, QN_QUANTIZE, QN_DEQUANTIZE,
+                              QN_HISTORY};
+
+    return ops[q->work];
+}
+
+/* An activation of two operands halves the features, its gradient doubles
+   them. */
+int64_t qn_quantize_in_columns(const struct quern_quantization *q)
+{
+    if (!q->activation || q->activation == QUERN_SQUARED_RELU)
+        return q->k;
+    return q->of == QUERN_X ? 2 * q->k : q->k / 2;
+}
+
+int64_t qn_quantize_tiles(const struct quern_quantization *q)
+{
+    return (q->m + (TILE - 1) * (int64_t)q->groups) / TILE;
+}
+
+/* ------------------------------------------------------------------- rules */
+
+static int check_enums(const struct quern_quantization *q)
+{
+    const struct {
+        const char *name;
+        int value, least, count;
+    } fields[] = {{"work", q->work, 0, QUERN_RESCALE + 1},
+                  {"of", q->of, 0, QN_TENSORS},
+                  {"type", q->type, QUERN_BF16, QUERN_F32 + 1},
+                  {"copies", q->copies, 1, 4},
+                  {"activation", q->activation, 0, QUERN_SQUARED_RELU + 1},
+                  {"probability", q->probability, 0, 2},
+                  {"dbias", q->dbias, 0, 2}};
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (fields[i].value < fields[i].least ||
+            fields[i].value >= fields[i].count)
+            return qn_error_set(QUERN_EINVAL,
+                                "%s is %d: not one of the values that "
+                                "quern.h gives it",
+                                fields[i].name, fields[i].value);
+    if (!memchr(q->recipe, 0, sizeof q->recipe) ||
+        !memchr(q->split, 0, sizeof q->split))
+        return qn_error_set(QUERN_EINVAL,
+                            "recipe or split is not NUL-terminated");
+    return QUERN_OK;
+}
+
+/* What the recipe must have for the work. */
+static int check_recipe(const struct quern_quantization *q,
+                        const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
+
+    if (s->type == QUERN_TYPE_NONE)
+        return qn_error_set(QUERN_EINVAL,
+                            "recipe %s keeps %s as %s: there is nothing to %s",
+                            recipe->name, qn_of_name(q->of),
+                            qn_type_name(qn_quantize_element(q, recipe)),
+                            qn_work_name(q->work));
+    if (q->work == QUERN_RESCALE && !s->history)
+        return qn_error_set(QUERN_EINVAL,
+                            "recipe %s has no delayed scaling: its scales need "
+                            "no rescale",
+                            recipe->name);
+    return QUERN_OK;
+}
+
+/* What one kind of work has and another has not. */
+static int check_work(const struct quern_quantization *q)
+{
+    const char *wrong = NULL;
+
+    if (q->work != QUERN_QUANTIZE &&
+        (q->activation || q->interleave || q->probability || q->dbias))
+        wrong = "activation, interleave, prob and dbias are of quantize alone";
+    else if (q->work == QUERN_REQUANTIZE && q->copies != QUERN_COLUMN)
+        wrong = "requantize makes the column copy: copies=column";
+    else if (q->work == QUERN_DEQUANTIZE &&
+             q->copies == (QUERN_ROW | QUERN_COLUMN))
+        wrong = "dequantize reads one copy: copies=row or copies=column";
+    else if (q->of == QUERN_W && q->activation)
+        wrong = "activation: weights have none; of=x or of=dy";
+    else if (q->of == QUERN_W && q->dbias)
+        wrong = "dbias: weights have none; of=dy or of=x";
+    else if (q->probability && !q->activation)
+        wrong = "prob=1: rows are multiplied with an activation only";
+    else if (q->interleave && !q->activation)
+        wrong = "interleave: there is no activation whose operands alternate";
+    if (!wrong)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "%s", wrong);
+}
+
+/* Operands of an activation are halves, or runs of equal length. */
+static int check_halves(const struct quern_quantization *q)
+{
+    int64_t results = q->of == QUERN_DY ? q->k / 2 : q->k;
+
+    if (q->interleave < 0 || q->interleave > 1 << 16)
+        return qn_error_set(QUERN_EINVAL,
+                            "interleave=%d: 0 to 65536 is expected",
+                            q->interleave);
+    if (!q->activation || q->activation == QUERN_SQUARED_RELU)
+        return QUERN_OK;
+    if (q->of == QUERN_DY && q->k % 2)
+        return qn_error_set(QUERN_EINVAL,
+                            "k=%lld: gradients of an activation's two operands "
+                            "are an even number of features",
+                            (long long)q->k);
+    if (q->interleave && results % q->interleave)
+        return qn_error_set(QUERN_EINVAL,
+                            "interleave=%d does not divide %lld features",
+                            q->interleave, (long long)results);
+    return QUERN_OK;
+}
+
+/* With these no product of sizes below passes 64 bits. */
+static int check_lengths(const struct quern_quantization *q)
+{
+    const int64_t most = QN_RAGGED_LIMIT;
+    int code = qn_problem_groups(q->groups);
+
+    if (!code && (q->m < (q->of == QUERN_W) || q->m > most))
+        code = qn_error_set(QUERN_EINVAL, "m=%lld: %d to %lld rows%s",
+                            (long long)q->m, q->of == QUERN_W, (long long)most,
+                            q->of == QUERN_W ? "" : " over all groups");
+    if (!code && (q->k < 1 || q->k > most))
+        code = qn_error_set(QUERN_EINVAL, "k=%lld: 1 to %lld features",
+                            (long long)q->k, (long long)most);
+    return code;
+}
+
+/* Tools draw sizes as they do for a problem with a ragged m. */
+static int check_split(const struct quern_quantization *q)
+{
+    struct quern_problem p = {.ragged = QUERN_AXIS_M, .groups = q->groups};
+
+    p.m = q->m;
+    strcpy(p.split, q->split);
+    return qn_split_check(&p);
+}
+
+int qn_quantize_check(struct quern_context *ctx,
+                      const struct quern_quantization *q,
+                      const struct qn_recipe **out)
+{
+    const struct qn_recipe *recipe;
+    int code = check_enums(q);
+
+    if (code)
+        return code;
+    recipe = qn_context_recipe(ctx, q->recipe);
+    if (!recipe)
+        return qn_problem_no_recipe(ctx, q->recipe);
+    code = check_recipe(q, recipe);
+    if (!code && q->work != QUERN_RESCALE)
+        code = check_lengths(q);
+    if (!code)
+        code = check_work(q);
+    if (!code)
+        code = check_halves(q);
+    if (!code)
+        code = check_split(q);
+    if (out)
+        *out = recipe;
+    return code;
+}
+
+/* ------------------------------------------------------------------- sizes */
+
+static int64_t ceil_div(int64_t length, int64_t size)
+{
+    return length / size + (length % size > 0);
+}
+
+static int64_t round_up(int64_t length, int64_t size)
+{
+    return ceil_div(length, size) * size;
+}
+
+/* Of one matrix, with its padding. */
+static int64_t scales_of(const struct qn_scaling *s, int64_t rows,
+                         int64_t columns)
+{
+    return round_up(rows, s->pad_rows) * round_up(columns, s->pad_columns);
+}
+
+/* Scales of blocks. COUPLED: scales -> templates/quantize/shape.c */
+static int64_t block_scales(const struct quern_quantization *q,
+                            const struct qn_scaling *s, int copy)
+{
+    int64_t tiles = qn_quantize_tiles(q);
+
+    if (q->of == QUERN_W && copy == QUERN_ROW)
+        return q->groups *
+               scales_of(s, ceil_div(q->m, s->rows), ceil_div(q->k, s->k));
+    if (q->of == QUERN_W)
+        return q->groups *
+               scales_of(s, ceil_div(q->k, s->rows), ceil_div(q->m, s->k));
+    if (copy == QUERN_COLUMN)
+        return scales_of(s, ceil_div(q->k, s->rows), tiles * (TILE / s->k));
+    if (s->apart || s->rows > 1)
+        return scales_of(s, tiles * (TILE / s->rows), ceil_div(q->k, s->k));
+    return scales_of(s, q->m, ceil_div(q->k, s->k));
+}
+
+/* Rows, or features, of all groups. */
+static int64_t lines_of(const struct quern_quantization *q, int copy)
+{
+    if (copy == QUERN_COLUMN)
+        return q->groups * q->k;
+    return q->of == QUERN_W ? q->groups * q->m : q->m;
+}
+
+/* Of a copy; of what spans more than a block, also of the largest values. */
+static int64_t count_scales(const struct quern_quantization *q,
+                            const struct qn_scaling *s, int copy)
+{
+    switch (s->span) {
+    case QN_SPAN_BLOCK:
+        return block_scales(q, s, copy);
+    case QN_SPAN_ROW:
+        return lines_of(q, copy);
+    case QN_SPAN_GROUP:
+        return q->groups;
+    default:
+        return 1;
+    }
+}
+
+/* Values of `bits` in a row that is padded to 16 bytes. */
+static int64_t padded_row(int64_t length, int bits)
+{
+    return round_up(length, 128 / bits);
+}
+
+/* Two or three axes, and the bytes of packed rows. */
+static void set_shape(struct quern_tensor *t, int type, int64_t groups,
+                      int64_t rows, int64_t columns, int64_t stride)
+{
+    int dims = 0;
+
+    if (groups)
+        t->shape[dims++] = groups;
+    t->shape[dims++] = rows;
+    t->shape[dims++] = columns;
+    t->ndim = dims;
+    t->type = type;
+    t->stride = stride == columns ? 0 : stride;
+    t->bytes = (size_t)((groups ? groups : 1) * rows * stride *
+                        qn_type_bits(type) / 8);
+    t->alignment = (size_t)(qn_type_bits(type) / 8);
+}
+
+/* A copy and its scales. */
+static void describe_copy(const struct quern_quantization *q,
+                          const struct qn_recipe *recipe, int copy,
+                          struct quern_tensor *t)
+{
+    const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
+    int type = qn_quantize_element(q, recipe), bits = qn_type_bits(type);
+    int64_t groups = q->of == QUERN_W ? q->groups : 0;
+    int64_t tokens = qn_quantize_tiles(q) * TILE;
+
+    if (copy == QUERN_ROW)
+        set_shape(t, type, groups, q->m, q->k, padded_row(q->k, bits));
+    else if (groups)
+        set_shape(t, type, groups, q->k, q->m, padded_row(q->m, bits));
+    else
+        set_shape(t, type, 0, q->k, tokens, tokens);
+    t->alignment = QN_ALIGNMENT;
+    t->sf_bytes =
+        (size_t)(count_scales(q, s, copy) * qn_type_bits(s->type) / 8);
+    t->global_bytes = s->global ? (size_t)q->groups * sizeof(float) : 0;
+}
+
+/* What is quantized, or what a copy becomes again. */
+static void describe_numbers(const struct quern_quantization *q,
+                             struct quern_quantize_args *args)
+{
+    int64_t groups = q->of == QUERN_W ? q->groups : 0;
+    int64_t columns = qn_quantize_in_columns(q);
+
+    if (q->work == QUERN_DEQUANTIZE)
+        set_shape(&args->out, q->type, groups, q->m, q->k, q->k);
+    if (q->work != QUERN_QUANTIZE)
+        return;
+    set_shape(&args->in, q->type, groups, q->m, columns, columns);
+    if (q->activation && q->of == QUERN_DY)
+        set_shape(&args->saved, q->type, 0, q->m, q->k, q->k);
+}
+
+/* Only what a kernel uses takes room. */
+static void lay_out(const struct quern_quantization *q,
+                    const struct qn_scaling *s, struct qn_quantize_space *w)
+{
+    int64_t word = (int64_t)sizeof(unsigned);
+    int amax = qn_quantize_needs_amax(q, s);
+    size_t at = QN_WORKSPACE_BYTES;
+
+    w->row_amax = at;
+    if (amax)
+        at += (size_t)((s->global ? q->groups : count_scales(q, s, QUERN_ROW)) *
+                       word);
+    w->column_amax = at;
+    if (amax)
+        at += (size_t)((s->global ? q->groups
+                                  : count_scales(q, s, QUERN_COLUMN)) *
+                       word);
+    w->counters = at;
+    if (q->dbias)
+        at += (size_t)(q->groups * ceil_div(q->k, TILE) * word);
+    w->partials = at = (at + 255) / 256 * 256;
+    if (q->dbias)
+        at += (size_t)(qn_quantize_tiles(q) * (TILE / 32) * q->k * word);
+    w->end = at;
+}
+
+int qn_quantize_describe(struct quern_context *ctx,
+                         const struct quern_quantization *q,
+                         struct quern_quantize_description *d,
+                         struct qn_quantize_space *space,
+                         const struct qn_recipe **out)
+{
+    struct qn_quantize_space own;
+    const struct qn_recipe *recipe;
+    const struct qn_scaling *s;
+    int code = qn_quantize_check(ctx, q, &recipe);
+
+    if (code)
+        return code;
+    s = qn_quantize_scaling(q, recipe);
+    memset(d, 0, sizeof *d);
+    d->history = s->history;
+    d->random = s->stochastic && q->work <= QUERN_REQUANTIZE;
+    d->args.sizes_type = QUERN_I32;
+    d->args.limit = 7;
+    d->args.slope = 1.702f;
+    d->args.shift = 1;
+    if (q->work != QUERN_RESCALE) {
+        describe_numbers(q, &d->args);
+        if (q->copies & QUERN_ROW || q->work == QUERN_REQUANTIZE)
+            describe_copy(q, recipe, QUERN_ROW, &d->args.row);
+        if (q->copies & QUERN_COLUMN)
+            describe_copy(q, recipe, QUERN_COLUMN, &d->args.column);
+    }
+    lay_out(q, s, space ? space : &own);
+    d->workspace_bytes = (space ? space : &own)->end;
+    if (out)
+        *out = recipe;
+    return QUERN_OK;
+}
+
+int quern_quantize_describe(struct quern_context *ctx,
+                            const struct quern_quantization *q,
+                            struct quern_quantize_description *description)
+{
+    if (!ctx || !q || !description)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !ctx ? "ctx"
+                            : !q ? "quantization"
+                                 : "description");
+    return qn_quantize_describe(ctx, q, description, NULL, NULL);
+}

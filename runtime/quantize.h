@@ -1,0 +1,80 @@
+/*
+** quantize.h: what the parts of quantization share.
+*/
+#ifndef QUERN_QUANTIZE_H
+#define QUERN_QUANTIZE_H
+
+#include "plan.h"
+
+/* Where the parts of the workspace lie, behind the error record. What is
+   cleared before each run ends where the partial sums begin. */
+struct qn_quantize_space {
+    size_t row_amax, column_amax, counters, partials, end;
+};
+
+/* One launch of a run. */
+struct qn_quantize_step {
+    const struct qn_kernel *kernel;
+    qn_host_function *function;
+    struct cu_function *handle;
+    struct cu_launch launch;
+};
+
+enum { QN_QUANTIZE_STEPS = 2 };
+
+struct quern_quantize_plan {
+    struct quern_context *ctx;
+    struct quern_quantization q;
+    struct quern_quantize_description need;
+    const struct qn_recipe *recipe;
+    struct qn_quantize_space space;
+    int backend, workers;
+    struct qn_quantize_step steps[QN_QUANTIZE_STEPS];
+    int nsteps;
+    struct qn_values values;  /* complete but for what a run brings */
+    struct qn_driver *driver; /* NULL for the host */
+    struct cu_context *context;
+};
+
+/* How the recipe scales the tensor. */
+const struct qn_scaling *qn_quantize_scaling(const struct quern_quantization *q,
+                                             const struct qn_recipe *recipe);
+
+/* The type of its values. */
+int qn_quantize_element(const struct quern_quantization *q,
+                        const struct qn_recipe *recipe);
+
+/* Is the largest magnitude needed before the first value can be quantized? */
+int qn_quantize_needs_amax(const struct quern_quantization *q,
+                           const struct qn_scaling *scaling);
+
+/* Columns of args.in, for k columns of a result. */
+int64_t qn_quantize_in_columns(const struct quern_quantization *q);
+
+/* Tiles of 128 rows that the groups have at most. */
+int64_t qn_quantize_tiles(const struct quern_quantization *q);
+
+/* All rules on a quantization. QUERN_EINVAL names field and rule. */
+int qn_quantize_check(struct quern_context *ctx,
+                      const struct quern_quantization *q,
+                      const struct qn_recipe **recipe);
+
+/* And all that follows from it; any of the last three may be NULL. */
+int qn_quantize_describe(struct quern_context *ctx,
+                         const struct quern_quantization *q,
+                         struct quern_quantize_description *description,
+                         struct qn_quantize_space *space,
+                         const struct qn_recipe **recipe);
+
+/* All rules of quern_quantize_run. QUERN_EINVAL names argument and rule. */
+int qn_quantize_args(const struct quern_quantize_plan *plan,
+                     const struct quern_quantize_args *args);
+
+/* Does the kernel do this op (enum qn_cast_op) of the quantization? */
+int qn_quantize_serves(const struct quern_quantization *q, int op,
+                       const struct qn_kernel *kernel);
+
+/* The op that makes the result. */
+int qn_quantize_op(const struct quern_quantization *q);
+
+#endif

@@ -1,0 +1,316 @@
+/*
+** quantize_args.c: the rules that the arguments of a run must keep. Nothing is
+** read but the arguments themselves.
+*/
+#include "problem.h"
+#include "quantize.h"
+#include "types.h"
+
+#include <string.h>
+
+/* A tensor of a run, as messages name it. */
+struct tensor {
+    const char *name;
+    const struct quern_tensor *given, *need;
+    int strided; /* rows may be further apart than described */
+    int is_copy; /* it has scales */
+    int is_output;
+    int optional;
+};
+
+enum { TENSORS = 5 };
+
+/* Those that the work has, described; `list` has room for all. */
+static int list_tensors(const struct quern_quantize_plan *plan,
+                        const struct quern_quantize_args *args,
+                        struct tensor list[TENSORS])
+{
+    const struct quern_quantize_args *need = &plan->need.args;
+    int work = plan->q.work, makes = work == QUERN_QUANTIZE, count = 0;
+    const struct tensor all[TENSORS] = {
+        {"in", &args->in, &need->in, 1, 0, 0, 0},
+        {"saved", &args->saved, &need->saved, 1, 0, 0, 0},
+        {"row", &args->row, &need->row, 0, 1, makes, makes},
+        {"column", &args->column, &need->column, 0, 1, work <= QUERN_REQUANTIZE,
+         makes},
+        {"out", &args->out, &need->out, 1, 0, 1, 0},
+    };
+
+    for (int i = 0; i < TENSORS; i++)
+        if (all[i].need->ndim)
+            list[count++] = all[i];
+    return count;
+}
+
+/* Elements from one row to the next. */
+static int64_t stride_of(const struct tensor *t)
+{
+    return t->given->stride  ? t->given->stride
+           : t->need->stride ? t->need->stride
+                             : t->need->shape[t->need->ndim - 1];
+}
+
+static int check_shape(const struct tensor *t)
+{
+    const struct quern_tensor *given = t->given, *need = t->need;
+
+    if (given->type != need->type)
+        return qn_error_set(QUERN_EINVAL, "%s.type is %s, the plan's is %s",
+                            t->name, qn_type_name(given->type),
+                            qn_type_name(need->type));
+    if (given->ndim != need->ndim)
+        return qn_error_set(QUERN_EINVAL, "%s.ndim is %d, the plan's is %d",
+                            t->name, given->ndim, need->ndim);
+    for (int i = 0; i < need->ndim; i++)
+        if (given->shape[i] != need->shape[i])
+            return qn_error_set(QUERN_EINVAL,
+                                "%s.shape[%d] is %lld, the plan's is %lld",
+                                t->name, i, (long long)given->shape[i],
+                                (long long)need->shape[i]);
+    return QUERN_OK;
+}
+
+/* Numbers may have gaps between rows; copies are as described. */
+static int check_stride(const struct tensor *t)
+{
+    int64_t least = t->need->shape[t->need->ndim - 1], stride = stride_of(t);
+
+    if (!t->strided && t->given->stride != t->need->stride)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.stride is %lld: %lld, as described, is "
+                            "expected",
+                            t->name, (long long)t->given->stride,
+                            (long long)t->need->stride);
+    if (stride < least || stride > INT32_MAX)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.stride is %lld: 0 (packed) or %lld to %d is "
+                            "expected",
+                            t->name, (long long)stride, (long long)least,
+                            INT32_MAX);
+    if (t->given->pointers)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers is not NULL: all matrices lie in "
+                            "%s.data",
+                            t->name, t->name);
+    return QUERN_OK;
+}
+
+/* Bytes that the rows span; the matrices of w lie one behind the other. */
+static int64_t span_of(const struct tensor *t)
+{
+    const struct quern_tensor *need = t->need;
+    int64_t rows = need->shape[need->ndim - 2];
+
+    if (!t->strided)
+        return (int64_t)need->bytes;
+    if (need->ndim == 3)
+        rows *= need->shape[0];
+    if (!rows)
+        return 0;
+    return ((rows - 1) * stride_of(t) + need->shape[need->ndim - 1]) *
+           qn_type_bits(need->type) / 8;
+}
+
+static int check_data(const struct tensor *t)
+{
+    const struct quern_tensor *given = t->given;
+    int64_t bytes = span_of(t);
+
+    if (given->group_stride)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.group_stride is %lld: matrices lie one behind "
+                            "the other, 0 is expected",
+                            t->name, (long long)given->group_stride);
+    if ((uint64_t)bytes > given->bytes)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.bytes is %zu: its rows span %lld bytes",
+                            t->name, given->bytes, (long long)bytes);
+    if (bytes && !given->data)
+        return qn_error_set(QUERN_EINVAL, "%s.data is NULL", t->name);
+    if ((uintptr_t)given->data % t->need->alignment)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.data is %p: it must be a multiple of %zu",
+                            t->name, given->data, t->need->alignment);
+    return QUERN_OK;
+}
+
+/* Scales of one level. */
+static int check_scales(const struct tensor *t, const char *field,
+                        const void *data, size_t bytes, size_t need)
+{
+    if (need && !data)
+        return qn_error_set(QUERN_EINVAL, "%s.%s is NULL: %zu bytes are needed",
+                            t->name, field, need);
+    if (!need && data)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.%s is not NULL: the recipe has no such scales",
+                            t->name, field);
+    if (bytes < need)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.%s_bytes is %zu: the scales take %zu", t->name,
+                            field, bytes, need);
+    if ((uintptr_t)data % QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.%s is %p: it must be a multiple of %d", t->name,
+                            field, data, QN_ALIGNMENT);
+    return QUERN_OK;
+}
+
+static int check_tensor(const struct tensor *t)
+{
+    int code;
+
+    if (t->optional && !t->given->data)
+        return QUERN_OK;
+    code = check_shape(t);
+    if (!code)
+        code = check_stride(t);
+    if (!code)
+        code = check_data(t);
+    if (!code && t->is_copy)
+        code = check_scales(t, "sf", t->given->sf, t->given->sf_bytes,
+                            t->need->sf_bytes);
+    if (!code && t->is_copy)
+        code = check_scales(t, "global", t->given->global,
+                            t->given->global_bytes, t->need->global_bytes);
+    return code;
+}
+
+/* ------------------------------------------------------------ other arrays */
+
+/* Given exactly if it is wanted. */
+static int check_array(const char *name, const void *array, int wanted,
+                       size_t alignment, const char *why)
+{
+    if (wanted && !array)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL: %s", name, why);
+    if (!wanted && array)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is not NULL: this quantization has none", name);
+    if ((uintptr_t)array % alignment)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is %p: it must be a multiple of %zu", name,
+                            array, alignment);
+    return QUERN_OK;
+}
+
+static int check_arrays(const struct quern_quantize_plan *plan,
+                        const struct quern_quantize_args *args)
+{
+    const struct quern_quantization *q = &plan->q;
+    int delayed = plan->need.history &&
+                  (q->work == QUERN_QUANTIZE || q->work == QUERN_RESCALE ||
+                   q->work == QUERN_REQUANTIZE);
+    int code = check_array("probability", args->probability, q->probability,
+                           sizeof(float), "the problem says prob=1");
+
+    if (!code)
+        code = check_array("dbias", args->dbias, q->dbias, sizeof(float),
+                           "the problem says dbias=1");
+    if (!code)
+        code = check_array("scale", args->scale, delayed, sizeof(float),
+                           "the recipe's scaling is delayed");
+    if (!code)
+        code = check_array("history", args->history, delayed, sizeof(float),
+                           "the recipe's scaling is delayed");
+    if (!code)
+        code = check_array("random", args->random, plan->need.random,
+                           sizeof(uint64_t), "the recipe rounds by chance");
+    return code;
+}
+
+/* As those of products; the matrices of w have none. */
+static int check_sizes(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args)
+{
+    int ragged = plan->q.of != QUERN_W;
+    size_t bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
+
+    if (!ragged && (args->first_dims || args->offsets))
+        return qn_error_set(QUERN_EINVAL,
+                            "first_dims and offsets must be NULL: the groups "
+                            "of w are alike");
+    if (ragged && !args->first_dims && !args->offsets)
+        return qn_error_set(QUERN_EINVAL,
+                            "first_dims and offsets are NULL: the groups have "
+                            "no sizes");
+    if (args->sizes_type != QUERN_I32 && args->sizes_type != QUERN_I64)
+        return qn_error_set(QUERN_EINVAL,
+                            "sizes_type is %s: i32 or i64 is expected",
+                            qn_type_name(args->sizes_type));
+    if ((uintptr_t)args->first_dims % bytes || (uintptr_t)args->offsets % bytes)
+        return qn_error_set(QUERN_EINVAL,
+                            "first_dims and offsets must lie at multiples of "
+                            "%zu",
+                            bytes);
+    return QUERN_OK;
+}
+
+/* ----------------------------------------------------------------- overlap */
+
+static int overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+
+    return a && b && a_bytes && b_bytes &&
+           (x < y ? y - x < a_bytes : x - y < b_bytes);
+}
+
+/* What is written must not be anything else. */
+static int check_overlap(const struct tensor *list, int count,
+                         const void *workspace, size_t bytes)
+{
+    for (int i = 0; i < count; i++) {
+        const void *data = list[i].given->data;
+        size_t span = (size_t)span_of(&list[i]);
+
+        if (overlap(workspace, bytes, data, span))
+            return qn_error_set(QUERN_EINVAL, "workspace overlaps %s.data",
+                                list[i].name);
+        for (int j = 0; j < i; j++)
+            if ((list[i].is_output || list[j].is_output) &&
+                overlap(list[j].given->data, (size_t)span_of(&list[j]), data,
+                        span))
+                return qn_error_set(QUERN_EINVAL, "%s.data overlaps %s.data",
+                                    list[i].name, list[j].name);
+    }
+    return QUERN_OK;
+}
+
+static int check_workspace(const struct quern_quantize_plan *plan,
+                           const void *workspace)
+{
+    if (!workspace)
+        return qn_error_set(QUERN_EINVAL,
+                            "workspace is NULL: %zu zeroed bytes are needed",
+                            plan->need.workspace_bytes);
+    if ((uintptr_t)workspace % QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL,
+                            "workspace is %p: it must be a multiple of %d",
+                            workspace, QN_ALIGNMENT);
+    return QUERN_OK;
+}
+
+int qn_quantize_args(const struct quern_quantize_plan *plan,
+                     const struct quern_quantize_args *args)
+{
+    struct tensor list[TENSORS];
+    int count = list_tensors(plan, args, list);
+    int code = check_workspace(plan, args->workspace);
+
+    for (int i = 0; !code && i < count; i++)
+        code = check_tensor(&list[i]);
+    if (!code && plan->q.work == QUERN_QUANTIZE && !args->row.data &&
+        !args->column.data && plan->q.m)
+        code = qn_error_set(QUERN_EINVAL,
+                            "row.data and column.data are NULL: there is "
+                            "nothing to make");
+    if (!code)
+        code = check_arrays(plan, args);
+    if (!code && plan->q.work != QUERN_RESCALE)
+        code = check_sizes(plan, args);
+    if (!code)
+        code = check_overlap(list, count, args->workspace,
+                             plan->need.workspace_bytes);
+    return code;
+}

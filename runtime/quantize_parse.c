@@ -1,0 +1,303 @@
+/*
+** quantize_parse.c: a quantization as text, in both directions.
+*/
+#include "guess.h"
+#include "problem.h"
+#include "quantize.h"
+#include "split.h"
+#include "types.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct parser {
+    struct quern_context *ctx;
+    const char *at;
+    char word[QN_LONGEST_WORD];
+    struct quern_quantization *q;
+    unsigned given; /* bit: index in keys */
+};
+
+/* A word of a list; else the nearest one is named. */
+static int set_word(const char *key, const char *value, int *out,
+                    int (*find)(const char *, int *), const char *(*at)(int))
+{
+    struct qn_guess guess = {.word = value};
+    char hint[128], list[160] = "";
+    size_t used = 0;
+
+    if (find(value, out))
+        return QUERN_OK;
+    for (int i = 0; at(i) && used < sizeof list; i++) {
+        qn_guess_try(&guess, at(i));
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                                 i ? ", " : "", at(i));
+    }
+    return qn_error_set(QUERN_EINVAL, "%s=%s: %s is expected%s", key, value,
+                        list, qn_guess_text(&guess, hint, sizeof hint));
+}
+
+static int set_of(struct parser *parser, const char *key, const char *value)
+{
+    return set_word(key, value, &parser->q->of, qn_of_find, qn_of_at);
+}
+
+static int set_activation(struct parser *parser, const char *key,
+                          const char *value)
+{
+    return set_word(key, value, &parser->q->activation, qn_activation_find,
+                    qn_activation_at);
+}
+
+/* The list has "none", which is no copy. */
+static int set_copies(struct parser *parser, const char *key, const char *value)
+{
+    if (qn_copies_find(value, &parser->q->copies) && parser->q->copies)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "%s=%s: row, column or both is expected",
+                        key, value);
+}
+
+/* The key says what it is: in= of what is quantized, out= of numbers again. */
+static int set_type(struct parser *parser, const char *key, const char *value)
+{
+    int is_out = *key == 'o', wants_out = parser->q->work == QUERN_DEQUANTIZE;
+
+    if (is_out != wants_out || parser->q->work == QUERN_REQUANTIZE)
+        return qn_error_set(QUERN_EINVAL, "%s=: %s", key,
+                            wants_out ? "dequantize has out="
+                            : parser->q->work == QUERN_QUANTIZE
+                                ? "quantize has in="
+                                : "only numbers have a type to choose");
+    if (qn_type_find(value, &parser->q->type) && parser->q->type <= QUERN_F32)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "%s=%s: bf16, f16 or f32 is expected",
+                        key, value);
+}
+
+static int number(const char *key, const char *value, int64_t *out)
+{
+    const char *end = qn_split_number(value, out);
+
+    if (end && !*end)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s=%s: a whole number of at most 18 digits is "
+                        "expected",
+                        key, value);
+}
+
+/* Ranges are checked when all is known. */
+static int set_length(struct parser *parser, const char *key, const char *value)
+{
+    return number(key, value, *key == 'm' ? &parser->q->m : &parser->q->k);
+}
+
+static int set_integer(struct parser *parser, const char *key,
+                       const char *value)
+{
+    struct quern_quantization *q = parser->q;
+    int *out = *key == 'g'   ? &q->groups
+               : *key == 'i' ? &q->interleave
+               : *key == 'p' ? &q->probability
+                             : &q->dbias;
+    int64_t wide;
+    int code = number(key, value, &wide);
+
+    *out = code || wide > INT32_MAX ? INT32_MAX : (int)wide;
+    if (!code && (*key == 'p' || *key == 'd') && wide > 1)
+        code =
+            qn_error_set(QUERN_EINVAL, "%s=%s: 0 or 1 is expected", key, value);
+    return code;
+}
+
+static int set_split(struct parser *parser, const char *key, const char *value)
+{
+    (void)key;
+    if (strlen(value) >= sizeof parser->q->split)
+        return qn_error_set(QUERN_EINVAL,
+                            "split: at most %d characters; write the list to "
+                            "a file and give split=@FILE",
+                            (int)sizeof parser->q->split - 1);
+    strcpy(parser->q->split, value);
+    return QUERN_OK;
+}
+
+static const struct {
+    const char *name;
+    int (*set)(struct parser *parser, const char *key, const char *value);
+    int required; /* of all but rescale */
+} keys[] = {
+    {"of", set_of, 0},
+    {"g", set_integer, 1},
+    {"m", set_length, 1},
+    {"k", set_length, 1},
+    {"in", set_type, 0},
+    {"out", set_type, 0},
+    {"copies", set_copies, 0},
+    {"activation", set_activation, 0},
+    {"interleave", set_integer, 0},
+    {"prob", set_integer, 0},
+    {"dbias", set_integer, 0},
+    {"split", set_split, 0},
+};
+
+#define NKEYS ((int)(sizeof keys / sizeof keys[0]))
+
+/* Both kinds of misspelling: of the key, or of the equals sign. */
+static int unknown_key(const char *word, int has_value)
+{
+    struct qn_guess guess = {.word = word};
+    char hint[128];
+
+    for (int i = 0; i < NKEYS; i++)
+        qn_guess_try(&guess, keys[i].name);
+    return qn_error_set(QUERN_EINVAL,
+                        "'%s' %s%s; known: of= g= m= k= in= out= copies= "
+                        "activation= interleave= prob= dbias= split=",
+                        word, has_value ? "is unknown" : "has no value",
+                        qn_guess_text(&guess, hint, sizeof hint));
+}
+
+/* KEY=VALUE. */
+static int parse_pair(struct parser *parser)
+{
+    char *equals = strchr(parser->word, '=');
+    int i = 0;
+
+    if (!equals || !equals[1])
+        return unknown_key(parser->word, 0);
+    *equals = 0;
+    while (i < NKEYS && strcmp(keys[i].name, parser->word))
+        i++;
+    if (i == NKEYS)
+        return unknown_key(parser->word, 1);
+    if (parser->given >> i & 1)
+        return qn_error_set(QUERN_EINVAL, "%s= is given twice", keys[i].name);
+    parser->given |= 1u << i;
+    return keys[i].set(parser, keys[i].name, equals + 1);
+}
+
+/* All other words, in any order, none twice. */
+static int parse_pairs(struct parser *parser)
+{
+    int found, code;
+
+    while ((found = qn_parse_word(&parser->at, parser->word)) > 0) {
+        code = parse_pair(parser);
+        if (code)
+            return code;
+    }
+    if (found < 0)
+        return QUERN_EINVAL;
+    for (int i = 0; i < NKEYS && parser->q->work != QUERN_RESCALE; i++)
+        if (keys[i].required && !(parser->given >> i & 1))
+            return qn_error_set(QUERN_EINVAL, "%s= is missing", keys[i].name);
+    return QUERN_OK;
+}
+
+/* The first word, and what follows from it. */
+static int parse_work(struct parser *parser)
+{
+    struct quern_quantization *q = parser->q;
+    int found = qn_parse_word(&parser->at, parser->word);
+
+    if (found < 0)
+        return QUERN_EINVAL;
+    if (!found)
+        return qn_error_set(QUERN_EINVAL,
+                            "the quantization is empty; for example: quantize "
+                            "fp8_block of=x g=8 m=4096 k=7168");
+    q->type = QUERN_BF16;
+    q->groups = 1;
+    q->copies = QUERN_ROW | QUERN_COLUMN;
+    if (set_word("work", parser->word, &q->work, qn_work_find, qn_work_at))
+        return QUERN_EINVAL;
+    if (q->work == QUERN_REQUANTIZE)
+        q->copies = QUERN_COLUMN;
+    if (q->work == QUERN_DEQUANTIZE)
+        q->copies = QUERN_ROW;
+    return QUERN_OK;
+}
+
+/* The second word. */
+static int parse_recipe(struct parser *parser)
+{
+    struct quern_quantization *q = parser->q;
+    int found = qn_parse_word(&parser->at, parser->word);
+
+    if (found < 0)
+        return QUERN_EINVAL;
+    if (!found || strchr(parser->word, '='))
+        return qn_error_set(QUERN_EINVAL, "a recipe is expected after '%s'",
+                            qn_work_name(q->work));
+    if (strlen(parser->word) >= sizeof q->recipe ||
+        !qn_context_recipe(parser->ctx, parser->word))
+        return qn_problem_no_recipe(parser->ctx, parser->word);
+    strcpy(q->recipe, parser->word);
+    return QUERN_OK;
+}
+
+int quern_quantize_parse(struct quern_context *ctx, const char *text,
+                         struct quern_quantization *out)
+{
+    struct quern_quantization q = {.work = 0};
+    struct parser parser = {.ctx = ctx, .at = text, .q = &q};
+    int code;
+
+    if (!ctx || !text || !out)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !ctx    ? "ctx"
+                            : !text ? "text"
+                                    : "quantization");
+    code = parse_work(&parser);
+    if (!code)
+        code = parse_recipe(&parser);
+    if (!code)
+        code = parse_pairs(&parser);
+    if (!code)
+        code = qn_quantize_check(ctx, &q, NULL);
+    if (!code)
+        *out = q;
+    return code;
+}
+
+/* What is not as it follows from the work, each with a blank before it. */
+static void print_unusual(const struct quern_quantization *q, char *text,
+                          size_t size)
+{
+    size_t used = 0;
+
+#define ADD(...) used += (size_t)snprintf(text + used, size - used, __VA_ARGS__)
+    if (q->work == QUERN_QUANTIZE)
+        ADD(" in=%s", qn_type_name(q->type));
+    if (q->work == QUERN_DEQUANTIZE)
+        ADD(" out=%s", qn_type_name(q->type));
+    if (q->work == QUERN_QUANTIZE || q->work == QUERN_DEQUANTIZE)
+        ADD(" copies=%s", qn_copies_name(q->copies));
+    if (q->activation)
+        ADD(" activation=%s", qn_activation_name(q->activation));
+    if (q->interleave)
+        ADD(" interleave=%d", q->interleave);
+    if (q->probability)
+        ADD(" prob=1");
+    if (q->dbias)
+        ADD(" dbias=1");
+#undef ADD
+}
+
+int quern_quantize_print(const struct quern_quantization *q, char *buffer,
+                         size_t size)
+{
+    char unusual[160] = "";
+
+    if (q->work == QUERN_RESCALE)
+        return snprintf(buffer, size, "rescale %.*s of=%s",
+                        (int)sizeof q->recipe, q->recipe, qn_of_name(q->of));
+    print_unusual(q, unusual, sizeof unusual);
+    return snprintf(buffer, size, "%s %.*s of=%s g=%d m=%lld k=%lld%s%s%.*s",
+                    qn_work_name(q->work), (int)sizeof q->recipe, q->recipe,
+                    qn_of_name(q->of), q->groups, (long long)q->m,
+                    (long long)q->k, unusual, q->split[0] ? " split=" : "",
+                    (int)sizeof q->split, q->split);
+}

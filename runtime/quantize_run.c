@@ -1,0 +1,167 @@
+/*
+** quantize_run.c: launch a plan's kernels. Nothing here allocates.
+*/
+#include "check.h"
+#include "problem.h"
+#include "quantize.h"
+
+#include <string.h>
+
+/* Addresses of a copy, and where its largest magnitudes go. */
+static void set_copies(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args,
+                       struct qn_values *v)
+{
+    char *space = args->workspace;
+    const struct qn_scaling *s = qn_quantize_scaling(&plan->q, plan->recipe);
+    int alike = s->span != QN_SPAN_ROW && !s->hadamard;
+    int amax = qn_quantize_needs_amax(&plan->q, s);
+
+    v->row = args->row.data;
+    v->row_sf = args->row.sf;
+    v->row_global = args->row.global;
+    v->column = args->column.data;
+    v->column_sf = args->column.sf;
+    v->column_global = args->column.global;
+    if (amax && v->row && plan->q.work == QUERN_QUANTIZE)
+        v->row_amax = (unsigned *)(void *)(space + plan->space.row_amax);
+    if (amax && v->column)
+        v->column_amax =
+            alike && v->row_amax
+                ? v->row_amax
+                : (unsigned *)(void *)(space + plan->space.column_amax);
+}
+
+static int64_t stride_of(const struct quern_tensor *t)
+{
+    return t->stride ? t->stride : t->ndim ? t->shape[t->ndim - 1] : 0;
+}
+
+/* What a run adds to the plan's values. */
+static void set_values(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args,
+                       struct qn_values *v)
+{
+    char *space = args->workspace;
+
+    set_copies(plan, args, v);
+    v->in = args->in.data;
+    v->in_stride = stride_of(&args->in);
+    v->in_group_stride = plan->q.m * v->in_stride;
+    v->saved = args->saved.data;
+    v->saved_stride = stride_of(&args->saved);
+    v->out = args->out.data;
+    v->out_stride = stride_of(&args->out);
+    v->probability = args->probability;
+    v->dbias = args->dbias;
+    v->scale = args->scale;
+    v->history = args->history;
+    v->random = (const unsigned long long *)args->random;
+    v->limit = args->limit;
+    v->slope = args->slope;
+    v->shift = args->shift;
+    v->first_dims = args->first_dims;
+    v->offsets = args->offsets;
+    v->sizes_bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
+    v->error = args->workspace;
+    v->counters = (unsigned *)(void *)(space + plan->space.counters);
+    v->partials = (float *)(void *)(space + plan->space.partials);
+}
+
+/* The addresses of a kernel's parameters. */
+static void list_params(const struct qn_kernel *kernel,
+                        struct qn_values *values, void **params)
+{
+    for (int i = 0; i < kernel->nparams; i++)
+        params[i] = (char *)values + qn_run_values[kernel->params[i]];
+}
+
+/* Maxima and counters begin at zero: no kernel need leave them so. */
+static size_t cleared_bytes(const struct quern_quantize_plan *plan)
+{
+    return plan->space.partials - QN_WORKSPACE_BYTES;
+}
+
+static int launch(const struct quern_quantize_plan *plan,
+                  struct qn_values *values, void *workspace, void *stream)
+{
+    struct qn_driver *driver = plan->driver;
+    void *params[QN_PARAM_COUNT];
+    size_t clear = cleared_bytes(plan);
+    int code = QUERN_OK;
+
+    if (clear && plan->q.work <= QUERN_REQUANTIZE)
+        code = QN_CU(driver, cuMemsetD8Async,
+                     (uint64_t)(uintptr_t)workspace + QN_WORKSPACE_BYTES, 0,
+                     clear, stream);
+    for (int i = 0; !code && i < plan->nsteps; i++) {
+        struct cu_launch config = plan->steps[i].launch;
+
+        config.stream = stream;
+        list_params(plan->steps[i].kernel, values, params);
+        code = QN_CU(driver, cuLaunchKernelEx, &config, plan->steps[i].handle,
+                     params, NULL);
+    }
+    return code;
+}
+
+static int run_on_gpu(const struct quern_quantize_plan *plan,
+                      struct qn_values *values, void *workspace, void *stream)
+{
+    struct qn_driver_scope scope;
+    int code = qn_driver_enter(plan->driver, plan->context, &scope);
+
+    if (!code)
+        code = launch(plan, values, workspace, stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
+}
+
+static void run_on_host(const struct quern_quantize_plan *plan,
+                        struct qn_values *values, char *workspace)
+{
+    void *params[QN_PARAM_COUNT];
+
+    if (plan->q.work <= QUERN_REQUANTIZE)
+        memset(workspace + QN_WORKSPACE_BYTES, 0, cleared_bytes(plan));
+    for (int i = 0; i < plan->nsteps; i++) {
+        list_params(plan->steps[i].kernel, values, params);
+        qn_host_run(plan->steps[i].function, params, plan->workers);
+    }
+}
+
+int quern_quantize_run(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args, void *stream)
+{
+    struct qn_values values;
+    int code;
+
+    if (!plan || !args)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !plan ? "plan" : "args");
+    code = qn_quantize_args(plan, args);
+    if (code)
+        return code;
+    values = plan->values;
+    set_values(plan, args, &values);
+    if (plan->driver)
+        return run_on_gpu(plan, &values, args->workspace, stream);
+    run_on_host(plan, &values, args->workspace);
+    return QUERN_OK;
+}
+
+int quern_quantize_check(const struct quern_quantize_plan *plan,
+                         const struct quern_quantize_args *args, void *stream)
+{
+    struct quern_tensor sizes = {.type = QUERN_TYPE_NONE};
+
+    if (!plan || !args || !args->workspace)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !plan   ? "plan"
+                            : !args ? "args"
+                                    : "workspace");
+    sizes.first_dims = args->first_dims;
+    sizes.offsets = args->offsets;
+    return qn_check_record(plan->driver, plan->context, args->workspace, &sizes,
+                           stream);
+}

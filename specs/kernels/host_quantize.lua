@@ -1,0 +1,51 @@
+-- The oracle of every recipe, and the backend without a GPU. Input and form are parameters, so that
+-- the kernels of one tensor differ by nothing but their names, and are compiled once.
+
+local narrow = { e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
+local wide = { "bf16", "f16", "f32" }
+
+local copies = { "row", "row_stride", "row_sf", "row_global",
+                 "column", "column_stride", "column_sf", "column_global" }
+local values = { "in", "in_stride", "in_group_stride", "saved", "saved_stride", "probability",
+                 "input", "form", "activation", "interleave", "limit", "slope", "shift" }
+local amax = { "row_amax", "column_amax" }
+local shape = { "groups", "m", "k" }
+local sizes = { "first_dims", "offsets", "sizes_bytes", "error" }
+
+local function join (...)
+  local list = {}
+  for _, part in ipairs { ... } do
+    for _, name in ipairs(part) do list[#list + 1] = name end
+  end
+  return list
+end
+
+-- Rows of w are not ragged: each group has a matrix.
+for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
+  local groups = of == "tokens" and join(shape, sizes) or shape
+
+  kernels("host_quantize_" .. of) {
+    op = "quantize", of = tensors, input = { "bf16", "f16", "f32", "copy" }, element = narrow,
+    form = { "plain", "forward", "backward" }, scale = "blocked", arch = "host",
+    template = "host/quantize.c",
+    params = join(values, copies, amax, { "dbias", "scale", "history", "random" }, groups),
+  }
+
+  kernels("host_amax_" .. of) {
+    op = "amax", of = tensors, input = { "bf16", "f16", "f32", "copy" }, element = narrow,
+    form = { "plain", "forward", "backward" }, scale = "blocked", arch = "host",
+    template = "host/amax.c",
+    params = join(values, copies, amax, groups),
+  }
+
+  kernels("host_dequantize_" .. of) {
+    op = "dequantize", of = tensors, input = wide, element = narrow, scale = "blocked",
+    arch = "host", template = "host/dequantize.c",
+    params = join(copies, { "input", "out", "out_stride" }, groups),
+  }
+end
+
+kernels "host_history" {
+  op = "history", of = { "x", "w", "dy" }, input = "f32", element = narrow, scale = "blocked",
+  arch = "host", template = "host/history.c", params = { "scale", "history" },
+}

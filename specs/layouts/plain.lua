@@ -1,0 +1,3 @@
+-- Scales row by row: [rows][blocks of a row].
+
+storage "plain" { order = "rows" }

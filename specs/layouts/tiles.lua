@@ -1,0 +1,4 @@
+-- Tiles of 128 rows by 4 scales, 512 bytes each, as Blackwell's tensor cores read them. Each group
+-- is padded by itself.
+
+storage "tiles" { order = "tiles" }

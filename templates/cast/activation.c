@@ -1,0 +1,36 @@
+//$ local names = { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu" }
+//$ for _, name in ipairs(names) do
+//$   once("activation/" .. name .. ".c")
+//$ end
+/*
+** One of them, chosen at run time by its number, from 1 on; limit, slope and shift are those of the
+** clamped one. COUPLED: activations
+*/
+FN float activate(int which, float a, float b, float limit, float slope, float shift)
+{
+    switch (which) {
+//$ for i, name in ipairs(names) do
+//$   local more = name == "clamped_swiglu" and ", limit, slope, shift" or ""
+    case $(i):
+        return $(name)(a, b$(more));
+//$ end
+    default:
+        return a;
+    }
+}
+
+FN struct gradient activate_gradient(int which, float a, float b, float limit, float slope,
+                                     float shift)
+{
+    const struct gradient none = { 1, 0 };
+
+    switch (which) {
+//$ for i, name in ipairs(names) do
+//$   local more = name == "clamped_swiglu" and ", limit, slope, shift" or ""
+    case $(i):
+        return $(name)_gradient(a, b$(more));
+//$ end
+    default:
+        return none;
+    }
+}

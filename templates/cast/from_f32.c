@@ -1,0 +1,4 @@
+FN float from_f32(float x)
+{
+    return x;
+}

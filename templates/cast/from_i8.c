@@ -1,0 +1,4 @@
+FN float from_i8(unsigned code)
+{
+    return (float)((int)((code & 0xff) ^ 0x80) - 128);
+}

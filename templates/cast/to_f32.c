@@ -1,0 +1,4 @@
+FN float to_f32(float x)
+{
+    return x;
+}

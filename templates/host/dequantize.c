@@ -1,0 +1,80 @@
+/*
+** A copy back to numbers of any type, on the host.
+**
+**   out  [m, k]  from the row copy, or where that is null from the column copy
+**
+** One rounding for each factor, to fp32, and one to the result's type. What was transformed stays
+** so.
+*/
+//$ include "host/quantize_head.c"
+
+/* Value `at` of a copy, with its scale. */
+static float value(const struct work *w, const struct group *g, const struct copy *copy,
+                   long long at, long long sf)
+{
+//$ if element.bits == 4 then
+    const unsigned code = copy->data[at / 2] >> at % 2 * 4 & 15;
+//$ else
+    const unsigned code = copy->data[at];
+//$ end
+
+    (void)w, (void)g;
+//$ local global = scale.global and ", copy->global[g->number]" or ""
+    return value_of(code, from_$(scale.type)(copy->sf[sf])$(global));
+}
+
+static void store_out(const struct work *w, long long at, float x)
+{
+    switch (w->input) {
+    case IN_BF16:
+        ((unsigned short *)w->out)[at] = (unsigned short)to_bf16(x);
+        break;
+    case IN_F16:
+        ((unsigned short *)w->out)[at] = (unsigned short)to_f16(x);
+        break;
+    default:
+        ((float *)w->out)[at] = x;
+    }
+}
+
+/* Of one row. */
+static void dequantize_row(const struct work *w, const struct group *g, int row)
+{
+    const int from_row = w->row.data != 0;
+    const long long line = row_of(w, g, row);
+//$ if scale.span == "block" then
+    const struct scales s = from_row ? row_scales(g, &w->all)
+                                     : column_scales(g, &w->all);
+//$ end
+
+    for (int f = 0; f < w->all.k; f++) {
+        const long long feature = (long long)g->number * w->all.k + f; /* among all groups' */
+//$ if of == "w" then
+        const long long column = feature * w->column.stride + row;
+//$ else
+        const long long column = f * w->column.stride + g->first * TILE + row;
+//$ end
+//$ if scale.span == "block" then
+        const int i = from_row ? row : f, j = from_row ? f : row;
+        const long long sf = scale_at(&s, i / DOWN, j / ACROSS);
+//$ elseif scale.span == "row" then
+        const long long sf = from_row ? line : feature;
+//$ else
+        const long long sf = $(scale.span == "group" and "g->number" or "0");
+//$ end
+        (void)feature;
+        store_out(w, line * w->out_stride + f,
+                  from_row ? value(w, g, &w->row, line * w->row.stride + f, sf)
+                           : value(w, g, &w->column, column, sf));
+    }
+}
+
+/* One group's rows. `next` counts those of all groups. */
+static void do_group(const struct work *w, const struct group *g, long long *next)
+{
+    for (int row = 0; row < g->length; row++)
+        if ((*next)++ % w->workers == w->worker)
+            dequantize_row(w, g, row);
+}
+
+//$ include "host/quantize_entry.c"

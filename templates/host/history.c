@@ -1,0 +1,33 @@
+/*
+** Delayed scaling, on the host: the next scale, from the largest magnitudes of the last
+** $(scale.history) calls.
+**
+**   scale    [2]   what values are multiplied by, and what is stored
+**   history  [$(scale.history)]  this call's first; afterwards each is one further, the first is 0
+*/
+#define FN static inline __attribute__((unused))
+
+//$ once "cast/arith.c"
+/* From the largest magnitude. */
+//$ rule "scale"
+
+void $(name)(void *const *params, int worker, int workers)
+{
+//$ for _, p in ipairs(params) do
+    $(p.type) const $(p.name) = *($(p.type) const *)params[$(p.index)];
+//$ end
+    float amax = history[0], stored;
+
+    (void)workers;
+    if (worker)
+        return;
+//$ if not scale.latest then
+    for (int i = 1; i < $(scale.history); i++)
+        amax = history[i] > amax ? history[i] : amax;
+//$ end
+    scale[0] = scale_of(amax, scale[0], &stored);
+    scale[1] = stored;
+    for (int i = $(scale.history) - 1; i > 0; i--)
+        history[i] = history[i - 1];
+    history[0] = 0;
+}

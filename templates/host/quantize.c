@@ -1,0 +1,124 @@
+/*
+** Quantize on the host, from any type of input and in any form.
+**
+**   row     [m, k]       the row copy, scaled along k
+**   column  [k, tokens]  the column copy, scaled along the rows: transposed, each group from a
+**                        multiple of 128 on, with zeros up to the next one
+**   dbias   [groups, k]  sums over the rows: of 32 rows each, in order, then of these
+**
+** Any of the three may be null. Tiles of 128 x 128 are dealt out to the workers; the result does
+** not depend on their number. Compile with -ffp-contract=off.
+*/
+//$ include "host/quantize_head.c"
+
+//$ include "host/quantize_rules.c"
+
+//$ include "host/quantize_tile.c"
+
+//$ include "host/quantize_lines.c"
+
+/* A tile of the column copy: lines are features. Those of w end where their matrix does. */
+static void quantize_column(const struct work *w, const struct group *g, int row, int feature,
+                            float tile[TILE][TILE])
+{
+    static _Thread_local float turned[TILE][TILE];
+    const struct scales s = column_scales(g, &w->all);
+    const long long first = (long long)g->number * w->all.k + feature; /* among all groups' */
+    struct lines lines = { &w->column, &s, feature, row, w->all.k - feature, TILE, 0, first };
+
+//$ if of == "w" then
+    lines.end = (int)w->column.stride - row;
+    lines.at = first * w->column.stride + row;
+//$ else
+    lines.at = feature * w->column.stride + g->first * TILE + row;
+//$ end
+    for (int i = 0; i < TILE; i++)
+        for (int j = 0; j < TILE; j++)
+            turned[j][i] = tile[i][j];
+//$ if scale.hadamard then
+    for (int j = 0; j < TILE; j++)
+        for (int i = 0; i < TILE; i += 16)
+            hadamard16(turned[j] + i, $(scale.signs));
+//$ end
+    quantize_lines(w, g, &lines, turned);
+}
+
+/* A tile of both copies. */
+static void quantize_tile(const struct work *w, const struct group *g, int row, int feature)
+{
+    static _Thread_local float tile[TILE][TILE];
+    const struct scales s = row_scales(g, &w->all);
+    const long long first = row_of(w, g, row);
+    const struct lines lines = { &w->row, &s, row, feature, g->length - row,
+                                 (int)w->row.stride - feature, first * w->row.stride + feature,
+                                 first };
+
+    load_tile(w, g, row, feature, tile);
+//$ if scale.delayed then
+    note_amax(w->history, tile, TILE * TILE);
+//$ end
+    if (w->row.data && w->input != IN_COPY)
+        quantize_lines(w, g, &lines, tile);
+    if (w->column.data)
+        quantize_column(w, g, row, feature, tile);
+}
+
+/* Up to 128 features, summed over all rows of a group. */
+static void sum_rows(const struct work *w, const struct group *g, int feature)
+{
+    static _Thread_local float tile[TILE][TILE];
+    float sum[TILE] = { 0 };
+
+    for (int row = 0; row < g->length; row++) {
+        float part[TILE];
+        if (row % TILE == 0)
+            load_tile(w, g, row, feature, tile);
+        for (int j = 0; j < TILE; j++)
+            part[j] = row % 32 ? add_rn(part[j], tile[row % TILE][j]) : tile[row % TILE][j];
+        for (int j = 0; j < TILE && (row % 32 == 31 || row == g->length - 1); j++)
+            sum[j] = row < 32 ? part[j] : add_rn(sum[j], part[j]);
+    }
+    for (int j = 0; j < TILE && feature + j < w->all.k; j++)
+        w->dbias[(long long)g->number * w->all.k + feature + j] = sum[j];
+}
+
+//$ local by_input = scale.by_input and "w->input, " or ""
+//$ if scale.span == "group" or scale.span == "row" or scale.global then
+/* The scales of a group without rows, as of zeros. */
+static void scale_nothing(const struct work *w, const struct group *g)
+{
+    const struct copy *copies[2] = { &w->row, &w->column };
+
+    for (int i = 0; i < 2; i++) {
+        const struct copy *copy = copies[i];
+        if (!copy->data || (copy == &w->row && w->input == IN_COPY))
+            continue;
+//$ if scale.global then
+        global_of(0, &copy->global[g->number]);
+//$ elseif scale.span == "group" then
+        scale_of($(by_input)0, &copy->sf[g->number]);
+//$ else
+        for (int f = 0; f < w->all.k && i == 1; f++)
+            scale_of($(by_input)0, &copy->sf[(long long)g->number * w->all.k + f]);
+//$ end
+    }
+}
+
+//$ end
+/* One group's tiles. `next` counts those of all groups. */
+static void do_group(const struct work *w, const struct group *g, long long *next)
+{
+//$ if scale.span == "group" or scale.span == "row" or scale.global then
+    if (g->length == 0 && w->worker == 0)
+        scale_nothing(w, g);
+//$ end
+    for (int feature = 0; feature < w->all.k; feature += TILE) {
+        for (int row = 0; row < g->length; row += TILE)
+            if ((*next)++ % w->workers == w->worker)
+                quantize_tile(w, g, row, feature);
+        if (w->dbias && (*next)++ % w->workers == w->worker)
+            sum_rows(w, g, feature);
+    }
+}
+
+//$ include "host/quantize_entry.c"

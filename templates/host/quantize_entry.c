@@ -1,0 +1,52 @@
+/* Worker `worker` of `workers`. */
+void $(name)(void *const *params, int worker, int workers)
+{
+//$ for _, p in ipairs(params) do
+    $(p.type) const $(p.name) = *($(p.type) const *)params[$(p.index)];
+//$ end
+    const struct work w = {
+        .worker = worker,
+        .workers = workers,
+//$ local has = {}
+//$ for _, p in ipairs(params) do has[p.name] = true end
+//$ for _, field in ipairs { "input", "form", "in", "saved", "in_stride", "in_group_stride",
+//$   "saved_stride", "probability", "dbias", "activation", "interleave", "limit", "slope", "shift",
+//$   "history", "random", "out", "out_stride" } do
+//$   if has[field] then
+        .$(field) = $(field),
+//$   end
+//$ end
+        .all = { m, k, groups },
+//$ for _, copy in ipairs { "row", "column" } do
+        .$(copy) = { $(copy), $(copy)_stride, (sf_element *)$(copy)_sf, $(copy)_global,
+//$   local amax = has[copy .. "_amax"] and copy .. "_amax" or "0"
+                 $(amax) },
+//$ end
+//$ if has.scale then
+        .delayed = scale,
+//$ end
+    };
+    struct group g = { 0, 0, 0, 0 };
+    long long next = 0;
+
+//$ if of ~= "w" then
+    if (worker == 0)
+        check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error);
+//$ end
+    for (int i = 0; i < groups; i++) {
+        g.number = i;
+        g.first += ceil_div(g.length, TILE);
+//$ if of == "w" then
+        g.start = 0;
+        g.length = m;
+//$ else
+        g.start = offsets ? cut_to_rows(size_at(offsets, sizes_bytes, i), (unsigned int)m)
+                          : g.start + (unsigned int)g.length;
+        g.length = (int)cut_to_rows(group_length(first_dims, offsets, sizes_bytes, i),
+                                    (unsigned int)m - g.start);
+        if (g.first + ceil_div(g.length, TILE) > most_tiles(&w.all))
+            g.length = 0; /* groups that overlap would not fit into the column copy */
+//$ end
+        do_group(&w, &g, &next);
+    }
+}

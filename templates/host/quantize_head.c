@@ -1,0 +1,87 @@
+//$ local across, down = scale.k > 0 and scale.k or 128, scale.rows > 0 and scale.rows or 1
+#define FN static inline __attribute__((unused))
+enum { IN_COPY, IN_BF16, IN_F16, IN_F32 }; /* types before the cast; COUPLED: types */
+enum { PLAIN, FORWARD, BACKWARD };         /* COUPLED: forms */
+enum {
+    TILE = 128,
+    ACROSS = $(across), /* values of a line that share a scale */
+    DOWN = $(down)      /* lines that share it */
+};
+
+//$ once "cast/arith.c"
+//$ for _, type in ipairs { "bf16", "f16", "f32", element.type, scale.type } do
+//$   once("cast/from_" .. type .. ".c")
+//$ end
+//$ for _, type in ipairs { "bf16", "f16", "f32" } do
+//$   once("cast/to_" .. type .. ".c")
+//$ end
+//$ if op == "quantize" then
+//$   once("cast/to_" .. element.type .. ".c")
+//$   if scale.stochastic then
+//$     once("cast/to_" .. element.type .. "_stochastic.c")
+//$     once "cast/random.c"
+//$   end
+//$   if scale.type == "e4m3" then
+//$     once "cast/to_e4m3.c"
+//$   end
+//$ end
+//$ if op ~= "dequantize" then
+//$   if scale.hadamard then
+//$     once "cast/hadamard.c"
+//$   end
+//$   once "cast/activation.c"
+//$ end
+//$ if of ~= "w" then
+//$ include "common/sizes.c"
+
+//$ include "common/check_sizes.c"
+
+//$ end
+//$ include "quantize/storage.c"
+
+//$ include "quantize/shape.c"
+
+//$ include "quantize/value.c"
+
+typedef $(scale.type == "f32" and "float" or "unsigned char") sf_element;
+
+/* One copy, and what its scales need. */
+struct copy {
+    unsigned char *data; /* null: not wanted */
+    long long stride;    /* values from one line to the next */
+    sf_element *sf;
+    float *global;
+    unsigned int *amax; /* the largest magnitudes of what spans more than a tile, or null */
+};
+
+/* What a run was given, for one worker. */
+struct work {
+    int worker, workers;
+    int input, form;
+    const void *in;
+    long long in_stride, in_group_stride;
+    const void *saved;
+    long long saved_stride;
+    const float *probability;
+    struct copy row, column;
+    float *dbias;
+    int activation, interleave;
+    float limit, slope, shift;
+    const float *delayed; /* factor, and its inverse */
+    float *history;
+    const unsigned long long *random;
+    void *out;
+    long long out_stride;
+    struct shape all;
+};
+
+/* A row of a group among those of all groups. */
+FN long long row_of(const struct work *w, const struct group *g, int row)
+{
+//$ if of == "w" then
+    return (long long)g->number * w->all.m + row;
+//$ else
+    (void)w;
+    return g->start + row;
+//$ end
+}

@@ -1,0 +1,120 @@
+//$ local across, down = scale.k > 0 and scale.k or 128, scale.rows > 0 and scale.rows or 1
+/*
+** A tile of one copy, as lines of 128 values. Both copies are made by the same code: lines are rows
+** of the row copy and features of the column copy.
+*/
+struct lines {
+    const struct copy *copy;
+    const struct scales *scales;
+    int line, value; /* of the tile, inside the group */
+    int count;       /* lines that there are, from the tile's first on */
+    int end;         /* values of a line that are stored, zeros past the group included */
+    long long at;    /* of the tile's first value in the copy */
+    long long first; /* of the tile's first line, among those of all groups */
+};
+
+/* Value `at` of the copy, counted from its first one. */
+static void store(const struct work *w, const struct lines *lines, long long at, float x)
+{
+//$ if scale.stochastic then
+    const struct philox random = philox(w->random[0], w->random[1] + (unsigned long long)at / 16);
+    const unsigned code = to_$(element.type)_stochastic(x, random_byte(&random, (int)(at % 16)));
+//$ else
+    const unsigned code = to_$(element.type)(x);
+//$ end
+    unsigned char *data = lines->copy->data;
+
+//$ if not scale.stochastic then
+    (void)w;
+//$ end
+//$ if element.bits == 4 then
+    if (at % 2) /* no other worker has the first one: tiles begin at even values */
+        data[at / 2] = (unsigned char)(data[at / 2] | code << 4);
+    else
+        data[at / 2] = (unsigned char)code;
+//$ else
+    data[at] = (unsigned char)code;
+//$ end
+}
+
+//$ if scale.span == "block" then
+//$ include "quantize/store_sf.c"
+
+/* The factor of block (i, j). */
+static float scale_block(const struct work *w, const struct lines *lines, int i, int j,
+                         float tile[TILE][TILE]$(scale.global and ", float global" or ""))
+{
+    $(scale.type == "f32" and "float" or "unsigned int") sf;
+    unsigned int amax = 0;
+    float factor;
+
+    for (int line = i * DOWN; line < (i + 1) * DOWN; line++) {
+        const unsigned int found = amax_of(tile[line] + j * ACROSS, ACROSS);
+        amax = found > amax ? found : amax;
+    }
+    (void)w;
+//$ local input, global = scale.by_input and "w->input, " or "", scale.global and ", global" or ""
+    factor = scale_of($(input)float_of(amax)$(global), &sf);
+    store_sf(lines->copy->sf, lines->scales, lines->line / DOWN + i, lines->value / ACROSS + j,
+             (sf_element)sf);
+    return factor;
+}
+//$ else
+/* The factor of a line, from what was found before; its scale is stored with its first tile. */
+static float scale_line(const struct work *w, const struct group *g, const struct lines *lines,
+                        int line)
+{
+//$ if scale.span == "row" then
+    const long long at = lines->first + line;
+//$ else
+    const long long at = $(scale.span == "group" and "g->number" or "0");
+//$ end
+    $(scale.type == "f32" and "float" or "unsigned int") sf;
+    float factor;
+
+    (void)g;
+//$ if scale.delayed then
+    factor = w->delayed[0];
+    sf = w->delayed[1];
+//$ else
+    (void)w;
+    factor = scale_of($(scale.by_input and "w->input, " or "")float_of(lines->copy->amax[at]), &sf);
+//$ end
+    if (lines->value == 0$(scale.span == "row" and "" or " && lines->line == 0 && line == 0"))
+        lines->copy->sf[at] = (sf_element)sf;
+    return factor;
+}
+//$ end
+
+/* The whole tile. */
+static void quantize_lines(const struct work *w, const struct group *g, const struct lines *lines,
+                           float tile[TILE][TILE])
+{
+//$ if scale.span == "block" then
+    float factor[TILE / DOWN][TILE / ACROSS];
+//$ if scale.global then
+    float stored;
+    const float global = global_of(float_of(lines->copy->amax[g->number]), &stored);
+
+    lines->copy->global[g->number] = stored;
+//$ else
+
+    (void)g;
+//$ end
+    for (int i = 0; i < TILE / DOWN; i++)
+        for (int j = 0; j < TILE / ACROSS; j++)
+            factor[i][j] = scale_block(w, lines, i, j, tile$(scale.global and ", global" or ""));
+//$ end
+    for (int line = 0; line < TILE && line < lines->count; line++) {
+//$ if scale.span ~= "block" then
+        const float factor = scale_line(w, g, lines, line);
+//$ end
+        for (int i = 0; i < TILE && i < lines->end; i++)
+            store(w, lines, lines->at + line * lines->copy->stride + i,
+//$ if scale.span == "block" then
+                  mul_rn(tile[line][i], factor[line / DOWN][i / ACROSS]));
+//$ else
+                  mul_rn(tile[line][i], factor));
+//$ end
+    }
+}

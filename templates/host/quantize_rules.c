@@ -1,0 +1,23 @@
+//$ local sf = scale.type == "f32" and "float" or "unsigned int"
+//$ if scale.global then
+/* From a group's largest magnitude: what is stored, and what the rule of blocks goes by. */
+//$ rule "global"
+
+//$ end
+//$ if scale.by_input then
+//$ for _, input in ipairs { "bf16", "f16", "f32" } do
+/* From a block's largest magnitude in $(input). */
+//$ rule("scale", input)
+
+//$ end
+/* What is stored, and what values are multiplied by. */
+FN float scale_of(int input, float amax, $(sf) *sf)
+{
+    return input == IN_BF16  ? scale_of_bf16(amax, sf)
+           : input == IN_F16 ? scale_of_f16(amax, sf)
+                             : scale_of_f32(amax, sf);
+}
+//$ else
+/* From a block's largest magnitude: what is stored, and what values are multiplied by. */
+//$ rule "scale"
+//$ end

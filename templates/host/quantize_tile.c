@@ -1,0 +1,147 @@
+enum { SQUARED_RELU = 6 }; /* COUPLED: activations */
+
+/* Value `i` of the type of the input. */
+static float load_in(const struct work *w, const void *data, long long i)
+{
+    switch (w->input) {
+    case IN_BF16:
+        return from_bf16(((const unsigned short *)data)[i]);
+    case IN_F16:
+        return from_f16(((const unsigned short *)data)[i]);
+    default:
+        return ((const float *)data)[i];
+    }
+}
+
+/* An activation's result, or its gradient, as the type of the input holds it. */
+static float rounded(const struct work *w, float x)
+{
+    switch (w->input) {
+    case IN_BF16:
+        return from_bf16(to_bf16(x));
+    case IN_F16:
+        return from_f16(to_f16(x));
+    default:
+        return x;
+    }
+}
+
+/* Where the operands of feature f lie in a row of `features` results. */
+static void find_operands(const struct work *w, int f, int features, long long *a, long long *b)
+{
+    const int run = w->interleave;
+
+    *a = run ? (long long)f / run * 2 * run + f % run : f;
+    *b = run ? *a + run : *a + features;
+    if (w->activation == SQUARED_RELU)
+        *a = *b = f;
+}
+
+/* act(a, b) of feature f, times the row's probability. */
+static float forward(const struct work *w, long long row, int f)
+{
+    const long long at = row * w->in_stride;
+    long long a, b;
+    float y;
+
+    find_operands(w, f, w->all.k, &a, &b);
+    y = activate(w->activation, load_in(w, w->in, at + a), load_in(w, w->in, at + b), w->limit,
+                 w->slope, w->shift);
+    return rounded(w, w->probability ? mul_rn(y, w->probability[row]) : y);
+}
+
+/* The gradient of operand f, from that of the result it went into. */
+static float backward(const struct work *w, long long row, int f)
+{
+    const long long at = row * w->saved_stride;
+    const int run = w->interleave, one = w->activation == SQUARED_RELU, half = w->all.k / 2;
+    const int second = one ? 0 : run ? f / run % 2 : f >= half;
+    const int result = one ? f : run ? f / (2 * run) * run + f % run : f % half;
+    float dy = load_in(w, w->in, row * w->in_stride + result);
+    struct gradient d;
+    long long a, b;
+
+    find_operands(w, result, half, &a, &b);
+    d = activate_gradient(w->activation, load_in(w, w->saved, at + a), load_in(w, w->saved, at + b),
+                          w->limit, w->slope, w->shift);
+    if (w->probability)
+        dy = mul_rn(dy, w->probability[row]);
+    return rounded(w, mul_rn(dy, second ? d.b : d.a));
+}
+
+/* What the row copy holds. */
+static float copied(const struct work *w, const struct group *g, int row, int f)
+{
+    const long long at = row_of(w, g, row) * w->row.stride + f;
+//$ if element.bits == 4 then
+    const unsigned code = w->row.data[at / 2] >> at % 2 * 4 & 15;
+//$ else
+    const unsigned code = w->row.data[at];
+//$ end
+//$ if scale.span == "block" then
+    const struct scales s = row_scales(g, &w->all);
+    const long long sf = scale_at(&s, row / DOWN, f / ACROSS);
+//$ elseif scale.span == "row" then
+    const long long sf = row_of(w, g, row);
+//$ else
+    const long long sf = $(scale.span == "group" and "g->number" or "0");
+//$ end
+//$ local global = scale.global and ", w->row.global[g->number]" or ""
+
+    return value_of(code, from_$(scale.type)(w->row.sf[sf])$(global));
+}
+
+/* What is quantized: of a row and a feature inside the group. */
+static float load(const struct work *w, const struct group *g, int row, int f)
+{
+    const long long at = row_of(w, g, row);
+
+    if (w->form == FORWARD)
+        return forward(w, at, f);
+    if (w->form == BACKWARD)
+        return backward(w, at, f);
+    if (w->input == IN_COPY)
+        return copied(w, g, row, f);
+//$ if of == "w" then
+    return load_in(w, w->in, g->number * w->in_group_stride + row * w->in_stride + f);
+//$ else
+    return load_in(w, w->in, at * w->in_stride + f);
+//$ end
+}
+
+/* Values of 128 rows and features; those that are not in the group are zero. */
+static void load_tile(const struct work *w, const struct group *g, int row, int feature,
+                      float tile[TILE][TILE])
+{
+    for (int i = 0; i < TILE; i++)
+        for (int j = 0; j < TILE; j++)
+            tile[i][j] = row + i < g->length && feature + j < w->all.k
+                             ? load(w, g, row + i, feature + j)
+                             : 0;
+}
+
+/* The bits of magnitudes are ordered as these are; those of NaN come last and are left out. */
+FN unsigned int amax_of(const float *values, int count)
+{
+    unsigned int most = 0;
+
+    for (int i = 0; i < count; i++) {
+        const unsigned int bits = bits_of(values[i]) & 0x7fffffffu;
+        if (bits <= 0x7f800000u && bits > most)
+            most = bits;
+    }
+    return most;
+}
+
+//$ if op == "amax" or scale.delayed then
+/* Whoever comes first: the largest of all stays. */
+static void note_amax(void *place, const void *values, int count)
+{
+    unsigned int *most = (unsigned int *)place, old = __atomic_load_n(most, __ATOMIC_RELAXED);
+    const unsigned int found = amax_of((const float *)values, count);
+
+    while (old < found &&
+           !__atomic_compare_exchange_n(most, &old, found, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+//$ end

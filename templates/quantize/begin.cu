@@ -1,0 +1,11 @@
+    w.groups = groups;
+//$ if of == "w" then
+    w.strips = (unsigned int)ceil_div(m, TILE_M);
+//$ else
+    w.first_dims = first_dims;
+    w.offsets = offsets;
+    w.sizes_bytes = sizes_bytes;
+    w.total = (unsigned int)m;
+//$ end
+    w.across = (unsigned int)ceil_div(k, TILE_N);
+    walk_begin(&w, blockIdx.x, gridDim.x, lane);

@@ -1,0 +1,52 @@
+//$ local across, down = scale.k > 0 and scale.k or 128, scale.rows > 0 and scale.rows or 1
+#define DEVICE __device__ __forceinline__
+#define FN DEVICE
+enum {
+    THREADS = $(threads),
+    TILE_M = 128, /* rows of a tile: each of 4 warps has 32 of them, and a thread all 32 */
+    TILE_N = 128, /* features: each of 2 warps has 64 of them, and a thread 2 */
+    ROWS = 32,    /* of a thread */
+    ACROSS = $(across), /* values of a line that share a scale */
+    DOWN = $(down)      /* lines that share it */
+};
+
+//$ once "cast/arith.c"
+//$ if input.type == "copy" or op == "dequantize" then
+//$   once("cast/from_" .. element.type .. ".c")
+//$   once("cast/from_" .. scale.type .. ".c")
+//$ else
+//$   once("cast/from_" .. input.type .. ".c")
+//$ end
+//$ if op == "dequantize" or (input.bits == 16 and form ~= "plain") then
+//$   once("cast/to_" .. input.type .. ".c")
+//$ end
+//$ if op == "quantize" then
+//$   once("cast/to_" .. element.type .. ".c")
+//$   if scale.stochastic then
+//$     once("cast/to_" .. element.type .. "_stochastic.c")
+//$     once "cast/random.c"
+//$   end
+//$   if scale.type == "e4m3" then
+//$     once "cast/from_e4m3.c"
+//$     once "cast/to_e4m3.c"
+//$   end
+//$ end
+//$ if op ~= "dequantize" and scale.hadamard then
+//$   once "cast/hadamard.c"
+//$ end
+//$ if form ~= "plain" then
+//$   once "cast/activation.c"
+//$ end
+//$ if of ~= "w" then
+//$ include "common/sizes.c"
+
+//$ include "common/check_sizes.cu"
+
+//$ end
+//$ include "quantize/walk.cu"
+
+//$ include "quantize/storage.c"
+
+//$ include "quantize/shape.c"
+
+typedef $(scale.type == "f32" and "float" or "unsigned char") sf_element;

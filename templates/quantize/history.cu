@@ -1,0 +1,53 @@
+/*
+** Delayed scaling: the next scale of $(of) in $(recipe), from the largest magnitudes of the last
+** $(scale.history) calls.
+**
+**   scale    [2]   what values are multiplied by, and what is stored
+**   history  [$(scale.history)]  this call's first; afterwards each is one further, the first is 0
+**
+** One CTA.
+*/
+#define DEVICE __device__ __forceinline__
+#define FN DEVICE
+enum { THREADS = $(threads), SLOTS = $(scale.history), EACH = (SLOTS + THREADS - 1) / THREADS };
+
+//$ once "cast/arith.c"
+/* From the largest magnitude. */
+//$ rule "scale"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+$(name)(
+//$ for _, p in ipairs(params) do
+    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
+//$ end
+)
+{
+    __shared__ unsigned int most;
+    float kept[EACH];
+
+    if (threadIdx.x == 0)
+        most = 0;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int slot = i * THREADS + threadIdx.x;
+        kept[i] = slot < SLOTS ? history[slot] : 0;
+//$ if scale.latest then
+        if (slot == 0)
+//$ end
+            atomicMax(&most, bits_of(kept[i]));
+    }
+    __syncthreads(); /* all slots have been read */
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int slot = i * THREADS + threadIdx.x;
+        if (slot + 1 < SLOTS)
+            history[slot + 1] = kept[i];
+    }
+    if (threadIdx.x == 0) {
+        float stored;
+        history[0] = 0;
+        scale[0] = scale_of(float_of(most), scale[0], &stored);
+        scale[1] = stored;
+    }
+}

@@ -1,0 +1,32 @@
+//$ local has = {}
+//$ for _, p in ipairs(params) do has[p.name] = true end
+    source.all = all;
+//$ if input.type == "copy" then
+    source.row = row;
+    source.row_stride = row_stride;
+    source.row_sf = (const sf_element *)row_sf;
+    source.row_global = row_global;
+//$ else
+    source.in = in;
+    source.in_stride = in_stride;
+//$ local bytes = input.bits // 4
+    source.paired = k % 2 == 0 && in_stride % 2 == 0 && (unsigned long long)in % $(bytes) == 0 &&
+                    in_stride < 1ll << 29; /* so that a row's bytes fit into 32 bits */
+//$ end
+//$ if form ~= "plain" then
+    source.saved = saved;
+    source.saved_stride = saved_stride;
+    source.probability = probability;
+    source.activation = activation;
+    source.interleave = interleave;
+    source.limit = limit;
+    source.slope = slope;
+    source.shift = shift;
+    if (interleave % 2)
+        source.paired = 0;
+//$ end
+//$ if form == "backward" then
+    if (saved_stride % 2 || (unsigned long long)saved % $(input.bits // 4) ||
+        (activation != SQUARED_RELU && k / 2 % 2))
+        source.paired = 0;
+//$ end

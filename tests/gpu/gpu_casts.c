@@ -1,0 +1,256 @@
+/*
+** gpu_casts.c: every quantization of every recipe, byte for byte against the
+** host: all buffers, whether they are written or not, over poison.
+*/
+#include "gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cast.h"
+#include "element.h"
+#include "types.h"
+
+#define TORTURE "g=11 m=623 split=0,1,7,63,64,65,127,128,129,0,33"
+
+/* Group sizes around the tiles, many groups, few, one that has all; features
+   that fill no tile, odd ones. `of` x and dy; NULL ends the list. */
+static const char *const tokens[] = {
+    TORTURE " k=256",
+    TORTURE " k=384 dbias=1",
+    "g=1 m=1000 k=96 dbias=1",
+    "g=3 m=333 k=173 split=skew",
+    "g=9 m=700 k=128 dbias=1 split=one",
+    "g=65 m=4000 k=32 split=zipf dbias=1",
+    "g=256 m=3000 k=64 split=mild",
+    "g=2 m=0 k=64 dbias=1",
+    "g=5 m=700 k=512 copies=row",
+    "g=5 m=700 k=512 copies=column",
+    "g=4 m=9000 k=640 split=mild dbias=1", /* many tiles for each CTA */
+    NULL};
+static const char *const weights[] = {"g=3 m=160 k=288", "g=1 m=1 k=40",
+                                      "g=2 m=129 k=257", "g=65 m=40 k=128",
+                                      NULL};
+static const char *const forward[] = {
+    "g=4 m=300 k=128 activation=swiglu prob=1",
+    "g=3 m=200 k=96 activation=clamped_swiglu",
+    "g=3 m=200 k=64 activation=situ prob=1 interleave=32",
+    "g=3 m=200 k=130 activation=geglu interleave=1",
+    "g=3 m=200 k=96 activation=reglu",
+    "g=3 m=200 k=97 activation=squared_relu prob=1",
+    NULL};
+static const char *const backward[] = {
+    "g=4 m=300 k=256 activation=swiglu prob=1 dbias=1",
+    "g=3 m=200 k=192 activation=clamped_swiglu",
+    "g=3 m=200 k=128 activation=situ prob=1 interleave=32 dbias=1",
+    "g=3 m=200 k=260 activation=geglu interleave=1",
+    "g=3 m=200 k=192 activation=reglu dbias=1",
+    "g=3 m=200 k=97 activation=squared_relu prob=1",
+    NULL};
+static const char *const others[] = {TORTURE " k=256", "g=2 m=300 k=97", NULL};
+
+/* Bits of bf16 and, 16 to the left, of fp32: each starts a block of its own
+   kind. */
+static const uint16_t specials[] = {
+    0x0000, 0x8000, 0x3f80, 0x3f81, 0x3f7f, 0x43e0, 0x43e1, 0x0001, 0x8001,
+    0x007f, 0x0080, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x40c0};
+
+/* In f16 the same bits are other numbers, and as special. */
+static void set_special(void *data, int type, size_t i, uint16_t bits)
+{
+    if (type == QUERN_F32)
+        ((uint32_t *)data)[i] = (uint32_t)bits << 16 | (i % 7 == 0);
+    else
+        ((uint16_t *)data)[i] = bits;
+}
+
+/* Blocks of 16 that are all zero, or have one special value. */
+static void make_special(struct qn_cast *c)
+{
+    const int type = c->q.type;
+    const size_t count =
+        c->memory[QN_CAST_IN].bytes * 8 / (size_t)qn_type_bits(type);
+    void *data = c->host[QN_CAST_IN];
+
+    for (size_t i = 0; data && i + 16 <= count; i += 16) {
+        const size_t kind = i / 16 * 7 % 23;
+
+        for (size_t j = 0; j < 16 && kind % 3 == 0; j++)
+            set_special(data, type, i + j, 0);
+        if (kind < sizeof specials / sizeof specials[0])
+            set_special(data, type, i + kind % 16, specials[kind]);
+    }
+    if (data)
+        qn_memory_write(&c->memory[QN_CAST_IN], 0, data,
+                        c->memory[QN_CAST_IN].bytes);
+}
+
+/* Both run; NULL, or what is wrong. */
+static const char *compare(struct qn_cast *gpu, struct qn_cast *host,
+                           int repeats)
+{
+    static char where[160];
+    double bytes;
+    int intact = 1;
+
+    for (int i = 0; i < repeats; i++)
+        if (qn_cast_run(gpu) || qn_cast_run(host))
+            return gpu_text("quern_quantize_run: %s",
+                            quern_errmsg(gpu_context));
+    if (qn_cast_guards(gpu, &intact) ||
+        qn_cast_compare(gpu, host, &bytes, where, sizeof where))
+        return "the buffers cannot be read";
+    if (!intact)
+        return "a guard was written";
+    return bytes > 0 ? gpu_text("%.0f bytes differ%s", bytes, where) : NULL;
+}
+
+/* One quantization on both. */
+static void run_cast(const char *text, int special)
+{
+    static const struct qn_options options = {.command = "gpu_suite",
+                                              .seed = 1};
+    struct qn_cast gpu = {0}, host = {0};
+    struct quern_quantization q;
+    const char *bad = NULL;
+
+    if (quern_quantize_parse(gpu_context, text, &q)) {
+        gpu_record(gpu_text("%s: %s", text, quern_errmsg(gpu_context)));
+        return;
+    }
+    if (qn_cast_begin(&gpu, &options, gpu_context, &q, QUERN_BACKEND_JIT) ||
+        qn_cast_begin(&host, &options, gpu_context, &q, QUERN_BACKEND_HOST)) {
+        bad = gpu_text("it cannot be planned: %s", quern_errmsg(gpu_context));
+    } else {
+        if (special) {
+            make_special(&gpu);
+            make_special(&host);
+        }
+        bad = compare(&gpu, &host, 1 + special);
+    }
+    gpu_record(bad ? gpu_text("%s%s: %s", text, special ? ", special" : "", bad)
+                   : NULL);
+    qn_cast_free(&gpu);
+    qn_cast_free(&host);
+}
+
+/* A work of one tensor, in each shape. */
+static void run_shapes(const char *work, const char *recipe, const char *of,
+                       const char *more, const char *const *shapes)
+{
+    for (int i = 0; shapes[i] && !(gpu_options.quick && i > 2); i++) {
+        char text[300];
+
+        /* an empty weight would be refused: its rows are fixed */
+        snprintf(text, sizeof text, "%s %s of=%s %s%s", work, recipe, of,
+                 shapes[i], more);
+        run_cast(text, 0);
+        if (!strcmp(work, "quantize") && i < 2)
+            run_cast(text, 1);
+    }
+}
+
+/* All that a recipe makes of one type of input. */
+static void run_type(const char *recipe, const char *type)
+{
+    char more[32];
+
+    snprintf(more, sizeof more, " in=%s", type);
+    run_shapes("quantize", recipe, "x", more, tokens);
+    run_shapes("quantize", recipe, "dy", more, tokens);
+    run_shapes("quantize", recipe, "w", more, weights);
+    run_shapes("quantize", recipe, "x", more, forward);
+    run_shapes("quantize", recipe, "dy", more, backward);
+    snprintf(more, sizeof more, " out=%s", type);
+    run_shapes("dequantize", recipe, "x", more, others);
+    run_shapes("dequantize", recipe, "w", more, weights);
+    strcat(more, " copies=column");
+    run_shapes("dequantize", recipe, "dy", more, others);
+}
+
+static void run_recipe(const struct qn_recipe *recipe)
+{
+    static const char *const types[] = {"bf16", "f16", "f32"};
+    static const char *const ofs[] = {"x", "w", "dy"};
+    char text[80];
+
+    for (int i = 0; i < 3; i++)
+        run_type(recipe->name, types[i]);
+    run_shapes("requantize", recipe->name, "x", "", others);
+    run_shapes("requantize", recipe->name, "w", "", weights);
+    run_shapes("requantize", recipe->name, "dy", "", others);
+    for (int of = 0; of < QN_TENSORS; of++) {
+        if (!recipe->scaling[of].history)
+            continue;
+        snprintf(text, sizeof text, "rescale %s of=%s", recipe->name, ofs[of]);
+        run_cast(text, 0);
+    }
+}
+
+/* ------------------------------------------------------------------- lies */
+
+/* NULL if the group is blamed and nothing around the buffers was touched. */
+static const char *lie(struct qn_cast *c, int group, int64_t length)
+{
+    char expected[32];
+    int intact = 1, code;
+
+    if (qn_memory_write(&c->memory[QN_CAST_SIZES], (size_t)group * 8, &length,
+                        sizeof length))
+        return "sizes cannot be written";
+    code = qn_cast_run(c);
+    snprintf(expected, sizeof expected, "group %d", group);
+    if (code != QUERN_ESIZES)
+        return gpu_text("quern_quantize_check returned %d, not ESIZES", code);
+    if (!strstr(quern_errmsg(gpu_context), expected))
+        return gpu_text("expected %s in '%s'", expected,
+                        quern_errmsg(gpu_context));
+    if (qn_cast_guards(c, &intact) || !intact)
+        return "a guard was written";
+    return NULL;
+}
+
+static void run_lies(const char *recipe)
+{
+    static const int64_t lengths[] = {-1, 1000, INT64_MAX, INT64_MIN};
+    static const struct qn_options options = {.command = "gpu_suite",
+                                              .seed = 1};
+    struct quern_quantization q;
+    struct qn_cast c = {0};
+    char text[160];
+
+    snprintf(text, sizeof text,
+             "quantize %s of=dy g=5 m=700 k=128 dbias=1 split=mild", recipe);
+    if (quern_quantize_parse(gpu_context, text, &q) ||
+        qn_cast_begin(&c, &options, gpu_context, &q, QUERN_BACKEND_JIT)) {
+        gpu_record(gpu_text("%s: %s", text, quern_errmsg(gpu_context)));
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        const char *bad = lie(&c, i, lengths[i]);
+
+        gpu_record(bad ? gpu_text("%s, group %d of %lld rows: %s", text, i,
+                                  (long long)lengths[i], bad)
+                       : NULL);
+        qn_memory_write(&c.memory[QN_CAST_SIZES], 0, c.sizes,
+                        (size_t)q.groups * 8);
+    }
+    qn_cast_free(&c);
+}
+
+/* --only names kernels of products. */
+void gpu_casts(void)
+{
+    const struct quern_registry *registry = &qn_registry_builtin;
+
+    if (gpu_options.only) {
+        gpu_skip("needs a run without --only");
+        return;
+    }
+    for (int i = 0; i < registry->nrecipes; i++)
+        if (registry->recipes[i].scaled) {
+            run_recipe(&registry->recipes[i]);
+            run_lies(registry->recipes[i].name);
+        }
+}

@@ -1,0 +1,319 @@
+/*
+** quantize.c: quantization through the public header: arguments, sizes that
+** lie, threads. That the bytes are right is shown by tests/numbers.
+*/
+#include "host.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { GROUPS = 4, ROWS = 300, K = 96, GUARD = 4096, POISON = 0xA5 };
+
+/* A buffer between two guards. */
+struct area {
+    unsigned char *memory, *data;
+    size_t bytes;
+};
+
+static void area_make(struct area *a, size_t bytes)
+{
+    size_t all = (bytes + 2 * GUARD + 63) / 64 * 64;
+
+    a->memory = aligned_alloc(64, all);
+    assert_non_null(a->memory);
+    memset(a->memory, POISON, all);
+    a->data = a->memory + GUARD;
+    a->bytes = bytes;
+}
+
+static void area_check(const struct area *a, const char *name)
+{
+    for (size_t i = 0; i < GUARD; i++)
+        if (a->memory[i] != POISON || a->data[a->bytes + i] != POISON)
+            fail_msg("%s: a guard was written", name);
+}
+
+/* A quantization with all its buffers. */
+struct setup {
+    struct quern_quantization q;
+    struct quern_quantize_description need;
+    struct quern_quantize_plan *plan;
+    struct area in, row, row_sf, row_global, column, column_sf, column_global,
+        dbias, workspace;
+    int64_t sizes[GROUPS];
+    uint64_t random[2];
+    float scale[2], history[1024];
+};
+
+static void point(struct setup *s)
+{
+    struct quern_quantize_args *a = &s->need.args;
+
+    a->in.data = s->in.data;
+    a->row.data = s->row.data;
+    a->row.sf = s->row_sf.data;
+    a->row.global = s->row_global.bytes ? s->row_global.data : NULL;
+    a->column.data = s->column.data;
+    a->column.sf = s->column_sf.data;
+    a->column.global = s->column_global.bytes ? s->column_global.data : NULL;
+    a->dbias = s->q.dbias ? (float *)(void *)s->dbias.data : NULL;
+    a->first_dims = s->q.of == QUERN_W ? NULL : s->sizes;
+    a->sizes_type = QUERN_I64;
+    a->random = s->need.random ? s->random : NULL;
+    a->scale = s->need.history ? s->scale : NULL;
+    a->history = s->need.history ? s->history : NULL;
+    a->workspace = s->workspace.data;
+}
+
+static void fill_input(const struct setup *s)
+{
+    uint16_t *in = (uint16_t *)(void *)s->in.data;
+
+    for (size_t i = 0; i < s->in.bytes / 2; i++)
+        in[i] = (uint16_t)(0x3000 + i * 2654435761u % 0x1200 + (i % 3 << 15));
+}
+
+static void setup_make(struct setup *s, const char *text)
+{
+    static const int64_t sizes[GROUPS] = {0, 130, 7, 160};
+    struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
+
+    memset(s, 0, sizeof *s);
+    if (quern_quantize_parse(host_ctx, text, &s->q) ||
+        quern_quantize_describe(host_ctx, &s->q, &s->need) ||
+        quern_quantize_plan(host_ctx, &s->q, &options, &s->plan))
+        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    area_make(&s->in, s->need.args.in.bytes);
+    area_make(&s->row, s->need.args.row.bytes);
+    area_make(&s->row_sf, s->need.args.row.sf_bytes);
+    area_make(&s->row_global, s->need.args.row.global_bytes);
+    area_make(&s->column, s->need.args.column.bytes);
+    area_make(&s->column_sf, s->need.args.column.sf_bytes);
+    area_make(&s->column_global, s->need.args.column.global_bytes);
+    area_make(&s->dbias, (size_t)s->q.groups * (size_t)s->q.k * 4);
+    area_make(&s->workspace, s->need.workspace_bytes);
+    memset(s->workspace.data, 0, s->workspace.bytes);
+    memcpy(s->sizes, sizes, sizeof sizes);
+    s->scale[0] = s->scale[1] = 1;
+    fill_input(s);
+    point(s);
+}
+
+static void setup_free(struct setup *s)
+{
+    struct area *all[] = {&s->in,     &s->row,       &s->row_sf,
+                          &s->column, &s->column_sf, &s->row_global,
+                          &s->dbias,  &s->workspace, &s->column_global};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        area_check(all[i], s->q.recipe);
+        free(all[i]->memory);
+    }
+    quern_quantize_plan_free(s->plan);
+}
+
+static const char *const recipes[] = {
+    "fp8_tensor", "fp8_tensor_delayed", "fp8_row", "fp8_block", "fp8_block_any",
+    "mxfp8",      "mxfp8_ocp",          "mxfp4",   "nvfp4"};
+
+enum { RECIPES = sizeof recipes / sizeof recipes[0] };
+
+static void make_text(char text[160], const char *recipe)
+{
+    snprintf(text, 160, "quantize %s of=dy g=%d m=%d k=%d dbias=1", recipe,
+             GROUPS, ROWS, K);
+}
+
+/* ---------------------------------------------------------------- arguments */
+
+#define REFUSED(change, says)                                                  \
+    do {                                                                       \
+        setup_make(&s, "quantize nvfp4 of=dy g=4 m=300 k=96 dbias=1");         \
+        change;                                                                \
+        assert_int_equal(quern_quantize_run(s.plan, &s.need.args, NULL),       \
+                         QUERN_EINVAL);                                        \
+        if (!strstr(quern_errmsg(host_ctx), says))                             \
+            fail_msg("'%s' lacks '%s'", quern_errmsg(host_ctx), says);         \
+        setup_free(&s);                                                        \
+    } while (0)
+
+void test_quantize_arguments(void **state)
+{
+    struct setup s;
+
+    (void)state;
+    REFUSED(s.need.args.workspace = NULL, "workspace is NULL");
+    REFUSED(s.need.args.in.data = NULL, "in.data is NULL");
+    REFUSED(s.need.args.in.type = QUERN_F32, "in.type is f32");
+    REFUSED(s.need.args.in.shape[1] = 95, "in.shape[1] is 95");
+    REFUSED(s.need.args.in.stride = 95, "in.stride is 95");
+    REFUSED(s.need.args.in.bytes = 10, "in.bytes is 10");
+    REFUSED(s.need.args.row.stride = 128, "row.stride is 128");
+    REFUSED(s.need.args.row.sf = NULL, "row.sf is NULL");
+    REFUSED(s.need.args.row.global = NULL, "row.global is NULL");
+    REFUSED(s.need.args.column.data = s.row.data, "column.data overlaps row");
+    REFUSED(s.need.args.column.sf_bytes = 1, "column.sf_bytes is 1");
+    REFUSED((s.need.args.row.data = NULL, s.need.args.column.data = NULL),
+            "nothing to make");
+    REFUSED(s.need.args.dbias = NULL, "dbias is NULL");
+    REFUSED(s.need.args.random = NULL, "random is NULL");
+    REFUSED(s.need.args.probability = s.scale, "probability is not NULL");
+    REFUSED(s.need.args.scale = s.scale, "scale is not NULL");
+    REFUSED(s.need.args.first_dims = NULL, "the groups have no sizes");
+    REFUSED(s.need.args.sizes_type = QUERN_F32, "sizes_type is f32");
+}
+
+/* Each text, and what its message must say. */
+static const struct {
+    const char *text, *says;
+} texts[] = {
+    {"", "is empty"},
+    {"quantise mxfp8", "quantise"},
+    {"quantize", "a recipe is expected after 'quantize'"},
+    {"quantize mxfp9 g=1 m=1 k=1", "did you mean"},
+    {"quantize bf16 g=1 m=1 k=1", "there is nothing to quantize"},
+    {"quantize mxfp8 g=1 m=1", "k= is missing"},
+    {"quantize mxfp8 g=1 m=1 k=1 k=2", "given twice"},
+    {"quantize mxfp8 g=1 m=1 k=1 coppies=row", "did you mean 'copies'?"},
+    {"quantize mxfp8 g=1 m=1 k=1 copies=none", "row, column or both"},
+    {"quantize mxfp8 g=1 m=1 k=1 of=dx", "x, w, dy is expected"},
+    {"quantize mxfp8 g=1 m=1 k=1 in=e4m3", "bf16, f16 or f32"},
+    {"quantize mxfp8 g=1 m=1 k=1 out=f32", "quantize has in="},
+    {"quantize mxfp8 g=0 m=1 k=1", "g=0"},
+    {"quantize mxfp8 g=1 m=1 k=0", "1 to"},
+    {"quantize mxfp8 of=w g=1 m=0 k=1", "1 to"},
+    {"quantize mxfp8 of=w g=1 m=1 k=1 dbias=1", "weights have none"},
+    {"quantize mxfp8 g=1 m=1 k=1 activation=swigloo", "did you mean 'swiglu'"},
+    {"quantize mxfp8 of=dy g=1 m=1 k=3 activation=swiglu", "an even number"},
+    {"quantize mxfp8 g=1 m=1 k=6 activation=swiglu interleave=4",
+     "does not divide"},
+    {"quantize mxfp8 g=1 m=1 k=6 interleave=2", "no activation"},
+    {"quantize mxfp8 g=1 m=1 k=6 prob=1", "with an activation only"},
+    {"quantize mxfp8 g=1 m=1 k=6 prob=2", "0 or 1"},
+    {"quantize mxfp8 g=2 m=5 k=6 split=3,4", "split=3,4"},
+    {"requantize mxfp8 g=1 m=1 k=1 copies=row", "copies=column"},
+    {"dequantize mxfp8 g=1 m=1 k=1 copies=both", "reads one copy"},
+    {"dequantize mxfp8 g=1 m=1 k=1 in=f32", "dequantize has out="},
+    {"rescale mxfp8 of=x", "no delayed scaling"},
+};
+
+void test_quantize_texts(void **state)
+{
+    static const char *const right[] = {
+        "quantize fp8_block of=x g=8 m=32768 k=7168 in=bf16 copies=both",
+        ("quantize nvfp4 of=dy g=2 m=5 k=64 in=f32 copies=column "
+         "activation=swiglu interleave=32 prob=1 dbias=1 split=2,3"),
+        "requantize mxfp8 of=w g=8 m=64 k=32",
+        "dequantize mxfp8 of=x g=8 m=64 k=32 out=f16 copies=column",
+        "rescale fp8_tensor_delayed of=dy"};
+    struct quern_quantization q;
+    char text[512];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        assert_int_equal(quern_quantize_parse(host_ctx, texts[i].text, &q),
+                         QUERN_EINVAL);
+        if (!strstr(quern_errmsg(host_ctx), texts[i].says))
+            fail_msg("%s: '%s' lacks '%s'", texts[i].text,
+                     quern_errmsg(host_ctx), texts[i].says);
+    }
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        if (quern_quantize_parse(host_ctx, right[i], &q))
+            fail_msg("%s: %s", right[i], quern_errmsg(host_ctx));
+        quern_quantize_print(&q, text, sizeof text);
+        assert_string_equal(text, right[i]);
+    }
+}
+
+/* --------------------------------------------------------------------- runs */
+
+/* The group is blamed, nothing around the buffers is written, and the next
+   run with right sizes is right. */
+void test_quantize_lying_sizes(void **state)
+{
+    static const int64_t lies[] = {-1, 301, INT64_MAX, INT64_MIN};
+    char text[160], group[16];
+    struct setup s;
+
+    (void)state;
+    for (int r = 0; r < RECIPES; r++) {
+        make_text(text, recipes[r]);
+        setup_make(&s, text);
+        for (int i = 0; i < GROUPS; i++) {
+            int64_t right = s.sizes[i];
+
+            s.sizes[i] = lies[i];
+            assert_int_equal(quern_quantize_run(s.plan, &s.need.args, NULL),
+                             QUERN_OK);
+            assert_int_equal(quern_quantize_check(s.plan, &s.need.args, NULL),
+                             QUERN_ESIZES);
+            snprintf(group, sizeof group, "group %d", i);
+            assert_non_null(strstr(quern_errmsg(host_ctx), group));
+            s.sizes[i] = right;
+            assert_int_equal(quern_quantize_run(s.plan, &s.need.args, NULL),
+                             QUERN_OK);
+            assert_int_equal(quern_quantize_check(s.plan, &s.need.args, NULL),
+                             QUERN_OK);
+        }
+        setup_free(&s);
+    }
+}
+
+/* A plan for one thread and one for all give the same bytes. */
+void test_quantize_threads(void **state)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST,
+                                               .sms = 1};
+    char text[160];
+    struct setup one, all;
+
+    (void)state;
+    for (int r = 0; r < RECIPES; r++) {
+        make_text(text, recipes[r]);
+        setup_make(&one, text);
+        setup_make(&all, text);
+        quern_quantize_plan_free(one.plan);
+        assert_int_equal(
+            quern_quantize_plan(host_ctx, &one.q, &options, &one.plan), 0);
+        assert_int_equal(quern_quantize_run(one.plan, &one.need.args, NULL), 0);
+        assert_int_equal(quern_quantize_run(all.plan, &all.need.args, NULL), 0);
+        assert_memory_equal(one.row.data, all.row.data, one.row.bytes);
+        assert_memory_equal(one.column.data, all.column.data, one.column.bytes);
+        assert_memory_equal(one.row_sf.data, all.row_sf.data, one.row_sf.bytes);
+        assert_memory_equal(one.column_sf.data, all.column_sf.data,
+                            one.column_sf.bytes);
+        assert_memory_equal(one.dbias.data, all.dbias.data, one.dbias.bytes);
+        setup_free(&one);
+        setup_free(&all);
+    }
+}
+
+/* A copy that is not wanted stays as it is, and the other is the same. */
+void test_quantize_one_copy(void **state)
+{
+    char text[160];
+    struct setup both, row;
+
+    (void)state;
+    for (int r = 0; r < RECIPES; r++) {
+        make_text(text, recipes[r]);
+        setup_make(&both, text);
+        setup_make(&row, text);
+        row.need.args.column.data = row.need.args.column.sf = NULL;
+        row.need.args.column.global = NULL;
+        assert_int_equal(quern_quantize_run(both.plan, &both.need.args, NULL),
+                         0);
+        assert_int_equal(quern_quantize_run(row.plan, &row.need.args, NULL), 0);
+        assert_memory_equal(both.row.data, row.row.data, row.row.bytes);
+        assert_memory_equal(both.row_sf.data, row.row_sf.data,
+                            row.row_sf.bytes);
+        for (size_t i = 0; i < row.column.bytes; i++)
+            assert_int_equal(row.column.data[i], POISON);
+        setup_free(&both);
+        setup_free(&row);
+    }
+}

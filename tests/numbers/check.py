@@ -1,0 +1,346 @@
+"""The library's casts, byte for byte against reference.py.
+
+    python3 tests/numbers/check.py [build/lib/libquern.so]
+
+Prints a line for each recipe and tensor, as TAP. Needs numpy and ml_dtypes, else it is skipped.
+"""
+import functools
+import os
+import sys
+import tempfile
+import traceback
+
+try:
+    import ml_dtypes
+    import numpy as np
+except ImportError as error:
+    print("1..1\nskip: needs Python's " + str(error.name) + "\nok 1 - numbers # SKIP")
+    sys.exit(0)
+
+import memory
+import reference
+from library import Library
+
+TYPES = {
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f16": np.dtype(np.float16),
+    "f32": np.dtype(np.float32),
+}
+# Rows of each group, rows past the last group, features.
+TOKENS = [
+    ([0, 1, 7, 63, 64, 65], 3, 256),
+    ([127, 128, 129, 0], 0, 96),
+    ([33], 0, 1),
+    ([40, 200], 5, 173),
+    ([0, 0], 2, 64),
+]
+WEIGHTS = [([96] * 3, 0, 160), ([1], 0, 40), ([129] * 2, 0, 257)]
+RANDOM = np.array([0x1234567890ABCDEF, 0x89ABCDEF01234567], np.uint64)
+FP8 = 448.0
+
+
+def ordinary(rng, shape):
+    """Values whose scale differs from block to block."""
+    scale = np.exp2(rng.integers(-12, 12, (shape[0], 1)) + rng.integers(-3, 3, (1, shape[1])))
+    return rng.standard_normal(shape) * scale
+
+
+def special(rng, shape):
+    """Blocks of each kind that a scale rule tells apart; 16 columns have one kind."""
+    out = np.zeros(shape)
+    kinds = [
+        0.0, 1.0, np.nextafter(np.float32(1), np.float32(2)), np.nextafter(np.float32(1), 0),
+        FP8 * 2.0**5, np.nextafter(np.float32(FP8 * 2.0**5), np.float32(np.inf)),
+        FP8 * (1 + 2.0**-7), FP8 * (1 + 2.0**-10), 6 * 2.0**-20, 2.0**-126, 2.0**-127, 2.0**-133,
+        1e-40, np.nextafter(np.float32(2.0**-118), 0), np.nextafter(np.float32(2.0**-124), 0),
+        2.0**-149, 2.0**127, 3e38, np.inf, -np.inf, np.nan, 2.0**-24, 65504.0, 57344.0,
+    ]
+    for row in range(shape[0]):
+        for first in range(0, shape[1], 16):
+            kind = kinds[rng.integers(len(kinds))] if row % 3 else kinds[first // 16 % len(kinds)]
+            part = rng.uniform(-1, 1, min(16, shape[1] - first))
+            with np.errstate(all="ignore"):
+                part = np.where(np.abs(part) < 0.7, part * kind if np.isfinite(kind) else part, 0)
+            part[rng.integers(len(part))] = kind * rng.choice([-1, 1])
+            out[row, first : first + 16] = part
+    return out
+
+
+KINDS = {"ordinary": ordinary, "special": special}
+MIX = [("bf16", "ordinary"), ("bf16", "special"), ("f16", "special"), ("f32", "special")]
+
+
+@functools.lru_cache(None)
+def make(kind, dtype, shape):
+    """Values of the type, and the same in fp32."""
+    rng = np.random.default_rng([*shape, dtype.itemsize])
+    with np.errstate(all="ignore"):
+        typed = KINDS[kind](rng, shape).astype(np.float32).astype(dtype)
+    return typed, typed.astype(np.float32)
+
+
+class Mismatch(Exception):
+    pass
+
+
+def compare(what, got, expected):
+    if got.shape != expected.shape:
+        raise Mismatch(f"{what}: {len(got)} bytes, expected {len(expected)}")
+    wrong = np.flatnonzero(got != expected)
+    if len(wrong):
+        at = wrong[0]
+        raise Mismatch(f"{what}: {len(wrong)} of {len(got)} bytes differ, the first at {at}: "
+                       f"{got[at]:#x} instead of {expected[at]:#x}")
+
+
+def same_numbers(what, got, expected):
+    """Floats to the bit; any NaN is as good as another."""
+    a, b = got.view(np.uint32), expected.view(np.uint32)
+    wrong = np.flatnonzero((a != b) & ~(np.isnan(got) & np.isnan(expected)))
+    if len(wrong):
+        at = wrong[0]
+        raise Mismatch(f"{what}: {len(wrong)} of {len(a)} differ, the first at {at}: {got[at]!r} "
+                       f"instead of {expected[at]!r}")
+
+
+def give(tensor, copy):
+    """The addresses of a copy, for a call."""
+    tensor.data, tensor.sf = copy.data.ctypes.data, copy.sf.ctypes.data
+    tensor.outer = copy.outer.ctypes.data if len(copy.outer) else None
+
+
+class Case:
+    """One quantization: a recipe's tensor, a shape, a type, a kind of values."""
+
+    def __init__(self, library, recipe, of, shape, in_type, kind):
+        sizes, more, self.k = shape
+        self.library, self.recipe, self.of, self.sizes = library, recipe, of, sizes
+        self.weights, self.dtype = of == "w", TYPES[in_type]
+        self.m = sizes[0] if self.weights else sum(sizes) + more
+        rows = self.m * len(sizes) if self.weights else self.m
+        self.typed, self.x = make(kind, self.dtype, (rows, self.k))
+        self.delayed = np.array([37.5, 1 / 37.5], np.float32)  # factor and inverse, where asked for
+        self.problem = f"{recipe} of={of} g={len(sizes)} m={self.m} k={self.k}"
+        self.text = f"quantize {self.problem} in={in_type}" + (" dbias=1" if of == "dy" else "")
+        self.name = f"{self.text} {kind}"
+
+    def run(self, quantization, need):
+        self.library.run(quantization, need, None if self.weights else self.sizes)
+
+    def quantize(self):
+        """Into buffers of canaries, by side; and the sums."""
+        quantization, need = self.library.describe(self.text)
+        args, self.got = need.args, {}
+        for side in ("row", "column"):
+            tensor = getattr(args, side)
+            copy = memory.Copy(*[memory.canaries(int(n)) for n in
+                                 (tensor.bytes, tensor.sf_bytes, tensor.outer_bytes)])
+            give(tensor, copy)
+            self.got[side] = copy
+        self.dbias = np.full((len(self.sizes), self.k), 7, np.float32)
+        args.dbias = self.dbias.ctypes.data if self.of == "dy" else None
+        self.history = np.zeros(max(need.history, 1), np.float32)
+        args.history = self.history.ctypes.data if need.history else None
+        args.scale = self.delayed.ctypes.data if need.history else None
+        args.random = RANDOM.ctypes.data if need.random else None
+        self.give_inputs(args)
+        self.run(quantization, need)
+        return need.history
+
+    def give_inputs(self, args):
+        args.input.data = self.typed.ctypes.data
+
+    def expect(self, x, dtype, sides):
+        """What the reference makes of values: layout, buffers, codes and scales of each group."""
+        sizes = {side: [len(a) for a in (copy.data, copy.sf, copy.outer)]
+                 for side, copy in self.got.items() if side in sides}
+        return memory.quantize(self.recipe, self.of, x, self.sizes, dtype, sizes,
+                               [int(word) for word in RANDOM], self.before)
+
+    def check_copies(self, expected):
+        for side, copy in expected.items():
+            for part in ("outer", "sf", "data"):
+                compare(f"{side} {part}", getattr(self.got[side], part), getattr(copy, part))
+
+    def groups(self):
+        starts = self.layout.starts
+        return [self.x[starts[g] : starts[g + 1]] for g in range(len(self.sizes))]
+
+    def check_dbias(self):
+        with np.errstate(all="ignore"):
+            expected = [reference.dbias(part) for part in self.groups()]
+        for g, row in enumerate(expected):
+            same_numbers(f"dbias of group {g}", self.dbias[g], row)
+
+    def check_history(self):
+        """What this call leaves, and the scale that comes of it."""
+        whole = reference.amax_of(np.concatenate(self.groups()))
+        if self.history[0] != whole:
+            raise Mismatch(f"history {self.history[0]!r} instead of {whole!r}")
+        quantization, need = self.library.describe(f"rescale {self.recipe} of={self.of}")
+        self.history[5] = whole * 2
+        element = reference.ELEMENTS[reference.RECIPES[self.recipe][self.of].element]
+        scale, history = reference.next_scale(self.history.copy(), self.delayed[0], element.most)
+        need.args.history, need.args.scale = self.history.ctypes.data, self.delayed.ctypes.data
+        self.library.run(quantization, need, None)
+        same_numbers("rescale", self.delayed, np.array([scale, np.float32(1) / scale]))
+        same_numbers("the history", self.history, history)
+
+    def numbers_of(self, side):
+        """The copy's values in fp32, [rows, k] of each group, as the reference made them."""
+        for g, made in enumerate(self.made[side]):
+            if not made:
+                yield np.zeros((self.sizes[g], self.k), np.float32)
+                continue
+            with np.errstate(all="ignore"):
+                back = reference.dequantize_group(self.layout.recipe, *made)
+            yield back if side == "row" else back.T[: self.sizes[g]]
+
+    def check_dequantize(self, side):
+        quantization, need = self.library.describe(
+            f"dequantize {self.problem} out=f32 copies={side}")
+        out = np.zeros(self.x.shape, np.float32)
+        give(getattr(need.args, side), self.got[side])
+        need.args.out.data = out.ctypes.data
+        self.run(quantization, need)
+        for g, expected in enumerate(self.numbers_of(side)):
+            got = out[self.layout.starts[g] : self.layout.starts[g + 1]]
+            same_numbers(f"dequantize {side}, group {g}", got.ravel(), expected.ravel().copy())
+
+    def check_requantize(self):
+        """The column copy of what the row copy holds."""
+        quantization, need = self.library.describe(f"requantize {self.problem}")
+        x = np.zeros(self.x.shape, np.float32)
+        for g, numbers in enumerate(self.numbers_of("row")):
+            x[self.layout.starts[g] : self.layout.starts[g + 1]] = numbers
+        column = self.got["column"]
+        self.got["column"] = memory.Copy(*[memory.canaries(len(a)) for a in
+                                           (column.data, column.sf, column.outer)])
+        give(need.args.row, self.got["row"])
+        give(need.args.column, self.got["column"])
+        need.args.scale = self.delayed.ctypes.data if self.history_slots else None
+        need.args.history = self.history.ctypes.data if self.history_slots else None
+        need.args.random = RANDOM.ctypes.data if need.random else None
+        self.run(quantization, need)
+        self.check_copies(self.expect(x, TYPES["f32"], ["column"])[1])
+
+    def check(self):
+        self.history_slots = self.quantize()
+        self.before = self.delayed[0] if self.history_slots else None
+        self.layout, copies, self.made = self.expect(self.x, self.dtype, ["row", "column"])
+        self.check_copies(copies)
+        if self.of == "dy":
+            self.check_dbias()
+        for side in ("row", "column"):
+            self.check_dequantize(side)
+        if self.history_slots:
+            self.check_history()
+        else:
+            self.check_requantize()
+
+
+class Activated(Case):
+    """An activation first, or the way back through it: those made of single products.
+
+    Operands a and b are halves of the features, or alternate in runs. Backward, dy has one feature
+    for each pair, and what is quantized is the gradient of a and of b in the order of the operands.
+    """
+
+    def __init__(self, library, recipe, of, in_type, activation, run, probability):
+        super().__init__(library, recipe, of, ([0, 70, 5, 130], 2, 192), in_type, "ordinary")
+        pairs = activation == "reglu"
+        results = self.k if of == "x" else self.k // 2 if pairs else self.k
+        self.saved, operands = make("ordinary", self.dtype, (self.m, results * (1 + pairs)))
+        at = np.arange(results)
+        first = at // run * 2 * run + at % run if run else at
+        second = first + run if run else at + results
+        a, b = operands[:, first if pairs else at], operands[:, second if pairs else at]
+        rng = np.random.default_rng(9)
+        self.probability = rng.uniform(0, 1, (self.m, 1)).astype(np.float32)
+        weight = self.probability if probability else np.float32(1)
+        up = np.where(a > 0, a, np.float32(0))
+        if of == "x":
+            self.x = (up * (b if pairs else up) * weight).astype(np.float32)
+        else:
+            self.typed, dy = make("ordinary", self.dtype, (self.m, results))
+            self.x = np.zeros((self.m, self.k), np.float32)
+            along_a = np.where(a > 0, b if pairs else np.float32(2) * up, np.float32(0))
+            self.x[:, first if pairs else at] = dy * weight * along_a
+            if pairs:
+                self.x[:, second] = dy * weight * up
+        with np.errstate(over="ignore"):
+            self.x = self.x.astype(self.dtype).astype(np.float32)
+        if not probability:
+            self.probability = None
+        words = f" activation={activation} interleave={run if pairs else 0} prob={int(probability)}"
+        self.text += words
+        self.name += words
+
+    def give_inputs(self, args):
+        args.input.data = (self.saved if self.of == "x" else self.typed).ctypes.data
+        if self.of == "dy":
+            args.saved.data = self.saved.ctypes.data
+        if self.probability is not None:
+            args.probability = self.probability.ctypes.data
+
+    def check_requantize(self):
+        """That has no activation."""
+
+
+def check_activation(library, recipe, of):
+    count = 0
+    for in_type in TYPES:
+        for activation in ("reglu", "squared_relu"):
+            for run in (0, 1, 32):
+                for probability in (False, True):
+                    case = Activated(library, recipe, of, in_type, activation, run, probability)
+                    attempt(case)
+                    count += 1
+    return count
+
+
+def attempt(case):
+    try:
+        case.check()
+    except (Mismatch, RuntimeError) as error:
+        raise Mismatch(f"{case.name}\n#   {error}") from error
+
+
+def check_tensor(library, recipe, of):
+    """Every shape, type and kind of values. Returns how many cases agreed."""
+    count = 0
+    for shape in WEIGHTS if of == "w" else TOKENS:
+        for in_type, kind in MIX:
+            attempt(Case(library, recipe, of, shape, in_type, kind))
+            count += 1
+    return count
+
+
+def main():
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = sys.argv[1] if len(sys.argv) > 1 else os.path.join(root, "build/lib/libquern.so")
+    cache = tempfile.TemporaryDirectory()
+    library = Library(path, [os.path.join(root, "tests/numbers/recipes")], cache.name)
+    tests = [(check_tensor, recipe, of) for recipe in reference.RECIPES for of in ("x", "w", "dy")]
+    tests += [(check_activation, recipe, of) for recipe in ("mxfp8", "fp8_block", "fp8_tensor")
+              for of in ("x", "dy")]
+    failed = 0
+    print(f"1..{len(tests)}")
+    for number, (check, recipe, of) in enumerate(tests, 1):
+        name = f"{number} - {recipe} {of}" + (", activated" if check is check_activation else "")
+        try:
+            print(f"ok {name}: {check(library, recipe, of)} cases")
+        except Mismatch as error:
+            print(f"# {error}\nnot ok {name}")
+            failed += 1
+        except Exception:  # the reference's own mistake
+            traceback.print_exc()
+            print(f"not ok {name}")
+            failed += 1
+        sys.stdout.flush()
+    library.close()
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

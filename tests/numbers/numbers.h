@@ -1,0 +1,81 @@
+/*
+** numbers.h: what the tests of the numeric pieces share.
+**
+** The pieces, templates/cast and templates/activation, are generated behind
+** the wrappers in tests/numbers/templates, each of which applies one of them
+** to an array, compiled as libquern compiles its host kernels, and loaded.
+** What they are compared with is written apart from them: in double, by tables
+** of all values, or by hand.
+*/
+#ifndef QT_NUMBERS_H
+#define QT_NUMBERS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gen.h"
+
+/* ----------------------------------------------------------------- pieces.c */
+
+enum piece_part { NEAREST, CHANCE, MATH, ACTIVATIONS, PARTS };
+
+/* Applies one piece to `count` elements, pairs or rows of an array. */
+typedef void each_fn(const void *in, void *out, long count);
+
+int pieces_load(void **state); /* before all tests; fails with a message */
+int pieces_free(void **state);
+/* "to_e4m3": each_to_e4m3; fails the test if there is none. */
+each_fn *piece(enum piece_part part, const char *name);
+each_fn *piece_of(enum piece_part part, const char *before, const char *type,
+                  const char *after);
+/* The generator with the wrappers; NULL, and a message, if it does not open. */
+struct qg *pieces_generator(void);
+
+float float_from(uint32_t bits);
+uint32_t bits_from(float x);
+
+/* ---------------------------------------------------------------- formats.c */
+
+/* A float of `width` bits, `fraction` of them below the leading one. */
+struct format {
+    const char *name;
+    int width, fraction, bias;
+    int codes;   /* of finite values that are not negative */
+    double most; /* the largest of them */
+    int nan;     /* what NaN becomes */
+    int ieee;    /* overflow becomes infinity */
+};
+
+enum { FORMATS = 7, NARROW = 5, MOST_CODES = 32768 };
+extern const struct format formats[FORMATS]; /* the NARROW ones first */
+
+double format_value(const struct format *, int code);
+/* To nearest even by search among all values; saturating unless ieee. */
+unsigned format_round(const struct format *, float x);
+
+/* ------------------------------------------------------------------- tests */
+
+void test_every_code(void **state);
+void test_boundaries(void **state);
+void test_nearest(void **state);
+void test_pairs(void **state);
+void test_bytes(void **state);
+void test_e8m0(void **state);
+void test_e8m0_multiplier(void **state);
+void test_scale_rules(void **state);
+void test_philox(void **state);
+void test_chance(void **state);
+void test_hadamard(void **state);
+void test_fma(void **state);
+void test_math(void **state);
+void test_math_ends(void **state);
+void test_activations(void **state);
+void test_activation_ends(void **state);
+void test_device_compiles(void **state);
+void test_device_same_bits(void **state);
+
+#endif

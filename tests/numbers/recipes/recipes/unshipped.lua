@@ -1,0 +1,54 @@
+-- Recipes that nobody ships: MXFP8 and NVFP4 with scales as Blackwell's tensor cores read them,
+-- int8, and six bits. There is no other file of them.
+
+recipe "mxfp8_tiles" {
+  element = { x = e4m3, w = e4m3, dy = e4m3 },
+  scale   = blocked { type = e8m0, per = { k = 32 }, storage = "tiles", rule = function (amax, of)
+    return e8m0_up(amax * (1 / of.element.max))
+  end },
+  d       = bf16,
+}
+
+local function global (amax)
+  local special = eq(amax, 0) | isinf(amax)
+  return select(special, 1, amax / 2688), select(special, 1, min(2688 / amax, f32.max))
+end
+
+recipe "nvfp4_tiles" {
+  element = { x = e2m1, w = e2m1, dy = e2m1 },
+  scale   = blocked { type = e4m3, per = { k = 16 }, storage = "tiles", global = global,
+    rule = function (amax, of)
+      local b = to_e4m3(amax * (of.global * (1 / 6)))
+      return b, min(1 / (from_e4m3(b) * (1 / of.global)), f32.max)
+    end },
+  d       = bf16,
+}
+
+local function divided (amax, of)
+  local s = min(of.element.max / amax, f32.max)
+  s = select(eq(amax, 0) | isinf(amax), 1, s)
+  return 1 / s, s
+end
+
+recipe "int8" {
+  element = { x = i8, w = i8, dy = i8 },
+  scale   = blocked { type = f32, per = { k = 64 }, rule = divided },
+  d       = bf16,
+}
+
+-- OCP's rule: floor(log2(amax)) less the exponent of the element's largest value.
+local function floored (emax)
+  return function (amax)
+    return e8m0_down(frombits(bits(amax) & 0x7f800000) * 2.0 ^ -emax)
+  end
+end
+
+recipe "mxfp6" {
+  element = { x = e2m3, w = e2m3, dy = e3m2 },
+  scale   = {
+    x  = blocked { type = e8m0, per = { k = 32 }, rule = floored(2) },
+    w  = blocked { type = e8m0, per = { k = 32, n = 32 }, rule = floored(2) },
+    dy = blocked { type = e8m0, per = { k = 32 }, rule = floored(4), rounding = "stochastic" },
+  },
+  d       = bf16,
+}

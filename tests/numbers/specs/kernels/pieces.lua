@@ -1,0 +1,8 @@
+-- Not products: every piece of templates/cast and templates/activation behind a loop over an array,
+-- as C and as CUDA C.
+
+kernels "casts" {
+  op = "fprop", element = bf16, recipe = "bf16", layout = "tn", ragged = "m", params = { "a", "d" },
+  arch = { "host", "sm_80", "sm_90a" }, template = "casts.cu",
+  axis "part" { "nearest", "chance", "math", "activations" },
+}

@@ -1,0 +1,1 @@
+recipe "bf16" { element = { x = bf16, w = bf16, dy = bf16 }, d = bf16 }

@@ -1,0 +1,124 @@
+/* Each piece over an array; exported as each_NAME. */
+//$ include "begin.cu"
+
+//$ local narrow = { "e4m3", "e5m2", "e2m3", "e3m2", "e2m1" }
+//$ local all = { "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "i8", "bf16", "f16" }
+//$ if part == "nearest" then
+//$   for _, type in ipairs(all) do
+//$     once("cast/to_" .. type .. ".c")
+ENTRY each_to_$(type)(const float *x, unsigned *code, long count)
+{
+    EACH(i, count) code[i] = to_$(type)(x[i]);
+}
+
+ENTRY each_to_$(type)_x2(const float *x, unsigned *code, long count)
+{
+    EACH(i, count) code[i] = to_$(type)_x2(x[2 * i], x[2 * i + 1]);
+}
+
+//$     once("cast/from_" .. type .. ".c")
+ENTRY each_from_$(type)(const unsigned *code, float *x, long count)
+{
+    EACH(i, count) x[i] = from_$(type)(code[i]);
+}
+
+//$   end
+//$   once "cast/to_f32.c"
+//$   once "cast/from_f32.c"
+ENTRY each_f32(const float *x, float *y, long count)
+{
+    EACH(i, count) y[i] = to_f32(from_f32(x[i]));
+}
+
+//$   once "cast/from_e8m0.c"
+//$   once "cast/e8m0.c"
+ENTRY each_from_e8m0(const unsigned *code, float *x, long count)
+{
+    EACH(i, count) x[i] = from_e8m0(code[i]);
+}
+
+ENTRY each_e8m0_multiplier(const unsigned *code, float *x, long count)
+{
+    EACH(i, count) x[i] = e8m0_multiplier(code[i]);
+}
+
+ENTRY each_e8m0_up(const float *x, unsigned *code, long count)
+{
+    EACH(i, count) code[i] = e8m0_up(x[i]);
+}
+
+ENTRY each_e8m0_floor(const float *x, unsigned *code, long count)
+{
+    EACH(i, count) code[i] = e8m0_floor(x[i]);
+}
+
+//$ elseif part == "chance" then
+//$   once "cast/random.c"
+/* 16 bytes for each pair of seed and counter. */
+ENTRY each_philox(const unsigned long long *in, unsigned char *out, long count)
+{
+    EACH(i, count) {
+        const struct philox random = philox(in[2 * i], in[2 * i + 1]);
+        for (int j = 0; j < 16; j++)
+            out[16 * i + j] = (unsigned char)random_byte(&random, j);
+    }
+}
+
+//$   for _, type in ipairs(narrow) do
+//$     once("cast/to_" .. type .. "_stochastic.c")
+/* Every value with each of the 256 bytes. */
+ENTRY each_to_$(type)_stochastic(const float *x, unsigned *code, long count)
+{
+    EACH(i, count * 256) code[i] = to_$(type)_stochastic(x[i / 256], (unsigned)(i % 256));
+}
+
+//$   end
+//$   once "cast/hadamard.c"
+ENTRY each_hadamard16(const float *x, float *y, long count)
+{
+    EACH(i, count) {
+        float v[16];
+
+        for (int j = 0; j < 16; j++)
+            v[j] = x[16 * i + j];
+        hadamard16(v, 0xd7e8);
+        for (int j = 0; j < 16; j++)
+            y[16 * i + j] = v[j];
+    }
+}
+
+//$ elseif part == "math" then
+//$   for _, name in ipairs { "exp", "sigmoid", "tanh" } do
+//$     once("cast/" .. name .. ".c")
+ENTRY each_$(name)(const float *x, float *y, long count)
+{
+    EACH(i, count) y[i] = $(name)_f32(x[i]);
+}
+
+//$   end
+/* x * y + z of each three. */
+ENTRY each_fma(const float *x, float *y, long count)
+{
+    EACH(i, count) y[i] = fma_rn(x[3 * i], x[3 * i + 1], x[3 * i + 2]);
+}
+
+//$ else
+//$   include "cast/activation.c"
+
+//$   local names = { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu" }
+//$   for i, name in ipairs(names) do
+/* Value, and gradient along a and along b, of each pair a, b. */
+ENTRY each_$(name)(const float *x, float *y, long count)
+{
+    EACH(i, count) {
+        const float a = x[2 * i], b = x[2 * i + 1], slope = $(hex(1.702));
+        const struct gradient d = activate_gradient($(i), a, b, 7, slope, 1);
+
+        y[3 * i] = activate($(i), a, b, 7, slope, 1);
+        y[3 * i + 1] = d.a;
+        y[3 * i + 2] = d.b;
+    }
+}
+
+//$   end
+//$ end
