@@ -38,8 +38,8 @@ DEVICE void mma(float *sum, unsigned int a, unsigned int b, int accumulate)
 /*
 ** What the tensor cores are told of a tile at a shared address: this, and the high word above.
 ** k-major: a row of 128 bytes for each row of the tile. mn-major: chunks of 64 rows of the tile,
-** each with a row of 128 bytes for each step of k. Addresses count 16 bytes in 14 bits, which adding
-** never leaves; above them an address tells the CTA of a cluster.
+** each with a row of 128 bytes for each step of k. Addresses count 16 bytes, in 14 bits; what lies
+** above them in a shared address tells the CTA of a cluster.
 */
 DEVICE unsigned int mma_operand(unsigned int address)
 {
