@@ -1,4 +1,5 @@
-/* The walk over the tiles of all groups: strips of 128 rows, tile by tile along the features. */
+/* The walk over the tiles of all groups: strips of 128 rows, tile by tile along the features; bands
+   of several strips would share nothing. */
 struct tile {
     int group;
 //$ if ragged ~= "none" then
@@ -8,7 +9,7 @@ struct tile {
 };
 
 DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
-                       unsigned int across)
+                       unsigned int across, unsigned int band)
 {
     const unsigned int strip = number / across;
 

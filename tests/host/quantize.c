@@ -236,7 +236,7 @@ void test_quantize_texts(void **state)
 void test_quantize_lying_sizes(void **state)
 {
     static const int64_t lies[] = {-1, 301, INT64_MAX, INT64_MIN};
-    char text[160], group[16];
+    char text[160], group[24];
     struct setup s;
 
     (void)state;
