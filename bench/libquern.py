@@ -19,7 +19,9 @@ class Tensor(ctypes.Structure):
                 ("type", ctypes.c_int), ("ndim", ctypes.c_int),
                 ("shape", ctypes.c_int64 * 4), ("stride", ctypes.c_int64),
                 ("group_stride", ctypes.c_int64),
-                ("bytes", ctypes.c_size_t), ("alignment", ctypes.c_size_t)]
+                ("bytes", ctypes.c_size_t), ("alignment", ctypes.c_size_t),
+                ("global_", ctypes.c_void_p), ("sf_bytes", ctypes.c_size_t),
+                ("global_bytes", ctypes.c_size_t)]
 
 
 class Args(ctypes.Structure):
