@@ -35,11 +35,11 @@ FN void sum_tile(struct shared *shared, const struct place *p, const struct grou
         if (feature + 1 < k)
             partials[part * k + feature + 1] = sum[1];
     }
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
         unsigned int *counter =
             counters + g->number * ceil_div(k, TILE_N) + t->column / TILE_N;
+        __threadfence(); /* of all threads' sums, behind the barrier; by each it would cost more */
         shared->is_last = atomicAdd(counter, 1) == (unsigned int)ceil_div(g->length, TILE_M) - 1;
     }
     __syncthreads();
