@@ -277,7 +277,6 @@ static double tiles_along(double length, double tile, int cluster, int ragged)
     return cluster > 1 ? length * cluster : length;
 }
 
-/* The formulas above. */
 static int uses_maps(const struct qn_kernel *kernel)
 {
     for (int i = 0; i < QN_MAPS; i++)
@@ -299,6 +298,7 @@ static double with_addend(const struct qn_kernel *kernel, double compute,
            smaller(compute, memory) * a->exposed;
 }
 
+/* The formulas above. */
 static void estimate(const struct qn_demand *demand,
                      const struct qn_kernel *kernel, struct qn_figures *f)
 {

@@ -53,7 +53,6 @@ local function grid(arch, ragged, ops)
     -- CTAs on a multiprocessor: what the registers are shared by.
     derive "ctas" (function (v) return v.tile.m >= 128 and 2 or 4 end),
 
-
     reject "128 x 128 serves it: only along m and k are groups often this small"
       (function (v) return v.tile.m < 128 and v.ragged ~= "m" and v.ragged ~= "k" end),
   }

@@ -66,6 +66,15 @@ local function common ()
     (function (v) return v.stages < 3 end)
 end
 
+-- All that kernels with rows in groups have alike.
+local function ragged_m ()
+  return
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  addend(), common()
+end
+
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
 kernels "sm90_gemm_m" {
   op       = { "fprop", "dgrad" },
@@ -83,10 +92,7 @@ kernels "sm90_gemm_m" {
                     {256, 128, 64} },
   axis "cluster"  { {1, 1}, {1, 2} },
 
-  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
-  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  addend(), common()
+  ragged_m()
 }
 
 kernels "sm90_gemm_m_scale" {
@@ -106,10 +112,7 @@ kernels "sm90_gemm_m_scale" {
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
 
-  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
-  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  addend(), common()
+  ragged_m()
 }
 
 -- dw = dyᵀ x: k in groups, one matrix D for each.

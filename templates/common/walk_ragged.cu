@@ -17,16 +17,7 @@ struct walk {
     unsigned int strips_end;     /* from the block's first group to this one's end */
 };
 
-/* Sum over lanes 0 .. lane, never more than `most`; the sum of two values must not overflow. */
-DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int lane)
-{
-    for (int distance = 1; distance < 32; distance *= 2) {
-        const unsigned int below = __shfl_up_sync(~0u, value, distance);
-        if (lane >= distance)
-            value = value + below < most ? value + below : most;
-    }
-    return value;
-}
+//$ include "common/walk_sizes.cu"
 
 //$ if ragged ~= "k" then
 //$ local tile_axis = ragged == "n" and "TILE_N" or "TILE_M"
@@ -40,27 +31,8 @@ DEVICE unsigned int strips_of(unsigned int length)
 /* Read the sizes of groups base .. base + 31. */
 DEVICE void walk_read(struct walk *w, int lane)
 {
-    const int group = w->base + lane;
-    long long length = 0, start = 0;
-
-    if (group < w->groups) {
-        length = group_length(w->first_dims, w->offsets, w->sizes_bytes, group);
-        if (w->offsets)
-            start = size_at(w->offsets, w->sizes_bytes, group);
-    }
-    w->length = cut_to_rows(length, w->total);
-    w->start = cut_to_rows(start, w->total);
-    if (!w->offsets) {
-        unsigned int end = warp_prefix_sum(w->length, w->total, lane);
-        end = end + w->end_before < w->total ? end + w->end_before : w->total;
-        w->start = __shfl_up_sync(~0u, end, 1);
-        if (lane == 0)
-            w->start = w->end_before;
-        w->end_before = __shfl_sync(~0u, end, 31);
-    }
-    if (w->length > w->total - w->start)
-        w->length = w->total - w->start;
-//$ local strips = ragged == "k" and "group < w->groups ? w->strips : 0" or "strips_of(w->length)"
+    walk_read_sizes(w, lane);
+//$ local strips = ragged == "k" and "w->base + lane < w->groups ? w->strips : 0" or "strips_of(w->length)"
     w->strips_end = warp_prefix_sum($(strips), 0x7fffffffu, lane);
 }
 

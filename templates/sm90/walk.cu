@@ -49,16 +49,7 @@ struct tile {
 //$ end
 };
 
-/* Sum over lanes 0 .. lane, never more than `most`; the sum of two values must not overflow. */
-DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int lane)
-{
-    for (int distance = 1; distance < 32; distance *= 2) {
-        const unsigned int below = __shfl_up_sync(~0u, value, distance);
-        if (lane >= distance)
-            value = value + below < most ? value + below : most;
-    }
-    return value;
-}
+//$ include "common/walk_sizes.cu"
 
 //$ if ragged == "m" then
 /* Tiles of TILE_M rows, one above the other, in a group of this length. */
@@ -92,34 +83,15 @@ DEVICE void walk_sort(struct walk *w, int lane)
 /* Read the sizes of groups base .. base + 31. */
 DEVICE void walk_read(struct walk *w, int lane)
 {
-    const int group = w->base + lane;
-//$ if ragged ~= "none" then
-    long long length = 0, start = 0;
-
-    if (group < w->groups) {
-        length = group_length(w->first_dims, w->offsets, w->sizes_bytes, group);
-        if (w->offsets)
-            start = size_at(w->offsets, w->sizes_bytes, group);
-    }
-    w->length = cut_to_rows(length, w->total);
-    w->start = cut_to_rows(start, w->total);
-    if (!w->offsets) {
-        unsigned int end = warp_prefix_sum(w->length, w->total, lane);
-        end = end + w->end_before < w->total ? end + w->end_before : w->total;
-        w->start = __shfl_up_sync(~0u, end, 1);
-        if (lane == 0)
-            w->start = w->end_before;
-        w->end_before = __shfl_sync(~0u, end, 31);
-    }
-    if (w->length > w->total - w->start)
-        w->length = w->total - w->start;
-//$ else
+//$ if ragged == "none" then
     w->start = w->length = 0;
+//$ else
+    walk_read_sizes(w, lane);
 //$ end
 //$ if ragged == "m" then
     w->tiles_end = warp_prefix_sum(row_tiles(w->length) * w->tile_columns, 0x7fffffffu, lane);
 //$ else
-//$ local used = "group < w->groups"
+//$ local used = "w->base + lane < w->groups"
 //$ if longest_first == 1 then
     walk_sort(w, lane);
 //$ end

@@ -245,6 +245,7 @@ static void test_each_form(void **state)
 #define SCALE    "templates/sm90/scale.cu"
 #define STORE    "templates/sm90/store.cu"
 #define BANDS    "templates/common/band.cu"
+#define SIZES    "templates/common/walk_sizes.cu"
 #define FETCH    "templates/sm90/fetch.cu"
 
 /* Each would be a race, a hang or a wrong sum on the device. */
@@ -266,9 +267,9 @@ static const struct {
     {&M_PAIRS, {WALK, "w->next += w->stride;", "w->next++;"}},
     {&M_PAIRS, {WALK, "w->tiles_before += block_tiles;", ""}},
     {&M_PAIRS, {WALK, "pointers[t->group]", "pointers[w->base]"}},
-    {&M_TURNS, {WALK, "w->length > w->total - w->start", "0"}},
-    {&K_STORE, {WALK, "w->length > w->total - w->start", "0"}},
-    {&K_ADD, {WALK, "\"w->length > 0\"", "\"group < w->groups\""}},
+    {&M_TURNS, {SIZES, "w->length > w->total - w->start", "0"}},
+    {&K_STORE, {SIZES, "w->length > w->total - w->start", "0"}},
+    {&K_ADD, {WALK, "\"w->length > 0\"", "\"w->base + lane < w->groups\""}},
     {&K_STORE, {GEMM, "? (int)t->length : 1", "? (int)t->length : 0"}},
     {&K_STORE, {WALK, "\"w->group < w->groups\"", "\"w->length > 0\""}},
     {&K_STORE, {WALK, "w->base + from", "w->base + lane"}},
