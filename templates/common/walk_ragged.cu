@@ -32,7 +32,8 @@ DEVICE unsigned int strips_of(unsigned int length)
 DEVICE void walk_read(struct walk *w, int lane)
 {
     walk_read_sizes(w, lane);
-//$ local strips = ragged == "k" and "w->base + lane < w->groups ? w->strips : 0" or "strips_of(w->length)"
+//$ local strips = "strips_of(w->length)"
+//$ if ragged == "k" then strips = "w->base + lane < w->groups ? w->strips : 0" end
     w->strips_end = warp_prefix_sum($(strips), 0x7fffffffu, lane);
 }
 
