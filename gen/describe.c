@@ -26,6 +26,8 @@ static const struct {
     {"a_box", AT(a.box), 2, 1, 256, 0, "2 whole numbers from 1 to 256"},
     {"b_box", AT(b.box), 2, 1, 256, 0, "2 whole numbers from 1 to 256"},
     {"d_box", AT(d.box), 2, 1, 256, 0, "2 whole numbers from 1 to 256"},
+    {"a_sf_box", AT(a.sf_box), 2, 1, 256, 0, "2 whole numbers from 1 to 256"},
+    {"b_sf_box", AT(b.sf_box), 2, 1, 256, 0, "2 whole numbers from 1 to 256"},
 };
 
 /* The bytes of a swizzle; 128 where a box is given. */

@@ -179,18 +179,49 @@ static int has_type(const struct qg_types *types, int type)
     return 0;
 }
 
-/* Does the statement's template take what the recipe gives it? */
-static int matches(const struct qg_kernels *k, const struct qg_recipe *recipe,
-                   const char *op)
+static int has_name(const struct qg_names *names, const char *name)
 {
-    int a = !strcmp(op, "fprop") ? recipe->element.x : recipe->element.dy;
-    int b = !strcmp(op, "wgrad") ? recipe->element.x : recipe->element.w;
+    for (int i = 0; i < names->count; i++)
+        if (!strcmp(names->at[i], name))
+            return 1;
+    return 0;
+}
 
-    if (k->recipe && strcmp(k->recipe, recipe->name))
+/* Does the statement's template take such an operand? */
+static int takes(const struct qg_kernels *k, const struct qg_factor *f)
+{
+    static const char *const spans[] = {"block", "row", "group", "tensor"};
+
+    if (!has_type(&k->element, f->element))
         return 0;
-    if (recipe->scale[0].blocked != !strcmp(k->scale, "blocked"))
+    if (!f->scale)
+        return has_name(&k->scale, "none");
+    return has_name(&k->scale, "blocked") ||
+           has_name(&k->scale, spans[f->scale->block.span]);
+}
+
+/*
+** Does the statement's template take what the recipe gives it? One that lists
+** scales is for scaled products: "none" then is for one operand beside another
+** that has some, and reads as a row copy does; there is no column copy of it.
+** Operands with scales are k-major, and split among the groups as the copies
+** are.
+*/
+static int matches(struct qg_variant *v)
+{
+    const struct qg_kernels *k = v->kernels;
+    int tokens = !strcmp(v->op, "wgrad");
+
+    qg_recipe_factors(v->recipe, v->op, &v->a, &v->b);
+    if ((k->recipe && strcmp(k->recipe, v->recipe->name)) || !takes(k, &v->a) ||
+        !takes(k, &v->b))
         return 0;
-    return a == b && has_type(&k->element, a);
+    if (!v->a.scale && !v->b.scale)
+        return v->a.element == v->b.element && k->scale.count == 1;
+    if (tokens && (!v->a.scale || !v->b.scale))
+        return 0;
+    return !strcmp(v->layout->a, "k") && !strcmp(v->layout->b, "k") &&
+           !strcmp(v->ragged->name, tokens ? "k" : "m");
 }
 
 /* The next choice in the order of counting; 0 after the last. */
@@ -270,8 +301,7 @@ static int expand_recipes(struct qg *q, struct qg_variant *variant)
 {
     for (variant->recipe = q->recipes; variant->recipe;
          variant->recipe = variant->recipe->next)
-        if (matches(variant->kernels, variant->recipe, variant->op) &&
-            expand_types(q, variant))
+        if (matches(variant) && expand_types(q, variant))
             return 1;
     return 0;
 }

@@ -17,8 +17,10 @@ static const struct qg_field fields[] = {
      "which product of a layer; or which cast"},
     {"element", QG_F_TYPES, 1, AT(element), QG_ELEMENTS, NULL,
      "types of A and B, or of quantized values, that the template takes"},
-    {"scale", QG_F_NAME, 0, AT(scale), "none blocked", NULL,
-     "kind of scales that the template takes (default \"none\")"},
+    {"scale", QG_F_NAMES, 0, AT(scale), "none blocked block row group tensor",
+     NULL,
+     "scales that the template takes: what shares one, \"blocked\": any of "
+     "these, or \"none\" (the default)"},
     {"layout", QG_F_NAMES, 0, AT(layout), NULL, NULL,
      "a layout statement's name; of products"},
     {"ragged", QG_F_NAMES, 0, AT(ragged), NULL, NULL,
@@ -56,7 +58,7 @@ static int reserved(struct qg *q, const char *name)
         "a",       "b",       "d",        "recipe",   "op",    "layout",
         "ragged",  "arch",    "epilogue", "template", "name",  "params",
         "types",   "include", "once",     "of",       "input", "form",
-        "element", "scale",   "rule"};
+        "element", "scale",   "rule",     "promote"};
     int found;
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -191,7 +193,7 @@ int qg_kernels_take(struct qg *q, struct qg_word *word)
 
     kernels->place = word->place;
     kernels->name = word->name;
-    kernels->scale = "none";
+    kernels->scale = (struct qg_names){1, {"none"}};
     kernels->epilogue = (struct qg_names){1, {"store"}};
     kernels->form = (struct qg_names){1, {"plain"}};
     for (struct qg_kernels *other = q->kernels; other; other = other->next)

@@ -53,16 +53,73 @@ void qg_point_set(lua_State *L, const char *name, const struct qg_value *value)
     lua_setfield(L, -2, name);
 }
 
+static void set_integer(lua_State *L, const char *name, int value)
+{
+    lua_pushinteger(L, value);
+    lua_setfield(L, -2, name);
+}
+
+static void set_boolean(lua_State *L, const char *name, int value)
+{
+    lua_pushboolean(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* Bit i is set where the i-th of 16 values changes its sign. */
+static int sign_bits(const char *signs)
+{
+    int bits = 0;
+
+    for (int i = 0; signs && i < 16; i++)
+        bits |= (signs[i] == '-') << i;
+    return bits;
+}
+
+/*
+** v.scale, v.a.scale, v.b.scale: how the tensor is scaled. An operand's also
+** names the copy: rows of a column copy are features, and its k counts rows of
+** the tensor, as the product does.
+*/
+static void set_scale(lua_State *L, const struct qg_scale *s, int of,
+                      const char *copy)
+{
+    static const char *const spans[] = {"block", "row", "group", "tensor"};
+
+    lua_createtable(L, 0, 16);
+    set_string(L, "type", qg_types_of(s->type)->name);
+    set_integer(L, "bytes", qg_types_of(s->type)->bits / 8);
+    set_string(L, "span", spans[s->block.span]);
+    set_integer(L, "rows", of == QUERN_W ? s->block.per.n : s->block.per.m);
+    set_integer(L, "k", s->block.per.k);
+    set_string(L, "order", s->stored->order);
+    set_integer(L, "pad_rows", s->stored->pad.rows);
+    set_integer(L, "pad_columns", s->stored->pad.columns);
+    set_boolean(L, "apart", !strcmp(s->stored->groups, "apart"));
+    set_boolean(L, "by_input", s->by_input);
+    set_boolean(L, "global", s->global != 0);
+    set_boolean(L, "delayed", s->delayed.history != 0);
+    set_integer(L, "history", s->delayed.history);
+    set_boolean(L, "latest", !strcmp(s->delayed.amax, "latest"));
+    set_boolean(L, "stochastic", !strcmp(s->rounding, "stochastic"));
+    set_boolean(L, "hadamard", s->hadamard != NULL);
+    set_integer(L, "signs", sign_bits(s->hadamard));
+    if (copy)
+        set_string(L, "copy", copy);
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, "scale");
+}
+
 /*
 ** v.a, v.b, v.d. Types of less than eight bits have no bytes: asking for them
-** is an error, not a fraction.
+** is an error, not a fraction. D, and what has no scales, has the scale false.
 */
 static void set_operand(lua_State *L, const char *name, int type,
-                        const char *major, const char *ragged)
+                        const char *major, const char *ragged,
+                        const struct qg_factor *factor)
 {
     const struct qg_type *row = qg_types_of(type);
 
-    lua_createtable(L, 0, 5);
+    lua_createtable(L, 0, 7);
     set_string(L, "type", row->name);
     set_string(L, "major", major);
     set_string(L, "ragged", ragged);
@@ -72,6 +129,10 @@ static void set_operand(lua_State *L, const char *name, int type,
         lua_pushinteger(L, row->bits / 8);
         lua_setfield(L, -2, "bytes");
     }
+    if (factor && factor->scale)
+        set_scale(L, factor->scale, factor->of, factor->copy);
+    else
+        set_boolean(L, "scale", 0);
     qg_frozen_wrap(L);
     lua_setfield(L, -2, name);
 }
@@ -134,13 +195,10 @@ static int epilogue_of(const char *epilogue)
 static void describe_product(const struct qg_variant *v,
                              struct qn_kernel *kernel)
 {
-    const struct qg_recipe *r = v->recipe;
-    int op = kernel->op;
-
     kernel->ragged = axis_of(v->ragged->name);
     kernel->epilogue = epilogue_of(v->epilogue);
-    kernel->a.type = op == QUERN_FPROP ? r->element.x : r->element.dy;
-    kernel->b.type = op == QUERN_WGRAD ? r->element.x : r->element.w;
+    kernel->a.type = v->a.element;
+    kernel->b.type = v->b.element;
     kernel->d.type = v->d;
     kernel->a.major = major_of(v->layout->a);
     kernel->b.major = major_of(v->layout->b);
@@ -175,18 +233,6 @@ static void describe_variant(struct qg *q, const struct qg_variant *v,
     kernel->nrequires = v->kernels->nrules;
 }
 
-static void set_integer(lua_State *L, const char *name, int value)
-{
-    lua_pushinteger(L, value);
-    lua_setfield(L, -2, name);
-}
-
-static void set_boolean(lua_State *L, const char *name, int value)
-{
-    lua_pushboolean(L, value);
-    lua_setfield(L, -2, name);
-}
-
 /* A type as templates see it: its name and its bits. */
 static void set_type(lua_State *L, const char *name, int id)
 {
@@ -199,43 +245,6 @@ static void set_type(lua_State *L, const char *name, int id)
     lua_setfield(L, -2, name);
 }
 
-/* Bit i is set where the i-th of 16 values changes its sign. */
-static int sign_bits(const char *signs)
-{
-    int bits = 0;
-
-    for (int i = 0; signs && i < 16; i++)
-        bits |= (signs[i] == '-') << i;
-    return bits;
-}
-
-/* v.scale: how the tensor is scaled. */
-static void set_scale(lua_State *L, const struct qg_scale *s, int of)
-{
-    static const char *const spans[] = {"block", "row", "group", "tensor"};
-
-    lua_createtable(L, 0, 16);
-    set_string(L, "type", qg_types_of(s->type)->name);
-    set_integer(L, "bytes", qg_types_of(s->type)->bits / 8);
-    set_string(L, "span", spans[s->block.span]);
-    set_integer(L, "rows", of == QUERN_W ? s->block.per.n : s->block.per.m);
-    set_integer(L, "k", s->block.per.k);
-    set_string(L, "order", s->stored->order);
-    set_integer(L, "pad_rows", s->stored->pad.rows);
-    set_integer(L, "pad_columns", s->stored->pad.columns);
-    set_boolean(L, "apart", !strcmp(s->stored->groups, "apart"));
-    set_boolean(L, "by_input", s->by_input);
-    set_boolean(L, "global", s->global != 0);
-    set_boolean(L, "delayed", s->delayed.history != 0);
-    set_integer(L, "history", s->delayed.history);
-    set_boolean(L, "latest", !strcmp(s->delayed.amax, "latest"));
-    set_boolean(L, "stochastic", !strcmp(s->rounding, "stochastic"));
-    set_boolean(L, "hadamard", s->hadamard != NULL);
-    set_integer(L, "signs", sign_bits(s->hadamard));
-    qg_frozen_wrap(L);
-    lua_setfield(L, -2, "scale");
-}
-
 static void push_cast(lua_State *L, const struct qg_variant *v)
 {
     static const char *const ofs[] = {"x", "w", "dy"};
@@ -246,7 +255,7 @@ static void push_cast(lua_State *L, const struct qg_variant *v)
     set_string(L, "form", v->form);
     set_type(L, "input", input_of(v->input));
     set_type(L, "element", scale->element);
-    set_scale(L, scale, v->of);
+    set_scale(L, scale, v->of, NULL);
 }
 
 /* Push the table with what the variant fixes. */
@@ -265,9 +274,10 @@ static void push_values(lua_State *L, const struct qg_variant *v,
     set_string(L, "layout", v->layout->name);
     set_string(L, "ragged", v->ragged->name);
     set_string(L, "epilogue", v->epilogue);
-    set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a);
-    set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b);
-    set_operand(L, "d", kernel->d.type, "mn", v->ragged->d);
+    set_integer(L, "promote", v->recipe->promote);
+    set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a, &v->a);
+    set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b, &v->b);
+    set_operand(L, "d", kernel->d.type, "mn", v->ragged->d, NULL);
 }
 
 /* -------------------------------------------------------------------- name */

@@ -196,7 +196,8 @@ struct qg_kernels {
     struct qg_names op, layout, ragged, epilogue, arch;
     struct qg_names of, input, form; /* of casts */
     struct qg_types element;
-    const char *scale, *template, *recipe;
+    struct qg_names scale;
+    const char *template, *recipe;
     struct qg_names params;
     struct qg_types d;
     const struct qg_item *items[64];
@@ -507,6 +508,20 @@ int qg_field_read(struct qg *, const struct qg_word *, const struct qg_fields *,
 
 #include "trace.h"
 
+/* ---------------------------------------------------------------- recipe.c */
+
+/* What a product reads of a recipe's tensor. */
+struct qg_factor {
+    int of;                       /* enum quern_of */
+    const char *copy;             /* "row", "column" */
+    int element;                  /* enum quern_type */
+    const struct qg_scale *scale; /* NULL: values as they are */
+};
+
+/* A and B of one of a recipe's products. */
+void qg_recipe_factors(const struct qg_recipe *, const char *op,
+                       struct qg_factor *a, struct qg_factor *b);
+
 /* ------------------------------------------------------------------ rule.c */
 
 /* Call the rules of a scale for each type of input. Returns 0, or 1 and noted:
@@ -525,6 +540,7 @@ struct qg_variant {
     const struct qg_ragged *ragged;
     const char *op, *epilogue, *arch;
     int d; /* enum quern_type */
+    struct qg_factor a, b;
     /* of casts */
     int of;    /* enum quern_of */
     int input; /* enum qg_input_type */

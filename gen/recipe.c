@@ -143,3 +143,32 @@ int qg_recipe_take(struct qg *q, struct qg_word *word)
     q->recipes = recipe;
     return 0;
 }
+
+/* ---------------------------------------------------- what products read */
+
+static struct qg_factor factor(const struct qg_recipe *recipe, int of,
+                               const char *copy)
+{
+    const int elements[QN_TENSORS] = {recipe->element.x, recipe->element.w,
+                                      recipe->element.dy};
+    const struct qg_scale *scale = &recipe->scale[of];
+
+    return (struct qg_factor){of, copy, elements[of],
+                              scale->blocked ? scale : NULL};
+}
+
+/* Copies are k-major for the product that reads them. COUPLED: copies */
+void qg_recipe_factors(const struct qg_recipe *recipe, const char *op,
+                       struct qg_factor *a, struct qg_factor *b)
+{
+    if (!strcmp(op, "fprop")) {
+        *a = factor(recipe, QUERN_X, "row");
+        *b = factor(recipe, QUERN_W, "row");
+    } else if (!strcmp(op, "dgrad")) {
+        *a = factor(recipe, QUERN_DY, "row");
+        *b = factor(recipe, QUERN_W, "column");
+    } else {
+        *a = factor(recipe, QUERN_DY, "column");
+        *b = factor(recipe, QUERN_X, "column");
+    }
+}

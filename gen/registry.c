@@ -81,14 +81,14 @@ static struct qn_recipe describe(struct qg *q, const struct qg_recipe *recipe)
         .w = recipe->element.w,
         .dy = recipe->element.dy,
         .default_d = recipe->d.at[0],
-        .scaled = recipe->scale[0].blocked,
         .scale = print_scale(q, recipe),
         .rule = qg_rule_source(q, &recipe->scale[0]),
         .promote = recipe->promote};
 
-    for (int of = 0; of < QN_TENSORS; of++)
+    for (int of = 0; of < QN_TENSORS; of++) {
         row.scaling[of] = scaling(&recipe->scale[of], of);
-
+        row.scaled |= recipe->scale[of].blocked;
+    }
     for (int i = 0; i < recipe->d.count; i++)
         row.d_types |= 1u << recipe->d.at[i];
     return row;

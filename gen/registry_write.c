@@ -154,9 +154,10 @@ static void put_operand(struct writer *w, const char *name,
 {
     qg_text_print(w->q, w->out, "     .%s = {", name);
     put_type(w, operand->type);
-    qg_text_print(w->q, w->out, ", %s, %s, {%d, %d}, %d},\n",
+    qg_text_print(w->q, w->out, ", %s, %s, {%d, %d}, %d, {%d, %d}},\n",
                   major_name(operand->major), axis_name(operand->ragged),
-                  operand->box[0], operand->box[1], operand->swizzle);
+                  operand->box[0], operand->box[1], operand->swizzle,
+                  operand->sf_box[0], operand->sf_box[1]);
 }
 
 /* Of a cast, kernel or point that is none. */

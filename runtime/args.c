@@ -5,6 +5,7 @@
 #include "args.h"
 #include "cublaslt_loop.h"
 #include "describe.h"
+#include "quantize.h"
 #include "types.h"
 
 static const char names[] = QN_LETTERS;
@@ -21,7 +22,7 @@ const struct quern_tensor *qn_args_tensor(const struct quern_args *args,
 int64_t qn_args_stride(const struct quern_tensor *tensor,
                        const struct qn_geometry *g)
 {
-    return tensor->stride ? tensor->stride : g->columns;
+    return tensor->stride ? tensor->stride : g->pitch;
 }
 
 int64_t qn_args_group_stride(const struct quern_tensor *tensor,
@@ -213,19 +214,15 @@ static int check_data(char name, const struct quern_tensor *tensor,
     return QUERN_OK;
 }
 
-/* Type, shape, strides, addresses, scale factors. */
-static int check_operand(const struct quern_plan *plan,
-                         const struct quern_args *args, int role)
+/* Strides and addresses of values as they are. */
+static int check_place(const struct quern_plan *plan, int role,
+                       const struct quern_tensor *tensor)
 {
-    const struct quern_tensor *tensor = qn_args_tensor(args, role);
     const struct qn_geometry *g = &plan->operands[role];
     int mapped = plan->mapped[role];
     char name = names[role];
-    int code =
-        check_shape(name, tensor, qn_args_tensor(&plan->need.args, role));
+    int code = check_stride(name, tensor, g, mapped);
 
-    if (!code)
-        code = check_stride(name, tensor, g, mapped);
     if (!code)
         code = check_group_stride(name, tensor, g, mapped);
     if (!code)
@@ -233,12 +230,71 @@ static int check_operand(const struct quern_plan *plan,
                    ? check_pointers(plan, role, tensor)
                    : check_data(name, tensor, g,
                                 qn_problem_alignment(&plan->problem, g->type));
-    if (!code && !plan->scaled && tensor->sf)
+    if (!code && (tensor->sf || tensor->global))
         code = qn_error_set(QUERN_EINVAL,
-                            "%c.sf is not NULL: recipe %s has no scale "
-                            "factors",
-                            name, plan->problem.recipe);
+                            "%c.%s is not NULL: recipe %s has no scale "
+                            "factors%s%s",
+                            name, tensor->sf ? "sf" : "global",
+                            plan->problem.recipe, plan->scaled ? " for " : "",
+                            plan->scaled ? (char[]){name, 0} : "");
     return code;
+}
+
+/* A copy lies as it was made: nothing about it is the caller's choice. */
+static int check_copy_place(char name, const struct quern_tensor *given,
+                            const struct quern_tensor *need)
+{
+    if (given->stride != need->stride)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.stride is %lld: a quantized copy has %lld, as "
+                            "described",
+                            name, (long long)given->stride,
+                            (long long)need->stride);
+    if (given->group_stride)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.group_stride is %lld: matrices of a quantized "
+                            "copy lie one behind the other, 0 is expected",
+                            name, (long long)given->group_stride);
+    if (given->pointers)
+        return qn_error_set(QUERN_EINVAL,
+                            "%c.pointers is not NULL: all matrices of a "
+                            "quantized copy lie in %c.data",
+                            name, name);
+    return QUERN_OK;
+}
+
+/* And its scales, of both levels. */
+static int check_copy(const struct quern_plan *plan, int role,
+                      const struct quern_tensor *given)
+{
+    const struct quern_tensor *need = qn_args_tensor(&plan->need.args, role);
+    const char name[] = {names[role], 0};
+    int code = check_copy_place(*name, given, need);
+
+    if (!code)
+        code = check_data(*name, given, &plan->operands[role],
+                          (int)need->alignment);
+    if (!code)
+        code = qn_quantize_check_sf(name, "sf", given->sf, given->sf_bytes,
+                                    need->sf_bytes);
+    if (!code)
+        code = qn_quantize_check_sf(name, "global", given->global,
+                                    given->global_bytes, need->global_bytes);
+    return code;
+}
+
+/* Type, shape, strides, addresses, scale factors. */
+static int check_operand(const struct quern_plan *plan,
+                         const struct quern_args *args, int role)
+{
+    const struct quern_tensor *tensor = qn_args_tensor(args, role);
+    int code = check_shape(names[role], tensor,
+                           qn_args_tensor(&plan->need.args, role));
+
+    if (code)
+        return code;
+    return plan->operands[role].sf.scaling ? check_copy(plan, role, tensor)
+                                           : check_place(plan, role, tensor);
 }
 
 /* ------------------------------------------------------------------- sizes */
@@ -457,6 +513,17 @@ static int check_c_overlap(const struct quern_plan *plan,
                         c->data ? "data" : "pointers");
 }
 
+/* D over the scales that the product still needs. */
+static int check_sf_overlap(const void *d, size_t d_bytes, char name,
+                            const struct quern_tensor *copy)
+{
+    if (overlap(d, d_bytes, copy->sf, copy->sf_bytes))
+        return qn_error_set(QUERN_EINVAL, "d.data overlaps %c.sf", name);
+    if (overlap(d, d_bytes, copy->global, copy->global_bytes))
+        return qn_error_set(QUERN_EINVAL, "d.data overlaps %c.global", name);
+    return QUERN_OK;
+}
+
 /* What is written must not be what is read, nor the workspace. */
 static int check_overlap(const struct quern_plan *plan,
                          const struct quern_args *args)
@@ -475,6 +542,14 @@ static int check_overlap(const struct quern_plan *plan,
         if (overlap(args->workspace, plan->need.workspace_bytes, data, bytes))
             return qn_error_set(QUERN_EINVAL, "workspace overlaps %c.data",
                                 names[role]);
+        if (plan->operands[role].sf.scaling) {
+            const struct quern_tensor *copy = qn_args_tensor(args, role);
+            int code =
+                check_sf_overlap(args->d.data, d_bytes, names[role], copy);
+
+            if (code)
+                return code;
+        }
     }
     if (has_role(plan, QN_ROLE_C))
         return check_c_overlap(plan, args);

@@ -3,18 +3,26 @@
 ** kernel of a variant takes the same operands.
 */
 #include "describe.h"
+#include "quantize.h"
 #include "types.h"
 
 #include <string.h>
 
-/* A group axis comes first; a ragged axis counts its total. */
+/* A group axis comes first; a ragged axis counts its total. A copy is as
+   quantize says. */
 static void describe_operand(const struct quern_problem *problem,
                              const struct qn_recipe *recipe, int role,
                              struct quern_tensor *tensor)
 {
+    struct quern_quantization q;
     struct qn_geometry g;
     int dims = 0;
 
+    tensor->sizes_type = QUERN_I32;
+    if (role <= QN_ROLE_B && qn_scale_source(problem, recipe, role, &q)) {
+        qn_quantize_copy(&q, recipe, q.copies, tensor);
+        return;
+    }
     qn_geometry_of(problem, recipe, role, &g);
     if (g.grouped)
         tensor->shape[dims++] = g.groups;
@@ -22,7 +30,6 @@ static void describe_operand(const struct quern_problem *problem,
     tensor->shape[dims++] = g.columns;
     tensor->ndim = dims;
     tensor->type = g.type;
-    tensor->sizes_type = QUERN_I32;
     tensor->bytes = (size_t)qn_geometry_bytes(&g, 0, 0);
     tensor->alignment = (size_t)qn_problem_alignment(problem, g.type);
 }

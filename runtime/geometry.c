@@ -51,7 +51,9 @@ void qn_geometry_of(const struct quern_problem *p,
     g->inner_ragged = g->inner == p->ragged;
     g->groups = g->grouped ? p->groups : 1;
     g->rows = qn_geometry_length(p, g->outer);
-    g->columns = qn_geometry_length(p, g->inner);
+    g->columns = g->pitch = qn_geometry_length(p, g->inner);
+    qn_scale_columns(p, recipe, role, &g->columns, &g->pitch);
+    qn_scale_of(p, recipe, role, &g->sf);
 }
 
 int64_t qn_geometry_bytes(const struct qn_geometry *g, int64_t stride,
@@ -62,7 +64,7 @@ int64_t qn_geometry_bytes(const struct qn_geometry *g, int64_t stride,
     if (g->rows == 0 || g->columns == 0)
         return 0;
     if (!stride)
-        stride = g->columns;
+        stride = g->pitch;
     if (!group_stride && __builtin_mul_overflow(g->rows, stride, &group_stride))
         return -1;
     if (__builtin_mul_overflow(g->groups - 1, group_stride, &groups) ||

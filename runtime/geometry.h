@@ -4,7 +4,7 @@
 #ifndef QUERN_GEOMETRY_H
 #define QUERN_GEOMETRY_H
 
-#include "registry.h"
+#include "scale.h"
 
 /* Length of an axis; the ragged one's total. */
 int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
@@ -25,6 +25,8 @@ struct qn_geometry {
     int64_t groups;   /* 1 if not grouped */
     int64_t rows;     /* of one group if grouped, else of all */
     int64_t columns;
+    int64_t pitch; /* elements from one row to the next where none is given */
+    struct qn_scales sf;
 };
 
 void qn_geometry_of(const struct quern_problem *problem,

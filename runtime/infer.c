@@ -199,12 +199,13 @@ static int op_takes(const struct qn_recipe *r, int op, int a, int b)
 }
 
 /* How usual such a problem is for the op. */
-static int op_fits(const struct quern_problem *p, int op)
+static int op_fits(const struct quern_problem *p,
+                   const struct qn_recipe *recipe, int op)
 {
     struct quern_problem usual = {.op = op};
     int token_axis = op == QUERN_WGRAD ? QUERN_AXIS_K : QUERN_AXIS_M;
 
-    qn_parse_defaults(&usual);
+    qn_parse_defaults(&usual, recipe);
     return 4 * (p->ragged == token_axis) + 2 * (p->b_major == usual.b_major) +
            (p->a_major == usual.a_major);
 }
@@ -216,7 +217,7 @@ static int find_op(const struct qn_recipe *recipe, int a, int b,
     int best = -1;
 
     for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++) {
-        int fit = op_takes(recipe, op, a, b) ? op_fits(p, op) : -1;
+        int fit = op_takes(recipe, op, a, b) ? op_fits(p, recipe, op) : -1;
 
         if (fit > best) {
             best = fit;
@@ -232,6 +233,25 @@ static int find_op(const struct qn_recipe *recipe, int a, int b,
                         qn_type_name(a), qn_type_name(b), recipe->name,
                         qn_type_name(recipe->x), qn_type_name(recipe->w),
                         qn_type_name(recipe->dy));
+}
+
+/*
+** A column copy's columns are a bound on the tokens of all groups, each aligned
+** to 128: the most tokens that need no more columns.
+*/
+static int find_tokens(const struct qn_recipe *recipe, struct quern_problem *p)
+{
+    const int64_t tile = 128, columns = p->k;
+
+    if (p->op != QUERN_WGRAD || !qn_scale_any(p, recipe))
+        return QUERN_OK;
+    p->k = columns + (tile - 1) * (1 - (int64_t)p->groups);
+    if (columns % tile == 0 && p->k >= 0)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "a sums %lld columns: a column copy of k tokens in %d "
+                        "groups has (k + 127 * %d) / 128 * 128 of them",
+                        (long long)columns, p->groups, p->groups);
 }
 
 /* ----------------------------------------------------------------------- d */
@@ -361,6 +381,8 @@ int quern_infer(struct quern_context *ctx, const struct quern_contraction *c,
         code = infer_product(c, &p);
     if (!code)
         code = find_op(recipe, c->a.type, c->b.type, &p);
+    if (!code)
+        code = find_tokens(recipe, &p);
     if (!code)
         code = check_d(&c->d, &p);
     if (!code)

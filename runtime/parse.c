@@ -14,6 +14,7 @@ struct parser {
     const char *at;
     char word[QN_LONGEST_WORD];
     struct quern_problem *problem;
+    const struct qn_recipe *recipe;
     unsigned given; /* bit: index in keys */
 };
 
@@ -267,11 +268,12 @@ static int parse_recipe(struct parser *parser)
     if (!recipe || strlen(parser->word) >= sizeof p->recipe)
         return qn_problem_no_recipe(parser->ctx, parser->word);
     strcpy(p->recipe, parser->word);
+    parser->recipe = recipe;
     p->d_type = recipe->default_d;
     return QUERN_OK;
 }
 
-void qn_parse_defaults(struct quern_problem *p)
+void qn_parse_defaults(struct quern_problem *p, const struct qn_recipe *recipe)
 {
     static const struct {
         int a_major, b_major, ragged;
@@ -284,6 +286,8 @@ void qn_parse_defaults(struct quern_problem *p)
     p->a_major = defaults[p->op].a_major;
     p->b_major = defaults[p->op].b_major;
     p->ragged = defaults[p->op].ragged;
+    if (recipe && qn_scale_any(p, recipe))
+        p->a_major = p->b_major = QUERN_MAJOR_K;
 }
 
 /* All other words, in any order, none twice. */
@@ -321,7 +325,7 @@ int quern_problem_parse(struct quern_context *ctx, const char *text,
     if (!code)
         code = parse_recipe(&parser);
     if (!code) {
-        qn_parse_defaults(&p);
+        qn_parse_defaults(&p, parser.recipe);
         code = parse_pairs(&parser);
     }
     if (!code)
@@ -342,7 +346,7 @@ static void print_unusual(const struct quern_problem *p, char *text,
 
 #define ADD(...) used += (size_t)snprintf(text + used, size - used, __VA_ARGS__)
     if (p->op >= QUERN_FPROP && p->op <= QUERN_WGRAD)
-        qn_parse_defaults(&usual);
+        qn_parse_defaults(&usual, NULL);
     if (p->a_major != usual.a_major || p->b_major != usual.b_major)
         ADD(" layout=%s", qn_layout_name(p->a_major, p->b_major));
     if (p->ragged != usual.ragged)

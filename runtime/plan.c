@@ -33,6 +33,8 @@ static int encode_maps(struct quern_plan *plan)
 static void fill_values(struct quern_plan *plan)
 {
     const struct quern_problem *p = &plan->problem;
+    const struct qn_scales *a = &plan->operands[QN_ROLE_A].sf;
+    const struct qn_scales *b = &plan->operands[QN_ROLE_B].sf;
     struct qn_values *v = &plan->values;
 
     v->ragged = p->ragged;
@@ -42,6 +44,10 @@ static void fill_values(struct quern_plan *plan)
     v->m = (int)p->m;
     v->n = (int)p->n;
     v->k = (int)p->k;
+    v->a_sf_stride = a->stride;
+    v->b_sf_stride = b->stride;
+    v->a_sf_group_stride = a->group_stride;
+    v->b_sf_group_stride = b->group_stride;
 }
 
 /* Selection has refused what has no map, so `reason` is not looked at. */

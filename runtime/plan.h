@@ -16,13 +16,16 @@ struct qn_cublaslt_engine;
 */
 struct qn_values {
     struct cu_tensor_map a_map, a_ragged_map, b_map, b_ragged_map,
-        b_pointer_map, d_map, d_ragged_map, d_pointer_map;
+        b_pointer_map, d_map, d_ragged_map, d_pointer_map, a_sf_map, b_sf_map;
     const void *a, *b, *c;
     void *d;
     const void *const *a_pointers, *const *b_pointers, *const *c_pointers;
     void *const *d_pointers;
     long long a_stride, b_stride, c_stride, d_stride;
     long long a_group_stride, b_group_stride, c_group_stride, d_group_stride;
+    const float *a_sf, *b_sf;
+    long long a_sf_stride, b_sf_stride, a_sf_group_stride, b_sf_group_stride;
+    const float *a_global, *b_global;
     const float *alpha, *beta;
     int scalar_step;
     const void *first_dims, *offsets;
@@ -62,7 +65,7 @@ struct quern_plan {
     struct quern_description need;
     const struct qn_kernel *kernel;      /* NULL for the backend cublaslt */
     struct qn_cublaslt_engine *products; /* NULL for all others */
-    int scaled;
+    int scaled;                          /* the recipe scales some tensor */
     int backend;
     int workers;                           /* CTAs, or threads of the host */
     struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */

@@ -91,6 +91,38 @@ static int check_d_type(const struct quern_problem *p,
                         qn_type_name(p->d_type), recipe->name, names);
 }
 
+/* Copies exist in one layout, split as quantize splits them. */
+static int check_copies(const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    struct quern_problem usual = {.op = p->op};
+    struct quern_quantization q;
+
+    if (!qn_scale_any(p, recipe))
+        return QUERN_OK;
+    qn_parse_defaults(&usual, recipe);
+    if (p->a_major != usual.a_major || p->b_major != usual.b_major)
+        return qn_error_set(QUERN_EINVAL,
+                            "layout=%s: the copies of recipe %s are k-major "
+                            "for each product, layout=tn is expected",
+                            qn_layout_name(p->a_major, p->b_major),
+                            recipe->name);
+    if (p->ragged != usual.ragged)
+        return qn_error_set(QUERN_EINVAL,
+                            "ragged=%s: the copies of recipe %s have groups of "
+                            "tokens, ragged=%s is expected",
+                            qn_axis_name(p->ragged), recipe->name,
+                            qn_axis_name(usual.ragged));
+    if (p->op == QUERN_WGRAD && (!qn_scale_source(p, recipe, QN_ROLE_A, &q) ||
+                                 !qn_scale_source(p, recipe, QN_ROLE_B, &q)))
+        return qn_error_set(QUERN_EINVAL,
+                            "wgrad: recipe %s scales one of x and dy and keeps "
+                            "the other as it is, of which there is no copy "
+                            "along the tokens",
+                            recipe->name);
+    return QUERN_OK;
+}
+
 /* Only what has a group axis has many matrices. */
 static int check_pointers(const struct quern_problem *p,
                           const struct qn_recipe *recipe)
@@ -111,6 +143,11 @@ static int check_pointers(const struct quern_problem *p,
                                 "pointers=%c: with ragged=%s %c has no group "
                                 "axis, all groups lie in one buffer",
                                 QN_LETTERS[role], qn_axis_name(p->ragged),
+                                QN_LETTERS[role]);
+        if (g.sf.scaling)
+            return qn_error_set(QUERN_EINVAL,
+                                "pointers=%c: quantized copies of all groups "
+                                "lie in one buffer",
                                 QN_LETTERS[role]);
         if (role == QN_ROLE_C && p->beta != QUERN_BETA_ANY)
             return qn_error_set(QUERN_EINVAL,
@@ -182,6 +219,8 @@ int qn_problem_check(struct quern_context *ctx,
     if (!recipe)
         return qn_problem_no_recipe(ctx, problem->recipe);
     code = check_alignment(problem);
+    if (!code)
+        code = check_copies(problem, recipe);
     if (!code)
         code = check_d_type(problem, recipe);
     if (!code)

@@ -32,8 +32,10 @@ int qn_problem_groups(int groups);
 #define QN_LONGEST_WORD 300
 int qn_parse_word(const char **at, char word[QN_LONGEST_WORD]);
 
-/* Layouts and ragged axis as the op's tensors lie in training (parse.c). */
-void qn_parse_defaults(struct quern_problem *problem);
+/* Layouts and ragged axis as the op's tensors lie in training; quantized copies
+   are k-major (parse.c). The recipe may be NULL: it has none. */
+void qn_parse_defaults(struct quern_problem *problem,
+                       const struct qn_recipe *recipe);
 
 /* Set the message for an unknown recipe, with the known ones; QUERN_EINVAL. */
 int qn_problem_no_recipe(struct quern_context *ctx, const char *name);

@@ -289,10 +289,9 @@ static void set_shape(struct quern_tensor *t, int type, int64_t groups,
     t->alignment = (size_t)(qn_type_bits(type) / 8);
 }
 
-/* A copy and its scales. */
-static void describe_copy(const struct quern_quantization *q,
-                          const struct qn_recipe *recipe, int copy,
-                          struct quern_tensor *t)
+void qn_quantize_copy(const struct quern_quantization *q,
+                      const struct qn_recipe *recipe, int copy,
+                      struct quern_tensor *t)
 {
     const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
     int type = qn_quantize_element(q, recipe), bits = qn_type_bits(type);
@@ -377,9 +376,9 @@ int qn_quantize_describe(struct quern_context *ctx,
     if (q->work != QUERN_RESCALE) {
         describe_numbers(q, &d->args);
         if (q->copies & QUERN_ROW || q->work == QUERN_REQUANTIZE)
-            describe_copy(q, recipe, QUERN_ROW, &d->args.row);
+            qn_quantize_copy(q, recipe, QUERN_ROW, &d->args.row);
         if (q->copies & QUERN_COLUMN)
-            describe_copy(q, recipe, QUERN_COLUMN, &d->args.column);
+            qn_quantize_copy(q, recipe, QUERN_COLUMN, &d->args.column);
     }
     lay_out(q, s, space ? space : &own);
     d->workspace_bytes = (space ? space : &own)->end;

@@ -134,24 +134,23 @@ static int check_data(const struct tensor *t)
     return QUERN_OK;
 }
 
-/* Scales of one level. */
-static int check_scales(const struct tensor *t, const char *field,
-                        const void *data, size_t bytes, size_t need)
+int qn_quantize_check_sf(const char *name, const char *field, const void *data,
+                         size_t bytes, size_t need)
 {
     if (need && !data)
         return qn_error_set(QUERN_EINVAL, "%s.%s is NULL: %zu bytes are needed",
-                            t->name, field, need);
+                            name, field, need);
     if (!need && data)
         return qn_error_set(QUERN_EINVAL,
                             "%s.%s is not NULL: the recipe has no such scales",
-                            t->name, field);
+                            name, field);
     if (bytes < need)
         return qn_error_set(QUERN_EINVAL,
-                            "%s.%s_bytes is %zu: the scales take %zu", t->name,
+                            "%s.%s_bytes is %zu: the scales take %zu", name,
                             field, bytes, need);
     if ((uintptr_t)data % QN_ALIGNMENT)
         return qn_error_set(QUERN_EINVAL,
-                            "%s.%s is %p: it must be a multiple of %d", t->name,
+                            "%s.%s is %p: it must be a multiple of %d", name,
                             field, data, QN_ALIGNMENT);
     return QUERN_OK;
 }
@@ -168,11 +167,12 @@ static int check_tensor(const struct tensor *t)
     if (!code)
         code = check_data(t);
     if (!code && t->is_copy)
-        code = check_scales(t, "sf", t->given->sf, t->given->sf_bytes,
-                            t->need->sf_bytes);
+        code = qn_quantize_check_sf(t->name, "sf", t->given->sf,
+                                    t->given->sf_bytes, t->need->sf_bytes);
     if (!code && t->is_copy)
-        code = check_scales(t, "global", t->given->global,
-                            t->given->global_bytes, t->need->global_bytes);
+        code =
+            qn_quantize_check_sf(t->name, "global", t->given->global,
+                                 t->given->global_bytes, t->need->global_bytes);
     return code;
 }
 

@@ -18,7 +18,16 @@
 ** A _map covers the operand's buffer as it is: [rows, inner], or [groups,
 ** rows, inner] where it has a group axis. A _ragged_map is cut to one group by
 ** its coordinates, and a _pointer_map is moved to one group's matrix by them,
-** wherever that lies (tensormap.c).
+** wherever that lies (tensormap.c). An _sf_map covers fp32 scales that lie
+** column by column: [lines, rows with padding].
+**
+** A line of scales is what lies side by side: a row of the matrix, of order
+** "columns" a column, of order "tiles" 128 rows. The stride of lines is 0 where
+** it differs from group to group. Scales of rows are 1 apart, and a group's
+** matrix of them is as long as the operand has rows; those of groups are 1
+** apart from group to group, the tensor's one has strides of 0. The stride of
+** groups is 0, too, for an operand with the ragged axis: its place follows from
+** the groups' sizes.                        COUPLED: scales -> runtime/scale.c
 */
 #define QN_PARAMS(X)                                                           \
     X(a_map, "const __grid_constant__ tensor_map", "A: global -> shared")      \
@@ -29,6 +38,8 @@
     X(d_map, "const __grid_constant__ tensor_map", "D: shared -> global")      \
     X(d_ragged_map, "const __grid_constant__ tensor_map", "D, cut to a group") \
     X(d_pointer_map, "const __grid_constant__ tensor_map", "D, by address")    \
+    X(a_sf_map, "const __grid_constant__ tensor_map", "A's scales -> shared")  \
+    X(b_sf_map, "const __grid_constant__ tensor_map", "B's scales -> shared")  \
     X(a, "const void *", "A's first element")                                  \
     X(b, "const void *", "B's first element")                                  \
     X(c, "const void *", "C's first element")                                  \
@@ -45,6 +56,14 @@
     X(b_group_stride, "long long", "elements from one group's B to the next")  \
     X(c_group_stride, "long long", "elements from one group's C to the next")  \
     X(d_group_stride, "long long", "elements from one group's D to the next")  \
+    X(a_sf, "const float *", "A's scales; their type is the recipe's")         \
+    X(b_sf, "const float *", "B's scales; their type is the recipe's")         \
+    X(a_sf_stride, "long long", "scales from one line of A's to the next")     \
+    X(b_sf_stride, "long long", "scales from one line of B's to the next")     \
+    X(a_sf_group_stride, "long long", "scales from one group's A to the next") \
+    X(b_sf_group_stride, "long long", "scales from one group's B to the next") \
+    X(a_global, "const float *", "[groups] A's scales of the second level")    \
+    X(b_global, "const float *", "[groups] B's scales of the second level")    \
     X(alpha, "const float *", "factor of the product, or null for 1")          \
     X(beta, "const float *", "factor of C, or null for 1")                     \
     X(scalar_step, "int", "0: one alpha and beta, 1: one for each group")      \
@@ -144,6 +163,8 @@ struct qn_operand {
     /* tensor map, for kernels with the operand's _map parameter */
     int box[2];  /* elements along the contiguous axis, rows */
     int swizzle; /* bytes: 0, 32, 64 or 128 */
+    /* the same for its scales and _sf_map; never swizzled */
+    int sf_box[2]; /* rows, blocks of k */
 };
 
 /* A rule on the problem; the text is an expression for expr.c. */

@@ -24,7 +24,8 @@ const size_t qn_run_values[QN_PARAM_COUNT] = {
 static void *map_address(const struct quern_args *args,
                          const struct qn_map_param *param)
 {
-    void *data = qn_args_tensor(args, param->role)->data;
+    const struct quern_tensor *tensor = qn_args_tensor(args, param->role);
+    void *data = param->kind == QN_MAP_SCALES ? tensor->sf : tensor->data;
 
     return data && param->kind != QN_MAP_POINTER ? data : args->workspace;
 }
@@ -43,8 +44,7 @@ static int point_map(const struct quern_plan *plan,
     struct qn_map again;
     char reason[256];
 
-    if (stride == g->columns &&
-        (!g->grouped || group_stride == stride * g->rows))
+    if (stride == g->pitch && (!g->grouped || group_stride == stride * g->rows))
         return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
     if (!qn_tensormap_build(g, qn_tensormap_operand(plan->kernel, param),
                             param->kind, stride, group_stride, &again, reason,
@@ -87,6 +87,10 @@ static void set_operands(const struct quern_plan *plan,
     v->b_pointers = (const void *const *)args->b.pointers;
     v->c_pointers = (const void *const *)c->pointers;
     v->d_pointers = args->d.pointers;
+    v->a_sf = args->a.sf;
+    v->b_sf = args->b.sf;
+    v->a_global = args->a.global;
+    v->b_global = args->b.global;
     v->a_stride = qn_args_stride(&args->a, &g[QN_ROLE_A]);
     v->b_stride = qn_args_stride(&args->b, &g[QN_ROLE_B]);
     v->c_stride = qn_args_stride(c, &g[QN_ROLE_C]);

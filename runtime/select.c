@@ -8,14 +8,18 @@
 **
 **     groups have the same length; a group's end wastes half a tile:
 **     tiles  = G * max(1, L/tile_m + 1/2) * ceil(n / tile_n)      L = m / G
-**              each factor rounded up to whole clusters
+**              columns rounded up to whole clusters; rows are not, since a
+**              pair along m turns to lie along n where one is left over
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) does half as many
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes / L2 rate
 **     store  = tile_m * tile_n * bytes of D / STORE rate; pingpong hides it
 **              behind the other warpgroup's math
-**     tile   = max(math, copy) + store + START
+**     power  = copy * POWER: what L2 delivers draws on the same watts as the
+**              products, and lowers the clock of all; of lone CTAs some ask
+**              for the same at once, and are answered together
+**     tile   = max(math, copy) + power + store + START
 **     memory = (A + B + D once, and C if it is read) / memory rate
 **     launch = max(waves * tile, memory)
 **              where C is read, by how it arrives:
@@ -25,8 +29,10 @@
 **                        + min(waves * tile, memory) / 2
 **
 ** The L2 rate is that of the multiprocessor's port: 128 x 128 asks for all of
-** it, tiles of 64 rows for more, wider ones for less (bench/NOTES.md, 6). The
-** tuner replaces the model where it measured.
+** it, tiles of 64 rows for more, wider ones for less (bench/NOTES.md, 6). What
+** a cluster shares leaves L2 once. POWER was fitted to launches that ran for
+** long at 690 W (bench/NOTES.md, 8). The tuner replaces the model where it
+** measured.
 */
 #include "select.h"
 #include "expr.h"
@@ -39,9 +45,11 @@
 
 #define FMA_PER_CYCLE    2048.0 /* dense 16-bit, one multiprocessor */
 #define L2_PER_CYCLE     62.0   /* bytes into one multiprocessor, of 64 */
-#define STORE_PER_CYCLE  32.0   /* bytes out of one multiprocessor */
+#define STORE_PER_CYCLE  20.0   /* bytes out of one multiprocessor */
 #define MEMORY_PER_CYCLE 2300.0 /* bytes, the whole chip */
 #define START_CYCLES     1200.0 /* first copies of a tile, its barriers */
+#define POWER            0.16   /* cycles for a cycle of copies out of L2 */
+#define TOGETHER         0.8    /* of what lone CTAs ask for, leaves L2 */
 
 /*
 ** What C costs, by how it arrives: factors of the computation and of plain
@@ -118,12 +126,14 @@ int qn_select_pointers(const struct quern_problem *p,
 /*
 ** The CTAs at work share rows of A and columns of B, and L2 holds neither for
 ** the next wave where k is long: then as many rows as columns is the least to
-** read. A few rows less also suit a short k (bench/NOTES.md, 6).
+** read. A few rows less also suit a short k (bench/NOTES.md, 6). Counted in
+** clusters.
 */
 int qn_select_band(const struct quern_problem *p,
                    const struct qn_kernel *kernel, int ctas)
 {
-    int tile = kernel->tile[p->ragged == QUERN_AXIS_N];
+    int tile = kernel->tile[p->ragged == QUERN_AXIS_N] *
+               (kernel->cluster[0] > 1 ? kernel->cluster[0] : 1);
     long long area = (long long)kernel->tile[0] * kernel->tile[1] * ctas;
     long long side = 1;
 
@@ -268,7 +278,7 @@ static double moved_bytes(const struct qn_demand *demand)
     return bytes;
 }
 
-/* Of one group; a cluster's CTAs start together, needed or not. */
+/* Of one group; CTAs side by side start together, needed or not. */
 static double tiles_along(double length, double tile, int cluster, int ragged)
 {
     if (cluster > 1)
@@ -298,7 +308,31 @@ static double with_addend(const struct qn_kernel *kernel, double compute,
            smaller(compute, memory) * a->exposed;
 }
 
-/* The formulas above. */
+/* What a tile takes, by the formulas above, for k steps of it. */
+static void estimate_tile(const struct qn_kernel *kernel, double k,
+                          struct qn_figures *f)
+{
+    double tile_m = larger(kernel->tile[0], 1),
+           tile_n = larger(kernel->tile[1], 1);
+    double bytes = qn_type_bits(kernel->a.type) / 8.0;
+    int alone = kernel->cluster[0] * kernel->cluster[1] <= 1;
+
+    f->math = tile_m * tile_n * k / (FMA_PER_CYCLE * 2 / bytes);
+    if (!uses_maps(kernel))
+        f->math *= 2;
+    f->copy = (tile_m / larger(kernel->cluster[1], 1) +
+               tile_n / larger(kernel->cluster[0], 1)) *
+              k * bytes / L2_PER_CYCLE;
+    f->power = f->copy * POWER * (alone ? TOGETHER : 1);
+    f->store =
+        tile_m * tile_n * qn_type_bits(kernel->d.type) / 8 / STORE_PER_CYCLE;
+    if (!strcmp(kernel->schedule, "pingpong"))
+        f->store = larger(0, f->store - f->math);
+    f->tile_cycles =
+        larger(f->math, f->copy) + f->power + f->store + START_CYCLES;
+}
+
+/* The whole launch. */
 static void estimate(const struct qn_demand *demand,
                      const struct qn_kernel *kernel, struct qn_figures *f)
 {
@@ -306,30 +340,20 @@ static void estimate(const struct qn_demand *demand,
     double lengths[] = {(double)p->m, (double)p->n, (double)p->k};
     double tile_m = larger(kernel->tile[0], 1),
            tile_n = larger(kernel->tile[1], 1);
-    double bytes = qn_type_bits(kernel->a.type) / 8.0;
     int cluster = kernel->cluster[0] * kernel->cluster[1];
     double sms = demand->sms - (cluster > 1 ? demand->sms % cluster : 0);
-    double math, copy, store, compute;
+    double compute;
 
     if (p->ragged != QUERN_AXIS_NONE)
         lengths[p->ragged - QUERN_AXIS_M] /= p->groups;
-    math = tile_m * tile_n * lengths[2] / (FMA_PER_CYCLE * 2 / bytes);
-    if (!uses_maps(kernel))
-        math *= 2;
-    copy = (tile_m / larger(kernel->cluster[1], 1) +
-            tile_n / larger(kernel->cluster[0], 1)) *
-           lengths[2] * bytes / L2_PER_CYCLE;
-    store =
-        tile_m * tile_n * qn_type_bits(kernel->d.type) / 8 / STORE_PER_CYCLE;
-    if (!strcmp(kernel->schedule, "pingpong"))
-        store = larger(0, store - math);
+    estimate_tile(kernel, lengths[2], f);
     f->tiles = p->groups *
-               tiles_along(lengths[0], tile_m, kernel->cluster[0],
-                           p->ragged == QUERN_AXIS_M) *
+               tiles_along(lengths[0], tile_m, 1, p->ragged == QUERN_AXIS_M) *
                tiles_along(lengths[1], tile_n, kernel->cluster[1],
                            p->ragged == QUERN_AXIS_N);
     f->waves = whole(f->tiles / larger(sms, 1));
-    f->tile_cycles = larger(math, copy) + store + START_CYCLES;
+    f->real = p->groups * lengths[0] * lengths[1] /
+              (larger(f->tiles, 1) * tile_m * tile_n);
     f->memory_cycles = moved_bytes(demand) / MEMORY_PER_CYCLE;
     compute = f->waves * f->tile_cycles;
     if (p->beta == QUERN_BETA_ZERO)

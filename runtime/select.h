@@ -9,9 +9,11 @@
 /* What the model expects of a kernel; select.c has the formulas. */
 struct qn_figures {
     double tiles, waves;
-    double tile_cycles;   /* of one tile on one multiprocessor */
-    double memory_cycles; /* to move all operands once */
-    double cycles;        /* of the launch */
+    double real; /* share of the tiles' rows and columns that D has */
+    double math, copy, power, store; /* of one tile on one multiprocessor */
+    double tile_cycles;              /* these together */
+    double memory_cycles;            /* to move all operands once */
+    double cycles;                   /* of the launch */
 };
 
 struct qn_choice {

@@ -2,7 +2,8 @@
 ** tensormap.c: the maps by which TMA copies tiles of an operand.
 **
 ** A plain map covers the buffer: (inner, rows), and (inner, rows, groups) for
-** an operand with a group axis.
+** an operand with a group axis. One of scales covers (rows, blocks), and
+** (rows, blocks of all groups) for an operand with a group axis.
 **
 ** A ragged map is cut to one group by the coordinates alone, so that a single
 ** static one serves all groups:
@@ -55,6 +56,8 @@ const struct qn_map_param qn_tensormap_params[QN_MAPS] = {
     {QN_PARAM_d_map, QN_ROLE_D, QN_MAP_PLAIN},
     {QN_PARAM_d_ragged_map, QN_ROLE_D, QN_MAP_RAGGED},
     {QN_PARAM_d_pointer_map, QN_ROLE_D, QN_MAP_POINTER},
+    {QN_PARAM_a_sf_map, QN_ROLE_A, QN_MAP_SCALES},
+    {QN_PARAM_b_sf_map, QN_ROLE_B, QN_MAP_SCALES},
 };
 
 const struct qn_operand *qn_tensormap_operand(const struct qn_kernel *kernel,
@@ -141,10 +144,11 @@ static void fill_pointer(struct qn_map *map, const struct qn_geometry *g,
     map->strides[2] = POINTER_STEP * POINTER_LOWER;
 }
 
-/* Two 4-bit values travel as one byte; everything else as itself. */
+/* Two 4-bit values travel as one byte, as does the last of an odd number;
+   everything else as itself. */
 static uint64_t packed(int64_t elements, int bits)
 {
-    return bits < 8 ? (uint64_t)elements * (uint64_t)bits / 8
+    return bits < 8 ? ((uint64_t)elements * (uint64_t)bits + 7) / 8
                     : (uint64_t)elements;
 }
 
@@ -176,7 +180,7 @@ static void find_pitches(const struct qn_geometry *g, int64_t stride,
 {
     uint64_t bits = (uint64_t)qn_type_bits(g->type);
 
-    *row = (uint64_t)(stride ? stride : g->columns) * bits;
+    *row = (uint64_t)(stride ? stride : g->pitch) * bits;
     *group = group_stride ? (uint64_t)group_stride * bits
                           : *row * (uint64_t)(g->rows ? g->rows : 1);
 }
@@ -200,6 +204,33 @@ static int check_pitches(const struct qn_geometry *g, uint64_t row,
     return refuse(reason, size, g->role, why);
 }
 
+/* The operand's scales instead of its values. */
+static int build_scales(const struct qn_geometry *g,
+                        const struct qn_operand *operand, struct qn_map *map,
+                        char *reason, size_t size)
+{
+    if (!g->sf.lines)
+        return refuse(reason, size, g->role,
+                      "of scales only fp32 ones that lie column by column, as "
+                      "long for all groups, have one");
+    if (g->sf.rows % 4)
+        return refuse(reason, size, g->role,
+                      "columns of scales must start at multiples of 16 bytes, "
+                      "and the recipe's storage does not pad them");
+    if ((uint64_t)g->sf.rows * sizeof(float) >= RAGGED_WRAP)
+        return refuse(reason, size, g->role, "a stride passes TMA's limit");
+    map->type = QN_CU_FLOAT32;
+    map->rank = 2;
+    map->dims[0] = (uint64_t)g->sf.rows;
+    map->dims[1] = (uint64_t)g->sf.lines;
+    map->strides[0] = (uint64_t)g->sf.rows * sizeof(float);
+    map->box[0] = (uint32_t)operand->sf_box[0];
+    map->box[1] = (uint32_t)operand->sf_box[1];
+    map->box[2] = map->box[3] = 1;
+    map->swizzle = QN_CU_SWIZZLE_NONE;
+    return 1;
+}
+
 int qn_tensormap_build(const struct qn_geometry *g,
                        const struct qn_operand *operand, int kind,
                        int64_t stride, int64_t group_stride, struct qn_map *map,
@@ -210,6 +241,8 @@ int qn_tensormap_build(const struct qn_geometry *g,
     uint64_t row, group;
 
     memset(map, 0, sizeof *map);
+    if (kind == QN_MAP_SCALES)
+        return build_scales(g, operand, map, reason, size);
     find_pitches(g, stride, group_stride, &row, &group);
     limit = limit_passed(g, kind, row / 8, group / 8);
     if (limit)

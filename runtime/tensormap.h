@@ -19,9 +19,10 @@ struct qn_map {
 
 /* How a map reaches the elements of one group; see tensormap.c. */
 enum qn_map_kind {
-    QN_MAP_PLAIN,  /* covers the buffer */
-    QN_MAP_RAGGED, /* cut to one group by its coordinates */
-    QN_MAP_POINTER /* moved to one group's matrix by its coordinates */
+    QN_MAP_PLAIN,   /* covers the buffer */
+    QN_MAP_RAGGED,  /* cut to one group by its coordinates */
+    QN_MAP_POINTER, /* moved to one group's matrix by coordinates */
+    QN_MAP_SCALES   /* covers the operand's scales */
 };
 
 /* A parameter that is a map. */
@@ -32,7 +33,7 @@ struct qn_map_param {
 };
 
 /* All of them, QN_MAPS in number. */
-#define QN_MAPS 8
+#define QN_MAPS 10
 extern const struct qn_map_param qn_tensormap_params[QN_MAPS];
 
 /* The kernel's operand that a map is for. */
@@ -44,7 +45,8 @@ int qn_tensormap_takes(const struct qn_kernel *kernel, int param);
 
 /*
 ** Lay out the map for rows `stride` elements apart and groups `group_stride`;
-** 0 for packed ones. Returns 1, or 0 and one sentence why there is no such map.
+** 0 for those of the geometry. Returns 1, or 0 and one sentence why there is no
+** such map.
 */
 int qn_tensormap_build(const struct qn_geometry *geometry,
                        const struct qn_operand *operand, int kind,

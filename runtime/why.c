@@ -35,10 +35,12 @@ static void add_choices(struct qn_text *text, const struct qn_choice *list,
 
         qn_text_add(text,
                     "%s %s%s\n    %.0f cycles: %.0f tiles in %.0f waves of "
-                    "%.0f, memory %.0f\n",
+                    "%.0f, memory %.0f\n    a tile: math %.0f, copies %.0f, "
+                    "power %.0f, store %.0f; %.0f %% of it real\n",
                     i ? " " : ">", kernel->name,
                     kernel->cubin || kernel->host ? " (linked)" : "", f->cycles,
-                    f->tiles, f->waves, f->tile_cycles, f->memory_cycles);
+                    f->tiles, f->waves, f->tile_cycles, f->memory_cycles,
+                    f->math, f->copy, f->power, f->store, 100 * f->real);
     }
 }
 

@@ -27,6 +27,9 @@ static void add_operand(cJSON *rows, const char *name, const char *role,
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld%s",
                                  i ? ", " : "", (long long)tensor->shape[i],
                                  i + 1 < tensor->ndim ? "" : "]");
+    if (tensor->stride && used < sizeof shape)
+        snprintf(shape + used, sizeof shape - used, ", rows %lld apart",
+                 (long long)tensor->stride);
     cJSON_AddStringToObject(row, "argument", name);
     cJSON_AddStringToObject(row, "type", qn_type_name(tensor->type));
     cJSON_AddStringToObject(row, "shape", shape);
@@ -53,6 +56,25 @@ static void add_memory(cJSON *rows, const char *name, const char *type,
     cJSON_AddItemToArray(rows, row);
 }
 
+/* Of a quantized copy, as quern_quantize_run makes them. */
+static void add_scales(cJSON *rows, const char *name,
+                       const struct quern_tensor *tensor,
+                       const struct qn_geometry *g)
+{
+    char field[32];
+
+    if (!g->sf.scaling)
+        return;
+    snprintf(field, sizeof field, "%s.sf", name);
+    add_memory(rows, field, qn_type_name(g->sf.scaling->type), "",
+               (double)tensor->sf_bytes, QN_ALIGNMENT, "its scale factors");
+    if (!tensor->global_bytes)
+        return;
+    snprintf(field, sizeof field, "%s.global", name);
+    add_memory(rows, field, "f32", "", (double)tensor->global_bytes,
+               QN_ALIGNMENT, "its scale factors of the second level");
+}
+
 /* The tensors of a layer that each op multiplies. COUPLED: ops, quern.h */
 static const char *const tensors[][QN_ROLES] = {
     {"x", "w", "added to y", "y"},
@@ -75,12 +97,16 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
 
         if (!all[role]->ndim)
             continue;
-        snprintf(text, sizeof text, "%s: %s", tensors[problem->op][role],
+        snprintf(text, sizeof text, "%s%s: %s", tensors[problem->op][role],
+                 !g->sf.scaling            ? ""
+                 : g->sf.copy == QUERN_ROW ? ", row copy"
+                                           : ", column copy",
                  g->grouped        ? "one matrix per group"
                  : g->inner_ragged ? "columns of all groups"
                                    : "rows of all groups");
         add_operand(rows, names[role], text, all[role]);
-        if (!g->grouped)
+        add_scales(rows, names[role], all[role], g);
+        if (!g->grouped || g->sf.scaling)
             continue;
         snprintf(name, sizeof name, "%s.pointers", names[role]);
         snprintf(text, sizeof text, "[%d]", problem->groups);

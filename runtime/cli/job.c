@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "copies.h"
 #include "describe.h"
 #include "random.h"
 #include "sizes.h"
@@ -89,6 +90,12 @@ static const struct quern_tensor *need_of(const struct qn_job *job, int role)
     return tensors[role];
 }
 
+int qn_job_scaled(const struct qn_job *job)
+{
+    return job->operands[QN_ROLE_A].sf.scaling ||
+           job->operands[QN_ROLE_B].sf.scaling;
+}
+
 /* Random numbers for one operand: a host copy, and the buffer to run on. One
    that is not read keeps its poison: what no kernel wrote is then seen. */
 static int fill_operand(struct qn_job *job, int role, uint64_t seed,
@@ -96,8 +103,11 @@ static int fill_operand(struct qn_job *job, int role, uint64_t seed,
 {
     const struct quern_tensor *tensor = need_of(job, role);
     struct qn_memory *memory = &job->memory[role];
-    int code = qn_memory_new(memory, job->gpu, tensor->bytes);
+    int code;
 
+    if (job->operands[role].sf.scaling)
+        return qn_copies_make(job, role, seed, scale);
+    code = qn_memory_new(memory, job->gpu, tensor->bytes);
     if (code || !is_read(job, role))
         return code;
     job->host[role] = malloc(tensor->bytes ? tensor->bytes : 1);
@@ -170,7 +180,8 @@ static int64_t depth(const struct qn_job *job)
 static int fill_all(struct qn_job *job, uint64_t seed)
 {
     const float small = 1 / sqrtf((float)depth(job));
-    int code = QUERN_OK;
+    int code = fill_memory(job, &job->sizes_memory, job->sizes,
+                           (size_t)job->problem.groups * sizeof *job->sizes);
 
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
         if (need_of(job, role)->ndim)
@@ -178,9 +189,6 @@ static int fill_all(struct qn_job *job, uint64_t seed)
                                 role == QN_ROLE_B ? small : 1);
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
         code = fill_pointers(job, role);
-    if (!code)
-        code = fill_memory(job, &job->sizes_memory, job->sizes,
-                           (size_t)job->problem.groups * sizeof *job->sizes);
     if (!code)
         code = fill_factors(job, seed);
     if (!code)
@@ -221,6 +229,10 @@ static void point(struct qn_job *job)
                 (void *const *)(void *)job->pointers[role].data;
         else
             all[role]->data = job->memory[role].data;
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        all[role]->sf = job->sf[role].data;
+        all[role]->global = job->global[role].data;
+    }
     args->alpha = p->alpha ? factors : NULL;
     args->beta = p->beta == QUERN_BETA_ANY ? factors + QUERN_MAX_GROUPS : NULL;
     args->scalars = p->groups;
@@ -236,11 +248,10 @@ static int plan(struct qn_job *job, int backend, const char *kernel)
 {
     const struct quern_plan_options options = {.backend = backend,
                                                .kernel = kernel};
-    const struct qn_recipe *recipe;
-    int code = qn_describe(job->ctx, &job->problem, &job->need, &recipe);
+    int code = qn_describe(job->ctx, &job->problem, &job->need, &job->recipe);
 
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
-        qn_geometry_of(&job->problem, recipe, role, &job->operands[role]);
+        qn_geometry_of(&job->problem, job->recipe, role, &job->operands[role]);
     if (!code)
         code = quern_plan(job->ctx, &job->problem, &options, &job->plan);
     if (code)
@@ -306,6 +317,8 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
         if (role == QN_ROLE_D)
             continue;
         other->memory[role] = job->memory[role];
+        other->sf[role] = job->sf[role];
+        other->global[role] = job->global[role];
         other->pointers[role] = job->pointers[role];
     }
     code = plan(other, opt->against, NULL);
@@ -337,6 +350,8 @@ void qn_job_free(struct qn_job *job)
         if (role == QN_ROLE_D)
             continue;
         qn_memory_free(&job->memory[role]);
+        qn_memory_free(&job->sf[role]);
+        qn_memory_free(&job->global[role]);
         qn_memory_free(&job->pointers[role]);
     }
     if (!job->borrowed) {
@@ -493,6 +508,11 @@ double qn_job_bytes(const struct qn_job *job)
             *(g->inner_ragged ? &columns : &rows) = (double)job->rows;
         }
         bytes += parts * rows * columns * element;
+        if (g->sf.scaling)
+            bytes += parts / (double)g->groups *
+                     (rows / (double)(g->rows + !g->rows)) *
+                     (columns / (double)(g->columns + !g->columns)) *
+                     (double)need_of(job, role)->sf_bytes;
     }
     return bytes;
 }

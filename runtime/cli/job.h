@@ -26,6 +26,8 @@ struct qn_job {
        is not read: it holds poison), and the buffers that runs use */
     void *host[QN_ROLES];
     struct qn_memory memory[QN_ROLES];
+    const struct qn_recipe *recipe;
+    struct qn_memory sf[QN_ROLES], global[QN_ROLES]; /* of scaled A and B */
     float factors[2][QUERN_MAX_GROUPS]; /* alphas, betas: one of each a group */
     struct qn_memory pointers[QN_ROLES]; /* addresses of the matrices */
     struct qn_memory sizes_memory, factors_memory, workspace;
@@ -74,6 +76,9 @@ struct qn_job_time {
     int runs;
     int sm_clock; /* MHz while it ran; 0: unknown */
 };
+
+/* Is A or B a quantized copy? */
+int qn_job_scaled(const struct qn_job *);
 
 /* Run `runs` times (0: as many as fit into about a second). */
 int qn_job_measure(struct qn_job *, int runs, struct qn_job_time *);

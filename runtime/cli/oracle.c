@@ -11,19 +11,8 @@
 #include "element.h"
 #include "error.h"
 #include "sample.h"
+#include "tolerance.h"
 #include "types.h"
-
-/* Tolerances of products of 16-bit values summed in fp32, by the type of D. */
-static double tolerance(int d_type, int64_t k)
-{
-    switch (d_type) {
-    case QUERN_BF16:
-        return 4e-3;
-    case QUERN_F16:
-        return 6e-4;
-    }
-    return fmax(1e-5, 2e-9 * (double)k);
-}
 
 static size_t element_bytes(const struct qn_job *job)
 {
@@ -100,14 +89,17 @@ static int look_outside(const struct qn_job *job, int *untouched)
 /* No byte around any buffer may have changed. */
 static int look_at_guards(const struct qn_job *job, int *guards)
 {
-    enum { OTHERS = 3, ALL = OTHERS + 2 * QN_ROLES };
+    enum { OTHERS = 3, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
     const struct qn_memory *all[ALL] = {&job->sizes_memory,
                                         &job->factors_memory, &job->workspace};
     int code = QUERN_OK;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        all[OTHERS + 2 * role] = &job->memory[role];
-        all[OTHERS + 2 * role + 1] = &job->pointers[role];
+        const struct qn_memory *of[EACH] = {&job->memory[role],
+                                            &job->pointers[role],
+                                            &job->sf[role], &job->global[role]};
+
+        memcpy(&all[OTHERS + EACH * role], of, sizeof of);
     }
     *guards = 1;
     for (int i = 0; i < ALL && !code; i++) {
@@ -146,9 +138,12 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
 {
     int code = qn_job_fresh(job);
 
+    if (qn_job_scaled(job)) /* the host backend takes no single rows of it */
+        oracle = QN_ORACLE_FLOAT64;
     *verdict = (struct qn_verdict){
         .oracle = oracle == QN_ORACLE_HOST ? "host backend" : "float64",
-        .tolerance = tolerance(job->problem.d_type, job->problem.k),
+        .tolerance =
+            qn_tolerance_of(&job->problem, job->recipe, job->problem.k).error,
     };
     if (!code)
         code = judge_rows(job, oracle, most, verdict);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "copies.h"
 #include "element.h"
 #include "error.h"
 #include "random.h"
@@ -124,6 +125,7 @@ struct part {
     int64_t count;
     int group;
     int64_t n, k;
+    const struct qn_decode *decode; /* of A and B, where these are copies */
 };
 
 /* The next group that has some; 0 after the last. `*next` begins at 0. */
@@ -302,6 +304,10 @@ static void load_run(const struct part *p, int role, int64_t row, double *out)
     const size_t at = (size_t)qn_job_element(job, role, p->group, row, 0);
     const size_t step = step_of(job, role);
 
+    if (job->operands[role].sf.scaling) {
+        qn_decode_row(&p->decode[role], p->group, row, out);
+        return;
+    }
     for (int64_t k = 0; k < p->k; k++)
         out[k] = qn_element_load(job->host[role], job->operands[role].type,
                                  at + (size_t)k * step);
@@ -359,10 +365,21 @@ static int refer_part(const struct part *p, double *reference)
 int qn_sample_float64(const struct qn_job *job, const struct qn_sample *s,
                       double *reference)
 {
+    struct qn_decode decode[2];
+    void *memory[2][3] = {{NULL}};
     int code = QUERN_OK;
     struct part p;
 
-    for (int64_t next = 0; !code && next_part(job, s, &next, &p);)
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B && !code; role++)
+        if (job->operands[role].sf.scaling)
+            code = qn_copies_decode(job, role, &decode[role], memory[role]);
+    for (int64_t next = 0; !code && next_part(job, s, &next, &p);) {
+        p.decode = decode;
+        if (job->operands[QN_ROLE_A].sf.scaling)
+            p.k = qn_decode_length(&decode[QN_ROLE_A], p.group);
         code = refer_part(&p, reference);
+    }
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
+        qn_copies_free(memory[role]);
     return code;
 }

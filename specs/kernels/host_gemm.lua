@@ -22,3 +22,26 @@ kernels "host_gemm" {
   -- Sums that fit into the vector registers, of 4 floats as of 16.
   derive "tile" (function (v) return { 4, 16, 128 } end),
 }
+
+-- The same of quantized copies: what a scale becomes follows from its fields.
+
+kernels "host_gemm_scaled" {
+  op       = { "fprop", "dgrad", "wgrad" },
+  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+  scale    = { "none", "blocked" },
+  layout   = "tn",
+  ragged   = { "m", "k" },
+  epilogue = "scale",
+  arch     = "host",
+  template = "host/gemm_scaled.c",
+  params   = { "a", "b", "c", "d", "c_pointers", "d_pointers",
+               "a_stride", "b_stride", "c_stride", "d_stride",
+               "b_group_stride", "c_group_stride", "d_group_stride",
+               "a_sf", "b_sf", "a_sf_stride", "b_sf_stride",
+               "a_sf_group_stride", "b_sf_group_stride", "a_global", "b_global",
+               "alpha", "beta", "scalar_step", "first_dims", "offsets", "sizes_bytes",
+               "groups", "m", "n", "k", "error" },
+
+  -- Sums that fit into the vector registers, of 4 floats as of 16.
+  derive "tile" (function (v) return { 4, 16, 128 } end),
+}

@@ -42,13 +42,18 @@ local function common ()
     return v.ragged == "k" and v.addend ~= "read" and 1 or 0
   end),
 
-  -- Of a thread that issues copies, and of one that multiplies: 504 for three warpgroups.
+  -- Of a thread that issues copies, and of one that multiplies: 504 for three warpgroups. The walk
+  -- of pairs along m takes more than 40, too.
   derive "registers" (function (v)
-    return v.longest_first == 1 and { 56, 224 } or { 40, 232 }
+    return (v.longest_first == 1 or v.cluster.m > 1) and { 56, 224 } or { 40, 232 }
   end),
 
-  derive "a_box" (function (v) return box(v.a, v.tile.m // v.cluster.n, v) end),
-  derive "b_box" (function (v) return box(v.b, v.tile.n, v) end),
+  -- What the CTAs of a cluster share, each loads a part of. A pair along m turns to lie along n
+  -- where a group's last row of tiles is alone, so it shares either operand.
+  derive "a_box" (function (v)
+    return box(v.a, v.tile.m // (v.cluster.m * v.cluster.n), v)
+  end),
+  derive "b_box" (function (v) return box(v.b, v.tile.n // v.cluster.m, v) end),
   derive "d_box" (function (v) return { 128 // v.d.bytes, 16 } end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
@@ -61,7 +66,13 @@ local function common ()
       return v.schedule == "pingpong" and v.tile.m * v.tile.n > most
     end),
   reject "parts of A under 64 rows cost the cluster more than they spare"
-    (function (v) return v.tile.m // v.cluster.n < 64 end),
+    (function (v) return v.tile.m // (v.cluster.m * v.cluster.n) < 64 end),
+  reject "the walk of pairs along m leaves too few registers for as many sums: some would spill"
+    (function (v)
+      return v.cluster.m > 1 and v.schedule == "pingpong" and v.tile.m * v.tile.n > 128 * 128
+    end),
+  reject "half of B must be whole chunks of 64 columns"
+    (function (v) return v.cluster.m > 1 and v.b.major == "mn" and v.tile.n % 128 ~= 0 end),
   reject "fewer than 3 stages cannot hide the latency of TMA"
     (function (v) return v.stages < 3 end)
 end
@@ -90,7 +101,7 @@ kernels "sm90_gemm_m" {
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 192, 64}, {128, 256, 64},
                     {256, 128, 64} },
-  axis "cluster"  { {1, 1}, {1, 2} },
+  axis "cluster"  { {1, 1}, {1, 2}, {2, 1} },
 
   ragged_m()
 }

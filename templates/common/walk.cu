@@ -11,7 +11,7 @@
 ** row of tiles: each group has as many columns.
 //$ end
 */
-//$ local columns = cluster.n > 1 and "CLUSTER_N * TILE_N" or "TILE_N"
+//$ local columns = cluster.n > 1 and "CTAS * TILE_N" or "TILE_N"
 struct tile {
     int group;
 //$ if ragged ~= "none" then

@@ -19,6 +19,7 @@ enum {
     BLOCK_N = 4 * TILE_N
 };
 enum { NONE, M, N, K }; /* axes */
+typedef float term;     /* of a sum */
 typedef $(storage[a.type]) a_element;
 typedef $(storage[b.type]) b_element;
 typedef $(storage[d.type]) d_element;
@@ -39,47 +40,7 @@ typedef $(storage[d.type]) d_element;
 //$ end
 //$ include("host/store_" .. d.type .. ".c")
 
-/* sum[r][j] += a[r][i] * b[i][j] over a run of k, in order. */
-typedef void run_function(float sum[TILE_M][TILE_N], float a[TILE_M][TILE_K],
-                          float b[TILE_K][TILE_N], int steps);
-
-//$ for _, version in ipairs { { "plain", 4 }, { "avx2", 8 }, { "avx512f", 16 } } do
-//$   local target, width = version[1], version[2]
-//$   if target == "avx2" then
-#ifdef __x86_64__
-//$   end
-//$   if target ~= "plain" then
-__attribute__((target("$(target)")))
-//$   end
-static void run_$(target)(float sum[TILE_M][TILE_N], float a[TILE_M][TILE_K],
-                          float b[TILE_K][TILE_N], int steps)
-{
-    typedef float vector __attribute__((vector_size(4 * $(width)), aligned(4), may_alias));
-    vector kept[TILE_M][TILE_N / $(width)]; /* in registers */
-
-    __builtin_memcpy(kept, sum, sizeof kept);
-    for (int i = 0; i < steps; i++)
-#pragma GCC unroll 8
-        for (int j = 0; j < TILE_N / $(width); j++)
-#pragma GCC unroll 8
-            for (int r = 0; r < TILE_M; r++)
-                kept[r][j] += a[r][i] * *(const vector *)&b[i][j * $(width)];
-    __builtin_memcpy(sum, kept, sizeof kept);
-}
-
-//$ end
-#endif
-
-static run_function *choose_run(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f"))
-        return run_avx512f;
-    if (__builtin_cpu_supports("avx2"))
-        return run_avx2;
-#endif
-    return run_plain;
-}
+//$ include "host/gemm_run.c"
 
 /* One group's product. Elements of a are a_row apart along m, a_step along k; one of them is 1. */
 struct product {
@@ -127,16 +88,7 @@ static void pack_b(float packed[TILE_K][TILE_N], const struct product *p, const 
             packed[i][r] = 0;
 }
 
-/* An element of d from its sum. A beta of zero does not look at c. */
-static d_element finish(const struct product *p, float sum, const d_element *c)
-{
-    const float beta = p->beta ? *p->beta : 1;
-    float value = p->alpha ? *p->alpha * sum : sum;
-
-    if (p->c && beta != 0)
-        value += p->beta ? beta * load_$(d.type)(*c) : load_$(d.type)(*c);
-    return store_$(d.type)(value);
-}
+//$ include "host/gemm_finish.c"
 
 /* Up to BLOCK_M x BLOCK_N elements of d, from d[m,n] on. */
 static void multiply_block(const struct product *p, int m, int n)
@@ -163,31 +115,7 @@ static void multiply_block(const struct product *p, int m, int n)
                        p->c ? p->c + (m + r) * p->c_row + n + j : 0);
 }
 
-/*
-** Deal out the blocks of a group to the workers; `next` counts those of all groups. Where nothing
-** is added to d it stays as it is, to the bit.
-*/
-static void multiply_group(const struct product *p, long long *next, int worker, int workers)
-{
-    if (p->k == 0 && p->c == p->d && !p->beta)
-        return;
-    for (long long m = 0; m < p->m; m += BLOCK_M)
-        for (long long n = 0; n < p->n; n += BLOCK_N)
-            if ((*next)++ % workers == worker)
-                multiply_block(p, (int)m, (int)n);
-}
-
-/*
-** Where an operand of one group begins: in a matrix of its own, or `elements` into the one buffer.
-** Null stays null.
-*/
-static void *place(const void *data, const void *const *pointers, int group, long long elements,
-                   int bytes)
-{
-    if (pointers)
-        return (void *)pointers[group];
-    return data ? (char *)data + elements * bytes : 0;
-}
+//$ include "host/gemm_group.c"
 
 /* Worker `worker` of `workers`. */
 void $(name)(void *const *params, int worker, int workers)

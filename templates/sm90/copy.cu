@@ -34,16 +34,25 @@ DEVICE struct reach reach_from(const void *base, const void *matrix)
 }
 
 //$ end
+//$ -- in a pair along m either operand is shared, each tile says which
+//$ local turning = cluster.m > 1
+//$ local forms = { a = turning and { false, true } or { cluster.n > 1 },
+//$                 b = turning and { false, true } or { false } }
 //$ for name, o in pairs { a = a, b = b } do
+//$ for _, shared in ipairs(forms[name]) do
 //$ local tile_mn = name == "a" and tile.m or tile.n
-//$ local shared = name == "a" and cluster.n > 1
-//$ local part = shared and tile_mn // cluster.n or tile_mn
+//$ local part = shared and tile_mn // (cluster.m * cluster.n) or tile_mn
 //$ local by_address = pointers and name == "b"
 //$ local cast = shared and "_multicast" or ""
-//$ local ctas = shared and ", (1 << CLUSTER_N) - 1" or ""
+//$ local ctas = shared and ", (1 << CTAS) - 1" or ""
+//$ local half = shared and turning and "_half" or ""
+//$ if half ~= "" then
+/* The same, but half of it, into both CTAs of the cluster: the other CTA loads the other half. */
+//$ else
 /* Fill a stage of $(name:upper()): TILE_K steps of k from `x`, rows from `mn`. */
-DEVICE void load_$(name)(const struct maps *maps, unsigned int to, unsigned int full,
-                   const struct tile *t, int x, int mn)
+//$ end
+DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned int full,
+                   $(half == "" and "" or "     ")const struct tile *t, int x, int mn)
 {
 //$ if by_address then
     const struct reach r = reach_from(maps->base, t->matrix);
@@ -53,7 +62,7 @@ DEVICE void load_$(name)(const struct maps *maps, unsigned int to, unsigned int 
     to += cluster_rank() * $(part) * TILE_K * $(o.bytes);
 //$ end
 //$ -- the rows of one box, and how many boxes make a stage
-//$ local rows = o.major == "mn" and 64 or part
+//$ local rows = o.major == "mn" and 64 or (name == "a" and a_box or b_box)[2]
 //$ local boxes = part // rows
 //$ local at = o.major == "k" and "x, mn" or "mn, x"
 //$ local pad = boxes == 1 and "" or "    "
@@ -72,14 +81,15 @@ DEVICE void load_$(name)(const struct maps *maps, unsigned int to, unsigned int 
                     $(pad)(int)(t->start + t->length)$(ctas));
 //$ elseif by_address then
     $(pad)if (t->matrix)
-        $(pad)load_box_4d(to, maps->b_pointer, full, $(at), r.near, r.far);
+        $(pad)load_box_4d$(cast)(to, maps->b_pointer, full, $(at), r.near, r.far$(ctas));
     $(pad)else
-        $(pad)load_box_3d(to, maps->b, full, $(at), t->group);
+        $(pad)load_box_3d$(cast)(to, maps->b, full, $(at), t->group$(ctas));
 //$ else
     $(pad)load_box_3d$(cast)(to, maps->$(name), full, $(at), t->group$(ctas));
 //$ end
 }
 
+//$ end
 //$ end
 /* Fill stages with the operands of one tile of D. Called by one thread. */
 DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile *t,
@@ -91,8 +101,18 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
 
         barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
         barrier_expect(full, A_BYTES + B_BYTES);
+//$ if turning then
+        if (t->beside) {
+            load_a_half(maps, stage, full, t, x, t->row);
+            load_b(maps, stage + A_BYTES, full, t, x, t->column);
+        } else {
+            load_a(maps, stage, full, t, x, t->row);
+            load_b_half(maps, stage + A_BYTES, full, t, x, t->column);
+        }
+//$ else
         load_a(maps, stage, full, t, x, t->row);
         load_b(maps, stage + A_BYTES, full, t, x, t->column);
+//$ end
         place_next(p);
     }
 }

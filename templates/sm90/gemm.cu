@@ -28,6 +28,9 @@
 //$ end
 //$ if cluster.n > 1 then
 ** $(cluster.n) CTAs side by side along n share the rows of A: each loads a part for all.
+//$ elseif cluster.m > 1 then
+** Two CTAs one above the other share the columns of B: each loads a half for both. Where a group's
+** last row of tiles has none below it, they stand side by side and share the rows of A.
 //$ end
 */
 //$ local rows = schedule == "cooperative" and tile.m // 2 or tile.m
@@ -37,7 +40,7 @@ enum {
     TILE_M = $(tile.m),
     TILE_N = $(tile.n),
     TILE_K = $(tile.k),
-    CLUSTER_N = $(cluster.n),
+    CTAS = $(cluster.m * cluster.n), /* of a cluster */
     STAGES = $(stages),
     ROWS = $(rows), /* of D, in one math warpgroup */
     SUMS = ROWS * TILE_N / 128, /* in each of its threads */
@@ -148,7 +151,7 @@ $(name)(
     const struct memory s = memory_layout();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warpgroup = uniform(warp / 4);
-    const unsigned int clusters = gridDim.x / CLUSTER_N, cluster = blockIdx.x / CLUSTER_N;
+    const unsigned int clusters = gridDim.x / CTAS, cluster = blockIdx.x / CTAS;
     struct maps maps;
 //$ if addend == "read" then
     struct addend addend;
@@ -191,12 +194,16 @@ $(name)(
 //$ if ragged ~= "m" then
     w.tile_rows = (unsigned int)((m + TILE_M - 1) / TILE_M);
 //$ end
-    w.tile_columns = (unsigned int)((n + CLUSTER_N * TILE_N - 1) / (CLUSTER_N * TILE_N));
+//$ if cluster.n > 1 then
+    w.tile_columns = (unsigned int)((n + CTAS * TILE_N - 1) / (CTAS * TILE_N));
+//$ else
+    w.tile_columns = (unsigned int)((n + TILE_N - 1) / TILE_N);
+//$ end
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrier_init(s.full + i * 8, 1);
-            barrier_init(s.empty + i * 8, $(schedule == "cooperative" and 8 or 4) * CLUSTER_N);
+            barrier_init(s.empty + i * 8, $(schedule == "cooperative" and 8 or 4) * CTAS);
         }
 //$ if addend == "fetch" then
         for (int i = 0; i < 8 * SLABS; i++)
@@ -209,7 +216,7 @@ $(name)(
 //$ end
 //$ end
     }
-//$ if cluster.n > 1 then
+//$ if cluster.m * cluster.n > 1 then
     cluster_sync();
 //$ else
     __syncthreads();
@@ -291,7 +298,7 @@ $(name)(
         if (lane == 0)
             store_wait(0);
     }
-//$ if cluster.n > 1 then
+//$ if cluster.m * cluster.n > 1 then
     cluster_sync(); /* no CTA leaves while another may still arrive on its barriers */
 //$ end
 }

@@ -1,7 +1,7 @@
 /* A math warp is done with a stage: tell every CTA that writes into it. */
 DEVICE void release(const struct memory *s, int stage, int lane)
 {
-    if (lane < CLUSTER_N)
+    if (lane < CTAS)
         barrier_arrive(s->empty + stage * 8, lane);
 }
 

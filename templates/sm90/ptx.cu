@@ -92,7 +92,7 @@ DEVICE void load_box_4d(unsigned int to, const tensor_map *map, unsigned int bar
                  : "memory");
 }
 
-//$ if cluster.n > 1 then
+//$ if cluster.m * cluster.n > 1 then
 /* The same into each of `ctas`, a bit for each rank, at the same place and on its own barrier. */
 DEVICE void load_box_2d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
                                   int x, int y, unsigned short ctas)

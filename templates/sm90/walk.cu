@@ -44,6 +44,9 @@ struct tile {
     int group;
     unsigned int start, length; /* of the group, on the ragged axis */
     int row, column;            /* of the tile's first element, inside the group */
+//$ if cluster.m > 1 then
+    int beside; /* the cluster's other tile lies beside this one, not above or below it */
+//$ end
 //$ if ragged ~= "none" then
     const void *matrix; /* where the group's $(which) lies; null: beside the others */
 //$ end
@@ -58,6 +61,14 @@ DEVICE unsigned int row_tiles(unsigned int length)
     return (length + TILE_M - 1) / TILE_M;
 }
 
+//$ if cluster.m > 1 then
+/* Pairs of tiles in so many rows of them: one above the other, but in an odd last row abreast. */
+DEVICE unsigned int pairs_in(const struct walk *w, unsigned int rows)
+{
+    return rows / 2 * w->tile_columns + rows % 2 * ((w->tile_columns + 1) / 2);
+}
+
+//$ end
 //$ end
 //$ if longest_first == 1 then
 /* Hand the lanes' groups round so that longer ones come first, and of equals the lower number. */
@@ -89,7 +100,9 @@ DEVICE void walk_read(struct walk *w, int lane)
     walk_read_sizes(w, lane);
 //$ end
 //$ if ragged == "m" then
-    w->tiles_end = warp_prefix_sum(row_tiles(w->length) * w->tile_columns, 0x7fffffffu, lane);
+//$ local tiles = cluster.m > 1 and "pairs_in(w, row_tiles(w->length))"
+//$ tiles = tiles or "row_tiles(w->length) * w->tile_columns"
+    w->tiles_end = warp_prefix_sum($(tiles), 0x7fffffffu, lane);
 //$ else
 //$ local used = "w->base + lane < w->groups"
 //$ if longest_first == 1 then
@@ -116,6 +129,38 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
 
 //$ include "common/band.cu"
 
+//$ if cluster.m > 1 then
+/*
+** The place of a tile in its group, from its pair's number there: bands of strips two tiles high.
+** An odd last row belongs to the last band, whose strips each give two columns, one after the
+** other, before that row gives the same two at once.
+*/
+DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number)
+{
+    const unsigned int columns = w->tile_columns, rows = row_tiles(t->length);
+    const unsigned int strips = rows > 1 ? rows / 2 : 1, last = strips * columns - 1;
+    const struct band band = band_of(number < last ? number : last, strips, columns, w->band);
+    const unsigned int high = rows > 1 ? band.strips : 0;
+    const unsigned int odd = rows % 2 && band.first + band.strips == strips;
+    const unsigned int turn = odd ? 2 * high + 1 : high; /* pairs until the column is another */
+    const unsigned int turns = (number - band.first * columns) / turn;
+    const unsigned int column = odd ? 2 * turns : turns;
+    unsigned int strip = number - band.first * columns - turns * turn, second = 0;
+
+    t->beside = odd && strip >= (column + 1 < columns ? 2 * high : high);
+    if (strip >= high && !t->beside) {
+        strip -= high;
+        second = 1;
+    }
+    if (t->beside) {
+        t->row = (int)((rows - 1) * TILE_M);
+        t->column = (int)((column + cluster_rank()) * TILE_N);
+    } else {
+        t->row = (int)((2 * (band.first + strip) + cluster_rank()) * TILE_M);
+        t->column = (int)((column + second) * TILE_N);
+    }
+}
+//$ else
 /* The place of a tile in its group, from its number there. */
 DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number)
 {
@@ -126,11 +171,12 @@ DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number
 
     t->row = (int)(row * TILE_M);
 //$ if cluster.n > 1 then
-    t->column = (int)((column * CLUSTER_N + cluster_rank()) * TILE_N);
+    t->column = (int)((column * CTAS + cluster_rank()) * TILE_N);
 //$ else
     t->column = (int)(column * TILE_N);
 //$ end
 }
+//$ end
 
 /* The next tile of this cluster; 0 if there is none. Called by all lanes of a warp. */
 DEVICE int walk_next(struct walk *w, struct tile *t, int lane)

@@ -22,7 +22,7 @@ typedef unsigned long long u64;
 typedef struct twin_map tensor_map;
 
 enum {
-    SIM_THREADS = THREADS * CLUSTER_N,
+    SIM_THREADS = THREADS * CTAS,
     SIM_STACK = 48 * 1024,
     SIM_SHARED = 1040, /* where dynamic shared memory begins: not at a multiple of 1024 */
     SIM_STAGES = 2048, /* where the stages must begin, then */
@@ -105,10 +105,10 @@ struct sim_copy { int cta, role, rows, bytes; unsigned int to, barrier; struct s
 static struct {
     struct sim_thread thread[SIM_THREADS];
     struct sim_watch watch[SIM_THREADS];
-    struct sim_cta cta[CLUSTER_N];
+    struct sim_cta cta[CTAS];
     struct sim_copy copy[SIM_COPIES];
     int copies;
-    int left[CLUSTER_N]; /* threads of each CTA that have ended */
+    int left[CTAS]; /* threads of each CTA that have ended */
     void *scheduler[5];
     int current;         /* running thread */
     int turns;           /* of threads, until this round ends */

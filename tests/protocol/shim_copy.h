@@ -174,9 +174,9 @@ static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrie
         .place = sim_locate(map, rank, x, y, z, w),
     };
 
-    if (!ctas || ctas >> CLUSTER_N)
-        sim_fail("no such CTA in the cluster", ctas, CLUSTER_N);
-    for (c.cta = 0; c.cta < CLUSTER_N; c.cta++)
+    if (!ctas || ctas >> CTAS)
+        sim_fail("no such CTA in the cluster", ctas, CTAS);
+    for (c.cta = 0; c.cta < CTAS; c.cta++)
         if (ctas >> c.cta & 1)
             sim_copy_queue(c);
 }

@@ -19,64 +19,73 @@ struct form {
     const char *schedule;
     int tile_n, cluster_n, d_type, b_major;
     const char *addend;
+    int cluster_m;
 };
 
 /*
 ** M and K say which axis is ragged. TURNS: a warpgroup has tiles of its own.
-** PAIRS: two CTAs share rows of A.
+** PAIRS: two CTAs share rows of A. STACKS: they share columns of B, but in a
+** group's odd last row of tiles, rows of A.
 */
 static const struct form M_STORE = {QUERN_AXIS_M,  QN_STORE, "cooperative",
                                     128,           1,        QUERN_BF16,
-                                    QUERN_MAJOR_K, "none"};
+                                    QUERN_MAJOR_K, "none",   1};
 static const struct form M_TURNS = {
     QUERN_AXIS_M, QN_STORE,       "pingpong", 128, 1,
-    QUERN_BF16,   QUERN_MAJOR_MN, "none"};
+    QUERN_BF16,   QUERN_MAJOR_MN, "none",     1};
 static const struct form M_PAIRS = {QUERN_AXIS_M,  QN_STORE, "cooperative",
                                     128,           2,        QUERN_F32,
-                                    QUERN_MAJOR_K, "none"};
+                                    QUERN_MAJOR_K, "none",   1};
+static const struct form M_STACKS = {QUERN_AXIS_M,  QN_STORE, "cooperative",
+                                     128,           1,        QUERN_BF16,
+                                     QUERN_MAJOR_K, "none",   2};
+static const struct form M_STACKS_TURNS = {
+    QUERN_AXIS_M, QN_STORE,       "pingpong", 128, 1,
+    QUERN_F32,    QUERN_MAJOR_MN, "none",     2};
 static const struct form M_SCALE = {QUERN_AXIS_M,  QN_SCALE, "cooperative",
                                     128,           1,        QUERN_BF16,
-                                    QUERN_MAJOR_K, "read"};
+                                    QUERN_MAJOR_K, "read",   1};
 static const struct form K_STORE = {
     QUERN_AXIS_K, QN_STORE,       "cooperative", 128, 1,
-    QUERN_BF16,   QUERN_MAJOR_MN, "none"};
+    QUERN_BF16,   QUERN_MAJOR_MN, "none",        1};
 static const struct form K_TURNS = {
     QUERN_AXIS_K, QN_STORE,       "pingpong", 128, 1,
-    QUERN_F32,    QUERN_MAJOR_MN, "none"};
+    QUERN_F32,    QUERN_MAJOR_MN, "none",     1};
 static const struct form K_PAIRS = {
     QUERN_AXIS_K, QN_STORE,       "cooperative", 128, 2,
-    QUERN_BF16,   QUERN_MAJOR_MN, "none"};
+    QUERN_BF16,   QUERN_MAJOR_MN, "none",        1};
 /* The copy engine adds, or the registers do; or C is fetched, and added to. */
 static const struct form K_ADD = {
     QUERN_AXIS_K, QN_ADD,         "cooperative", 128, 2,
-    QUERN_F32,    QUERN_MAJOR_MN, "reduce"};
+    QUERN_F32,    QUERN_MAJOR_MN, "reduce",      1};
 static const struct form K_READ = {
     QUERN_AXIS_K, QN_ADD,         "pingpong", 128, 1,
-    QUERN_BF16,   QUERN_MAJOR_MN, "read"};
+    QUERN_BF16,   QUERN_MAJOR_MN, "read",     1};
 static const struct form K_FETCH = {
     QUERN_AXIS_K, QN_ADD,         "pingpong", 128, 1,
-    QUERN_F32,    QUERN_MAJOR_MN, "fetch"};
+    QUERN_F32,    QUERN_MAJOR_MN, "fetch",    1};
 /* 6 slabs in 4 places: each tile begins at another. */
 static const struct form K_FETCH_SIX = {
     QUERN_AXIS_K, QN_ADD,         "cooperative", 192, 1,
-    QUERN_F32,    QUERN_MAJOR_MN, "fetch"};
+    QUERN_F32,    QUERN_MAJOR_MN, "fetch",       1};
 static const struct form K_SCALE = {
     QUERN_AXIS_K, QN_SCALE,       "cooperative", 128, 1,
-    QUERN_F32,    QUERN_MAJOR_MN, "read"};
+    QUERN_F32,    QUERN_MAJOR_MN, "read",        1};
 static const struct form UNIFORM = {
     QUERN_AXIS_NONE, QN_SCALE,      "cooperative", 128, 1,
-    QUERN_BF16,      QUERN_MAJOR_K, "read"};
+    QUERN_BF16,      QUERN_MAJOR_K, "read",        1};
 static const struct form UNIFORM_TURNS = {
     QUERN_AXIS_NONE, QN_SCALE,       "pingpong", 128, 1,
-    QUERN_F32,       QUERN_MAJOR_MN, "read"};
+    QUERN_F32,       QUERN_MAJOR_MN, "read",     1};
 
 static int is_form(const struct qn_kernel *k, const struct form *f)
 {
     return strcmp(k->template, "sm90/gemm.cu") == 0 && k->ragged == f->ragged &&
            k->epilogue == f->epilogue &&
            strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
-           k->cluster[1] == f->cluster_n && k->d.type == f->d_type &&
-           k->b.major == f->b_major && strcmp(k->addend, f->addend) == 0;
+           k->cluster[0] == f->cluster_m && k->cluster[1] == f->cluster_n &&
+           k->d.type == f->d_type && k->b.major == f->b_major &&
+           strcmp(k->addend, f->addend) == 0;
 }
 
 static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)
@@ -146,7 +155,8 @@ static void run_forms(const struct form *const *forms, int count)
 
 static void test_ragged_m(void **state)
 {
-    const struct form *forms[] = {&M_STORE, &M_TURNS, &M_PAIRS, &M_SCALE};
+    const struct form *forms[] = {&M_STORE,  &M_TURNS,        &M_PAIRS,
+                                  &M_STACKS, &M_STACKS_TURNS, &M_SCALE};
 
     (void)state;
     run_forms(forms, COUNT(forms));
@@ -258,7 +268,7 @@ static const struct {
     {&M_PAIRS, {MULTIPLY, "    mma_wait(0);", ""}},
     {&M_PAIRS,
      {COPY, "barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);", ""}},
-    {&M_PAIRS, {COPY, "(1 << CLUSTER_N) - 1", "1"}},
+    {&M_PAIRS, {COPY, "(1 << CTAS) - 1", "1"}},
     {&M_PAIRS, {GEMM, "    cluster_sync(); /*", "    /*"}},
     {&M_TURNS, {GEMM, "(k + TILE_K - 1) / TILE_K", "1"}},
     {&M_TURNS, {GEMM, "2 * clusters, lane", "clusters, lane"}},
@@ -277,6 +287,18 @@ static const struct {
     {&M_PAIRS, {BANDS, "number - b.first * across", "number"}},
     {&M_TURNS, {BANDS, "band * size", "band"}},
     {&UNIFORM, {BANDS, "strips - b.first < size", "0"}},
+    /* pairs of tiles, one above the other or abreast */
+    {&M_STACKS, {WALK, "rows % 2 * ((w->tile_columns + 1) / 2)", "0"}},
+    {&M_STACKS, {WALK, "(w->tile_columns + 1) / 2", "w->tile_columns / 2"}},
+    {&M_STACKS, {WALK, "number < last ? number : last", "number"}},
+    {&M_STACKS, {WALK, "band.first + band.strips == strips", "1"}},
+    {&M_STACKS, {WALK, "column + 1 < columns ? 2 * high : high", "2 * high"}},
+    {&M_STACKS, {WALK, "rows > 1 ? band.strips : 0", "band.strips"}},
+    {&M_STACKS, {WALK, "column + second", "column"}},
+    {&M_STACKS_TURNS, {WALK, "(rows - 1) * TILE_M", "rows * TILE_M"}},
+    {&M_STACKS_TURNS, {COPY, "        if (t->beside) {", "        if (0) {"}},
+    {&M_STACKS_TURNS, {COPY, "        if (t->beside) {", "        if (1) {"}},
+    {&M_STACKS_TURNS, {MULTIPLY, "lane < CTAS", "lane < 1"}},
     /* coordinates */
     {&M_PAIRS, {COPY, "(int)(distance >> 35)", "0"}},
     {&M_TURNS, {COPY, "i++, mn += $(rows)", "i++"}},
@@ -286,7 +308,8 @@ static const struct {
     {&K_STORE, {COPY, "(int)(t->start + t->length)", "(int)t->start + x"}},
     {&K_STORE, {GEMM, "mn = 16 * 128", "mn = 8 * 128"}},
     {&K_STORE, {STORE, "    if (t->matrix)", "    if (0)"}},
-    {&UNIFORM, {COPY, "$(at), t->group$(ctas)", "$(at), 0$(ctas)"}},
+    {&UNIFORM,
+     {COPY, "$(name), full, $(at), t->group", "$(name), full, $(at), 0"}},
     {&UNIFORM, {STORE, "row, t->group);\n//$ end\n}", "row, 0);\n//$ end\n}"}},
     /* the slabs, and what is added */
     {&M_PAIRS, {STORE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},

@@ -170,7 +170,7 @@ static int twin_left(void)
 {
     int left = SIM_THREADS;
 
-    for (int i = 0; i < CLUSTER_N; i++)
+    for (int i = 0; i < CTAS; i++)
         left -= sim.left[i];
     return left;
 }
@@ -197,7 +197,7 @@ static void twin_run_grid(void)
 {
     for (int i = 0; i < sim.launch->clusters; i++) {
         memset(sim.cta, 0, sizeof sim.cta);
-        sim.block = (unsigned int)(i * CLUSTER_N);
+        sim.block = (unsigned int)(i * CTAS);
         if (!twin_prepare_threads() || !twin_run_cluster())
             return;
         if (sim.copies) {
@@ -239,7 +239,7 @@ const char *twin_run(const struct twin_launch *launch)
     memset(&sim, 0, sizeof sim);
     sim.launch = launch;
     sim.random = launch->seed;
-    sim.grid = (unsigned int)(launch->clusters * CLUSTER_N);
+    sim.grid = (unsigned int)(launch->clusters * CTAS);
     twin.group_of_row = group_of;
     twin.rows = launch->ragged == QUERN_AXIS_M ? launch->m : launch->groups * launch->m;
     twin.columns = (launch->n + SLAB_COLUMNS - 1) / SLAB_COLUMNS;

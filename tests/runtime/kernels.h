@@ -63,10 +63,13 @@ static const struct qn_recipe test_recipes[] = {
     {                                                                          \
         .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",   \
         .key = "key of " symbol, .recipe = "bf16", .arch = architecture,       \
-        .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,                             \
-        .a = {QUERN_BF16, QUERN_MAJOR_K, QUERN_AXIS_M, {64, m_ / cn}, 128},    \
-        .b = {QUERN_BF16, QUERN_MAJOR_K, QUERN_AXIS_NONE, {64, n_ / cm}, 128}, \
-        .d = {QUERN_BF16, QUERN_MAJOR_K, QUERN_AXIS_M, {64, 16}, 128},         \
+        .op = QUERN_FPROP,                                                     \
+        .ragged = QUERN_AXIS_M, .a = {QUERN_BF16,   QUERN_MAJOR_K,             \
+                                      QUERN_AXIS_M, {64, m_ / cn},             \
+                                      128,          {0}},                      \
+        .b = {QUERN_BF16,    QUERN_MAJOR_K, QUERN_AXIS_NONE,                   \
+              {64, n_ / cm}, 128,           {0}},                              \
+        .d = {QUERN_BF16, QUERN_MAJOR_K, QUERN_AXIS_M, {64, 16}, 128, {0}},    \
         .tile = {m_, n_, 64}, .cluster = {cm, cn}, .stages = 4,                \
         .schedule = "cooperative", .addend = "none", .threads = 384,           \
         .smem = shared, .params = gpu_params, .nparams = sizeof gpu_params,    \
@@ -86,7 +89,7 @@ static const struct qn_recipe test_recipes[] = {
 #define TEST_KERNELS(function)                                                 \
     GPU_KERNEL("k_small", "sm_90a", 128, 128, 1, 1, 100000),                   \
         GPU_KERNEL("k_large", "sm_90a", 128, 256, 1, 1, 200000),               \
-        GPU_KERNEL("k_cluster", "sm_90a", 128, 256, 1, 2, 200000),             \
+        GPU_KERNEL("k_cluster", "sm_90a", 128, 256, 2, 1, 200000),             \
         GPU_KERNEL("k_spills", "sm_90a", 256, 256, 1, 1, 200000),              \
         GPU_KERNEL("k_hungry", "sm_90a", 256, 512, 1, 1, 300000),              \
         GPU_KERNEL("k_next", "sm_100a", 128, 256, 1, 1, 200000),               \

@@ -110,7 +110,7 @@ static void *place(const struct fixture *f, int i)
 /* How many bytes of a parameter a launch copies. */
 static size_t size_of(int param)
 {
-    if (param <= P(d_pointer_map))
+    if (param <= P(b_sf_map))
         return 128;
     return param == P(scalar_step) || param == P(sizes_bytes) ||
                    (param >= P(ragged) && param <= P(k))

@@ -126,7 +126,7 @@ static void launches_clusters(void **state)
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
     struct quern_args args = test_args(ctx, PROBLEM);
-    struct fake_map map = plain_map(args.a.data, 2, 256, 1000, 512, 64, 64);
+    struct fake_map map = plain_map(args.a.data, 2, 256, 1000, 512, 64, 128);
 
     (void)state;
     keep_params();

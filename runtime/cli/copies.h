@@ -1,0 +1,21 @@
+/*
+** copies.h: the operands of a job whose recipe scales them.
+*/
+#ifndef QN_COPIES_H
+#define QN_COPIES_H
+
+#include "decode.h"
+#include "job.h"
+
+/* Random numbers of deviation `scale`, quantized by the job's backend into its
+   buffers of operand `role`. The job's sizes lie in their memory already. Codes
+   of the library. */
+int qn_copies_make(struct qn_job *, int role, uint64_t seed, float scale);
+
+/* What the operand holds, for the oracle; `memory` is what qn_copies_free
+   frees. Codes of the library. */
+int qn_copies_decode(const struct qn_job *, int role, struct qn_decode *,
+                     void *memory[3]);
+void qn_copies_free(void *memory[3]);
+
+#endif

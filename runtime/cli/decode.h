@@ -1,0 +1,39 @@
+/*
+** decode.h: the numbers that a quantized copy stands for, in double.
+**
+** Written from the definitions alone, apart from all templates: what these say
+** is compared with it.
+*/
+#ifndef QN_DECODE_H
+#define QN_DECODE_H
+
+#include "geometry.h"
+
+/* A copy in host memory, and its groups. */
+struct qn_decode {
+    struct qn_geometry g; /* of a scaled A or B */
+    const unsigned char *data;
+    const void *sf;
+    const float *global;
+    const int64_t *starts, *sizes; /* of the groups of tokens: the caller's */
+    int64_t firsts[QUERN_MAX_GROUPS]; /* runs of 128 tokens before each */
+};
+
+/* `copy` holds addresses of the host; `starts` and `sizes` count tokens. */
+void qn_decode_begin(struct qn_decode *, const struct qn_geometry *,
+                     const struct quern_tensor *copy, int groups,
+                     const int64_t *starts, const int64_t *sizes);
+
+/* Elements of a group's row: k; or its tokens, to a multiple of 128, where the
+   last ones are zeros or what a transform made of them. */
+int64_t qn_decode_length(const struct qn_decode *, int group);
+
+/* A row of the group, scaled by its scales of both levels. */
+void qn_decode_row(const struct qn_decode *, int group, int64_t row,
+                   double *out);
+
+/* The value of a code of `type` (enum quern_type), NaN and infinity included;
+   bf16, f16 and f32 are no codes. */
+double qn_decode_code(int type, unsigned code);
+
+#endif

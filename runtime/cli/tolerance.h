@@ -1,0 +1,27 @@
+/*
+** tolerance.h: how far a product may be from the one in double.
+*/
+#ifndef QN_TOLERANCE_H
+#define QN_TOLERANCE_H
+
+#include "registry.h"
+
+/* How the products are summed. */
+enum qn_sums {
+    QN_SUMS_FULL,     /* in fp32 or exactly, of values that bf16 holds */
+    QN_SUMS_PROMOTED, /* in an FP8 tensor core, every so often added in fp32 */
+    QN_SUMS_NARROW    /* in an FP8 tensor core from the first to the last */
+};
+
+struct qn_tolerance {
+    enum qn_sums sums;
+    double sum;   /* of the sums, before they are rounded to D's type */
+    double error; /* |d - reference| / |reference| at most */
+    int rounding; /* 1: and at most 1.1 times that of the reference, rounded */
+};
+
+/* Of sums over `k` values. `recipe` is the problem's. */
+struct qn_tolerance qn_tolerance_of(const struct quern_problem *problem,
+                                    const struct qn_recipe *recipe, int64_t k);
+
+#endif

@@ -1,0 +1,25 @@
+/*
+** Deal out the blocks of a group to the workers; `next` counts those of all groups. Where nothing
+** is added to d it stays as it is, to the bit.
+*/
+static void multiply_group(const struct product *p, long long *next, int worker, int workers)
+{
+    if (p->k == 0 && p->c == p->d && !p->beta)
+        return;
+    for (long long m = 0; m < p->m; m += BLOCK_M)
+        for (long long n = 0; n < p->n; n += BLOCK_N)
+            if ((*next)++ % workers == worker)
+                multiply_block(p, (int)m, (int)n);
+}
+
+/*
+** Where an operand of one group begins: in a matrix of its own, or `elements` into the one buffer.
+** Null stays null.
+*/
+static void *place(const void *data, const void *const *pointers, int group, long long elements,
+                   int bytes)
+{
+    if (pointers)
+        return (void *)pointers[group];
+    return data ? (char *)data + elements * bytes : 0;
+}
