@@ -130,14 +130,16 @@ end
 
 test("cli", nil, { "runtime/cli/random.c", "runtime/cli/sizes.c" })
 test "gen"
-test "host"
+local oracle = { "runtime/cli/decode.c", "runtime/cli/tolerance.c" }
+test("host", nil, oracle)
 test "compile"
 test("protocol", nil, { "build/gen/embedded.c" })
 test("numbers", nil, { "build/gen/embedded.c" })
 test "runtime"
 linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" } -- memory.c
-test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/data.c", "tests/host/liar.c",
-  "tests/host/reference.c", "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/memory.c",
+test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copies.c", "tests/host/data.c",
+  "tests/host/liar.c", "tests/host/reference.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
+  "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/memory.c",
   "runtime/cli/message.c", "runtime/cli/random.c", "runtime/cli/sizes.c", "runtime/cli/timing.c" })
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.

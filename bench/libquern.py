@@ -10,6 +10,7 @@ import os
 BF16, F32, I32 = 1, 3, 11  # enum quern_type
 JIT = 2                    # enum quern_backend
 EINVAL, ENOKERNEL = 1, 3   # enum quern_status
+WGRAD = 2                  # enum quern_op
 
 
 class Tensor(ctypes.Structure):
@@ -43,6 +44,29 @@ class Description(ctypes.Structure):
     _fields_ = [("args", Args), ("workspace_bytes", ctypes.c_size_t)]
 
 
+class Quantization(ctypes.Structure):
+    _fields_ = [("recipe", ctypes.c_char * 32), ("work", ctypes.c_int), ("of", ctypes.c_int),
+                ("type", ctypes.c_int), ("copies", ctypes.c_int), ("activation", ctypes.c_int),
+                ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
+                ("dbias", ctypes.c_int), ("groups", ctypes.c_int), ("m", ctypes.c_int64),
+                ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
+
+
+class QuantizeArgs(ctypes.Structure):
+    _fields_ = [("in_", Tensor), ("saved", Tensor), ("row", Tensor), ("column", Tensor),
+                ("out", Tensor), ("first_dims", ctypes.c_void_p), ("offsets", ctypes.c_void_p),
+                ("sizes_type", ctypes.c_int), ("probability", ctypes.c_void_p),
+                ("dbias", ctypes.c_void_p), ("scale", ctypes.c_void_p),
+                ("history", ctypes.c_void_p), ("random", ctypes.c_void_p),
+                ("limit", ctypes.c_float), ("slope", ctypes.c_float), ("shift", ctypes.c_float),
+                ("workspace", ctypes.c_void_p)]
+
+
+class QuantizeDescription(ctypes.Structure):
+    _fields_ = [("args", QuantizeArgs), ("workspace_bytes", ctypes.c_size_t),
+                ("history", ctypes.c_int), ("random", ctypes.c_int)]
+
+
 class PlanOptions(ctypes.Structure):
     _fields_ = [("backend", ctypes.c_int), ("sms", ctypes.c_int), ("kernel", ctypes.c_char_p)]
 
@@ -72,6 +96,9 @@ class Library:
         self.c.quern_plan_info.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self.c.quern_run.argtypes = [ctypes.c_void_p] * 3
         self.c.quern_check.argtypes = [ctypes.c_void_p] * 3
+        self.c.quern_quantize_plan_free.argtypes = [ctypes.c_void_p]
+        self.c.quern_quantize_run.argtypes = [ctypes.c_void_p] * 3
+        self.c.quern_quantize_check.argtypes = [ctypes.c_void_p] * 3
         self.context = ctypes.c_void_p()
         self.must(self.c.quern_open(None, ctypes.byref(self.context)))
 
@@ -92,6 +119,15 @@ class Library:
         need = Description()
         self.must(self.c.quern_describe(self.context, ctypes.byref(problem), ctypes.byref(need)))
         return need
+
+    def quantization(self, line):
+        """Of a line of text: the quantization, and what it needs."""
+        quantization, need = Quantization(), QuantizeDescription()
+        self.must(self.c.quern_quantize_parse(self.context, line.encode(),
+                                              ctypes.byref(quantization)))
+        self.must(self.c.quern_quantize_describe(self.context, ctypes.byref(quantization),
+                                                 ctypes.byref(need)))
+        return quantization, need
 
     def why(self, problem):
         text = ctypes.c_void_p()
@@ -124,6 +160,18 @@ class Plan:
         self.args.a.sizes_type = I32
         self.args.workspace = workspace
 
+    def bind_copies(self, a, b, d, sizes, workspace):
+        """The same of quantized copies: a and b are (data, sf, global) each."""
+        for tensor, copy in ((self.args.a, a), (self.args.b, b)):
+            tensor.data, tensor.sf, tensor.global_ = copy
+        self.args.d.data = d
+        if self.problem.op == WGRAD:
+            self.args.a.last_dims = sizes
+        else:
+            self.args.a.first_dims = sizes
+        self.args.a.sizes_type = I32
+        self.args.workspace = workspace
+
     def run(self, stream):
         self.library.must(self.library.c.quern_run(self.plan, ctypes.byref(self.args), stream))
 
@@ -132,6 +180,32 @@ class Plan:
 
     def close(self):
         self.library.c.quern_plan_free(self.plan)
+        self.plan = ctypes.c_void_p()
+
+
+class QuantizePlan:
+    """One quantization; the caller fills `args` with device addresses. run() queues it."""
+
+    def __init__(self, library, line):
+        self.library = library
+        self.quantization, self.need = library.quantization(line)
+        self.args = self.need.args
+        self.plan = ctypes.c_void_p()
+        options = PlanOptions(JIT, 0, None)
+        library.must(library.c.quern_quantize_plan(
+            library.context, ctypes.byref(self.quantization), ctypes.byref(options),
+            ctypes.byref(self.plan)))
+
+    def run(self, stream):
+        self.library.must(self.library.c.quern_quantize_run(self.plan, ctypes.byref(self.args),
+                                                            stream))
+
+    def check(self, stream):
+        self.library.must(self.library.c.quern_quantize_check(self.plan, ctypes.byref(self.args),
+                                                              stream))
+
+    def close(self):
+        self.library.c.quern_quantize_plan_free(self.plan)
         self.plan = ctypes.c_void_p()
 
 
@@ -145,6 +219,10 @@ def open_library(path):
     seen = (a.type, b.type, d.type, list(a.shape)[:2], list(b.shape)[:3], list(d.shape)[:2],
             a.bytes, d.bytes)
     expected = (BF16, BF16, F32, [40, 16], [3, 24, 16], [40, 24], 40 * 16 * 2, 40 * 24 * 4)
+    _, need = library.quantization("quantize fp8_block of=x g=3 m=40 k=16")
+    seen += (list(need.args.column.shape)[:2], need.args.column.sf_bytes, need.args.limit,
+             need.workspace_bytes)
+    expected += ([16, 384], 3 * 16 * 4, 7.0, 256)
     if seen != expected:
         raise SystemExit(f"{path}: quern.h has changed, bench/libquern.py has not: {seen}")
     return library

@@ -269,8 +269,8 @@ def choose(shapes, patterns):
     return chosen
 
 
-def options_of(argv):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def parser_of(about):
+    parser = argparse.ArgumentParser(description=about.split("\n")[0])
     parser.add_argument("--shapes", default="*", help="names or globs, by commas")
     parser.add_argument("--ops", default="fprop,dgrad,wgrad,accumulate")
     parser.add_argument("--splits", default="mild,skew")
@@ -282,7 +282,7 @@ def options_of(argv):
     parser.add_argument("--library", default=LIBRARY)
     parser.add_argument("--commit", default=os.environ.get("QUERN_COMMIT", ""))
     parser.add_argument("--json", help="write the results here")
-    return parser.parse_args(argv)
+    return parser
 
 
 def machine(options, library, watch):
@@ -300,7 +300,7 @@ def write(path, results):
 
 
 def main(argv=None):
-    options = options_of(argv)
+    options = parser_of(__doc__).parse_args(argv)
     if not torch.cuda.is_available():
         print("bench/peers.py needs an NVIDIA GPU and a PyTorch with CUDA", file=sys.stderr)
         return 3

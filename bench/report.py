@@ -12,9 +12,10 @@ import math
 import os
 import sys
 
-PEERS = ("torch_grouped_mm", "cublas_loop")
+PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop")
 COLUMNS = (("quern", "quern"), ("torch_grouped_mm", "torch grouped"),
-           ("cublas_loop", "cuBLAS loop"), ("cublas_dense", "dense cuBLAS"))
+           ("torch_scaled_grouped_mm", "torch scaled grouped"), ("cublas_loop", "cuBLAS loop"),
+           ("cublas_dense", "dense cuBLAS"), ("cublas_dense_fp8", "dense cuBLAS, FP8"))
 
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -41,7 +42,8 @@ def deepgemm(shape, op, rows):
         recorded = json.load(file)["shapes"].get(shape, {})
     if op not in recorded or not {"quern", "cublas_dense"} <= rows.keys():
         return None
-    if recorded[op] < 0.65 * recorded["dense"]:
+    rate = 2 if op.startswith("fp8") else 1  # of the tensor cores, to BF16's
+    if recorded[op] < 0.65 * rate * recorded["dense"]:
         return rows["quern"]["tflops"] / recorded[op]
     dense = rows["cublas_dense"]["tflops"]
     return rows["quern"]["tflops"] / dense / (recorded[op] / recorded["dense"])
@@ -80,9 +82,16 @@ def times(r):
     return f"{r:.2f} ×" if r else "–"
 
 
+def columns_of(results, op):
+    """Of those who were measured in this pass."""
+    there = {what for rows in cases(results, op).values() for what in rows}
+    return [column for column in COLUMNS if column[0] in there]
+
+
 def table(results, op):
     """One line for each shape and split, and the geometric means of the ratios."""
-    head = ([op, "split"] + [title for _, title in COLUMNS] +
+    columns = columns_of(results, op)
+    head = ([op, "split"] + [title for _, title in columns] +
             ["torch or cuBLAS", "DeepGEMM", "MHz", "W"])
     lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2)]
     ratios = {"here": [], "recorded": []}
@@ -90,9 +99,9 @@ def table(results, op):
         here, recorded = ratio(rows), deepgemm(shape, op, rows) if split == "mild" else None
         ratios["here"] += [here] if here else []
         ratios["recorded"] += [recorded] if recorded else []
-        lines.append([shape, split] + [cell(rows, what) for what, _ in COLUMNS] +
+        lines.append([shape, split] + [cell(rows, what) for what, _ in columns] +
                      [times(here), times(recorded), *load(rows)])
-    lines.append(["geometric mean", ""] + [""] * len(COLUMNS) +
+    lines.append(["geometric mean", ""] + [""] * len(columns) +
                  [f"**{geometric_mean(r):.3f} ×**" if r else "–" for r in ratios.values()] +
                  ["", ""])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -154,8 +154,9 @@ static int major_of(const char *name)
 
 static int op_of(const char *op)
 {
-    static const char *const names[] = {
-        "fprop", "dgrad", "wgrad", "quantize", "amax", "dequantize", "history"};
+    static const char *const names[] = {"fprop",    "dgrad", "wgrad",
+                                        "quantize", "amax",  "dequantize",
+                                        "history",  "sum"};
     int i = 0;
 
     while (strcmp(names[i], op))

@@ -52,7 +52,7 @@ static const char *op_name(int op)
 {
     static const char *const names[] = {
         "QUERN_FPROP", "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
-        "QN_AMAX",     "QN_DEQUANTIZE", "QN_HISTORY"};
+        "QN_AMAX",     "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM"};
 
     return names[op];
 }

@@ -55,10 +55,22 @@ static void put_constant(struct qg_printer *p, const struct qg_node *node)
 
 static void put_node(struct qg_printer *p, const struct qg_node *node);
 
+/* A term's text. CUDA has a shorter way to 1 / x, with the same rounding. */
+static const char *text_of(const struct qg_printer *p,
+                           const struct qg_node *node)
+{
+    const struct qg_node *first = node->operand[0];
+
+    if (p->language && node->op == QG_OP_DIV && first->op == QG_OP_CONSTANT &&
+        first->value == 1)
+        return "__frcp_rn($2)";
+    return texts[node->op][p->language];
+}
+
 /* The term itself; its operands by name where they have one. */
 static void put_term(struct qg_printer *p, const struct qg_node *node)
 {
-    const char *text = texts[node->op][p->language];
+    const char *text = text_of(p, node);
 
     for (; *text; text++) {
         if (*text != '$')

@@ -43,7 +43,6 @@ struct qn_values {
     void *out;
     long long out_stride;
     float *dbias, *partials;
-    unsigned int *counters;
     int input, form, activation, interleave;
     float limit, slope, shift;
     float *scale, *history;

@@ -343,9 +343,6 @@ static void lay_out(const struct quern_quantization *q,
         at += (size_t)((s->global ? q->groups
                                   : count_scales(q, s, QUERN_COLUMN)) *
                        word);
-    w->counters = at;
-    if (q->dbias)
-        at += (size_t)(q->groups * ceil_div(q->k, TILE) * word);
     w->partials = at = (at + 255) / 256 * 256;
     if (q->dbias)
         at += (size_t)(qn_quantize_tiles(q) * (TILE / 32) * q->k * word);

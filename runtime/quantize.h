@@ -9,7 +9,7 @@
 /* Where the parts of the workspace lie, behind the error record. What is
    cleared before each run ends where the partial sums begin. */
 struct qn_quantize_space {
-    size_t row_amax, column_amax, counters, partials, end;
+    size_t row_amax, column_amax, partials, end;
 };
 
 /* One launch of a run. */
@@ -20,7 +20,7 @@ struct qn_quantize_step {
     struct cu_launch launch;
 };
 
-enum { QN_QUANTIZE_STEPS = 2 };
+enum { QN_QUANTIZE_STEPS = 3 };
 
 struct quern_quantize_plan {
     struct quern_context *ctx;

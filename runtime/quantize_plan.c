@@ -30,12 +30,14 @@ static int form_of(const struct quern_quantization *q)
 int qn_quantize_serves(const struct quern_quantization *q, int op,
                        const struct qn_kernel *kernel)
 {
-    int input = op == QN_HISTORY              ? QUERN_F32
+    int reads_f32 = op == QN_HISTORY || op == QN_SUM;
+    int input = reads_f32                     ? QUERN_F32
                 : q->work == QUERN_REQUANTIZE ? QUERN_TYPE_NONE
                                               : q->type;
 
     return kernel->op == op && kernel->of == q->of && kernel->input == input &&
-           kernel->form == form_of(q) && !strcmp(kernel->recipe, q->recipe);
+           kernel->form == (reads_f32 ? QN_PLAIN : form_of(q)) &&
+           !strcmp(kernel->recipe, q->recipe);
 }
 
 /* NULL if the kernel can run for the backend, else why not. */
@@ -79,15 +81,19 @@ static const struct qn_candidate *find(const struct qn_session *s,
     return best;
 }
 
-/* The ops of a run, in order; returns how many. */
+/* The ops of a run, in order; returns how many. The host sums dbias up as it
+   goes. */
 static int list_ops(const struct quern_quantization *q,
-                    const struct qn_recipe *recipe, int ops[QN_QUANTIZE_STEPS])
+                    const struct qn_recipe *recipe, int backend,
+                    int ops[QN_QUANTIZE_STEPS])
 {
     int count = 0;
 
     if (qn_quantize_needs_amax(q, qn_quantize_scaling(q, recipe)))
         ops[count++] = QN_AMAX;
     ops[count++] = qn_quantize_op(q);
+    if (q->dbias && backend != QUERN_BACKEND_HOST)
+        ops[count++] = QN_SUM;
     return count;
 }
 
@@ -164,7 +170,8 @@ static int load_steps(struct quern_quantize_plan *plan, struct qn_session *s,
                       int backend)
 {
     int ops[QN_QUANTIZE_STEPS];
-    int count = list_ops(&plan->q, plan->recipe, ops), code = QUERN_OK;
+    int count = list_ops(&plan->q, plan->recipe, backend, ops);
+    int code = QUERN_OK;
 
     plan->backend = s->demand.backend = backend;
     plan->nsteps = 0;
@@ -217,10 +224,21 @@ static int check_options(const struct quern_plan_options *options)
     return QUERN_OK;
 }
 
+/* The one that makes the result. */
+static const struct qn_kernel *
+main_kernel(const struct quern_quantize_plan *plan)
+{
+    int i = 0;
+
+    while (plan->steps[i].kernel->op != qn_quantize_op(&plan->q))
+        i++;
+    return plan->steps[i].kernel;
+}
+
 /* The kernel is not to be chosen, but may be named to make sure. */
 static int check_name(const struct quern_quantize_plan *plan, const char *name)
 {
-    const char *ours = plan->steps[plan->nsteps - 1].kernel->name;
+    const char *ours = main_kernel(plan)->name;
 
     if (!name || !strcmp(name, ours))
         return QUERN_OK;
@@ -283,7 +301,7 @@ int quern_quantize_plan(struct quern_context *ctx,
     qn_session_close(&session);
     if (!code)
         qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s",
-                       (*plan)->steps[(*plan)->nsteps - 1].kernel->name);
+                       main_kernel(*plan)->name);
     return code;
 }
 
@@ -295,7 +313,7 @@ void quern_quantize_plan_free(struct quern_quantize_plan *plan)
 void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
                               struct quern_plan_info *info)
 {
-    const struct qn_kernel *kernel = plan->steps[plan->nsteps - 1].kernel;
+    const struct qn_kernel *kernel = main_kernel(plan);
 
     info->kernel = kernel->name;
     info->backend = plan->backend;
@@ -331,7 +349,7 @@ static void explain(const struct qn_session *s,
                     const struct qn_recipe *recipe, int backend,
                     struct qn_text *text)
 {
-    int ops[QN_QUANTIZE_STEPS], count = list_ops(q, recipe, ops);
+    int ops[QN_QUANTIZE_STEPS], count = list_ops(q, recipe, backend, ops);
     char line[512];
 
     quern_quantize_print(q, line, sizeof line);
@@ -343,7 +361,8 @@ static void explain(const struct qn_session *s,
                     ops[i] == QN_AMAX
                         ? ": scales span more than a tile, so that the input "
                           "is read twice"
-                        : "");
+                    : ops[i] == QN_SUM ? ": dbias, from sums of 32 rows each"
+                                       : "");
         explain_op(s, q, ops[i], backend, text);
     }
 }

@@ -64,7 +64,6 @@ static void set_values(const struct quern_quantize_plan *plan,
     v->offsets = args->offsets;
     v->sizes_bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
     v->error = args->workspace;
-    v->counters = (unsigned *)(void *)(space + plan->space.counters);
     v->partials = (float *)(void *)(space + plan->space.partials);
 }
 
@@ -76,7 +75,7 @@ static void list_params(const struct qn_kernel *kernel,
         params[i] = (char *)values + qn_run_values[kernel->params[i]];
 }
 
-/* Maxima and counters begin at zero: no kernel need leave them so. */
+/* Maxima begin at zero: no kernel need leave them so. */
 static size_t cleared_bytes(const struct quern_quantize_plan *plan)
 {
     return plan->space.partials - QN_WORKSPACE_BYTES;

@@ -312,8 +312,8 @@ struct quern_contraction {
 /*
 ** Find the problem of a contraction: its op, m, n, k, layouts, and the ragged
 ** axis, which says how D is split. Where types do not tell the op, it is the
-** one that usually has such a ragged axis and layout; b k-major: fprop. D, if
-** it is given, must agree. QUERN_EINVAL names the argument and the rule.
+** one that usually has such a ragged axis and layout; b k-major: fprop. Column
+** copies: k is their bound. D, if given, must agree. QUERN_EINVAL says which.
 */
 QUERN_API int quern_infer(struct quern_context *ctx,
                           const struct quern_contraction *contraction,
@@ -396,6 +396,11 @@ QUERN_API void quern_free(void *memory);
 ** a and b that are not k-major have their last two axes the other way round:
 ** [k, m], [k, n]. What lies outside every group is not written. With ragged=k
 ** an empty group's matrix becomes zeros, or beta * C.
+**
+** With scales a and b are copies as quern_quantize_run made them, layout=tn: of
+** fprop the row copies of x and w, of dgrad the row copy of dy and the column
+** copy of w, of wgrad the column copies of dy [m, T] and x [n, T]. Sizes and
+** offsets are those of the copies. What is not scaled is k-major, too.
 **
 ** The sizes are the arrays of a; or of b, or of d, if a has none. The other
 ** ragged operands may repeat the same arrays. ragged=none takes no arrays.
@@ -559,7 +564,7 @@ QUERN_API int quern_quantize_plan(struct quern_context *ctx,
                                   struct quern_quantize_plan **plan);
 QUERN_API void quern_quantize_plan_free(struct quern_quantize_plan *plan);
 
-/* The kernel is the last one that a run launches. */
+/* The kernel is the one that makes the copies. */
 QUERN_API void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
                                         struct quern_plan_info *info);
 
@@ -569,7 +574,8 @@ QUERN_API void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
 ** padding included; what lies outside every group is not.
 **
 ** One launch for all groups; where a scale depends on more than a block, one
-** before it for the largest magnitudes. Queued on `stream`; neither allocates
+** before it for the largest magnitudes; with dbias, one behind it that adds up
+** what it has summed. Queued on `stream`; neither allocates
 ** nor synchronizes nor reads device memory; may be captured, and the sizes may
 ** change before each replay. The host backend runs at once. Same inputs, same
 ** bytes, on any backend. QUERN_EINVAL (argument and rule), QUERN_ECUDA.

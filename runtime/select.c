@@ -14,12 +14,11 @@
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) does half as many
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes / L2 rate
+**              * max(1, k / DRIFT): CTAs fall out of step, and after so many
+**              steps L2 has lost what the last of them asks for
 **     store  = tile_m * tile_n * bytes of D / STORE rate; pingpong hides it
 **              behind the other warpgroup's math
-**     power  = copy * POWER: what L2 delivers draws on the same watts as the
-**              products, and lowers the clock of all; of lone CTAs some ask
-**              for the same at once, and are answered together
-**     tile   = max(math, copy) + power + store + START
+**     tile   = max(math, copy) + store + START
 **     memory = (A + B + D once, and C if it is read) / memory rate
 **     launch = max(waves * tile, memory)
 **              where C is read, by how it arrives:
@@ -29,10 +28,10 @@
 **                        + min(waves * tile, memory) / 2
 **
 ** The L2 rate is that of the multiprocessor's port: 128 x 128 asks for all of
-** it, tiles of 64 rows for more, wider ones for less (bench/NOTES.md, 6). What
-** a cluster shares leaves L2 once. POWER was fitted to launches that ran for
-** long at 690 W (bench/NOTES.md, 8). The tuner replaces the model where it
-** measured.
+** it, tiles of 64 rows for more, wider ones for less (bench/NOTES.md, 6). All
+** this is in cycles; bytes out of L2 also cost power, and so clock, which
+** decides between equals (bench/NOTES.md, 8). The tuner replaces the model
+** where it measured.
 */
 #include "select.h"
 #include "expr.h"
@@ -43,13 +42,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FMA_PER_CYCLE    2048.0 /* dense 16-bit, one multiprocessor */
-#define L2_PER_CYCLE     62.0   /* bytes into one multiprocessor, of 64 */
-#define STORE_PER_CYCLE  20.0   /* bytes out of one multiprocessor */
-#define MEMORY_PER_CYCLE 2300.0 /* bytes, the whole chip */
-#define START_CYCLES     1200.0 /* first copies of a tile, its barriers */
-#define POWER            0.16   /* cycles for a cycle of copies out of L2 */
-#define TOGETHER         0.8    /* of what lone CTAs ask for, leaves L2 */
+#define FMA_PER_CYCLE    2048.0  /* dense 16-bit, one multiprocessor */
+#define L2_PER_CYCLE     62.0    /* bytes into one multiprocessor, of 64 */
+#define STORE_PER_CYCLE  32.0    /* bytes out of one multiprocessor */
+#define MEMORY_PER_CYCLE 2300.0  /* bytes, the whole chip */
+#define START_CYCLES     1200.0  /* first copies of a tile, its barriers */
+#define MEETING_CYCLES   20.0    /* CTAs of a cluster wait for each other */
+#define DRIFT            20480.0 /* steps of k */
+#define L2_EFFORT        0.15    /* of cycles of copies, between equals */
+#define TOGETHER         0.75    /* of what lone CTAs get leaves L2 */
 
 /*
 ** What C costs, by how it arrives: factors of the computation and of plain
@@ -315,21 +316,18 @@ static void estimate_tile(const struct qn_kernel *kernel, double k,
     double tile_m = larger(kernel->tile[0], 1),
            tile_n = larger(kernel->tile[1], 1);
     double bytes = qn_type_bits(kernel->a.type) / 8.0;
-    int alone = kernel->cluster[0] * kernel->cluster[1] <= 1;
 
     f->math = tile_m * tile_n * k / (FMA_PER_CYCLE * 2 / bytes);
     if (!uses_maps(kernel))
         f->math *= 2;
     f->copy = (tile_m / larger(kernel->cluster[1], 1) +
                tile_n / larger(kernel->cluster[0], 1)) *
-              k * bytes / L2_PER_CYCLE;
-    f->power = f->copy * POWER * (alone ? TOGETHER : 1);
+              k * bytes / L2_PER_CYCLE * larger(1, k / DRIFT);
     f->store =
         tile_m * tile_n * qn_type_bits(kernel->d.type) / 8 / STORE_PER_CYCLE;
     if (!strcmp(kernel->schedule, "pingpong"))
         f->store = larger(0, f->store - f->math);
-    f->tile_cycles =
-        larger(f->math, f->copy) + f->power + f->store + START_CYCLES;
+    f->tile_cycles = larger(f->math, f->copy) + f->store + START_CYCLES;
 }
 
 /* The whole launch. */
@@ -383,14 +381,24 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
         estimate(demand, kernel, &choice->figures);
 }
 
-static double work(const struct qn_choice *choice)
+/*
+** What two kernels differ in that take as long, both waiting for memory or with
+** the same tile: cycles of the tiles, and bytes out of L2. Of those a lone CTA
+** causes fewer than it gets: what neighbours ask for at about the same time is
+** read once. CTAs of a cluster wait for each other.
+*/
+static double effort(const struct qn_choice *choice)
 {
-    return choice->figures.waves * choice->figures.tile_cycles;
+    const struct qn_figures *f = &choice->figures;
+    const int *cluster = choice->candidate->kernel->cluster;
+
+    if (cluster[0] * cluster[1] <= 1)
+        return f->waves * (f->tile_cycles + f->copy * TOGETHER * L2_EFFORT);
+    return f->waves * (f->tile_cycles + f->copy * L2_EFFORT + MEETING_CYCLES);
 }
 
-/* By the model. Of equals, who wait for memory alike, the one that computes
-   less comes first and the one that scales needlessly last; then a name
-   decides, so that the order is fixed. */
+/* By the model. Of equals the one of less effort comes first and the one that
+   scales needlessly last; then a name decides, so that the order is fixed. */
 static int compare(const void *left, const void *right)
 {
     const struct qn_choice *a = left, *b = right;
@@ -399,8 +407,8 @@ static int compare(const void *left, const void *right)
         return b->fits - a->fits;
     if (a->fits && a->figures.cycles != b->figures.cycles)
         return a->figures.cycles < b->figures.cycles ? -1 : 1;
-    if (a->fits && work(a) != work(b))
-        return work(a) < work(b) ? -1 : 1;
+    if (a->fits && effort(a) != effort(b))
+        return effort(a) < effort(b) ? -1 : 1;
     if (a->candidate->kernel->epilogue != b->candidate->kernel->epilogue)
         return a->candidate->kernel->epilogue - b->candidate->kernel->epilogue;
     return strcmp(a->candidate->kernel->name, b->candidate->kernel->name);

@@ -10,10 +10,10 @@
 struct qn_figures {
     double tiles, waves;
     double real; /* share of the tiles' rows and columns that D has */
-    double math, copy, power, store; /* of one tile on one multiprocessor */
-    double tile_cycles;              /* these together */
-    double memory_cycles;            /* to move all operands once */
-    double cycles;                   /* of the launch */
+    double math, copy, store; /* of one tile on one multiprocessor */
+    double tile_cycles;       /* these together */
+    double memory_cycles;     /* to move all operands once */
+    double cycles;            /* of the launch */
 };
 
 struct qn_choice {

@@ -21,8 +21,8 @@ static const struct {
 };
 
 /* Products, then casts: COUPLED: ops */
-static const char *const ops[] = {"fprop", "dgrad",      "wgrad",  "quantize",
-                                  "amax",  "dequantize", "history"};
+static const char *const ops[] = {"fprop", "dgrad",      "wgrad",   "quantize",
+                                  "amax",  "dequantize", "history", "sum"};
 static const char *const works[] = {"quantize", "requantize", "dequantize",
                                     "rescale"};
 static const char *const ofs[] = {"x", "w", "dy"};

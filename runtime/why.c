@@ -25,6 +25,21 @@ static int imagine_device(struct qn_session *s, struct qn_text *text)
     return QUERN_OK;
 }
 
+/* What no choice of tiles can beat, by the kernel that would run: rows of
+   padding cost nothing where memory takes longer. */
+static void add_floors(struct qn_text *text, const struct qn_choice *best,
+                       int sms)
+{
+    const struct qn_figures *f = &best->figures;
+
+    qn_text_add(
+        text,
+        "products alone take %.0f cycles, with the padding of tiles %.0f; "
+        "memory alone %.0f\n\n",
+        f->tiles * f->real * f->math / sms, f->tiles * f->math / sms,
+        f->memory_cycles);
+}
+
 /* In the model's order; the first would run. */
 static void add_choices(struct qn_text *text, const struct qn_choice *list,
                         int count)
@@ -36,11 +51,11 @@ static void add_choices(struct qn_text *text, const struct qn_choice *list,
         qn_text_add(text,
                     "%s %s%s\n    %.0f cycles: %.0f tiles in %.0f waves of "
                     "%.0f, memory %.0f\n    a tile: math %.0f, copies %.0f, "
-                    "power %.0f, store %.0f; %.0f %% of it real\n",
+                    "store %.0f; %.0f %% of it real\n",
                     i ? " " : ">", kernel->name,
                     kernel->cubin || kernel->host ? " (linked)" : "", f->cycles,
                     f->tiles, f->waves, f->tile_cycles, f->memory_cycles,
-                    f->math, f->copy, f->power, f->store, 100 * f->real);
+                    f->math, f->copy, f->store, 100 * f->real);
     }
 }
 
@@ -140,7 +155,8 @@ static int explain(struct qn_session *s, struct qn_text *text)
     if (count == 0 || !list[0].fits) {
         qn_select_none(s->ctx, &s->demand, list, 0);
         qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
-    }
+    } else
+        add_floors(text, list, s->demand.sms);
     add_choices(text, list, count);
     add_excluded(text, list, count);
     add_rejected(text, s->ctx->base, s->problem);

@@ -83,7 +83,8 @@ static cJSON *make_row(const struct qn_options *opt, struct quern_context *ctx,
     cJSON_AddStringToObject(row, "scale", recipe->scale);
     cJSON_AddStringToObject(row, "rule", recipe->rule);
     cJSON_AddNumberToObject(row, "bits", bits_of(recipe));
-    if (recipe->scaled && !qn_cast_error(opt, ctx, recipe->name, &error))
+    if (recipe->scaling[QUERN_X].type &&
+        !qn_cast_error(opt, ctx, recipe->name, &error))
         cJSON_AddNumberToObject(row, "error", error);
     list_arches(ctx->base, recipe, 1, text, sizeof text);
     cJSON_AddStringToObject(row, "casts", text);

@@ -124,7 +124,6 @@ int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out)
     if (code)
         return code;
     find_peaks(gpu);
-    open_nvml(gpu);
     return QUERN_OK;
 }
 
@@ -139,10 +138,12 @@ void qn_gpu_close(struct qn_gpu *gpu)
     free(gpu);
 }
 
-int qn_gpu_clock(const struct qn_gpu *gpu)
+int qn_gpu_clock(struct qn_gpu *gpu)
 {
     unsigned mhz = 0;
 
+    if (gpu && !gpu->nvml) /* only who asks waits for it, about a second */
+        open_nvml(gpu);
     if (!gpu || !gpu->nvml_clock ||
         gpu->nvml_clock(gpu->nvml_device, 1 /* SM */, &mhz) != 0)
         return 0;

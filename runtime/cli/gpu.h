@@ -47,7 +47,7 @@ int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out);
 void qn_gpu_close(struct qn_gpu *gpu);
 
 /* The SM clock now, in MHz; 0 if NVML is not there. */
-int qn_gpu_clock(const struct qn_gpu *gpu);
+int qn_gpu_clock(struct qn_gpu *gpu);
 
 /* Call one of the functions above; evaluates to a QUERN_ code. */
 #define QN_GPU(gpu, name, ...)                                                 \

@@ -27,13 +27,21 @@ local inputs = {
 }
 inputs.forward = join(inputs.forward, { "saved", "saved_stride" })
 
--- Two CTAs of 256 threads share a multiprocessor where 128 registers are enough: not for values of
--- 32 bits, activations, or scales of two levels.
+-- A tile's values lie in shared memory, and where they are copied there, those of the next tile
+-- too: of 32 bits sm_120a has not the room. Two CTAs of 256 threads share a multiprocessor where
+-- that memory and 128 registers are enough: three are no faster, as all wait for memory.
 local function common ()
   return
   derive "threads" (function () return 256 end),
+  derive "band" (function () return 16 end),
+  derive "stages" (function (v)
+    local copied = v.form == "plain" and v.input.type ~= "copy"
+    return copied and (v.input.bits == 16 or v.arch ~= "sm_120a") and 2 or 1
+  end),
+  derive "smem" (function (v) return v.stages * 128 * 128 * (v.input.bits == 16 and 2 or 4) end),
   derive "ctas" (function (v)
-    return v.input.bits == 16 and v.form == "plain" and not v.scale.global and 2 or 1
+    local large = v.scale.stochastic and v.form ~= "plain"
+    return v.input.bits == 16 and v.arch == "sm_90a" and not large and 2 or 1
   end)
 end
 
@@ -43,7 +51,7 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
     if of == "tokens" or form == "plain" then
       local groups = of == "tokens" and join(shape, sizes) or shape
       local input = form == "plain" and { "bf16", "f16", "f32", "copy" } or numbers
-      local sums = of == "tokens" and { "dbias", "partials", "counters" } or {}
+      local sums = of == "tokens" and { "dbias", "partials" } or {}
 
       for _, arch in ipairs { "sm_80", "sm_90a", "sm_120a" } do
         kernels("cast_" .. of .. "_" .. form .. "_" .. arch) {
@@ -71,9 +79,19 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
     arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/dequantize.cu",
     params = join(copies, { "out", "out_stride" }, of == "tokens" and join(shape, sizes) or shape),
     derive "threads" (function () return 256 end),
+    derive "band" (function () return 1 end), -- COUPLED: bands
     derive "ctas" (function () return 2 end),
   }
 end
+
+kernels "sum" {
+  op = "sum", of = { "x", "dy" }, input = "f32", element = narrow, scale = "blocked",
+  arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/sum.cu",
+  params = join({ "dbias", "partials" }, shape, { "first_dims", "offsets", "sizes_bytes" }),
+  derive "threads" (function () return 256 end),
+  derive "band" (function () return 1 end),
+  derive "ctas" (function () return 4 end),
+}
 
 kernels "history" {
   op = "history", of = { "x", "w", "dy" }, input = "f32", element = narrow, scale = "blocked",

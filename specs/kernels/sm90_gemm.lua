@@ -5,7 +5,7 @@
 -- fetched each slab has a barrier, too.
 local function slab_memory (v)
   local barrier = v.addend == "fetch" and 8 or 0
-  return 1 * KiB + 8 * v.slabs * (16 * 128 + barrier) + 256
+  return 1 * KiB + 8 * v.slabs * (16 * 128 + barrier) + 512
 end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes end
 
@@ -25,6 +25,11 @@ end
 
 local function common ()
   return
+  -- Values as they are: no scales, all sums in the tensor cores.
+  derive "factors" (function () return "none" end),
+  derive "store" (function () return "warps" end),
+  derive "split" (function (v) return v.schedule == "cooperative" and "m" or "none" end),
+
   -- Two math warpgroups and one that issues the copies.
   derive "threads" (function (v) return 3 * 128 end),
 
@@ -36,16 +41,12 @@ local function common ()
   end),
   derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
 
-  -- Groups along k differ in length: the longest first, so that the last tiles are short. That
-  -- takes registers that math warps which hold C have not.
-  derive "longest_first" (function (v)
-    return v.ragged == "k" and v.addend ~= "read" and 1 or 0
-  end),
+  -- Groups along k differ in length: the longest first, so that the last tiles are short.
+  derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
 
-  -- Of a thread that issues copies, and of one that multiplies: 504 for three warpgroups. The walk
-  -- of pairs along m takes more than 40, too.
+  -- Of a thread that walks and issues copies, and of one that multiplies: 504 for three warpgroups.
   derive "registers" (function (v)
-    return (v.longest_first == 1 or v.cluster.m > 1) and { 56, 224 } or { 40, 232 }
+    return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
   -- What the CTAs of a cluster share, each loads a part of. A pair along m turns to lie along n
@@ -70,6 +71,10 @@ local function common ()
   reject "the walk of pairs along m leaves too few registers for as many sums: some would spill"
     (function (v)
       return v.cluster.m > 1 and v.schedule == "pingpong" and v.tile.m * v.tile.n > 128 * 128
+    end),
+  reject "copies for a cluster leave too few registers for 128 x 192 sums: some would spill"
+    (function (v)
+      return v.cluster.n > 1 and v.schedule == "pingpong" and v.tile.n == 192
     end),
   reject "half of B must be whole chunks of 64 columns"
     (function (v) return v.cluster.m > 1 and v.b.major == "mn" and v.tile.n % 128 ~= 0 end),

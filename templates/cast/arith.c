@@ -20,6 +20,7 @@ FN float float_of(unsigned bits)
 FN float add_rn(float x, float y) { return x + y; }
 FN float mul_rn(float x, float y) { return x * y; }
 FN float div_rn(float x, float y) { return x / y; }
+FN float rcp_rn(float x) { return 1 / x; }
 
 /*
 ** x * y + z rounded once. The product is exact in double; a sum that is not is made odd, so that
@@ -57,6 +58,7 @@ FN float float_of(unsigned bits) { return __uint_as_float(bits); }
 FN float add_rn(float x, float y) { return __fadd_rn(x, y); }
 FN float mul_rn(float x, float y) { return __fmul_rn(x, y); }
 FN float div_rn(float x, float y) { return __fdiv_rn(x, y); }
+FN float rcp_rn(float x) { return __frcp_rn(x); } /* div_rn(1, x) for less */
 FN float fma_rn(float x, float y, float z) { return __fmaf_rn(x, y, z); }
 FN float magnitude(float x) { return fabsf(x); }
 

@@ -11,5 +11,5 @@ FN float sigmoid_f32(float x)
     const float scale = power_of_two(kept), one = power_of_two(kept - e.whole);
     const float sum = add_rn(scale, one), lost = add_rn(one, -add_rn(sum, -scale));
 
-    return mul_rn(div_rn(1, add_rn(sum, fma_rn(scale, e.part, lost))), one);
+    return mul_rn(rcp_rn(add_rn(sum, fma_rn(scale, e.part, lost))), one);
 }

@@ -5,8 +5,54 @@ FN unsigned to_e2m1(float x)
     return to_narrow(x, 6, 4, 1, 127);
 }
 
+//$ if arch == "sm_90a" then
+/* A pair of fp32, each times `scale`, to fp16: below 2^-13 these are whole multiples of 2^-24. */
+FN unsigned whole_numbers(float lo, float hi, float scale)
+{
+    unsigned pair;
+
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;"
+        : "=r"(pair) : "f"(mul_rn(hi, scale)), "f"(mul_rn(lo, scale)));
+    return pair;
+}
+
+FN unsigned least_of(unsigned a, unsigned b)
+{
+    unsigned least;
+
+    asm("min.u16x2 %0, %1, %2;" : "=r"(least) : "r"(a), "r"(b));
+    return least;
+}
+
+FN unsigned sum_of(unsigned a, unsigned b)
+{
+    unsigned sum;
+
+    asm("add.u16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
+/*
+** Two of them in a byte; lo, the even element, in the low half. Codes count the numbers that the
+** format has: up to 2 they are 1/2 apart, up to 4 they are 1, then 2. So the code of |x| is the
+** least of 2|x|, |x| + 2, |x|/2 + 4 and 7, and as rounding keeps order, each may be rounded by
+** itself: to nearest even, by the cast to the denormals of fp16. Infinity and NaN are above all.
+*/
+FN unsigned to_e2m1_x2(float lo, float hi)
+{
+    const unsigned halves = whole_numbers(lo, hi, 0x1p-23f);
+    const unsigned ones = whole_numbers(magnitude(lo), magnitude(hi), 0x1p-24f);
+    const unsigned twos = whole_numbers(magnitude(lo), magnitude(hi), 0x1p-25f);
+    unsigned codes = least_of(sum_of(ones, 0x20002), halves & 0x7fff7fff);
+
+    codes = least_of(least_of(sum_of(twos, 0x40004), codes), 0x70007);
+    codes |= halves >> 12 & 0x80008;
+    return (codes | codes >> 12) & 0xff;
+}
+//$ else
 /* Two of them in a byte; lo, the even element, in the low half. */
 FN unsigned to_e2m1_x2(float lo, float hi)
 {
     return to_e2m1(lo) | to_e2m1(hi) << 4;
 }
+//$ end

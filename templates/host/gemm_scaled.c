@@ -87,16 +87,16 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 
 //$ include "host/gemm_run.c"
 
+//$ include "common/scales.c"
+
 /* An operand of one group. */
 struct operand {
     const void *data;
     long long first;  /* its first element, among all of `data` */
     long long stride; /* elements from one row to the next */
     const void *sf;
-    /* where the group's scales lie, those of rows, groups and tensors from `base` on */
-    long long base, sf_stride;
-    long long row, column; /* of its first scale in the matrix that begins at `base` */
-    float global;          /* of the second level, else 1 */
+    struct scale_place scales;
+    float global; /* of the second level, else 1 */
 };
 
 /* One group's product. */
@@ -113,88 +113,8 @@ struct product {
 
 //$ include "host/gemm_finish.c"
 
-FN long long round_up(long long length, int multiple)
-{
-    return (length + multiple - 1) / multiple * multiple;
-}
-
-/* What shapes the scales of a group: its number, rows and what lies before them. */
-struct group {
-    int number;
-    long long start, length; /* rows, or tokens */
-    long long first;         /* runs of ALIGNED of them in the groups before it */
-    long long lines, k;      /* of the operand; k of the row copy */
-};
-
 //$ for _, x in ipairs { "a", "b" } do
 //$   local o, s = all[x], all[x].scale
-//$   local rest = x == "a" and "n" or "m"
-//$   if s then
-//$     local tokens, column = o.ragged ~= "none", s.copy == "column"
-//$     local rows = s.rows > 0 and s.rows or 1
-/* Where a group's scales of $(x) lie. */
-static void place_$(x)(struct operand *o, const struct group *g, long long stride,
-                    long long group_stride)
-{
-    o->base = g->number * group_stride;
-    o->sf_stride = stride;
-//$     if s.span == "row" and tokens and not column then
-    o->base = g->start;
-//$     elseif s.span ~= "block" then
-    (void)g;
-//$     elseif tokens and not column then
-    const long long columns = round_up((g->k + $(s.k - 1)) / $(s.k), $(s.pad_columns));
-//$       if s.apart then
-    o->base = round_up(g->first * $(128 // rows), $(s.pad_rows)) * columns;
-//$         if s.order == "columns" then
-    o->sf_stride = round_up((g->length + $(rows - 1)) / $(rows), $(s.pad_rows));
-//$         end
-//$       else
-    (void)columns;
-    o->row = $(rows == 1 and "g->start" or "g->first * " .. 128 // rows);
-//$       end
-//$     elseif tokens then
-//$       if s.apart or s.order == "columns" then
-    const long long lines = round_up((g->lines + $(rows - 1)) / $(rows), $(s.pad_rows));
-
-    o->base = lines * round_up(g->first * $(128 // s.k), $(s.pad_columns));
-//$         if s.order ~= "columns" then
-    o->sf_stride = round_up((g->length + 127) / 128 * $(128 // s.k), $(s.pad_columns));
-//$           if s.order == "tiles" then
-    o->sf_stride *= 128;
-//$           end
-//$         end
-//$       else
-    o->column = g->first * $(128 // s.k);
-//$       end
-//$     end
-}
-
-/* The scale of element (row, k) of the group's $(x). */
-static float scale_$(x)(const struct operand *o, long long row, long long k)
-{
-    const $(s.type == "f32" and "float" or "unsigned char") *const sf = o->sf;
-//$     if s.span == "block" then
-    const long long i = o->row + row$(rows > 1 and " / " .. rows or ""), j = o->column + k / $(s.k);
-//$       if s.order == "rows" then
-    const long long at = i * o->sf_stride + j;
-//$       elseif s.order == "columns" then
-    const long long at = j * o->sf_stride + i;
-//$       else
-    /* tiles of 128 x 4 */
-    const long long at =
-        i / 128 * o->sf_stride + j / 4 * 512 + i % 32 * 16 + i % 128 / 32 * 4 + j % 4;
-//$       end
-
-    return from_$(s.type)(sf[o->base + at]);
-//$     else
-
-    (void)row, (void)k;
-    return from_$(s.type)(sf[o->base$(s.span == "row" and " + row" or "")]);
-//$     end
-}
-
-//$   end
 /* Element (row, k). */
 FN term value_$(x)(const struct product *p, long long row, long long k)
 {
@@ -203,7 +123,7 @@ FN term value_$(x)(const struct product *p, long long row, long long k)
 
 //$   if o.bits == 4 then
     return p->$(x)_values[data[at / 2] >> at % 2 * 4 & 15];
-//$   elseif o.bits == 8 then
+//$   elseif o.bits <= 8 then
     return p->$(x)_values[data[at]];
 //$   else
     return from_$(o.type)(data[at]);
@@ -219,7 +139,7 @@ FN void load_run_$(x)(const struct product *p, term *out, int apart, long long r
 
     for (int i = 0; i < steps; i++) {
         if (i == 0 || (k + i) % $(s.k) == 0)
-            scale = scale_$(x)(&p->$(x), row, k + i);
+            scale = scale_$(x)(p->$(x).sf, &p->$(x).scales, row, k + i);
         out[i * apart] = from_bf16(to_bf16(mul_rn(value_$(x)(p, row, k + i), scale)));
     }
 //$   else
@@ -265,25 +185,33 @@ static void promote(struct sums *s, const struct product *p, long long k)
 
     (void)p, (void)k;
     for (int r = 0; r < s->rows; r++)
-        a[r] = $(weighs(a) and "scale_a(&p->a, s->m + r, k - 1)" or "1");
+        a[r] = $(weighs(a) and "scale_a(p->a.sf, &p->a.scales, s->m + r, k - 1)" or "1");
     for (int j = 0; j < s->columns; j++)
-        b[j] = $(weighs(b) and "scale_b(&p->b, s->n + j, k - 1)" or "1");
+        b[j] = $(weighs(b) and "scale_b(p->b.sf, &p->b.scales, s->n + j, k - 1)" or "1");
     for (int r = 0; r < s->rows; r++)
         for (int j = 0; j < s->columns; j++)
             s->whole[r][j] += (a[r] * b[j]) * (float)s->part[j / TILE_N][r][j % TILE_N];
     __builtin_memset(s->part, 0, sizeof s->part);
 }
 
-/* Factors of whole sums, alpha, beta, and the rounding. */
+/* Factors of whole sums, alpha, beta, and the rounding. Of no tokens there need be no scales. */
 static void store_block(const struct sums *s, const struct product *p)
 {
     float b[BLOCK_N];
 
     for (int j = 0; j < s->columns; j++)
-        b[j] = $(factors(b) and "scale_b(&p->b, s->n + j, 0)" or "p->b.global");
+//$ if factors(b) then
+        b[j] = p->k ? scale_b(p->b.sf, &p->b.scales, s->n + j, 0) : 1;
+//$ else
+        b[j] = p->b.global;
+//$ end
     for (int r = 0; r < s->rows; r++) {
         const long long row = s->m + r;
-        const float a = $(factors(a) and "scale_a(&p->a, row, 0)" or "p->a.global");
+//$ if factors(a) then
+        const float a = p->k ? scale_a(p->a.sf, &p->a.scales, row, 0) : 1;
+//$ else
+        const float a = p->a.global;
+//$ end
 
         for (int j = 0; j < s->columns; j++)
             p->d[row * p->d_row + s->n + j] =
@@ -327,7 +255,7 @@ void $(name)(void *const *params, int worker, int workers)
     $(p.type) const $(p.name) UNUSED = *($(p.type) const *)params[$(p.index)];
 //$ end
     const unsigned int total = (unsigned int)$(ragged == "k" and "k" or "m");
-    struct group g = { .k = k };
+    struct scale_group g = { .k = k };
     long long next = 0;
 //$ for _, x in ipairs { "a", "b" } do
     term $(x)_values[256];
@@ -335,7 +263,7 @@ void $(name)(void *const *params, int worker, int workers)
 
 //$ for _, x in ipairs { "a", "b" } do
 //$   if all[x].bits <= 8 then
-    for (unsigned code = 0; code < $(1 << all[x].bits); code++)
+    for (unsigned code = 0; code < $(all[x].bits == 4 and 16 or 256); code++)
         $(x)_values[code] = (term)from_$(all[x].type)(code);
 //$   end
 //$ end
@@ -391,8 +319,8 @@ void $(name)(void *const *params, int worker, int workers)
         };
 //$ for _, x in ipairs { "a", "b" } do
 //$   if all[x].scale then
-        g.lines = $(x == "a" and "m" or "n");
-        place_$(x)(&p.$(x), &g, $(x)_sf_stride, $(x)_sf_group_stride);
+        p.$(x).scales = place_$(x)(&g, $(x == "a" and "m" or "n"), $(x)_sf_stride,
+                               $(x)_sf_group_stride);
 //$   end
 //$ end
         multiply_group(&p, &next, worker, workers);

@@ -19,6 +19,10 @@
 
 //$ include "quantize/load.cu"
 
+//$ include "quantize/advance.cu"
+
+//$ include "quantize/place.cu"
+
 enum { LANES = 32 };
 
 //$ include "quantize/maxima.cu"
@@ -50,36 +54,68 @@ $(name)(
 //$ end
 )
 {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = warp % 4, half = warp / 4;
+    extern __shared__ uint4 memory[];
+    __shared__ struct agenda agenda;
+//$ local tiles = stages == 2 and "two tiles" or "a tile"
+    held *const staged = (held *)memory; /* the values of $(tiles) */
+    const struct place p = place_here();
     const struct shape all = { m, k, groups };
     struct source source;
-    struct walk w;
-    struct tile t;
 //$ if scale.span ~= "row" then
     struct most most = { 0, 0, 0 };
 //$ end
 
 //$ include "quantize/source.cu"
+    if (p.warp == 0) {
+        const int lane = p.lane;
+        struct walk w;
 //$ include "quantize/begin.cu"
-    while (walk_next(&w, &t, lane)) {
-        held v[ROWS];
-        struct group g;
+        agenda.walk[lane] = w;
+        __syncwarp();
+        look_ahead(&agenda, 0, lane);
+    }
+    __syncthreads();
+//$ if stages == 2 then
+    bring(&agenda.errand[0], &source, staged);
+//$ end
+    for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
+        const struct tile t = agenda.errand[turn].tile;
+        const struct group g = group_of(&agenda.errand[turn], &all);
+//$ if scale.span == "row" or form ~= "plain" or input.type == "copy" then
+        const int row = t.row + ROWS * p.part, feature = t.column + 64 * p.half + 2 * p.lane;
+//$ end
+//$ if stages == 2 then
+        const held *const v = staged + turn % 2 * TILE_VALUES + first_value(&p);
 
-//$ include "quantize/group.cu"
-        const int row = t.row + ROWS * part, feature = t.column + 64 * half + 2 * lane;
-        load_rows(&source, &g, row, feature, v);
+        copies_wait();
+        __syncthreads(); /* the values are there, the other stage is free */
+        bring(&agenda.errand[(turn + 1) % 64], &source, staged + (turn + 1) % 2 * TILE_VALUES);
+//$ else
+        held *const v = staged + first_value(&p);
+
+        __syncthreads(); /* the stage is free */
+//$ if form == "plain" and input.type ~= "copy" then
+        bring(&agenda.errand[turn], &source, staged);
+        copies_wait();
+        __syncthreads(); /* the values are there */
+//$ else
+        fill(v, &source, &g, row, feature);
+//$ end
+//$ end
+        if (turn % 32 == 0 && p.warp == 0)
+            look_ahead(&agenda, 1 - turn / 32, p.lane);
 //$ if scale.span == "row" then
         if (row_amax) {
-            const int line = row + row_left<LANES>(lane, 0);
+            const int line = row + row_left<LANES>(p.lane, 0);
             float of_rows[1];
-            largest_of_rows<LANES>(v, of_rows, lane);
+            largest_of_rows<LANES>(v, of_rows, p.lane);
 //$ local first = of == "w" and "(long long)g.number * m" or "(long long)g.start"
             if (line < g.length && of_rows[0] > 0)
                 atomicMax(row_amax + $(first) + line, bits_of(of_rows[0]));
         }
         if (column_amax) {
-            const magnitudes m = largest_of<ROWS>(v);
-            const float most[2] = { low_of(m), high_of(m) };
+            const magnitudes both = largest_of<ROWS>(v);
+            const float most[2] = { low_of(both), high_of(both) };
 #pragma unroll
             for (int second = 0; second < 2; second++)
                 if (feature + second < k && most[second] > 0)
@@ -89,11 +125,11 @@ $(name)(
 //$ else
 //$ if scale.span == "group" or scale.global then
         if (g.number != most.group)
-            hand_in(&most, row_amax, column_amax == row_amax ? 0 : column_amax, lane);
+            hand_in(&most, row_amax, column_amax == row_amax ? 0 : column_amax, p.lane);
         most.group = g.number;
 //$ end
-        const magnitudes m = largest_of<ROWS>(v);
-        most.row = larger(most.row, larger(low_of(m), high_of(m)));
+        const magnitudes both = largest_of<ROWS>(v);
+        most.row = larger(most.row, larger(low_of(both), high_of(both)));
 //$ if scale.hadamard then
         if (column_amax) {
 #pragma unroll
@@ -106,6 +142,6 @@ $(name)(
 //$ end
     }
 //$ if scale.span ~= "row" then
-    hand_in(&most, row_amax, column_amax == row_amax ? 0 : column_amax, lane);
+    hand_in(&most, row_amax, column_amax == row_amax ? 0 : column_amax, p.lane);
 //$ end
 }

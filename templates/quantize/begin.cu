@@ -8,5 +8,5 @@
     w.total = (unsigned int)m;
 //$ end
     w.across = (unsigned int)ceil_div(k, TILE_N);
-    w.band = 1;
+    w.band = BAND;
     walk_begin(&w, blockIdx.x, gridDim.x, lane);

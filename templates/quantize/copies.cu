@@ -16,24 +16,6 @@ struct copy {
 //$ end
 };
 
-/* A thread's place: rows 32 * part .. and features 64 * half + 2 * lane, + 1 of the tile. */
-struct place {
-    int warp, lane, part, half;
-};
-
-/*
-** The calling thread's. What follows from it is worked out anew for each tile: kept from tile to
-** tile, it would take registers that the values need.
-*/
-FN struct place place_here(void)
-{
-    int thread;
-
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    const struct place p = { thread / 32, thread % 32, thread / 32 % 4, thread / 32 / 4 };
-    return p;
-}
-
 enum {
     PARTS = ACROSS < ROWS ? ROWS / ACROSS : 1, /* blocks of rows that a thread has a part in */
     LANES = $(lanes),                          /* that share a row's block */
@@ -42,23 +24,45 @@ enum {
 };
 
 struct shared {
-    /* The column copy's tile: a line of 128 values for each feature. */
-    uint4 stage[TILE_N * TILE_M * $(bits) / 128];
-//$ if by_row then
+//$ if scale.span == "row" or (by_row and wide == 128) then
+    float line_factor[2][TILE_M]; /* of rows, of features */
+//$ elseif by_row then
     float row_factor[8][32 / LANES][PITCH]; /* of each warp's blocks */
+//$ end
+//$ if by_row and scale.span == "block" and scale.bytes == 1 and wide <= 32 then
+    __align__(16) sf_element sf[2][TILE_M][128 / ACROSS]; /* of rows, of features */
 //$ end
 //$ if scale.stochastic then
     uint4 random[8][ROWS][4]; /* of each warp's rows: a byte for each value */
 //$ end
+//$ if scale.span == "block" and wide > 32 then
     float row_most[2][TILE_M];    /* of 64 features each */
     float column_most[4][TILE_N]; /* of 32 rows each */
-    int is_last;
+//$ end
 };
 
 //$ if scale.span == "block" then
 //$ include "quantize/store_sf.c"
 
 //$ end
+/*
+** Store two codes if `wanted`, without a branch. The address of the first row is kept as it is: for
+** each store it would be worked out anew.
+*/
+//$ local type, short = bits == 4 and "u8" or "u16", bits == 4 and "r" or "h"
+FN void store_codes(unsigned char *to, unsigned codes, int wanted)
+{
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; @p st.global.$(type) [%0], %1; }"
+                 : : "l"(to), "$(short)"($(bits == 4 and "codes" or "(unsigned short)codes")),
+                     "r"(wanted) : "memory");
+}
+
+FN unsigned char *kept(unsigned char *address)
+{
+    asm volatile("" : "+l"(address));
+    return address;
+}
+
 /* Where a thread's first value lies in the row copy, in values. */
 FN long long row_at(const struct copy *copy, const struct place *p, const struct group *g,
                     const struct tile *t, const struct shape *all)
@@ -90,25 +94,47 @@ FN void gather(unsigned words[WORDS], int r, unsigned codes)
 }
 
 /*
-** 16 rows of one feature, from row r of the thread's on, into the stage. Lines of neighbouring
-** lanes lie two apart, so chunks of 16 bytes are spread over the banks.
+** Until a line of the column copy is stored, its parts lie where the values were that they come
+** from: those of 16 rows in the place of these, or, if they have 4 bits, of 32 rows in the place of
+** the first 16. Which chunk of 16 bytes a line gets there spreads them over the banks, both when
+** they are written for neighbouring features and when they are read for a line.
 */
-FN void stage_rows(struct shared *shared, const struct place *p, int second, int r,
-                   const unsigned words[WORDS])
+FN unsigned char *staged_part(held *tile, int line, int part, int second_half)
 {
-    const int line = 64 * p->half + 2 * p->lane + second;
-
+    const int lane = line % 64 / 2, second = line % 2;
 //$ if bits == 4 then
-    const int chunk = (line % 2 * 4 + p->part) ^ (line / 2 % 8);
-    ((uint2 *)&shared->stage[line / 2 * 8 + chunk])[r / 16] = make_uint2(words[0], words[1]);
+    const int row = ROWS * part + lane / 8 + 4 * second, chunk = (lane ^ part ^ 4 * second) % 8;
+    const int byte = chunk * 16 + second_half * 8;
 //$ else
-    const int chunk = (p->part * 2 + r / 16) ^ (line / 2 % 8);
-    shared->stage[line * 8 + chunk] = make_uint4(words[0], words[1], words[2], words[3]);
+    const int row = ROWS * part + 16 * second_half + lane / 8 + 4 * second;
+    const int byte = (lane ^ (part * 2 + second_half)) % 8 * 16;
 //$ end
+
+    return (unsigned char *)(tile + row * LINE + line / 64 * 32) + byte;
 }
 
-/* The stage into the column copy, lines of $(16 * bits) bytes at a time. */
-FN void store_stage(const struct shared *shared, const struct copy *copy, const struct group *g,
+/*
+** What became of 16 rows of the thread's features, from row `first` of the thread's on. All lanes
+** of a warp have read these rows then.
+*/
+FN void stage_rows(held *tile, const struct place *p, int first, const unsigned words[2][WORDS])
+{
+    __syncwarp();
+#pragma unroll
+    for (int second = 0; second < 2; second++) {
+        const unsigned *const w = words[second];
+        unsigned char *const to =
+            staged_part(tile, 64 * p->half + 2 * p->lane + second, p->part, first / 16);
+//$ if bits == 4 then
+        *(uint2 *)to = make_uint2(w[0], w[1]);
+//$ else
+        *(uint4 *)to = make_uint4(w[0], w[1], w[2], w[3]);
+//$ end
+    }
+}
+
+/* The column copy's lines, $(16 * bits) bytes of each. */
+FN void store_stage(held *tile, const struct copy *copy, const struct group *g,
                     const struct tile *t, const struct shape *all)
 {
     enum { CHUNKS = TILE_M * $(bits) / 128, LINES = THREADS / CHUNKS }; /* of a line; at a time */
@@ -124,14 +150,10 @@ FN void store_stage(const struct shared *shared, const struct copy *copy, const 
 //$ end
 #pragma unroll
     for (int i = 0; i < TILE_N / LINES; i++) {
-        const int line = i * LINES + first;
-//$ if bits == 4 then
-        const uint4 value = shared->stage[line / 2 * 8 + ((line % 2 * 4 + chunk) ^ (line / 2 % 8))];
-//$ else
-        const uint4 value = shared->stage[line * 8 + (chunk ^ (line / 2 % 8))];
-//$ end
+//$ local where = bits == 4 and "chunk, 0" or "chunk / 2, chunk % 2"
+        const uint4 part = *(const uint4 *)staged_part(tile, i * LINES + first, $(where));
         if (i * LINES < left)
-            *(uint4 *)at = value;
+            *(uint4 *)at = part;
         at += step;
     }
 }

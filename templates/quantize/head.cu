@@ -4,6 +4,7 @@
 enum {
     THREADS = $(threads),
     TILE_M = 128, /* rows of a tile: each of 4 warps has 32 of them, and a thread all 32 */
+    BAND = $(band),   /* strips of tiles that are visited together */
     TILE_N = 128, /* features: each of 2 warps has 64 of them, and a thread 2 */
     ROWS = 32,    /* of a thread */
     ACROSS = $(across), /* values of a line that share a scale */

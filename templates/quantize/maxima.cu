@@ -48,14 +48,14 @@ FN magnitudes from_lane(magnitudes m, int mask)
 //$ end
 }
 
-/* Of `COUNT` rows from the first one on, for each of the two features. */
+/* Of `COUNT` rows from v on, for each of the two features. */
 template <int COUNT> DEVICE magnitudes largest_of(const held *v)
 {
-    magnitudes most = magnitudes_of(v[0]);
+    magnitudes most = magnitudes_of(value(v, 0));
 
 #pragma unroll
     for (int r = 1; r < COUNT; r++)
-        most = larger_pair(most, magnitudes_of(v[r]));
+        most = larger_pair(most, magnitudes_of(value(v, r)));
     return most;
 }
 
@@ -72,15 +72,15 @@ template <int LANES> DEVICE float reduce_lanes(float most)
 ** Each row's largest over `LANES` neighbouring lanes: row_left says which rows a lane ends with.
 ** Rows r and r + 16 go together; at each step lanes give half of what they have to each other.
 */
-template <int LANES> DEVICE void largest_of_rows(const held v[ROWS], float most[ROWS / LANES],
-                                                 int lane)
+template <int LANES> DEVICE void largest_of_rows(const held *v, float most[ROWS / LANES], int lane)
 {
 //$ if packed then
     unsigned both[ROWS / 2];
 
 #pragma unroll
     for (int i = 0; i < ROWS / 2; i++) {
-        const unsigned x = magnitudes_of(v[i]), y = magnitudes_of(v[i + ROWS / 2]);
+        const unsigned x = magnitudes_of(value(v, i));
+        const unsigned y = magnitudes_of(value(v, i + ROWS / 2));
         both[i] = larger_pair(__byte_perm(x, y, 0x5410), __byte_perm(x, y, 0x7632));
     }
 //$ else
@@ -88,7 +88,7 @@ template <int LANES> DEVICE void largest_of_rows(const held v[ROWS], float most[
 
 #pragma unroll
     for (int i = 0; i < ROWS / 2; i++) {
-        const held x = v[i], y = v[i + ROWS / 2];
+        const held x = value(v, i), y = value(v, i + ROWS / 2);
         both[i] = hold(larger(fabsf(x.lo), fabsf(x.hi)), larger(fabsf(y.lo), fabsf(y.hi)));
     }
 //$ end
@@ -125,27 +125,34 @@ template <int LANES> DEVICE int row_left(int lane, int i)
 }
 
 //$ if scale.hadamard then
-/* Sixteen rows of one of a thread's features as the column copy takes them. */
-FN void turn(const held v[16], int second, float c[16])
+/* Sixteen rows of one of a thread's features. */
+FN void take(const held *v, int second, float c[16])
 {
 #pragma unroll
     for (int r = 0; r < 16; r++)
-        c[r] = second ? hi_of(v[r]) : lo_of(v[r]);
+        c[r] = second ? hi_of(value(v, r)) : lo_of(value(v, r));
+}
+
+/* The same as the column copy takes them. */
+FN void turn(const held *v, int second, float c[16])
+{
+    take(v, second, c);
     hadamard16(c, $(scale.signs));
 }
 
-/* The largest of 16 or 32 of them. */
+/* The largest of 16 or 32 of them. As rounding keeps order, only that one needs it. */
 template <int COUNT> DEVICE float largest_turned(const held *v, int second)
 {
     float most = 0, c[16];
 
 #pragma unroll
     for (int i = 0; i < COUNT / 16; i++) {
-        turn(v + i * 16, second, c);
+        take(v + i * 16 * LINE, second, c);
+        butterflies16(c, $(scale.signs));
 #pragma unroll
         for (int r = 0; r < 16; r++)
             most = larger(most, fabsf(c[r]));
     }
-    return most;
+    return hadamard_result(most);
 }
 //$ end

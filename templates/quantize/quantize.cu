@@ -11,17 +11,22 @@
 **   row     [m, k]       $(element.type), scaled along k
 **   column  [k, tokens]  $(element.type), scaled along the rows: transposed, each group from a
 **                        multiple of 128 on, with zeros up to the next one
-**   dbias   [groups, k]  sums over the rows: of 32 rows each, in order, then of these
+**   partials             sums of 32 rows each, in order, if dbias is wanted
 **
-** Any of the three may be null. Persistent CTAs walk over tiles of 128 x 128. A thread holds two
-** features of 32 rows, so that sums and maxima along the rows need no other thread, and pairs of
-** rows become neighbours in the column copy; those along the features go through shuffles.
+** Either copy may be null. Persistent CTAs walk over tiles of 128 x 128, whose values they bring
+//$ local ahead = stages == 2 and ", those of the next tile while they work on one" or ""
+** into shared memory$(ahead).
+** A thread is concerned with two features of 32 rows, so that sums and maxima along the rows need
+** no other thread, and pairs of rows become neighbours in the column copy; those along the features
+** go through shuffles.
 */
 //$ include "quantize/head.cu"
 
+//$ include "quantize/load.cu"
+
 //$ include "quantize/advance.cu"
 
-//$ include "quantize/load.cu"
+//$ include "quantize/place.cu"
 
 //$ include "quantize/maxima.cu"
 
@@ -41,9 +46,15 @@
 //$ end
 //$ include "quantize/factors.cu"
 
-//$ include "quantize/cast_tile.cu"
-
+//$ if of ~= "w" then
 //$ include "quantize/dbias.cu"
+
+//$ if scale.global or scale.span == "group" or scale.span == "row" then
+//$ include "quantize/empty.cu"
+
+//$ end
+//$ end
+//$ include "quantize/cast_tile.cu"
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
@@ -52,8 +63,11 @@ $(name)(
 //$ end
 )
 {
+    extern __shared__ uint4 memory[];
     __shared__ struct shared shared;
     __shared__ struct agenda agenda;
+//$ local tiles = stages == 2 and "two tiles" or "a tile"
+    held *const staged = (held *)memory; /* the values of $(tiles) */
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
 //$ local more = scale.stochastic and ", random" or scale.delayed and ", scale" or ""
@@ -72,32 +86,52 @@ $(name)(
         struct walk w;
 //$ include "quantize/begin.cu"
         agenda.walk[lane] = w;
+        __syncwarp();
+        look_ahead(&agenda, 0, lane);
     }
-    while (advance(&agenda, warp, lane)) {
-        const struct tile t = agenda.tile;
-//$ if of == "w" then
-        const struct group g = { t.group, 0, m, 0 };
-//$ else
-        const struct group g = { t.group, t.start, (int)t.length, agenda.first };
+    __syncthreads();
+//$ if stages == 2 then
+    bring(&agenda.errand[0], &source, staged);
 //$ end
+    for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
+        const struct tile t = agenda.errand[turn].tile;
+        const struct group g = group_of(&agenda.errand[turn], &all);
         const struct place p = place_here();
-        held v[ROWS];
-        float sum[2];
+//$ if stages == 2 then
+        held *const tile = staged + turn % 2 * TILE_VALUES;
 
-        /* Groups that overlap would not fit into the column copy. */
-        if ($(of == "w" and "1" or "g.first + t.row / TILE_M < most_tiles(&all)")) {
-            load_rows(&source, &g, t.row + ROWS * p.part, t.column + 64 * p.half + 2 * p.lane, v);
+        copies_wait();
+        __syncthreads(); /* the values are there, the other stage is free */
+        bring(&agenda.errand[(turn + 1) % 64], &source, staged + (turn + 1) % 2 * TILE_VALUES);
+//$ else
+        held *const tile = staged;
+
+        __syncthreads(); /* the stage is free */
+//$ if form == "plain" and input.type ~= "copy" then
+        bring(&agenda.errand[turn], &source, tile);
+        copies_wait();
+        __syncthreads(); /* the values are there */
+//$ else
+        fill(tile + first_value(&p), &source, &g, t.row + ROWS * p.part,
+             t.column + 64 * p.half + 2 * p.lane);
+//$ end
+//$ end
+        if (turn % 32 == 0 && p.warp == 0)
+            look_ahead(&agenda, 1 - turn / 32, p.lane);
 //$ if scale.delayed then
-            const magnitudes m = largest_of<ROWS>(v);
-            most = larger(most, larger(low_of(m), high_of(m)));
+        const magnitudes both = largest_of<ROWS>(tile + first_value(&p));
+        most = larger(most, larger(low_of(both), high_of(both)));
 //$ end
-            cast_tile(&shared, &p, &g, &t, &all, &row_copy, &column_copy, v, sum);
 //$ if of ~= "w" then
-            if (dbias)
-                sum_tile(&shared, &p, &g, &t, k, sum, dbias, partials, counters);
-//$ end
+        /* Groups that overlap would not fit into the column copy. */
+        if (g.first + t.row / TILE_M >= most_tiles(&all)) {
+            __syncthreads();
+            continue;
         }
-        __syncthreads(); /* the tile has been read, the stage is free again */
+        cast_tile(&shared, &p, &g, &t, &all, &row_copy, &column_copy, tile, dbias ? partials : 0);
+//$ else
+        cast_tile(&shared, &p, &g, &t, &all, &row_copy, &column_copy, tile);
+//$ end
     }
 //$ if scale.delayed then
     most = reduce_lanes<32>(most);
@@ -105,7 +139,9 @@ $(name)(
         atomicMax((unsigned int *)history, bits_of(most));
 //$ end
 //$ if of ~= "w" then
-    do_empty(first_dims, offsets, sizes_bytes, &all, &row_copy, &column_copy, dbias);
+//$ if scale.global or scale.span == "group" or scale.span == "row" then
+    do_empty(first_dims, offsets, sizes_bytes, &all, &row_copy, &column_copy);
+//$ end
     if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */
         check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
 //$ end

@@ -9,9 +9,12 @@
 //$ else
     source.in = in;
     source.in_stride = in_stride;
-//$ local bytes = input.bits // 4
-    source.paired = k % 2 == 0 && in_stride % 2 == 0 && (unsigned long long)in % $(bytes) == 0 &&
-                    in_stride < 1ll << 29; /* so that a row's bytes fit into 32 bits */
+//$ if form == "plain" then
+    source.paired = in_stride % CHUNK == 0 && (unsigned long long)in % 16 == 0;
+//$ else
+    source.paired = k % 2 == 0 && in_stride % 2 == 0 &&
+                    (unsigned long long)in % $(input.bits // 4) == 0;
+//$ end
 //$ end
 //$ if form ~= "plain" then
     source.saved = saved;

@@ -1,20 +1,25 @@
-/* The walk over the tiles of all groups: strips of 128 rows, tile by tile along the features; bands
-   of several strips would share nothing. */
+/*
+** The walk over the tiles of all groups. What is at work at a time is about as high as wide, so
+** that rows of the input and lines of the column copy both come in long pieces.
+*/
 struct tile {
     int group;
 //$ if ragged ~= "none" then
     unsigned int start, length; /* of the group's rows */
 //$ end
-    int row, column; /* of the tile's first value, inside the group */
+    int row, column;     /* of the tile's first value, inside the group */
 };
 
-DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
-                       unsigned int across, unsigned int band)
-{
-    const unsigned int strip = number / across;
+//$ include "common/band.cu"
 
-    t->row = (int)(strip * TILE_M);
-    t->column = (int)((number - strip * across) * TILE_N);
+DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
+                       unsigned int across, unsigned int usual)
+{
+    const struct band band = band_of(number, strips, across, usual);
+    const unsigned int position = band.number / band.strips;
+
+    t->row = (int)((band.first + band.number - position * band.strips) * TILE_M);
+    t->column = (int)(position * TILE_N);
 }
 
 //$ include(ragged == "none" and "common/walk_uniform.cu" or "common/walk_ragged.cu")

@@ -4,7 +4,12 @@
 */
 #define DEVICE __device__ __forceinline__
 
+//$ local codes = a.scale or b.scale -- expanded to 16 bits in registers
+//$ if codes then
+typedef unsigned char element; /* a code of eight bits, or two of four */
+//$ else
 typedef unsigned short element; /* the bits of $(a.type) */
+//$ end
 typedef unsigned $(d.bytes == 4 and "int" or "short") output; /* of $(d.type) */
 
 DEVICE unsigned int shared_address(const void *p)
@@ -98,7 +103,8 @@ DEVICE void load_matrix_x4_transposed(unsigned int *word, unsigned int from)
 */
 DEVICE void mma(float *sum, const unsigned int *a, const unsigned int *b)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.$(a.type).$(b.type).f32"
+//$ local type = codes and expanded or a.type
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.$(type).$(type).f32"
                  " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

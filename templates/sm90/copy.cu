@@ -70,7 +70,9 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 #pragma unroll
     for (int i = 0; i < $(boxes); i++, mn += $(rows), to += $(rows) * TILE_K * $(o.bytes))
 //$ end
-//$ if o.ragged ~= "none" and o.major == "k" then
+//$ if o.ragged == "k" and o.major == "k" then
+    $(pad)load_box_2d$(cast)(to, maps->$(name), full, (int)t->start + x, mn$(ctas));
+//$ elseif o.ragged ~= "none" and o.major == "k" then
     $(pad)load_box_2d$(cast)(to, maps->$(name), full, x, (int)t->start + mn$(ctas));
 //$ elseif o.ragged ~= "none" then
     $(pad)if (x + TILE_K <= (int)t->length)
@@ -91,6 +93,33 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 
 //$ end
 //$ end
+//$ local of_blocks = factors == "squares" or factors == "lines"
+//$ local bytes = of_blocks and "STAGE_BYTES + SF_LOADED" or "STAGE_BYTES"
+//$ if factors == "lines" then
+/* The scales of a tile's rows of A and of B for one block of k. */
+DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
+                    const struct tile *t, int block)
+{
+    block += (int)t->start / TILE_K;
+    load_box_2d(to, maps->a_sf, full, t->row, block);
+    load_box_2d(to + TILE_M * 4, maps->b_sf, full, t->column, block);
+}
+
+//$ elseif factors == "squares" then
+/*
+** The scales of a tile's rows of A for one block of k. The copy engine starts at multiples of 16
+** bytes, a tile at any row: up to 3 scales of rows before it come along.
+*/
+DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
+                    const struct tile *t, int block)
+{
+    const int first = ((int)t->start + t->row) & ~3;
+
+    for (int i = 0; i < TILE_M; i += 128)
+        load_box_2d(to + i * 4, maps->a_sf, full, first + i, block);
+}
+
+//$ end
 /* Fill stages with the operands of one tile of D. Called by one thread. */
 DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile *t,
                       const struct maps *maps, int k)
@@ -100,7 +129,7 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
         const unsigned int stage = s->ring + p->stage * STAGE_BYTES;
 
         barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
-        barrier_expect(full, A_BYTES + B_BYTES);
+        barrier_expect(full, $(bytes));
 //$ if turning then
         if (t->beside) {
             load_a_half(maps, stage, full, t, x, t->row);
@@ -112,6 +141,9 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
 //$ else
         load_a(maps, stage, full, t, x, t->row);
         load_b(maps, stage + A_BYTES, full, t, x, t->column);
+//$ end
+//$ if of_blocks then
+        load_sf(maps, s->sf + p->stage * SF_BYTES, full, t, x / TILE_K);
 //$ end
         place_next(p);
     }

@@ -16,7 +16,7 @@ DEVICE void fetch_slab(const struct slabs *slabs, unsigned int turn, const struc
                        const struct tile *t, int i, int row, int rows)
 {
     const struct reach r = reach_from(maps->base, t->matrix);
-    const int y = row + i / TILE_SLABS * 64, x = t->column + i % TILE_SLABS * SLAB_COLUMNS;
+    const int y = row + i / ROW_SLABS * 64, x = t->column + i % ROW_SLABS * SLAB_COLUMNS;
     const unsigned int slab = slabs->first + turn % SLABS * SLAB_BYTES;
     const unsigned int arrived = slabs->arrived + turn % SLABS * 8;
 
@@ -37,7 +37,7 @@ DEVICE void fetch_ahead(const struct slabs *slabs, const struct maps *maps, cons
         return;
     store_wait(0); /* those of the tile before */
 #pragma unroll
-    for (int i = 0; i < SLABS && i < ROWS / 64 * TILE_SLABS; i++)
+    for (int i = 0; i < SLABS && i < ROWS / 64 * ROW_SLABS; i++)
         fetch_slab(slabs, slabs->turn + i, maps, t, i, row, rows);
 }
 
@@ -49,8 +49,8 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
                        const struct maps *maps, int row, int rows, int lane)
 {
 #pragma unroll
-    for (int i = 0; i < ROWS / 64 * TILE_SLABS; i++) {
-        const int y = row + i / TILE_SLABS * 64, x = t->column + i % TILE_SLABS * SLAB_COLUMNS;
+    for (int i = 0; i < ROWS / 64 * ROW_SLABS; i++) {
+        const int y = row + i / ROW_SLABS * 64, x = t->column + i % ROW_SLABS * SLAB_COLUMNS;
         const unsigned int turn = slabs->turn;
         const int next = i - 1 + SLABS;
         const unsigned int slab = slabs->first + turn % SLABS * SLAB_BYTES;
@@ -64,7 +64,7 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
         __syncwarp();
         if (lane == 0) {
             store_slab(maps, slab, t, x, y, rows);
-            if (i > 0 && next < ROWS / 64 * TILE_SLABS) {
+            if (i > 0 && next < ROWS / 64 * ROW_SLABS) {
                 store_wait(1);
                 fetch_slab(slabs, turn - 1 + SLABS, maps, t, next, row, rows);
             }

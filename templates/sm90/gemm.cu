@@ -22,7 +22,7 @@
 ** One CTA per multiprocessor walks over the tiles of all groups (struct walk). Its first warpgroup
 ** copies tiles of A and B into a ring of STAGES stages; the two others multiply them:
 //$ if schedule == "cooperative" then
-** they share each tile of D by rows.
+** they share each tile of D by $(split == "m" and "rows" or "columns").
 //$ else
 ** each has tiles of its own, and one stores while the other multiplies.
 //$ end
@@ -33,8 +33,11 @@
 ** last row of tiles has none below it, they stand side by side and share the rows of A.
 //$ end
 */
-//$ local rows = schedule == "cooperative" and tile.m // 2 or tile.m
-//$ local step_of = { k = 16 * a.bytes, mn = 16 * 128 }
+//$ local rows = split == "m" and tile.m // 2 or tile.m
+//$ local columns = split == "n" and tile.n // 2 or tile.n
+//$ local of_blocks = factors == "squares" or factors == "lines"
+//$ local storer = store == "warps" and "warp" or "warpgroup"
+//$ local step_of = { k = 32, mn = 16 * 128 }
 enum {
     THREADS = $(threads),
     TILE_M = $(tile.m),
@@ -43,16 +46,27 @@ enum {
     CTAS = $(cluster.m * cluster.n), /* of a cluster */
     STAGES = $(stages),
     ROWS = $(rows), /* of D, in one math warpgroup */
-    SUMS = ROWS * TILE_N / 128, /* in each of its threads */
+    COLUMNS = $(columns),
+    SUMS = ROWS * COLUMNS / 128, /* in each of its threads */
+    MMA_K = $(32 // a.bytes), /* of one instruction */
     A_BYTES = TILE_M * TILE_K * $(a.bytes),
     B_BYTES = TILE_N * TILE_K * $(b.bytes),
     STAGE_BYTES = A_BYTES + B_BYTES,
-    A_STEP = $(step_of[a.major]), /* bytes from 16 steps of k to the next */
+    A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */
     B_STEP = $(step_of[b.major]),
     SLAB_COLUMNS = 128 / $(d.bytes),
-    SLAB_BYTES = 16 * 128, /* what one warp stores at a time */
-    SLABS = $(slabs),      /* of each math warp */
-    TILE_SLABS = TILE_N / SLAB_COLUMNS,
+    SLAB_ROWS = $(store == "warps" and 16 or 64),
+    SLAB_BYTES = SLAB_ROWS * 128, /* what one $(storer) stores at a time */
+    SLABS = $(slabs), /* of each */
+//$ if store == "warps" then
+    ALL_SLABS_BYTES = 8 * SLABS * SLAB_BYTES,
+//$ else
+    ALL_SLABS_BYTES = 2 * SLABS * SLAB_BYTES,
+//$ end
+    ROW_SLABS = COLUMNS / SLAB_COLUMNS,
+    BOARD = 4, /* tiles announced at a time */
+    NOTE_BYTES = $(ragged == "k" and 48 or 32),
+    TURNS = $(schedule == "pingpong" and 2 or 1), /* warpgroups that take the tiles in turn */
     RAGGED_ROW = 1 << 30
 };
 
@@ -70,13 +84,21 @@ enum {
 
 //$ include(d.bytes == 4 and "sm90/store_f32.cu" or "sm90/store_16bit.cu")
 
+//$ if factors ~= "none" then
+//$ include "sm90/factors.cu"
+
+//$ end
 /* Shared memory, as 32-bit addresses. */
 struct memory {
     unsigned int ring; /* stages, each an A and behind it a B */
     unsigned int slabs, full, empty;
+//$ if of_blocks then
+    unsigned int sf; /* SF_BYTES of scales for each stage */
+//$ end
 //$ if addend == "fetch" then
     unsigned int arrived; /* of C, a barrier for each slab */
 //$ end
+    unsigned int posted, read, board;
 };
 
 DEVICE struct memory memory_layout(void)
@@ -86,11 +108,21 @@ DEVICE struct memory memory_layout(void)
 
     s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
     s.slabs = s.ring + STAGES * STAGE_BYTES;
-    s.full = s.slabs + 8 * SLABS * SLAB_BYTES;
+//$ if of_blocks then
+    s.sf = s.slabs + ALL_SLABS_BYTES;
+    s.full = s.sf + STAGES * SF_BYTES;
+//$ else
+    s.full = s.slabs + ALL_SLABS_BYTES;
+//$ end
     s.empty = s.full + STAGES * 8;
 //$ if addend == "fetch" then
     s.arrived = s.empty + STAGES * 8;
+    s.posted = s.arrived + 8 * SLABS * 8;
+//$ else
+    s.posted = s.empty + STAGES * 8;
 //$ end
+    s.read = s.posted + BOARD * 8;
+    s.board = s.read + BOARD * 8;
     return s;
 }
 
@@ -100,18 +132,6 @@ struct place {
     unsigned int parity;
 };
 
-//$ if schedule == "pingpong" then
-DEVICE void place_advance(struct place *p, int steps)
-{
-    p->parity ^= steps / STAGES & 1;
-    p->stage += steps % STAGES;
-    if (p->stage >= STAGES) {
-        p->stage -= STAGES;
-        p->parity ^= 1;
-    }
-}
-
-//$ end
 DEVICE void place_next(struct place *p)
 {
     if (++p->stage == STAGES) {
@@ -120,9 +140,18 @@ DEVICE void place_next(struct place *p)
     }
 }
 
+//$ include "sm90/board.cu"
+
+/* A math warp is done with a stage: tell every CTA that writes into it. */
+DEVICE void release(const struct memory *s, int stage, int lane)
+{
+    if (lane < CTAS)
+        barrier_arrive(s->empty + stage * 8, lane);
+}
+
 //$ include "sm90/copy.cu"
 
-//$ include "sm90/multiply.cu"
+//$ include(promote > 0 and "sm90/promote.cu" or "sm90/multiply.cu")
 
 //$ if addend == "read" then
 //$ include "sm90/scale.cu"
@@ -132,6 +161,8 @@ DEVICE void place_next(struct place *p)
 
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 //$ local extra = addend == "read" and " &scale, added," or ""
+//$ local of_tile = of_blocks and " &factors, &t," or ""
+//$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
 //$ local d_rows = ragged == "m" and "(int)t.length" or "m"
 //$ if ragged == "k" then
 /* An empty group is one step of zeros, from behind its end. */
@@ -153,11 +184,15 @@ $(name)(
     const int warpgroup = uniform(warp / 4);
     const unsigned int clusters = gridDim.x / CTAS, cluster = blockIdx.x / CTAS;
     struct maps maps;
+//$ if factors ~= "none" then
+    struct factors factors;
+//$ end
 //$ if addend == "read" then
     struct addend addend;
 //$ end
     struct walk w;
     struct place p = { 0, 0 };
+    unsigned int note = 0; /* of the board, on and on */
     struct tile t;
 
 //$ for _, p in ipairs(params) do
@@ -167,6 +202,14 @@ $(name)(
 //$ end
 //$ if ragged ~= "none" then
     maps.base = error;
+//$ end
+//$ for _, p in ipairs(params) do
+//$ if p.name:sub(2, 4) == "_sf" and p.name:sub(-4) ~= "_map" then
+    factors.$(p.name:sub(1, 1))$(p.name:sub(5)) = $(p.name);
+//$ end
+//$ end
+//$ if factors == "row" then
+    factors.columns = n;
 //$ end
 //$ if addend == "read" then
     addend.c = c;
@@ -205,6 +248,10 @@ $(name)(
             barrier_init(s.full + i * 8, 1);
             barrier_init(s.empty + i * 8, $(schedule == "cooperative" and 8 or 4) * CTAS);
         }
+        for (int i = 0; i < BOARD; i++) {
+            barrier_init(s.posted + i * 8, 1);
+            barrier_init(s.read + i * 8, $(schedule == "cooperative" and 8 or 4));
+        }
 //$ if addend == "fetch" then
         for (int i = 0; i < 8 * SLABS; i++)
             barrier_init(s.arrived + i * 8, 1);
@@ -227,10 +274,15 @@ $(name)(
         if (warp == 0) {
             walk_begin(&w, cluster, clusters, lane);
             while (uniformly(walk_next(&w, &t, lane))) {
-                if (elect_lane())
+                if (elect_lane()) {
+                    board_post(&s, &note, &t, &p, 1);
                     load_tile(&s, &p, &t, &maps, $(k_length));
+                }
                 __syncwarp();
             }
+            for (int i = 0; i < TURNS; i++)
+                if (elect_lane())
+                    board_post(&s, &note, &t, &p, 0);
 //$ if ragged ~= "none" then
         } else if (warp == 1 && blockIdx.x == 0) {
             check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)$(ragged), error,
@@ -239,7 +291,8 @@ $(name)(
         }
     } else {
         registers_take($(registers[2]));
-        struct slabs slabs = { s.slabs + (warp - 4) * SLABS * SLAB_BYTES, 0 };
+//$ local which = store == "warps" and "(warp - 4)" or "(warpgroup - 1)"
+        struct slabs slabs = { s.slabs + $(which) * SLABS * SLAB_BYTES, 0 };
         float sum[SUMS];
 //$ if addend == "read" then
         struct raw_slab added[AHEAD + 1];
@@ -248,50 +301,60 @@ $(name)(
 //$ end
 //$ if schedule == "cooperative" then
 
-        walk_begin(&w, cluster, clusters, lane);
-        while (uniformly(walk_next(&w, &t, lane))) {
-            const int row = t.row + (warpgroup - 1) * ROWS + warp % 4 * 16;
+        while (uniformly(board_read(&s, &note, &t, &p, lane))) {
+            const int part = warpgroup - 1; /* the warpgroup's, of the tile */
+//$ if split == "m" then
+            const int row = t.row + part * ROWS + warp % 4 * 16;
 
+//$ else
+            const int row = t.row + warp % 4 * 16;
+
+            t.column += part * COLUMNS;
+//$ end
+//$ if factors == "row" then
+            factors_prefetch(&factors, &t, row, $(d_rows), lane);
+//$ elseif factors == "group" then
+            const struct group_scale group_scale = scale_of_group(&factors, &t);
+//$ end
 //$ if addend == "read" then
             const struct scale scale = scale_of(&addend, &t);
             read_ahead(added, &scale, &t, row, $(d_rows), lane);
 //$ elseif addend == "fetch" then
             fetch_ahead(&slabs, &maps, &t, row, $(d_rows), lane);
 //$ end
-            multiply_tile(sum, &s, &p, (warpgroup - 1) * ROWS, $(k_length), lane);
+            multiply_tile(sum, &s, &p,$(of_tile) $(first), $(k_length), lane);
+//$ if factors == "group" then
+            scale_sums(sum, &group_scale);
+//$ elseif factors == "row" then
+            scale_sums(sum, &factors, &t, row, $(d_rows), lane);
+//$ end
             store_tile(sum, &slabs, &t, &maps,$(extra) row, $(d_rows), lane);
         }
 //$ else
-//$ if ragged == "k" then
-        int turn = 1; /* whose tile is the next */
 
-        walk_begin(&w, cluster, clusters, lane);
         if (warpgroup == 2)
             named_arrive(1, 256);
-        for (; uniformly(walk_next(&w, &t, lane)); turn ^= 3) {
-            if (uniformly(turn != warpgroup)) {
-                place_advance(&p, (k_length(&t) + TILE_K - 1) / TILE_K);
-                continue;
-            }
-//$ else
-        const int steps = (k + TILE_K - 1) / TILE_K;
-
-        walk_begin(&w, cluster + (warpgroup - 1) * clusters, 2 * clusters, lane);
-        if (warpgroup == 2) {
-            place_advance(&p, steps);
-            named_arrive(1, 256);
-        }
-        for (; uniformly(walk_next(&w, &t, lane)); place_advance(&p, steps)) {
-//$ end
+        note = warpgroup - 1;
+        while (uniformly(board_read(&s, &note, &t, &p, lane))) {
 //$ if addend == "read" then
             const struct scale scale = scale_of(&addend, &t);
             read_ahead(added, &scale, &t, t.row + warp % 4 * 16, $(d_rows), lane);
 //$ elseif addend == "fetch" then
             fetch_ahead(&slabs, &maps, &t, t.row + warp % 4 * 16, $(d_rows), lane);
 //$ end
+//$ if factors == "row" then
+            factors_prefetch(&factors, &t, t.row + warp % 4 * 16, $(d_rows), lane);
+//$ elseif factors == "group" then
+            const struct group_scale group_scale = scale_of_group(&factors, &t);
+//$ end
             /* Named barriers 1 and 2, one for each of the two, pass the tensor cores on. */
             named_wait(threadIdx.x / 128, 256);
-            multiply_tile(sum, &s, &p, 0, $(k_length), lane, 3 - threadIdx.x / 128);
+            multiply_tile(sum, &s, &p, 0, 0, $(k_length), lane, 3 - threadIdx.x / 128);
+//$ if factors == "group" then
+            scale_sums(sum, &group_scale);
+//$ elseif factors == "row" then
+            scale_sums(sum, &factors, &t, t.row + warp % 4 * 16, $(d_rows), lane);
+//$ end
             store_tile(sum, &slabs, &t, &maps,$(extra) t.row + warp % 4 * 16, $(d_rows), lane);
         }
 //$ end

@@ -211,7 +211,38 @@ DEVICE void store_shared_x2(unsigned int to, float lo, float hi)
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" : : "r"(to), "f"(lo), "f"(hi) : "memory");
 }
 
-//$ if addend == "fetch" then
+DEVICE void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
+                            unsigned int r3)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
+}
+
+DEVICE void load_shared_x4(unsigned int from, unsigned int word[4])
+{
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "r"(from) : "memory");
+}
+
+//$ if factors == "squares" or factors == "lines" then
+DEVICE float load_shared(unsigned int from)
+{
+    float value;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(from) : "memory");
+    return value;
+}
+
+//$ end
+//$ if factors == "row" then
+/* Ask for the 128 bytes around an address, to be read soon. */
+DEVICE void prefetch(const void *address)
+{
+    asm volatile("prefetch.global.L1 [%0];" : : "l"(address) : "memory");
+}
+
+//$ end
+//$ if addend == "fetch" or factors == "lines" then
 DEVICE void load_shared_x2(unsigned int from, float *lo, float *hi)
 {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(*lo), "=f"(*hi) : "r"(from) : "memory");

@@ -1,4 +1,4 @@
-/* The slabs of one math warp, filled in turns. */
+/* The slabs of one math $(store == "warps" and "warp, filled in turns" or "warpgroup"). */
 struct slabs {
     unsigned int first;
     int turn;
@@ -8,13 +8,13 @@ struct slabs {
 };
 
 //$ local to_d = addend == "reduce" and "add_box" or "store_box"
-/* One warp's slab of 16 rows to its place in D; rows past the group are dropped. */
+/* A slab to its place in D; rows past the group are dropped. */
 DEVICE void store_slab(const struct maps *maps, unsigned int slab, const struct tile *t, int x,
                        int row, int rows)
 {
 //$ if ragged == "m" then
-    /* Where the group ends among the 16 rows, the ragged map cuts them. */
-    if (row + 16 <= rows)
+    /* Where the group ends among its rows, the ragged map cuts them. */
+    if (row + SLAB_ROWS <= rows)
         $(to_d)_2d(maps->d, slab, x, (int)t->start + row);
     else
         $(to_d)_4d(maps->d_ragged, slab, x, RAGGED_ROW - rows + row, RAGGED_ROW,
@@ -37,13 +37,38 @@ DEVICE void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 {
 #pragma unroll
     for (int i = 0; i < AHEAD; i++)
-        read_slab(&c[i], scale, row + i / TILE_SLABS * 64,
-                  t->column + i % TILE_SLABS * SLAB_COLUMNS, rows, lane);
+        read_slab(&c[i], scale, row + i / ROW_SLABS * 64,
+                  t->column + i % ROW_SLABS * SLAB_COLUMNS, rows, lane);
 }
 
 //$ end
 //$ if addend == "fetch" then
 //$ include "sm90/fetch.cu"
+//$ elseif store == "warpgroup" then
+/*
+** A warpgroup stores its part of a tile, all slabs at once, each in one box of 64 rows: those of
+** the tile before are long gone, and few boxes do not hold up the warps that issue them.
+*/
+DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, int row, int rows, int lane)
+{
+    const int warp = threadIdx.x / 32 % 4, barrier = threadIdx.x / 128 + 2;
+
+    row -= warp * 16;
+    if (lane == 0)
+        store_wait(0);
+    named_wait(barrier, 128);
+#pragma unroll
+    for (int i = 0; i < SLABS; i++)
+        fill_slab(slabs->first + i * SLAB_BYTES + warp * 16 * 128, sum + i * (SLAB_COLUMNS / 2),
+                  lane);
+    copy_engine_fence();
+    named_wait(barrier, 128);
+    for (int i = warp; i < SLABS; i += 4)
+        if (lane == 0 && row + i / ROW_SLABS * 64 < rows)
+            store_slab(maps, slabs->first + i * SLAB_BYTES, t,
+                       t->column + i % ROW_SLABS * SLAB_COLUMNS, row + i / ROW_SLABS * 64, rows);
+}
 //$ else
 /* One warp stores its rows of a tile, a slab at a time. */
 //$ if addend ~= "read" then
@@ -57,17 +82,17 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs,
 {
 //$ end
 #pragma unroll
-    for (int i = 0; i < ROWS / 64 * TILE_SLABS; i++) {
-        const int y = row + i / TILE_SLABS * 64, x = t->column + i % TILE_SLABS * SLAB_COLUMNS;
+    for (int i = 0; i < ROWS / 64 * ROW_SLABS; i++) {
+        const int y = row + i / ROW_SLABS * 64, x = t->column + i % ROW_SLABS * SLAB_COLUMNS;
         const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
         float *part = sum + i * (SLAB_COLUMNS / 2);
 
         if (y >= rows)
             break;
 //$ if addend == "read" then
-        if (i + AHEAD < ROWS / 64 * TILE_SLABS)
-            read_slab(&c[(i + AHEAD) % (AHEAD + 1)], scale, row + (i + AHEAD) / TILE_SLABS * 64,
-                      t->column + (i + AHEAD) % TILE_SLABS * SLAB_COLUMNS, rows, lane);
+        if (i + AHEAD < ROWS / 64 * ROW_SLABS)
+            read_slab(&c[(i + AHEAD) % (AHEAD + 1)], scale, row + (i + AHEAD) / ROW_SLABS * 64,
+                      t->column + (i + AHEAD) % ROW_SLABS * SLAB_COLUMNS, rows, lane);
         scale_slab(part, &c[i % (AHEAD + 1)], scale);
 //$ end
         slabs->turn = (slabs->turn + 1) % SLABS;

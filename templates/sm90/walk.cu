@@ -1,7 +1,8 @@
 /*
-** The walk over the tiles of all groups. Each warp walks by itself: its lanes hold 32 consecutive
+** The walk over the tiles of all groups. One warp walks for its CTA: its lanes hold 32 consecutive
 ** groups, and every cluster visits tiles `next`, `next + stride`, ... in the one order that all
-** agree on. Nothing is shared and nothing is written, so sizes may change between launches.
+** agree on. Nothing is shared between CTAs and nothing is written, so sizes may change between
+** launches.
 **
 //$ if longest_first == 1 then
 ** Order: of each 32 groups the longest first, so that the last tiles are short; in a group, bands
@@ -32,6 +33,9 @@ struct walk {
     int base;                  /* this block holds groups base .. base + 31 */
     unsigned int tiles_before; /* of all groups before the block */
     unsigned int end_before;   /* where the groups before the block end */
+//$ if ragged == "k" and a.major == "k" then
+    unsigned int aligned_before; /* the same in the copies */
+//$ end
     /* This lane's group. */
 //$ if longest_first == 1 then
     int group;
@@ -70,6 +74,30 @@ DEVICE unsigned int pairs_in(const struct walk *w, unsigned int rows)
 
 //$ end
 //$ end
+//$ local aligned = ragged == "k" and a.major == "k"
+//$ if aligned then
+/*
+** The quantizer's copies hold each group from a multiple of TILE_K on, behind the groups before it.
+** An empty group begins where all end, so that what its one step reads is zeros.
+*/
+DEVICE void walk_align(struct walk *w, int lane)
+{
+    const unsigned int all = (w->total + (TILE_K - 1) * (unsigned int)w->groups) / TILE_K * TILE_K;
+    const unsigned int space = (w->length + TILE_K - 1) / TILE_K * TILE_K;
+    unsigned int end = warp_prefix_sum(space, all, lane);
+
+    end = end + w->aligned_before < all ? end + w->aligned_before : all;
+    w->start = __shfl_up_sync(~0u, end, 1);
+    if (lane == 0)
+        w->start = w->aligned_before;
+    w->aligned_before = __shfl_sync(~0u, end, 31);
+    if (w->length > all - w->start)
+        w->length = all - w->start;
+    if (w->length == 0)
+        w->start = all;
+}
+
+//$ end
 //$ if longest_first == 1 then
 /* Hand the lanes' groups round so that longer ones come first, and of equals the lower number. */
 DEVICE void walk_sort(struct walk *w, int lane)
@@ -98,6 +126,9 @@ DEVICE void walk_read(struct walk *w, int lane)
     w->start = w->length = 0;
 //$ else
     walk_read_sizes(w, lane);
+//$ if aligned then
+    walk_align(w, lane);
+//$ end
 //$ end
 //$ if ragged == "m" then
 //$ local tiles = cluster.m > 1 and "pairs_in(w, row_tiles(w->length))"
@@ -124,6 +155,9 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
     w->base = 0;
     w->tiles_before = 0;
     w->end_before = 0;
+//$ if aligned then
+    w->aligned_before = 0;
+//$ end
     walk_read(w, lane);
 }
 

@@ -1,16 +1,16 @@
 /*
-** sum += a * b for 64 rows, TILE_N columns and 16 steps of k. Both operands lie in shared memory,
-** in swizzled rows of 128 bytes. Thread t of the warpgroup holds, for each 8 columns j,
+** sum += a * b for 64 rows, COLUMNS columns and MMA_K steps of k. Both operands lie in shared
+** memory, in swizzled rows of 128 bytes. Thread t of the warpgroup holds, for each 8 columns j,
 **   sum[4j + 0, 1]  row 16 (t / 32) + t % 32 / 4,      columns 8j + 2 (t % 4) + 0, 1
 **   sum[4j + 2, 3]  the same 8 rows below.
 ** With `accumulate` 0 the old sum is not read.
 */
 enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operand */
 
-//$ local count = tile.n // 2
+//$ local columns = split == "n" and tile.n // 2 or tile.n
+//$ local count = columns // 2
 //$ local function comma (i) return i < count and "," or "" end
 //$ local transposed = { k = 0, mn = 1 }
-//$ local operands = { bf16 = "bf16", f16 = "f16" }
 DEVICE void mma(float *sum, unsigned int a, unsigned int b, int accumulate)
 {
     asm volatile("{\n"
@@ -19,13 +19,17 @@ DEVICE void mma(float *sum, unsigned int a, unsigned int b, int accumulate)
                  "mov.b64 a, {%$(count), %$(count + 3)};\n"
                  "mov.b64 b, {%$(count + 1), %$(count + 3)};\n"
                  "setp.ne.b32 p, %$(count + 2), 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n$(tile.n)k16"
-                 ".f32.$(operands[a.type]).$(operands[b.type]) {\n"
+                 "wgmma.mma_async.sync.aligned.m64n$(columns)k$(32 // a.bytes)"
+                 ".f32.$(a.type).$(b.type) {\n"
 //$ for i = 0, count - 1, 4 do
                  "%$(i), %$(i + 1), %$(i + 2), %$(i + 3)$(comma(i + 4))\n"
 //$ end
+//$ if a.bytes == 2 then
                  "}, a, b, p, 1, 1, $(transposed[a.major]), "
                  "$(transposed[b.major]);\n"
+//$ else
+                 "}, a, b, p, 1, 1;\n"
+//$ end
                  "}"
                  :
 //$ for i = 0, count - 1, 4 do
@@ -46,9 +50,9 @@ DEVICE unsigned int mma_operand(unsigned int address)
     return (address >> 4 & 0x3fff) | TILE_K * 128 >> 4 << 16;
 }
 
-/* The sums are ready: keeps the compiler from reading them before the wait above the call. */
-DEVICE void mma_finish(float *sum)
+/* `count` sums are ready: keeps the compiler from reading them before the wait above the call. */
+DEVICE void mma_finish(float *sum, int count)
 {
-    for (int i = 0; i < SUMS; i++)
+    for (int i = 0; i < count; i++)
         asm volatile("" : "+f"(sum[i]) : : "memory");
 }

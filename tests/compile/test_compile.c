@@ -10,8 +10,14 @@
 ** Run: build/bin/test_compile      needs libnvrtc; else skipped
 **   QUERN_COMPILE_SECONDS   stop compiling unshipped kernels after this many
 **                           seconds (60); how many were left out is printed
+**   QUERN_COMPILE_JSON      write a row for each kernel compiled to this file
+**
+** bench/results/compile_gate.json is such a file, of every kernel:
+**
+**   QUERN_COMPILE_SECONDS=1e9 QUERN_COMPILE_JSON=FILE build/bin/test_compile
 */
 #include "report.h"
+#include "table.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -27,6 +33,7 @@
 static struct qn_nvrtc *compiler;
 static struct qg *generator;
 static const struct quern_registry *registry;
+static struct table *table; /* NULL: none is wanted */
 
 static int open_all(void **state)
 {
@@ -39,7 +46,13 @@ static int open_all(void **state)
         return -1;
     }
     registry = qg_registry(generator);
-    return 0;
+    if (!compiler || !getenv("QUERN_COMPILE_JSON"))
+        return 0;
+    table = table_open(getenv("QUERN_COMPILE_JSON"), qn_nvrtc_version(compiler),
+                       qn_nvrtc_options());
+    if (!table)
+        print_error("%s cannot be written\n", getenv("QUERN_COMPILE_JSON"));
+    return table ? 0 : -1;
 }
 
 static int close_all(void **state)
@@ -47,14 +60,14 @@ static int close_all(void **state)
     (void)state;
     qg_close(generator);
     qn_nvrtc_close(compiler);
-    return 0;
+    return table_close(table);
 }
 
-static double now(void)
+static double now(clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -83,7 +96,8 @@ static int compile_one(const struct qn_kernel *kernel)
     struct qn_compiled compiled;
     struct report report;
     const char *source, *broken;
-    double begin = now();
+    /* of one core, whoever else uses the machine */
+    double begin = now(CLOCK_PROCESS_CPUTIME_ID), seconds;
     size_t length;
     int code;
 
@@ -97,11 +111,12 @@ static int compile_one(const struct qn_kernel *kernel)
     }
     code = qn_nvrtc_compile(compiler, kernel->name, source, kernel->arch,
                             &compiled);
+    seconds = now(CLOCK_PROCESS_CPUTIME_ID) - begin;
     report_read(compiled.log ? compiled.log : "", &report);
     broken = judge(&compiled, code, &report, kernel);
-    print_message("  %.2f s  %3d registers  %6d bytes shared  %s\n",
-                  now() - begin, report.registers, report.shared + kernel->smem,
-                  kernel->name);
+    print_message("  %.2f s  %3d registers  %6d bytes shared  %s\n", seconds,
+                  report.registers, report.shared + kernel->smem, kernel->name);
+    table_add(table, kernel, &report, seconds, broken);
     if (broken)
         print_error("%s: %s: %s\n%s\n", kernel->spec, kernel->name, broken,
                     compiled.log ? compiled.log : quern_errmsg(NULL));
@@ -112,14 +127,14 @@ static int compile_one(const struct qn_kernel *kernel)
 static void compile_all(int shipped, double limit)
 {
     int good = 0, bad = 0, left = 0;
-    double begin = now();
+    double begin = now(CLOCK_MONOTONIC);
 
     for (int i = 0; i < registry->nkernels; i++) {
         const struct qn_kernel *kernel = &registry->kernels[i];
 
         if (strncmp(kernel->arch, "sm_", 3) || kernel->shipped != shipped)
             continue;
-        if (now() - begin > limit)
+        if (now(CLOCK_MONOTONIC) - begin > limit)
             left++;
         else if (compile_one(kernel))
             good++;
@@ -127,7 +142,7 @@ static void compile_all(int shipped, double limit)
             bad++;
     }
     print_message("  %d kernels compiled in %.1f s, %d broken, %d not tried\n",
-                  good + bad, now() - begin, bad, left);
+                  good + bad, now(CLOCK_MONOTONIC) - begin, bad, left);
     assert_int_equal(bad, 0);
     assert_true(good > 0);
 }

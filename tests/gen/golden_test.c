@@ -25,7 +25,7 @@ static void add_rules(struct qg *q, struct files *made)
         const char *text;
         size_t length;
 
-        if (!recipe->scaled)
+        if (recipe->scaling[QUERN_X].type == QUERN_TYPE_NONE)
             continue;
         snprintf(name, sizeof name, "%s_scale.%s", recipe->name,
                  suffixes[i % 2]);
@@ -111,6 +111,7 @@ void test_golden(void **state)
     (void)state;
     check_folder("toy");
     check_folder("scales");
+    check_folder("products");
 }
 
 /* The specs and templates of this tree: they load, and each file is made. */

@@ -28,8 +28,9 @@ struct gpu_kernel {
 };
 
 /* Kernels that take the same operands and do the same with the product; the
-   ops among them differ by name alone. */
+   ops among them differ by name alone, but where a recipe scales operands. */
 struct gpu_variant {
+    const struct qn_recipe *recipe; /* that scales A or B, else NULL */
     int type, d_type, a_major, b_major, ragged;
     int epilogue;                        /* enum qn_epilogue */
     unsigned ops;                        /* bit: enum quern_op */
@@ -54,7 +55,8 @@ struct gpu_counts {
 };
 
 struct gpu_options {
-    const char *json, *only, *commit;
+    const char *json, *only, *family, *commit;
+    const char *cache; /* as in struct quern_open_options */
     int quick, list, sanitize, random;
     uint64_t seed;
 };
@@ -96,7 +98,10 @@ void gpu_variant_list(const char *only);
 int gpu_variant_choices(const struct gpu_variant *, int models,
                         struct gpu_choice choices[GPU_MAX_CHOICES]);
 
-/* Types, layout and ragged axis of a case. */
+/* The recipe of a kernel whose A or B is scaled, else NULL. */
+const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *);
+
+/* Types, layout, ragged axis and recipe of a case. */
 void gpu_variant_case(const struct gpu_variant *, struct qt_case *);
 
 /* The i-th epilogue that the variant's kernels serve. */
@@ -149,6 +154,10 @@ enum gpu_part {
     GPU_OFFSETS,
     GPU_ALPHA,
     GPU_BETA,
+    GPU_A_SF,
+    GPU_B_SF,
+    GPU_A_GLOBAL,
+    GPU_B_GLOBAL,
     GPU_A_POINTERS,
     GPU_B_POINTERS,
     GPU_C_POINTERS,
@@ -230,6 +239,7 @@ void gpu_sms(void);
 void gpu_refusals(void);
 void gpu_cublaslt(void);
 void gpu_casts(void);
+void gpu_nans(void);
 void gpu_coverage(void);
 void gpu_sanitized(void); /* instead of all others under --sanitize */
 

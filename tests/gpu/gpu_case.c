@@ -25,21 +25,32 @@ const char *gpu_text(const char *format, ...)
 /* --------------------------------------------------------------- a problem */
 
 static const char *const part_names[GPU_PARTS] = {
-    "a",     "b",    "c",          "first_dims", "offsets",
-    "alpha", "beta", "a.pointers", "b.pointers", "c.pointers"};
+    "a",        "b",          "c",          "first_dims", "offsets",
+    "alpha",    "beta",       "a.sf",       "b.sf",       "a.global",
+    "b.global", "a.pointers", "b.pointers", "c.pointers"};
 
 /* How many bytes of each part there are. */
 static size_t part_bytes(const struct gpu_case *p, int part)
 {
     const struct qt_data *d = &p->data;
-    const size_t bytes[] = {d->bytes[QT_A], d->bytes[QT_B], d->bytes[QT_C],
-                            d->first_bytes, d->offsets_bytes};
+    const size_t factors = (size_t)d->scalars * sizeof(float);
+    const size_t pointers = (size_t)p->c.groups * sizeof(void *);
+    const size_t bytes[GPU_PARTS] = {d->bytes[QT_A],
+                                     d->bytes[QT_B],
+                                     d->bytes[QT_C],
+                                     d->first_bytes,
+                                     d->offsets_bytes,
+                                     factors,
+                                     factors,
+                                     d->sf_bytes[QT_A],
+                                     d->sf_bytes[QT_B],
+                                     d->global_bytes[QT_A],
+                                     d->global_bytes[QT_B],
+                                     pointers,
+                                     pointers,
+                                     pointers};
 
-    if (part <= GPU_OFFSETS)
-        return bytes[part];
-    if (part <= GPU_BETA)
-        return (size_t)d->scalars * sizeof(float);
-    return (size_t)p->c.groups * sizeof(void *);
+    return bytes[part];
 }
 
 /* The addresses of one operand's matrices, on the device. */
@@ -57,9 +68,10 @@ const void *gpu_case_source(const struct gpu_case *p, int part)
     const struct qt_data *d = &p->data;
     const void *sources[] = {
         d->operand[QT_A], d->operand[QT_B], d->operand[QT_C], d->first,
-        d->offsets,       d->alpha,         d->beta};
+        d->offsets,       d->alpha,         d->beta,          d->sf[QT_A],
+        d->sf[QT_B],      d->global[QT_A],  d->global[QT_B]};
 
-    if (part <= GPU_BETA)
+    if (part < GPU_A_POINTERS)
         return sources[part];
     return pointers_of(p, part - GPU_A_POINTERS + QT_A,
                        p->parts[part - GPU_A_POINTERS].data);
@@ -127,6 +139,9 @@ static void set_args(struct gpu_run *r, const struct gpu_case *p)
         .pointers = {address(&parts[GPU_A_POINTERS]),
                      address(&parts[GPU_B_POINTERS]),
                      address(&parts[GPU_C_POINTERS]), address(&r->d_pointers)},
+        .sf = {address(&parts[GPU_A_SF]), address(&parts[GPU_B_SF])},
+        .global = {address(&parts[GPU_A_GLOBAL]),
+                   address(&parts[GPU_B_GLOBAL])},
         .first = address(&parts[GPU_FIRST]),
         .offsets = address(&parts[GPU_OFFSETS]),
         .alpha = address(&parts[GPU_ALPHA]),

@@ -4,6 +4,7 @@
 */
 #include "gpu.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,106 +87,171 @@ static void make_special(struct qn_cast *c)
                         c->memory[QN_CAST_IN].bytes);
 }
 
-/* Both run; NULL, or what is wrong. */
-static const char *compare(struct qn_cast *gpu, struct qn_cast *host,
-                           int repeats)
+/* ------------------------------------------------------------------- lines */
+
+struct line {
+    char text[300];
+    int special;      /* blocks with special values, twice */
+    char result[700]; /* what is wrong, "" if nothing is */
+};
+
+static void fail(struct line *line, const char *what, const char *more)
 {
-    static char where[160];
+    snprintf(line->result, sizeof line->result, "%s%s: %s%s", line->text,
+             line->special ? ", special" : "", what, more);
+}
+
+/* Both run. */
+static void compare(struct line *line, struct qn_cast *gpu,
+                    struct qn_cast *host)
+{
+    char where[160];
     double bytes;
     int intact = 1;
 
-    for (int i = 0; i < repeats; i++)
-        if (qn_cast_run(gpu) || qn_cast_run(host))
-            return gpu_text("quern_quantize_run: %s",
-                            quern_errmsg(gpu_context));
+    for (int i = 0; i < 1 + line->special; i++)
+        if (qn_cast_run(gpu) || qn_cast_run(host)) {
+            fail(line, "quern_quantize_run: ", quern_errmsg(gpu_context));
+            return;
+        }
     if (qn_cast_guards(gpu, &intact) ||
         qn_cast_compare(gpu, host, &bytes, where, sizeof where))
-        return "the buffers cannot be read";
-    if (!intact)
-        return "a guard was written";
-    return bytes > 0 ? gpu_text("%.0f bytes differ%s", bytes, where) : NULL;
+        fail(line, "the buffers cannot be read", "");
+    else if (!intact)
+        fail(line, "a guard was written", "");
+    else if (bytes > 0)
+        fail(line, "bytes differ", where);
 }
 
 /* One quantization on both. */
-static void run_cast(const char *text, int special)
+static void run_line(struct line *line)
 {
     static const struct qn_options options = {.command = "gpu_suite",
                                               .seed = 1};
     struct qn_cast gpu = {0}, host = {0};
     struct quern_quantization q;
-    const char *bad = NULL;
 
-    if (quern_quantize_parse(gpu_context, text, &q)) {
-        gpu_record(gpu_text("%s: %s", text, quern_errmsg(gpu_context)));
+    if (quern_quantize_parse(gpu_context, line->text, &q)) {
+        fail(line, quern_errmsg(gpu_context), "");
         return;
     }
     if (qn_cast_begin(&gpu, &options, gpu_context, &q, QUERN_BACKEND_JIT) ||
         qn_cast_begin(&host, &options, gpu_context, &q, QUERN_BACKEND_HOST)) {
-        bad = gpu_text("it cannot be planned: %s", quern_errmsg(gpu_context));
+        fail(line, "it cannot be planned: ", quern_errmsg(gpu_context));
     } else {
-        if (special) {
+        if (line->special) {
             make_special(&gpu);
             make_special(&host);
         }
-        bad = compare(&gpu, &host, 1 + special);
+        compare(line, &gpu, &host);
     }
-    gpu_record(bad ? gpu_text("%s%s: %s", text, special ? ", special" : "", bad)
-                   : NULL);
     qn_cast_free(&gpu);
     qn_cast_free(&host);
 }
 
+/* ------------------------------------------------------------------- lists */
+
+/* All that is to be run, by many threads. */
+enum { MOST_LINES = 8192 };
+
+struct work {
+    int count, next;
+    struct line lines[MOST_LINES];
+};
+
+static void add(struct work *w, const char *text, int special)
+{
+    if (w->count == MOST_LINES)
+        gpu_lost("gpu_casts.c: MOST_LINES is too small");
+    strcpy(w->lines[w->count].text, text);
+    w->lines[w->count++].special = special;
+}
+
 /* A work of one tensor, in each shape. */
-static void run_shapes(const char *work, const char *recipe, const char *of,
-                       const char *more, const char *const *shapes)
+static void add_shapes(struct work *w, const char *work, const char *recipe,
+                       const char *of, const char *more,
+                       const char *const *shapes)
 {
     for (int i = 0; shapes[i] && !(gpu_options.quick && i > 2); i++) {
         char text[300];
 
-        /* an empty weight would be refused: its rows are fixed */
         snprintf(text, sizeof text, "%s %s of=%s %s%s", work, recipe, of,
                  shapes[i], more);
-        run_cast(text, 0);
+        add(w, text, 0);
         if (!strcmp(work, "quantize") && i < 2)
-            run_cast(text, 1);
+            add(w, text, 1);
     }
 }
 
 /* All that a recipe makes of one type of input. */
-static void run_type(const char *recipe, const char *type)
+static void add_type(struct work *w, const char *recipe, const char *type)
 {
     char more[32];
 
     snprintf(more, sizeof more, " in=%s", type);
-    run_shapes("quantize", recipe, "x", more, tokens);
-    run_shapes("quantize", recipe, "dy", more, tokens);
-    run_shapes("quantize", recipe, "w", more, weights);
-    run_shapes("quantize", recipe, "x", more, forward);
-    run_shapes("quantize", recipe, "dy", more, backward);
+    add_shapes(w, "quantize", recipe, "x", more, tokens);
+    add_shapes(w, "quantize", recipe, "dy", more, tokens);
+    add_shapes(w, "quantize", recipe, "w", more, weights);
+    add_shapes(w, "quantize", recipe, "x", more, forward);
+    add_shapes(w, "quantize", recipe, "dy", more, backward);
     snprintf(more, sizeof more, " out=%s", type);
-    run_shapes("dequantize", recipe, "x", more, others);
-    run_shapes("dequantize", recipe, "w", more, weights);
+    add_shapes(w, "dequantize", recipe, "x", more, others);
+    add_shapes(w, "dequantize", recipe, "w", more, weights);
     strcat(more, " copies=column");
-    run_shapes("dequantize", recipe, "dy", more, others);
+    add_shapes(w, "dequantize", recipe, "dy", more, others);
 }
 
-static void run_recipe(const struct qn_recipe *recipe)
+static void add_recipe(struct work *w, const struct qn_recipe *recipe)
 {
     static const char *const types[] = {"bf16", "f16", "f32"};
     static const char *const ofs[] = {"x", "w", "dy"};
     char text[80];
 
     for (int i = 0; i < 3; i++)
-        run_type(recipe->name, types[i]);
-    run_shapes("requantize", recipe->name, "x", "", others);
-    run_shapes("requantize", recipe->name, "w", "", weights);
-    run_shapes("requantize", recipe->name, "dy", "", others);
+        add_type(w, recipe->name, types[i]);
+    add_shapes(w, "requantize", recipe->name, "x", "", others);
+    add_shapes(w, "requantize", recipe->name, "w", "", weights);
+    add_shapes(w, "requantize", recipe->name, "dy", "", others);
     for (int of = 0; of < QN_TENSORS; of++) {
         if (!recipe->scaling[of].history)
             continue;
         snprintf(text, sizeof text, "rescale %s of=%s", recipe->name, ofs[of]);
-        run_cast(text, 0);
+        add(w, text, 0);
     }
+}
+
+/* ----------------------------------------------------------------- threads */
+
+/*
+** Lines of one kernel lie side by side: in strides, threads that begin together
+** compile different ones. Most of the time is the host's: it compiles for both,
+** and is the oracle.
+*/
+static void *run_some(void *user)
+{
+    enum { STRIDE = 7919 }; /* a prime that is no factor of the count */
+    struct work *w = user;
+    int i;
+
+    while ((i = __atomic_fetch_add(&w->next, 1, __ATOMIC_SEQ_CST)) < w->count)
+        run_line(&w->lines[(int)((long long)i * STRIDE % w->count)]);
+    return NULL;
+}
+
+static void run_lines(struct work *w)
+{
+    enum { MOST = 64 };
+    pthread_t threads[MOST];
+    int count = 0;
+
+    while (count < MOST && count < gpu_threads &&
+           !pthread_create(&threads[count], NULL, run_some, w))
+        count++;
+    run_some(w);
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < w->count; i++)
+        gpu_record(*w->lines[i].result ? w->lines[i].result : NULL);
 }
 
 /* ------------------------------------------------------------------- lies */
@@ -243,14 +309,21 @@ static void run_lies(const char *recipe)
 void gpu_casts(void)
 {
     const struct quern_registry *registry = &qn_registry_builtin;
+    struct work *work;
 
     if (gpu_options.only) {
         gpu_skip("needs a run without --only");
         return;
     }
+    work = calloc(1, sizeof *work);
+    if (!work)
+        gpu_lost("host memory ran out");
     for (int i = 0; i < registry->nrecipes; i++)
-        if (registry->recipes[i].scaled) {
-            run_recipe(&registry->recipes[i]);
+        if (registry->recipes[i].scaled)
+            add_recipe(work, &registry->recipes[i]);
+    run_lines(work);
+    for (int i = 0; i < registry->nrecipes; i++)
+        if (registry->recipes[i].scaled)
             run_lies(registry->recipes[i].name);
-        }
+    free(work);
 }

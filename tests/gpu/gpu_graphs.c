@@ -67,11 +67,27 @@ static void upload_async(const struct gpu_buffer *b, const void *from,
                  "fresh values");
 }
 
+/* Copies lie as the sizes say, so they are made anew for each replay. */
+static void upload_copies(struct gpu_run *r, struct gpu_case *p)
+{
+    static const int parts[] = {GPU_A,    GPU_B,        GPU_A_SF,
+                                GPU_B_SF, GPU_A_GLOBAL, GPU_B_GLOBAL};
+
+    for (int role = QT_A; role <= QT_B; role++)
+        if (qt_scaled(&p->c, role) &&
+            qt_copies_make(&p->c, &p->data, role, NULL))
+            gpu_lost("host memory ran out");
+    for (int i = 0; p->c.recipe && i < 6; i++)
+        upload_async(&p->parts[parts[i]], gpu_case_source(p, parts[i]),
+                     r->stream);
+}
+
 /* Queue new sizes, D as before a run and the graph. */
 static void replay(struct gpu_run *r, struct gpu_case *p, void *executable,
                    int lie)
 {
     qt_sizes_write(&p->c, p->data.first, p->data.offsets);
+    upload_copies(r, p);
     if (lie)
         qt_sizes_set(p->c.form == QT_OFFSETS ? p->data.offsets : p->data.first,
                      p->c.sizes_type, 2, -9);

@@ -3,6 +3,7 @@
 ** that are made to break them.
 **
 ** Run: build/bin/gpu_suite [--quick] [--json FILE] [--only 'GLOB']
+**          [--family NAME] [--cache LIST]
 **      compute-sanitizer --tool memcheck build/bin/gpu_suite --sanitize
 **
 ** Prints one line for each family of tests, one for each failure, then the
@@ -19,7 +20,7 @@
 
 #include <cjson/cJSON.h>
 
-struct gpu_options gpu_options = {.seed = 1, .random = 3000};
+struct gpu_options gpu_options = {.seed = 1, .random = 3000, .cache = ""};
 struct quern_context *gpu_context;
 struct gpu_device gpu_device;
 int gpu_threads;
@@ -46,6 +47,7 @@ static struct gpu_family families[] = {
     FAMILY(sms, "fewer multiprocessors"),
     FAMILY(refusals, "shapes that some kernels do not take"),
     FAMILY(cublaslt, "the backend cublaslt, every form of a product"),
+    FAMILY(nans, "a NaN in one row of a copy stays in it"),
     FAMILY(casts, "every quantization, byte for byte against the host"),
     FAMILY(coverage, "no kernel was left out"),
 };
@@ -129,7 +131,9 @@ static void add_results(cJSON *root)
     if (gpu_options.sanitize)
         add_family(list, &sanitized);
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        if (!gpu_options.sanitize)
+        if (!gpu_options.sanitize &&
+            (!gpu_options.family ||
+             !strcmp(families[i].name, gpu_options.family)))
             add_family(list, &families[i]);
     list = cJSON_AddArrayToObject(root, "failures");
     for (int i = 0; i < nfailures; i++) {
@@ -215,6 +219,8 @@ static const struct argp_option option_table[] = {
     {"seed", 'r', "N", 0, "of the data (1)", 0},
     {"random", 'n', "N", 0, "random problems (3000)", 0},
     {"only", 'o', "GLOB", 0, "kernels whose name matches", 0},
+    {"cache", 'd', "LIST", 0, "folders of compiled kernels (none)", 0},
+    {"family", 'f', "NAME", 0, "this family of tests alone", 0},
     {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
     {0},
 };
@@ -229,6 +235,21 @@ static uint64_t take_number(const char *option, const char *value,
     if (!*value || *end || *value == '-')
         argp_error(state, "--%s takes a number, not '%s'", option, value);
     return number;
+}
+
+/* The name as it is, or an end with all that there are. */
+static const char *find_family(const char *name, struct argp_state *state)
+{
+    char known[256] = "";
+
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        if (!strcmp(families[i].name, name))
+            return families[i].name;
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
+                 families[i].name);
+    }
+    argp_error(state, "--family takes one of%s, not '%s'", known, name);
+    return NULL;
 }
 
 static error_t take_option(int key, char *value, struct argp_state *state)
@@ -249,6 +270,12 @@ static error_t take_option(int key, char *value, struct argp_state *state)
         break;
     case 'o':
         gpu_options.only = value;
+        break;
+    case 'd':
+        gpu_options.cache = value;
+        break;
+    case 'f':
+        gpu_options.family = find_family(value, state);
         break;
     case 'c':
         gpu_options.commit = value;
@@ -274,19 +301,22 @@ static int run_all(void)
         run_family(&sanitized, 1);
         return finish();
     }
-    printf("1..%d\n", count);
-    for (int i = 0; i < count; i++)
-        run_family(&families[i], i + 1);
+    printf("1..%d\n", gpu_options.family ? 1 : count);
+    for (int i = 0, number = 1; i < count; i++)
+        if (!gpu_options.family ||
+            !strcmp(families[i].name, gpu_options.family))
+            run_family(&families[i], number++);
     return finish();
 }
 
 static int open_library(void)
 {
-    /* A cache of our own kind of none: each kernel is compiled once here. */
-    struct quern_open_options options = {.cache = ""};
+    struct quern_open_options options = {.cache = gpu_options.cache};
 
-    if (!quern_open(&options, &gpu_context))
+    if (!quern_open(&options, &gpu_context)) {
+        qt_context = gpu_context;
         return 0;
+    }
     fprintf(stderr, "quern_open: %s\n", quern_errmsg(gpu_context));
     return -1;
 }

@@ -21,6 +21,7 @@ struct compile {
 static void line_of(const struct qn_kernel *k, char *line, size_t size)
 {
     struct qt_case c = {.op = k->op,
+                        .recipe = gpu_variant_recipe(k),
                         .type = k->a.type,
                         .d_type = k->d.type,
                         .a_major = k->a.major,

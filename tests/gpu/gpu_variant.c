@@ -3,6 +3,8 @@
 */
 #include "gpu.h"
 
+#include "scale.h"
+
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +14,34 @@ int gpu_nkernels;
 struct gpu_variant gpu_variants[GPU_MAX_VARIANTS];
 int gpu_nvariants;
 
-/* Made for this chip, of values as they are. */
+const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *k)
+{
+    const struct quern_problem p = {.op = k->op};
+
+    for (int i = 0; i < qn_registry_builtin.nrecipes; i++) {
+        const struct qn_recipe *recipe = &qn_registry_builtin.recipes[i];
+
+        if (!strcmp(recipe->name, k->recipe))
+            return qn_scale_any(&p, recipe) ? recipe : NULL;
+    }
+    return NULL;
+}
+
+/* Does an earlier recipe have the same kernels but for their names? Its rules
+   are other ones, which only casts look at. */
+static int is_twin(const struct qn_recipe *recipe)
+{
+    const struct qn_recipe *r = qn_registry_builtin.recipes;
+
+    for (; recipe && r < recipe; r++)
+        if (r->x == recipe->x && r->w == recipe->w && r->dy == recipe->dy &&
+            r->promote == recipe->promote &&
+            !memcmp(r->scaling, recipe->scaling, sizeof r->scaling))
+            return 1;
+    return 0;
+}
+
+/* Made for this chip. */
 static int serves(const struct qn_kernel *k)
 {
     char arch[32];
@@ -21,14 +50,15 @@ static int serves(const struct qn_kernel *k)
     snprintf(arch, sizeof arch, "sm_%d%d", gpu_device.major, gpu_device.minor);
     length = strlen(arch);
     return !strncmp(k->arch, arch, length) &&
-           (!k->arch[length] || !strcmp(k->arch + length, "a")) &&
-           k->a.type == k->b.type &&
-           (k->a.type == QUERN_BF16 || k->a.type == QUERN_F16);
+           (!k->arch[length] || !strcmp(k->arch + length, "a"));
 }
 
 static int belongs(const struct gpu_variant *v, const struct qn_kernel *k)
 {
-    return v->type == k->a.type && v->d_type == k->d.type &&
+    const struct qn_recipe *recipe = gpu_variant_recipe(k);
+
+    return v->recipe == recipe && (!recipe || v->ops == 1u << k->op) &&
+           v->type == k->a.type && v->d_type == k->d.type &&
            v->a_major == k->a.major && v->b_major == k->b.major &&
            v->ragged == k->ragged && v->epilogue == k->epilogue;
 }
@@ -41,12 +71,15 @@ static struct gpu_variant *variant_of(const struct qn_kernel *k)
             return &gpu_variants[i];
     if (gpu_nvariants == GPU_MAX_VARIANTS)
         return NULL;
-    gpu_variants[gpu_nvariants] = (struct gpu_variant){.type = k->a.type,
-                                                       .d_type = k->d.type,
-                                                       .a_major = k->a.major,
-                                                       .b_major = k->b.major,
-                                                       .ragged = k->ragged,
-                                                       .epilogue = k->epilogue};
+    gpu_variants[gpu_nvariants] =
+        (struct gpu_variant){.recipe = gpu_variant_recipe(k),
+                             .type = k->a.type,
+                             .ops = 1u << k->op,
+                             .d_type = k->d.type,
+                             .a_major = k->a.major,
+                             .b_major = k->b.major,
+                             .ragged = k->ragged,
+                             .epilogue = k->epilogue};
     return &gpu_variants[gpu_nvariants++];
 }
 
@@ -58,6 +91,7 @@ void gpu_variant_list(const char *only)
         struct gpu_variant *v;
 
         if (k->op > QUERN_WGRAD || !serves(k) ||
+            (gpu_options.quick && is_twin(gpu_variant_recipe(k))) ||
             (only && fnmatch(only, k->name, 0)))
             continue;
         v = variant_of(k);
@@ -102,6 +136,9 @@ int gpu_variant_choices(const struct gpu_variant *v, int models,
 
 void gpu_variant_case(const struct gpu_variant *v, struct qt_case *c)
 {
+    c->recipe = v->recipe;
+    while (v->recipe && !(v->ops >> c->op & 1))
+        c->op++;
     c->type = v->type;
     c->d_type = v->d_type;
     c->a_major = v->a_major;

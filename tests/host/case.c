@@ -2,6 +2,7 @@
 ** case.c: layouts of groups and operands, arrays of sizes, arguments of a run.
 */
 #include "case.h"
+#include "scale.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -92,6 +93,17 @@ void qt_case_op(struct qt_case *c, int op)
     c->a_major = op == QUERN_WGRAD ? QUERN_MAJOR_MN : QUERN_MAJOR_K;
     c->b_major = op == QUERN_FPROP ? QUERN_MAJOR_K : QUERN_MAJOR_MN;
     c->ragged = op == QUERN_WGRAD ? QUERN_AXIS_K : QUERN_AXIS_M;
+    if (c->recipe)
+        c->a_major = c->b_major = QUERN_MAJOR_K;
+}
+
+int qt_scaled(const struct qt_case *c, int role)
+{
+    const struct quern_problem p = {.op = c->op};
+    struct quern_quantization q;
+
+    return role <= QT_B && c->recipe &&
+           qn_scale_source(&p, c->recipe, role, &q);
 }
 
 /* A list is repeated; without one, lengths are drawn. */
@@ -132,7 +144,7 @@ static void pointer_letters(const struct qt_case *c, char letters[8])
         struct qt_place p;
 
         qt_place_of(c, source, &p);
-        if (p.grouped && c->pointers[source] &&
+        if (p.grouped && c->pointers[source] && !qt_scaled(c, role) &&
             (role != QT_C || e->beta == QUERN_BETA_ANY))
             *letters++ = "abcd"[role];
     }
@@ -152,8 +164,11 @@ void qt_case_text(const struct qt_case *c, char *text, size_t size)
     snprintf(text, size,
              "%s %s g=%d m=%lld n=%lld k=%lld d=%s layout=%s ragged=%s "
              "alpha=%s beta=%s align=%d%s%s",
-             ops[c->op], c->type == QUERN_F16 ? "fp16" : "bf16", c->groups,
-             (long long)c->m, (long long)c->n, (long long)c->k,
+             ops[c->op],
+             c->recipe              ? c->recipe->name
+             : c->type == QUERN_F16 ? "fp16"
+                                    : "bf16",
+             c->groups, (long long)c->m, (long long)c->n, (long long)c->k,
              c->d_type == QUERN_F32   ? "f32"
              : c->d_type == QUERN_F16 ? "f16"
                                       : "bf16",
@@ -256,6 +271,12 @@ static void set_operand(const struct qt_case *c, int role,
 
     qt_place_of(c, role, &p);
     t->sizes_type = c->sizes_type;
+    if (qt_scaled(c, role)) {
+        t->data = at->operand[role];
+        t->sf = at->sf[role];
+        t->global = at->global[role];
+        return;
+    }
     t->stride = p.stride;
     t->bytes = (size_t)(p.elements * p.bytes);
     if (p.grouped && c->pointers[role]) {

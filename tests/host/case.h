@@ -10,6 +10,10 @@
 ** between rows and between matrices, and D before the run, unless it is added
 ** to. So a wrong address shows up as a NaN in D, and an element that was not
 ** written as the poison that it held.
+**
+** Of a recipe that scales its operands these are quantized copies, made by the
+** host backend from numbers of the same kind and decoded from the definitions
+** alone (runtime/cli/decode.c); poison lies wherever the copies leave it.
 */
 #ifndef QT_CASE_H
 #define QT_CASE_H
@@ -18,6 +22,8 @@
 #include <stdint.h>
 
 #include "quern.h"
+
+struct qn_recipe;
 
 /* How the caller tells the groups' places. */
 enum qt_form {
@@ -30,9 +36,10 @@ enum qt_form {
 /*
 ** Normal values test the rounding. Small integers make every product and every
 ** partial sum exact, so that a result must be right to the bit whatever the
-** order of the sums is.
+** order of the sums is. Extreme are normal ones whose rows are zero or lie many
+** powers of two apart: for recipes with scales.
 */
-enum qt_fill { QT_NORMAL, QT_INTEGER };
+enum qt_fill { QT_NORMAL, QT_INTEGER, QT_EXTREME };
 
 enum qt_role { QT_A, QT_B, QT_C, QT_D, QT_ROLES };
 
@@ -49,10 +56,12 @@ extern const struct qt_epilogue qt_epilogues[];
 extern const int qt_nepilogues;
 
 struct qt_case {
-    const char *what; /* the name in messages */
-    int op;           /* enum quern_op */
-    int type;         /* of A and B: QUERN_BF16 or QUERN_F16 */
-    int d_type;       /* of C and D */
+    const char *what;               /* the name in messages */
+    int op;                         /* enum quern_op */
+    int type;                       /* of A and B: QUERN_BF16 or QUERN_F16 */
+    const struct qn_recipe *recipe; /* that scales A or B; NULL: by the type */
+    int fp32_sums; /* whatever the recipe's tensor cores do: the host's */
+    int d_type;    /* of C and D */
     int a_major, b_major, ragged;
     const struct qt_epilogue *epilogue; /* NULL: the first of the table */
     int align;                          /* of the problem; 0: the usual */
@@ -100,6 +109,14 @@ struct qt_data {
     float alpha[QUERN_MAX_GROUPS], beta[QUERN_MAX_GROUPS];
     int scalars; /* of each: 1, or as many as groups */
     double *ref; /* for each element of D; NaN where none may be written */
+    double *sum; /* of magnitudes, the same; only of QT_EXTREME */
+    /* of scaled operands, NULL otherwise */
+    void *numbers[2]; /* bf16, before */
+    void *sf[2], *global[2];
+    size_t sf_bytes[2], global_bytes[2];
+    double *values[2];                  /* decoded, group by group */
+    int64_t at[2][QUERN_MAX_GROUPS];    /* where each group's begin */
+    int64_t depth[2][QUERN_MAX_GROUPS]; /* and the length of their rows */
 };
 
 /* ORDER: splitmix64, so that a seed gives the same data on any machine. */
@@ -120,6 +137,9 @@ void qt_store(void *data, int type, int64_t index, float value);
 int64_t *qt_axis(struct qt_case *, int axis);
 int64_t qt_length(const struct qt_case *, int axis); /* a ragged one's total */
 int64_t qt_extent(const struct qt_case *, int axis, int group);
+
+/* Is A or B of the case a quantized copy? */
+int qt_scaled(const struct qt_case *, int role);
 
 /* Place the groups of a pattern; sets groups, start, length and the length of
    the ragged axis. */
@@ -149,6 +169,18 @@ int qt_data_reference(const struct qt_case *, struct qt_data *data,
                       int threads);
 void qt_data_free(struct qt_data *);
 
+/* One random number. */
+float qt_draw(uint64_t *state, int fill);
+
+/*
+** The copies of a scaled operand, for the sizes of the case: made anew where
+** there are some. The first call draws numbers from `state`; NULL: those of the
+** last call again. 0, or -1. Needs qt_context.
+*/
+extern struct quern_context *qt_context;
+int qt_copies_make(const struct qt_case *, struct qt_data *data, int role,
+                   uint64_t *state);
+
 /* Write starts and lengths as the caller's arrays; `first` or `offsets` may be
    NULL. QT_OFFSETS and QT_BOTH write groups + 1 offsets. */
 void qt_sizes_write(const struct qt_case *, void *first, void *offsets);
@@ -170,6 +202,7 @@ int qt_compare(const struct qt_case *, const struct qt_data *data,
 struct qt_addresses {
     void *operand[QT_ROLES];
     void *const *pointers[QT_ROLES]; /* arrays of [groups] addresses */
+    void *sf[2], *global[2];         /* of scaled A and B */
     const void *first, *offsets;
     const float *alpha, *beta;
     void *workspace;

@@ -107,7 +107,7 @@ static float normal(uint64_t *state)
 }
 
 /* Integers up to 8: a sum of 2^17 products stays below 2^24. */
-static float draw(uint64_t *state, int fill)
+float qt_draw(uint64_t *state, int fill)
 {
     if (fill == QT_INTEGER)
         return (float)(qt_random_below(state, 17) - 8);
@@ -132,7 +132,7 @@ static void fill_operand(const struct qt_case *c, int role, void *data,
 
             for (int64_t y = 0; y < columns; y++)
                 qt_store(data, p.type, at + y * (p.swapped ? p.stride : 1),
-                         draw(state, c->fill));
+                         qt_draw(state, c->fill));
         }
     }
 }
@@ -158,6 +158,8 @@ static int make_operand(const struct qt_case *c, struct qt_data *data, int role,
 {
     struct qt_place p;
 
+    if (qt_scaled(c, role))
+        return qt_copies_make(c, data, role, state);
     qt_place_of(c, role, &p);
     data->bytes[role] = (size_t)(p.elements * p.bytes);
     data->operand[role] = aligned_alloc(64, (data->bytes[role] + 64) / 64 * 64);
@@ -198,13 +200,15 @@ int qt_data_make(const struct qt_case *c, struct qt_data *data)
 
     memset(data, 0, sizeof *data);
     draw_factors(c, data, &state);
+    if (make_sizes(c, data)) /* copies depend on them */
+        return -1;
     if (make_operand(c, data, QT_A, 1, &state) ||
         make_operand(c, data, QT_B, 1, &state) ||
         make_operand(c, data, QT_D, added, &state) ||
         (e->beta == QUERN_BETA_ANY && e->apart &&
          make_operand(c, data, QT_C, 1, &state)))
         return -1;
-    return make_sizes(c, data);
+    return 0;
 }
 
 void qt_data_free(struct qt_data *data)
@@ -214,5 +218,12 @@ void qt_data_free(struct qt_data *data)
     free(data->first);
     free(data->offsets);
     free(data->ref);
+    free(data->sum);
+    for (int role = 0; role < 2; role++) {
+        free(data->sf[role]);
+        free(data->global[role]);
+        free(data->values[role]);
+        free(data->numbers[role]);
+    }
     memset(data, 0, sizeof *data);
 }

@@ -83,6 +83,10 @@ int host_run(const struct quern_plan *plan, struct quern_args *args,
     for (int role = 0; role < QT_ROLES; role++) {
         at.operand[role] = role == QT_D ? out->d : data->operand[role];
         at.pointers[role] = out->pointers[role];
+        if (role <= QT_B) {
+            at.sf[role] = data->sf[role];
+            at.global[role] = data->global[role];
+        }
         qt_pointers_write(c, role, at.operand[role], out->pointers[role]);
     }
     qt_args_set(c, data, &at, args);

@@ -22,9 +22,11 @@
 static int open_library(void **state)
 {
     struct quern_open_options options = {.cache = ""};
+    int code = quern_open(&options, &host_ctx);
 
     (void)state;
-    return quern_open(&options, &host_ctx);
+    qt_context = host_ctx;
+    return code;
 }
 
 static int close_library(void **state)
@@ -51,6 +53,13 @@ int main(void)
         cmocka_unit_test(test_rounding_nan_and_inf),
         cmocka_unit_test(test_lying_sizes),
         cmocka_unit_test(test_check_clears),
+        cmocka_unit_test(test_scaled_recipes),
+        cmocka_unit_test(test_scaled_long),
+        cmocka_unit_test(test_scaled_specs),
+        cmocka_unit_test(test_scaled_threads),
+        cmocka_unit_test(test_scaled_nan),
+        cmocka_unit_test(test_scaled_pairs),
+        cmocka_unit_test(test_scaled_lies),
         cmocka_unit_test(test_quantize_arguments),
         cmocka_unit_test(test_quantize_texts),
         cmocka_unit_test(test_quantize_lying_sizes),

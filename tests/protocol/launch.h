@@ -11,7 +11,7 @@
 enum twin_role { TWIN_A, TWIN_B, TWIN_D, TWIN_ROLES };
 
 /* Those of the runtime's maps.       COUPLED: map kinds -> runtime/tensormap.h */
-enum twin_kind { TWIN_PLAIN, TWIN_RAGGED, TWIN_POINTER };
+enum twin_kind { TWIN_PLAIN, TWIN_RAGGED, TWIN_POINTER, TWIN_SCALES };
 
 /* A tensor map as the runtime lays it out; the kernels' tensor_map. */
 struct twin_map {

@@ -31,7 +31,8 @@ enum {
     SIM_COPIES = 512,
     SIM_FIRST_SLAB = SIM_STAGES + STAGES * STAGE_BYTES,
     SIM_SLABS = 8 * SLABS,
-    SIM_BARRIERS = 2 * STAGES + SIM_SLABS, /* the latter where C is fetched */
+    SIM_BARRIERS = 2 * STAGES + SIM_SLABS + 2 * BOARD, /* slabs' only where C is fetched */
+    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4, /* behind the slabs */
     SIM_BATCHES = 4,
     SIM_SUMS = ROWS / 64,
     SIM_PRODUCTS = TILE_K / 16 * SIM_SUMS
@@ -93,6 +94,7 @@ struct sim_warp {
 
 struct sim_cta {
     struct sim_barrier barrier[SIM_BARRIERS];
+    unsigned int word[SIM_WORDS]; /* the board's notes */
     struct sim_grain grain[SIM_GRAINS];
     struct sim_slab slab[SIM_SLABS];
     struct sim_warp warp[THREADS / 32];
@@ -309,6 +311,39 @@ static void barrier_wait(unsigned int barrier, unsigned int parity)
         sim_fail("a parity is 0 or 1", parity, 0);
     sim_wait(&sim_barrier_of(sim.current / THREADS, barrier)->phase, parity);
     sim.moved++;
+}
+
+/* Four words of a note, which no barrier overlaps. */
+static unsigned int *sim_words(unsigned int address)
+{
+    const unsigned int first = SIM_FIRST_SLAB + SIM_SLABS * SLAB_BYTES;
+    const unsigned int i = (address - first) / 4;
+
+    if (address < first || address % 16 || i + 4 > SIM_WORDS ||
+        (int)address + 16 > SIM_SHARED + sim.launch->smem)
+        sim_fail("no note at this address", address, i);
+    for (unsigned int j = i / 2; j < i / 2 + 2; j++)
+        if (j < SIM_BARRIERS && sim_cta()->barrier[j].count)
+            sim_fail("a note where a barrier is", address, j);
+    return &sim_cta()->word[i];
+}
+
+static void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
+                            unsigned int r3)
+{
+    unsigned int *word = sim_words(to);
+
+    word[0] = r0;
+    word[1] = r1;
+    word[2] = r2;
+    word[3] = r3;
+    sim_pause(); /* a warp that reads without waiting sees half of a note */
+}
+
+static void load_shared_x4(unsigned int from, unsigned int word[4])
+{
+    memcpy(word, sim_words(from), 16);
+    sim_pause();
 }
 
 /* Every lane gives a value; returns all 32. */

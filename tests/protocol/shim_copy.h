@@ -333,11 +333,11 @@ static void mma_wait(int pending)
 }
 
 /* Each sum is 1, so that what the epilogue adds to it can be told. */
-static void mma_finish(float *sum)
+static void mma_finish(float *sum, int count)
 {
     if (sim_warp()->batches)
         sim_fail("a sum is used while it is made", sim_warp()->batches, 0);
-    for (int i = 0; i < SUMS; i++)
+    for (int i = 0; i < count; i++)
         sum[i] = 1;
 }
 

@@ -257,6 +257,7 @@ static void test_each_form(void **state)
 #define BANDS    "templates/common/band.cu"
 #define SIZES    "templates/common/walk_sizes.cu"
 #define FETCH    "templates/sm90/fetch.cu"
+#define BOARD_CU "templates/sm90/board.cu"
 
 /* Each would be a race, a hang or a wrong sum on the device. */
 static const struct {
@@ -270,9 +271,13 @@ static const struct {
      {COPY, "barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);", ""}},
     {&M_PAIRS, {COPY, "(1 << CTAS) - 1", "1"}},
     {&M_PAIRS, {GEMM, "    cluster_sync(); /*", "    /*"}},
-    {&M_TURNS, {GEMM, "(k + TILE_K - 1) / TILE_K", "1"}},
-    {&M_TURNS, {GEMM, "2 * clusters, lane", "clusters, lane"}},
-    {&K_TURNS, {GEMM, "(k_length(&t) + TILE_K - 1) / TILE_K", "1"}},
+    /* the board */
+    {&M_TURNS, {BOARD_CU, "*turn += TURNS", "*turn += 1"}},
+    {&M_TURNS, {GEMM, "note = warpgroup - 1", "note = 0"}},
+    {&K_TURNS, {BOARD_CU, "barrier_wait(s->read", "(void)(s->read"}},
+    {&M_PAIRS, {BOARD_CU, "barrier_wait(s->posted", "(void)(s->posted"}},
+    {&M_PAIRS, {GEMM, "i < TURNS", "i < 0"}},
+    {&K_TURNS, {BOARD_CU, "(u64)t->matrix >> 32", "0"}},
     /* the walk */
     {&M_PAIRS, {WALK, "w->next += w->stride;", "w->next++;"}},
     {&M_PAIRS, {WALK, "w->tiles_before += block_tiles;", ""}},
@@ -298,11 +303,11 @@ static const struct {
     {&M_STACKS_TURNS, {WALK, "(rows - 1) * TILE_M", "rows * TILE_M"}},
     {&M_STACKS_TURNS, {COPY, "        if (t->beside) {", "        if (0) {"}},
     {&M_STACKS_TURNS, {COPY, "        if (t->beside) {", "        if (1) {"}},
-    {&M_STACKS_TURNS, {MULTIPLY, "lane < CTAS", "lane < 1"}},
+    {&M_STACKS_TURNS, {GEMM, "lane < CTAS", "lane < 1"}},
     /* coordinates */
     {&M_PAIRS, {COPY, "(int)(distance >> 35)", "0"}},
     {&M_TURNS, {COPY, "i++, mn += $(rows)", "i++"}},
-    {&M_TURNS, {STORE, "row + 16 <= rows", "1"}},
+    {&M_TURNS, {STORE, "row + SLAB_ROWS <= rows", "1"}},
     {&K_STORE, {COPY, "x + TILE_K <= (int)t->length", "x < (int)t->length"}},
     {&K_STORE, {COPY, "(int)t->length + x", "(int)t->length"}},
     {&K_STORE, {COPY, "(int)(t->start + t->length)", "(int)t->start + x"}},
@@ -335,7 +340,7 @@ static const struct {
     {&K_FETCH_SIX, {FETCH, "slabs->turn + i, maps", "i, maps"}},
     {&K_FETCH_SIX, {FETCH, "i < SLABS &&", "i < SLABS - 1 &&"}},
     {&K_FETCH_SIX, {FETCH, "i > 0 && next", "next"}},
-    {&K_SCALE, {GEMM, "t.row + (warpgroup - 1) * ROWS", "t.row"}},
+    {&K_SCALE, {GEMM, "t.row + part * ROWS", "t.row"}},
     {&K_SCALE, {SCALE, "t->group * a->group_stride", "0"}},
     {&K_SCALE, {SCALE, "alpha[t->group * a->step]", "alpha[0]"}},
     {&M_SCALE, {SCALE, "x < s->columns", "x <= s->columns"}},

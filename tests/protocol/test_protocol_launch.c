@@ -65,18 +65,22 @@ static void make_pool(int bytes)
     fill_pool(bytes);
 }
 
-static struct qn_recipe recipe_of(const struct qn_kernel *kernel)
+static const struct qn_recipe *recipe_of(const struct qn_kernel *kernel)
 {
-    struct qn_recipe r = {0};
+    const struct quern_registry *r = &qn_registry_builtin;
 
-    r.x = r.w = r.dy = kernel->a.type; /* all the same */
-    return r;
+    for (int i = 0; i < r->nrecipes; i++)
+        if (!strcmp(r->recipes[i].name, kernel->recipe))
+            return &r->recipes[i];
+    fail_msg("no recipe %s", kernel->recipe);
+    return NULL;
 }
 
-/* The runtime's own view of the operands, with room between rows or without. */
+/* The runtime's own view of the operands, with room between rows or without;
+   copies have none but what pads their rows. */
 static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
 {
-    const struct qn_recipe recipe = recipe_of(kernel);
+    const struct qn_recipe *recipe = recipe_of(kernel);
     struct quern_problem problem = {
         .op = kernel->op,
         .groups = s->groups,
@@ -91,10 +95,13 @@ static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
 
     for (int role = 0; role < QN_ROLES; role++) {
         struct qn_geometry *g = &launch.geometry[role];
-        qn_geometry_of(&problem, &recipe, role, g);
-        launch.stride[role] = g->columns + (s->gaps ? 16 : 0);
+        int gaps;
+
+        qn_geometry_of(&problem, recipe, role, g);
+        gaps = s->gaps && !g->sf.scaling;
+        launch.stride[role] = g->pitch + (gaps ? 16 : 0);
         launch.group_stride[role] =
-            launch.stride[role] * g->rows + (s->gaps ? 48 : 0);
+            launch.stride[role] * g->rows + (gaps ? 48 : 0);
     }
 }
 
@@ -131,6 +138,22 @@ static void set_operand(const struct qn_kernel *kernel, int role, int param,
     o->pointers = launch.apart[role];
 }
 
+/* Scales are all 1, and real: the kernel's own text may read them. Of no
+   problem here are there more. */
+static const float *scales_of(int role)
+{
+    enum { SCALES = 1 << 20 };
+    static float ones[SCALES];
+    const struct qn_scales *sf = &launch.geometry[role].sf;
+
+    if (!sf->scaling)
+        return NULL;
+    for (int i = 0; ones[0] < 1 && i < SCALES; i++)
+        ones[SCALES - 1 - i] = 1;
+    assert_int_equal(sf->scaling->type, QUERN_F32);
+    return ones;
+}
+
 /* The map as the runtime lays it out; none if the operand lies otherwise. */
 static void set_map(const struct qn_kernel *kernel, int i)
 {
@@ -155,7 +178,9 @@ static void set_map(const struct qn_kernel *kernel, int i)
     to->kind = (int)param->kind;
     to->rank = map.rank;
     to->base = param->kind == QN_MAP_POINTER ? (uint64_t)(uintptr_t)workspace
-                                             : o->base;
+               : param->kind == QN_MAP_SCALES
+                   ? (uint64_t)(uintptr_t)scales_of(param->role)
+                   : o->base;
     memcpy(to->dims, map.dims, sizeof map.dims);
     memcpy(to->strides + 1, map.strides, sizeof map.strides);
     to->box[0] = (int)map.box[0];
@@ -235,10 +260,18 @@ static void set_c(const struct qn_kernel *kernel, const struct shape *s)
 static void set_values(const struct qn_kernel *kernel, const struct shape *s)
 {
     const struct twin_launch *l = &launch.twin;
+    const struct qn_scales *a = &launch.geometry[QN_ROLE_A].sf;
+    const struct qn_scales *b = &launch.geometry[QN_ROLE_B].sf;
 
     launch.values = (struct qn_values){
         .b_pointers = (const void *const *)l->operand[TWIN_B].pointers,
         .d_pointers = (void *const *)l->operand[TWIN_D].pointers,
+        .a_sf = scales_of(QN_ROLE_A),
+        .b_sf = scales_of(QN_ROLE_B),
+        .a_sf_stride = a->stride,
+        .b_sf_stride = b->stride,
+        .a_sf_group_stride = a->group_stride,
+        .b_sf_group_stride = b->group_stride,
         .c = l->c.data,
         .c_pointers = l->c.pointers,
         .c_stride = l->c.stride,

@@ -86,6 +86,7 @@ int test_expr_group(void);
 int test_plan_group(void);
 int test_run_group(void);
 int test_args_group(void);
+int test_scaled_group(void);
 int test_check_group(void);
 int test_failure_group(void);
 int test_cache_group(void);

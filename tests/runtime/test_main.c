@@ -14,6 +14,7 @@ int main(void)
     failed += test_plan_group();
     failed += test_run_group();
     failed += test_args_group();
+    failed += test_scaled_group();
     failed += test_check_group();
     failed += test_failure_group();
     failed += test_cache_group();

@@ -187,6 +187,33 @@ static void weighs_how_c_arrives(void **state)
     quern_close(ctx);
 }
 
+/* Narrow tiles fall out of step where k is long; where memory binds the wide
+   pair asks for less, and a lone CTA never does. */
+static void weighs_what_ctas_share(void **state)
+{
+    static struct qn_kernel kernels[] = {
+        GPU_KERNEL("k_lone", "sm_90a", 128, 256, 1, 1, 1000),
+        GPU_KERNEL("k_narrow", "sm_90a", 128, 128, 1, 2, 1000),
+        GPU_KERNEL("k_pair", "sm_90a", 128, 256, 2, 1, 1000)};
+    const struct quern_registry registry = {
+        .hash = "clusters", .kernels = kernels, .nkernels = 3};
+    const struct quern_open_options options = {.registry = &registry};
+    struct quern_context *ctx;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        kernels[i].cubin = cubin;
+    kernels[1].schedule = "pingpong";
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168", NULL, "k_narrow",
+                QUERN_BACKEND_AOT, 132);
+    expect_plan(ctx, "fprop bf16 g=8 m=16384 n=4096 k=28672", NULL, "k_pair",
+                QUERN_BACKEND_AOT, 132);
+    expect_plan(ctx, "fprop bf16 g=32 m=2048 n=4096 k=7168", NULL, "k_pair",
+                QUERN_BACKEND_AOT, 132);
+    quern_close(ctx);
+}
+
 /* A broken cubin is the driver's error, not a crash. */
 static void reports_a_bad_cubin(void **state)
 {
@@ -292,6 +319,7 @@ static void explains(void **state)
     static const char *const parts[] = {
         "fprop bf16 g=8 m=32768 n=4096 k=7168 d=bf16",
         "backend jit, 132 multiprocessors",
+        "products alone",
         "> k_spills",
         "  k_cluster",
         "tiles in",
@@ -353,11 +381,17 @@ static void explains_without_a_gpu(void **state)
 int test_plan_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(takes_the_best_that_fits),     TEST(obeys_options),
-        TEST(says_why_nothing_serves),      TEST(prefers_linked_kernels),
-        TEST(weighs_how_c_arrives),         TEST(reports_a_bad_cubin),
-        TEST(falls_back_to_the_host),       TEST(refuses_captures),
-        TEST(respects_the_current_context), TEST(explains),
+        TEST(takes_the_best_that_fits),
+        TEST(obeys_options),
+        TEST(says_why_nothing_serves),
+        TEST(prefers_linked_kernels),
+        TEST(weighs_how_c_arrives),
+        TEST(weighs_what_ctas_share),
+        TEST(reports_a_bad_cubin),
+        TEST(falls_back_to_the_host),
+        TEST(refuses_captures),
+        TEST(respects_the_current_context),
+        TEST(explains),
         TEST(explains_without_a_gpu),
     };
 

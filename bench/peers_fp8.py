@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+"""FP8 products: quern beside what a user would pick instead, in one process, on one GPU.
+
+    python3 bench/peers_fp8.py [--recipes fp8_row,fp8_tensor,fp8_block] [--ops fprop,dgrad,wgrad,accumulate,layer]
+                               [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all] [--budget SECONDS]
+                               [--json FILE] [--commit HASH]
+
+Peers: torch._scaled_grouped_mm with the very copies and row scales that quern's fp8_row makes (its
+only mode on Hopper; of wgrad the aligned column copies, since it wants groups at multiples of 16),
+dense cuBLAS in FP8 with fast accumulation and without, the faster of both, and dense cuBLAS in BF16,
+to which deepgemm.json's recorded figures of fp8_block are ratios. `accumulate` is wgrad added to
+fp32. `layer` is what comes before the product too: x quantized and multiplied, by quern's kernels
+and by torch's operations, compiled where torch can.
+
+Timing is that of peers.py. Before anything is timed, D is filled with NaN, computed once and compared
+with a BF16 product of what the copies hold.
+"""
+
+import json
+import os
+import random
+import sys
+import time
+
+import torch
+
+import libquern
+import peers
+from watch import Watch
+
+E4M3_MAX = 448.0
+AGREE = 1e-2  # operands rounded to BF16 for the reference, and both results
+
+
+class Copy:
+    """A tensor's row and column copy in one recipe, and the numbers that they hold."""
+
+    def __init__(self, library, recipe, of, source, sizes):
+        groups = len(sizes) if of != "w" else source.shape[0]
+        m, k = source.shape[-2:]
+        self.line = f"{recipe} of={of} g={groups} m={m} k={k}"
+        self.plan = libquern.QuantizePlan(library, "quantize " + self.line)
+        args = self.plan.args
+        self.source, self.sizes = source, sizes
+        self.keep = []
+        args.in_.data = source.data_ptr()
+        args.workspace = self.zeros(self.plan.need.workspace_bytes)
+        if of != "w":
+            args.first_dims, args.sizes_type = sizes.data_ptr(), libquern.I32
+        if self.plan.need.random:
+            self.keep.append(torch.tensor([7, 0], device="cuda", dtype=torch.int64))
+            args.random = self.keep[-1].data_ptr()
+        if self.plan.need.history:
+            args.scale = self.tensor(torch.ones(2, device="cuda"))
+            args.history = self.zeros(4 * self.plan.need.history)
+        for tensor in (args.row, args.column):
+            tensor.data = self.zeros(tensor.bytes)
+            tensor.sf = self.zeros(tensor.sf_bytes)
+            tensor.global_ = self.zeros(tensor.global_bytes) if tensor.global_bytes else None
+        self.run()
+        self.plan.check(torch.cuda.current_stream().cuda_stream)
+
+    def tensor(self, tensor):
+        self.keep.append(tensor)
+        return tensor.data_ptr()
+
+    def zeros(self, count):
+        return self.tensor(torch.zeros(max(count, 16), device="cuda", dtype=torch.uint8))
+
+    def run(self):
+        self.plan.run(torch.cuda.current_stream().cuda_stream)
+
+    def of(self, which):
+        """(data, sf, global) of the row or the column copy."""
+        tensor = getattr(self.plan.args, which)
+        return tensor.data, tensor.sf, tensor.global_
+
+    def view(self, which, part, dtype, shape):
+        """A part of a copy as torch sees it."""
+        address = {"data": 0, "sf": 1}[part]
+        wanted = self.of(which)[address]
+        buffer = next(t for t in self.keep if t.data_ptr() == wanted)
+        count = 1
+        for length in shape:
+            count *= length
+        return buffer.view(dtype)[:count].view(shape)
+
+    def numbers(self, library, which):
+        """What the copy stands for, in BF16, shaped as the source."""
+        plan = libquern.QuantizePlan(library, f"dequantize {self.line} copies={which}")
+        out = torch.zeros_like(self.source)
+        args, mine = plan.args, getattr(self.plan.args, which)
+        copy = getattr(args, which)
+        copy.data, copy.sf, copy.global_ = mine.data, mine.sf, mine.global_
+        args.out.data = out.data_ptr()
+        args.workspace = self.zeros(plan.need.workspace_bytes)
+        args.first_dims, args.sizes_type = self.plan.args.first_dims, libquern.I32
+        plan.run(torch.cuda.current_stream().cuda_stream)
+        torch.cuda.synchronize()
+        plan.close()
+        return out
+
+    def close(self):
+        self.plan.close()
+
+
+# Which copy of which tensor each pass reads: a, b.
+READS = {"fprop": (("x", "row"), ("w", "row")), "dgrad": (("dy", "row"), ("w", "column")),
+         "wgrad": (("dy", "column"), ("x", "column"))}
+READS["accumulate"] = READS["wgrad"]
+
+
+class Layer(peers.Layer):
+    """One pass of one shape with one split in one recipe."""
+
+    def __init__(self, library, recipe, shape, op, kind, rng):
+        super().__init__(shape, op, kind, rng)
+        self.recipe = recipe
+        self.line = self.line.replace(" bf16 ", f" {recipe} ")
+        tensors = dict(zip({"fprop": ("x", "w"), "dgrad": ("dy", "w")}.get(op, ("dy", "x")),
+                           (self.a, self.b)))
+        self.copies = {of: Copy(library, recipe, of, tensor, self.sizes)
+                       for of, tensor in tensors.items()}
+        (a, self.a_copy), (b, self.b_copy) = READS[op]
+        self.qa, self.qb = self.copies[a], self.copies[b]
+        self.bytes = self.bytes_of_copies()
+        self.aligned = ((self.sizes + 127) // 128 * 128).cumsum(0).to(torch.int32)
+
+    def bytes_of_copies(self):
+        """FP8 operands once, D as it is written; scales are too few to count."""
+        weights, used = self.n * self.k, sum(r > 0 for r in self.rows)
+        if self.op in ("wgrad", "accumulate"):
+            return (1.0 * self.tokens * (self.n + self.k) +
+                    (2.0 if self.op == "wgrad" else 8.0) * self.groups * weights)
+        inner, outer = (self.k, self.n) if self.op == "fprop" else (self.n, self.k)
+        return 1.0 * self.tokens * inner + 2.0 * self.tokens * outer + used * weights
+
+    def plan(self, library, kernel=None):
+        plan = libquern.Plan(library, self.line, kernel)
+        d = self.d if self.sum is None else self.sum
+        plan.bind_copies(self.qa.of(self.a_copy), self.qb.of(self.b_copy), d.data_ptr(),
+                         self.sizes.data_ptr(), self.workspace.data_ptr())
+        return plan
+
+    def reference(self, library):
+        """The product of what the copies hold, by torch in BF16."""
+        self.a = self.qa.numbers(library, self.a_copy)
+        self.b = self.qb.numbers(library, self.b_copy)
+        return self.grouped_mm()
+
+    def matrices(self):
+        """A and B in FP8 as torch wants them."""
+        e4m3 = torch.float8_e4m3fn
+        if self.op in ("wgrad", "accumulate"):
+            columns = (self.tokens + 127 * self.groups) // 128 * 128
+            return (self.qa.view("column", "data", e4m3, (self.n, columns)),
+                    self.qb.view("column", "data", e4m3, (self.k, columns)).t())
+        inner, outer = (self.k, self.n) if self.op == "fprop" else (self.n, self.k)
+        b = self.qb.view(self.b_copy, "data", e4m3, (self.groups, outer, inner))
+        return self.qa.view("row", "data", e4m3, (self.tokens, inner)), b.transpose(-2, -1)
+
+    def row_scales(self):
+        """Of fp8_row: those of A and of B, and where groups end among what torch multiplies."""
+        f32 = torch.float32
+        if self.op in ("wgrad", "accumulate"):
+            return (self.qa.view("column", "sf", f32, (self.groups * self.n,)),
+                    self.qb.view("column", "sf", f32, (self.groups * self.k,)), self.aligned)
+        outer = self.n if self.op == "fprop" else self.k
+        return (self.qa.view("row", "sf", f32, (self.tokens,)),
+                self.qb.view(self.b_copy, "sf", f32, (self.groups, outer)), self.ends)
+
+    def scaled_grouped_mm(self):
+        a, b = self.matrices()
+        sa, sb, ends = self.row_scales()
+        return torch._scaled_grouped_mm(a, b, sa, sb, offs=ends, out_dtype=torch.bfloat16,
+                                        use_fast_accum=True)
+
+    def dense_fp8(self, fast):
+        a, b = self.matrices()
+        b = b if b.dim() == 2 else b[0]
+        one = torch.ones((), device="cuda")
+        return lambda: torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16,
+                                        use_fast_accum=fast)
+
+    def close(self):
+        for copy in self.copies.values():
+            copy.close()
+
+
+def torch_quantize(x):
+    """Row scales as fp8_row's, in torch's own operations."""
+    scale = (x.abs().amax(-1).float().clamp(min=1e-12) / E4M3_MAX)
+    return (x.float() / scale[:, None]).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn), scale
+
+
+def queue(plan):
+    return lambda: plan.run(torch.cuda.current_stream().cuda_stream)
+
+
+def products(layer, plans):
+    """Who multiplies the copies, by name."""
+    calls = {name: queue(plan) for name, plan in plans.items()}
+    calls["cublas_dense"] = layer.dense
+    if layer.recipe == "fp8_row" and layer.op != "accumulate":
+        calls["torch_scaled_grouped_mm"] = layer.scaled_grouped_mm
+    if layer.recipe != "fp8_tensor" or layer.op == "fprop":  # gradients are E5M2 there
+        calls["cublas_dense_fast"] = layer.dense_fp8(True)
+        calls["cublas_dense_slow"] = layer.dense_fp8(False)
+    return calls
+
+
+def whole_layer(layer, plans):
+    """Quantize x, then multiply: the weights' copies are kept from step to step."""
+    args = layer.qa.plan.args
+    row_only = libquern.QuantizePlan(layer.library, f"quantize {layer.qa.line} copies=row")
+    mine = row_only.args
+    mine.in_.data, mine.workspace = args.in_.data, args.workspace
+    mine.first_dims, mine.sizes_type = args.first_dims, args.sizes_type
+    mine.scale, mine.history, mine.random = args.scale, args.history, args.random
+    mine.row.data, mine.row.sf, mine.row.global_ = layer.qa.of("row")
+    layer.row_only = row_only
+    quantize, product = queue(row_only), queue(plans["quern"])
+    calls = {"quern": lambda: (quantize(), product()), "quern_product": product,
+             "quern_quantize": quantize}
+    if layer.recipe != "fp8_row":
+        return calls
+    cast = torch_quantize
+    try:
+        cast = torch.compile(torch_quantize)
+        cast(layer.qa.source)
+    except Exception as error:
+        print(f"# torch.compile: {str(error)[:200]}; its operations run one by one")
+        cast = torch_quantize
+    b, (_, sb, ends) = layer.matrices()[1], layer.row_scales()
+
+    def peer():
+        a, sa = cast(layer.qa.source)
+        return torch._scaled_grouped_mm(a, b, sa, sb, offs=ends, out_dtype=torch.bfloat16,
+                                        use_fast_accum=True)
+
+    calls["torch_scaled_grouped_mm"] = peer
+    calls["torch_quantize"] = lambda: cast(layer.qa.source)
+    return calls
+
+
+def verify(layer, plans, library):
+    """Compute once into NaN; drop a plan whose result is wrong."""
+    expected = layer.reference(library)
+    stream = torch.cuda.current_stream().cuda_stream
+    errors = {}
+    for name, plan in list(plans.items()):
+        d = layer.d if layer.sum is None else layer.sum
+        d.fill_(float("nan") if layer.sum is None else 0)
+        plan.run(stream)
+        plan.check(stream)
+        errors[name] = peers.relative_error(d, expected)
+        if not errors[name] <= AGREE:
+            print(f"# {layer.name} {layer.op} {layer.kind} {name}: WRONG, error {errors[name]}")
+            plans.pop(name).close()
+    if layer.recipe == "fp8_row" and layer.op != "accumulate":
+        try:
+            errors["torch_scaled_grouped_mm"] = peers.relative_error(layer.scaled_grouped_mm(),
+                                                                     expected)
+        except Exception as error:
+            print(f"# {layer.name} {layer.op} torch._scaled_grouped_mm: {str(error)[:200]}")
+    return errors
+
+
+def bench_layer(layer, whole, library, options, watch):
+    """Rows of results for one layer."""
+    layer.library = library
+    plans = peers.plans_of(layer, library, options.all)
+    errors = verify(layer, plans, library)
+    calls = peers.calls_for(layer, options.replay / 2)
+    candidates = whole_layer(layer, plans) if whole else products(layer, plans)
+    graphs = {}
+    for name, call in candidates.items():
+        try:
+            graphs[name] = peers.capture(call, calls)
+        except Exception as error:  # a peer that can't: noted, not fatal
+            print(f"# {layer.name} {layer.op} {layer.kind} {name}: {str(error)[:200]}")
+    results = peers.measure(graphs, calls, options.rounds, watch)
+    fp8 = [results.pop(f"cublas_dense_{how}") for how in ("fast", "slow")
+           if f"cublas_dense_{how}" in results]
+    if fp8:
+        results["cublas_dense_fp8"] = min(fp8, key=lambda r: r["ms"])
+    rows = [{"shape": layer.name, "op": f"{layer.recipe} {'layer' if whole else layer.op}",
+             "split": layer.kind, "problem": layer.line, "what": name,
+             "kernel": plans[name].kernel if name in plans else None, "error": errors.get(name),
+             "calls": calls, **result, "tflops": layer.flops / result["ms"] / 1e9,
+             "gbytes": layer.bytes / result["ms"] / 1e6} for name, result in results.items()]
+    for plan in plans.values():
+        plan.close()
+    if whole:
+        layer.row_only.close()
+    layer.close()
+    return rows
+
+
+def show(rows):
+    """One layer's rows; the last column compares with torch."""
+    peer = next((r["ms"] for r in rows if r["what"] == "torch_scaled_grouped_mm"), float("nan"))
+    for r in rows:
+        print(f"{r['shape']:13s} {r['op']:20s} {r['split']:5s} {r['ms']:8.3f} ms {r['tflops']:6.0f} TFLOP/s "
+              f"{r['gbytes']:6.0f} GB/s {r['mhz'] or 0:5.0f} MHz {r['watts'] or 0:4.0f} W "
+              f"{peer / r['ms']:6.3f} {r['what']}", flush=True)
+
+
+def cases(options, shapes):
+    """Every recipe, shape, pass and split, shapes first, so that a budget leaves whole shapes."""
+    for shape in shapes:
+        for recipe in options.recipes.split(","):
+            for op in options.ops.split(","):
+                for kind in options.splits.split(","):
+                    yield shape, recipe, op, kind
+
+
+def main(argv=None):
+    parser = peers.parser_of(__doc__)
+    parser.add_argument("--recipes", default="fp8_row,fp8_tensor,fp8_block")
+    parser.set_defaults(ops="fprop,dgrad,wgrad,accumulate,layer")
+    options = parser.parse_args(argv)
+    if not torch.cuda.is_available():
+        print("bench/peers_fp8.py needs an NVIDIA GPU and a PyTorch with CUDA", file=sys.stderr)
+        return 3
+    with open(os.path.join(peers.HERE, "shapes.json")) as file:
+        shapes = peers.choose(json.load(file)["shapes"], options.shapes)
+    begin = time.monotonic()
+    torch.manual_seed(options.seed)
+    torch.zeros(1, device="cuda")  # makes the context that the library then uses
+    library = libquern.open_library(options.library)
+    rng = random.Random(options.seed)
+    with Watch() as watch:
+        results = {"machine": peers.machine(options, library, watch), "rows": [], "left_out": []}
+        for shape, recipe, op, kind in cases(options, shapes):
+            if time.monotonic() - begin > options.budget:
+                results["left_out"].append([shape["name"], recipe, op, kind])
+                continue
+            whole = op == "layer"
+            try:
+                layer = Layer(library, recipe, shape, "fprop" if whole else op, kind, rng)
+                rows = bench_layer(layer, whole, library, options, watch)
+            except libquern.Failed as error:  # no kernel yet: said, and the next
+                print(f"# {shape['name']} {recipe} {op} {kind}: {error}")
+                continue
+            torch.cuda.empty_cache()
+            show(rows)
+            results["rows"] += rows
+            if options.json:
+                peers.write(options.json, results)
+    if options.json:
+        peers.write(options.json, results)
+    for name in results["left_out"]:
+        print(f"# left out, the budget was spent: {' '.join(name)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+-- Quantized products with mma.sync, for what wgmma and TMA cannot take, and for GPUs before and
+-- after Hopper: codes are expanded to 16 bits in registers.
+
+local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stride",
+                 "a_sf", "b_sf", "a_sf_stride", "b_sf_stride", "a_sf_group_stride",
+                 "b_sf_group_stride", "a_global", "b_global", "alpha", "beta", "scalar_step",
+                 "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" }
+
+-- D has a matrix for each group where these split k, else B has.
+local function join (more)
+  local list = {}
+  for _, name in ipairs(params) do list[#list + 1] = name end
+  for _, name in ipairs(more) do list[#list + 1] = name end
+  return list
+end
+
+local function expands (o) return o.scale.span == "block" and o.scale.type ~= "f32" end
+
+-- Bits that a value takes in memory: six have a byte, too.
+local function stored (o) return o.bits == 4 and 4 or 8 end
+
+local function grid (ops, ragged, more)
+  kernels("sm80_scaled_" .. ragged) {
+    op       = ops,
+    element  = { e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+    scale    = "blocked",
+    layout   = "tn",
+    ragged   = ragged,
+    epilogue = "scale",
+    arch     = { "sm_80", "sm_90a", "sm_120a" },
+    template = "sm80/gemm_scaled.cu",
+    params   = join(more),
+
+    axis "tile" { {64, 128, 64} },
+
+    -- 2 x 2 warps.
+    derive "threads" (function () return 4 * 32 end),
+    derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 2 } end),
+    derive "cluster" (function () return { 1, 1 } end),
+
+    -- What codes become: scaled ones need bf16's range, and f16 holds all others.
+    derive "expanded" (function (v)
+      return (expands(v.a) or expands(v.b)) and "bf16" or "f16"
+    end),
+
+    derive "stages" (function () return 3 end),
+    derive "smem"   (function (v)
+      return v.stages * (v.tile.m * (v.tile.k * stored(v.a) // 8 + 16) +
+                         v.tile.n * (v.tile.k * stored(v.b) // 8 + 16))
+    end),
+    derive "ctas"   (function () return 2 end),
+  }
+end
+
+grid({ "fprop", "dgrad" }, "m", { "b_group_stride" })
+grid("wgrad", "k", { "c_group_stride", "d_group_stride", "c_pointers", "d_pointers" })

@@ -1,0 +1,213 @@
+-- Products of 8-bit floats with scales on Hopper's tensor cores, from the quantizer's copies: both
+-- operands lie along k. Paths are chosen by a recipe's fields, never by its name.
+
+-- How scales come into a product: one for each group; rows; or blocks of 128 steps of k, each
+-- promoted with its own factors, B's in squares of 128 x 128 or in lines as A's are.
+local function factors (v)
+  local a, b = v.a.scale, v.b.scale
+  if a.span == "tensor" then return "group" end
+  if a.span ~= "block" then return a.span end
+  return b.rows == 128 and "squares" or "lines"
+end
+
+-- Scales that the copy engine brings along with a stage, in bytes. Rows of a group begin anywhere,
+-- boxes at multiples of 16 bytes: each box of up to 128 rows has 4 more.
+local function sf_rows (v)
+  return v.factors == "squares" and math.min(v.tile.m, 128) + 4 or v.tile.m
+end
+local function sf_memory (v)
+  local boxes = (v.tile.m + 127) // 128
+  if v.factors == "squares" then return (boxes * sf_rows(v) * 4 + 127) // 128 * 128 end
+  return v.factors == "lines" and (v.tile.m + v.tile.n) * 4 or 0
+end
+
+-- Bytes of shared memory: alignment, board and barriers aside, the slabs; one stage.
+local function slab_memory (v)
+  local rows = v.store == "warps" and 8 * 16 or 2 * 64
+  return 1 * KiB + v.slabs * rows * 128 + (v.addend == "fetch" and 8 * v.slabs * 8 or 0) + 512
+end
+local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_memory(v) end
+
+local function common ()
+  return
+  derive "factors" (factors),
+
+  -- A warpgroup that promotes has 64 x 128 sums in the tensor cores and 128 x 128 beside them.
+  derive "split" (function (v)
+    if v.schedule ~= "cooperative" then return "none" end
+    return (v.tile.m < 128 or v.promote > 0 and v.tile.n == 256) and "n" or "m"
+  end),
+  derive "threads" (function () return 3 * 128 end),
+
+  -- Warpgroups that store at the same time do so at once; else each warp through a few slabs.
+  derive "store" (function (v)
+    local whole = v.addend == "none" and v.d.bytes == 2
+    return whole and v.schedule == "cooperative" and "warpgroup" or "warps"
+  end),
+  derive "slabs" (function (v)
+    if v.store == "warpgroup" then return v.tile.m * v.tile.n * v.d.bytes // (2 * 64 * 128) end
+    return v.addend == "fetch" and 4 or 2
+  end),
+  derive "stages" (function (v) return (227 * KiB - slab_memory(v)) // stage_memory(v) end),
+  derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
+  derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
+  derive "registers" (function (v)
+    return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
+  end),
+
+  derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
+  derive "b_box" (function (v) return { v.tile.k, v.tile.n } end),
+  derive "d_box" (function (v) return { 128 // v.d.bytes, v.store == "warps" and 16 or 64 } end),
+  derive "a_sf_box" (function (v) return { sf_rows(v), 1 } end),
+  derive "b_sf_box" (function (v) return { v.tile.n, 1 } end),
+
+  reject "the tensor cores promote every 128 steps of k, or never"
+    (function (v) return v.promote ~= 0 and v.promote ~= 128 end),
+  reject "blocks of scales must span 128 steps of k, with a scale in fp32 for each row of A"
+    (function (v)
+      local a = v.a.scale
+      return a.span == "block" and (a.k ~= 128 or a.rows ~= 1 or a.type ~= "f32"
+             or a.order ~= "columns" or v.promote ~= 128)
+    end),
+  reject "B's blocks must be 128 x 128, row by row, or as A's are"
+    (function (v)
+      local a, b = v.a.scale, v.b.scale
+      if a.span ~= "block" then return false end
+      if b.span ~= "block" or b.k ~= 128 or b.type ~= "f32" then return true end
+      if v.ragged == "k" then return b.rows ~= 1 or b.order ~= "columns" end
+      return b.rows ~= 128 or b.order ~= "rows"
+    end),
+  reject "A and B must be scaled alike, in fp32"
+    (function (v)
+      local a, b = v.a.scale, v.b.scale
+      local span = { tensor = "group", group = "group", row = "row", block = "block" }
+      return span[a.span] ~= span[b.span] or a.type ~= "f32" or b.type ~= "f32"
+             or a.global or b.global
+    end),
+  reject "while it promotes, a warpgroup alone would leave the tensor cores idle"
+    (function (v) return v.promote > 0 and v.schedule == "pingpong" end),
+  reject "192 columns are no whole blocks of B's scales"
+    (function (v) return v.promote > 0 and v.tile.n == 192 end),
+  reject "a tile of 64 rows has too few for two warpgroups in turn"
+    (function (v) return v.tile.m < 128 and v.schedule == "pingpong" end),
+  reject "one warpgroup's registers cannot hold the sums of a whole tile this large"
+    (function (v)
+      local most = v.ragged == "k" and 128 * 128 or 128 * 192
+      return v.schedule == "pingpong" and v.tile.m * v.tile.n > most
+    end),
+  reject "C beside sums that are promoted leaves too few registers: some would spill"
+    (function (v)
+      return v.promote > 0 and v.addend == "read" and v.tile.m * v.tile.n > 128 * 128
+    end),
+  reject "fewer than 2 stages cannot hide the latency of TMA"
+    (function (v) return v.stages < 2 end)
+end
+
+local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" }
+local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
+local scalars = { "alpha", "beta", "scalar_step" }
+
+-- The scales of groups and rows are read where they are; of blocks mostly by the copy engine.
+local sf = {
+  whole  = { "a_sf", "a_sf_group_stride", "b_sf", "b_sf_group_stride" },
+  square = { "a_sf_map", "b_sf", "b_sf_stride", "b_sf_group_stride" },
+  line   = { "a_sf_map", "b_sf_map" },
+}
+local spans = { whole = { "tensor", "group", "row" }, square = { "block" }, line = { "block" } }
+
+local function join (...)
+  local list = {}
+  for _, part in ipairs { ... } do
+    for _, name in ipairs(part) do list[#list + 1] = name end
+  end
+  return list
+end
+
+-- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
+for _, way in ipairs { "whole", "square" } do
+  local operands = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
+
+  kernels("sm90_" .. way .. "_m") {
+    op = { "fprop", "dgrad" }, element = { e4m3, e5m2 }, scale = spans[way], layout = "tn",
+    ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
+    params = join(operands, sf[way], sizes),
+
+    axis "schedule" { "cooperative", "pingpong" },
+    axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 192, 128}, {128, 256, 128},
+                      {256, 128, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "addend" (function () return "none" end),
+    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+    requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+    requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+    common()
+  }
+
+  kernels("sm90_" .. way .. "_m_scale") {
+    op = { "fprop", "dgrad" }, element = { e4m3, e5m2 }, scale = spans[way], layout = "tn",
+    ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+    params = join(operands, sf[way], added, scalars, sizes),
+
+    axis "schedule" { "cooperative" },
+    axis "tile"     { {128, 128, 128}, {128, 256, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "addend" (function () return "read" end),
+    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+    requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+    requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+    common()
+  }
+end
+
+-- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
+for _, way in ipairs { "whole", "line" } do
+  local operands = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
+
+  kernels("sm90_" .. way .. "_k") {
+    op = "wgrad", element = { e4m3, e5m2 }, scale = spans[way], layout = "tn", ragged = "k",
+    epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
+    params = join(operands, sf[way], added, sizes),
+
+    axis "schedule" { "cooperative", "pingpong" },
+    axis "tile"     { {128, 128, 128}, {128, 192, 128}, {128, 256, 128}, {256, 128, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "addend" (function (v)
+      if v.epilogue == "store" then return "none" end
+      return v.d.bytes == 4 and "reduce" or "read"
+    end),
+    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+    requires "k <= 2147352576" "steps of k are counted in 32 bits",
+    requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+    common()
+  }
+
+  kernels("sm90_" .. way .. "_k_fetch") {
+    op = "wgrad", element = { e4m3, e5m2 }, scale = spans[way], layout = "tn", ragged = "k",
+    epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
+    params = join(operands, sf[way], sizes),
+
+    axis "schedule" { "cooperative", "pingpong" },
+    axis "tile"     { {128, 128, 128}, {128, 256, 128}, {256, 128, 128} },
+    axis "cluster"  { {1, 1} },
+    axis "addend"   { "fetch" },
+    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+    requires "k <= 2147352576" "steps of k are counted in 32 bits",
+    requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+    common()
+  }
+
+  kernels("sm90_" .. way .. "_k_scale") {
+    op = "wgrad", element = { e4m3, e5m2 }, scale = spans[way], layout = "tn", ragged = "k",
+    epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+    params = join(operands, sf[way], added, scalars, sizes),
+
+    axis "schedule" { "cooperative" },
+    axis "tile"     { {128, 128, 128}, {128, 256, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "addend" (function () return "read" end),
+    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+    requires "k <= 2147352576" "steps of k are counted in 32 bits",
+    requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+    common()
+  }
+end

@@ -1,0 +1,29 @@
+/* The scales of a group without rows, as of zeros. */
+FN void do_nothing(int group, int k, const struct copy *row, const struct copy *column)
+{
+//$ if scale.global then
+    if (row->data && threadIdx.x == 0)
+        global_of(0, &row->global[group]);
+    if (column->data && threadIdx.x == 0)
+        global_of(0, &column->global[group]);
+//$ elseif scale.span == "group" then
+    if (row->data && threadIdx.x == 0)
+        scale_of(0, &row->sf[group]);
+    if (column->data && threadIdx.x == 0)
+        scale_of(0, &column->sf[group]);
+//$ elseif scale.span == "row" then
+    for (int f = threadIdx.x; f < k && column->data; f += THREADS)
+        scale_of(0, &column->sf[(long long)group * k + f]);
+//$ end
+}
+
+/* All of them, one for each CTA at a time. */
+FN void do_empty(const void *first_dims, const void *offsets, int bytes, const struct shape *all,
+                 const struct copy *row, const struct copy *column)
+{
+    for (int i = blockIdx.x; i < all->groups; i += gridDim.x) {
+        const unsigned int start = offsets ? cut_to_rows(size_at(offsets, bytes, i), all->m) : 0;
+        if (cut_to_rows(group_length(first_dims, offsets, bytes, i), all->m - start) == 0)
+            do_nothing(i, all->k, row, column);
+    }
+}

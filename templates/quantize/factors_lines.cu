@@ -1,0 +1,162 @@
+//$ local wide = scale.k
+//$ local gathered = scale.bytes == 1 and wide <= 32 -- so that whole words are stored
+//$ local more = scale.global and ", global" or ""
+//$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
+/* Blocks of one line: 1 x $(wide) values of the row copy. A lane finds the factors of LEFT rows. */
+FN void find_row_factors(struct shared *shared, const struct place *p, const struct group *g,
+                         const struct tile *t, const struct shape *all, const struct copy *copy,
+                         const float most[LEFT])
+{
+//$ if not gathered then
+    const struct scales s = row_scales(g, all);
+//$ end
+    const int j = (t->column + 64 * p->half + 2 * p->lane) / ACROSS;
+//$ if scale.global then
+    const float global = global_factor(copy->amax, copy->global, g, t);
+//$ end
+
+#pragma unroll
+    for (int i = 0; i < LEFT; i++)
+        shared->row_factor[p->warp][p->lane / LANES][row_left<LANES>(p->lane, i)] = most[i];
+#pragma unroll 2
+    for (int i = 0; i < LEFT; i++) {
+        const int line = row_left<LANES>(p->lane, i);
+        float *const factor = &shared->row_factor[p->warp][p->lane / LANES][line];
+        $(sf_type) sf;
+
+        *factor = scale_of(*factor$(more), &sf);
+//$ if gathered then
+        shared->sf[0][ROWS * p->part + line][j % $(128 // wide)] = (sf_element)sf;
+//$ else
+        store_sf(copy->sf, &s, t->row + ROWS * p->part + line, j, (sf_element)sf);
+//$ end
+    }
+    __syncwarp();
+}
+
+/* What is stored for a feature's block that row `first` of the thread's is in. */
+FN void store_column_sf(struct shared *shared, const struct place *p, const struct group *g,
+                        const struct tile *t, const struct shape *all, const struct copy *copy,
+                        int second, int first, sf_element sf)
+{
+    const int line = 64 * p->half + 2 * p->lane + second, row = ROWS * p->part + first;
+
+//$ if gathered then
+    shared->sf[1][line][row / ACROSS] = sf;
+//$ else
+    const struct scales s = column_scales(g, all);
+
+    if (row % ACROSS == 0)
+        store_sf(copy->sf, &s, t->column + line, (t->row + row) / ACROSS, sf);
+//$ end
+}
+
+//$ if not (scale.hadamard and wide <= 32) then
+/* $(wide) x 1 values of the column copy. */
+FN void find_column_factors(struct shared *shared, const struct place *p, const struct group *g,
+                            const struct tile *t, const struct shape *all,
+                            const struct copy *copy, const float most[2][PARTS],
+                            struct factors *f)
+{
+//$ if scale.global then
+    const float global = global_factor(copy->amax, copy->global, g, t);
+//$ end
+
+#pragma unroll
+    for (int second = 0; second < 2; second++) {
+#pragma unroll
+        for (int i = 0; i < PARTS; i++) {
+            float all_most = most[second][i];
+            $(sf_type) sf;
+//$ if wide > 32 then
+            const int line = 64 * p->half + 2 * p->lane + second;
+            const int part = p->part / $(wide // 32) * $(wide // 32);
+//$ for i = 0, wide // 32 - 1 do
+            all_most = larger(all_most, shared->column_most[part + $(i)][line]);
+//$ end
+//$ end
+            f->column[second][i] = scale_of(all_most$(more), &sf);
+            store_column_sf(shared, p, g, t, all, copy, second, i * (ROWS / PARTS),
+                            (sf_element)sf);
+        }
+    }
+}
+
+/* The largest magnitudes of the columns, as the column copy takes them. */
+FN void find_columns(const held *v, float most[2][PARTS])
+{
+//$ if scale.hadamard then
+#pragma unroll
+    for (int second = 0; second < 2; second++) {
+#pragma unroll
+        for (int i = 0; i < PARTS; i++)
+            most[second][i] = largest_turned<ROWS / PARTS>(v + i * (ROWS / PARTS) * LINE, second);
+    }
+//$ else
+#pragma unroll
+    for (int i = 0; i < PARTS; i++) {
+        const magnitudes m = largest_of<ROWS / PARTS>(v + i * (ROWS / PARTS) * LINE);
+        most[0][i] = low_of(m);
+        most[1][i] = high_of(m);
+    }
+//$ end
+}
+
+//$ end
+FN void find_factors(struct shared *shared, const struct place *p, const struct group *g,
+                     const struct tile *t, const struct shape *all, const struct copy *row,
+                     const struct copy *column, const held *v, struct factors *f)
+{
+    float of_rows[LEFT];
+//$ if not (scale.hadamard and wide <= 32) then
+    float of_columns[2][PARTS];
+
+    if (column->data)
+        find_columns(v, of_columns);
+//$ if wide > 32 then
+    if (column->data) {
+        shared->column_most[p->part][64 * p->half + 2 * p->lane] = of_columns[0][0];
+        shared->column_most[p->part][64 * p->half + 2 * p->lane + 1] = of_columns[1][0];
+    }
+    __syncthreads();
+//$ end
+    if (column->data)
+        find_column_factors(shared, p, g, t, all, column, of_columns, f);
+//$ end
+    if (row->data) {
+        largest_of_rows<LANES>(v, of_rows, p->lane);
+        find_row_factors(shared, p, g, t, all, row, of_rows);
+    }
+}
+
+//$ if gathered then
+/*
+** The scales of a tile's lines: half of the threads take a row each, the others a feature. They lie
+** side by side and mostly make whole words.
+*/
+FN void store_line_scales(const struct shared *shared, const struct place *p,
+                          const struct group *g, const struct tile *t, const struct shape *all,
+                          const struct copy *row, const struct copy *column)
+{
+    enum { COUNT = 128 / ACROSS }; /* of a line */
+    const int side = p->warp / 4, line = p->warp % 4 * 32 + p->lane;
+    const struct scales s = side ? column_scales(g, all) : row_scales(g, all);
+    const int i = line + (side ? t->column : t->row), j = (side ? t->row : t->column) / ACROSS;
+    sf_element *const sf = side ? column->sf : row->sf;
+    const unsigned *words = (const unsigned *)shared->sf[side][line];
+
+    if ((side ? column->data : row->data) == 0)
+        return;
+#pragma unroll
+    for (int word = 0; word < COUNT / 4; word++) {
+        unsigned char *const to = (unsigned char *)sf + scale_at(&s, i, j + 4 * word);
+        if (i < s.count_i && j + 4 * word + 4 <= s.count_j && (unsigned long long)to % 4 == 0) {
+            *(unsigned *)to = words[word];
+            continue;
+        }
+#pragma unroll 1
+        for (int k = 4 * word; k < 4 * word + 4; k++)
+            store_sf(sf, &s, i, j + k, shared->sf[side][line][k]);
+    }
+}
+//$ end

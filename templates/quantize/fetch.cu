@@ -1,0 +1,52 @@
+//$ local bytes = input.bits // 8
+/*
+** A tile's values into a stage, for all threads: 16 bytes at a time and without waiting, or where
+** rows do not begin at multiples of that, one by one. What lies outside of the group is never read.
+*/
+enum {
+    CHUNK = $(16 // bytes),       /* values in 16 bytes */
+    ACROSS_TILE = TILE_N / CHUNK, /* chunks of a row */
+    STEP = THREADS / ACROSS_TILE  /* rows that all threads copy at once */
+};
+
+/* Copy `bytes` and fill up to 16 with zeros; both ends at multiples of 16. */
+FN void copy_async(void *to, const void *from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+                 : : "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes)
+                 : "memory");
+}
+
+/* Wait until all of this thread's copies have landed. */
+FN void copies_wait(void)
+{
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
+FN void fetch(held *stage, const struct source *s, const struct group *g, const struct tile *t)
+{
+    const int line = threadIdx.x / ACROSS_TILE, f = threadIdx.x % ACROSS_TILE * CHUNK;
+    const int columns = s->all.k - t->column - f; /* from the thread's first one on */
+    const int count = columns < 0 ? 0 : columns < CHUNK ? columns : CHUNK;
+    const int rows = g->length - t->row - line;
+//$ local first = of == "w" and "(long long)g->number * s->all.m" or "(long long)g->start"
+    const in_element *from = (const in_element *)s->in +
+                             ($(first) + t->row + line) * s->in_stride + t->column + f;
+    in_element *to = (in_element *)stage + line * TILE_N + f;
+
+    if (s->paired) {
+#pragma unroll
+        for (int i = 0; i < TILE_M / STEP; i++) {
+            copy_async(to + i * STEP * TILE_N, from, i * STEP < rows ? count * $(bytes) : 0);
+            from += STEP * s->in_stride;
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < TILE_M / STEP; i++) {
+#pragma unroll
+        for (int j = 0; j < CHUNK; j++)
+            to[i * STEP * TILE_N + j] = i * STEP < rows && j < count ? from[j] : (in_element)0;
+        from += STEP * s->in_stride;
+    }
+}

@@ -1,0 +1,126 @@
+/*
+** Codes of few bits become $(expanded) in registers, four at a time: codes 0 and 1 in one word, 2
+** and 3 in the next. Their bits are put where 16-bit floats have them, and multiplied by the power
+** of two between the exponents' biases, which is exact; denormals come out as the numbers they are.
+*/
+DEVICE unsigned int multiply_f16x2(unsigned int x, unsigned int factor)
+{
+    unsigned int product;
+
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(x), "r"(factor));
+    return product;
+}
+
+DEVICE unsigned int subtract_f16x2(unsigned int x, unsigned int y)
+{
+    unsigned int difference;
+
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(x), "r"(y));
+    return difference;
+}
+
+/* Bytes 0 and 1, or 2 and 3, of a word as the upper bytes of two halves. */
+DEVICE unsigned int spread(unsigned int word, int upper)
+{
+    return upper ? (word >> 8 & 0xff00) | (word & 0xff000000)
+                 : (word << 8 & 0xff00) | (word & 0xff00) << 16;
+}
+
+DEVICE unsigned int load_shared(unsigned int from)
+{
+    unsigned int word;
+
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
+    return word;
+}
+
+DEVICE unsigned int load_shared_half(unsigned int from)
+{
+    unsigned short half;
+
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");
+    return half;
+}
+
+/* The values of two f16, each times a scale, to bf16. */
+DEVICE unsigned int scale_pair(unsigned int pair, float scale)
+{
+    float low, high;
+    unsigned int word;
+
+    asm("cvt.f32.f16 %0, %1;" : "=f"(low) : "h"((unsigned short)pair));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(high) : "h"((unsigned short)(pair >> 16)));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
+        : "=r"(word) : "f"(__fmul_rn(high, scale)), "f"(__fmul_rn(low, scale)));
+    return word;
+}
+
+//$ -- sign in the upper byte, how far left f16's is; magnitude, and how far; f16 of 2^(15 - bias)
+//$ local formats = {
+//$   e2m1 = { 0x0800, "<< 4", 0x0700, "<< 1", 0x7400 },
+//$   e2m3 = { 0x2000, "<< 2", 0x1f00, ">> 1", 0x7400 },
+//$   e3m2 = { 0x2000, "<< 2", 0x1f00, "<< 0", 0x6c00 },
+//$   e4m3 = { 0x8000, "<< 0", 0x7f00, ">> 1", 0x5c00 },
+//$ }
+//$ for _, x in ipairs { { "a", a }, { "b", b } } do
+//$   local name, o = x[1], x[2]
+//$   local type, f = o.type, formats[o.type]
+/* 4 codes of $(name), $(type), from a row of a stage: those of lane `q` of four in step `step`. */
+DEVICE unsigned int load_codes_$(name)(unsigned int row, int step, int q)
+{
+//$   if o.bits == 4 then
+    const unsigned int codes = load_shared_half(row + 8 * step + 2 * q);
+
+    return (codes & 15) | (codes & 0xf0) << 4 | (codes & 0xf00) << 8 | (codes & 0xf000) << 12;
+//$   else
+    return load_shared(row + 16 * step + 4 * q);
+//$   end
+}
+
+/* As f16: each of its values is one. */
+DEVICE void halves_$(name)(unsigned int *pair, unsigned int codes)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+//$   if type == "i8" then
+        /* 1024 and an integer below that are the same bits; 128 too much makes all positive. */
+        const unsigned int byte = spread(codes ^ 0x80808080, i) >> 8;
+        pair[i] = subtract_f16x2(byte | 0x64006400, 0x64806480);
+//$   elseif type == "e5m2" then
+        pair[i] = spread(codes, i); /* its upper half, NaN and infinity too */
+//$   else
+        const unsigned int byte = spread(codes, i);
+//$     local twice = function (x) return string.format("0x%08x", x << 16 | x) end
+        const unsigned int sign = (byte & $(twice(f[1]))) $(f[2]);
+        const unsigned int bits = (byte & $(twice(f[3]))) $(f[4]);
+        pair[i] = multiply_f16x2(bits, $(twice(f[5]))) | sign;
+//$     if type == "e4m3" then
+        const unsigned int nan = spread(__vcmpeq4(codes & 0x7f7f7f7f, 0x7f7f7f7f), i);
+        pair[i] |= (nan | nan >> 8) & 0x7fff7fff;
+//$     end
+//$   end
+    }
+}
+
+//$   local block = o.scale.span == "block"
+//$   if block and o.scale.type ~= "f32" then
+/* Each times the scale of their block. */
+DEVICE void expand_scaled_$(name)(unsigned int *pair, unsigned int codes, float scale)
+{
+    halves_$(name)(pair, codes);
+    pair[0] = scale_pair(pair[0], scale);
+    pair[1] = scale_pair(pair[1], scale);
+}
+
+//$   else
+DEVICE void expand_$(name)(unsigned int *pair, unsigned int codes)
+{
+    halves_$(name)(pair, codes);
+//$     if expanded == "bf16" then
+    pair[0] = scale_pair(pair[0], 1);
+    pair[1] = scale_pair(pair[1], 1);
+//$     end
+}
+
+//$   end
+//$ end

@@ -1,0 +1,398 @@
+//$ local many = { [true] = "groups, ", [false] = "" }
+//$ -- What a scale becomes follows from what shares it and how it is stored.
+//$ local function of_block(o) return o.scale.span == "block" end
+//$ local function expands(o) return of_block(o) and o.scale.type ~= "f32" end
+//$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
+//$ local function factors(o) return not of_block(o) or o.scale.global end
+//$ local function stored(o) return o.bits == 4 and 4 or 8 end -- bits; six have a byte, too
+//$ local all = { { "a", a, "m" }, { "b", b, "n" } }
+/*
+** d = alpha * a * b^T + beta * c for each group, of quantized copies.
+**
+**   a     [$(ragged == "k" and "m, tokens" or "m, k")]  $(a.type)
+**   b     [$(many[b.ragged == "none"])$(ragged == "k" and "n, tokens" or "n, k")]  $(b.type)
+**   d, c  [$(many[d.ragged == "none"])m, n]  $(d.type); c may be d, and is not read where beta is 0
+**
+//$ for _, x in ipairs(all) do
+//$   if expands(x[2]) then
+**   $(x[1])  is expanded: value * scale, rounded to bf16, is what is summed
+//$   elseif weighs(x[2]) then
+**   $(x[1])  has an fp32 scale for $(x[2].scale.k) values of k, a factor of their sum
+//$   else
+**   $(x[1])  has an fp32 scale for a $(x[2].scale.span), a factor of the whole sum
+//$   end
+//$ end
+**
+** For every GPU since sm_80: codes become $(expanded) in registers, which holds each of them, and
+** the tensor cores sum in fp32. Rows are copied 16 bytes at a time: a copy's rows start there.
+//$ if ragged == "k" then
+** A group's tokens begin at a multiple of 128, behind the groups before it, and are zeros up to the
+** next, or what a transform made of these.
+//$ end
+**
+** Persistent CTAs walk over the tiles of d. All threads copy a and b into a ring of STAGES stages,
+** ahead of the products, in which all warps share the tile.
+*/
+enum {
+    THREADS = $(threads),
+    TILE_M = $(tile.m),
+    TILE_N = $(tile.n),
+    TILE_K = $(tile.k),
+    WARP_M = $(warp[1]), /* rows of D that one warp sums */
+    WARP_N = $(warp[2]),
+    STAGES = $(stages),
+    ALIGNED = 128, /* a group's tokens begin at multiples of it in column copies */
+    /* Bytes of a row in a stage. With 16 more, 8 rows lie in different banks. */
+    A_ROW = TILE_K * $(stored(a)) / 8,
+    B_ROW = TILE_K * $(stored(b)) / 8,
+    A_PITCH = A_ROW + 16,
+    B_PITCH = B_ROW + 16,
+    A_BYTES = TILE_M * A_PITCH,
+    STAGE_BYTES = A_BYTES + TILE_N * B_PITCH
+};
+
+//$ include "sm80/ptx.cu"
+
+#define FN DEVICE
+//$ once "cast/arith.c"
+//$ for _, x in ipairs(all) do
+//$   once("cast/from_" .. x[2].scale.type .. ".c")
+//$ end
+//$ include "common/sizes.c"
+
+//$ include "common/check_sizes.cu"
+
+//$ include "common/walk.cu"
+
+//$ include "common/scales.c"
+
+//$ include(d.bytes == 4 and "sm80/words_f32.cu" or "sm80/words_16bit.cu")
+
+//$ include "sm80/store.cu"
+
+//$ include "sm80/expand.cu"
+
+/* An operand as one tile of D needs it. */
+struct source {
+    const element *first; /* of the tile's first row, the first code of the group */
+    long long stride;     /* bytes from one row to the next */
+    int rows, bytes;      /* that are there from `first` on, and of each */
+    const void *sf;
+    struct scale_place scales;
+    int row; /* of the tile's first row among the group's */
+};
+
+/* The ring, and between two tiles the warps' slabs. */
+DEVICE unsigned char *shared_memory(void)
+{
+    extern __shared__ __align__(128) unsigned char dynamic[];
+    return dynamic;
+}
+
+/* One stage of an operand; what is not there becomes zeros. */
+DEVICE void copy_stage(const struct source *s, unsigned int to, int tile_rows, int row_bytes,
+                       int done)
+{
+    const int chunks = row_bytes / 16;
+
+#pragma unroll
+    for (int i = 0; i < tile_rows * chunks / THREADS; i++) {
+        const int number = i * THREADS + threadIdx.x;
+        const int row = number / chunks, byte = number % chunks * 16;
+        const int there = row < s->rows && done + byte < s->bytes;
+        copy_async(to + row * (row_bytes + 16) + byte,
+                   s->first + (there ? row * s->stride + done + byte : 0), there ? 16 : 0);
+    }
+}
+
+DEVICE void copy_both(const struct source *a, const struct source *b, unsigned int to, int stage)
+{
+    copy_stage(a, to, TILE_M, A_ROW, stage * A_ROW);
+    copy_stage(b, to + A_BYTES, TILE_N, B_ROW, stage * B_ROW);
+}
+
+//$ local part = 0
+//$ local function gcd(x, y) while y > 0 do x, y = y, x % y end return x end
+//$ for _, x in ipairs(all) do
+//$   if weighs(x[2]) then part = gcd(part, x[2].scale.k) end
+//$ end
+//$ for _, x in ipairs(all) do
+//$   local name, o = x[1], x[2]
+/* The factor of row `row` of the tile's $(name)$(weighs(o) and " for the block of `k`" or ""). */
+DEVICE float factor_$(name)(const struct source *s, int row, int k)
+{
+//$   if weighs(o) then
+    return row < s->rows ? scale_$(name)(s->sf, &s->scales, s->row + row, k) : 0;
+//$   else
+    return 1;
+//$   end
+}
+
+//$   if expands(o) then
+/* The scale of 4 codes from `k` on in row `row` of the tile's $(name). */
+DEVICE float block_$(name)(const struct source *s, int row, int k, int length)
+{
+    return row < s->rows && k < length ? scale_$(name)(s->sf, &s->scales, s->row + row, k) : 0;
+}
+
+//$   end
+//$ end
+//$ if part > 0 then
+/* sum += (factor of a * factor of b) * part over the blocks of `k`; part becomes 0. */
+DEVICE void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 16][WARP_N / 8][4],
+                    const struct source *a, const struct source *b, int row, int column, int k)
+{
+    const int lane = threadIdx.x % 32;
+    float down[WARP_M / 8];
+
+#pragma unroll
+    for (int i = 0; i < WARP_M / 8; i++)
+        down[i] = factor_a(a, row + lane / 4 + 8 * i, k);
+#pragma unroll
+    for (int j = 0; j < WARP_N / 8; j++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const float across = factor_b(b, column + 8 * j + lane % 4 * 2 + c, k);
+#pragma unroll
+            for (int i = 0; i < WARP_M / 8; i++) {
+                float *from = &part[i / 2][j][i % 2 * 2 + c], *to = &sum[i / 2][j][i % 2 * 2 + c];
+                *to = __fadd_rn(*to, __fmul_rn(__fmul_rn(down[i], across), *from));
+                *from = 0;
+            }
+        }
+}
+
+//$ end
+/*
+** 16 steps of k of one stage. Each lane takes 4 codes that lie side by side where the tensor core
+** expects two and, 8 on, two more: the same ones of both operands, whose products are summed in
+** whatever order.
+*/
+DEVICE void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
+                          const struct source *b, unsigned int stage, int step, int row, int column,
+                          int k, int length)
+{
+    const int lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
+    unsigned int x[WARP_M / 16][4];
+
+#pragma unroll
+    for (int i = 0; i < WARP_M / 8; i++) {
+        const int at = row + 8 * i + r;
+        unsigned int pair[2];
+//$ if expands(a) then
+        expand_scaled_a(pair, load_codes_a(stage + at * A_PITCH, step, q),
+                        block_a(a, at, k + 4 * q, length));
+//$ else
+        expand_a(pair, load_codes_a(stage + at * A_PITCH, step, q));
+//$ end
+        x[i / 2][i % 2] = pair[0];
+        x[i / 2][2 + i % 2] = pair[1];
+    }
+#pragma unroll
+    for (int j = 0; j < WARP_N / 8; j++) {
+        const int at = column + 8 * j + r;
+        unsigned int y[2];
+//$ if expands(b) then
+        expand_scaled_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q),
+                        block_b(b, at, k + 4 * q, length));
+//$ else
+        expand_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q));
+//$ end
+#pragma unroll
+        for (int i = 0; i < WARP_M / 16; i++)
+            mma(sum[i][j], x[i], y);
+    }
+}
+
+/* sum += a * b over `length` values of k, at least one; `row`, `column`: the warp's first sums. */
+DEVICE void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
+                          const struct source *b, int length, int row, int column)
+{
+    const unsigned int ring = shared_address(shared_memory());
+    const int stages = length / TILE_K + (length % TILE_K > 0);
+//$ if part > 0 then
+    float part[WARP_M / 16][WARP_N / 8][4] = { { { 0 } } };
+//$ end
+
+#pragma unroll 1
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (i < stages)
+            copy_both(a, b, ring + i * STAGE_BYTES, i);
+        copy_commit();
+    }
+#pragma unroll 1
+    for (int i = 0; i < stages; i++) {
+        const unsigned int stage = ring + i % STAGES * STAGE_BYTES;
+
+        copy_wait(STAGES - 2);
+        __syncthreads(); /* all have it, and nobody reads the one before any more */
+        if (i + STAGES - 1 < stages)
+            copy_both(a, b, ring + (i + STAGES - 1) % STAGES * STAGE_BYTES, i + STAGES - 1);
+        copy_commit();
+//$ local into = part > 0 and "part" or "sum"
+#pragma unroll 1
+        for (int step = 0; step < TILE_K / 16; step++) {
+            const int k = i * TILE_K + 16 * step;
+            multiply_step($(into), a, b, stage, step, row, column, k, length);
+//$ if part > 0 then
+            if ((k + 16) % $(part) == 0 && k + 16 < length)
+                promote(sum, part, a, b, row, column, k);
+//$ end
+        }
+    }
+//$ if part > 0 then
+    promote(sum, part, a, b, row, column, length - 1);
+//$ end
+}
+
+//$ local scaled_a, scaled_b = factors(a), factors(b)
+//$ if scaled_a or scaled_b then
+/* The factors of whole sums. */
+DEVICE void finish_sums(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
+                        const struct source *b, int row, int column, float a_all, float b_all)
+{
+    const int lane = threadIdx.x % 32;
+    float down[WARP_M / 8];
+
+#pragma unroll
+    for (int i = 0; i < WARP_M / 8; i++) {
+        const int at = row + lane / 4 + 8 * i;
+//$ local rows = not of_block(a) and "scale_a(a->sf, &a->scales, a->row + at, 0)" or "a_all"
+        down[i] = at < a->rows ? $(rows) : 0;
+    }
+#pragma unroll
+    for (int j = 0; j < WARP_N / 8; j++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const int at = column + 8 * j + lane % 4 * 2 + c;
+//$ local columns = not of_block(b) and "scale_b(b->sf, &b->scales, b->row + at, 0)" or "b_all"
+            const float across = at < b->rows ? $(columns) : 0;
+#pragma unroll
+            for (int i = 0; i < WARP_M / 8; i++) {
+                float *to = &sum[i / 2][j][i % 2 * 2 + c];
+                *to = __fmul_rn(__fmul_rn(down[i], across), *to);
+            }
+        }
+}
+
+//$ end
+/* Runs of 128 rows or tokens in the groups before; called by all lanes of a warp. */
+DEVICE long long runs_before(const struct walk *w, int group, int lane)
+{
+    unsigned int sum = 0;
+
+    for (int base = 0; base < group; base += 32)
+        if (base + lane < group)
+            sum += (cut_to_rows(group_length(w->first_dims, w->offsets, w->sizes_bytes,
+                                             base + lane), w->total) + ALIGNED - 1) / ALIGNED;
+    for (int distance = 16; distance; distance /= 2)
+        sum += __shfl_xor_sync(~0u, sum, distance);
+    return sum;
+}
+
+//$ if d.ragged == "none" then
+/* One group's matrix: allocated apart, or `bytes` behind the one of the group before. */
+DEVICE const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
+                             int group)
+{
+    return pointers ? pointers[group] : (const char *)first + group * bytes;
+}
+
+//$ end
+extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
+$(name)(
+//$ for _, p in ipairs(params) do
+    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
+//$ end
+)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp_row = warp % (TILE_M / WARP_M) * WARP_M;
+    const int warp_column = warp / (TILE_M / WARP_M) * WARP_N;
+    float *slab = (float *)shared_memory() + warp * 16 * SLAB_PITCH;
+    const unsigned int total = (unsigned int)$(ragged);
+    struct walk w;
+    struct tile t;
+
+    if ($(ragged == "k" and "m == 0 || " or "")n == 0)
+        return; /* D has no element, and a strip no tiles */
+    w.groups = groups;
+    w.band = (unsigned int)band;
+    w.first_dims = first_dims;
+    w.offsets = offsets;
+    w.sizes_bytes = sizes_bytes;
+    w.total = total;
+//$ if ragged == "k" then
+    w.strips = ((unsigned int)m + TILE_M - 1) / TILE_M;
+//$ end
+    w.across = ((unsigned int)n + TILE_N - 1) / TILE_N;
+    walk_begin(&w, blockIdx.x, gridDim.x, lane);
+    while (walk_next(&w, &t, lane)) {
+        const long long before = runs_before(&w, t.group, lane);
+        const struct scale_group group = { t.group, t.start, t.length, before, k };
+        /* Groups that overlap would not fit into the copies. */
+        const long long all_runs = (total + (ALIGNED - 1ll) * groups) / ALIGNED;
+//$ if ragged == "k" then
+        const int rows = m - t.row, row = t.row;
+        const int aligned = (int)round_up(t.length, ALIGNED);
+        const int length = before + aligned / ALIGNED <= all_runs ? aligned : 0;
+//$ else
+        const int rows = (int)t.length - t.row;
+        const long long row = t.start + (long long)t.row;
+        const int length =
+            before + round_up(t.length, ALIGNED) / ALIGNED <= all_runs ? k : 0;
+//$ end
+        float sum[WARP_M / 16][WARP_N / 8][4] = { { { 0 } } };
+        struct target target;
+//$ for _, x in ipairs(all) do
+//$   local name, o, lines = x[1], x[2], x[3]
+//$   local at = name == "a" and "row" or "t.column"
+//$   local begin = ragged == "k" and " + before * ALIGNED" or ""
+//$   local matrix = o.ragged == "none" and "t.group * " .. name .. "_group_stride + " or ""
+        const struct source $(name)_source = {
+            (const element *)$(name) +
+                ($(matrix)$(at) * $(name)_stride$(begin)) * $(stored(o)) / 8,
+            $(name)_stride * $(stored(o)) / 8,
+            $(name == "a" and "rows" or "n - t.column"),
+//$   if ragged == "k" then
+            length * $(stored(o)) / 8,
+//$   else
+            (int)($(name)_stride * $(stored(o)) / 8),
+//$   end
+            $(name)_sf,
+            place_$(name)(&group, $(lines), $(name)_sf_stride, $(name)_sf_group_stride),
+            $(name == "a" and "t.row" or "t.column")
+        };
+//$ end
+
+        if (length > 0) {
+            multiply_tile(sum, &a_source, &b_source, length, warp_row, warp_column);
+//$ if scaled_a or scaled_b then
+//$   local a_all = a.scale.global and "a_global[t.group]" or "1"
+//$   local b_all = b.scale.global and "b_global[t.group]" or "1"
+            finish_sums(sum, &a_source, &b_source, warp_row, warp_column, $(a_all), $(b_all));
+//$ end
+        }
+//$ for _, x in ipairs { "d", "c" } do
+//$ if d.ragged == "none" then
+        target.$(x) =
+            (output *)matrix_of($(x), $(x)_pointers, $(d.bytes) * $(x)_group_stride, t.group);
+        target.$(x) += (long long)row * $(x)_stride + t.column;
+//$ else
+        target.$(x) = (output *)$(x) + row * $(x)_stride + t.column;
+//$ end
+        target.$(x)_stride = $(x)_stride;
+//$ end
+        target.rows = rows;
+        target.columns = n - t.column;
+        target.alpha = alpha ? alpha[t.group * scalar_step] : 1;
+//$ local given = d.ragged == "none" and "c || c_pointers" or "c"
+        target.beta = !($(given)) ? 0 : beta ? beta[t.group * scalar_step] : 1;
+        target.whole = runs_aligned(&target);
+        __syncthreads(); /* nobody reads the ring any more: it becomes slabs */
+        store_sums(&target, slab, sum, warp_row, warp_column);
+        __syncthreads(); /* and a ring again */
+    }
+    if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */
+        check_sizes(first_dims, offsets, sizes_bytes, groups, total, error, lane);
+}

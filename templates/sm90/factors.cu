@@ -1,0 +1,119 @@
+/*
+** The operands' scales: what a product of stored values is multiplied by.
+//$ if factors == "group" then
+** One for each group, or one for all.
+//$ elseif factors == "row" then
+** One for each row of A and each row of B.
+//$ elseif factors == "squares" then
+** One for each row of A and TILE_K steps of k, which the copy engine brings along with A; one for
+** 128 rows of B and TILE_K steps of k, read a step ahead.
+//$ else
+** One for each row of A or B and TILE_K steps of k: the copy engine brings them along.
+//$ end
+*/
+//$ if factors == "squares" then
+enum {
+    SF_BOX = (TILE_M < 128 ? TILE_M : 128) + 4,
+    SF_LOADED = (TILE_M + 127) / 128 * SF_BOX * 4, /* bytes: see load_sf */
+    SF_BYTES = (SF_LOADED + 127) / 128 * 128  /* a copy ends up at a multiple of 128 */
+};
+
+//$ elseif factors == "lines" then
+enum { SF_LOADED = (TILE_M + TILE_N) * 4, SF_BYTES = SF_LOADED };
+
+//$ end
+struct factors {
+//$ for _, p in ipairs(params) do
+//$ if p.name:sub(2, 4) == "_sf" and p.name:sub(-4) ~= "_map" then
+    $(p.type:sub(-1) == "*" and p.type or p.type .. " ")$(p.name:sub(1, 1))$(p.name:sub(5));
+//$ end
+//$ end
+//$ if factors == "row" then
+    int columns; /* of D */
+//$ end
+};
+//$ if factors == "group" then
+
+struct group_scale {
+    float a, b;
+};
+
+DEVICE struct group_scale scale_of_group(const struct factors *f, const struct tile *t)
+{
+    struct group_scale s = { 1, 1 };
+
+//$ if ragged == "k" then
+    if (t->length == 0)
+        return s; /* of an empty group nobody may have written them */
+//$ end
+    s.a = __ldg(f->a + t->group * f->a_group_stride);
+    s.b = __ldg(f->b + t->group * f->b_group_stride);
+    return s;
+}
+
+DEVICE void scale_sums(float sum[SUMS], const struct group_scale *s)
+{
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+        sum[i] = sum[i] * s->a * s->b;
+}
+//$ elseif factors == "row" then
+
+//$ local a_first = a.ragged == "m" and "t->start" or "t->group * f->a_group_stride"
+/* Bring the scales near while the tile is multiplied. */
+DEVICE void factors_prefetch(const struct factors *f, const struct tile *t, int row, int rows,
+                             int lane)
+{
+    const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
+    const int x = t->column + lane % 16 * 32, y = row + lane / 16 * 64;
+
+    if (lane % 16 * 32 < COLUMNS && x < f->columns)
+        prefetch(b + x);
+    if (lane % 16 == 0 && lane / 16 * 64 < ROWS && y < rows)
+        prefetch(a + y);
+}
+
+/* The warp's rows of D begin at `row` of the group's `rows`. */
+DEVICE void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *t, int row,
+                       int rows, int lane)
+{
+    const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
+//$ if ragged == "k" then
+    const int columns = t->length > 0 ? f->columns : 0; /* nobody may have written an empty group's */
+//$ else
+    const int columns = f->columns;
+//$ end
+    float of_row[ROWS / 32];
+
+    row += lane / 4;
+#pragma unroll
+    for (int i = 0; i < ROWS / 32; i++) {
+        const int y = row + i / 2 * 64 + i % 2 * 8;
+//$ if ragged == "k" then
+        of_row[i] = y < rows && columns > 0 ? a[y] : 0;
+//$ else
+        of_row[i] = y < rows ? a[y] : 0;
+//$ end
+    }
+#pragma unroll
+    for (int j = 0; j < COLUMNS / 8; j++) {
+        const int x = t->column + 8 * j + lane % 4 * 2;
+        const float left = x < columns ? b[x] : 0, right = x < columns ? b[x + 1] : 0;
+#pragma unroll
+        for (int i = 0; i < ROWS / 32; i++) {
+            float *s = sum + i / 2 * (COLUMNS / 2) + 4 * j + i % 2 * 2;
+            s[0] = s[0] * of_row[i] * left;
+            s[1] = s[1] * of_row[i] * right;
+        }
+    }
+}
+//$ else
+
+/* Of a thread's rows, 16 of each 64, from their scales beside a stage. */
+DEVICE void factors_of_rows(float of_row[ROWS / 32], unsigned int sf)
+{
+#pragma unroll
+    for (int i = 0; i < ROWS / 32; i++)
+        of_row[i] = load_shared(sf + (i / 2 * 64 + i % 2 * 8) * 4);
+}
+//$ end

@@ -1,0 +1,387 @@
+/*
+** scaled.c: products of quantized copies against float64 on what the copies
+** hold, for every recipe with scales and every op.
+*/
+#include "host.h"
+
+#include "context.h"
+#include "decode.h"
+#include "registry.h"
+#include "types.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* The i-th scaled recipe of quern's own; NULL past the last. */
+static const struct qn_recipe *recipe_at(int i)
+{
+    for (int j = 0; j < qn_registry_builtin.nrecipes; j++)
+        if (qn_registry_builtin.recipes[j].scaled && i-- == 0)
+            return &qn_registry_builtin.recipes[j];
+    return NULL;
+}
+
+/* The i-th type of D that the recipe writes, around and around. */
+static int d_type_at(const struct qn_recipe *recipe, int i)
+{
+    int types[32], count = 0;
+
+    for (int type = 1; type < 32; type++)
+        if (recipe->d_types >> type & 1)
+            types[count++] = type;
+    return types[i % count];
+}
+
+/* One product, all that a case has in turns. */
+static void run_case(const struct qn_recipe *recipe, int op, int index)
+{
+    static const int sides[][2] = {{33, 19},  {64, 128}, {8, 130},
+                                   {40, 257}, {129, 31}, {16, 512}};
+    const struct qt_pattern *pattern = &qt_patterns[index % qt_npatterns];
+    const int *side = sides[(index + op) % 6];
+    struct qt_case c = {
+        .what = pattern->name,
+        .recipe = recipe,
+        .fp32_sums = 1,
+        .d_type = d_type_at(recipe, index / 2),
+        .m = side[1],
+        .n = pattern->groups > 100 ? 3 : side[0],
+        .k = pattern->groups > 100 ? 40 : side[1],
+        .sizes_type = index % 2 ? QUERN_I64 : QUERN_I32,
+        .form = index % QT_FORMS,
+        .fill = index % 3,
+        .epilogue = &qt_epilogues[(index + index / 8) % qt_nepilogues],
+        .seed = (uint64_t)index + 1,
+        .pad = {0, 0, index % 3, index % 4},
+    };
+
+    if (c.fill == QT_EXTREME && c.d_type == QUERN_F16)
+        c.d_type = QUERN_F32; /* what F16 cannot hold proves nothing */
+    if (c.d_type == QUERN_F32 && !(recipe->d_types >> QUERN_F32 & 1))
+        c.fill = QT_NORMAL;
+    qt_case_op(&c, op);
+    if (op == QUERN_WGRAD && pattern->groups > 100)
+        c.m = 5;
+    qt_case_layout(&c, pattern);
+    host_case_right(&c);
+}
+
+/* Every pattern of groups with every recipe and op, three times. */
+void test_scaled_recipes(void **state)
+{
+    const struct qn_recipe *recipe;
+
+    (void)state;
+    for (int i = 0; (recipe = recipe_at(i)); i++)
+        for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++)
+            for (int j = 0; j < 2 * qt_npatterns; j++)
+                run_case(recipe, op, j + i + op);
+}
+
+/* Long sums, where promotion and blocks come by many times. */
+void test_scaled_long(void **state)
+{
+    const struct qn_recipe *recipe;
+
+    (void)state;
+    for (int i = 0; (recipe = recipe_at(i)); i++)
+        for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++) {
+            struct qt_case c = {.what = "long sums",
+                                .recipe = recipe,
+                                .fp32_sums = 1,
+                                .d_type = QUERN_F32,
+                                .m = 70,
+                                .n = 24,
+                                .k = 3000,
+                                .sizes_type = QUERN_I32,
+                                .fill = QT_NORMAL,
+                                .seed = 5};
+            const struct qt_pattern pattern = {
+                "long", 2, 2, {op == QUERN_WGRAD ? 2900 : 70, 1}, 0};
+
+            qt_case_op(&c, op);
+            qt_case_layout(&c, &pattern);
+            host_case_right(&c);
+        }
+}
+
+/* ------------------------------------------------------ recipes of a folder */
+
+/* What no file of quern's own has: generated and compiled here. */
+void test_scaled_specs(void **state)
+{
+    static const char *const folders[] = {"tests/host/specs"};
+    static const char *const names[] = {"test_mx6", "test_int8", "test_w4",
+                                        "test_blocks", "test_mixed"};
+    const struct quern_open_options options = {
+        .cache = "", .specs = folders, .specs_count = 1};
+    struct quern_context *before = host_ctx, *ctx;
+
+    (void)state;
+    if (system("cc --version >/dev/null 2>&1")) {
+        print_message("skip: needs a C compiler, cc\n");
+        skip();
+    }
+    if (quern_open(&options, &ctx))
+        fail_msg("%s", quern_errmsg(NULL));
+    host_ctx = qt_context = ctx;
+    for (int i = 0; i < 5; i++)
+        for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++)
+            for (int j = 0; j < 4 && (i != 2 || op != QUERN_WGRAD); j++) {
+                static const int patterns[] = {0, 4, 8, 10};
+                const struct qt_pattern *p = &qt_patterns[patterns[j]];
+                struct qt_case c = {.what = names[i],
+                                    .recipe = qn_context_recipe(ctx, names[i]),
+                                    .fp32_sums = 1,
+                                    .d_type = QUERN_F32,
+                                    .m = 37 + 4 * j,
+                                    .n = 30,
+                                    .k = 290,
+                                    .sizes_type = QUERN_I32,
+                                    .form = j % QT_FORMS,
+                                    .fill = j % 3,
+                                    .seed = (uint64_t)j};
+
+                assert_non_null(c.recipe);
+                qt_case_op(&c, op);
+                c.type = QUERN_BF16;
+                qt_case_layout(&c, p);
+                host_case_right(&c);
+            }
+    host_ctx = qt_context = before;
+    quern_close(ctx);
+}
+
+/* ------------------------------------------------------------------ threads */
+
+/* The number of threads splits the work, never a sum. */
+void test_scaled_threads(void **state)
+{
+    const struct qn_recipe *recipe;
+
+    (void)state;
+    for (int i = 0; (recipe = recipe_at(i)); i++) {
+        struct qt_case c = {.what = "threads",
+                            .recipe = recipe,
+                            .d_type = QUERN_F32,
+                            .m = 90,
+                            .n = 70,
+                            .k = 200,
+                            .sizes_type = QUERN_I64,
+                            .form = QT_BOTH,
+                            .fill = QT_NORMAL,
+                            .seed = 9};
+        struct host_output one = {0}, many = {0};
+        struct qt_data data;
+
+        qt_case_op(&c, i % 3);
+        qt_case_layout(&c, &qt_patterns[0]);
+        assert_int_equal(qt_data_make(&c, &data), 0);
+        host_multiply(&c, &data, 1, &one);
+        host_multiply(&c, &data, 5, &many);
+        assert_memory_equal(one.d, many.d, one.d_bytes);
+        host_output_free(&one);
+        host_output_free(&many);
+        qt_data_free(&data);
+    }
+}
+
+/* --------------------------------------------------------------------- NaN */
+
+/* The type of the operand's codes, and a NaN among them; 0: it has none. */
+static unsigned nan_code(int type)
+{
+    return type == QUERN_E4M3 || type == QUERN_E5M2 ? 0x7f : 0;
+}
+
+/* A NaN in row 3 of the second group's A: its row of D, and no other bit. */
+void test_scaled_nan(void **state)
+{
+    const struct qn_recipe *recipe;
+
+    (void)state;
+    for (int i = 0; (recipe = recipe_at(i)); i++)
+        for (int op = QUERN_FPROP; op <= QUERN_DGRAD; op++) {
+            struct qt_case c = {.what = "a NaN",
+                                .recipe = recipe,
+                                .d_type = QUERN_F32,
+                                .n = 70,
+                                .k = 200,
+                                .sizes_type = QUERN_I32,
+                                .fill = QT_NORMAL,
+                                .seed = 11};
+            struct host_output clean = {0}, bad = {0};
+            unsigned code = nan_code(op ? recipe->dy : recipe->x);
+            struct qt_data data;
+            int64_t row;
+
+            if (!code)
+                continue;
+            qt_case_op(&c, op);
+            qt_case_layout(&c, &qt_patterns[4]);
+            row = c.start[0] + 3;
+            assert_int_equal(qt_data_make(&c, &data), 0);
+            host_multiply(&c, &data, 0, &clean);
+            ((unsigned char *)data.operand[QT_A])[row * 208 + 77] =
+                (unsigned char)code;
+            host_multiply(&c, &data, 0, &bad);
+            for (int64_t r = 0; r < c.m; r++)
+                for (int64_t j = 0; j < c.n; j++) {
+                    const float *before = (float *)clean.d + r * c.n + j;
+                    const float *after = (float *)bad.d + r * c.n + j;
+
+                    if (r == row)
+                        assert_true(isnan(*after));
+                    else
+                        assert_memory_equal(before, after, sizeof *after);
+                }
+            host_output_free(&clean);
+            host_output_free(&bad);
+            qt_data_free(&data);
+        }
+}
+
+/* --------------------------------------------------------------- exactness */
+
+/* The code of 1 in a float of that type. */
+static unsigned one_of(int type)
+{
+    unsigned code = 1;
+
+    while (qn_decode_code(type, code) < 1 || qn_decode_code(type, code) > 1)
+        code++;
+    return code;
+}
+
+static void put_code(unsigned char *codes, int bits, int64_t at, unsigned code)
+{
+    if (bits == 8)
+        codes[at] = (unsigned char)code;
+    else if (at % 2)
+        codes[at / 2] = (unsigned char)((codes[at / 2] & 15) | code << 4);
+    else
+        codes[at / 2] = (unsigned char)((codes[at / 2] & 0xf0) | code);
+}
+
+/*
+** A's row s has scale s in all its blocks and every code once; B picks one of
+** them for each column. So D is what each pair of code and scale is expanded
+** to: value * scale, rounded to bf16 as fp32 is.
+*/
+static void check_pairs(const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = &recipe->scaling[QUERN_X];
+    const int bits = qn_type_bits(recipe->x), codes = 1 << bits;
+    const unsigned one = one_of(recipe->w), sf_one = one_of(s->type);
+    const struct qt_pattern pattern = {"all scales", 1, 1, {256}, 0};
+    struct qt_case c = {.what = "every pair",
+                        .recipe = recipe,
+                        .d_type = QUERN_F32,
+                        .n = codes,
+                        .k = codes < 32 ? 32 : codes,
+                        .sizes_type = QUERN_I32,
+                        .fill = QT_NORMAL};
+    struct host_output out = {0};
+    struct qt_data data;
+
+    qt_case_op(&c, QUERN_FPROP);
+    qt_case_layout(&c, &pattern);
+    c.m = 256;
+    assert_int_equal(qt_data_make(&c, &data), 0);
+    memset(data.operand[QT_A], 0, data.bytes[QT_A]);
+    memset(data.operand[QT_B], 0, data.bytes[QT_B]);
+    memset(data.sf[QT_B], (int)sf_one, data.sf_bytes[QT_B]);
+    for (int role = 0; role < 2 && data.global[role]; role++)
+        *(float *)data.global[role] = 1;
+    for (int i = 0; i < 256; i++) {
+        size_t blocks = data.sf_bytes[QT_A] / 256;
+
+        memset((char *)data.sf[QT_A] + (size_t)i * blocks, i, blocks);
+        for (int j = 0; j < codes; j++)
+            if (!isnan(qn_decode_code(recipe->x, (unsigned)j)))
+                put_code(data.operand[QT_A], bits, i * c.k + j, (unsigned)j);
+    }
+    for (int j = 0; j < codes; j++)
+        put_code(data.operand[QT_B], bits, j * c.k + j, one);
+    host_multiply(&c, &data, 0, &out);
+    for (int i = 0; i < 256; i++)
+        for (int j = 0; j < codes; j++) {
+            double scale = qn_decode_code(s->type, (unsigned)i);
+            double code = qn_decode_code(recipe->x, (unsigned)j);
+            float wanted = qt_from_bf16(qt_bf16((float)(code * scale)));
+            float got = ((float *)out.d)[i * codes + j];
+
+            if (isnan(scale) || isnan(code) || isinf(wanted))
+                continue;
+            if (got < wanted || got > wanted)
+                fail_msg("%s: code %#x with scale %#x is %a, not %a",
+                         recipe->name, j, i, (double)got, (double)wanted);
+        }
+    host_output_free(&out);
+    qt_data_free(&data);
+}
+
+void test_scaled_pairs(void **state)
+{
+    const struct qn_recipe *recipe;
+    int checked = 0;
+
+    (void)state;
+    for (int i = 0; (recipe = recipe_at(i)); i++) {
+        const struct qn_scaling *s = &recipe->scaling[QUERN_X];
+
+        if (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32 ||
+            s->order != QN_ORDER_ROWS || recipe->x != recipe->w)
+            continue;
+        check_pairs(recipe);
+        checked++;
+    }
+    assert_true(checked >= 3);
+}
+
+/* ------------------------------------------------------------------- lies */
+
+static void run_lie(const struct qt_lie *lie, const struct qn_recipe *recipe,
+                    int op, int sizes_type)
+{
+    struct host_output out = {0};
+    struct quern_args args;
+    struct quern_plan *plan;
+    struct qt_data data;
+    struct qt_case c = {.recipe = recipe, .d_type = QUERN_F32};
+    char group[16];
+
+    qt_case_op(&c, op);
+    qt_lie_case(&c, lie, sizes_type);
+    assert_int_equal(qt_data_make(&c, &data), 0);
+    qt_lie_apply(&c, lie, data.first, data.offsets);
+    plan = host_plan(&c, 0, &args);
+    host_output_reset(&out, &data);
+    if (host_run(plan, &args, &c, &data, &out) != QUERN_ESIZES)
+        fail_msg("%s: not reported", lie->name);
+    snprintf(group, sizeof group, "group %d", lie->group);
+    if (!strstr(quern_errmsg(host_ctx), group))
+        fail_msg("%s: expected %s in '%s'", lie->name, group,
+                 quern_errmsg(host_ctx));
+    host_output_guarded(&out, lie->name);
+    quern_plan_free(plan);
+    host_output_free(&out);
+    qt_data_free(&data);
+}
+
+/* Aligned tokens must stay inside the column copies whatever sizes say. */
+void test_scaled_lies(void **state)
+{
+    (void)state;
+    for (int i = 0; i < qt_nlies; i++)
+        for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++) {
+            run_lie(&qt_lies[i], recipe_at(i % 5), op, QUERN_I64);
+            if (!qt_lies[i].only_i64)
+                run_lie(&qt_lies[i], recipe_at(i % 7), op, QUERN_I32);
+        }
+}

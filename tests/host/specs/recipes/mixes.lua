@@ -1,0 +1,56 @@
+-- Recipes that no file of quern's own has the like of: products follow from the fields alone.
+
+local function fp32 (per, storage)
+  return blocked { type = f32, per = per, storage = storage or "plain", rule = function (amax, of)
+    local s = min(of.element.max / amax, f32.max)
+    s = select(eq(amax, 0) | isinf(amax), 1, s)
+    return 1 / s, s
+  end }
+end
+
+local function power (storage)
+  return blocked { type = e8m0, per = { k = 32 }, storage = storage or "plain",
+    rule = function (amax, of) return e8m0_up(amax * (1 / of.element.max)) end }
+end
+
+-- Six bits of two kinds, scales in tiles of 128 x 4.
+
+recipe "test_mx6" {
+  element = { x = e2m3, w = e3m2, dy = e2m3 },
+  scale   = power "tiles",
+  d       = { f32, bf16 },
+}
+
+-- Integers: sums of 32 bits.
+
+recipe "test_int8" {
+  element = { x = i8, w = i8, dy = i8 },
+  scale   = fp32 "row",
+  d       = { f32, bf16 },
+}
+
+-- Weights of four bits beside values as they are; wgrad has no scales.
+
+recipe "test_w4" {
+  element = { x = bf16, w = e2m1, dy = bf16 },
+  scale   = { x = "none", dy = "none", w = power() },
+  d       = { f32, bf16 },
+}
+
+-- Another block and another storage for each tensor; sums that end where any block does.
+
+recipe "test_blocks" {
+  element = { x = e4m3, w = e4m3, dy = e5m2 },
+  scale   = { x = fp32({ k = 64 }, "apart"), dy = fp32({ k = 32, m = 32 }, "wide"),
+              w = fp32({ k = 128 }, "mn") },
+  promote = 96,
+  d       = { f32, bf16 },
+}
+
+-- Values expanded beside values with a factor.
+
+recipe "test_mixed" {
+  element = { x = e4m3, w = e2m1, dy = e5m2 },
+  scale   = { x = fp32 "row", w = power "tiles", dy = fp32({ k = 128 }, "mn") },
+  d       = { f32, bf16 },
+}

@@ -1,0 +1,529 @@
+/*
+** test_scaled.c: products of quantized copies: what a caller must provide, what
+** a kernel is given, and which contradictions are refused.
+*/
+#include "test.h"
+
+#include "tensormap.h"
+
+#include <stdlib.h>
+
+#define P(name) QN_PARAM_##name
+
+/* ------------------------------------------------------------ the registry */
+
+#define FP32(span_, rows_, k_, order_, pad_rows_, pad_columns_)                \
+    {                                                                          \
+        .type = QUERN_F32, .span = span_, .rows = rows_, .k = k_,              \
+        .order = order_, .pad_rows = pad_rows_, .pad_columns = pad_columns_    \
+    }
+#define TILES                                                                  \
+    {                                                                          \
+        .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = 32,         \
+        .order = QN_ORDER_TILES, .pad_rows = 128, .pad_columns = 4, .apart = 1 \
+    }
+#define TWO_LEVELS                                                             \
+    {                                                                          \
+        .type = QUERN_E4M3, .span = QN_SPAN_BLOCK, .rows = 1, .k = 16,         \
+        .order = QN_ORDER_ROWS, .pad_rows = 1, .pad_columns = 1, .global = 1   \
+    }
+#define RECIPE(name_, type, x_, w_, dy_)                                       \
+    {                                                                          \
+        .name = name_, .doc = "", .spec = "recipes/test.lua:1", .x = type,     \
+        .w = type, .dy = type, .d_types = 1u << QUERN_BF16,                    \
+        .default_d = QUERN_BF16, .scaled = 1, .scale = "", .rule = "",         \
+        .scaling = {                                                           \
+            x_,                                                                \
+            w_,                                                                \
+            dy_                                                                \
+        }                                                                      \
+    }
+#define MN    FP32(QN_SPAN_BLOCK, 1, 128, QN_ORDER_COLUMNS, 4, 1)
+#define ROWS4 FP32(QN_SPAN_BLOCK, 128, 128, QN_ORDER_ROWS, 1, 4)
+#define ROW   FP32(QN_SPAN_ROW, 0, 0, QN_ORDER_ROWS, 1, 1)
+#define GROUP FP32(QN_SPAN_GROUP, 0, 0, QN_ORDER_ROWS, 1, 1)
+#define LOOSE FP32(QN_SPAN_BLOCK, 1, 128, QN_ORDER_COLUMNS, 1, 1)
+#define NONE                                                                   \
+    {                                                                          \
+        .type = QUERN_TYPE_NONE                                                \
+    }
+
+static const struct qn_recipe recipes[] = {
+    RECIPE("blocks", QUERN_E4M3, MN, ROWS4, MN),
+    RECIPE("columns", QUERN_E4M3, MN, MN, MN),
+    RECIPE("four", QUERN_E2M1, TWO_LEVELS, TWO_LEVELS, TWO_LEVELS),
+    RECIPE("groups", QUERN_E4M3, GROUP, GROUP, GROUP),
+    RECIPE("half", QUERN_E4M3, MN, MN, NONE),
+    RECIPE("loose", QUERN_E4M3, LOOSE, LOOSE, LOOSE),
+    RECIPE("rows", QUERN_E4M3, ROW, ROW, ROW),
+    RECIPE("tiles", QUERN_E4M3, TILES, TILES, TILES),
+};
+
+static const unsigned char params[] = {P(a_map),
+                                       P(b_map),
+                                       P(a_sf_map),
+                                       P(b_sf_map),
+                                       P(a_sf),
+                                       P(b_sf),
+                                       P(a_global),
+                                       P(b_global),
+                                       P(a_sf_stride),
+                                       P(b_sf_stride),
+                                       P(a_sf_group_stride),
+                                       P(b_sf_group_stride),
+                                       P(first_dims),
+                                       P(groups),
+                                       P(m),
+                                       P(k)};
+/* The same without maps of scales. */
+static const unsigned char plain_params[] = {P(a),
+                                             P(b),
+                                             P(a_stride),
+                                             P(b_stride),
+                                             P(a_sf),
+                                             P(b_sf),
+                                             P(a_global),
+                                             P(b_global),
+                                             P(a_sf_stride),
+                                             P(b_sf_stride),
+                                             P(a_sf_group_stride),
+                                             P(b_sf_group_stride),
+                                             P(first_dims),
+                                             P(groups),
+                                             P(m),
+                                             P(k)};
+
+#define KERNEL(recipe_, op_, ragged_, params_)                                 \
+    {                                                                          \
+        .name = "k_" recipe_ "_" #op_, .spec = "kernels/test.lua:1",           \
+        .template = "test.cu", .key = "key", .recipe = recipe_,                \
+        .arch = "sm_90a", .op = op_, .ragged = ragged_, .epilogue = QN_STORE,  \
+        .a = {.type = QUERN_E4M3, .box = {128, 64}, .sf_box = {64, 1}},        \
+        .b = {.type = QUERN_E4M3, .box = {128, 48}, .sf_box = {48, 2}},        \
+        .d = {.type = QUERN_BF16}, .tile = {128, 128, 128}, .cluster = {1, 1}, \
+        .schedule = "", .addend = "none", .threads = 128, .params = params_,   \
+        .nparams = sizeof params_, .cubin = "cubin of k", .cubin_bytes = 10    \
+    }
+#define KERNELS(recipe, params)                                                \
+    KERNEL(recipe, QUERN_FPROP, QUERN_AXIS_M, params),                         \
+        KERNEL(recipe, QUERN_DGRAD, QUERN_AXIS_M, params),                     \
+        KERNEL(recipe, QUERN_WGRAD, QUERN_AXIS_K, params)
+
+static const struct qn_kernel kernels[] = {
+    KERNELS("blocks", plain_params), KERNELS("columns", params),
+    KERNELS("four", plain_params),   KERNELS("groups", plain_params),
+    KERNELS("loose", params),        KERNELS("rows", plain_params),
+    KERNELS("tiles", plain_params)};
+
+static const struct quern_registry registry = {
+    .hash = "scaled",
+    .recipes = recipes,
+    .nrecipes = sizeof recipes / sizeof recipes[0],
+    .kernels = kernels,
+    .nkernels = sizeof kernels / sizeof kernels[0]};
+
+static struct quern_context *open_scaled(void)
+{
+    const struct quern_open_options open = {.registry = &registry};
+    struct quern_context *ctx;
+
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    return ctx;
+}
+
+/* ---------------------------------------------------------------- describe */
+
+/* Bytes of padded rows and of scales, by hand from the layouts' definitions. */
+static void describes_copies(void **state)
+{
+    static const struct {
+        const char *text;
+        struct {
+            int ndim;
+            int64_t shape[3], stride;
+            size_t bytes, sf, global;
+        } a, b;
+    } rows[] = {
+        /* rows of 130 padded to 144; [2][100] and 4 x [2][4] scales */
+        {"fprop blocks g=4 m=100 n=200 k=130",
+         {2, {100, 130}, 144, 14400, 800, 0},
+         {3, {4, 200, 130}, 144, 115200, 128, 0}},
+        /* the column copy of w: features of x by those of y */
+        {"dgrad blocks g=4 m=99 n=300 k=130",
+         {2, {99, 130}, 144, 99 * 144, 800, 0},
+         {3, {4, 300, 130}, 144, 172800, 4 * 3 * 4 * 4, 0}},
+        /* (100 + 127 * 4) / 128 = 4 runs of tokens */
+        {"wgrad blocks g=4 m=202 n=72 k=100",
+         {2, {202, 512}, 0, 202 * 512, 4 * 204 * 4, 0},
+         {2, {72, 512}, 0, 72 * 512, 4 * 72 * 4, 0}},
+        /* two values in a byte, a scale for 16, one more for each group */
+        {"fprop four g=4 m=10 n=8 k=33",
+         {2, {10, 33}, 64, 320, 30, 16},
+         {3, {4, 8, 33}, 64, 1024, 96, 16}},
+        {"wgrad four g=2 m=10 n=8 k=3",
+         {2, {10, 256}, 0, 1280, 160, 8},
+         {2, {8, 256}, 0, 1024, 128, 8}},
+        /* of rows, and of features of each group */
+        {"fprop rows g=4 m=10 n=8 k=16",
+         {2, {10, 16}, 0, 160, 40, 0},
+         {3, {4, 8, 16}, 0, 512, 128, 0}},
+        {"wgrad rows g=4 m=10 n=8 k=16",
+         {2, {10, 512}, 0, 5120, 160, 0},
+         {2, {8, 512}, 0, 4096, 128, 0}},
+        {"dgrad groups g=4 m=10 n=8 k=16",
+         {2, {10, 16}, 0, 160, 16, 0},
+         {3, {4, 8, 16}, 0, 512, 16, 0}},
+        /* 5 scales to 8; each group's rows to 128 */
+        {"fprop tiles g=4 m=10 n=8 k=160",
+         {2, {10, 160}, 0, 1600, 4 * 128 * 8, 0},
+         {3, {4, 8, 160}, 0, 5120, 4 * 128 * 8, 0}},
+    };
+    struct quern_context *ctx = open_scaled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct quern_problem p = test_problem(ctx, rows[i].text);
+        struct quern_description need;
+
+        test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+#define SAME(x)                                                                \
+    assert_int_equal(need.args.x.ndim, rows[i].x.ndim);                        \
+    assert_memory_equal(need.args.x.shape, rows[i].x.shape,                    \
+                        (size_t)rows[i].x.ndim * sizeof(int64_t));             \
+    assert_int_equal(need.args.x.stride, rows[i].x.stride);                    \
+    assert_int_equal(need.args.x.bytes, rows[i].x.bytes);                      \
+    assert_int_equal(need.args.x.sf_bytes, rows[i].x.sf);                      \
+    assert_int_equal(need.args.x.global_bytes, rows[i].x.global);              \
+    assert_int_equal(need.args.x.alignment, 16)
+        SAME(a);
+        SAME(b);
+#undef SAME
+    }
+    quern_close(ctx);
+}
+
+/* Copies are k-major for each product, unless told otherwise as for others. */
+static void refuses_problems(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"dgrad blocks g=4 m=100 n=200 k=130 layout=nn", "layout=nn: the"},
+        {"wgrad blocks g=4 m=100 n=200 k=130 layout=nt", "layout=tn is"},
+        {"fprop rows g=4 m=100 n=200 k=130 ragged=n", "ragged=m is expected"},
+        {"wgrad rows g=4 m=100 n=200 k=130 ragged=none", "ragged=k is"},
+        {"fprop rows g=4 m=100 n=200 k=130 pointers=b",
+         "pointers=b: quantized copies of all groups lie in one buffer"},
+        {"wgrad half g=4 m=100 n=200 k=130", "scales one of x and dy"},
+    };
+    struct quern_context *ctx = open_scaled();
+    struct quern_problem p;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
+                    rows[i].says);
+    p = test_problem(ctx, "dgrad blocks g=4 m=100 n=200 k=130");
+    assert_int_equal(p.b_major, QUERN_MAJOR_K);
+    p = test_problem(ctx, "wgrad blocks g=4 m=100 n=200 k=130");
+    assert_int_equal(p.a_major, QUERN_MAJOR_K);
+    /* what it keeps as it is lies as a row copy would, and may have gaps */
+    p = test_problem(ctx, "dgrad half g=4 m=100 n=200 k=130");
+    assert_int_equal(p.b_major, QUERN_MAJOR_K);
+    quern_close(ctx);
+}
+
+/* --------------------------------------------------------------------- run */
+
+enum { ROOM = 1 << 18 };
+
+struct fixture {
+    struct quern_context *ctx;
+    struct quern_plan *plan;
+    struct quern_args args;
+    const unsigned char *params;
+    char *memory;
+};
+
+/* A part of the memory: 0..2 A, 3..5 B: values, scales, second scales. */
+static void *place(const struct fixture *f, int i)
+{
+    return f->memory + i * ROOM;
+}
+
+static int size_of(int param)
+{
+    if (param == P(a_map) || param == P(b_map) || param == P(a_sf_map) ||
+        param == P(b_sf_map))
+        return 128;
+    return param == P(groups) || param == P(m) || param == P(k) ? 4 : 8;
+}
+
+static struct fixture begin(const char *text, const unsigned char *list)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
+    struct fixture f = {.ctx = open_scaled(), .params = list};
+    struct quern_description need;
+    struct quern_problem p = test_problem(f.ctx, text);
+    struct quern_tensor *ab[] = {&f.args.a, &f.args.b};
+
+    test_expect(quern_plan(f.ctx, &p, &options, &f.plan), QUERN_OK, "");
+    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+    for (int i = 0; i < 16; i++)
+        test_cuda->param_sizes[i] = (size_t)size_of(list[i]);
+    f.memory = aligned_alloc(64, 9 * ROOM);
+    assert_non_null(f.memory);
+    memset(f.memory, 0, 9 * ROOM);
+    f.args = need.args;
+    for (int i = 0; i < 2; i++) {
+        ab[i]->data = place(&f, 3 * i);
+        ab[i]->sf = place(&f, 3 * i + 1);
+        ab[i]->global = ab[i]->global_bytes ? place(&f, 3 * i + 2) : NULL;
+    }
+    f.args.d.data = place(&f, 6);
+    f.args.workspace = place(&f, 7);
+    if (p.op == QUERN_WGRAD)
+        f.args.a.last_dims = place(&f, 8);
+    else
+        f.args.a.first_dims = place(&f, 8);
+    return f;
+}
+
+static void end(struct fixture *f)
+{
+    quern_plan_free(f->plan);
+    quern_close(f->ctx);
+    free(f->memory);
+}
+
+/* The launch's value of a parameter. */
+static void *value_of(const struct fixture *f, int param)
+{
+    for (int i = 0; i < 16; i++)
+        if (f->params[i] == param)
+            return test_cuda->params[i];
+    fail_msg("the kernel has no parameter %d", param);
+    return NULL;
+}
+
+static long long number(const struct fixture *f, int param)
+{
+    long long value;
+
+    memcpy(&value, value_of(f, param), sizeof value);
+    return value;
+}
+
+static void passes_strides(void **state)
+{
+    static const struct {
+        const char *text;
+        long long a, a_group, b, b_group;
+    } rows[] = {
+        {"fprop blocks g=4 m=99 n=200 k=130", 100, 0, 4, 8},
+        {"dgrad blocks g=4 m=99 n=300 k=130", 100, 0, 4, 12},
+        {"wgrad blocks g=4 m=202 n=72 k=100", 204, 0, 72, 0},
+        {"fprop four g=4 m=10 n=8 k=33", 3, 0, 3, 24},
+        {"wgrad four g=2 m=10 n=8 k=3", 16, 0, 16, 0},
+        {"fprop rows g=4 m=10 n=8 k=16", 1, 0, 1, 8},
+        {"wgrad rows g=4 m=10 n=8 k=16", 1, 10, 1, 8},
+        {"fprop groups g=4 m=10 n=8 k=16", 0, 1, 0, 1},
+        {"fprop tiles g=4 m=10 n=8 k=160", 1024, 0, 1024, 1024},
+        {"wgrad tiles g=4 m=10 n=8 k=160", 0, 0, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct fixture f = begin(rows[i].text, plain_params);
+
+        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+        assert_int_equal(number(&f, P(a_sf_stride)), rows[i].a);
+        assert_int_equal(number(&f, P(a_sf_group_stride)), rows[i].a_group);
+        assert_int_equal(number(&f, P(b_sf_stride)), rows[i].b);
+        assert_int_equal(number(&f, P(b_sf_group_stride)), rows[i].b_group);
+        assert_ptr_equal((void *)number(&f, P(a_sf)), place(&f, 1));
+        assert_ptr_equal((void *)number(&f, P(b_sf)), place(&f, 4));
+        assert_ptr_equal((void *)number(&f, P(a_global)), f.args.a.global);
+        assert_ptr_equal((void *)number(&f, P(b_global)), f.args.b.global);
+        assert_int_equal(number(&f, P(a_stride)),
+                         f.args.a.stride ? f.args.a.stride : f.args.a.shape[1]);
+        end(&f);
+    }
+}
+
+static struct fake_map map_of(const struct fixture *f, int param)
+{
+    struct fake_map map;
+
+    memcpy(&map, value_of(f, param), sizeof map);
+    return map;
+}
+
+/* [lines, rows]: the scales that one copy of TMA brings lie side by side. */
+static void maps_scales(void **state)
+{
+    struct fixture f = begin("fprop columns g=4 m=99 n=70 k=300", params);
+    struct fake_map map;
+
+    (void)state;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    map = map_of(&f, P(a_sf_map));
+    assert_ptr_equal((void *)map.address, f.args.a.sf);
+    assert_int_equal(map.type, QN_CU_FLOAT32);
+    assert_int_equal(map.swizzle, QN_CU_SWIZZLE_NONE);
+    assert_int_equal(map.rank, 2);
+    assert_int_equal(map.dims[0], 100);
+    assert_int_equal(map.dims[1], 3);
+    assert_int_equal(map.strides[0], 400);
+    assert_int_equal(map.box[0], 64);
+    assert_int_equal(map.box[1], 1);
+    map = map_of(&f, P(b_sf_map));
+    assert_ptr_equal((void *)map.address, f.args.b.sf);
+    assert_int_equal(map.dims[0], 72);
+    assert_int_equal(map.dims[1], 12); /* blocks of all groups */
+    assert_int_equal(map.strides[0], 288);
+    assert_int_equal(map.box[0], 48);
+    assert_int_equal(map.box[1], 2);
+    map = map_of(&f, P(a_map));
+    assert_ptr_equal((void *)map.address, f.args.a.data);
+    assert_int_equal(map.dims[0], 300);
+    assert_int_equal(map.strides[0], 304);
+    end(&f);
+    f = begin("wgrad columns g=4 m=99 n=70 k=300", params);
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    map = map_of(&f, P(a_sf_map));
+    assert_int_equal(map.dims[0], 100);
+    assert_int_equal(map.dims[1], 6); /* (300 + 127 * 4) / 128 */
+    map = map_of(&f, P(b_map));
+    assert_int_equal(map.rank, 2);
+    assert_int_equal(map.dims[0], 768);
+    assert_int_equal(map.dims[1], 70);
+    end(&f);
+}
+
+static void refuses_maps(void **state)
+{
+    struct quern_context *ctx = open_scaled();
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    p = test_problem(ctx, "fprop loose g=4 m=99 n=72 k=300");
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL,
+                "A has no tensor map: columns of scales must start at "
+                "multiples of 16 bytes");
+    p = test_problem(ctx, "fprop loose g=4 m=100 n=72 k=300");
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_OK, "");
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+/* Each wrong argument, and what its message must say. */
+static void refuses_arguments(void **state)
+{
+    const char *const text = "fprop four g=4 m=100 n=200 k=130";
+    struct fixture f;
+
+    (void)state;
+#define REFUSED(change, says)                                                  \
+    do {                                                                       \
+        f = begin(text, plain_params);                                         \
+        change;                                                                \
+        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, says);     \
+        end(&f);                                                               \
+    } while (0)
+    REFUSED(f.args.a.sf = NULL, "a.sf is NULL: 900 bytes are needed");
+    REFUSED(f.args.b.sf = NULL, "b.sf is NULL");
+    REFUSED(f.args.a.global = NULL, "a.global is NULL: 16 bytes");
+    REFUSED(f.args.a.sf_bytes = 899, "a.sf_bytes is 899: the scales take 900");
+    REFUSED(f.args.b.global_bytes = 8, "b.global_bytes is 8");
+    REFUSED(f.args.a.sf = (char *)f.args.a.sf + 8, "must be a multiple of 16");
+    REFUSED(f.args.a.global = (char *)f.args.a.global + 4, "a.global is");
+    REFUSED(f.args.a.type = QUERN_E4M3, "a.type is e4m3, the plan's is e2m1");
+    REFUSED(f.args.a.stride = 0, "a.stride is 0: a quantized copy has 160");
+    REFUSED(f.args.b.stride = 192, "b.stride is 192: a quantized copy");
+    REFUSED(f.args.b.group_stride = 64000, "b.group_stride is 64000");
+    REFUSED((f.args.b.pointers = place(&f, 8), f.args.b.data = NULL),
+            "b.pointers is not NULL: all matrices of a quantized copy");
+    REFUSED(f.args.a.data = NULL, "a.data is NULL");
+    REFUSED(f.args.a.bytes = 100, "a.bytes is 100");
+    REFUSED(f.args.a.data = (char *)f.args.a.data + 8, "a multiple of 16");
+    REFUSED(f.args.d.data = f.args.a.sf, "d.data overlaps a.sf");
+    REFUSED(f.args.d.data = f.args.b.global, "d.data overlaps b.global");
+    REFUSED(f.args.d.sf = place(&f, 8), "d.sf is not NULL");
+    REFUSED(f.args.a.first_dims = NULL, "the groups have no sizes");
+#undef REFUSED
+    f = begin("fprop rows g=4 m=100 n=200 k=130", plain_params);
+    f.args.a.global = place(&f, 2);
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "a.global is not NULL: the recipe has no such scales");
+    end(&f);
+}
+
+/* No rows, no scales: nothing to point at. */
+static void takes_nothing(void **state)
+{
+    struct fixture f = begin("fprop columns g=4 m=0 n=72 k=300", params);
+
+    (void)state;
+    f.args.a.data = f.args.a.sf = NULL;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(map_of(&f, P(a_sf_map)).dims[0], 4);
+    end(&f);
+}
+
+/* ------------------------------------------------------------------- infer */
+
+static struct quern_shape shape(int64_t first, int64_t second, int64_t third,
+                                int sum)
+{
+    struct quern_shape s = {.type = QUERN_E4M3,
+                            .ndim = third ? 3 : 2,
+                            .shape = {first, second, third}};
+
+    s.sum_begin = sum;
+    s.sum_end = sum + 1;
+    return s;
+}
+
+/* Copies as a front end has them: a column copy's columns bound the tokens. */
+static void infers(void **state)
+{
+    struct quern_context *ctx = open_scaled();
+    struct quern_contraction c = {.recipe = "blocks", .groups = 4};
+    struct quern_problem p;
+
+    (void)state;
+    c.a = shape(100, 130, 0, 1);
+    c.a.first_dims = 1;
+    c.b = shape(4, 200, 130, 2);
+    test_expect(quern_infer(ctx, &c, &p), QUERN_OK, "");
+    assert_int_equal(p.op, QUERN_FPROP);
+    assert_int_equal(p.n, 200);
+    c.a = shape(200, 512, 0, 1);
+    c.b = shape(72, 512, 0, 1);
+    c.a.last_dims = c.b.last_dims = 1;
+    test_expect(quern_infer(ctx, &c, &p), QUERN_OK, "");
+    assert_int_equal(p.op, QUERN_WGRAD);
+    assert_int_equal((p.k + 127 * 4) / 128 * 128, 512);
+    assert_int_equal((p.k + 1 + 127 * 4) / 128 * 128, 640);
+    c.a.shape[1] = c.b.shape[1] = 500;
+    test_expect(quern_infer(ctx, &c, &p), QUERN_EINVAL,
+                "a sums 500 columns: a column copy of k tokens in 4 groups "
+                "has (k + 127 * 4) / 128 * 128 of them");
+    c.a.shape[1] = c.b.shape[1] = 128;
+    test_expect(quern_infer(ctx, &c, &p), QUERN_EINVAL, "a sums 128 columns");
+    quern_close(ctx);
+}
+
+int test_scaled_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(describes_copies), TEST(refuses_problems), TEST(passes_strides),
+        TEST(maps_scales),      TEST(refuses_maps),     TEST(refuses_arguments),
+        TEST(takes_nothing),    TEST(infers),
+    };
+
+    return cmocka_run_group_tests_name("scaled", tests, NULL, NULL);
+}
