@@ -140,7 +140,8 @@ int qn_quantize_check_sf(const char *name, const char *field, const void *data,
     if (need && !data)
         return qn_error_set(QUERN_EINVAL, "%s.%s is NULL: %zu bytes are needed",
                             name, field, need);
-    if (!need && data)
+    /* Every copy has sf, if only of no rows; not every one a second level. */
+    if (!need && data && !strcmp(field, "global"))
         return qn_error_set(QUERN_EINVAL,
                             "%s.%s is not NULL: the recipe has no such scales",
                             name, field);

@@ -415,9 +415,8 @@ QUERN_API void quern_free(void *memory);
 ** The backend cublaslt queues one product for each group. Its sizes are
 ** host_sizes, read and checked (QUERN_EINVAL) before it returns; groups lie one
 ** behind the other, and no operand has pointers. The library may load kernels
-** of its own when it first uses them. A stream that captures is refused
-** (QUERN_ECAPTURE), since a graph would freeze the sizes, except where no axis
-** is ragged.
+** of its own when it first uses them. A stream that captures is refused unless
+** no axis is ragged (QUERN_ECAPTURE): a graph would freeze the sizes.
 */
 QUERN_API int quern_run(const struct quern_plan *plan,
                         const struct quern_args *args, void *stream);

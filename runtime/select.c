@@ -43,6 +43,7 @@
 #include <string.h>
 
 #define FMA_PER_CYCLE    2048.0  /* dense 16-bit, one multiprocessor */
+#define EXPANDED         4.0     /* mma.sync on unpacked values: its math */
 #define L2_PER_CYCLE     62.0    /* bytes into one multiprocessor, of 64 */
 #define STORE_PER_CYCLE  32.0    /* bytes out of one multiprocessor */
 #define MEMORY_PER_CYCLE 2300.0  /* bytes, the whole chip */
@@ -317,9 +318,11 @@ static void estimate_tile(const struct qn_kernel *kernel, double k,
            tile_n = larger(kernel->tile[1], 1);
     double bytes = qn_type_bits(kernel->a.type) / 8.0;
 
-    f->math = tile_m * tile_n * k / (FMA_PER_CYCLE * 2 / bytes);
+    f->math = tile_m * tile_n * k / FMA_PER_CYCLE;
     if (!uses_maps(kernel))
-        f->math *= 2;
+        f->math *= bytes < 2 ? EXPANDED : 2;
+    else if (bytes < 2)
+        f->math /= 2;
     f->copy = (tile_m / larger(kernel->cluster[1], 1) +
                tile_n / larger(kernel->cluster[0], 1)) *
               k * bytes / L2_PER_CYCLE * larger(1, k / DRIFT);

@@ -276,9 +276,7 @@ int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
     if (!code)
         code = fill_all(job, opt->seed);
     if (code == QUERN_EINVAL && job->plan)
-        return qn_message_fail(opt, QN_EXIT_USAGE,
-                               "no random data for operands of type %s yet",
-                               qn_type_name(job->need.args.a.type));
+        return qn_message_fail(opt, QN_EXIT_USAGE, "%s", quern_errmsg(ctx));
     if (code)
         return qn_message_code(opt, code,
                                code == QUERN_ENOMEM ? NULL : quern_errmsg(ctx));

@@ -28,7 +28,7 @@ struct factors {
     $(p.type:sub(-1) == "*" and p.type or p.type .. " ")$(p.name:sub(1, 1))$(p.name:sub(5));
 //$ end
 //$ end
-//$ if factors == "row" then
+//$ if factors == "row" or factors == "squares" then
     int columns; /* of D */
 //$ end
 };
@@ -79,7 +79,8 @@ DEVICE void scale_sums(float sum[SUMS], const struct factors *f, const struct ti
 {
     const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
 //$ if ragged == "k" then
-    const int columns = t->length > 0 ? f->columns : 0; /* nobody may have written an empty group's */
+    /* Nobody may have written an empty group's scales. */
+    const int columns = t->length > 0 ? f->columns : 0;
 //$ else
     const int columns = f->columns;
 //$ end

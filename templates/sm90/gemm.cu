@@ -208,7 +208,7 @@ $(name)(
     factors.$(p.name:sub(1, 1))$(p.name:sub(5)) = $(p.name);
 //$ end
 //$ end
-//$ if factors == "row" then
+//$ if factors == "row" or factors == "squares" then
     factors.columns = n;
 //$ end
 //$ if addend == "read" then

@@ -17,7 +17,9 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     const int sf_row = first_row + threadIdx.x / 32 % 4 * 16 + lane / 4$(before);
     float of_row[ROWS / 32], of_row_next[ROWS / 32];
 //$ if factors == "squares" then
-    const float *b_sf = f->b + t->group * f->b_group_stride + t->column / 128 * f->b_stride;
+    /* Behind D's last column lie no scales; what they would be of is not stored. */
+    const int b_row = t->column < f->columns ? t->column / 128 : 0;
+    const float *b_sf = f->b + t->group * f->b_group_stride + b_row * f->b_stride;
     float of_b = __ldg(b_sf);
 //$ end
 //$ end
@@ -100,7 +102,8 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
             }
         }
 //$ if factors == "lines" then
-        release(s, now, lane); /* its scales have been read */
+        __syncwarp(); /* all lanes have read its scales */
+        release(s, now, lane);
 //$ end
     }
 }

@@ -78,7 +78,7 @@ DEVICE unsigned int pairs_in(const struct walk *w, unsigned int rows)
 //$ if aligned then
 /*
 ** The quantizer's copies hold each group from a multiple of TILE_K on, behind the groups before it.
-** An empty group begins where all end, so that what its one step reads is zeros.
+** An empty group begins behind where all end, so that what its one step reads is zeros.
 */
 DEVICE void walk_align(struct walk *w, int lane)
 {
@@ -94,7 +94,7 @@ DEVICE void walk_align(struct walk *w, int lane)
     if (w->length > all - w->start)
         w->length = all - w->start;
     if (w->length == 0)
-        w->start = all;
+        w->start = all + TILE_K;
 }
 
 //$ end
