@@ -124,7 +124,7 @@ static void add_results(cJSON *root)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "kernels");
 
-    for (int i = 0; i < gpu_nkernels; i++)
+    for (int i = 0; i < gpu_nkernels && !gpu_options.family; i++)
         cJSON_AddItemToArray(list,
                              cJSON_CreateString(gpu_kernels[i].kernel->name));
     list = cJSON_AddArrayToObject(root, "families");
