@@ -3,6 +3,13 @@
 -- compiled on first use.
 
 shipped {
+  "quern_fp8_block_fprop_tn_m_bf16_sm90a_cooperative_tile64x256x128_cluster1x1",
+  "quern_fp8_block_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x128_cluster1x1",
+  "quern_fp8_block_dgrad_tn_m_bf16_sm90a_cooperative_tile128x256x128_cluster1x1",
+  "quern_fp8_block_wgrad_tn_k_bf16_sm90a_cooperative_tile128x256x128_cluster1x1",
+  "quern_fp8_block_wgrad_tn_k_f32_add_sm90a_cooperative_tile128x256x128_cluster1x1",
+  "quern_fp8_row_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x128_cluster1x1",
+  "quern_fp8_tensor_fprop_tn_m_bf16_sm90a_pingpong_tile128x192x128_cluster1x1",
   "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x128x64_cluster1x1",
   "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x192x64_cluster1x1",
   "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x64_cluster1x1",
