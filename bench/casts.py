@@ -23,7 +23,6 @@ import sys
 
 import torch
 
-import libcasts
 import libquern
 from peers import split
 
@@ -64,10 +63,11 @@ class Quern:
 
     def __init__(self, library, line):
         self.line = line
-        self.cast = libcasts.Cast(library, line)
+        self.cast = libquern.QuantizePlan(library, line)
         a = self.cast.args
         words = dict(w.split("=") for w in line.split() if "=" in w)
-        groups, m, k = (self.cast.what.groups, self.cast.what.m, self.cast.what.k)
+        groups, m, k = (self.cast.quantization.groups, self.cast.quantization.m,
+                        self.cast.quantization.k)
         rows = split(groups, m, words.get("split", "mild"), random.Random(1))
         self.bytes = 0
         self.keep = []

@@ -190,11 +190,14 @@ class QuantizePlan:
         self.library = library
         self.quantization, self.need = library.quantization(line)
         self.args = self.need.args
+        self.args.sizes_type = I32
         self.plan = ctypes.c_void_p()
-        options = PlanOptions(JIT, 0, None)
+        options, info = PlanOptions(JIT, 0, None), PlanInfo()
         library.must(library.c.quern_quantize_plan(
             library.context, ctypes.byref(self.quantization), ctypes.byref(options),
             ctypes.byref(self.plan)))
+        library.c.quern_quantize_plan_info(self.plan, ctypes.byref(info))
+        self.kernel = info.kernel.decode()
 
     def run(self, stream):
         self.library.must(self.library.c.quern_quantize_run(self.plan, ctypes.byref(self.args),

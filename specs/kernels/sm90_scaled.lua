@@ -61,6 +61,8 @@ local function common ()
   derive "a_sf_box" (function (v) return { sf_rows(v), 1 } end),
   derive "b_sf_box" (function (v) return { v.tile.n, 1 } end),
 
+  requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+
   reject "the tensor cores promote every 128 steps of k, or never"
     (function (v) return v.promote ~= 0 and v.promote ~= 128 end),
   reject "blocks of scales must span 128 steps of k, with a scale in fp32 for each row of A"
@@ -103,6 +105,20 @@ local function common ()
     (function (v) return v.stages < 2 end)
 end
 
+local function ragged_m ()
+  return
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  common()
+end
+
+local function ragged_k ()
+  return
+  requires "k <= 2147352576" "steps of k are counted in 32 bits",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  common()
+end
+
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
@@ -137,10 +153,7 @@ for _, way in ipairs { "whole", "square" } do
                       {256, 128, 128} },
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "none" end),
-    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
-    requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
-    requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-    common()
+    ragged_m()
   }
 
   kernels("sm90_" .. way .. "_m_scale") {
@@ -152,10 +165,7 @@ for _, way in ipairs { "whole", "square" } do
     axis "tile"     { {128, 128, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "read" end),
-    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
-    requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
-    requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-    common()
+    ragged_m()
   }
 end
 
@@ -175,10 +185,7 @@ for _, way in ipairs { "whole", "line" } do
       if v.epilogue == "store" then return "none" end
       return v.d.bytes == 4 and "reduce" or "read"
     end),
-    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
-    requires "k <= 2147352576" "steps of k are counted in 32 bits",
-    requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-    common()
+    ragged_k()
   }
 
   kernels("sm90_" .. way .. "_k_fetch") {
@@ -190,10 +197,7 @@ for _, way in ipairs { "whole", "line" } do
     axis "tile"     { {128, 128, 128}, {128, 256, 128}, {256, 128, 128} },
     axis "cluster"  { {1, 1} },
     axis "addend"   { "fetch" },
-    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
-    requires "k <= 2147352576" "steps of k are counted in 32 bits",
-    requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-    common()
+    ragged_k()
   }
 
   kernels("sm90_" .. way .. "_k_scale") {
@@ -205,9 +209,6 @@ for _, way in ipairs { "whole", "line" } do
     axis "tile"     { {128, 128, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "read" end),
-    requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
-    requires "k <= 2147352576" "steps of k are counted in 32 bits",
-    requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-    common()
+    ragged_k()
   }
 end
