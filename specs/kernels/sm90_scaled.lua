@@ -1,4 +1,4 @@
--- Products of 8-bit floats with scales on Hopper's tensor cores, from the quantizer's copies: both
+-- Products of 8-bit values with scales on Hopper's tensor cores, from the quantizer's copies: both
 -- operands lie along k. Paths are chosen by a recipe's fields, never by its name.
 
 -- How scales come into a product: one for each group; rows; or blocks of 128 steps of k, each
@@ -105,18 +105,32 @@ local function common ()
     (function (v) return v.stages < 2 end)
 end
 
-local function ragged_m ()
+-- Sums of int8 are exact in 32 bits, so long as they fit, and need no promotion.
+local function exact ()
   return
-  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
-  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "k <= 133120" "sums of as many products of int8 must fit into 32 bits",
+  reject "sums of int8 are exact: there is nothing to promote"
+    (function (v) return v.promote ~= 0 end),
+  reject "sums that become fp32 take twice their registers: some of these would spill"
+    (function (v)
+      local most = v.addend == "read" and 128 * 128 or 128 * 192
+      return v.schedule == "pingpong" or v.tile.m * v.tile.n > most
+    end),
   common()
 end
 
-local function ragged_k ()
+local function ragged_m (way)
+  return
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  (way == "int8" and exact or common)()
+end
+
+local function ragged_k (way)
   return
   requires "k <= 2147352576" "steps of k are counted in 32 bits",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  common()
+  (way == "int8" and exact or common)()
 end
 
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" }
@@ -130,6 +144,10 @@ local sf = {
   line   = { "a_sf_map", "b_sf_map" },
 }
 local spans = { whole = { "tensor", "group", "row" }, square = { "block" }, line = { "block" } }
+sf.int8, spans.int8 = sf.whole, spans.whole
+
+local floats = { e4m3, e5m2 }
+local element = { whole = floats, int8 = { i8 }, square = floats, line = floats }
 
 local function join (...)
   local list = {}
@@ -140,11 +158,11 @@ local function join (...)
 end
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
-for _, way in ipairs { "whole", "square" } do
+for _, way in ipairs { "whole", "int8", "square" } do
   local operands = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 
   kernels("sm90_" .. way .. "_m") {
-    op = { "fprop", "dgrad" }, element = { e4m3, e5m2 }, scale = spans[way], layout = "tn",
+    op = { "fprop", "dgrad" }, element = element[way], scale = spans[way], layout = "tn",
     ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(operands, sf[way], sizes),
 
@@ -153,11 +171,11 @@ for _, way in ipairs { "whole", "square" } do
                       {256, 128, 128} },
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "none" end),
-    ragged_m()
+    ragged_m(way)
   }
 
   kernels("sm90_" .. way .. "_m_scale") {
-    op = { "fprop", "dgrad" }, element = { e4m3, e5m2 }, scale = spans[way], layout = "tn",
+    op = { "fprop", "dgrad" }, element = element[way], scale = spans[way], layout = "tn",
     ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(operands, sf[way], added, scalars, sizes),
 
@@ -165,16 +183,16 @@ for _, way in ipairs { "whole", "square" } do
     axis "tile"     { {128, 128, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "read" end),
-    ragged_m()
+    ragged_m(way)
   }
 end
 
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
-for _, way in ipairs { "whole", "line" } do
+for _, way in ipairs { "whole", "int8", "line" } do
   local operands = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
 
   kernels("sm90_" .. way .. "_k") {
-    op = "wgrad", element = { e4m3, e5m2 }, scale = spans[way], layout = "tn", ragged = "k",
+    op = "wgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "k",
     epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(operands, sf[way], added, sizes),
 
@@ -185,11 +203,11 @@ for _, way in ipairs { "whole", "line" } do
       if v.epilogue == "store" then return "none" end
       return v.d.bytes == 4 and "reduce" or "read"
     end),
-    ragged_k()
+    ragged_k(way)
   }
 
   kernels("sm90_" .. way .. "_k_fetch") {
-    op = "wgrad", element = { e4m3, e5m2 }, scale = spans[way], layout = "tn", ragged = "k",
+    op = "wgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "k",
     epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(operands, sf[way], sizes),
 
@@ -197,11 +215,11 @@ for _, way in ipairs { "whole", "line" } do
     axis "tile"     { {128, 128, 128}, {128, 256, 128}, {256, 128, 128} },
     axis "cluster"  { {1, 1} },
     axis "addend"   { "fetch" },
-    ragged_k()
+    ragged_k(way)
   }
 
   kernels("sm90_" .. way .. "_k_scale") {
-    op = "wgrad", element = { e4m3, e5m2 }, scale = spans[way], layout = "tn", ragged = "k",
+    op = "wgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "k",
     epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(operands, sf[way], added, scalars, sizes),
 
@@ -209,6 +227,6 @@ for _, way in ipairs { "whole", "line" } do
     axis "tile"     { {128, 128, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "read" end),
-    ragged_k()
+    ragged_k(way)
   }
 end

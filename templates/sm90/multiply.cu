@@ -7,6 +7,10 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
                           int first_row, int first_column, int k, int lane$(next))
 {
     int previous = -1;
+//$ local sums = a.type == "i8" and "whole" or "sum"
+//$ if a.type == "i8" then
+    int whole[SUMS]; /* exact */
+//$ end
 
 //$ if ragged == "k" then
     k = uniform(k);
@@ -22,7 +26,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
         for (int step = 0; step < TILE_K / MMA_K; step++)
 #pragma unroll
             for (int i = 0; i < ROWS / 64; i++)
-                mma(sum + i * (COLUMNS / 2),
+                mma($(sums) + i * (COLUMNS / 2),
                     a + (i * 64 * TILE_K * $(a.bytes) + step * A_STEP) / 16,
                     b + step * B_STEP / 16, x > 0 || step > 0);
         mma_commit();
@@ -37,5 +41,10 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ end
     mma_wait(0);
     release(s, previous, lane);
-    mma_finish(sum, SUMS);
+    mma_finish($(sums), SUMS);
+//$ if a.type == "i8" then
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+        sum[i] = __int2float_rn(whole[i]);
+//$ end
 }

@@ -11,7 +11,10 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ local count = columns // 2
 //$ local function comma (i) return i < count and "," or "" end
 //$ local transposed = { k = 0, mn = 1 }
-DEVICE void mma(float *sum, unsigned int a, unsigned int b, int accumulate)
+//$ local number = a.type == "i8" and "int" or "float"
+//$ local types = a.type == "i8" and "s32.s8.s8" or "f32." .. a.type .. "." .. b.type
+//$ local r = a.type == "i8" and "r" or "f"
+DEVICE void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
 {
     asm volatile("{\n"
                  ".reg .pred p;\n"
@@ -20,21 +23,23 @@ DEVICE void mma(float *sum, unsigned int a, unsigned int b, int accumulate)
                  "mov.b64 b, {%$(count + 1), %$(count + 3)};\n"
                  "setp.ne.b32 p, %$(count + 2), 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n$(columns)k$(32 // a.bytes)"
-                 ".f32.$(a.type).$(b.type) {\n"
+                 ".$(types) {\n"
 //$ for i = 0, count - 1, 4 do
                  "%$(i), %$(i + 1), %$(i + 2), %$(i + 3)$(comma(i + 4))\n"
 //$ end
 //$ if a.bytes == 2 then
                  "}, a, b, p, 1, 1, $(transposed[a.major]), "
                  "$(transposed[b.major]);\n"
+//$ elseif a.type == "i8" then
+                 "}, a, b, p;\n"
 //$ else
                  "}, a, b, p, 1, 1;\n"
 //$ end
                  "}"
                  :
 //$ for i = 0, count - 1, 4 do
-                 "+f"(sum[$(i)]), "+f"(sum[$(i + 1)]),
-                 "+f"(sum[$(i + 2)]), "+f"(sum[$(i + 3)])$(comma(i + 4))
+                 "+$(r)"(sum[$(i)]), "+$(r)"(sum[$(i + 1)]),
+                 "+$(r)"(sum[$(i + 2)]), "+$(r)"(sum[$(i + 3)])$(comma(i + 4))
 //$ end
                  : "r"(a), "r"(b), "r"(accumulate), "n"(SWIZZLE_128 | ROWS_OF_8));
 }
@@ -51,8 +56,8 @@ DEVICE unsigned int mma_operand(unsigned int address)
 }
 
 /* `count` sums are ready: keeps the compiler from reading them before the wait above the call. */
-DEVICE void mma_finish(float *sum, int count)
+DEVICE void mma_finish($(number) *sum, int count)
 {
     for (int i = 0; i < count; i++)
-        asm volatile("" : "+f"(sum[i]) : : "memory");
+        asm volatile("" : "+$(r)"(sum[i]) : : "memory");
 }
