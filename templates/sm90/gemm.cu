@@ -1,7 +1,9 @@
 /*
 //$ local shapes = {
 //$   m = { "[m, k]", b.major == "k" and "[groups, n, k]" or "[groups, k, n]", "[m, n]" },
-//$   k = { "[k, m]", "[k, n]", "[groups, m, n]" },
+//$   k = a.major == "k" and { "[m, k], groups from multiples of 128", "[n, k], likewise",
+//$                            "[groups, m, n]" }
+//$                      or { "[k, m]", "[k, n]", "[groups, m, n]" },
 //$   none = { a.major == "k" and "[groups, m, k]" or "[groups, k, m]",
 //$            b.major == "k" and "[groups, n, k]" or "[groups, k, n]", "[groups, m, n]" },
 //$ }
@@ -15,6 +17,9 @@
 **   a  $(shape[1])   $(a.type)
 **   b  $(shape[2])   $(b.type)
 **   d  $(shape[3])   $(d.type)
+//$ if factors ~= "none" then
+** a and b are what is stored: times their scales (struct factors) they are the numbers meant.
+//$ end
 //$ if ragged == "m" then
 ** Rows of d outside every group are not written.
 //$ end

@@ -1,6 +1,5 @@
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local with = of_blocks and ", times\n** the scales, which a block of TILE_K steps shares" or ""
-//$ local of_tile = of_blocks and " const struct factors *f, const struct tile *t," or ""
 /*
 ** sum = a * b over all of k, at least one step. The tensor cores keep few bits of their sums, so
 ** these span 64 rows and TILE_K steps of k only; then they are promoted: added up in fp32$(with).
@@ -8,7 +7,10 @@
 ** one is under way: until it begins, this warpgroup leaves the tensor cores idle.
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,$(of_tile)
+DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
+//$ if of_blocks then
+                          const struct factors *f, const struct tile *t,
+//$ end
                           int first_row, int first_column, int k, int lane)
 {
     float part[COLUMNS / 2];
@@ -30,7 +32,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if ragged == "k" then
     k = uniform(k);
 //$ end
-    p->stage = uniform(p->stage);
+    p->stage = uniform(p->stage); /* here, too, or descriptors would be moved in each step */
     barrier_wait(s->full + p->stage * 8, p->parity);
 //$ if of_blocks then
     factors_of_rows(of_row_next, s->sf + p->stage * SF_BYTES + sf_row * 4);
