@@ -41,14 +41,34 @@ struct twin_c {
     int step;
 };
 
+/*
+** What shares a scale of A or B: so many rows and steps of k, of one group or
+** of all.
+*/
+struct twin_scaling {
+    int rows, k; /* 0: no scales */
+    int each;    /* each group has its own */
+};
+
+/*
+** The scale that lies at a place, counted in the group by what shares one.
+** Whole numbers, so that sums of products are exact; neighbours differ.
+*/
+static inline float twin_scale(int role, int group, int line, int block)
+{
+    return (float)(1 + (3 * role + 7 * group + 5 * line + 11 * block) % 31);
+}
+
 struct twin_launch {
     const void *const *values; /* of each parameter, by enum qn_param */
     struct twin_operand operand[TWIN_ROLES];
+    struct twin_scaling scaling[TWIN_D]; /* of A and B */
     struct twin_c c;
     int ragged;   /* enum quern_axis */
     int epilogue; /* enum qn_epilogue */
     int groups, m, n, k, smem;
-    /* Of each group along the ragged axis; NULL where the sizes lie. */
+    /* Of each group along the ragged axis, in the copies where they are what is
+       read; NULL where the sizes lie. */
     const int *starts, *lengths;
     int clusters; /* CTAs, counted in clusters */
     uint64_t seed;

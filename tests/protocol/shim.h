@@ -1,12 +1,15 @@
 /*
 ** The twin of templates/sm90/ptx.cu, wgmma.cu and store_*.cu for the host: barriers, copies and
 ** products that keep labels instead of numbers, so that the kernel's own text runs as plain C and
-** every use of a stale stage, slab or sum shows.
+** every use of a stale stage, slab, scale or sum shows.
 **
 ** Each CUDA thread is a coroutine. One cluster runs at a time. A primitive that must wait yields
 ** until its condition holds; when a whole round changes nothing, the kernel is in a deadlock.
 ** Copies land late and products read late, as late as the kernel's own waits allow: that is when
 ** a missing wait would show.
+**
+** The generator says before it how many steps of k are promoted (SIM_PROMOTE) and what room a
+** stage's scales have (SIM_SF_BYTES); 0 for none.
 */
 #include "launch.h"
 
@@ -30,12 +33,17 @@ enum {
     SIM_GRAINS = STAGES * STAGE_BYTES / SIM_GRAIN,
     SIM_COPIES = 512,
     SIM_FIRST_SLAB = SIM_STAGES + STAGES * STAGE_BYTES,
-    SIM_SLABS = 8 * SLABS,
+    SIM_PART_BYTES = 16 * 128, /* of a slab, which one warp fills */
+    SIM_PARTS = SLAB_ROWS / 16,
+    SIM_SLABS = ALL_SLABS_BYTES / SIM_PART_BYTES, /* parts of slabs, all of them */
+    SIM_FIRST_SCALE = SIM_FIRST_SLAB + ALL_SLABS_BYTES,
+    SIM_SCALES = STAGES * SIM_SF_BYTES / 4,
+    SIM_FIRST_BARRIER = SIM_FIRST_SCALE + STAGES * SIM_SF_BYTES,
     SIM_BARRIERS = 2 * STAGES + SIM_SLABS + 2 * BOARD, /* slabs' only where C is fetched */
-    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4, /* behind the slabs */
+    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4, /* behind slabs and scales */
     SIM_BATCHES = 4,
     SIM_SUMS = ROWS / 64,
-    SIM_PRODUCTS = TILE_K / 16 * SIM_SUMS
+    SIM_PRODUCTS = TILE_K / MMA_K * SIM_SUMS
 };
 
 /* Where a box lies in its operand, and how much of it is inside the map. */
@@ -54,7 +62,13 @@ struct sim_label {
     int row, a_group, column, b_group;
 };
 
-/* The sums of 16 rows; only where C is read do they have values. */
+/* A word of the scales beside the stages. */
+struct sim_scale { float value; int valid; };
+
+/*
+** The sums of 16 rows: a slab, or the part of it that one warp fills. They have values where
+** sim_has_values. Of promoted sums only the values tell what they are made of.
+*/
 enum sim_c { SIM_NO_C, SIM_C_ON_ITS_WAY, SIM_C_IS_THERE };
 struct sim_slab {
     unsigned int version; /* counts the lanes that filled it */
@@ -73,7 +87,11 @@ struct sim_thread {
     ucontext_t start;
     int started;
     uint64_t issued; /* of the products: a warp must issue them as one */
-    struct sim_slab *filled; /* since the last fence */
+    struct sim_slab *filled[SLABS]; /* since the last fence */
+    int fills;
+    int in_flight;         /* batches of products, of this lane */
+    struct sim_label made; /* by the products last waited for */
+    int promoted;          /* real steps in parts, since a tile was announced */
 };
 
 /* A thread waits until a word is no longer `held`; NULL: it does not wait. */
@@ -84,6 +102,7 @@ struct sim_warp {
     uint64_t value[2][32];
     int arrived;
     unsigned int generation;
+    struct sim_label made[2]; /* as `value`, by the parity of the generation */
     struct sim_batch batch[SIM_BATCHES];
     int batches; /* committed, not yet read */
     struct sim_label label[SIM_SUMS];
@@ -97,11 +116,17 @@ struct sim_cta {
     unsigned int word[SIM_WORDS]; /* the board's notes */
     struct sim_grain grain[SIM_GRAINS];
     struct sim_slab slab[SIM_SLABS];
+    struct sim_scale scale[SIM_SCALES + 1];
     struct sim_warp warp[THREADS / 32];
-    struct { int arrived; unsigned int generation; } named[16];
+    struct { int arrived, threads; unsigned int generation; } named[16];
 };
 
-struct sim_copy { int cta, role, rows, bytes; unsigned int to, barrier; struct sim_place place; };
+struct sim_copy {
+    int cta, role, rows, bytes;
+    unsigned int to, barrier;
+    struct sim_place place;
+    const tensor_map *scales; /* instead of the operand's values */
+};
 
 /* The whole simulated launch. */
 static struct {
@@ -241,7 +266,7 @@ static void sim_start(void)
 
 static struct sim_barrier *sim_barrier_at(int cta, unsigned int address)
 {
-    const unsigned int first = SIM_FIRST_SLAB + SIM_SLABS * SLAB_BYTES;
+    const unsigned int first = SIM_FIRST_BARRIER;
     const unsigned int i = (address - first) / 8;
 
     if (address < first || (address - first) % 8 || i >= SIM_BARRIERS ||
@@ -316,7 +341,7 @@ static void barrier_wait(unsigned int barrier, unsigned int parity)
 /* Four words of a note, which no barrier overlaps. */
 static unsigned int *sim_words(unsigned int address)
 {
-    const unsigned int first = SIM_FIRST_SLAB + SIM_SLABS * SLAB_BYTES;
+    const unsigned int first = SIM_FIRST_BARRIER;
     const unsigned int i = (address - first) / 4;
 
     if (address < first || address % 16 || i + 4 > SIM_WORDS ||
@@ -343,6 +368,7 @@ static void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, u
 static void load_shared_x4(unsigned int from, unsigned int word[4])
 {
     memcpy(word, sim_words(from), 16);
+    sim.thread[sim.current].promoted = 0;
     sim_pause();
 }
 
@@ -374,6 +400,9 @@ static void sim_named(int barrier, int threads, int waits)
     unsigned int *generation = &sim_cta()->named[barrier].generation;
     const unsigned int mine = *generation;
 
+    if (sim_cta()->named[barrier].arrived && sim_cta()->named[barrier].threads != threads)
+        sim_fail("threads that disagree on who meets at a barrier", barrier, threads);
+    sim_cta()->named[barrier].threads = threads;
     sim.moved++;
     if (++sim_cta()->named[barrier].arrived == threads) {
         sim_cta()->named[barrier].arrived = 0;
@@ -442,4 +471,6 @@ static int uniform(int value)
 
 static int __ffs(unsigned int x) { return __builtin_ffs((int)x); }
 
+#include "shim_scale.h"
 #include "shim_copy.h"
+#include "shim_store.h"

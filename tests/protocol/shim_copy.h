@@ -1,6 +1,6 @@
 /*
-** The part of the shim that moves data: tensor maps, copies into the stages, products, and copies
-** out of the slabs. Coordinates are turned into addresses as the copy engine does it, modulo 2^64,
+** The part of the shim that moves data in: tensor maps, copies into the stages, and products.
+** Coordinates are turned into addresses as the copy engine does it, modulo 2^64,
 ** with the maps that the runtime builds; what a box holds is then read off its address. Nothing
 ** lies there but C.
 **
@@ -51,6 +51,8 @@ static struct sim_place sim_locate(const tensor_map *map, int rank, int x, int y
         sim_fail("a coordinate is negative", x < 0 ? x : y < 0 ? y : z, w);
     if ((rank > 2 && (u64)z >= map->dims[2]) || (rank > 3 && (u64)w >= map->dims[3]))
         sim_fail("an outer coordinate leaves the map", z, w);
+    if ((int64_t)x * (map->kind == TWIN_SCALES ? 4 : o->bytes) % 16)
+        sim_fail("a box that does not start at a multiple of 16 bytes", x, y);
     p.columns = sim_clip((int64_t)map->dims[0], x, map->box[0]);
     p.rows = sim_clip((int64_t)map->dims[1], y, map->box[1]);
     if (map->kind == TWIN_RAGGED)
@@ -101,7 +103,9 @@ static void sim_land(const struct sim_copy *c)
 {
     struct sim_barrier *barrier = sim_barrier_of(c->cta, c->barrier);
 
-    if (c->role == TWIN_D)
+    if (c->scales)
+        sim_land_scales(c);
+    else if (c->role == TWIN_D)
         sim_land_c(c);
     else
         sim_land_operand(c);
@@ -156,7 +160,9 @@ static void sim_copy_queue(struct sim_copy c)
 {
     if (sim.copies == SIM_COPIES)
         sim_fail("more copies in flight than stages", sim.copies, 0);
-    if (c.role == TWIN_D)
+    if (c.scales)
+        sim_queue_scales(&c);
+    else if (c.role == TWIN_D)
         sim_queue_c(&c);
     else
         sim_queue_operand(&c);
@@ -168,10 +174,11 @@ static void sim_copy_queue(struct sim_copy c)
 static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrier, int rank, int x,
                      int y, int z, int w, unsigned int ctas)
 {
+    const int scales = map->kind == TWIN_SCALES;
     struct sim_copy c = {
         .role = map->role, .rows = map->box[1], .to = to, .barrier = barrier,
-        .bytes = map->box[0] * sim.launch->operand[map->role].bytes * map->box[1],
-        .place = sim_locate(map, rank, x, y, z, w),
+        .bytes = map->box[0] * map->box[1] * (scales ? 4 : sim.launch->operand[map->role].bytes),
+        .place = sim_locate(map, rank, x, y, z, w), .scales = scales ? map : NULL,
     };
 
     if (!ctas || ctas >> CTAS)
@@ -206,6 +213,8 @@ static void mma(float *sum, u64 a, u64 b, int accumulate)
     struct sim_warp *w = sim_warp();
     struct sim_batch *batch = &w->batch[w->batches];
 
+    if (SIM_PROMOTE && !accumulate)
+        sim_spoil(sum);
     t->issued = (t->issued + a * 4096 + b * 2 + (accumulate != 0)) * 6364136223846793005u;
     if (sim.current % 32)
         return;
@@ -217,11 +226,12 @@ static void mma(float *sum, u64 a, u64 b, int accumulate)
 
 static void mma_commit(void)
 {
+    sim.thread[sim.current].in_flight++;
     if (sim.current % 32 == 0)
         sim_warp()->batches++;
 }
 
-/* Some rows of an operand and 16 steps of k, read from a stage. */
+/* Some rows of an operand and MMA_K steps of k, read from a stage. */
 struct sim_part { int mn, k, real, group; };
 
 /* A grain must hold what its place in the operand says. */
@@ -243,8 +253,8 @@ static struct sim_part sim_read_k_major(const struct sim_grain *g, int role, int
         if (g[i].place.columns != p.columns)
             sim_fail("a tile of uneven k", p.columns, g[i].place.columns);
     }
-    return (struct sim_part){ p.row, p.column + 16 * step, sim_clip(p.columns, 16 * step, 16),
-                              p.group };
+    return (struct sim_part){ p.row, p.column + MMA_K * step,
+                              sim_clip(p.columns, MMA_K * step, MMA_K), p.group };
 }
 
 /* mn-major: a grain is 8 steps of k, with 64 rows of the operand. */
@@ -279,7 +289,7 @@ static struct sim_label *sim_label_of(const float *sum)
     struct sim_warp *w = sim_warp();
 
     for (int i = 0; i < w->labels; i++)
-        if (sum >= w->label[i].sum && sum < w->label[i].sum + TILE_N / 2)
+        if (sum >= w->label[i].sum && sum < w->label[i].sum + COLUMNS / 2)
             return &w->label[i];
     if (w->labels == SIM_SUMS)
         sim_fail("more sums than the tile has", w->labels, 0);
@@ -293,7 +303,7 @@ static struct sim_label *sim_label_of(const float *sum)
 */
 static void sim_multiply(const struct sim_product *p)
 {
-    const struct sim_part a = sim_read(TWIN_A, p->a, 64), b = sim_read(TWIN_B, p->b, TILE_N);
+    const struct sim_part a = sim_read(TWIN_A, p->a, 64), b = sim_read(TWIN_B, p->b, COLUMNS);
     struct sim_label *l = sim_label_of(p->sum);
 
     if ((p->a - SIM_STAGES) / STAGE_BYTES != (p->b - SIM_STAGES) / STAGE_BYTES)
@@ -309,16 +319,19 @@ static void sim_multiply(const struct sim_product *p)
     if (a.real && l->real != l->steps)
         sim_fail("a sum goes on behind the end of k", l->real, l->steps);
     l->real += a.real;
-    l->steps += 16;
+    l->steps += MMA_K;
 }
 
 static void mma_wait(int pending)
 {
+    struct sim_thread *t = &sim.thread[sim.current];
     struct sim_warp *w = sim_warp();
+    unsigned int turn;
     const uint64_t *issued;
 
     sim_pause(); /* let what others may do too early happen first */
-    if (sim.current % 32 == 0)
+    turn = w->generation & 1;
+    if (sim.current % 32 == 0) {
         while (w->batches > pending) {
             for (int i = 0; i < w->batch[0].count; i++)
                 sim_multiply(&w->batch[0].product[i]);
@@ -326,19 +339,32 @@ static void mma_wait(int pending)
             w->batch[SIM_BATCHES - 1].count = 0;
             w->batches--;
         }
+        w->made[turn] = w->label[0];
+    }
     /* .sync.aligned: the warp goes on as one */
-    issued = sim_gather(sim.thread[sim.current].issued);
+    issued = sim_gather(t->issued);
     if (issued[0] != issued[sim.current % 32])
         sim_fail("lanes of a warp multiply different things", sim.current % 32, 0);
+    t->made = w->made[turn];
+    t->in_flight = t->in_flight < pending ? t->in_flight : pending;
 }
 
-/* Each sum is 1, so that what the epilogue adds to it can be told. */
+/*
+** A whole sum is 1, so that what the epilogue adds to it can be told, and 0 over no k. A part has
+** values of its own.
+*/
 static void mma_finish(float *sum, int count)
 {
-    if (sim_warp()->batches)
-        sim_fail("a sum is used while it is made", sim_warp()->batches, 0);
+    struct sim_thread *t = &sim.thread[sim.current];
+    const struct sim_label *l = &t->made;
+
+    if (t->in_flight)
+        sim_fail("a sum is used while it is made", t->in_flight, 0);
+    if (SIM_PROMOTE && l->steps != SIM_PROMOTE)
+        sim_fail("a part over another number of steps", l->k, l->steps);
+    t->promoted += l->real;
     for (int i = 0; i < count; i++)
-        sum[i] = 1;
+        sum[i] = SIM_PROMOTE ? sim_value_of_part(l, i) : l->real > 0;
 }
 
 static float __uint_as_float(unsigned int word)
@@ -347,102 +373,6 @@ static float __uint_as_float(unsigned int word)
     memcpy(&f, &word, sizeof f);
     return f;
 }
+static float __fmaf_rn(float a, float b, float c) { return a * b + c; } /* exact here */
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fadd_rn(float a, float b) { return a + b; }
-
-/* ----------------------------------------------------------- stores */
-
-static struct sim_slab *sim_slab_at(unsigned int address)
-{
-    const unsigned int slab = (address - SIM_FIRST_SLAB) / SLAB_BYTES;
-
-    if (address < SIM_FIRST_SLAB || (address - SIM_FIRST_SLAB) % SLAB_BYTES || slab >= SIM_SLABS)
-        sim_fail("no slab at this address", address, 0);
-    if ((int)slab / SLABS != sim.current % THREADS / 32 - 4)
-        sim_fail("another warp's slab", slab, 0);
-    return &sim_cta()->slab[slab];
-}
-
-static void copy_engine_fence(void)
-{
-    struct sim_slab **filled = &sim.thread[sim.current].filled;
-
-    if (*filled)
-        (*filled)->fenced++;
-    *filled = NULL;
-}
-
-/* The order of the sums is that of wgmma.cu; `kept` is 1 where they go on top of what is there. */
-static void sim_fill(struct sim_slab *s, const float *sum, int lane, int kept)
-{
-    s->version++;
-    sim.thread[sim.current].filled = s;
-    if (lane == 0) {
-        s->label = *sim_label_of(sum);
-        s->label.column += (int)(sum - s->label.sum) / 4 * 8;
-    }
-    for (int i = 0; i < SLAB_COLUMNS / 2 && sim.launch->epilogue != QN_STORE; i++) {
-        float *to = &s->value[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
-        *to = kept ? *to + sum[i] : sum[i];
-    }
-}
-
-static void fill_slab(unsigned int slab, const float *sum, int lane)
-{
-    sim_fill(sim_slab_at(slab), sum, lane, 0);
-}
-
-static void add_to_slab(unsigned int slab, const float *sum, int lane)
-{
-    struct sim_slab *s = sim_slab_at(slab);
-
-    if (s->c != SIM_C_IS_THERE)
-        sim_fail("a slab is added to before C is there", s->c, lane);
-    sim_fill(s, sum, lane, 1);
-}
-
-/* The copy engine has read a slab: it must be the right one. In twin.h. */
-static void sim_store_read(const struct sim_slab *slab, const struct sim_store *store);
-
-static void store_wait(int pending)
-{
-    struct sim_warp *w = sim_warp();
-
-    sim_pause();
-    while (w->stores > pending) {
-        const struct sim_slab *s = sim_slab_at(w->store[0].from);
-        if (s->version != w->store[0].version)
-            sim_fail("a slab is filled again before it is stored", w->store[0].place.row, 0);
-        sim_store_read(s, &w->store[0]);
-        memmove(&w->store[0], &w->store[1], sizeof w->store - sizeof w->store[0]);
-        w->stores--;
-    }
-}
-
-/* A slab on its way: the copy engine reads it late, at the wait that this thread makes for it. */
-static void sim_store(const tensor_map *map, unsigned int from, int rank, int x, int y, int z,
-                      int w, int add)
-{
-    struct sim_warp *warp = sim_warp();
-    const struct sim_place place = sim_locate(map, rank, x, y, z, w);
-    struct sim_slab *slab = sim_slab_at(from);
-    const unsigned int version = slab->version;
-
-    if (map->role != TWIN_D || map->box[0] != SLAB_COLUMNS || map->box[1] != 16)
-        sim_fail("not a box of D", map->box[0], map->box[1]);
-    if (version % 32)
-        sim_fail("a slab is stored before all lanes have filled it", version % 32, 0);
-    if (slab->fenced != version)
-        sim_fail("a slab is stored that the copy engine may not see", version, slab->fenced);
-    slab->c = SIM_NO_C;
-    if (warp->stores > SLABS)
-        sim_fail("more stores in flight than slabs", warp->stores, 0);
-    warp->store[warp->stores++] = (struct sim_store){ from, version, place, add };
-}
-
-#define store_box_2d(map, from, x, y) sim_store(map, from, 2, x, y, 0, 0, 0)
-#define store_box_3d(map, from, x, y, z) sim_store(map, from, 3, x, y, z, 0, 0)
-#define store_box_4d(map, from, x, y, z, w) sim_store(map, from, 4, x, y, z, w, 0)
-#define add_box_2d(map, from, x, y) sim_store(map, from, 2, x, y, 0, 0, 1)
-#define add_box_3d(map, from, x, y, z) sim_store(map, from, 3, x, y, z, 0, 1)
-#define add_box_4d(map, from, x, y, z, w) sim_store(map, from, 4, x, y, z, w, 1)

@@ -31,11 +31,12 @@ struct twin {
 int twin_make_folder(void **state);
 int twin_remove_folder(void **state);
 
-/* With a defect or NULL; fails the test if the generator does not open. */
-struct qg *twin_open_generator(const struct defect *defect);
+/* With a defect or NULL, for kernels of one recipe or, with NULL, of all; fails
+   the test if the generator does not open. */
+struct qg *twin_open_generator(const struct defect *defect, const char *recipe);
 
 /*
-** Generate and start to compile, with "-O1" for many launches or "-O0" for few;
+** Generate and start to compile, with "-O2" for many launches or "-O0" for few;
 ** then wait, and load until the program ends.
 */
 void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,

@@ -3,21 +3,27 @@
 ** maps of them as the runtime builds them, C in real memory.
 **
 ** A, B and D have addresses and nothing there, far enough apart that no wrong
-** coordinate leads from one into another. C must exist: the kernel's own text
-** reads it. A wrong element shows by its value, and one behind the end of C by
-** the signal that reading there raises.
+** coordinate leads from one into another. C and scales must exist: the kernel's
+** own text reads them. A wrong element shows by its value, and one behind the
+** end by the signal that reading there raises.
 */
 #include "plan.h"
+#include "quantize.h"
 #include "test_protocol.h"
 #include "types.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* C lies at the end of the pool. Behind the pool is the trap: no access. */
+/* C lies at the end of a pool, the scales of A and of B at the ends of two
+   others. Behind a pool is its trap: no access. */
 #define POOL_BYTES ((size_t)16 << 20)
 #define TRAP_BYTES ((size_t)64 << 20)
+
+enum { TILE = 128 }; /* where groups begin in copies of what is summed */
 
 struct launch {
     struct twin_launch twin;
@@ -29,6 +35,8 @@ struct launch {
     uint64_t apart[TWIN_ROLES][MAX_GROUPS];
     const void *c_apart[MAX_GROUPS];
     float alpha[MAX_GROUPS], beta[MAX_GROUPS];
+    float *scales[TWIN_D];
+    int starts[MAX_GROUPS], lengths[MAX_GROUPS]; /* of groups in the copies */
 };
 
 static struct launch launch;
@@ -53,16 +61,17 @@ static void fill_pool(int bytes)
     filled = bytes;
 }
 
-static void make_pool(int bytes)
+/* A pool, once; returns where its trap begins. */
+static char *pool_end(char **end)
 {
-    if (!trap) {
+    if (!*end) {
         char *pool = mmap(NULL, POOL_BYTES + TRAP_BYTES, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert_true(pool != MAP_FAILED);
-        trap = pool + POOL_BYTES;
-        assert_int_equal(mprotect(trap, TRAP_BYTES, PROT_NONE), 0);
+        *end = pool + POOL_BYTES;
+        assert_int_equal(mprotect(*end, TRAP_BYTES, PROT_NONE), 0);
     }
-    fill_pool(bytes);
+    return *end;
 }
 
 static const struct qn_recipe *recipe_of(const struct qn_kernel *kernel)
@@ -76,12 +85,10 @@ static const struct qn_recipe *recipe_of(const struct qn_kernel *kernel)
     return NULL;
 }
 
-/* The runtime's own view of the operands, with room between rows or without;
-   copies have none but what pads their rows. */
-static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
+static struct quern_problem problem_of(const struct qn_kernel *kernel,
+                                       const struct shape *s)
 {
-    const struct qn_recipe *recipe = recipe_of(kernel);
-    struct quern_problem problem = {
+    return (struct quern_problem){
         .op = kernel->op,
         .groups = s->groups,
         .m = s->m,
@@ -92,6 +99,14 @@ static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
         .b_major = kernel->b.major,
         .d_type = kernel->d.type,
     };
+}
+
+/* The runtime's own view of the operands, with room between rows or without;
+   copies have none but what pads their rows. */
+static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
+{
+    const struct qn_recipe *recipe = recipe_of(kernel);
+    const struct quern_problem problem = problem_of(kernel, s);
 
     for (int role = 0; role < QN_ROLES; role++) {
         struct qn_geometry *g = &launch.geometry[role];
@@ -138,21 +153,107 @@ static void set_operand(const struct qn_kernel *kernel, int role, int param,
     o->pointers = launch.apart[role];
 }
 
-/* Scales are all 1, and real: the kernel's own text may read them. Of no
-   problem here are there more. */
-static const float *scales_of(int role)
-{
-    enum { SCALES = 1 << 20 };
-    static float ones[SCALES];
-    const struct qn_scales *sf = &launch.geometry[role].sf;
+/* ------------------------------------------------------------- scales */
 
-    if (!sf->scaling)
-        return NULL;
-    for (int i = 0; ones[0] < 1 && i < SCALES; i++)
-        ones[SCALES - 1 - i] = 1;
-    assert_int_equal(sf->scaling->type, QUERN_F32);
-    return ones;
+/* Where groups that are summed begin in the copies, and the room they have. */
+static void set_copies(struct twin_launch *l)
+{
+    int end = 0;
+
+    if (!launch.geometry[QN_ROLE_A].sf.scaling || l->ragged != QUERN_AXIS_K ||
+        !l->lengths)
+        return;
+    for (int g = 0; g < l->groups; g++) {
+        launch.starts[g] = end;
+        launch.lengths[g] = (l->lengths[g] + TILE - 1) / TILE * TILE;
+        end += launch.lengths[g];
+    }
+    l->starts = launch.starts;
+    l->lengths = launch.lengths;
 }
+
+/* What shares a scale, as the twin counts it. */
+static void set_scaling(int role)
+{
+    const struct qn_scaling *f = launch.geometry[role].sf.scaling;
+    struct twin_scaling *to = &launch.twin.scaling[role];
+
+    if (!f)
+        return;
+    *to = (struct twin_scaling){INT_MAX, INT_MAX, f->span != QN_SPAN_TENSOR};
+    if (f->span == QN_SPAN_BLOCK || f->span == QN_SPAN_ROW)
+        to->rows = f->span == QN_SPAN_BLOCK ? f->rows : 1;
+    if (f->span == QN_SPAN_BLOCK)
+        to->k = f->k;
+}
+
+/* Where a scale lies, by its group and its place in the group. */
+static int64_t place_scale(int role, int group, int line, int block)
+{
+    const struct twin_launch *l = &launch.twin;
+    const struct qn_scales *sf = &launch.geometry[role].sf;
+    const int64_t first = group * sf->group_stride;
+    const int down = sf->scaling->order == QN_ORDER_COLUMNS;
+
+    if (sf->scaling->span != QN_SPAN_BLOCK && sf->scaling->span != QN_SPAN_ROW)
+        return first;
+    if (role == QN_ROLE_A && l->ragged == QUERN_AXIS_M)
+        line += l->starts[group];
+    if (sf->scaling->span == QN_SPAN_ROW)
+        return first + line;
+    if (l->ragged == QUERN_AXIS_K)
+        block += l->starts[group] / sf->scaling->k;
+    return first +
+           (down ? block * sf->stride + line : line * sf->stride + block);
+}
+
+/* Those of one group, of which an empty one has none. */
+static void fill_group(int role, int group, float *to)
+{
+    const struct twin_launch *l = &launch.twin;
+    const struct twin_scaling *s = &l->scaling[role];
+    const int rows = role == QN_ROLE_B           ? l->n
+                     : l->ragged == QUERN_AXIS_M ? l->lengths[group]
+                                                 : l->m;
+    const int k = l->ragged == QUERN_AXIS_K ? l->lengths[group] : l->k;
+
+    if (!rows || !k)
+        return;
+    for (int line = 0; line <= (rows - 1) / s->rows; line++)
+        for (int block = 0; block <= (k - 1) / s->k; block++)
+            to[place_scale(role, group, line, block)] =
+                twin_scale(role, group * s->each, line, block);
+}
+
+/*
+** Scales of a copy as large as the runtime says, real because the kernel's own
+** text may read them: NaN wherever the quantizer need not have written.
+*/
+static void set_scales(const struct qn_kernel *kernel, const struct shape *s,
+                       int role)
+{
+    static char *ends[TWIN_D];
+    const struct quern_problem problem = problem_of(kernel, s);
+    struct quern_tensor copy = {0};
+    struct quern_quantization q;
+    size_t count;
+
+    launch.scales[role] = NULL;
+    if (!qn_scale_source(&problem, recipe_of(kernel), role, &q))
+        return;
+    qn_quantize_copy(&q, recipe_of(kernel), q.copies, &copy);
+    assert_int_equal(launch.geometry[role].sf.scaling->type, QUERN_F32);
+    assert_in_range(copy.sf_bytes, 0, POOL_BYTES);
+    count = copy.sf_bytes / sizeof(float);
+    launch.scales[role] = (float *)pool_end(&ends[role]) - count;
+    for (size_t i = 0; i < count; i++)
+        launch.scales[role][i] = NAN;
+    set_scaling(role);
+    for (int g = 0; g < s->groups && launch.twin.lengths; g++)
+        fill_group(role, g, launch.scales[role]);
+}
+
+/* --------------------------------------------------------------- maps */
 
 /* The map as the runtime lays it out; none if the operand lies otherwise. */
 static void set_map(const struct qn_kernel *kernel, int i)
@@ -179,7 +280,7 @@ static void set_map(const struct qn_kernel *kernel, int i)
     to->rank = map.rank;
     to->base = param->kind == QN_MAP_POINTER ? (uint64_t)(uintptr_t)workspace
                : param->kind == QN_MAP_SCALES
-                   ? (uint64_t)(uintptr_t)scales_of(param->role)
+                   ? (uint64_t)(uintptr_t)launch.scales[param->role]
                    : o->base;
     memcpy(to->dims, map.dims, sizeof map.dims);
     memcpy(to->strides + 1, map.strides, sizeof map.strides);
@@ -243,7 +344,8 @@ static void set_c(const struct qn_kernel *kernel, const struct shape *s)
     c->group_stride = launch.group_stride[QN_ROLE_C];
     if (kernel->epilogue == QN_STORE)
         return;
-    make_pool(bytes);
+    pool_end(&trap);
+    fill_pool(bytes);
     if (kernel->epilogue == QN_SCALE)
         set_scalars(c, s);
     if (kernel->epilogue == QN_SCALE && s->addend == C_NOTHING)
@@ -266,8 +368,8 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
     launch.values = (struct qn_values){
         .b_pointers = (const void *const *)l->operand[TWIN_B].pointers,
         .d_pointers = (void *const *)l->operand[TWIN_D].pointers,
-        .a_sf = scales_of(QN_ROLE_A),
-        .b_sf = scales_of(QN_ROLE_B),
+        .a_sf = launch.scales[QN_ROLE_A],
+        .b_sf = launch.scales[QN_ROLE_B],
         .a_sf_stride = a->stride,
         .b_sf_stride = b->stride,
         .a_sf_group_stride = a->group_stride,
@@ -318,6 +420,9 @@ const char *twin_launch(const struct twin *twin, const struct shape *s,
         .seed = s->seed,
     };
     set_geometry(kernel, s);
+    set_copies(&launch.twin);
+    set_scales(kernel, s, QN_ROLE_A);
+    set_scales(kernel, s, QN_ROLE_B);
     set_operand(kernel, TWIN_A, QN_PARAM_a_pointers, 0);
     set_operand(kernel, TWIN_B, QN_PARAM_b_pointer_map, s->apart);
     set_operand(kernel, TWIN_D, QN_PARAM_d_pointer_map, s->apart);

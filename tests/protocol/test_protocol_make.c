@@ -29,10 +29,22 @@ int twin_remove_folder(void **state)
     return rmdir(folder);
 }
 
+/* What the shim must know of the kernel beyond its constants: how many steps of
+   k are promoted, and the bytes that a stage's scales have. */
+static const char shim[] =
+    "//$ local sf = { lines = (tile.m + tile.n) * 4 }\n"
+    "//$ local boxes = tile.m > 128 and 2 or 1\n"
+    "//$ sf.squares = (tile.m + 4 * boxes + 31) // 32 * 128\n"
+    "enum {\n"
+    "    SIM_PROMOTE = $(promote),\n"
+    "    SIM_SF_BYTES = $(sf[factors] or 0)\n"
+    "};\n"
+    "#include \"shim.h\"\n";
+
 static const char *twin_text(const struct qg_file *file)
 {
     if (strcmp(file->path, "templates/sm90/ptx.cu") == 0)
-        return "#include \"shim.h\"\n";
+        return shim;
     if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
         strncmp(file->path, "templates/sm90/store_", 21) == 0)
         return "";
@@ -53,26 +65,60 @@ static char *replaced(const char *text, const char *from, const char *to)
     return made;
 }
 
-struct qg *twin_open_generator(const struct defect *defect)
+/*
+** Specs that the twins do not need would only take time: those of other
+** kernels, and of all recipes but one where that is named.
+*/
+static int is_needed(const char *path, const char *recipe)
+{
+    static const char kernels[] = "specs/kernels/",
+                      recipes[] = "specs/recipes/";
+    const size_t length = recipe ? strlen(recipe) : 0;
+
+    if (strncmp(path, kernels, strlen(kernels)) == 0)
+        return strncmp(path + strlen(kernels), "sm90_", 5) == 0;
+    if (!recipe || strncmp(path, recipes, strlen(recipes)) != 0)
+        return 1;
+    path += strlen(recipes);
+    return strncmp(path, recipe, length) == 0 &&
+           strcmp(path + length, ".lua") == 0;
+}
+
+/* The text with its defect, which must be there, or NULL where there is none;
+   the caller frees it. */
+static char *break_text(const struct qg_file *file, const struct defect *defect)
+{
+    char *broken;
+
+    if (!defect || strcmp(file->path, defect->file) != 0)
+        return NULL;
+    broken = replaced(file->text, defect->from, defect->to);
+    if (!broken)
+        fail_msg("%s is out of date: no \"%s\"", defect->file, defect->from);
+    return broken;
+}
+
+struct qg *twin_open_generator(const struct defect *defect, const char *recipe)
 {
     struct qg_file *files = calloc((size_t)qg_embedded_count, sizeof *files);
-    struct qg_options options = {.files = files,
-                                 .files_count = qg_embedded_count};
+    struct qg_options options = {.files = files};
     struct qg *gen;
     char *broken = NULL;
 
     assert_non_null(files);
     for (int i = 0; i < qg_embedded_count; i++) {
-        files[i].path = qg_embedded[i].path;
-        files[i].text = twin_text(&qg_embedded[i]);
-        if (defect && strcmp(files[i].path, defect->file) == 0) {
-            broken = replaced(files[i].text, defect->from, defect->to);
-            if (!broken)
-                fail_msg("%s is out of date: no \"%s\"", defect->file,
-                         defect->from);
-            files[i].text = broken;
-        }
-        files[i].length = strlen(files[i].text);
+        struct qg_file *file = &files[options.files_count];
+        char *text;
+
+        if (!is_needed(qg_embedded[i].path, recipe))
+            continue;
+        options.files_count++;
+        file->path = qg_embedded[i].path;
+        file->text = twin_text(&qg_embedded[i]);
+        text = break_text(file, defect);
+        if (text)
+            file->text = broken = text;
+        file->length = strlen(file->text);
     }
     if (qg_open_with(&options, &gen))
         fail_msg("%s", gen ? qg_diagnostics(gen) : "no memory");

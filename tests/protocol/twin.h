@@ -34,34 +34,87 @@ static float twin_c(int group, int row, int column)
     return __uint_as_float((unsigned int)((const unsigned short *)base)[at] << 16);
 }
 
-/* What the epilogue makes of a sum of 1. */
-static float twin_value(const struct twin_launch *l, int group, int row, int column, int inside)
+/* The scale of a row of A or B and a step of k, both counted in the group; 1 without scales. */
+static float twin_scale_of(int role, int group, int row, int k)
 {
+    const struct twin_scaling *s = &sim.launch->scaling[role];
+
+    return s->rows ? twin_scale(role, group * s->each, row / s->rows, k / s->k) : 1;
+}
+
+/* What a row of A or B gives to a sum over `real` steps from `x` on of the group, with factors. */
+static float twin_share(int role, int group, int row, int x, int real)
+{
+    const struct twin_launch *l = sim.launch;
+    const int whose = l->ragged == QUERN_AXIS_K || (role == TWIN_A && l->ragged == QUERN_AXIS_M)
+                          ? -1 : group;
+    const int first_row = role == TWIN_A && l->ragged == QUERN_AXIS_M ? l->starts[group] : 0;
+    const int first_k = l->ragged == QUERN_AXIS_K ? l->starts[group] : 0;
+    const float scale = twin_scale_of(role, group, row, x);
+
+    if (!SIM_PROMOTE)
+        return scale;
+    return scale * sim_share(role, whose, first_row + row, first_k + x, real);
+}
+
+/* The sums of a slab, from what each block of k adds, or all of k at once. */
+static void twin_sum(float sum[16][SLAB_COLUMNS], int group, int row, int column)
+{
+    const struct twin_launch *l = sim.launch;
+    const int length = l->ragged == QUERN_AXIS_K ? l->lengths[group] : l->k;
+    const int step = SIM_PROMOTE ? SIM_PROMOTE : length;
+    float a[16], b[SLAB_COLUMNS];
+
+    memset(sum, 0, 16 * sizeof *sum);
+    for (int x = 0; x < length; x += step) {
+        const int real = sim_clip(length, x, step);
+
+        for (int i = 0; i < 16; i++)
+            a[i] = twin_share(TWIN_A, group, row + i, x, real);
+        for (int j = 0; j < SLAB_COLUMNS; j++)
+            b[j] = twin_share(TWIN_B, group, column + j, x, real);
+        for (int i = 0; i < 16; i++)
+            for (int j = 0; j < SLAB_COLUMNS; j++)
+                sum[i][j] += a[i] * b[j];
+    }
+}
+
+/* What the epilogue makes of a sum. */
+static float twin_value(float sum, int group, int row, int column, int inside)
+{
+    const struct twin_launch *l = sim.launch;
     const int has_c = l->c.data || l->c.pointers;
     const float alpha = l->c.alpha ? l->c.alpha[group * l->c.step] : 1;
     const float beta = !has_c ? 0 : l->c.beta ? l->c.beta[group * l->c.step] : 1;
 
-    return inside && beta != 0 ? alpha + beta * twin_c(group, row, column) : alpha;
+    return alpha * sum + (inside && beta != 0 ? beta * twin_c(group, row, column) : 0);
 }
 
 /*
-** The values of a slab: alpha + beta * C inside the group's matrix, alpha outside. With "add" the
-** copy engine may add instead, but not both and not neither.
+** The values of a slab: alpha * sum + beta * C inside the group's matrix, without C outside, where
+** factors may be anything. With "add" the copy engine may add instead, but not both and not
+** neither.
 */
 static void twin_check_values(const struct sim_slab *s, const struct sim_place *p, int group,
                               int row, int added)
 {
-    const struct twin_launch *l = sim.launch;
+    const int scaled = SIM_PROMOTE || sim.launch->scaling[TWIN_A].rows;
+    float sum[16][SLAB_COLUMNS];
 
+    twin_sum(sum, group, row, p->column);
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < SLAB_COLUMNS; j++) {
-            const int inside = i < p->rows && j < p->columns && !added;
-            if (s->value[i][j] != twin_value(l, group, row + i, p->column + j, inside))
-                sim_fail("C is not what was added", row + i, p->column + j);
+            const int inside = i < p->rows && j < p->columns;
+            const float right = twin_value(sum[i][j], group, row + i, p->column + j,
+                                           inside && !added);
+            if ((inside || !scaled) && s->value[i][j] != right)
+                sim_fail(scaled ? "a sum is not that of the products times their factors, or C not "
+                                  "what was added"
+                                : "C is not what was added", row + i, p->column + j);
         }
 }
 
-/* A sum goes over all of its group's k, and no other. */
+/* A sum goes over all of its group's k, and no other: of promoted ones the values tell which. */
 static void twin_check_k(const struct sim_label *s, int group)
 {
     const struct twin_launch *l = sim.launch;
@@ -70,7 +123,7 @@ static void twin_check_k(const struct sim_label *s, int group)
 
     if (s->real != length)
         sim_fail("a sum is stored with too few or too many k", s->real, length);
-    if (length && s->k != start)
+    if (!SIM_PROMOTE && length && s->k != start)
         sim_fail("a sum over the k of another group", s->k, start);
 }
 
@@ -78,24 +131,35 @@ static void twin_check_k(const struct sim_label *s, int group)
 static int twin_group(const struct sim_place *p, int group)
 {
     for (int row = p->row; row < p->row + p->rows; row++)
-        if (twin.group_of_row[row] != group)
+        if (group < 0 || twin.group_of_row[row] != group)
             sim_fail("rows of one group times the matrix of another", row, group);
     return group;
 }
 
-/* Everything about a slab's sums but where they go. */
+/* The group that a box of D belongs to; for ragged m, that of the matrix B in the label. */
+static int twin_group_of(const struct sim_slab *slab, const struct sim_place *p)
+{
+    if (sim.launch->ragged != QUERN_AXIS_M)
+        return p->group;
+    return twin_group(p, SIM_PROMOTE ? twin.group_of_row[p->row] : slab->label.b_group);
+}
+
+/* Everything about a slab's sums but where they go. Of promoted ones values tell most. */
 static void twin_check_sums(const struct sim_slab *slab, const struct sim_place *p, int added)
 {
     const int ragged_m = sim.launch->ragged == QUERN_AXIS_M;
     const struct sim_label *s = &slab->label;
-    const int group = ragged_m ? twin_group(p, s->b_group) : p->group;
+    int group;
 
+    if (SIM_PROMOTE && p->rows == 0)
+        return;
+    group = twin_group_of(slab, p);
     twin_check_k(s, group);
     if (sim.launch->ragged == QUERN_AXIS_NONE && (s->a_group != group || s->b_group != group))
         sim_fail("the operands of another group", s->a_group, s->b_group);
     if (sim.launch->epilogue != QN_ADD && added)
         sim_fail("D is added to", p->row, p->column);
-    if (sim.launch->epilogue != QN_STORE)
+    if (sim_has_values())
         twin_check_values(slab, p, group, ragged_m ? p->row - sim.launch->starts[group] : p->row,
                           added);
 }
@@ -106,16 +170,14 @@ static unsigned char *twin_count(int row, int column)
 }
 
 /* With sizes that lie nobody knows what is right; that a box stays inside is checked before. */
-static void sim_store_read(const struct sim_slab *slab, const struct sim_store *store)
+static void sim_store_read(const struct sim_slab *slab, const struct sim_place *p, int added)
 {
-    const struct sim_place *p = &store->place;
-    const int warp_row = sim.current % THREADS / 32 % 4 * 16;
     const int first = p->group > 0 ? p->group * sim.launch->m : 0;
 
-    if (slab->label.row + warp_row != p->row || slab->label.column != p->column)
+    if (!SIM_PROMOTE && (slab->label.row != p->row || slab->label.column != p->column))
         sim_fail("a sum is stored at another place than it was computed for", p->row, p->column);
     if (sim.launch->lengths)
-        twin_check_sums(slab, p, store->add);
+        twin_check_sums(slab, p, added);
     for (int i = 0; i < p->rows && p->columns; i++)
         if ((*twin_count(first + p->row + i, p->column))++ && sim.launch->lengths)
             sim_fail("stored twice", p->row + i, p->column);
@@ -207,13 +269,13 @@ static void twin_run_grid(void)
     }
 }
 
-/* C ends where memory does: a read behind it is an error of the thread that did it. So is a
-   division by zero, which the device would not notice. */
+/* C and scales end where memory does: a read behind them is an error of the thread that did it. So
+   is a division by zero, which the device would not notice. */
 static void twin_fault(int signal)
 {
     if (signal == SIGFPE)
         sim_fail("a division by zero", 0, 0);
-    sim_fail("C is read outside its matrix, or where it must not be read at all", 0, 0);
+    sim_fail("C or a scale is read outside its matrix, or where nothing must be read", 0, 0);
 }
 
 /* The group of each row; -1 for rows outside all of them, and for all where sizes lie. */
