@@ -8,8 +8,9 @@
 ** Copies land late and products read late, as late as the kernel's own waits allow: that is when
 ** a missing wait would show.
 **
-** The generator says before it how many steps of k are promoted (SIM_PROMOTE) and what room a
-** stage's scales have (SIM_SF_BYTES); 0 for none.
+** The generator says before it how many steps of k are promoted (SIM_PROMOTE), or 0; whether sums
+** are stored from elsewhere than where they are made (SIM_VALUED); and what room a stage's scales
+** have (SIM_SF_BYTES).
 */
 #include "launch.h"
 
@@ -67,7 +68,7 @@ struct sim_scale { float value; int valid; };
 
 /*
 ** The sums of 16 rows: a slab, or the part of it that one warp fills. They have values where
-** sim_has_values. Of promoted sums only the values tell what they are made of.
+** sim_has_values. Of sums that move on only the values tell what they are made of.
 */
 enum sim_c { SIM_NO_C, SIM_C_ON_ITS_WAY, SIM_C_IS_THERE };
 struct sim_slab {
@@ -89,9 +90,9 @@ struct sim_thread {
     uint64_t issued; /* of the products: a warp must issue them as one */
     struct sim_slab *filled[SLABS]; /* since the last fence */
     int fills;
-    int in_flight;         /* batches of products, of this lane */
-    struct sim_label made; /* by the products last waited for */
-    int promoted;          /* real steps in parts, since a tile was announced */
+    int in_flight; /* batches of products, of this lane */
+    struct sim_label made[SIM_SUMS]; /* by the products last waited for */
+    int promoted; /* real steps in parts, since a tile was announced */
 };
 
 /* A thread waits until a word is no longer `held`; NULL: it does not wait. */
@@ -102,7 +103,7 @@ struct sim_warp {
     uint64_t value[2][32];
     int arrived;
     unsigned int generation;
-    struct sim_label made[2]; /* as `value`, by the parity of the generation */
+    struct sim_label made[2][SIM_SUMS]; /* as `value`, by the parity of the generation */
     struct sim_batch batch[SIM_BATCHES];
     int batches; /* committed, not yet read */
     struct sim_label label[SIM_SUMS];

@@ -207,7 +207,7 @@ static void mma_begin(void) {}
 static u64 mma_operand(unsigned int address) { return address >> 4; }
 
 /* The first lane issues for the warp; the others must issue the same. */
-static void mma(float *sum, u64 a, u64 b, int accumulate)
+static void mma(void *sum, u64 a, u64 b, int accumulate)
 {
     struct sim_thread *t = &sim.thread[sim.current];
     struct sim_warp *w = sim_warp();
@@ -339,34 +339,46 @@ static void mma_wait(int pending)
             w->batch[SIM_BATCHES - 1].count = 0;
             w->batches--;
         }
-        w->made[turn] = w->label[0];
+        memcpy(w->made[turn], w->label, sizeof w->label);
     }
     /* .sync.aligned: the warp goes on as one */
     issued = sim_gather(t->issued);
     if (issued[0] != issued[sim.current % 32])
         sim_fail("lanes of a warp multiply different things", sim.current % 32, 0);
-    t->made = w->made[turn];
+    memcpy(t->made, w->made[turn], sizeof t->made);
     t->in_flight = t->in_flight < pending ? t->in_flight : pending;
 }
 
 /*
-** A whole sum is 1, so that what the epilogue adds to it can be told, and 0 over no k. A part has
-** values of its own.
+** A whole sum is 1, so that what the epilogue adds to it can be told, and 0 over no k. Sums that
+** move on have values of their own.
 */
-static void mma_finish(float *sum, int count)
+static float sim_made(const struct sim_thread *t, int i)
+{
+    return SIM_VALUED ? sim_value_of(&t->made[i / (COLUMNS / 2)], i % (COLUMNS / 2))
+                      : t->made[0].real > 0;
+}
+
+static void sim_finish(void *sum, int count, int integers)
 {
     struct sim_thread *t = &sim.thread[sim.current];
-    const struct sim_label *l = &t->made;
+    const struct sim_label *l = t->made;
 
     if (t->in_flight)
         sim_fail("a sum is used while it is made", t->in_flight, 0);
     if (SIM_PROMOTE && l->steps != SIM_PROMOTE)
         sim_fail("a part over another number of steps", l->k, l->steps);
-    t->promoted += l->real;
+    for (int i = 0; i < count; i += COLUMNS / 2)
+        t->promoted += l[i / (COLUMNS / 2)].real;
     for (int i = 0; i < count; i++)
-        sum[i] = SIM_PROMOTE ? sim_value_of_part(l, i) : l->real > 0;
+        if (integers)
+            ((int *)sum)[i] = (int)sim_made(t, i);
+        else
+            ((float *)sum)[i] = sim_made(t, i);
 }
+#define mma_finish(sum, count) sim_finish(sum, count, _Generic((sum), int *: 1, default: 0))
 
+static float __int2float_rn(int value) { return (float)value; }
 static float __uint_as_float(unsigned int word)
 {
     float f;

@@ -1,9 +1,10 @@
 /*
-** Scales, and sums that are promoted.
+** Scales, and sums that move on: those that are promoted, and integers that become floats.
 **
 ** A scale is a number, at a real address in memory and beside a stage. A part, which is the tensor
 ** cores' sum over one block of k, has a value by its row, its column and its block, all whole
 ** numbers: only the right parts with the right factors, each once, add up to the value expected.
+** Integers are one part, over all of k.
 */
 
 /* ------------------------------------------------- values of sums */
@@ -11,7 +12,7 @@
 /* Do sums have values that tell more than their labels do? */
 static int sim_has_values(void)
 {
-    return SIM_PROMOTE || sim.launch->epilogue != QN_STORE || sim.launch->scaling[TWIN_A].rows;
+    return SIM_VALUED || sim.launch->epilogue != QN_STORE || sim.launch->scaling[TWIN_A].rows;
 }
 
 /* An operand's share in the value of a part whose first step and number of real ones are given. */
@@ -20,8 +21,8 @@ static float sim_share(int role, int group, int row, int k, int real)
     return (float)(1 + (role + 5 * (group + 1) + 3 * row + 2 * (k / TILE_K) + real) % 7);
 }
 
-/* The i-th element that this thread holds of a part, in the order of wgmma.cu. */
-static float sim_value_of_part(const struct sim_label *l, int i)
+/* The i-th element that this thread holds of such a sum, in the order of wgmma.cu. */
+static float sim_value_of(const struct sim_label *l, int i)
 {
     const int thread = sim.current % 128;
     const int row = l->row + thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;

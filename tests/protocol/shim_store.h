@@ -35,7 +35,7 @@ static void sim_fill(struct sim_slab *s, const float *sum, int lane, int kept)
     s->version++;
     if (t->fills < SLABS)
         t->filled[t->fills++] = s;
-    if (SIM_PROMOTE)
+    if (SIM_VALUED)
         s->label.real = t->promoted / SIM_SUMS;
     else if (lane == 0) {
         s->label = *sim_label_of(sum);

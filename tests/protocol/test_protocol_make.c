@@ -30,13 +30,15 @@ int twin_remove_folder(void **state)
 }
 
 /* What the shim must know of the kernel beyond its constants: how many steps of
-   k are promoted, and the bytes that a stage's scales have. */
+   k are promoted, whether sums move on from where they are made, and the bytes
+   that a stage's scales have. */
 static const char shim[] =
     "//$ local sf = { lines = (tile.m + tile.n) * 4 }\n"
     "//$ local boxes = tile.m > 128 and 2 or 1\n"
     "//$ sf.squares = (tile.m + 4 * boxes + 31) // 32 * 128\n"
     "enum {\n"
     "    SIM_PROMOTE = $(promote),\n"
+    "    SIM_VALUED = $((promote > 0 or a.type == 'i8') and 1 or 0),\n"
     "    SIM_SF_BYTES = $(sf[factors] or 0)\n"
     "};\n"
     "#include \"shim.h\"\n";

@@ -52,7 +52,7 @@ static float twin_share(int role, int group, int row, int x, int real)
     const int first_k = l->ragged == QUERN_AXIS_K ? l->starts[group] : 0;
     const float scale = twin_scale_of(role, group, row, x);
 
-    if (!SIM_PROMOTE)
+    if (!SIM_VALUED)
         return scale;
     return scale * sim_share(role, whose, first_row + row, first_k + x, real);
 }
@@ -98,7 +98,7 @@ static float twin_value(float sum, int group, int row, int column, int inside)
 static void twin_check_values(const struct sim_slab *s, const struct sim_place *p, int group,
                               int row, int added)
 {
-    const int scaled = SIM_PROMOTE || sim.launch->scaling[TWIN_A].rows;
+    const int scaled = SIM_VALUED || sim.launch->scaling[TWIN_A].rows;
     float sum[16][SLAB_COLUMNS];
 
     twin_sum(sum, group, row, p->column);
@@ -114,7 +114,7 @@ static void twin_check_values(const struct sim_slab *s, const struct sim_place *
         }
 }
 
-/* A sum goes over all of its group's k, and no other: of promoted ones the values tell which. */
+/* A sum goes over all of its group's k and no other; of those that move on, values tell which. */
 static void twin_check_k(const struct sim_label *s, int group)
 {
     const struct twin_launch *l = sim.launch;
@@ -123,7 +123,7 @@ static void twin_check_k(const struct sim_label *s, int group)
 
     if (s->real != length)
         sim_fail("a sum is stored with too few or too many k", s->real, length);
-    if (!SIM_PROMOTE && length && s->k != start)
+    if (!SIM_VALUED && length && s->k != start)
         sim_fail("a sum over the k of another group", s->k, start);
 }
 
@@ -141,7 +141,7 @@ static int twin_group_of(const struct sim_slab *slab, const struct sim_place *p)
 {
     if (sim.launch->ragged != QUERN_AXIS_M)
         return p->group;
-    return twin_group(p, SIM_PROMOTE ? twin.group_of_row[p->row] : slab->label.b_group);
+    return twin_group(p, SIM_VALUED ? twin.group_of_row[p->row] : slab->label.b_group);
 }
 
 /* Everything about a slab's sums but where they go. Of promoted ones values tell most. */
@@ -151,7 +151,7 @@ static void twin_check_sums(const struct sim_slab *slab, const struct sim_place 
     const struct sim_label *s = &slab->label;
     int group;
 
-    if (SIM_PROMOTE && p->rows == 0)
+    if (SIM_VALUED && p->rows == 0)
         return;
     group = twin_group_of(slab, p);
     twin_check_k(s, group);
@@ -174,7 +174,7 @@ static void sim_store_read(const struct sim_slab *slab, const struct sim_place *
 {
     const int first = p->group > 0 ? p->group * sim.launch->m : 0;
 
-    if (!SIM_PROMOTE && (slab->label.row != p->row || slab->label.column != p->column))
+    if (!SIM_VALUED && (slab->label.row != p->row || slab->label.column != p->column))
         sim_fail("a sum is stored at another place than it was computed for", p->row, p->column);
     if (sim.launch->lengths)
         twin_check_sums(slab, p, added);
