@@ -276,10 +276,11 @@ static int check_copy(const struct quern_plan *plan, int role,
                           (int)need->alignment);
     if (!code)
         code = qn_quantize_check_sf(name, "sf", given->sf, given->sf_bytes,
-                                    need->sf_bytes);
+                                    need->sf_bytes, 1);
     if (!code)
         code = qn_quantize_check_sf(name, "global", given->global,
-                                    given->global_bytes, need->global_bytes);
+                                    given->global_bytes, need->global_bytes,
+                                    need->global_bytes > 0);
     return code;
 }
 

@@ -15,8 +15,9 @@ struct parser {
     char word[QN_LONGEST_WORD];
     struct quern_problem *problem;
     const struct qn_recipe *recipe;
-    unsigned given; /* bit: index in keys */
 };
+
+/* ------------------------------------------------------- words of any line */
 
 int qn_parse_word(const char **at, char word[QN_LONGEST_WORD])
 {
@@ -38,23 +39,104 @@ int qn_parse_word(const char **at, char word[QN_LONGEST_WORD])
     return length > 0;
 }
 
+int qn_parse_number(const char *key, const char *value, int64_t *out)
+{
+    const char *end = qn_split_number(value, out);
+
+    if (end && !*end)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s=%s: a whole number of at most 18 digits is "
+                        "expected",
+                        key, value);
+}
+
+int qn_parse_split(const char *value, char *split, size_t size)
+{
+    if (strlen(value) >= size)
+        return qn_error_set(QUERN_EINVAL,
+                            "split: at most %d characters; write the list to "
+                            "a file and give split=@FILE",
+                            (int)size - 1);
+    strcpy(split, value);
+    return QUERN_OK;
+}
+
+/* Both kinds of misspelling: of the key, or of the equals sign. */
+static int unknown_key(const struct qn_parse_key *keys, const char *word,
+                       int has_value)
+{
+    struct qn_guess guess = {.word = word};
+    char hint[128], known[160] = "";
+    size_t used = 0;
+
+    for (; keys->name && used < sizeof known; keys++) {
+        qn_guess_try(&guess, keys->name);
+        used += (size_t)snprintf(known + used, sizeof known - used,
+                                 " %s=", keys->name);
+    }
+    return qn_error_set(QUERN_EINVAL, "'%s' %s%s; known:%s", word,
+                        has_value ? "is unknown" : "has no value",
+                        qn_guess_text(&guess, hint, sizeof hint), known);
+}
+
+/* KEY=VALUE; `given` has a bit for each key that came before. */
+static int parse_pair(const struct qn_parse_key *keys, char *word,
+                      unsigned *given, void *target)
+{
+    char *equals = strchr(word, '=');
+    int i = 0;
+
+    if (!equals || !equals[1])
+        return unknown_key(keys, word, 0);
+    *equals = 0;
+    while (keys[i].name && strcmp(keys[i].name, word))
+        i++;
+    if (!keys[i].name)
+        return unknown_key(keys, word, 1);
+    if (*given >> i & 1)
+        return qn_error_set(QUERN_EINVAL, "%s= is given twice", keys[i].name);
+    *given |= 1u << i;
+    return keys[i].set(target, keys[i].name, equals + 1);
+}
+
+int qn_parse_pairs(const char *at, const struct qn_parse_key *keys,
+                   int all_required, void *target)
+{
+    char word[QN_LONGEST_WORD];
+    unsigned given = 0;
+    int found;
+
+    while ((found = qn_parse_word(&at, word)) > 0) {
+        int code = parse_pair(keys, word, &given, target);
+
+        if (code)
+            return code;
+    }
+    if (found < 0)
+        return QUERN_EINVAL;
+    for (int i = 0; keys[i].name && all_required; i++)
+        if (keys[i].required && !(given >> i & 1))
+            return qn_error_set(QUERN_EINVAL, "%s= is missing", keys[i].name);
+    return QUERN_OK;
+}
+
+/* ----------------------------------------------------------------- values */
+
 static int next_word(struct parser *parser)
 {
     return qn_parse_word(&parser->at, parser->word);
 }
 
 /* g, m, n and k; ranges are checked when all is known. */
-static int set_length(struct parser *parser, const char *key, const char *value)
+static int set_length(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = parser->problem;
+    struct quern_problem *p = problem;
     int64_t length;
-    const char *end = qn_split_number(value, &length);
+    int code = qn_parse_number(key, value, &length);
 
-    if (!end || *end)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s=%s: a whole number of at most "
-                            "18 digits is expected",
-                            key, value);
+    if (code)
+        return code;
     if (!strcmp(key, "g"))
         p->groups = length > INT32_MAX ? INT32_MAX : (int)length;
     else
@@ -63,12 +145,13 @@ static int set_length(struct parser *parser, const char *key, const char *value)
 }
 
 /* Any type here; whether the recipe writes it comes later. */
-static int set_d(struct parser *parser, const char *key, const char *value)
+static int set_d(void *problem, const char *key, const char *value)
 {
+    struct quern_problem *p = problem;
     struct qn_guess guess = {.word = value};
     char hint[128];
 
-    if (qn_type_find(value, &parser->problem->d_type))
+    if (qn_type_find(value, &p->d_type))
         return QUERN_OK;
     for (int type = 1; qn_type_bits(type); type++)
         qn_guess_try(&guess, qn_type_name(type));
@@ -76,9 +159,9 @@ static int set_d(struct parser *parser, const char *key, const char *value)
                         qn_guess_text(&guess, hint, sizeof hint));
 }
 
-static int set_layout(struct parser *parser, const char *key, const char *value)
+static int set_layout(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = parser->problem;
+    struct quern_problem *p = problem;
 
     if (qn_layout_find(value, &p->a_major, &p->b_major))
         return QUERN_OK;
@@ -89,19 +172,23 @@ static int set_layout(struct parser *parser, const char *key, const char *value)
                         key, value);
 }
 
-static int set_ragged(struct parser *parser, const char *key, const char *value)
+static int set_ragged(void *problem, const char *key, const char *value)
 {
-    if (qn_axis_find(value, &parser->problem->ragged))
+    struct quern_problem *p = problem;
+
+    if (qn_axis_find(value, &p->ragged))
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL, "%s=%s: m, n, k or none is expected", key,
                         value);
 }
 
 /* 1 is the number; any stands for a value that each run brings. */
-static int set_alpha(struct parser *parser, const char *key, const char *value)
+static int set_alpha(void *problem, const char *key, const char *value)
 {
-    parser->problem->alpha = !strcmp(value, "any");
-    if (parser->problem->alpha || !strcmp(value, "1"))
+    struct quern_problem *p = problem;
+
+    p->alpha = !strcmp(value, "any");
+    if (p->alpha || !strcmp(value, "1"))
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
                         "%s=%s: 1 or any is expected; any is read from "
@@ -109,9 +196,11 @@ static int set_alpha(struct parser *parser, const char *key, const char *value)
                         key, value);
 }
 
-static int set_beta(struct parser *parser, const char *key, const char *value)
+static int set_beta(void *problem, const char *key, const char *value)
 {
-    if (qn_beta_find(value, &parser->problem->beta))
+    struct quern_problem *p = problem;
+
+    if (qn_beta_find(value, &p->beta))
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
                         "%s=%s: 0, 1 or any is expected; 1 adds to D, any is "
@@ -120,23 +209,25 @@ static int set_beta(struct parser *parser, const char *key, const char *value)
 }
 
 /* Bytes; the rule itself is problem.c's. */
-static int set_align(struct parser *parser, const char *key, const char *value)
+static int set_align(void *problem, const char *key, const char *value)
 {
+    struct quern_problem *p = problem;
     int64_t bytes;
     const char *end = qn_split_number(value, &bytes);
 
     if (!end || *end || bytes < 1 || bytes > QN_ALIGNMENT)
         return qn_error_set(QUERN_EINVAL, "%s=%s: 2, 4, 8 or 16 is expected",
                             key, value);
-    parser->problem->alignment = bytes == QN_ALIGNMENT ? 0 : (int)bytes;
+    p->alignment = bytes == QN_ALIGNMENT ? 0 : (int)bytes;
     return QUERN_OK;
 }
 
 /* Letters of operands, in any order; whether they have a group axis comes
    later. */
-static int set_pointers(struct parser *parser, const char *key,
-                        const char *value)
+static int set_pointers(void *problem, const char *key, const char *value)
 {
+    struct quern_problem *p = problem;
+
     for (const char *at = value; *at; at++) {
         const char *letter = strchr(QN_LETTERS, *at);
 
@@ -145,32 +236,21 @@ static int set_pointers(struct parser *parser, const char *key,
                                 "%s=%s: letters of operands are expected, like "
                                 "b or bd",
                                 key, value);
-        parser->problem->pointers |= 1 << (letter - QN_LETTERS);
+        p->pointers |= 1 << (letter - QN_LETTERS);
     }
     return QUERN_OK;
 }
 
 /* Its syntax is checked when g and the lengths are known. */
-static int set_split(struct parser *parser, const char *key, const char *value)
+static int set_split(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = parser->problem;
+    struct quern_problem *p = problem;
 
     (void)key;
-    if (strlen(value) >= sizeof p->split)
-        return qn_error_set(QUERN_EINVAL,
-                            "split: at most %d characters; "
-                            "write the list to a file and give "
-                            "split=@FILE",
-                            (int)sizeof p->split - 1);
-    strcpy(p->split, value);
-    return QUERN_OK;
+    return qn_parse_split(value, p->split, sizeof p->split);
 }
 
-static const struct {
-    const char *name;
-    int (*set)(struct parser *parser, const char *key, const char *value);
-    int required;
-} keys[] = {
+static const struct qn_parse_key keys[] = {
     {"g", set_length, 1},
     {"m", set_length, 1},
     {"n", set_length, 1},
@@ -183,51 +263,8 @@ static const struct {
     {"align", set_align, 0},
     {"pointers", set_pointers, 0},
     {"split", set_split, 0},
+    {NULL, NULL, 0},
 };
-
-#define NKEYS ((int)(sizeof keys / sizeof keys[0]))
-
-static int key_index(const char *name)
-{
-    for (int i = 0; i < NKEYS; i++)
-        if (!strcmp(keys[i].name, name))
-            return i;
-    return -1;
-}
-
-/* Both kinds of misspelling: of the key, or of the equals sign. */
-static int unknown_key(const char *word, int has_value)
-{
-    struct qn_guess guess = {.word = word};
-    char hint[128];
-
-    for (int i = 0; i < NKEYS; i++)
-        qn_guess_try(&guess, keys[i].name);
-    return qn_error_set(QUERN_EINVAL,
-                        "'%s' %s%s; known: g= m= n= k= d= "
-                        "layout= ragged= alpha= beta= align= pointers= "
-                        "split=",
-                        word, has_value ? "is unknown" : "has no value",
-                        qn_guess_text(&guess, hint, sizeof hint));
-}
-
-/* KEY=VALUE. */
-static int parse_pair(struct parser *parser)
-{
-    char *equals = strchr(parser->word, '=');
-    int i;
-
-    if (!equals || !equals[1])
-        return unknown_key(parser->word, 0);
-    *equals = 0;
-    i = key_index(parser->word);
-    if (i < 0)
-        return unknown_key(parser->word, 1);
-    if (parser->given >> i & 1)
-        return qn_error_set(QUERN_EINVAL, "%s= is given twice", keys[i].name);
-    parser->given |= 1u << i;
-    return keys[i].set(parser, keys[i].name, equals + 1);
-}
 
 /* The first word. */
 static int parse_op(struct parser *parser)
@@ -290,25 +327,6 @@ void qn_parse_defaults(struct quern_problem *p, const struct qn_recipe *recipe)
         p->a_major = p->b_major = QUERN_MAJOR_K;
 }
 
-/* All other words, in any order, none twice. */
-static int parse_pairs(struct parser *parser)
-{
-    int found;
-
-    while ((found = next_word(parser)) > 0) {
-        int code = parse_pair(parser);
-
-        if (code)
-            return code;
-    }
-    if (found < 0)
-        return QUERN_EINVAL;
-    for (int i = 0; i < NKEYS; i++)
-        if (keys[i].required && !(parser->given >> i & 1))
-            return qn_error_set(QUERN_EINVAL, "%s= is missing", keys[i].name);
-    return QUERN_OK;
-}
-
 int quern_problem_parse(struct quern_context *ctx, const char *text,
                         struct quern_problem *problem)
 {
@@ -326,7 +344,7 @@ int quern_problem_parse(struct quern_context *ctx, const char *text,
         code = parse_recipe(&parser);
     if (!code) {
         qn_parse_defaults(&p, parser.recipe);
-        code = parse_pairs(&parser);
+        code = qn_parse_pairs(parser.at, keys, 1, &p);
     }
     if (!code)
         code = qn_problem_check(ctx, &p, NULL);

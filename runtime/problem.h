@@ -32,6 +32,25 @@ int qn_problem_groups(int groups);
 #define QN_LONGEST_WORD 300
 int qn_parse_word(const char **at, char word[QN_LONGEST_WORD]);
 
+/* A key that a line may have; a list of them ends with no name. */
+struct qn_parse_key {
+    const char *name;
+    int (*set)(void *target, const char *key, const char *value);
+    int required;
+};
+
+/*
+** The rest of a line: KEY=VALUE words in any order, none twice; those required
+** may be left out unless `all_required`. QUERN_EINVAL names the word and the
+** nearest right one.
+*/
+int qn_parse_pairs(const char *at, const struct qn_parse_key *keys,
+                   int all_required, void *target);
+
+/* Values that several lines have. QUERN_EINVAL names the rule. */
+int qn_parse_number(const char *key, const char *value, int64_t *out);
+int qn_parse_split(const char *value, char *split, size_t size);
+
 /* Layouts and ragged axis as the op's tensors lie in training; quantized copies
    are k-major (parse.c). The recipe may be NULL: it has none. */
 void qn_parse_defaults(struct quern_problem *problem,

@@ -205,21 +205,22 @@ int qn_quantize_check(struct quern_context *ctx,
 
 /* ------------------------------------------------------------------- sizes */
 
-static int64_t ceil_div(int64_t length, int64_t size)
+int64_t qn_quantize_ceil_div(int64_t length, int64_t size)
 {
     return length / size + (length % size > 0);
 }
 
-static int64_t round_up(int64_t length, int64_t size)
+int64_t qn_quantize_round_up(int64_t length, int64_t size)
 {
-    return ceil_div(length, size) * size;
+    return qn_quantize_ceil_div(length, size) * size;
 }
 
 /* Of one matrix, with its padding. */
 static int64_t scales_of(const struct qn_scaling *s, int64_t rows,
                          int64_t columns)
 {
-    return round_up(rows, s->pad_rows) * round_up(columns, s->pad_columns);
+    return qn_quantize_round_up(rows, s->pad_rows) *
+           qn_quantize_round_up(columns, s->pad_columns);
 }
 
 /* Scales of blocks. COUPLED: scales -> templates/quantize/shape.c */
@@ -229,16 +230,18 @@ static int64_t block_scales(const struct quern_quantization *q,
     int64_t tiles = qn_quantize_tiles(q);
 
     if (q->of == QUERN_W && copy == QUERN_ROW)
-        return q->groups *
-               scales_of(s, ceil_div(q->m, s->rows), ceil_div(q->k, s->k));
+        return q->groups * scales_of(s, qn_quantize_ceil_div(q->m, s->rows),
+                                     qn_quantize_ceil_div(q->k, s->k));
     if (q->of == QUERN_W)
-        return q->groups *
-               scales_of(s, ceil_div(q->k, s->rows), ceil_div(q->m, s->k));
+        return q->groups * scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
+                                     qn_quantize_ceil_div(q->m, s->k));
     if (copy == QUERN_COLUMN)
-        return scales_of(s, ceil_div(q->k, s->rows), tiles * (TILE / s->k));
+        return scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
+                         tiles * (TILE / s->k));
     if (s->apart || s->rows > 1)
-        return scales_of(s, tiles * (TILE / s->rows), ceil_div(q->k, s->k));
-    return scales_of(s, q->m, ceil_div(q->k, s->k));
+        return scales_of(s, tiles * (TILE / s->rows),
+                         qn_quantize_ceil_div(q->k, s->k));
+    return scales_of(s, q->m, qn_quantize_ceil_div(q->k, s->k));
 }
 
 /* Rows, or features, of all groups. */
@@ -268,7 +271,7 @@ static int64_t count_scales(const struct quern_quantization *q,
 /* Values of `bits` in a row that is padded to 16 bytes. */
 static int64_t padded_row(int64_t length, int bits)
 {
-    return round_up(length, 128 / bits);
+    return qn_quantize_round_up(length, 128 / bits);
 }
 
 /* Two or three axes, and the bytes of packed rows. */

@@ -54,6 +54,10 @@ int64_t qn_quantize_in_columns(const struct quern_quantization *q);
 /* Tiles of 128 rows that the groups have at most. */
 int64_t qn_quantize_tiles(const struct quern_quantization *q);
 
+/* Blocks of `size` in a length, and the length of as many whole ones. */
+int64_t qn_quantize_ceil_div(int64_t length, int64_t size);
+int64_t qn_quantize_round_up(int64_t length, int64_t size);
+
 /* A copy (enum quern_copies) and its scales: all of `tensor` but addresses. */
 void qn_quantize_copy(const struct quern_quantization *q,
                       const struct qn_recipe *recipe, int copy,
@@ -61,10 +65,11 @@ void qn_quantize_copy(const struct quern_quantization *q,
 
 /*
 ** Are the scales of one level given as they must be? `name` is the tensor's,
-** `field` "sf" or "global"; `need` bytes, 0 if there are none. QUERN_EINVAL.
+** `field` "sf" or "global"; `need` bytes, 0 of no rows; without `exists` none
+** may be given. QUERN_EINVAL.
 */
 int qn_quantize_check_sf(const char *name, const char *field, const void *data,
-                         size_t bytes, size_t need);
+                         size_t bytes, size_t need, int exists);
 
 /* All rules on a quantization. QUERN_EINVAL names field and rule. */
 int qn_quantize_check(struct quern_context *ctx,

@@ -135,13 +135,12 @@ static int check_data(const struct tensor *t)
 }
 
 int qn_quantize_check_sf(const char *name, const char *field, const void *data,
-                         size_t bytes, size_t need)
+                         size_t bytes, size_t need, int exists)
 {
     if (need && !data)
         return qn_error_set(QUERN_EINVAL, "%s.%s is NULL: %zu bytes are needed",
                             name, field, need);
-    /* Every copy has sf, if only of no rows; not every one a second level. */
-    if (!need && data && !strcmp(field, "global"))
+    if (!exists && data)
         return qn_error_set(QUERN_EINVAL,
                             "%s.%s is not NULL: the recipe has no such scales",
                             name, field);
@@ -169,11 +168,11 @@ static int check_tensor(const struct tensor *t)
         code = check_data(t);
     if (!code && t->is_copy)
         code = qn_quantize_check_sf(t->name, "sf", t->given->sf,
-                                    t->given->sf_bytes, t->need->sf_bytes);
+                                    t->given->sf_bytes, t->need->sf_bytes, 1);
     if (!code && t->is_copy)
-        code =
-            qn_quantize_check_sf(t->name, "global", t->given->global,
-                                 t->given->global_bytes, t->need->global_bytes);
+        code = qn_quantize_check_sf(
+            t->name, "global", t->given->global, t->given->global_bytes,
+            t->need->global_bytes, t->need->global_bytes > 0);
     return code;
 }
 

@@ -15,7 +15,6 @@ struct parser {
     const char *at;
     char word[QN_LONGEST_WORD];
     struct quern_quantization *q;
-    unsigned given; /* bit: index in keys */
 };
 
 /* A word of a list; else the nearest one is named. */
@@ -37,72 +36,68 @@ static int set_word(const char *key, const char *value, int *out,
                         list, qn_guess_text(&guess, hint, sizeof hint));
 }
 
-static int set_of(struct parser *parser, const char *key, const char *value)
+static int set_of(void *quantization, const char *key, const char *value)
 {
-    return set_word(key, value, &parser->q->of, qn_of_find, qn_of_at);
+    struct quern_quantization *q = quantization;
+
+    return set_word(key, value, &q->of, qn_of_find, qn_of_at);
 }
 
-static int set_activation(struct parser *parser, const char *key,
+static int set_activation(void *quantization, const char *key,
                           const char *value)
 {
-    return set_word(key, value, &parser->q->activation, qn_activation_find,
+    struct quern_quantization *q = quantization;
+
+    return set_word(key, value, &q->activation, qn_activation_find,
                     qn_activation_at);
 }
 
 /* The list has "none", which is no copy. */
-static int set_copies(struct parser *parser, const char *key, const char *value)
+static int set_copies(void *quantization, const char *key, const char *value)
 {
-    if (qn_copies_find(value, &parser->q->copies) && parser->q->copies)
+    struct quern_quantization *q = quantization;
+
+    if (qn_copies_find(value, &q->copies) && q->copies)
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL, "%s=%s: row, column or both is expected",
                         key, value);
 }
 
 /* The key says what it is: in= of what is quantized, out= of numbers again. */
-static int set_type(struct parser *parser, const char *key, const char *value)
+static int set_type(void *quantization, const char *key, const char *value)
 {
-    int is_out = *key == 'o', wants_out = parser->q->work == QUERN_DEQUANTIZE;
+    struct quern_quantization *q = quantization;
+    int is_out = *key == 'o', wants_out = q->work == QUERN_DEQUANTIZE;
 
-    if (is_out != wants_out || parser->q->work == QUERN_REQUANTIZE)
+    if (is_out != wants_out || q->work == QUERN_REQUANTIZE)
         return qn_error_set(QUERN_EINVAL, "%s=: %s", key,
                             wants_out ? "dequantize has out="
-                            : parser->q->work == QUERN_QUANTIZE
+                            : q->work == QUERN_QUANTIZE
                                 ? "quantize has in="
                                 : "only numbers have a type to choose");
-    if (qn_type_find(value, &parser->q->type) && parser->q->type <= QUERN_F32)
+    if (qn_type_find(value, &q->type) && q->type <= QUERN_F32)
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL, "%s=%s: bf16, f16 or f32 is expected",
                         key, value);
 }
 
-static int number(const char *key, const char *value, int64_t *out)
-{
-    const char *end = qn_split_number(value, out);
-
-    if (end && !*end)
-        return QUERN_OK;
-    return qn_error_set(QUERN_EINVAL,
-                        "%s=%s: a whole number of at most 18 digits is "
-                        "expected",
-                        key, value);
-}
-
 /* Ranges are checked when all is known. */
-static int set_length(struct parser *parser, const char *key, const char *value)
+static int set_length(void *quantization, const char *key, const char *value)
 {
-    return number(key, value, *key == 'm' ? &parser->q->m : &parser->q->k);
+    struct quern_quantization *q = quantization;
+
+    return qn_parse_number(key, value, *key == 'm' ? &q->m : &q->k);
 }
 
-static int set_integer(struct parser *parser, const char *key,
-                       const char *value)
+static int set_integer(void *quantization, const char *key, const char *value)
 {
-    struct quern_quantization *q = parser->q;
+    struct quern_quantization *q = quantization;
     int *out = *key == 'g'   ? &q->groups
                : *key == 'i' ? &q->interleave
                : *key == 'p' ? &q->probability
                              : &q->dbias;
     int64_t wide;
-    int code = number(key, value, &wide);
+    int code = qn_parse_number(key, value, &wide);
 
     *out = code || wide > INT32_MAX ? INT32_MAX : (int)wide;
     if (!code && (*key == 'p' || *key == 'd') && wide > 1)
@@ -111,23 +106,16 @@ static int set_integer(struct parser *parser, const char *key,
     return code;
 }
 
-static int set_split(struct parser *parser, const char *key, const char *value)
+static int set_split(void *quantization, const char *key, const char *value)
 {
+    struct quern_quantization *q = quantization;
+
     (void)key;
-    if (strlen(value) >= sizeof parser->q->split)
-        return qn_error_set(QUERN_EINVAL,
-                            "split: at most %d characters; write the list to "
-                            "a file and give split=@FILE",
-                            (int)sizeof parser->q->split - 1);
-    strcpy(parser->q->split, value);
-    return QUERN_OK;
+    return qn_parse_split(value, q->split, sizeof q->split);
 }
 
-static const struct {
-    const char *name;
-    int (*set)(struct parser *parser, const char *key, const char *value);
-    int required; /* of all but rescale */
-} keys[] = {
+/* What is required is so of all but rescale. */
+static const struct qn_parse_key keys[] = {
     {"of", set_of, 0},
     {"g", set_integer, 1},
     {"m", set_length, 1},
@@ -140,61 +128,8 @@ static const struct {
     {"prob", set_integer, 0},
     {"dbias", set_integer, 0},
     {"split", set_split, 0},
+    {NULL, NULL, 0},
 };
-
-#define NKEYS ((int)(sizeof keys / sizeof keys[0]))
-
-/* Both kinds of misspelling: of the key, or of the equals sign. */
-static int unknown_key(const char *word, int has_value)
-{
-    struct qn_guess guess = {.word = word};
-    char hint[128];
-
-    for (int i = 0; i < NKEYS; i++)
-        qn_guess_try(&guess, keys[i].name);
-    return qn_error_set(QUERN_EINVAL,
-                        "'%s' %s%s; known: of= g= m= k= in= out= copies= "
-                        "activation= interleave= prob= dbias= split=",
-                        word, has_value ? "is unknown" : "has no value",
-                        qn_guess_text(&guess, hint, sizeof hint));
-}
-
-/* KEY=VALUE. */
-static int parse_pair(struct parser *parser)
-{
-    char *equals = strchr(parser->word, '=');
-    int i = 0;
-
-    if (!equals || !equals[1])
-        return unknown_key(parser->word, 0);
-    *equals = 0;
-    while (i < NKEYS && strcmp(keys[i].name, parser->word))
-        i++;
-    if (i == NKEYS)
-        return unknown_key(parser->word, 1);
-    if (parser->given >> i & 1)
-        return qn_error_set(QUERN_EINVAL, "%s= is given twice", keys[i].name);
-    parser->given |= 1u << i;
-    return keys[i].set(parser, keys[i].name, equals + 1);
-}
-
-/* All other words, in any order, none twice. */
-static int parse_pairs(struct parser *parser)
-{
-    int found, code;
-
-    while ((found = qn_parse_word(&parser->at, parser->word)) > 0) {
-        code = parse_pair(parser);
-        if (code)
-            return code;
-    }
-    if (found < 0)
-        return QUERN_EINVAL;
-    for (int i = 0; i < NKEYS && parser->q->work != QUERN_RESCALE; i++)
-        if (keys[i].required && !(parser->given >> i & 1))
-            return qn_error_set(QUERN_EINVAL, "%s= is missing", keys[i].name);
-    return QUERN_OK;
-}
 
 /* The first word, and what follows from it. */
 static int parse_work(struct parser *parser)
@@ -254,7 +189,7 @@ int quern_quantize_parse(struct quern_context *ctx, const char *text,
     if (!code)
         code = parse_recipe(&parser);
     if (!code)
-        code = parse_pairs(&parser);
+        code = qn_parse_pairs(parser.at, keys, q.work != QUERN_RESCALE, &q);
     if (!code)
         code = qn_quantize_check(ctx, &q, NULL);
     if (!code)

@@ -54,16 +54,6 @@ int qn_scale_any(const struct quern_problem *p, const struct qn_recipe *recipe)
            qn_scale_source(p, recipe, QN_ROLE_B, &q);
 }
 
-static int64_t ceil_div(int64_t length, int64_t size)
-{
-    return length / size + (length % size > 0);
-}
-
-static int64_t round_up(int64_t length, int64_t size)
-{
-    return ceil_div(length, size) * size;
-}
-
 /* Scales of blocks: a matrix for each group of w, one for all of x or dy. */
 static void lay_out(const struct quern_quantization *q, struct qn_scales *s)
 {
@@ -71,12 +61,13 @@ static void lay_out(const struct quern_quantization *q, struct qn_scales *s)
     int column = s->copy == QUERN_COLUMN, tokens = q->of != QUERN_W;
     int down = f->order == QN_ORDER_COLUMNS;
     int64_t summed = column ? q->m : q->k;
-    int64_t rows = ceil_div(column ? q->k : q->m, f->rows), columns;
+    int64_t rows = qn_quantize_ceil_div(column ? q->k : q->m, f->rows), columns;
 
     if (column && tokens)
         summed = qn_quantize_tiles(q) * TILE;
-    columns = round_up(ceil_div(summed, f->k), f->pad_columns);
-    rows = round_up(rows, f->pad_rows);
+    columns = qn_quantize_round_up(qn_quantize_ceil_div(summed, f->k),
+                                   f->pad_columns);
+    rows = qn_quantize_round_up(rows, f->pad_rows);
     if (!tokens)
         s->group_stride = rows * columns;
     if (tokens && f->apart && down != column)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "element.h"
+#include "quantize.h"
 #include "types.h"
 
 enum { TILE = 128 };
@@ -87,19 +88,10 @@ void qn_decode_begin(struct qn_decode *d, const struct qn_geometry *g,
     }
 }
 
-static int64_t ceil_div(int64_t length, int64_t size)
-{
-    return (length + size - 1) / size;
-}
-
-static int64_t round_up(int64_t length, int64_t size)
-{
-    return ceil_div(length, size) * size;
-}
-
 int64_t qn_decode_length(const struct qn_decode *d, int group)
 {
-    return d->g.inner_ragged ? round_up(d->sizes[group], TILE) : d->g.columns;
+    return d->g.inner_ragged ? qn_quantize_round_up(d->sizes[group], TILE)
+                             : d->g.columns;
 }
 
 /* Element (i, j) of a matrix whose lines are `stride` apart. */
@@ -118,10 +110,12 @@ static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
                             int64_t j)
 {
     const struct qn_scaling *s = d->g.sf.scaling;
-    int64_t rows = round_up(ceil_div(d->g.rows, s->rows), s->pad_rows);
+    int64_t rows = qn_quantize_round_up(
+        qn_quantize_ceil_div(d->g.rows, s->rows), s->pad_rows);
     int64_t before = d->firsts[group] * (TILE / s->k);
-    int64_t own = round_up(ceil_div(d->sizes[group], TILE) * (TILE / s->k),
-                           s->pad_columns);
+    int64_t own = qn_quantize_round_up(
+        qn_quantize_ceil_div(d->sizes[group], TILE) * (TILE / s->k),
+        s->pad_columns);
 
     if (s->order == QN_ORDER_COLUMNS)
         own = rows;
@@ -129,7 +123,7 @@ static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
         return in_order(s->order, d->g.sf.stride, i, before + j);
     else if (s->order == QN_ORDER_TILES)
         own *= TILE;
-    return rows * round_up(before, s->pad_columns) +
+    return rows * qn_quantize_round_up(before, s->pad_columns) +
            in_order(s->order, own, i, j);
 }
 
@@ -138,7 +132,8 @@ static int64_t row_scale(const struct qn_decode *d, int group, int64_t i,
                          int64_t j)
 {
     const struct qn_scaling *s = d->g.sf.scaling;
-    int64_t columns = round_up(ceil_div(d->g.columns, s->k), s->pad_columns);
+    int64_t columns = qn_quantize_round_up(
+        qn_quantize_ceil_div(d->g.columns, s->k), s->pad_columns);
     int64_t before = d->firsts[group] * (TILE / s->rows);
     int64_t stride = d->g.sf.stride;
 
@@ -146,8 +141,9 @@ static int64_t row_scale(const struct qn_decode *d, int group, int64_t i,
         return in_order(s->order, stride,
                         i + (s->rows > 1 ? before : d->starts[group]), j);
     if (s->order == QN_ORDER_COLUMNS)
-        stride = round_up(ceil_div(d->sizes[group], s->rows), s->pad_rows);
-    return round_up(before, s->pad_rows) * columns +
+        stride = qn_quantize_round_up(
+            qn_quantize_ceil_div(d->sizes[group], s->rows), s->pad_rows);
+    return qn_quantize_round_up(before, s->pad_rows) * columns +
            in_order(s->order, stride, i, j);
 }
 

@@ -275,8 +275,6 @@ int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
     code = plan(job, opt->backend, opt->kernel);
     if (!code)
         code = fill_all(job, opt->seed);
-    if (code == QUERN_EINVAL && job->plan)
-        return qn_message_fail(opt, QN_EXIT_USAGE, "%s", quern_errmsg(ctx));
     if (code)
         return qn_message_code(opt, code,
                                code == QUERN_ENOMEM ? NULL : quern_errmsg(ctx));
