@@ -10,6 +10,23 @@ DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int l
 }
 
 //$ if ragged ~= "none" then
+/*
+** Where this lane's group begins, one behind the other; `before` is where the block's first does,
+** and becomes where its last ends. Neither is ever more than `most`.
+*/
+DEVICE unsigned int walk_start(unsigned int length, unsigned int most, unsigned int *before,
+                               int lane)
+{
+    unsigned int end = warp_prefix_sum(length, most, lane), start;
+
+    end = end + *before < most ? end + *before : most;
+    start = __shfl_up_sync(~0u, end, 1);
+    if (lane == 0)
+        start = *before;
+    *before = __shfl_sync(~0u, end, 31);
+    return start;
+}
+
 /* The sizes of this lane's group, one of base .. base + 31, and where the block ends. */
 DEVICE void walk_read_sizes(struct walk *w, int lane)
 {
@@ -23,14 +40,8 @@ DEVICE void walk_read_sizes(struct walk *w, int lane)
     }
     w->length = cut_to_rows(length, w->total);
     w->start = cut_to_rows(start, w->total);
-    if (!w->offsets) {
-        unsigned int end = warp_prefix_sum(w->length, w->total, lane);
-        end = end + w->end_before < w->total ? end + w->end_before : w->total;
-        w->start = __shfl_up_sync(~0u, end, 1);
-        if (lane == 0)
-            w->start = w->end_before;
-        w->end_before = __shfl_sync(~0u, end, 31);
-    }
+    if (!w->offsets)
+        w->start = walk_start(w->length, w->total, &w->end_before, lane);
     if (w->length > w->total - w->start)
         w->length = w->total - w->start;
 }

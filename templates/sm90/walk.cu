@@ -84,13 +84,8 @@ DEVICE void walk_align(struct walk *w, int lane)
 {
     const unsigned int all = (w->total + (TILE_K - 1) * (unsigned int)w->groups) / TILE_K * TILE_K;
     const unsigned int space = (w->length + TILE_K - 1) / TILE_K * TILE_K;
-    unsigned int end = warp_prefix_sum(space, all, lane);
 
-    end = end + w->aligned_before < all ? end + w->aligned_before : all;
-    w->start = __shfl_up_sync(~0u, end, 1);
-    if (lane == 0)
-        w->start = w->aligned_before;
-    w->aligned_before = __shfl_sync(~0u, end, 31);
+    w->start = walk_start(space, all, &w->aligned_before, lane);
     if (w->length > all - w->start)
         w->length = all - w->start;
     if (w->length == 0)
