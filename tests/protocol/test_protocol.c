@@ -451,7 +451,7 @@ static const struct {
     {&TENSOR_M, {GEMM, "32 // a.bytes", "16"}},
     {&ROW_K,
      {WALK, "if (w->length == 0)\n        w->start", "if (0)\n w->start"}},
-    {&BLOCK_K, {WALK, "w->aligned_before = __shfl_sync(~0u, end, 31);", ""}},
+    {&BLOCK_K, {SIZES, "*before = __shfl_sync(~0u, end, 31);", ""}},
     {&TENSOR_K,
      {WALK, "(w->length + TILE_K - 1) / TILE_K * TILE_K", "w->length"}},
     {&BLOCK_M_HALVES, {GEMM, "\"0, part * COLUMNS\"", "\"0, 0\""}},
