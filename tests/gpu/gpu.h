@@ -66,6 +66,7 @@ struct gpu_family {
     void (*run)(void);
     struct gpu_counts counts;
     double seconds;
+    int ran;
 };
 
 extern struct gpu_options gpu_options;

@@ -30,7 +30,7 @@ static int nfailures;
 
 #define FAMILY(name, what)                                                     \
     {                                                                          \
-#name, what, gpu_##name, {0, 0, 0, 0 }, 0                              \
+#name, what, gpu_##name, {0, 0, 0, 0 }, 0, 0                           \
     }
 
 static struct gpu_family families[] = {
@@ -131,9 +131,7 @@ static void add_results(cJSON *root)
     if (gpu_options.sanitize)
         add_family(list, &sanitized);
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        if (!gpu_options.sanitize &&
-            (!gpu_options.family ||
-             !strcmp(families[i].name, gpu_options.family)))
+        if (families[i].ran)
             add_family(list, &families[i]);
     list = cJSON_AddArrayToObject(root, "failures");
     for (int i = 0; i < nfailures; i++) {
@@ -145,14 +143,19 @@ static void add_results(cJSON *root)
     }
 }
 
-/* A file that can't be written is told and does not hide the results. */
-static void write_json(void)
+/*
+** After each family, so that a run that is killed leaves what it knew; only
+** the last says that it is finished. A file that can't be written is told and
+** does not hide the results.
+*/
+static void write_json(int finished)
 {
     cJSON *root = cJSON_CreateObject();
     FILE *file;
     char *text;
 
     add_machine(root);
+    cJSON_AddBoolToObject(root, "finished", finished);
     add_results(root);
     text = cJSON_Print(root);
     file = fopen(gpu_options.json, "w");
@@ -175,7 +178,7 @@ static int finish(void)
         sum.skipped += families[i].counts.skipped;
     }
     if (gpu_options.json)
-        write_json();
+        write_json(1);
     printf("# %s, driver %s, CUDA %d.%d, %d kernels of %d variants, %.0f s\n",
            gpu_device.name, gpu_device.driver, gpu_device.cuda / 1000,
            gpu_device.cuda % 1000 / 10, gpu_nkernels, gpu_nvariants,
@@ -209,6 +212,9 @@ static void run_family(struct gpu_family *f, int number)
            f->counts.passed, f->counts.passed + f->counts.failed,
            f->counts.refused, f->seconds);
     fflush(stdout);
+    f->ran = 1;
+    if (gpu_options.json)
+        write_json(0);
 }
 
 static const struct argp_option option_table[] = {
@@ -221,6 +227,7 @@ static const struct argp_option option_table[] = {
     {"only", 'o', "GLOB", 0, "kernels whose name matches", 0},
     {"cache", 'd', "LIST", 0, "folders of compiled kernels (none)", 0},
     {"family", 'f', "NAME", 0, "this family of tests alone", 0},
+    {"threads", 't', "N", 0, "for compilers and comparisons (all cores)", 0},
     {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
     {0},
 };
@@ -283,6 +290,9 @@ static error_t take_option(int key, char *value, struct argp_state *state)
     case 'r':
         gpu_options.seed = take_number("seed", value, state);
         break;
+    case 't':
+        gpu_threads = (int)take_number("threads", value, state);
+        break;
     case 'n':
         gpu_options.random = (int)take_number("random", value, state);
         break;
@@ -336,11 +346,11 @@ int main(int argc, char **argv)
 
     argp_err_exit_status = 2;
     gpu_options.commit = getenv("QUERN_COMMIT");
+    gpu_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     if (!gpu_options.commit)
         gpu_options.commit = "";
     started = gpu_now();
-    gpu_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     missing = gpu_driver_open(&gpu_device);
     if (missing) {
         fprintf(stderr, "gpu_suite: %s\n", missing);

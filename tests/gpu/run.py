@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""The GPU suite in several processes at once, since most of its time is the host's.
+
+    tests/gpu/run.py [--json FILE] [--quick] [--random N] [--jobs N] [--seconds N] [RECIPE ...]
+
+A process for each recipe and op, one for the casts, one for cuBLASLt. Each has its own device memory and its own
+random problems (N in all of them together). With --json the results of all are written as gpu_suite itself
+writes them. What has not ended after --seconds is stopped, counts as failed, and what it had found is kept.
+Prints what failed and the count; status 0 if all passed. Needs a GPU and libnvrtc; plain Python is enough.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
+APART = ("casts", "cublaslt")  # families that look at no kernel of products
+
+
+def kernels(suite):
+    """{"RECIPE_OP": kernels} of all that run here."""
+    listed = subprocess.run([suite, "--list"], stdout=subprocess.PIPE, text=True)
+    if listed.returncode:
+        sys.exit(listed.returncode)
+    found = (re.match(r"quern_(\w+?)_(fprop|dgrad|wgrad)_", name) for name in listed.stdout.split())
+    return collections.Counter(f"{m[1]}_{m[2]}" for m in found)
+
+
+def commands(args, folder):
+    """(name, command) of each process, the longest first."""
+    products = {name: count for name, count in kernels(args.suite).items()
+                if not args.recipes or name.rsplit("_", 1)[0] in args.recipes}
+    common = [args.suite, f"--threads={args.threads}", f"--commit={args.commit}"]
+    common += ["--quick"] if args.quick else []
+    share = -(-args.random // max(1, len(products))) * (10 if args.quick else 1)
+    for seed, name in enumerate(sorted(products, key=lambda name: -products[name])):
+        yield name, common + [f"--only=quern_{name}_*", f"--random={share}", f"--seed={args.seed + seed}",
+                              f"--json={folder}/{name}.json"]
+    for family in APART if not args.recipes else ():
+        yield family, common + [f"--family={family}", f"--json={folder}/{family}.json"]
+
+
+def run(name, command, deadline, folder):
+    """What went wrong with the process itself, or None. What it printed is in folder/NAME.log."""
+    environment = dict(os.environ, QUERN_THREADS=command[1].split("=")[1])
+    with open(f"{folder}/{name}.log", "w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        try:
+            status = process.wait(max(1, deadline - time.time()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return "stopped: its time was over"
+    return None if status in (0, 1) else f"ended with status {status}"
+
+
+def merge(results):
+    """Sums of families over all processes, in the order in which they ran."""
+    whole = dict(results[0], kernels=[], families={}, failures=[], finished=True)
+    for one in results:
+        whole["kernels"] += one["kernels"]
+        whole["failures"] += one["failures"]
+        whole["finished"] &= one["finished"]
+        for family in one["families"]:
+            into = whole["families"].setdefault(family["name"], dict(family, passed=0, failed=0, skipped=0,
+                                                                     refused=0, seconds=0))
+            for key in ("passed", "failed", "skipped", "refused", "seconds"):
+                into[key] += family[key]
+    whole["families"] = list(whole["families"].values())
+    return whole
+
+
+def report(whole, processes_failed):
+    """Print it all; how much failed."""
+    for family in whole["families"]:
+        print("{name:10} {passed:6} passed {failed:4} failed {refused:5} refused  {what}".format(**family))
+    for failure in whole["failures"]:
+        print("# {family}: {text}".format(**failure))
+    passed, failed, skipped = (sum(f[key] for f in whole["families"]) for key in ("passed", "failed", "skipped"))
+    failed += processes_failed
+    print("# {gpu}, driver {driver}, {count} kernels, {seconds:.0f} s".format(count=len(whole["kernels"]), **whole))
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cores = os.cpu_count() or 2
+    parser.add_argument("recipes", nargs="*", metavar="RECIPE", help="these recipes' products alone (all)")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--quick", action="store_true", help="a part of each family, 100 replays of each graph")
+    parser.add_argument("--random", type=int, default=3000, help="random problems in all (3000)")
+    parser.add_argument("--jobs", type=int, default=max(1, cores // 2), help="processes at once (half of the cores)")
+    parser.add_argument("--threads", type=int, default=2, help="of each process (2)")
+    parser.add_argument("--seconds", type=float, default=1e6, help="stop what has not ended by then")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--commit", default=os.environ.get("QUERN_COMMIT", ""))
+    parser.add_argument("--suite", default=SUITE, help="the program gpu_suite")
+    args = parser.parse_args()
+    began = time.time()
+
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        jobs = {name: pool.submit(run, name, command, began + args.seconds, folder)
+                for name, command in commands(args, folder)}
+        results, wrong = [], []
+        for name, job in jobs.items():
+            problem = job.result()
+            if os.path.exists(f"{folder}/{name}.json"):
+                results.append(json.load(open(f"{folder}/{name}.json")))
+            elif not problem:
+                problem = "left no results"
+            if problem:
+                tail = open(f"{folder}/{name}.log").read().strip().splitlines()[-1:]
+                wrong.append({"family": name, "text": " ".join([problem] + tail)})
+        if not results:
+            for failure in wrong:
+                print("# {family}: {text}".format(**failure))
+            sys.exit("no process left any results")
+        whole = merge(results)
+    whole.update(seconds=time.time() - began, quick=args.quick, seed=args.seed)
+    whole["failures"] += wrong
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump(whole, file, indent="\t")
+            file.write("\n")
+    sys.exit(1 if report(whole, len(wrong)) else 0)
+
+
+if __name__ == "__main__":
+    main()
