@@ -30,8 +30,10 @@ int64_t qn_args_group_stride(const struct quern_tensor *tensor,
 {
     if (!g->grouped)
         return 0;
-    return tensor->group_stride ? tensor->group_stride
-                                : qn_args_stride(tensor, g) * g->rows;
+    /* of a single group it leads nowhere, and may be anything */
+    return tensor->group_stride && g->groups > 1
+               ? tensor->group_stride
+               : qn_args_stride(tensor, g) * g->rows;
 }
 
 const void *qn_args_lengths(const struct quern_tensor *tensor,
@@ -40,8 +42,7 @@ const void *qn_args_lengths(const struct quern_tensor *tensor,
     return g->inner_ragged ? tensor->last_dims : tensor->first_dims;
 }
 
-/* Of the problem; C only where it is read from memory of its own. */
-static int has_role(const struct quern_plan *plan, int role)
+int qn_args_has(const struct quern_plan *plan, int role)
 {
     return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
 }
@@ -398,7 +399,7 @@ static int check_all_sizes(const struct quern_plan *plan,
     if (from >= 0)
         code = check_sizes(qn_args_tensor(args, from), &plan->operands[from]);
     for (int role = QN_ROLE_A; !code && role < QN_ROLES; role++)
-        if (has_role(plan, role))
+        if (qn_args_has(plan, role))
             code = check_other_sizes(plan, args, from, role);
     return code;
 }
@@ -462,101 +463,6 @@ static int check_factors(const struct quern_plan *plan,
     return code;
 }
 
-/* ----------------------------------------------------------------- overlap */
-
-/* Unsigned differences cannot overflow, whatever the addresses. */
-static int overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-
-    return a_bytes && b_bytes && (x < y ? y - x < a_bytes : x - y < b_bytes);
-}
-
-/* From the first byte to the last; 0 if empty, or not in one buffer. */
-static size_t span(const struct quern_plan *plan, const struct quern_args *args,
-                   int role)
-{
-    const struct quern_tensor *tensor = qn_args_tensor(args, role);
-
-    if (tensor->pointers)
-        return 0;
-    return (size_t)qn_geometry_bytes(&plan->operands[role], tensor->stride,
-                                     tensor->group_stride);
-}
-
-/* C is D where both have the same place for every element. */
-static int same_place(const struct quern_plan *plan,
-                      const struct quern_args *args)
-{
-    const struct quern_tensor *c = &args->c, *d = &args->d;
-    const struct qn_geometry *g = &plan->operands[QN_ROLE_D];
-
-    return c->data == d->data && c->pointers == d->pointers &&
-           qn_args_stride(c, g) == qn_args_stride(d, g) &&
-           qn_args_group_stride(c, g) == qn_args_group_stride(d, g);
-}
-
-/* C's elements must be read before the same ones are written, or never be. */
-static int check_c_overlap(const struct quern_plan *plan,
-                           const struct quern_args *args)
-{
-    const struct quern_tensor *c = &args->c, *d = &args->d;
-    int shared = (c->pointers && c->pointers == d->pointers) ||
-                 overlap(c->data, span(plan, args, QN_ROLE_C), d->data,
-                         span(plan, args, QN_ROLE_D));
-
-    if (!shared || same_place(plan, args))
-        return QUERN_OK;
-    return qn_error_set(QUERN_EINVAL,
-                        "c.%s overlaps d.%s: C must be D itself, with the same "
-                        "strides, or lie apart",
-                        c->data ? "data" : "pointers",
-                        c->data ? "data" : "pointers");
-}
-
-/* D over the scales that the product still needs. */
-static int check_sf_overlap(const void *d, size_t d_bytes, char name,
-                            const struct quern_tensor *copy)
-{
-    if (overlap(d, d_bytes, copy->sf, copy->sf_bytes))
-        return qn_error_set(QUERN_EINVAL, "d.data overlaps %c.sf", name);
-    if (overlap(d, d_bytes, copy->global, copy->global_bytes))
-        return qn_error_set(QUERN_EINVAL, "d.data overlaps %c.global", name);
-    return QUERN_OK;
-}
-
-/* What is written must not be what is read, nor the workspace. */
-static int check_overlap(const struct quern_plan *plan,
-                         const struct quern_args *args)
-{
-    size_t d_bytes = span(plan, args, QN_ROLE_D);
-
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        const void *data = qn_args_tensor(args, role)->data;
-        size_t bytes = span(plan, args, role);
-
-        if (!has_role(plan, role))
-            continue;
-        if (role <= QN_ROLE_B && overlap(args->d.data, d_bytes, data, bytes))
-            return qn_error_set(QUERN_EINVAL, "d.data overlaps %c.data",
-                                names[role]);
-        if (overlap(args->workspace, plan->need.workspace_bytes, data, bytes))
-            return qn_error_set(QUERN_EINVAL, "workspace overlaps %c.data",
-                                names[role]);
-        if (plan->operands[role].sf.scaling) {
-            const struct quern_tensor *copy = qn_args_tensor(args, role);
-            int code =
-                check_sf_overlap(args->d.data, d_bytes, names[role], copy);
-
-            if (code)
-                return code;
-        }
-    }
-    if (has_role(plan, QN_ROLE_C))
-        return check_c_overlap(plan, args);
-    return QUERN_OK;
-}
-
 /* --------------------------------------------------------------------- all */
 
 /* Its contents are the caller's promise. */
@@ -584,11 +490,11 @@ int qn_args_check(const struct quern_plan *plan, const struct quern_args *args)
     if (!code)
         code = check_factors(plan, args);
     for (int role = QN_ROLE_A; !code && role < QN_ROLES; role++)
-        if (has_role(plan, role))
+        if (qn_args_has(plan, role))
             code = check_operand(plan, args, role);
     if (!code && !plan->products)
         code = check_all_sizes(plan, args);
     if (!code)
-        code = check_overlap(plan, args);
+        code = qn_args_overlap(plan, args);
     return code;
 }

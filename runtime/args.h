@@ -28,4 +28,12 @@ const void *qn_args_lengths(const struct quern_tensor *tensor,
 /* All rules of quern_run. QUERN_EINVAL names argument and rule. */
 int qn_args_check(const struct quern_plan *plan, const struct quern_args *args);
 
+/* Does the problem have the operand? C is one only where it is read from
+   memory of its own. */
+int qn_args_has(const struct quern_plan *plan, int role);
+
+/* QUERN_EINVAL names two arguments that share a byte which is written. */
+int qn_args_overlap(const struct quern_plan *plan,
+                    const struct quern_args *args);
+
 #endif

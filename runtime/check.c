@@ -109,13 +109,16 @@ int qn_check_record(struct qn_driver *driver, struct cu_context *context,
 int quern_check(const struct quern_plan *plan, const struct quern_args *args,
                 void *stream)
 {
-    int from;
+    int from, code;
 
     if (!plan || !args || !args->workspace)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             !plan   ? "plan"
                             : !args ? "args"
                                     : "workspace");
+    code = qn_context_process(plan->ctx, "plan");
+    if (code)
+        return code;
     from = qn_args_sizes(plan, args);
     return qn_check_record(plan->driver, plan->context, args->workspace,
                            from < 0 ? &args->a : qn_args_tensor(args, from),

@@ -7,6 +7,7 @@
 #include "text.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,38 @@ void qn_context_log(const struct quern_context *ctx, int level,
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
     ctx->log(ctx->log_user, level, line);
+}
+
+/*
+** How often fork() led here since the first quern_open. A count rather than a
+** process number, which would cost each run a call of the system.
+*/
+static atomic_uint forks;
+static int unwatched;
+
+static void count_fork(void)
+{
+    atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+}
+
+static void watch_forks(void)
+{
+    unwatched = pthread_atfork(NULL, NULL, count_fork);
+}
+
+int qn_context_here(const struct quern_context *ctx)
+{
+    return ctx->forks == atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
+int qn_context_process(const struct quern_context *ctx, const char *what)
+{
+    if (qn_context_here(ctx))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s was made before fork(), by the parent: the child "
+                        "must open the library anew",
+                        what);
 }
 
 /* Set-user-id programs get nothing from the environment. */
@@ -138,15 +171,19 @@ int quern_open(const struct quern_open_options *options,
                struct quern_context **out)
 {
     static const struct quern_open_options defaults;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct quern_context *ctx;
     int code;
 
     if (!out)
         return qn_error_set(QUERN_EINVAL, "ctx is NULL");
     *out = NULL;
-    ctx = calloc(1, sizeof *ctx);
+    ctx = pthread_once(&once, watch_forks) || unwatched
+              ? NULL
+              : calloc(1, sizeof *ctx);
     if (!ctx)
         return qn_error_memory();
+    ctx->forks = atomic_load(&forks);
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->changed, NULL);
     pthread_mutex_init(&ctx->generator.lock, NULL);
@@ -166,7 +203,8 @@ int quern_open(const struct quern_open_options *options,
 
 void quern_close(struct quern_context *ctx)
 {
-    if (!ctx)
+    /* the parent's driver and locks are in no state that a child may touch */
+    if (!ctx || !qn_context_here(ctx))
         return;
     qn_module_close_all(ctx);
     qn_driver_close(ctx->driver);

@@ -49,6 +49,7 @@ struct quern_context {
     int nkernels;
     char **specs;
     int nspecs;
+    unsigned forks; /* how many led to the process that opened it */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;        /* a module is no longer being loaded */
@@ -64,6 +65,14 @@ struct quern_context {
 void qn_context_log(const struct quern_context *ctx, int level,
                     const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/*
+** Is this the process that opened the context? After fork() the child has a
+** copy whose driver does not work and whose locks may be held for good: it must
+** not use it. QUERN_EINVAL names `what`.
+*/
+int qn_context_here(const struct quern_context *ctx);
+int qn_context_process(const struct quern_context *ctx, const char *what);
 
 /* Each opens on first use. Errors are those of the _open functions. */
 int qn_context_driver(struct quern_context *ctx, struct qn_driver **out);

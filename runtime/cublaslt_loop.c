@@ -141,7 +141,7 @@ void qn_cublaslt_plan_free(struct quern_plan *plan)
 {
     struct qn_driver_scope scope;
 
-    if (!plan->products)
+    if (!plan->products || !qn_context_here(plan->ctx))
         return;
     qn_driver_enter(plan->driver, plan->context, &scope);
     qn_cublaslt_engine_close(plan->products);

@@ -34,7 +34,11 @@ int qn_driver_error(const struct qn_driver *driver, const char *call,
         code = QUERN_ENODEVICE;
     if (result >= QN_CU_CAPTURE_FIRST && result <= QN_CU_CAPTURE_LAST)
         code = QUERN_ECAPTURE;
-    return qn_error_set(code, "%s: %s (CUDA error %d)", call, text, result);
+    return qn_error_set(code, "%s: %s (CUDA error %d)%s", call, text, result,
+                        result == QN_CU_NOT_INITIALIZED
+                            ? "; a child of fork() has no CUDA if its parent "
+                              "used it before"
+                            : "");
 }
 
 /* All at once, so that a driver too old fails here and not in a run. */
@@ -93,12 +97,10 @@ int qn_driver_open(const char *path, struct qn_driver **out)
 
 void qn_driver_close(struct qn_driver *driver)
 {
-    int device;
-
     if (!driver)
         return;
-    if (driver->primary && !driver->cuDeviceGet(&device, 0))
-        driver->cuDevicePrimaryCtxRelease_v2(device);
+    if (driver->primary)
+        driver->cuDevicePrimaryCtxRelease_v2(driver->device);
     if (driver->library)
         dlclose(driver->library);
     pthread_mutex_destroy(&driver->lock);
@@ -108,15 +110,16 @@ void qn_driver_close(struct qn_driver *driver)
 /* Once for the driver's life; qn_driver_close releases it. */
 static int retain_primary(struct qn_driver *driver, struct cu_context **out)
 {
-    int device;
     int code = QUERN_OK;
 
     pthread_mutex_lock(&driver->lock);
     if (!driver->primary) {
-        code = QN_CU(driver, cuDeviceGet, &device, 0);
+        code = QN_CU(driver, cuDeviceGet, &driver->device, 0);
         if (!code)
             code = QN_CU(driver, cuDevicePrimaryCtxRetain, &driver->primary,
-                         device);
+                         driver->device);
+        if (code)
+            driver->primary = NULL;
     }
     *out = driver->primary;
     pthread_mutex_unlock(&driver->lock);

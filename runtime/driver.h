@@ -12,6 +12,7 @@ struct qn_driver {
     void *library;
     pthread_mutex_t lock;       /* guards `primary` */
     struct cu_context *primary; /* device 0's, retained when first needed */
+    int device;                 /* whose it is, to release it */
 #define QN_DRIVER_FIELD(name, arguments) int(*name) arguments;
     QN_CU_FUNCTIONS(QN_DRIVER_FIELD)
     QN_CU_OPTIONAL(QN_DRIVER_FIELD)

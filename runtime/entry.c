@@ -103,11 +103,16 @@ static int parse_sums(const char *sums, struct qn_entry *entry)
                entry->kernel, entry->arch, entry->compiler, &end) != 3 ||
         !end)
         return 0;
-    return sscanf(sums + end,
-                  "source %zu %64s\nobject %zu %64s\nlog %zu %64s\nself",
-                  &entry->bytes[QN_ENTRY_SOURCE], entry->sums[QN_ENTRY_SOURCE],
-                  &entry->bytes[QN_ENTRY_OBJECT], entry->sums[QN_ENTRY_OBJECT],
-                  &entry->bytes[QN_ENTRY_LOG], entry->sums[QN_ENTRY_LOG]) == 6;
+    if (sscanf(sums + end,
+               "source %zu %64s\nobject %zu %64s\nlog %zu %64s\nself",
+               &entry->bytes[QN_ENTRY_SOURCE], entry->sums[QN_ENTRY_SOURCE],
+               &entry->bytes[QN_ENTRY_OBJECT], entry->sums[QN_ENTRY_OBJECT],
+               &entry->bytes[QN_ENTRY_LOG], entry->sums[QN_ENTRY_LOG]) != 6)
+        return 0;
+    for (int file = 0; file < QN_ENTRY_FILES; file++)
+        if (entry->bytes[file] > OBJECT_LIMIT) /* sums must not overflow */
+            return 0;
+    return 1;
 }
 
 /* The time of `sums` is that of the last use. */

@@ -388,6 +388,10 @@ int quern_problem_print(const struct quern_problem *p, char *buffer,
 {
     char unusual[160] = "";
 
+    if (!buffer)
+        size = 0;
+    if (!p)
+        return snprintf(buffer, size, "%s", "");
     print_unusual(p, unusual, sizeof unusual);
     return snprintf(
         buffer, size, "%s %.*s g=%d m=%lld n=%lld k=%lld d=%s%s%s%.*s",

@@ -292,6 +292,11 @@ void quern_plan_free(struct quern_plan *plan)
 void quern_plan_info(const struct quern_plan *plan,
                      struct quern_plan_info *info)
 {
+    if (!info)
+        return;
+    *info = (struct quern_plan_info){.kernel = ""};
+    if (!plan)
+        return;
     info->kernel = name_of(plan);
     info->backend = plan->backend;
     info->sms = plan->workers;

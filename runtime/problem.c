@@ -3,6 +3,7 @@
 */
 #include "problem.h"
 #include "guess.h"
+#include "quantize.h"
 #include "types.h"
 
 #include <stdio.h>
@@ -192,11 +193,17 @@ static int check_bytes(const struct quern_problem *p,
                        const struct qn_recipe *recipe)
 {
     static const char *const names[] = {"A", "B", "C", "D"};
+    struct quern_quantization copy;
     struct qn_geometry geometry;
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++) {
-        qn_geometry_of(p, recipe, role, &geometry);
-        if (qn_geometry_bytes(&geometry, 0, 0) < 0)
+        int fits = role > QN_ROLE_B ||
+                   !qn_scale_source(p, recipe, role, &copy) ||
+                   qn_quantize_fits(&copy);
+
+        if (fits)
+            qn_geometry_of(p, recipe, role, &geometry);
+        if (!fits || qn_geometry_bytes(&geometry, 0, 0) < 0)
             return qn_error_set(QUERN_EINVAL,
                                 "g=%d m=%lld n=%lld k=%lld: %s has more "
                                 "bytes than 64 bits count",
@@ -224,11 +231,11 @@ int qn_problem_check(struct quern_context *ctx,
     if (!code)
         code = check_d_type(problem, recipe);
     if (!code)
-        code = check_pointers(problem, recipe);
-    if (!code)
         code = check_lengths(problem);
     if (!code)
         code = check_bytes(problem, recipe);
+    if (!code)
+        code = check_pointers(problem, recipe);
     if (out)
         *out = recipe;
     return code;

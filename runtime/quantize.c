@@ -151,7 +151,20 @@ static int check_halves(const struct quern_quantization *q)
     return QUERN_OK;
 }
 
-/* With these no product of sizes below passes 64 bits. */
+/*
+** All that is counted below, in bits, has values of at most 32 bits twice over
+** in a matrix whose sides are padded by less than PADDING: tokens of 1024 groups
+** to tiles, and scales to multiples of 65536. So 2^63 is out of reach.
+*/
+int qn_quantize_fits(const struct quern_quantization *q)
+{
+    enum { PADDING = 1 << 18 };
+    double groups = q->of == QUERN_W ? q->groups : 1;
+
+    return groups * (double)(q->m + PADDING) * (double)(q->k + PADDING) <
+           0x1p57;
+}
+
 static int check_lengths(const struct quern_quantization *q)
 {
     const int64_t most = QN_RAGGED_LIMIT;
@@ -164,6 +177,10 @@ static int check_lengths(const struct quern_quantization *q)
     if (!code && (q->k < 1 || q->k > most))
         code = qn_error_set(QUERN_EINVAL, "k=%lld: 1 to %lld features",
                             (long long)q->k, (long long)most);
+    if (!code && !qn_quantize_fits(q))
+        code = qn_error_set(QUERN_EINVAL,
+                            "g=%d m=%lld k=%lld: more bytes than 64 bits count",
+                            q->groups, (long long)q->m, (long long)q->k);
     return code;
 }
 

@@ -58,6 +58,9 @@ int64_t qn_quantize_tiles(const struct quern_quantization *q);
 int64_t qn_quantize_ceil_div(int64_t length, int64_t size);
 int64_t qn_quantize_round_up(int64_t length, int64_t size);
 
+/* 0 if some size of it could pass 64 bits. Lengths are at most 2^31. */
+int qn_quantize_fits(const struct quern_quantization *q);
+
 /* A copy (enum quern_copies) and its scales: all of `tensor` but addresses. */
 void qn_quantize_copy(const struct quern_quantization *q,
                       const struct qn_recipe *recipe, int copy,

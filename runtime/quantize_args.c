@@ -4,13 +4,16 @@
 */
 #include "problem.h"
 #include "quantize.h"
+#include "region.h"
 #include "types.h"
 
 #include <string.h>
 
+enum { DATA, SF, GLOBAL, FIELDS };
+
 /* A tensor of a run, as messages name it. */
 struct tensor {
-    const char *name;
+    const char *name, *fields[FIELDS];
     const struct quern_tensor *given, *need;
     int strided; /* rows may be further apart than described */
     int is_copy; /* it has scales */
@@ -18,28 +21,31 @@ struct tensor {
     int optional;
 };
 
-enum { TENSORS = 5 };
+enum { TENSORS = 5, OTHERS = 7 };
 
-/* Those that the work has, described; `list` has room for all. */
-static int list_tensors(const struct quern_quantize_plan *plan,
-                        const struct quern_quantize_args *args,
-                        struct tensor list[TENSORS])
+/* All of them; what the work has not is described with no axes. */
+static void list_tensors(const struct quern_quantize_plan *plan,
+                         const struct quern_quantize_args *args,
+                         struct tensor list[TENSORS])
 {
     const struct quern_quantize_args *need = &plan->need.args;
-    int work = plan->q.work, makes = work == QUERN_QUANTIZE, count = 0;
+    int work = plan->q.work, makes = work == QUERN_QUANTIZE;
+#define NAMES(x)                                                               \
+    x,                                                                         \
+    {                                                                          \
+        x ".data", x ".sf", x ".global"                                        \
+    }
     const struct tensor all[TENSORS] = {
-        {"in", &args->in, &need->in, 1, 0, 0, 0},
-        {"saved", &args->saved, &need->saved, 1, 0, 0, 0},
-        {"row", &args->row, &need->row, 0, 1, makes, makes},
-        {"column", &args->column, &need->column, 0, 1, work <= QUERN_REQUANTIZE,
-         makes},
-        {"out", &args->out, &need->out, 1, 0, 1, 0},
+        {NAMES("in"), &args->in, &need->in, 1, 0, 0, 0},
+        {NAMES("saved"), &args->saved, &need->saved, 1, 0, 0, 0},
+        {NAMES("row"), &args->row, &need->row, 0, 1, makes, makes},
+        {NAMES("column"), &args->column, &need->column, 0, 1,
+         work <= QUERN_REQUANTIZE, makes},
+        {NAMES("out"), &args->out, &need->out, 1, 0, 1, 0},
     };
+#undef NAMES
 
-    for (int i = 0; i < TENSORS; i++)
-        if (all[i].need->ndim)
-            list[count++] = all[i];
-    return count;
+    memcpy(list, all, sizeof all);
 }
 
 /* Elements from one row to the next. */
@@ -95,11 +101,12 @@ static int check_stride(const struct tensor *t)
     return QUERN_OK;
 }
 
-/* Bytes that the rows span; the matrices of w lie one behind the other. */
+/* Bytes that the rows span; the matrices of w lie one behind the other. More
+   than any buffer has if 64 bits do not count them. */
 static int64_t span_of(const struct tensor *t)
 {
     const struct quern_tensor *need = t->need;
-    int64_t rows = need->shape[need->ndim - 2];
+    int64_t rows = need->shape[need->ndim - 2], bits;
 
     if (!t->strided)
         return (int64_t)need->bytes;
@@ -107,8 +114,11 @@ static int64_t span_of(const struct tensor *t)
         rows *= need->shape[0];
     if (!rows)
         return 0;
-    return ((rows - 1) * stride_of(t) + need->shape[need->ndim - 1]) *
-           qn_type_bits(need->type) / 8;
+    if (__builtin_mul_overflow(rows - 1, stride_of(t), &bits) ||
+        __builtin_add_overflow(bits, need->shape[need->ndim - 1], &bits) ||
+        __builtin_mul_overflow(bits, qn_type_bits(need->type), &bits))
+        return INT64_MAX;
+    return bits / 8;
 }
 
 static int check_data(const struct tensor *t)
@@ -159,8 +169,12 @@ static int check_tensor(const struct tensor *t)
 {
     int code;
 
-    if (t->optional && !t->given->data)
+    if ((t->optional || !t->need->ndim) && !t->given->data)
         return QUERN_OK;
+    if (!t->need->ndim) /* a kernel would believe it */
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.data is not NULL: this quantization has none",
+                            t->name);
     code = check_shape(t);
     if (!code)
         code = check_stride(t);
@@ -248,33 +262,44 @@ static int check_sizes(const struct quern_quantize_plan *plan,
 
 /* ----------------------------------------------------------------- overlap */
 
-static int overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+/* A tensor and its scales. Copies may share scales: where these are of more
+   than a block, both copies have the same. Returns how many. */
+static int list_tensor(const struct tensor *t, struct qn_region list[FIELDS])
 {
-    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    const struct quern_tensor *given = t->given, *need = t->need;
 
-    return a && b && a_bytes && b_bytes &&
-           (x < y ? y - x < a_bytes : x - y < b_bytes);
+    if (!given->data)
+        return 0;
+    list[DATA] = (struct qn_region){t->fields[DATA], given->data,
+                                    (size_t)span_of(t), t->is_output, 0};
+    list[SF] = (struct qn_region){t->fields[SF], given->sf, need->sf_bytes,
+                                  t->is_output, SF};
+    list[GLOBAL] = (struct qn_region){t->fields[GLOBAL], given->global,
+                                      need->global_bytes, t->is_output, GLOBAL};
+    return FIELDS;
 }
 
 /* What is written must not be anything else. */
-static int check_overlap(const struct tensor *list, int count,
-                         const void *workspace, size_t bytes)
+static int check_overlap(const struct quern_quantize_plan *plan,
+                         const struct quern_quantize_args *args,
+                         const struct tensor tensors[TENSORS])
 {
-    for (int i = 0; i < count; i++) {
-        const void *data = list[i].given->data;
-        size_t span = (size_t)span_of(&list[i]);
+    const struct quern_quantization *q = &plan->q;
+    const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
+    const size_t groups = (size_t)q->groups, word = sizeof(float);
+    struct qn_region list[OTHERS + TENSORS * FIELDS] = {
+        {"workspace", args->workspace, plan->need.workspace_bytes, 1, 0},
+        {"dbias", args->dbias, groups * (size_t)q->k * word, 1, 0},
+        {"history", args->history, (size_t)plan->need.history * word, 1, 0},
+        {"first_dims", args->first_dims, groups * entry, 0, 0},
+        {"offsets", args->offsets, (groups + 1) * entry, 0, 0},
+        {"probability", args->probability, (size_t)q->m * word, 0, 0},
+        {"random", args->random, 2 * sizeof(uint64_t), 0, 0}};
+    int regions = OTHERS;
 
-        if (overlap(workspace, bytes, data, span))
-            return qn_error_set(QUERN_EINVAL, "workspace overlaps %s.data",
-                                list[i].name);
-        for (int j = 0; j < i; j++)
-            if ((list[i].is_output || list[j].is_output) &&
-                overlap(list[j].given->data, (size_t)span_of(&list[j]), data,
-                        span))
-                return qn_error_set(QUERN_EINVAL, "%s.data overlaps %s.data",
-                                    list[i].name, list[j].name);
-    }
-    return QUERN_OK;
+    for (int i = 0; i < TENSORS; i++)
+        regions += list_tensor(&tensors[i], list + regions);
+    return qn_region_check(list, regions);
 }
 
 static int check_workspace(const struct quern_quantize_plan *plan,
@@ -295,10 +320,10 @@ int qn_quantize_args(const struct quern_quantize_plan *plan,
                      const struct quern_quantize_args *args)
 {
     struct tensor list[TENSORS];
-    int count = list_tensors(plan, args, list);
     int code = check_workspace(plan, args->workspace);
 
-    for (int i = 0; !code && i < count; i++)
+    list_tensors(plan, args, list);
+    for (int i = 0; !code && i < TENSORS; i++)
         code = check_tensor(&list[i]);
     if (!code && plan->q.work == QUERN_QUANTIZE && !args->row.data &&
         !args->column.data && plan->q.m)
@@ -310,7 +335,6 @@ int qn_quantize_args(const struct quern_quantize_plan *plan,
     if (!code && plan->q.work != QUERN_RESCALE)
         code = check_sizes(plan, args);
     if (!code)
-        code = check_overlap(list, count, args->workspace,
-                             plan->need.workspace_bytes);
+        code = check_overlap(plan, args, list);
     return code;
 }

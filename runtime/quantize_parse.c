@@ -226,6 +226,10 @@ int quern_quantize_print(const struct quern_quantization *q, char *buffer,
 {
     char unusual[160] = "";
 
+    if (!buffer)
+        size = 0;
+    if (!q)
+        return snprintf(buffer, size, "%s", "");
     if (q->work == QUERN_RESCALE)
         return snprintf(buffer, size, "rescale %.*s of=%s",
                         (int)sizeof q->recipe, q->recipe, qn_of_name(q->of));

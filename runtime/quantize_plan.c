@@ -313,9 +313,12 @@ void quern_quantize_plan_free(struct quern_quantize_plan *plan)
 void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
                               struct quern_plan_info *info)
 {
-    const struct qn_kernel *kernel = main_kernel(plan);
-
-    info->kernel = kernel->name;
+    if (!info)
+        return;
+    *info = (struct quern_plan_info){.kernel = ""};
+    if (!plan)
+        return;
+    info->kernel = main_kernel(plan)->name;
     info->backend = plan->backend;
     info->sms = plan->workers;
     info->workspace_bytes = plan->need.workspace_bytes;

@@ -32,9 +32,14 @@ static void set_copies(const struct quern_quantize_plan *plan,
                 : (unsigned *)(void *)(space + plan->space.column_amax);
 }
 
-static int64_t stride_of(const struct quern_tensor *t)
+/* Of a tensor that the work has, whose rules were checked; else 0: nothing of
+   what the caller left in it was. */
+static int64_t stride_of(const struct quern_tensor *given,
+                         const struct quern_tensor *need)
 {
-    return t->stride ? t->stride : t->ndim ? t->shape[t->ndim - 1] : 0;
+    if (!need->ndim)
+        return 0;
+    return given->stride ? given->stride : need->shape[need->ndim - 1];
 }
 
 /* What a run adds to the plan's values. */
@@ -42,16 +47,17 @@ static void set_values(const struct quern_quantize_plan *plan,
                        const struct quern_quantize_args *args,
                        struct qn_values *v)
 {
+    const struct quern_quantize_args *need = &plan->need.args;
     char *space = args->workspace;
 
     set_copies(plan, args, v);
     v->in = args->in.data;
-    v->in_stride = stride_of(&args->in);
+    v->in_stride = stride_of(&args->in, &need->in);
     v->in_group_stride = plan->q.m * v->in_stride;
     v->saved = args->saved.data;
-    v->saved_stride = stride_of(&args->saved);
+    v->saved_stride = stride_of(&args->saved, &need->saved);
     v->out = args->out.data;
-    v->out_stride = stride_of(&args->out);
+    v->out_stride = stride_of(&args->out, &need->out);
     v->probability = args->probability;
     v->dbias = args->dbias;
     v->scale = args->scale;
@@ -138,7 +144,9 @@ int quern_quantize_run(const struct quern_quantize_plan *plan,
     if (!plan || !args)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             !plan ? "plan" : "args");
-    code = qn_quantize_args(plan, args);
+    code = qn_context_process(plan->ctx, "plan");
+    if (!code)
+        code = qn_quantize_args(plan, args);
     if (code)
         return code;
     values = plan->values;
@@ -153,12 +161,16 @@ int quern_quantize_check(const struct quern_quantize_plan *plan,
                          const struct quern_quantize_args *args, void *stream)
 {
     struct quern_tensor sizes = {.type = QUERN_TYPE_NONE};
+    int code;
 
     if (!plan || !args || !args->workspace)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             !plan   ? "plan"
                             : !args ? "args"
                                     : "workspace");
+    code = qn_context_process(plan->ctx, "plan");
+    if (code)
+        return code;
     sizes.first_dims = args->first_dims;
     sizes.offsets = args->offsets;
     return qn_check_record(plan->driver, plan->context, args->workspace, &sizes,

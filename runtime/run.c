@@ -161,7 +161,9 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
     if (!plan || !args)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             !plan ? "plan" : "args");
-    code = qn_args_check(plan, args);
+    code = qn_context_process(plan->ctx, "plan");
+    if (!code)
+        code = qn_args_check(plan, args);
     if (code)
         return code;
     values = plan->values;

@@ -33,6 +33,8 @@ static int open_backend(struct qn_session *s)
     if (code == QUERN_ENODEVICE && wanted == QUERN_BACKEND_AUTO) {
         qn_context_log(s->ctx, QUERN_LOG_INFO, "%s: the host computes",
                        qn_error_text());
+        if (s->driver)
+            qn_driver_leave(s->driver, &s->scope);
         s->driver = NULL;
         s->demand.backend = QUERN_BACKEND_HOST;
         return qn_host_threads(s->ctx, &s->demand.sms);
@@ -69,7 +71,9 @@ int qn_session_machine(struct qn_session *s, struct quern_context *ctx,
     s->ctx = ctx;
     if (options)
         s->options = *options;
-    code = check_options(&s->options);
+    code = qn_context_process(ctx, "ctx");
+    if (!code)
+        code = check_options(&s->options);
     if (!code)
         code = open_backend(s);
     if (!code && s->options.sms && s->options.sms < s->demand.sms)
@@ -90,7 +94,9 @@ int qn_session_open(struct qn_session *s, struct quern_context *ctx,
     if (options)
         s->options = *options;
     s->demand.kernel = s->options.kernel;
-    code = check_options(&s->options);
+    code = qn_context_process(ctx, "ctx");
+    if (!code)
+        code = check_options(&s->options);
     if (!code)
         code = qn_describe(ctx, problem, &s->need, &s->demand.recipe);
     if (!code)

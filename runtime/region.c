@@ -1,0 +1,26 @@
+/*
+** region.c: the memory of a run, to see that what is written is nothing else.
+*/
+#include "region.h"
+
+#include <stdint.h>
+
+/* Unsigned differences cannot overflow, whatever the addresses. */
+int qn_region_meets(const struct qn_region *a, const struct qn_region *b)
+{
+    uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
+
+    return x && y && a->bytes && b->bytes &&
+           (x < y ? y - x < a->bytes : x - y < b->bytes);
+}
+
+int qn_region_check(const struct qn_region *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (int j = 0; list[i].written && j < count; j++)
+            if (j != i && (!list[i].alike || list[i].alike != list[j].alike) &&
+                qn_region_meets(&list[i], &list[j]))
+                return qn_error_set(QUERN_EINVAL, "%s overlaps %s",
+                                    list[i].name, list[j].name);
+    return QUERN_OK;
+}
