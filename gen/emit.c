@@ -67,14 +67,12 @@ static void emit(struct qg *q, void *argument)
         nothing(q, s);
         return;
     }
+    if (qg_source_each(q, s, qg_source_keep))
+        return;
     files = qg_mem_array(q, (size_t)count + 2, sizeof *files);
-    for (int i = 0; i < q->registry.nkernels; i++) {
-        if (!qg_selects(s, &q->registry.kernels[i]))
-            continue;
-        if (qg_source_keep(q, q->sorted[i]))
-            return;
-        files[used++] = source_file(q, q->sorted[i]);
-    }
+    for (int i = 0; i < q->registry.nkernels; i++)
+        if (qg_selects(s, &q->registry.kernels[i]))
+            files[used++] = source_file(q, q->sorted[i]);
     qg_registry_write(q, s, &link);
     files[used++] = (struct qg_output_file){"registry.c", q->output.data,
                                             q->output.length, 0};

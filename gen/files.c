@@ -40,7 +40,7 @@ static int starts(const char *text, const char *with)
 }
 
 /* A caller's file is copied: it need not live as long as the generator. */
-static void add_given(struct qg *q, const struct qg_file *file)
+static void add_given(struct qg *q, const struct qg_file *file, int proved)
 {
     int is_spec = starts(file->path, "specs/");
     const char *path;
@@ -52,6 +52,7 @@ static void add_given(struct qg *q, const struct qg_file *file)
     index = add(q, is_spec ? QG_SPEC : QG_TEMPLATE, path, path);
     q->files[index].text = qg_mem_string(q, file->text, file->length);
     q->files[index].length = file->length;
+    q->files[index].proved = proved;
 }
 
 /* Names reach generated comments and messages: only plain ones are taken. */
@@ -247,7 +248,7 @@ void qg_files_load(struct qg *q, const struct qg_options *options)
         count = qg_embedded_count;
     }
     for (int i = 0; i < count; i++)
-        add_given(q, &files[i]);
+        add_given(q, &files[i], !options->files);
     for (int i = 0; i < options->dirs_count; i++)
         add_folder(q, options->dirs[i]);
 }

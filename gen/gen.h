@@ -11,7 +11,9 @@ struct qg;
 
 /*
 ** Load the embedded specs and those of `dirs` (each a folder laid out as
-** specs/), expand every variant and kernel, check all of them.
+** specs/), expand every variant and kernel, check all of them. Of the sources
+** only some are tried that no build has made before: an error that a template
+** finds in another one shows when that is asked for.
 ** Returns 0; 1 for an error in the specs or no memory. `*out` is set in both
 ** cases, unless memory ran out (then it is NULL): qg_diagnostics() tells what
 ** was wrong. Free with qg_close. Not thread-safe for one `qg`.
@@ -22,7 +24,11 @@ QUERN_API void qg_close(struct qg *);
 /* "file:line: error: ..." with source lines, as printed; "" if none. */
 QUERN_API const char *qg_diagnostics(const struct qg *);
 
-/* Recipes, kernels, rejected points. Lives as long as the generator. */
+/*
+** Recipes, kernels, rejected points. Lives as long as the generator. A kernel
+** has a key (else NULL) only once its source, or a registry's text with it,
+** was asked for: making all of them would take a second.
+*/
 QUERN_API const struct quern_registry *qg_registry(const struct qg *);
 
 /*

@@ -503,6 +503,7 @@ struct qg_point *qg_point_make(struct qg *q, const struct qg_variant *v,
     lua_settop(L, 0);
     describe_variant(q, v, &point->kernel);
     point->kernels = v->kernels;
+    point->recipe = v->recipe;
     point->scale = is_cast(v) ? &v->recipe->scale[v->of] : NULL;
     point->input = v->input;
     point->kernel.name = make_name(q, v, choice);

@@ -57,6 +57,7 @@ struct qg_input {
     const char *name; /* in generated files: "specs/..." */
     const char *text;
     size_t length;
+    int proved; /* embedded: the build has rendered all that it makes */
     int chunk;  /* a template's compiled function, 0: not yet */
     int failed; /* a template that has been complained about */
     int render; /* the last kernel that includes it, by qg.renders */
@@ -221,8 +222,10 @@ struct qg_shipped {
 /* A point of a grid: the kernel, or why there is none. */
 struct qg_point {
     struct qn_kernel kernel;
-    const char *reason; /* of the reject that holds; NULL for a kernel */
+    struct qn_kernel *row; /* the same in the registry, once that is built */
+    const char *reason;    /* of the reject that holds; NULL for a kernel */
     struct qg_kernels *kernels;
+    const struct qg_recipe *recipe;
     const struct qg_scale *scale; /* of a cast; NULL for products */
     int input;                    /* enum qg_input_type, of a cast */
     int values;                   /* reference to the table of its values */
@@ -566,17 +569,24 @@ int qg_describe_fill(struct qg *, const struct qg_kernels *,
 int qg_template_push(struct qg *, int file);
 void qg_template_run(struct qg *); /* call the one on top of the stack */
 
-/* Generate what comes after the header into q->output, and set the key.
-** Returns 0, or 1 and noted. */
-int qg_source_render(struct qg *, struct qg_point *);
+/* Generate what comes after the header, unless the kernel has its key already,
+** and set that. Returns 0, or 1 and noted. */
+int qg_source_key(struct qg *, struct qg_point *);
 /* The whole file, kept in point->source. Returns 0, or 1 and noted. */
 int qg_source_keep(struct qg *, struct qg_point *);
+/* One of the two for each selected kernel. A template's first error is noted,
+** then the next template's. Returns 0, or 1 if there was any. */
+int qg_source_each(struct qg *, const struct qg_selection *,
+                   int (*)(struct qg *, struct qg_point *));
+/* The same for one kernel of each statement and recipe that the build has not
+** seen together: errors in the user's specs show when they are opened. */
+void qg_source_try(struct qg *);
 
 void qg_registry_build(struct qg *);
 /* Write it into q->output. */
 void qg_registry_write(struct qg *, const struct qg_selection *,
                        const struct qg_link *);
-const char *qg_registry_write_hash(struct qg *, const struct qg_selection *);
+const char *qg_registry_hash(struct qg *);
 
 /* ---------------------------------------------------------------- output.c */
 

@@ -4,6 +4,8 @@
 */
 #include "qg.h"
 
+#include <sha2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,19 +130,16 @@ static void split_points(struct qg *q)
     q->sorted = sorted;
 }
 
-/* Generate each, to see that it can be, and for its key. */
+/* Without keys: rendering all kernels takes a second, one of them is asked for
+   as a rule. */
 static void add_kernels(struct qg *q)
 {
     struct qn_kernel *rows =
         qg_mem_array(q, (size_t)q->registry.nkernels, sizeof *rows);
 
     for (int i = 0; i < q->registry.nkernels; i++) {
-        struct qg_point *point = q->sorted[i];
-        struct qg_input *template = &q->files[point->kernels->template_file];
-
-        if (!template->failed)
-            template->failed = qg_source_render(q, point);
-        rows[i] = point->kernel;
+        rows[i] = q->sorted[i]->kernel;
+        q->sorted[i]->row = &rows[i];
     }
     q->registry.kernels = rows;
 }
@@ -172,16 +171,56 @@ static void add_rejected(struct qg *q)
     q->registry.rejected = rows;
 }
 
+/* By name, then by text: two folders may have files of one name. */
+static int by_content(const void *a, const void *b)
+{
+    const struct qg_input *x = *(struct qg_input *const *)a;
+    const struct qg_input *y = *(struct qg_input *const *)b;
+    size_t shorter = x->length < y->length ? x->length : y->length;
+    int order = strcmp(x->name, y->name);
+
+    if (!order)
+        order = memcmp(x->text, y->text, shorter);
+    return order ? order : (x->length > y->length) - (x->length < y->length);
+}
+
+/*
+** Over every spec and template: all that the registry and its sources are made
+** of. The order of folders, and where they lie, do not count.
+*/
+const char *qg_registry_hash(struct qg *q)
+{
+    const struct qg_input **inputs =
+        qg_mem_array(q, (size_t)q->nfiles, sizeof *inputs);
+    char hash[SHA256_DIGEST_STRING_LENGTH], line[64];
+    SHA2_CTX sum;
+    int count = 0;
+
+    for (int i = 0; i < q->nfiles; i++)
+        if (q->files[i].kind != QG_FOLDER)
+            inputs[count++] = &q->files[i];
+    if (count)
+        qsort(inputs, (size_t)count, sizeof *inputs, by_content);
+    SHA256Init(&sum);
+    for (int i = 0; i < count; i++) {
+        snprintf(line, sizeof line, "%zu ", inputs[i]->length);
+        SHA256Update(&sum, (const uint8_t *)line, strlen(line));
+        SHA256Update(&sum, (const uint8_t *)inputs[i]->name,
+                     strlen(inputs[i]->name) + 1);
+        SHA256Update(&sum, (const uint8_t *)inputs[i]->text, inputs[i]->length);
+    }
+    SHA256End(&sum, hash);
+    return qg_mem_string(q, hash, strlen(hash));
+}
+
 void qg_registry_build(struct qg *q)
 {
     add_recipes(q);
     split_points(q);
     add_kernels(q);
     add_rejected(q);
-    q->registry.hash = "";
-    if (q->errors)
-        return;
-    q->registry.hash = qg_registry_write_hash(q, NULL);
+    qg_source_try(q);
+    q->registry.hash = qg_registry_hash(q);
 }
 
 const struct quern_registry *qg_registry(const struct qg *q)
@@ -198,10 +237,10 @@ static void write_text(struct qg *q, void *argument)
 {
     struct request *request = argument;
 
-    qg_registry_write(q, request->selection, request->link);
+    if (!qg_source_each(q, request->selection, qg_source_key))
+        qg_registry_write(q, request->selection, request->link);
 }
 
-/* With a selection, the hash is that of the part. */
 int qg_registry_text(struct qg *q, const struct qg_selection *selection,
                      const struct qg_link *link, const char **text,
                      size_t *length)

@@ -1,21 +1,17 @@
 /*
-** registry_write.c: the registry as C text.
-**
-** Its hash is that of the same text without the hash and without what a link
-** adds, so that it does not matter whether a kernel is linked or compiled
-** later.
+** registry_write.c: the registry as C text. The selected kernels have their
+** keys.
 */
 #include "qg.h"
 
 #include <ctype.h>
-#include <sha2.h>
 #include <string.h>
 
 struct writer {
     struct qg *q;
     struct qg_text *out;
     const struct qg_selection *selection;
-    const struct qg_link *link; /* NULL: for the hash */
+    const struct qg_link *link;
     int kernels;
 };
 
@@ -138,7 +134,7 @@ static int selected(const struct writer *w, const struct qn_kernel *kernel)
 static size_t cubin_bytes(const struct writer *w,
                           const struct qn_kernel *kernel)
 {
-    if (!w->link || !w->link->cubin_bytes)
+    if (!w->link->cubin_bytes)
         return 0;
     return w->link->cubin_bytes(w->link->user, kernel);
 }
@@ -146,7 +142,7 @@ static size_t cubin_bytes(const struct writer *w,
 /* A host kernel is a function of its own name. */
 static int has_host(const struct writer *w, const struct qn_kernel *kernel)
 {
-    return w->link && w->link->host && !strcmp(kernel->arch, "host");
+    return w->link->host && !strcmp(kernel->arch, "host");
 }
 
 static void put_operand(struct writer *w, const char *name,
@@ -378,7 +374,7 @@ static void put_table(struct writer *w, const char *name, int count)
                       name, name, count);
 }
 
-static void put_parts(struct writer *w, const char *hash)
+static void put_parts(struct writer *w)
 {
     const struct quern_registry *registry = &w->q->registry;
     int rejected = takes_rejected(w) ? registry->nrejected : 0;
@@ -396,34 +392,21 @@ static void put_parts(struct writer *w, const char *hash)
         put_rejected(w);
     qg_text_print(w->q, w->out,
                   "const struct quern_registry %s = {\n    .hash = \"%s\",\n",
-                  w->link ? w->link->symbol : "registry", hash);
+                  w->link->symbol, registry->hash);
     put_table(w, "recipes", registry->nrecipes);
     put_table(w, "kernels", w->kernels);
     put_table(w, "rejected", rejected);
     put(w, "};\n");
 }
 
-const char *qg_registry_write_hash(struct qg *q,
-                                   const struct qg_selection *selection)
-{
-    char hash[SHA256_DIGEST_STRING_LENGTH];
-    struct writer w = {q, &q->output, selection, NULL, 0};
-
-    qg_text_clear(&q->output);
-    put_parts(&w, "");
-    SHA256Data((const uint8_t *)q->output.data, q->output.length, hash);
-    return qg_mem_string(q, hash, strlen(hash));
-}
-
 void qg_registry_write(struct qg *q, const struct qg_selection *selection,
                        const struct qg_link *link)
 {
-    const char *hash = qg_registry_write_hash(q, selection);
     struct writer w = {q, &q->output, selection, link, 0};
 
     qg_text_clear(&q->output);
     put(&w, "/*\n** The registry: what the runtime is told about each kernel.\n"
             "** Made by quern; the same specs give the same bytes.\n*/\n"
             "#include \"registry.h\"\n\n");
-    put_parts(&w, hash);
+    put_parts(&w);
 }

@@ -34,7 +34,7 @@ static int render(struct qg *q, struct qg_point *point)
 ** The key covers everything after the header: the same code under another name
 ** of a spec's file is the same code.
 */
-int qg_source_render(struct qg *q, struct qg_point *point)
+static int render_with_key(struct qg *q, struct qg_point *point)
 {
     char key[SHA256_DIGEST_STRING_LENGTH];
     int failed;
@@ -47,8 +47,14 @@ int qg_source_render(struct qg *q, struct qg_point *point)
     if (!failed && !point->kernel.key) {
         SHA256Data((const uint8_t *)q->output.data, q->output.length, key);
         point->kernel.key = qg_mem_string(q, key, strlen(key));
+        point->row->key = point->kernel.key;
     }
     return failed;
+}
+
+int qg_source_key(struct qg *q, struct qg_point *point)
+{
+    return point->kernel.key ? 0 : render_with_key(q, point);
 }
 
 /* What it says is deterministic: no date, no path of a machine. */
@@ -60,7 +66,7 @@ int qg_source_keep(struct qg *q, struct qg_point *point)
 
     if (point->source)
         return 0;
-    if (qg_source_render(q, point))
+    if (render_with_key(q, point))
         return 1;
     header = qg_mem_print(q,
                           "/*\n"
@@ -79,6 +85,63 @@ int qg_source_keep(struct qg *q, struct qg_point *point)
     point->length = strlen(header) + q->output.length;
     point->source = source;
     return 0;
+}
+
+/* Every other kernel of a template that failed would meet the same error. */
+static void source_one(struct qg *q, struct qg_point *point,
+                       int (*source)(struct qg *, struct qg_point *))
+{
+    struct qg_input *template = &q->files[point->kernels->template_file];
+
+    if (!template->failed)
+        template->failed = source(q, point);
+}
+
+int qg_source_each(struct qg *q, const struct qg_selection *selection,
+                   int (*source)(struct qg *, struct qg_point *))
+{
+    for (int i = 0; i < q->nfiles; i++)
+        q->files[i].failed = 0;
+    for (int i = 0; i < q->registry.nkernels; i++)
+        if (qg_selects(selection, q->sorted[i]->row))
+            source_one(q, q->sorted[i], source);
+    return q->errors > 0;
+}
+
+/* A statement of kernels and a recipe of theirs. */
+struct pair {
+    const struct qg_kernels *kernels;
+    const struct qg_recipe *recipe;
+    const struct pair *next;
+};
+
+static int is_proved(const struct qg *q, const struct qg_point *point)
+{
+    return q->files[point->kernels->place.file].proved &&
+           q->files[point->recipe->place.file].proved;
+}
+
+void qg_source_try(struct qg *q)
+{
+    const struct pair *tried = NULL, *found;
+
+    for (int i = 0; i < q->registry.nkernels; i++) {
+        struct qg_point *point = q->sorted[i];
+        struct pair *pair;
+
+        if (is_proved(q, point))
+            continue;
+        for (found = tried; found; found = found->next)
+            if (found->kernels == point->kernels &&
+                found->recipe == point->recipe)
+                break;
+        if (found)
+            continue;
+        source_one(q, point, qg_source_key);
+        pair = qg_mem_new(q, sizeof *pair);
+        *pair = (struct pair){point->kernels, point->recipe, tried};
+        tried = pair;
+    }
 }
 
 /* ---------------------------------------------------------- for the caller */

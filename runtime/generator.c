@@ -144,33 +144,50 @@ void qn_generator_close(struct quern_context *ctx)
     release(&ctx->generator);
 }
 
-/* A library of another build must not fill the cache with its own source. */
-static int same_kernel(const struct qn_generator *gen,
-                       const struct qn_kernel *kernel)
+/* The generator's own row of a kernel; NULL if it has none. */
+static const struct qn_kernel *find(const struct qn_generator *gen,
+                                    const struct qn_kernel *kernel)
 {
     const struct quern_registry *registry = gen->registry(gen->qg);
 
     for (int i = 0; i < registry->nkernels; i++)
         if (!strcmp(registry->kernels[i].name, kernel->name))
-            return !strcmp(registry->kernels[i].key, kernel->key);
-    return 0;
+            return &registry->kernels[i];
+    return NULL;
 }
 
-/* The generator owns its text, so it is copied while locked. */
-static int source_locked(struct qn_generator *gen,
-                         const struct qn_kernel *kernel, char **source)
+/*
+** The text of a kernel, which the generator owns, and its row, which has its
+** key from now on. A library of another build must not fill the cache with its
+** own source, so the keys must agree.
+*/
+static int render_locked(struct qn_generator *gen,
+                         const struct qn_kernel *kernel, const char **text,
+                         size_t *length)
 {
-    const char *text;
-    size_t length;
+    const struct qn_kernel *row = find(gen, kernel);
 
-    if (!same_kernel(gen, kernel))
+    if (row && gen->source(gen->qg, kernel->name, text, length))
+        return qn_error_set(QUERN_ECOMPILE, "%s", gen->diagnostics(gen->qg));
+    if (!row || strcmp(row->key, kernel->key))
         return qn_error_set(QUERN_ECOMPILE,
                             "%s: libquern_gen writes another kernel of this "
                             "name, or none: it is of another build or lacks "
                             "your specs",
                             kernel->name);
-    if (gen->source(gen->qg, kernel->name, &text, &length))
-        return qn_error_set(QUERN_ECOMPILE, "%s", gen->diagnostics(gen->qg));
+    return QUERN_OK;
+}
+
+/* Copied while locked. */
+static int source_locked(struct qn_generator *gen,
+                         const struct qn_kernel *kernel, char **source)
+{
+    const char *text;
+    size_t length;
+    int code = render_locked(gen, kernel, &text, &length);
+
+    if (code)
+        return code;
     *source = malloc(length + 1);
     if (!*source)
         return qn_error_memory();
@@ -190,5 +207,24 @@ int qn_generator_source(struct quern_context *ctx,
     if (!code)
         code = source_locked(&ctx->generator, kernel, source);
     pthread_mutex_unlock(&ctx->generator.lock);
+    return code;
+}
+
+int qn_generator_key(struct quern_context *ctx,
+                     const struct qn_candidate *candidate, const char **key)
+{
+    const struct qn_kernel *kernel = candidate->kernel;
+    int lazy = ctx->nspecs && candidate->registry == ctx->base;
+    const char *text;
+    size_t length;
+    int code = QUERN_OK;
+
+    if (lazy)
+        pthread_mutex_lock(&ctx->generator.lock);
+    if (lazy && !kernel->key)
+        code = render_locked(&ctx->generator, kernel, &text, &length);
+    *key = kernel->key;
+    if (lazy)
+        pthread_mutex_unlock(&ctx->generator.lock);
     return code;
 }

@@ -24,6 +24,7 @@ struct qn_generator {
 };
 
 struct quern_context;
+struct qn_candidate;
 
 /*
 ** Open the library and load the embedded specs and the context's folders;
@@ -39,6 +40,14 @@ void qn_generator_close(struct quern_context *ctx);
 */
 int qn_generator_source(struct quern_context *ctx,
                         const struct qn_kernel *kernel, char **source);
+
+/*
+** The key of a kernel, which lives as long as the context. A registry of the
+** user's specs has keys only of the kernels that were asked for, so this one
+** may be generated first. QUERN_ECOMPILE.
+*/
+int qn_generator_key(struct quern_context *ctx,
+                     const struct qn_candidate *candidate, const char **key);
 
 /* The folder of the program or library that holds this code, no slash. */
 int qn_generator_folder(char *buffer, size_t size);

@@ -63,6 +63,7 @@ struct job {
     const struct qn_candidate *candidate;
     const struct maker *maker;
     struct qn_cache *cache;
+    const char *source; /* its key */
     char index[QN_KEY_SIZE], key[QN_KEY_SIZE];
     char version[96];
 };
@@ -82,14 +83,15 @@ static int sum_lines(char sum[QN_KEY_SIZE], const char *const *lines)
     return whole;
 }
 
-/* All that decides about the object except the compiler's version. */
+/*
+** All that decides about the object except the compiler's version: what was
+** compiled once serves until its own source changes, whatever else does.
+*/
 static int make_index(struct job *job)
 {
     const struct qn_kernel *kernel = job->candidate->kernel;
-    const char *lines[] = {"quern index 1",
-                           job->candidate->registry->hash,
-                           kernel->name,
-                           kernel->key,
+    const char *lines[] = {"quern index 2",
+                           job->source,
                            kernel->arch,
                            job->maker->options(),
                            job->maker->own ? qn_host_machine() : "",
@@ -102,10 +104,9 @@ static int make_index(struct job *job)
 static int make_key(struct job *job)
 {
     const struct qn_kernel *kernel = job->candidate->kernel;
-    const char *lines[] = {"quern entry 1", kernel->key, kernel->arch, NULL,
-                           job->version,    NULL};
+    const char *lines[] = {"quern entry 1",       job->source,  kernel->arch,
+                           job->maker->options(), job->version, NULL};
 
-    lines[3] = job->maker->options();
     return sum_lines(job->key, lines) ? QUERN_OK : qn_error_memory();
 }
 
@@ -219,6 +220,8 @@ int qn_jit_object(struct quern_context *ctx,
 
     object->data = NULL;
     object->bytes = 0;
+    if (!code)
+        code = qn_generator_key(ctx, candidate, &job.source);
     if (!code)
         code = make_index(&job);
     if (code)

@@ -52,19 +52,35 @@ static int load_cubin(struct quern_context *ctx, struct qn_module *module,
     return code;
 }
 
-/* Linked with this kernel, or with the same one of the built-in registry,
-   which a registry of the user's specs repeats without its function. */
-static qn_host_function *linked_function(const struct qn_kernel *kernel)
+/* The row of the built-in registry of that name, or NULL. */
+static const struct qn_kernel *find_builtin(const char *name)
 {
     const struct quern_registry *builtin = &qn_registry_builtin;
 
-    if (kernel->host)
-        return kernel->host;
     for (int i = 0; i < builtin->nkernels; i++)
-        if (!strcmp(builtin->kernels[i].name, kernel->name) &&
-            !strcmp(builtin->kernels[i].key, kernel->key))
-            return builtin->kernels[i].host;
+        if (!strcmp(builtin->kernels[i].name, name))
+            return &builtin->kernels[i];
     return NULL;
+}
+
+/* Linked with this kernel, or with the same one of the built-in registry,
+   which a registry of the user's specs repeats without its function. */
+static int find_function(struct quern_context *ctx,
+                         const struct qn_candidate *candidate,
+                         qn_host_function **out)
+{
+    const struct qn_kernel *builtin;
+    const char *key;
+    int code = QUERN_OK;
+
+    *out = candidate->kernel->host;
+    builtin = *out ? NULL : find_builtin(candidate->kernel->name);
+    if (!builtin)
+        return QUERN_OK;
+    code = qn_generator_key(ctx, candidate, &key);
+    if (!code && !strcmp(builtin->key, key))
+        *out = builtin->host;
+    return code;
 }
 
 /* Linked, else compiled for the user's specs. */
@@ -73,11 +89,10 @@ static int load_host(struct quern_context *ctx,
                      struct qn_module *module)
 {
     struct qn_cache_object object;
-    int code;
+    int code = find_function(ctx, candidate, &module->function);
 
-    module->function = linked_function(module->kernel);
-    if (module->function)
-        return QUERN_OK;
+    if (code || module->function)
+        return code;
     code = qn_jit_object(ctx, candidate, &object);
     if (!code)
         code = qn_host_load(module->kernel->name, &object, &module->host);

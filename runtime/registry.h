@@ -218,7 +218,7 @@ struct qn_kernel {
     const char *name;     /* symbol = file name = name in the registry */
     const char *spec;     /* file:line of the kernels spec */
     const char *template; /* path below templates/ */
-    const char *key;      /* sha256 of the source, in hex */
+    const char *key;      /* sha256 of the source, in hex; see gen/gen.h */
     const char *recipe;
     const char *arch; /* "sm_90a", "host" */
     int op;           /* enum quern_op, enum qn_cast_op */
@@ -260,7 +260,7 @@ struct qn_rejected {
 };
 
 struct quern_registry {
-    const char *hash; /* sha256 over everything below, in hex */
+    const char *hash; /* sha256 of all specs and templates, in hex */
     const struct qn_recipe *recipes;
     int nrecipes;
     const struct qn_kernel *kernels;

@@ -133,6 +133,7 @@ void test_embedded_specs(void **state)
         size_t length;
 
         shipped += kernel->shipped;
+        assert_null(kernel->key);
         assert_int_equal(qg_source(q, kernel->name, &text, &length), 0);
         assert_int_equal(strlen(text), length);
         assert_non_null(strstr(text, kernel->name));

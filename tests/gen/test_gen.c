@@ -29,6 +29,9 @@ int main(void)
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_field_rows),
         cmocka_unit_test(test_registry_text),
+        cmocka_unit_test(test_late_errors),
+        cmocka_unit_test(test_early_errors),
+        cmocka_unit_test(test_hash),
     };
 
     return cmocka_run_group_tests_name("gen", tests, NULL, NULL);

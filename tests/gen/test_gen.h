@@ -73,5 +73,8 @@ void test_bad_folders(void **state);
 void test_calls(void **state);
 void test_field_rows(void **state);
 void test_registry_text(void **state);
+void test_late_errors(void **state);
+void test_early_errors(void **state);
+void test_hash(void **state);
 
 #endif

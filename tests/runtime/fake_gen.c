@@ -2,8 +2,9 @@
 ** fake_gen.c: a generator with the tests' registry. With folders it has one
 ** more recipe's kernel, k_spec, whose source is C.
 **
-** A folder named "bad" is an error in a spec. $FAKE_GEN_KEY replaces the keys
-** of all kernels, as a library of another build would.
+** A folder named "bad" is an error in a spec. Kernels have no key before their
+** source was asked for. $FAKE_GEN_KEY replaces the keys of all of them, as a
+** library of another build would.
 */
 #include "fake.h"
 
@@ -35,15 +36,14 @@ __attribute__((constructor)) static void opened(void)
 
 int qg_open(const char *const *dirs, int count, struct qg **out)
 {
-    const char *key = getenv("FAKE_GEN_KEY");
     struct qg *qg = calloc(1, sizeof *qg);
 
     *out = qg;
     if (!qg)
         return 1;
     memcpy(qg->kernels, kernels, sizeof kernels);
-    for (int i = 0; key && i < NKERNELS; i++)
-        qg->kernels[i].key = key;
+    for (int i = 0; i < NKERNELS; i++)
+        qg->kernels[i].key = NULL;
     qg->registry = (struct quern_registry){
         .hash = count ? "hash with specs" : "hash",
         .recipes = test_recipes,
@@ -84,10 +84,20 @@ static const char spec_source[] =
     "        d[i] = (float)(worker + 1);\n"
     "}\n";
 
+static void set_key(struct qg *qg, const char *kernel)
+{
+    const char *key = getenv("FAKE_GEN_KEY");
+
+    for (int i = 0; i < NKERNELS; i++)
+        if (!strcmp(kernels[i].name, kernel))
+            qg->kernels[i].key = key ? key : kernels[i].key;
+}
+
 int qg_source(struct qg *qg, const char *kernel, const char **text,
               size_t *length)
 {
     fake_log("gen", "source", kernel);
+    set_key(qg, kernel);
     if (!strcmp(kernel, "k_spec"))
         snprintf(qg->text, sizeof qg->text, "%s", spec_source);
     else
