@@ -81,4 +81,12 @@ struct quern_plan {
     struct cu_attribute cluster;
 };
 
+/*
+** What a run of a kernel would launch it with: `values`, and in `params` the
+** address of each that the kernel takes. The plan's context is current.
+** Errors are those of quern_run.
+*/
+int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
+                   struct qn_values *values, void **params);
+
 #endif

@@ -151,6 +151,31 @@ static int run_on_gpu(const struct quern_plan *plan,
     return code;
 }
 
+/* All but the maps. */
+static int complete(const struct quern_plan *plan,
+                    const struct quern_args *args, struct qn_values *values,
+                    void **params)
+{
+    const struct qn_kernel *kernel = plan->kernel;
+    int code = qn_args_check(plan, args);
+
+    if (code)
+        return code;
+    *values = plan->values;
+    set_values(plan, args, values);
+    for (int i = 0; kernel && i < kernel->nparams; i++)
+        params[i] = (char *)values + qn_run_values[kernel->params[i]];
+    return QUERN_OK;
+}
+
+int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
+                   struct qn_values *values, void **params)
+{
+    int code = complete(plan, args, values, params);
+
+    return code ? code : point_maps(plan, args, values);
+}
+
 int quern_run(const struct quern_plan *plan, const struct quern_args *args,
               void *stream)
 {
@@ -163,15 +188,11 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
                             !plan ? "plan" : "args");
     code = qn_context_process(plan->ctx, "plan");
     if (!code)
-        code = qn_args_check(plan, args);
+        code = complete(plan, args, &values, params);
     if (code)
         return code;
-    values = plan->values;
-    set_values(plan, args, &values);
     if (plan->products)
         return qn_cublaslt_run(plan, &values, args->host_sizes, stream);
-    for (int i = 0; i < plan->kernel->nparams; i++)
-        params[i] = (char *)&values + qn_run_values[plan->kernel->params[i]];
     if (plan->driver)
         return run_on_gpu(plan, args, &values, params, stream);
     qn_host_run(plan->function, params, plan->workers);

@@ -41,6 +41,7 @@ struct qn_options {
     int fields;
     int kernels;
     int repeat;
+    int overhead;
     uint64_t seed;
     char **words; /* what is not an option, NULL-terminated */
     int nwords;
@@ -59,7 +60,8 @@ enum {
     QN_KEY_SEED,
     QN_KEY_KERNEL,
     QN_KEY_FIELDS,
-    QN_KEY_REPEAT
+    QN_KEY_REPEAT,
+    QN_KEY_OVERHEAD
 };
 
 /* One row for each option, so that it reads alike in every command. */

@@ -7,6 +7,7 @@
 #include "cast.h"
 #include "cli.h"
 #include "job.h"
+#include "overhead.h"
 #include "report.h"
 
 static const struct argp_option options[] = {
@@ -16,6 +17,10 @@ static const struct argp_option options[] = {
      "Launches to take the median of (default: about a second's)", 0},
     {"against", QN_KEY_AGAINST, "NAME", 0,
      "Also run this backend, in turn with the other, and compare", 0},
+    {"overhead", QN_KEY_OVERHEAD, NULL, 0,
+     "Time plans (cold, warm, again) and what a launch takes on the host, "
+     "beside the driver's own",
+     0},
     QN_OPTION_BACKEND,
     QN_OPTION_KERNEL,
     QN_OPTION_SEED,
@@ -61,8 +66,8 @@ static int compare_job(const struct qn_options *opt, struct qn_job *job,
 }
 
 /* One problem, as one row. */
-static int time_problem(const struct qn_options *opt, struct quern_context *ctx,
-                        const char *text, cJSON *rows)
+static int time_one(const struct qn_options *opt, struct quern_context *ctx,
+                    const char *text, cJSON *rows)
 {
     struct quern_problem problem;
     struct qn_job job = {0};
@@ -96,22 +101,39 @@ static int save(const struct qn_options *opt, const cJSON *rows)
                   : QN_EXIT_OK;
 }
 
+static int time_problems(const struct qn_options *opt,
+                         struct quern_context *ctx, const char *const *texts,
+                         int count, cJSON *rows)
+{
+    int status = QN_EXIT_OK;
+
+    if (opt->overhead)
+        return qn_overhead_rows(opt, ctx, texts, count, rows);
+    for (int i = 0; i < count && !status; i++)
+        status = time_one(opt, ctx, texts[i], rows);
+    return status;
+}
+
 /* Arguments with blanks are problems; words without any are one together. */
 static int time_all(const struct qn_options *opt, struct quern_context *ctx,
                     cJSON *rows)
 {
     char line[1024];
-    int status = QN_EXIT_OK;
+    const char *const one = line;
+    int status;
 
-    if (opt->nwords && !strchr(opt->words[0], ' ')) {
-        status = qn_source_join(opt, line, sizeof line);
-        return status ? status : time_problem(opt, ctx, line, rows);
-    }
-    if (opt->nwords == 0)
-        return qn_source_join(opt, line, sizeof line);
-    for (int i = 0; i < opt->nwords && !status; i++)
-        status = time_problem(opt, ctx, opt->words[i], rows);
-    return status;
+    if (opt->nwords && strchr(opt->words[0], ' '))
+        return time_problems(opt, ctx, (const char *const *)opt->words,
+                             opt->nwords, rows);
+    status = qn_source_join(opt, line, sizeof line);
+    return status ? status : time_problems(opt, ctx, &one, 1, rows);
+}
+
+static const struct qn_column *columns(const struct qn_options *opt)
+{
+    return opt->overhead  ? qn_overhead_columns
+           : opt->against ? qn_report_against_columns
+                          : qn_report_columns;
 }
 
 static int run(const struct qn_options *opt)
@@ -129,9 +151,7 @@ static int run(const struct qn_options *opt)
     if (status)
         cJSON_Delete(rows);
     else
-        qn_table_print(opt, rows,
-                       opt->against ? qn_report_against_columns
-                                    : qn_report_columns);
+        qn_table_print(opt, rows, columns(opt));
     quern_close(ctx);
     return status;
 }

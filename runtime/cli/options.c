@@ -119,6 +119,9 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
     case QN_KEY_FIELDS:
         options->fields = 1;
         return 0;
+    case QN_KEY_OVERHEAD:
+        options->overhead = 1;
+        return 0;
     case QN_KEY_SEED:
         options->seed = parse_number(text, UINT64_MAX, "--seed", state);
         return 0;

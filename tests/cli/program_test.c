@@ -147,6 +147,8 @@ static const struct {
      "3",
      0, "ratio"},
     {"bench fprop bf16 g=2 m=8 n=8 k=8 --against auto", 2, "not auto"},
+    {"bench fprop bf16 g=2 m=8 n=8 k=8 --overhead --backend host", 2,
+     "of the backend jit"},
     {"bench fprop bf16 g=2 m=8 n=8 k=8 --against cublast", 2,
      "did you mean 'cublaslt'?"},
     {"run quantize mxfp8 of=x g=3 m=200 k=96 --backend host --check", 0,
@@ -185,6 +187,47 @@ void test_commands(void **state)
             fail_msg("quern %s: '%.500s' lacks '%s'\n", commands[i].arguments,
                      output, commands[i].says);
     }
+}
+
+/* A number of the first row that was printed as JSON. */
+static double number(const cJSON *rows, const char *name)
+{
+    const cJSON *item =
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(rows, 0), name);
+
+    assert_true(cJSON_IsNumber(item));
+    return item->valuedouble;
+}
+
+/*
+** With a driver that does nothing, what is left is the library's own share.
+** The bounds are ten times what one core of 2023 takes, and more under the
+** sanitizers: enough to see a plan that generates again, or a run that reads
+** a file.
+*/
+void test_overhead(void **state)
+{
+    const char *own = own_folder();
+    const double slow = strstr(own, "/asan/") ? 10 : 1;
+    cJSON *rows;
+
+    (void)state;
+    if (shell("QUERN_CACHE= QUERN_CUDA='%s/../lib/fake_cuda.so' '%s/quern' "
+              "bench --overhead fprop bf16 g=8 m=64 n=64 k=64 --json - 2>&1",
+              own, own) == 3 &&
+        strstr(output, "libnvrtc")) {
+        print_message("skip: a plan needs libnvrtc\n");
+        skip();
+    }
+    rows = cJSON_Parse(output);
+    if (!rows)
+        fail_msg("quern bench --overhead: %s", output);
+    assert_true(number(rows, "open_ms") < 5 * slow);
+    assert_true(number(rows, "cold_ms") > number(rows, "warm_ms"));
+    assert_true(number(rows, "warm_ms") < 5 * slow);
+    assert_true(number(rows, "again_us") < 1000 * slow);
+    assert_true(number(rows, "run_us") < 3 * slow);
+    cJSON_Delete(rows);
 }
 
 void test_json_parses(void **state)

@@ -27,6 +27,7 @@ int main(void)
         cmocka_unit_test(test_f16_round_trip),
         cmocka_unit_test(test_commands),
         cmocka_unit_test(test_json_parses),
+        cmocka_unit_test(test_overhead),
         cmocka_unit_test(test_emit_is_all_or_nothing),
         cmocka_unit_test(test_linked_kernels),
     };

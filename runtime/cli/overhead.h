@@ -1,0 +1,30 @@
+/*
+** overhead.h: what a program waits for besides the GPU: plans and launches.
+*/
+#ifndef QN_OVERHEAD_H
+#define QN_OVERHEAD_H
+
+#include "cli.h"
+
+/*
+** Add a row for each problem to `rows`, in seconds:
+**
+**   open   quern_open
+**   cold   quern_plan of an empty cache: generator and compiler are opened;
+**          cold_cpu is the same in time of a core, for machines that are busy
+**   warm   quern_plan of a new context, from the cache
+**   again  quern_plan of a context that has planned it before
+**   run    quern_run
+**   bare   cuLaunchKernelEx alone, with the same parameters
+**
+** Where there are several, a last row has the time until all are planned, cold,
+** by one thread for each core. Needs a GPU, or a driver that acts as one; its
+** context is made before the clock starts. An exit status, after printing what
+** was wrong.
+*/
+int qn_overhead_rows(const struct qn_options *, struct quern_context *,
+                     const char *const *problems, int count, cJSON *rows);
+
+extern const struct qn_column qn_overhead_columns[];
+
+#endif
