@@ -7,6 +7,8 @@
 **
 **     cuda open | nvrtc open | nvrtc compile NAME | gen open | gen source NAME
 **     cublaslt open
+**
+** Any number of threads may call them.
 */
 #ifndef FAKE_H
 #define FAKE_H
@@ -33,13 +35,16 @@ struct fake_cuda {
     /* the machine */
     int devices, major, minor, sms, shared_bytes;
     int capture_status, capture_result; /* of cuStreamIsCapturing */
-    /* failures: the n-th call from now on returns `fail_code` */
-    int fail_at, fail_code;
+    /* failures: the n-th call from now on returns `fail_code`, and with `lost`
+       all that follow */
+    int fail_at, fail_code, lost;
     int calls;          /* made since the test set it to 0 */
-    const char *failed; /* the call that was made to fail */
+    const char *failed; /* the first call that was made to fail */
+    int process;        /* that called cuInit; in another one nothing works */
     /* what must be balanced */
     int libraries, primaries, depth;
-    void *current; /* the context below what the runtime pushed */
+    void *current;   /* the context below what the runtime pushed */
+    void *destroyed; /* a context that cannot be made current any more */
     /* what was done last */
     const void *code; /* given to cuLibraryLoadData */
     char kernel[256];
@@ -53,8 +58,8 @@ struct fake_cuda {
 
 /* What the fake cuBLASLt was told, and what it should do about it. */
 struct fake_cublaslt {
-    /* failures: the n-th call from now on returns `fail_status` */
-    int fail_at, fail_status;
+    /* failures, as above; the status is `fail_status` */
+    int fail_at, fail_status, lost;
     int calls;          /* made since the test set it to 0 */
     const char *failed; /* the call that was made to fail */
     int no_algorithm;   /* the heuristic finds none */

@@ -5,6 +5,7 @@
 #include "fake.h"
 #include "gpu.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static struct fake_cuda state = {
@@ -30,23 +31,39 @@ __attribute__((constructor)) static void opened(void)
     fake_log("cuda", "open", "");
 }
 
+/* One call at a time: what is recorded is of one thread. */
+static pthread_mutex_t calling = PTHREAD_MUTEX_INITIALIZER;
+
 static int enter(const char *name)
 {
-    int call = __atomic_add_fetch(&state.calls, 1, __ATOMIC_SEQ_CST);
+    int call;
 
-    if (state.fail_at != call)
+    pthread_mutex_lock(&calling);
+    call = ++state.calls;
+    if (state.process && state.process != getpid())
+        return QN_CU_NOT_INITIALIZED;
+    if (!state.fail_at || call < state.fail_at ||
+        (call > state.fail_at && !state.lost))
         return 0;
-    state.failed = name;
+    if (!state.failed)
+        state.failed = name;
     return state.fail_code;
 }
 
+static void leave(const int *code)
+{
+    (void)code;
+    pthread_mutex_unlock(&calling);
+}
+
+/* Until the function returns no other call is made. */
+#define BEGIN() int code_ __attribute__((cleanup(leave))) = enter(__func__)
+
 /* Fail if it is this call's turn. */
 #define ENTER()                                                                \
-    do {                                                                       \
-        int code_ = enter(__func__);                                           \
-        if (code_)                                                             \
-            return code_;                                                      \
-    } while (0)
+    BEGIN();                                                                   \
+    if (code_)                                                                 \
+    return code_
 
 #define DECLARE(name, arguments) FAKE_API int name arguments;
 QN_CU_FUNCTIONS(DECLARE)
@@ -63,12 +80,17 @@ int cuInit(unsigned flags)
 {
     (void)flags;
     ENTER();
+    state.process = getpid();
     return state.devices ? 0 : QN_CU_NO_DEVICE;
 }
 
 int cuGetErrorString(int result, const char **text)
 {
-    *text = result == 999 ? "the test's error" : "some error";
+    *text = result == 999                     ? "the test's error"
+            : result == 2                     ? "out of memory"
+            : result == QN_CU_NOT_INITIALIZED ? "initialization error"
+            : result == QN_CU_NO_DEVICE       ? "no device"
+                                              : "some error";
     return 0;
 }
 
@@ -127,10 +149,10 @@ int cuDevicePrimaryCtxRetain(struct cu_context **context, int device)
 
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
+    BEGIN(); /* what is given back is gone, whatever the driver says */
     (void)device;
-    ENTER();
     add(&state.primaries, -1);
-    return 0;
+    return code_;
 }
 
 int cuCtxGetCurrent(struct cu_context **context)
@@ -143,6 +165,8 @@ int cuCtxGetCurrent(struct cu_context **context)
 int cuCtxPushCurrent_v2(struct cu_context *context)
 {
     ENTER();
+    if (context == (struct cu_context *)state.destroyed)
+        return 201; /* CUDA_ERROR_INVALID_CONTEXT */
     stack[depth++] = context;
     add(&state.depth, 1);
     return 0;
@@ -150,10 +174,11 @@ int cuCtxPushCurrent_v2(struct cu_context *context)
 
 int cuCtxPopCurrent_v2(struct cu_context **context)
 {
+    BEGIN();
     *context = top();
     depth--;
     add(&state.depth, -1);
-    return 0;
+    return code_;
 }
 
 int cuCtxGetDevice(int *device)
@@ -180,9 +205,10 @@ int cuLibraryLoadData(struct cu_library **library, const void *code,
 
 int cuLibraryUnload(struct cu_library *library)
 {
+    BEGIN();
     free(library);
     add(&state.libraries, -1);
-    return 0;
+    return code_;
 }
 
 int cuLibraryGetKernel(struct cu_kernel **kernel, struct cu_library *library,

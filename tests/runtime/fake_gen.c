@@ -4,7 +4,8 @@
 **
 ** A folder named "bad" is an error in a spec. Kernels have no key before their
 ** source was asked for. $FAKE_GEN_KEY replaces the keys of all of them, as a
-** library of another build would.
+** library of another build would; with $FAKE_GEN_FAIL no source can be
+** generated.
 */
 #include "fake.h"
 
@@ -97,6 +98,10 @@ int qg_source(struct qg *qg, const char *kernel, const char **text,
               size_t *length)
 {
     fake_log("gen", "source", kernel);
+    if (getenv("FAKE_GEN_FAIL")) {
+        strcpy(qg->diagnostics, "test.cu:7: error: the test's\n");
+        return 1;
+    }
     set_key(qg, kernel);
     if (!strcmp(kernel, "k_spec"))
         snprintf(qg->text, sizeof qg->text, "%s", spec_source);

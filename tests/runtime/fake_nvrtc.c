@@ -5,7 +5,7 @@
 **     ERROR   does not compile           SPILLS   spills registers
 **
 ** $FAKE_NVRTC_DELAY is a pause in milliseconds, $FAKE_NVRTC_VERSION the minor
-** version.
+** version, $FAKE_NVRTC_FAIL the name of a function that fails.
 */
 #include "fake.h"
 
@@ -16,6 +16,14 @@ struct program {
     char name[256], source[4096], log[512];
 };
 
+/* Fail if the test asks for it. */
+static int fails(const char *name)
+{
+    const char *wanted = getenv("FAKE_NVRTC_FAIL");
+
+    return wanted && !strcmp(wanted, name);
+}
+
 FAKE_API int nvrtcVersion(int *major, int *minor);
 int nvrtcVersion(int *major, int *minor)
 {
@@ -25,7 +33,7 @@ int nvrtcVersion(int *major, int *minor)
     fake_log("nvrtc", "open", "");
     *major = 13;
     *minor = version ? atoi(version) : 0;
-    return 0;
+    return fails(__func__);
 }
 
 FAKE_API int nvrtcCreateProgram(struct program **program, const char *source,
@@ -37,7 +45,7 @@ int nvrtcCreateProgram(struct program **program, const char *source,
                        const char *const *headers, const char *const *names)
 {
     (void)headers, (void)names;
-    if (nheaders)
+    if (nheaders || fails(__func__))
         return 3;
     *program = calloc(1, sizeof **program);
     if (!*program)
@@ -76,7 +84,7 @@ int nvrtcCompileProgram(struct program *program, int noptions,
         pause_for(atol(delay));
     for (int i = 0; i < noptions; i++)
         arch |= !strcmp(options[i], "--gpu-architecture=sm_90a");
-    if (!arch || strstr(program->source, "ERROR")) {
+    if (!arch || strstr(program->source, "ERROR") || fails(__func__)) {
         strcpy(program->log, "line 1: the test's compile error\n");
         return 6;
     }
@@ -92,26 +100,26 @@ FAKE_API int nvrtcGetProgramLogSize(struct program *program, size_t *bytes);
 int nvrtcGetProgramLogSize(struct program *program, size_t *bytes)
 {
     *bytes = strlen(program->log) + 1;
-    return 0;
+    return fails(__func__);
 }
 
 FAKE_API int nvrtcGetProgramLog(struct program *program, char *log);
 int nvrtcGetProgramLog(struct program *program, char *log)
 {
     strcpy(log, program->log);
-    return 0;
+    return fails(__func__);
 }
 
 FAKE_API int nvrtcGetCUBINSize(struct program *program, size_t *bytes);
 int nvrtcGetCUBINSize(struct program *program, size_t *bytes)
 {
     *bytes = strlen(program->name) + 10;
-    return 0;
+    return fails(__func__);
 }
 
 FAKE_API int nvrtcGetCUBIN(struct program *program, char *cubin);
 int nvrtcGetCUBIN(struct program *program, char *cubin)
 {
     sprintf(cubin, "cubin of %s", program->name);
-    return 0;
+    return fails(__func__);
 }

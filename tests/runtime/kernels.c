@@ -4,15 +4,20 @@
 */
 #include "test.h"
 
+#include <pthread.h>
+
 struct test_host test_host;
 unsigned long long test_host_workers;
 
 /* Note the worker; worker 0 keeps the parameters, the same for all. */
 static void host_kernel(void *const *params, int worker, int workers)
 {
+    static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
+
     __atomic_fetch_or(&test_host_workers, 1ull << worker, __ATOMIC_SEQ_CST);
     if (worker)
         return;
+    pthread_mutex_lock(&noting);
     test_host = (struct test_host){
         .calls = test_host.calls + 1,
         .workers = workers,
@@ -31,6 +36,7 @@ static void host_kernel(void *const *params, int worker, int workers)
         .k = *(const int *)params[12],
         .error = *(unsigned *const *)params[13],
     };
+    pthread_mutex_unlock(&noting);
 }
 
 static const struct qn_kernel kernels[] = {TEST_KERNELS(host_kernel)};

@@ -24,9 +24,23 @@
 static const unsigned char gpu_params[] = {GPU_PARAMS};
 static const unsigned char host_params[] = {HOST_PARAMS};
 
+#define CAST_PARAMS                                                            \
+    QN_PARAM_in, QN_PARAM_row, QN_PARAM_column, QN_PARAM_row_sf,               \
+        QN_PARAM_column_sf, QN_PARAM_row_amax, QN_PARAM_column_amax,           \
+        QN_PARAM_dbias, QN_PARAM_partials, QN_PARAM_first_dims,                \
+        QN_PARAM_groups, QN_PARAM_m, QN_PARAM_k, QN_PARAM_error
+
+static const unsigned char cast_params[] = {CAST_PARAMS};
+
 static const struct qn_requires gpu_requires[] = {
     {"k % 8 == 0", "rows of A and B must start at multiples of 16 bytes"},
 };
+
+#define GROUP_SCALE                                                            \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_GROUP, .pad_rows = 1,               \
+        .pad_columns = 1                                                       \
+    }
 
 static const struct qn_recipe test_recipes[] = {
     {.name = "bf16",
@@ -56,7 +70,29 @@ static const struct qn_recipe test_recipes[] = {
      .d_types = 1u << QUERN_F32,
      .default_d = QUERN_F32,
      .scale = "none"},
+    {.name = "group",
+     .doc = "a scale for each group",
+     .spec = "recipes/group.lua:3",
+     .x = QUERN_E4M3,
+     .w = QUERN_E4M3,
+     .dy = QUERN_E4M3,
+     .d_types = 1u << QUERN_BF16,
+     .default_d = QUERN_BF16,
+     .scaled = 1,
+     .scale = "f32 per group",
+     .scaling = {GROUP_SCALE, GROUP_SCALE, GROUP_SCALE}},
 };
+
+/* The casts of dy in the recipe "group"; a sum reads fp32. */
+#define CAST_KERNEL(symbol, architecture, op_, input_, params_, function)      \
+    {                                                                          \
+        .name = symbol, .spec = "kernels/cast.lua:1", .template = "cast.cu",   \
+        .key = "key of " symbol, .recipe = "group", .arch = architecture,      \
+        .op = op_, .of = QUERN_DY, .input = input_, .form = QN_PLAIN,          \
+        .tile = {1, 1, 1}, .cluster = {1, 1}, .schedule = "", .addend = "",    \
+        .threads = 128, .ctas = 1, .smem = 1024, .params = params_,            \
+        .nparams = sizeof params_, .host = function                            \
+    }
 
 /* One of the variant "fprop bf16", by its tile. */
 #define GPU_KERNEL(symbol, architecture, m_, n_, cm, cn, shared)               \
@@ -96,7 +132,16 @@ static const struct qn_recipe test_recipes[] = {
         HOST_KERNEL("k_host", "bf16", QUERN_FPROP, QUERN_AXIS_M,               \
                     QUERN_MAJOR_K, QUERN_MAJOR_K, QUERN_BF16, function),       \
         HOST_KERNEL("k_host_wgrad", "mixed", QUERN_WGRAD, QUERN_AXIS_K,        \
-                    QUERN_MAJOR_MN, QUERN_MAJOR_MN, QUERN_F32, function)
+                    QUERN_MAJOR_MN, QUERN_MAJOR_MN, QUERN_F32, function),      \
+        CAST_KERNEL("k_amax", "sm_90a", QN_AMAX, QUERN_BF16, cast_params,      \
+                    NULL),                                                     \
+        CAST_KERNEL("k_cast", "sm_90a", QN_QUANTIZE, QUERN_BF16, cast_params,  \
+                    NULL),                                                     \
+        CAST_KERNEL("k_sum", "sm_90a", QN_SUM, QUERN_F32, cast_params, NULL),  \
+        CAST_KERNEL("k_amax_host", "host", QN_AMAX, QUERN_BF16, host_params,   \
+                    function),                                                 \
+        CAST_KERNEL("k_cast_host", "host", QN_QUANTIZE, QUERN_BF16,            \
+                    host_params, function)
 
 static const struct qn_rejected test_rejected[] = {
     {.name = "k_none",

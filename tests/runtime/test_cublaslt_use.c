@@ -493,6 +493,8 @@ static void fails_each_call(void **state)
             break;
         }
         last = n;
+        if (!strcmp(test_cublaslt->failed, "cublasLtDestroy"))
+            continue; /* nobody is told */
         test_expect(code, QUERN_ECUDA, test_cublaslt->failed);
         test_expect(code, QUERN_ECUDA, "the test's error (cuBLAS status 999)");
     }
@@ -519,8 +521,7 @@ static void fails_each_driver_call(void **state)
             break;
         }
         last = n;
-        test_cuda->primaries = 0; /* a failed release has no result */
-        if (code)                 /* freeing and closing have none, either */
+        if (code) /* freeing and closing have no result */
             test_expect(code, QUERN_ECUDA, test_cuda->failed);
     }
     assert_true(last > 20);

@@ -1,159 +1,229 @@
 /*
-** test_failure.c: every driver call and every allocation fails once. What was
-** taken is given back (the leak checker of the asan build sees the memory),
-** and the next try succeeds.
+** test_failure.c: every call of the driver, of cuBLASLt and of the compiler and
+** every allocation fails, once or from then on, in every scene. What was taken
+** is given back (the leak checker of the asan build sees the memory), and where
+** it fails once, the next try succeeds.
 */
-#include "test.h"
+#include "scene.h"
 
-#define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
-
-/* Everything that a program does; the first error ends it. */
-static int use_all(const struct quern_open_options *options)
+/* The code, and a part of the message. */
+static void expect_said(int code, int expected, const char *part)
 {
-    struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_description need;
-    struct quern_plan *plan = NULL;
-    struct quern_args args;
-    char *text = NULL;
-    int code = quern_open(options, &ctx);
+    if (code != expected || !strstr(test_said, part))
+        print_error("code %d, not %d: '%s' lacks '%s'\n", code, expected,
+                    test_said, part);
+    assert_int_equal(code, expected);
+    assert_non_null(strstr(test_said, part));
+}
 
-    if (code)
-        return code;
-    code = quern_problem_parse(ctx, PROBLEM, &p);
-    if (!code)
-        code = quern_describe(ctx, &p, &need);
-    if (!code)
-        code = quern_plan(ctx, &p, NULL, &plan);
-    if (!code)
-        code = quern_why(ctx, &p, NULL, &text);
-    quern_free(text);
-    if (!code) {
-        static _Alignas(64) char memory[8 << 20];
+/* Calls that give something back: nobody is told when these fail. */
+static int is_silent(const char *call)
+{
+    return !strcmp(call, "cuDevicePrimaryCtxRelease_v2") ||
+           !strcmp(call, "cuLibraryUnload") ||
+           !strcmp(call, "cuCtxPopCurrent_v2") ||
+           !strcmp(call, "cublasLtDestroy");
+}
 
-        args = need.args;
-        args.a.data = memory;
-        args.b.data = memory + (1 << 20);
-        args.d.data = memory + (5 << 20);
-        args.a.first_dims = memory + (7 << 20);
-        args.workspace = memory + (8 << 20) - 256;
-        code = quern_run(plan, &args, NULL);
-        if (!code)
-            code = quern_check(plan, &args, NULL);
+/* What the driver says, and what becomes of it. */
+struct failure {
+    int code, status; /* CUDA's and ours */
+    const char *text;
+};
+
+/* May nobody notice? Without a device the host computes, and quern_why imagines
+   one. A plan of cuBLAS's enters its context to be freed. */
+static int may_pass(const struct scene *scene, const struct failure *failure,
+                    const char *call)
+{
+    return is_silent(call) || failure->status == QUERN_ENODEVICE ||
+           (scene->backend == QUERN_BACKEND_CUBLASLT &&
+            (!strcmp(call, "cuCtxGetCurrent") ||
+             !strcmp(call, "cuCtxPushCurrent_v2")));
+}
+
+static const struct failure unknown = {999, QUERN_ECUDA,
+                                       "the test's error (CUDA error 999)"};
+
+/* The n-th call fails. Returns 0 if there are fewer. */
+static int fail_driver(const struct scene *scene, const struct failure *failure,
+                       int lost, int n)
+{
+    int code;
+
+    test_cuda->calls = 0;
+    test_cuda->failed = NULL;
+    test_cuda->fail_at = n;
+    test_cuda->fail_code = failure->code;
+    test_cuda->lost = lost;
+    code = test_play(scene, !lost);
+    test_cuda->fail_at = 0;
+    if (!test_cuda->failed || (is_silent(test_cuda->failed) && !lost))
+        assert_int_equal(code, QUERN_OK);
+    else if (code == QUERN_OK || is_silent(test_cuda->failed))
+        assert_true(may_pass(scene, failure, test_cuda->failed));
+    else
+        expect_said(code, failure->status, test_cuda->failed);
+    if (code != QUERN_OK)
+        expect_said(code, failure->status, failure->text);
+    return test_cuda->failed != NULL;
+}
+
+/* Each call of each scene. */
+static void fail_driver_calls(const struct failure *failure, int lost,
+                              int scenes)
+{
+    for (int i = 0; i < scenes; i++) {
+        const struct scene *scene = &test_scenes[i];
+        int n = 1;
+
+        while (fail_driver(scene, failure, lost, n))
+            n++;
+        assert_true(n > 20 || scene->backend == QUERN_BACKEND_HOST);
     }
-    quern_plan_free(plan);
-    quern_close(ctx);
-    return code;
 }
 
 static void fails_each_driver_call(void **state)
 {
-    int last = 0;
+    (void)state;
+    fail_driver_calls(&unknown, 0, test_scenes_count);
+}
+
+/* A device that is lost answers nothing any more. */
+static void survives_a_lost_device(void **state)
+{
+    (void)state;
+    fail_driver_calls(&unknown, 1, test_scenes_count);
+}
+
+static void reports_device_memory(void **state)
+{
+    static const struct failure memory = {2, QUERN_ECUDA,
+                                          "out of memory (CUDA error 2)"};
 
     (void)state;
-    test_cuda->fail_code = 999;
-    for (int n = 1;; n++) {
-        int code;
+    fail_driver_calls(&memory, 0, 1);
+}
 
-        test_cuda->calls = 0;
-        test_cuda->fail_at = n;
-        test_cuda->failed = NULL;
-        code = use_all(NULL);
-        assert_int_equal(test_cuda->libraries, 0);
-        assert_int_equal(test_cuda->depth, 0);
-        if (!test_cuda->failed) {
-            assert_int_equal(code, QUERN_OK);
-            break;
+/* A device that goes away: the host computes only for who did not choose. */
+static void loses_every_device(void **state)
+{
+    static const struct failure gone = {QN_CU_NO_DEVICE, QUERN_ENODEVICE,
+                                        "no device (CUDA error 100)"};
+
+    (void)state;
+    fail_driver_calls(&gone, 0, 4);
+}
+
+static void fails_each_cublaslt_call(void **state)
+{
+    (void)state;
+    test_cublaslt->fail_status = 999;
+    for (int i = 0; i < test_scenes_count; i++)
+        for (int n = 1;; n++) {
+            int code;
+
+            test_cublaslt->calls = 0;
+            test_cublaslt->failed = NULL;
+            test_cublaslt->fail_at = n;
+            code = test_play(&test_scenes[i], 1);
+            test_cublaslt->fail_at = 0;
+            if (!test_cublaslt->failed || is_silent(test_cublaslt->failed))
+                assert_int_equal(code, QUERN_OK);
+            else
+                expect_said(code, QUERN_ECUDA, test_cublaslt->failed);
+            if (!test_cublaslt->failed)
+                break;
         }
-        last = n;
-        if (!strcmp(test_cuda->failed, "cuDevicePrimaryCtxRelease_v2") ||
-            test_cuda->primaries) { /* at close, which has no result */
-            assert_int_equal(code, QUERN_OK);
-            test_cuda->primaries = 0;
-            continue;
-        }
-        assert_int_equal(code, QUERN_ECUDA);
-        test_expect(code, QUERN_ECUDA, test_cuda->failed);
-        test_expect(code, QUERN_ECUDA, "the test's error (CUDA error 999)");
-    }
-    assert_true(last > 20);
 }
 
 static void fails_each_allocation(void **state)
 {
-    int last = 0;
-
     (void)state;
-    for (int n = 1;; n++) {
-        int code, made;
+    for (int i = 0; i < test_scenes_count; i++) {
+        const struct scene *scene = &test_scenes[i];
 
-        test_fail_allocation(n);
-        code = use_all(NULL);
-        made = test_fail_allocation(0);
-        assert_int_equal(test_cuda->libraries, 0);
-        assert_int_equal(test_cuda->primaries, 0);
-        assert_int_equal(test_cuda->depth, 0);
-        if (made < n) {
-            assert_int_equal(code, QUERN_OK);
-            break;
+        for (int n = 1;; n++) {
+            int code, made;
+
+            test_fail_allocation(n);
+            code = test_play(scene, 1);
+            made = test_fail_allocation(0);
+            if (made < n) {
+                assert_int_equal(code, QUERN_OK);
+                assert_true(n > 4);
+                break;
+            }
+            /* the cache does without what it cannot read or keep */
+            if (code != QUERN_OK || (scene->cache && !*scene->cache))
+                expect_said(code, QUERN_ENOMEM, "host memory ran out");
         }
-        last = n;
-        /* the cache does without what it cannot read or keep */
-        if (code != QUERN_OK)
-            test_expect(code, QUERN_ENOMEM, "host memory ran out");
     }
-    assert_true(last > 10);
 }
 
-/* The same with a cold cache each time: generator and compiler too. */
-static void fails_each_allocation_cold(void **state)
+/* The scene that generates and compiles each time. */
+static int play_cold(void)
 {
-    int last = 0;
+    return test_play(&test_scenes[1], 0);
+}
+
+static void fails_each_call_of_the_compiler(void **state)
+{
+    static const struct {
+        const char *call;
+        int code;
+        const char *text;
+    } calls[] = {
+        {"nvrtcVersion", QUERN_EMISSING, "libnvrtc tells no version"},
+        {"nvrtcCreateProgram", QUERN_ECOMPILE, "nvrtc takes no program"},
+        {"nvrtcCompileProgram", QUERN_ECOMPILE, "does not compile"},
+        {"nvrtcGetProgramLogSize", QUERN_OK, ""}, /* only its warnings */
+        {"nvrtcGetProgramLog", QUERN_OK, ""},
+        {"nvrtcGetCUBINSize", QUERN_ECOMPILE, "nvrtc gave no cubin"},
+        {"nvrtcGetCUBIN", QUERN_ECOMPILE, "nvrtc gave no cubin"},
+    };
 
     (void)state;
-    for (int n = 1;; n++) {
-        const struct quern_open_options cold = {.cache = ""};
-        int code, made;
-
-        test_fail_allocation(n);
-        code = use_all(&cold);
-        made = test_fail_allocation(0);
-        assert_int_equal(test_cuda->libraries, 0);
-        assert_int_equal(test_cuda->primaries, 0);
-        if (made < n) {
-            assert_int_equal(code, QUERN_OK);
-            break;
-        }
-        last = n;
-        test_expect(code, QUERN_ENOMEM, "host memory ran out");
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        setenv("FAKE_NVRTC_FAIL", calls[i].call, 1);
+        expect_said(play_cold(), calls[i].code, calls[i].text);
+        unsetenv("FAKE_NVRTC_FAIL");
+        expect_said(play_cold(), QUERN_OK, "");
     }
-    assert_true(last > 10);
+}
+
+static void fails_without_a_source(void **state)
+{
+    (void)state;
+    setenv("FAKE_GEN_FAIL", "1", 1);
+    expect_said(play_cold(), QUERN_ECOMPILE, "test.cu:7: error: the test's");
+    assert_int_equal(test_count("nvrtc compile"), 0);
 }
 
 static void fails_without_a_compiler(void **state)
 {
     (void)state;
     setenv("QUERN_NVRTC", "/nonexistent/libnvrtc.so", 1);
-    test_expect(use_all(NULL), QUERN_EMISSING,
+    expect_said(play_cold(), QUERN_EMISSING,
                 "QUERN_NVRTC: /nonexistent/libnvrtc.so");
     setenv("QUERN_NVRTC", getenv("QUERN_CUDA"), 1);
-    test_expect(use_all(NULL), QUERN_EMISSING, "libnvrtc has no nvrtcVersion");
+    expect_said(play_cold(), QUERN_EMISSING, "libnvrtc has no nvrtcVersion");
 }
 
 static void fails_without_a_generator(void **state)
 {
     (void)state;
     setenv("QUERN_GEN", "/nonexistent/libquern_gen.so", 1);
-    test_expect(use_all(NULL), QUERN_EMISSING, "/nonexistent/libquern_gen.so");
+    expect_said(play_cold(), QUERN_EMISSING, "/nonexistent/libquern_gen.so");
     setenv("QUERN_GEN", getenv("QUERN_CUDA"), 1);
-    test_expect(use_all(NULL), QUERN_EMISSING, "libquern_gen has no qg_open");
+    expect_said(play_cold(), QUERN_EMISSING, "libquern_gen has no qg_open");
 }
 
 static void refuses_another_generator(void **state)
 {
     (void)state;
     setenv("FAKE_GEN_KEY", "another", 1);
-    test_expect(use_all(NULL), QUERN_ECOMPILE,
+    expect_said(play_cold(), QUERN_ECOMPILE,
                 "libquern_gen writes another kernel of this name");
     assert_int_equal(test_count("nvrtc compile"), 0);
 }
@@ -174,10 +244,12 @@ static void reports_bad_specs(void **state)
 int test_failure_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(fails_each_driver_call),     TEST(fails_each_allocation),
-        TEST(fails_each_allocation_cold), TEST(fails_without_a_compiler),
-        TEST(fails_without_a_generator),  TEST(refuses_another_generator),
-        TEST(reports_bad_specs),
+        TEST(fails_each_driver_call),          TEST(survives_a_lost_device),
+        TEST(reports_device_memory),           TEST(loses_every_device),
+        TEST(fails_each_cublaslt_call),        TEST(fails_each_allocation),
+        TEST(fails_each_call_of_the_compiler), TEST(fails_without_a_source),
+        TEST(fails_without_a_compiler),        TEST(fails_without_a_generator),
+        TEST(refuses_another_generator),       TEST(reports_bad_specs),
     };
 
     return cmocka_run_group_tests_name("failure", tests, NULL, NULL);

@@ -282,15 +282,18 @@ static void refuses_captures(void **state)
     test_cuda->calls = 0;
     test_cuda->fail_code = 900;
     for (test_cuda->fail_at = 1;; test_cuda->fail_at++) {
-        int code = quern_plan(ctx, &p, NULL, &plan);
+        int code;
 
         test_cuda->calls = 0;
+        test_cuda->failed = NULL;
+        code = quern_plan(ctx, &p, NULL, &plan);
         assert_int_not_equal(code, QUERN_OK);
         if (!strcmp(test_cuda->failed, "cuLibraryLoadData")) {
             assert_int_equal(code, QUERN_ECAPTURE);
             break;
         }
     }
+    test_cuda->fail_at = 0;
     quern_close(ctx);
 }
 

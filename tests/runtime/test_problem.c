@@ -87,9 +87,9 @@ static void names_what_is_wrong(void **state)
         {"fprop", "a recipe is expected after 'fprop'"},
         {"fprop g=8", "a recipe is expected after 'fprop'"},
         {"fprop bf61 g=1", "recipe 'bf61' is unknown; did you mean 'bf16'?; "
-                           "known: bf16, fp16, mixed"},
+                           "known: bf16, fp16, mixed, group"},
         {"fprop xyzzyx g=1",
-         "recipe 'xyzzyx' is unknown; known: bf16, fp16, mixed"},
+         "recipe 'xyzzyx' is unknown; known: bf16, fp16, mixed, group"},
         {"fprop bf16 m=1 n=1 k=1", "g= is missing"},
         {"fprop bf16 g=1 n=1 k=1", "m= is missing"},
         {"fprop bf16 g=1 m=1 k=1", "n= is missing"},
