@@ -3,6 +3,7 @@
 #   make         the libraries and the program build/bin/quern
 #   make demo    two real layers, computed and checked on this machine
 #   make test    all tests, once plainly and once under ASan and UBSan
+#   make tsan    what threads share, under ThreadSanitizer
 #   make check   format, names, budgets, exported symbols, reproducible output
 #   make format  rewrite the C files as .clang-format says
 #   make clean
@@ -14,7 +15,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 SUBMAKE = +@$(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all demo test check format clean tools generate
+.PHONY: all demo test tsan check format clean tools generate
 
 all: generate
 	$(SUBMAKE) config=release quern_cli quern
@@ -31,6 +32,11 @@ test: generate
 	$(SUBMAKE) config=asan
 	@.ci/carry build/asan
 	@tests/run.sh
+
+tsan: generate
+	@.ci/install test
+	$(SUBMAKE) config=tsan test_runtime fake_gen fake_cuda fake_nvrtc fake_cublaslt
+	@build/tsan/bin/test_runtime '*thread*'
 
 check: all
 	@.ci/install check

@@ -1,5 +1,6 @@
 -- The build, for premake 5 and for Debian's premake 4. The Makefile calls it; it writes into build/
--- alone. Two configurations: release, and asan (AddressSanitizer and UBSan) below build/asan/.
+-- alone. Configurations: release; asan (AddressSanitizer and UBSan) below build/asan/; and, of
+-- what `make tsan` runs, tsan (ThreadSanitizer) below build/tsan/.
 --
 -- The generator makes a part of its own input, so the Makefile builds in phases:
 --   embed -> gen/embedded.c -> quern_boot -> gen/registry.c, gen/host/*.c -> everything else
@@ -9,12 +10,12 @@ local filter = filter or configuration
 local exclude = removefiles or excludes
 local keep_symbols = symbols and function () symbols "On" end or function () flags { "Symbols" } end
 
-local ROOTS = { release = "build", asan = "build/asan" }
+local ROOTS = { release = "build", asan = "build/asan", tsan = "build/tsan" }
 local ORIGIN = "'$$ORIGIN%s'" -- the loading file's folder; one $ is make's
 
 workspace "quern"
   location "build"
-  configurations { "release", "asan" }
+  configurations { "release", "asan", "tsan" }
   language "C"
   -- premake 4 knows neither cdialect nor warnings, so each flag is written out.
   buildoptions {
@@ -39,6 +40,9 @@ local function begin (name, what, target, folder, rpath)
   buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
     "-fno-sanitize-recover=undefined" }
   linkoptions { "-fsanitize=address,undefined" }
+  filter "tsan"
+  buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=thread" }
+  linkoptions { "-fsanitize=thread" }
   filter "release"
   buildoptions { "-O2" }
   filter {}
@@ -63,7 +67,7 @@ local function shared (name, from)
   begin(name, "SharedLib", name, "lib", "")
   links { from }
   linkoptions { "-Wl,-soname,lib" .. name .. ".so" }
-  for configuration, root in pairs { release = "lib", asan = "asan/lib" } do
+  for configuration, root in pairs { release = "lib", asan = "asan/lib", tsan = "tsan/lib" } do
     filter(configuration)
     linkoptions { "-Wl,--whole-archive," .. root .. "/lib" .. from .. ".a,--no-whole-archive" }
   end

@@ -227,6 +227,10 @@ struct quern_open_options {
 **   QUERN_THREADS  threads of the host backend, 1 to 256
 **   CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual
 **
+** A child of fork() opens the library anew. There the parent's contexts and plans
+** plan, explain, run and check nothing (QUERN_EINVAL); to free or to close them
+** is allowed, and touches neither locks nor the driver.
+**
 ** QUERN_EINVAL, QUERN_ENOMEM; QUERN_EMISSING or QUERN_ECOMPILE for bad specs.
 */
 QUERN_API int quern_open(const struct quern_open_options *options,
@@ -280,7 +284,8 @@ struct quern_problem {
 QUERN_API int quern_problem_parse(struct quern_context *ctx, const char *text,
                                   struct quern_problem *problem);
 
-/* Write it back as text, NUL-terminated; returns the length it needs. */
+/* Write it back as text, NUL-terminated; returns the length it needs. NULL is
+   no problem: "". The buffer may be NULL, and is cut at `size`. */
 QUERN_API int quern_problem_print(const struct quern_problem *problem,
                                   char *buffer, size_t size);
 
@@ -367,7 +372,7 @@ struct quern_plan_info {
                                the backend is cublaslt */
 };
 
-/* What a plan chose. */
+/* What a plan chose; of NULL, zeros and no name. */
 QUERN_API void quern_plan_info(const struct quern_plan *plan,
                                struct quern_plan_info *info);
 
@@ -410,7 +415,8 @@ QUERN_API void quern_free(void *memory);
 ** the sizes may change before each replay. The host backend runs at once.
 ** QUERN_EINVAL (argument and rule), QUERN_ECUDA. Sizes that are negative,
 ** overlap or pass the buffer are reported by quern_check; nothing outside the
-** buffers is touched.
+** buffers is touched. D and the workspace share no byte with anything else that
+** is given: QUERN_EINVAL names both, except D with itself as C.
 **
 ** The backend cublaslt queues one product for each group. Its sizes are
 ** host_sizes, read and checked (QUERN_EINVAL) before it returns; groups lie one
@@ -569,7 +575,8 @@ QUERN_API void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
 
 /*
 ** Make the copies. A NULL data leaves out the copy, whose sf and global are not
-** looked at then. Every byte of a copy that belongs to a group is written, its
+** looked at then. What is written shares no byte with anything else, but the
+** scales of both copies may be the same. Every byte of a copy that belongs to a group is written, its
 ** padding included; what lies outside every group is not.
 **
 ** One launch for all groups; where a scale depends on more than a block, one

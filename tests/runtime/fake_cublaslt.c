@@ -8,6 +8,7 @@
 */
 #include "fake.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "cublaslt_api.h"
@@ -375,15 +376,23 @@ static int use_scratch(char *workspace, size_t bytes, const struct algo *algo)
     return 0;
 }
 
-static void note(const struct desc *desc, const struct layout *d,
-                 const struct algo *algo)
+/* Any number of threads may multiply: the last one is kept. */
+static void note(const struct call *call, const struct algo *algo,
+                 const void *alpha, const void *beta, void *stream)
 {
-    __atomic_add_fetch(&state.products, 1, __ATOMIC_SEQ_CST);
-    state.batch = d->batch;
-    state.device_scalars = desc->device;
-    state.sms = desc->sms;
+    static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&noting);
+    state.products++;
+    state.batch = call->x[3]->batch;
+    state.device_scalars = call->desc->device;
+    state.sms = call->desc->sms;
     for (int i = 0; i < 4; i++)
         state.alignments[i] = (int)algo->alignments[i];
+    state.alpha = alpha;
+    state.beta = beta;
+    state.stream = stream;
+    pthread_mutex_unlock(&noting);
 }
 
 int cublasLtMatmul(struct lt_context *context, struct lt_desc *desc,
@@ -419,10 +428,7 @@ int cublasLtMatmul(struct lt_context *context, struct lt_desc *desc,
         return status;
     memcpy(&call.alpha, alpha, sizeof call.alpha);
     memcpy(&call.beta, beta, sizeof call.beta);
-    note(call.desc, call.x[3], algo);
-    state.alpha = alpha;
-    state.beta = beta;
-    state.stream = stream;
+    note(&call, algo, alpha, beta, stream);
     for (int i = 0; i < call.x[3]->batch; i++)
         compute(&call, i);
     return 0;

@@ -76,6 +76,12 @@ struct scene_memory *test_scene_memory(void)
     return memory;
 }
 
+void test_scene_memory_free(struct scene_memory *memory)
+{
+    free(memory->workspace);
+    free(memory);
+}
+
 static void *take(struct scene_memory *memory, size_t bytes, int fill)
 {
     void *data = memory->data + memory->used;

@@ -37,6 +37,7 @@ extern _Thread_local char test_said[8192];
 /* The same on an open context, which stays open; `memory` is the thread's. */
 struct scene_memory;
 struct scene_memory *test_scene_memory(void);
+void test_scene_memory_free(struct scene_memory *memory);
 int test_play_in(const struct scene *scene, int retry,
                  struct quern_context *ctx, struct scene_memory *memory);
 

@@ -103,6 +103,17 @@ void test_expect(int code, int expected, const char *part)
     }
 }
 
+int test_fork(void)
+{
+    int child;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0)
+        test_cuda->process = 0;
+    return child;
+}
+
 int test_count(const char *start)
 {
     FILE *file = fopen(test_log, "r");

@@ -35,6 +35,9 @@ int test_teardown(void **state);
 /* The code, and a part of the message. */
 void test_expect(int code, int expected, const char *part);
 
+/* fork, of a process that has not used CUDA, whatever this one did. */
+int test_fork(void);
+
 /* Lines of the stand-ins' log that begin with `start`. */
 int test_count(const char *start);
 
@@ -89,6 +92,7 @@ int test_args_group(void);
 int test_scaled_group(void);
 int test_check_group(void);
 int test_failure_group(void);
+int test_process_group(void);
 int test_cache_group(void);
 int test_shared_group(void);
 int test_host_group(void);

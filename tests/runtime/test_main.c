@@ -4,10 +4,14 @@
 */
 #include "test.h"
 
-int main(void)
+/* An argument is a pattern of the names of tests to run: test_runtime '*thread*'
+   is what a thread sanitizer should see. */
+int main(int argc, char **argv)
 {
     int failed = 0;
 
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     failed += test_problem_group();
     failed += test_infer_group();
     failed += test_expr_group();
@@ -17,6 +21,7 @@ int main(void)
     failed += test_scaled_group();
     failed += test_check_group();
     failed += test_failure_group();
+    failed += test_process_group();
     failed += test_cache_group();
     failed += test_shared_group();
     failed += test_host_group();

@@ -109,9 +109,8 @@ static void one_compile_among_processes(void **state)
 
     (void)state;
     setenv("FAKE_NVRTC_DELAY", "200", 1);
-    fflush(NULL);
     for (int i = 0; i < RACERS; i++) {
-        children[i] = fork();
+        children[i] = test_fork();
         if (children[i] == 0)
             _exit(plan_once());
     }
@@ -174,8 +173,7 @@ static void killed_compiles_leave_nothing(void **state)
 
     (void)state;
     setenv("FAKE_NVRTC_DELAY", "10000", 1);
-    fflush(NULL);
-    child = fork();
+    child = test_fork();
     if (child == 0)
         _exit(plan_once());
     for (int i = 0; i < 500 && !test_count("nvrtc compile"); i++)
@@ -200,8 +198,7 @@ static void kills_at_any_moment(void **state)
         pid_t child;
         int status;
 
-        fflush(NULL);
-        child = fork();
+        child = test_fork();
         if (child == 0)
             _exit(plan_once());
         usleep((useconds_t)(i * 150));

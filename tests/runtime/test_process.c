@@ -1,0 +1,334 @@
+/*
+** test_process.c: what surrounds the library: other CUDA contexts, children of
+** fork(), many threads.
+*/
+#include "scene.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+
+#define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
+#define CAST    "quantize group of=dy g=3 m=200 k=96"
+
+/* ----------------------------------------------------------------- contexts */
+
+/* Current contexts at the time of the plan and of the run. NULL: none; popped:
+   destroyed by then. */
+static const struct {
+    const char *name;
+    int plan, run, popped; /* which context, 0: none */
+} moments[] = {
+    {"the primary context, where none is current", 0, 0, 0},
+    {"one that is current later", 0, 1, 0},
+    {"a foreign one", 1, 1, 0},
+    {"a foreign one that another replaced", 1, 2, 0},
+    {"a foreign one that was popped", 1, 0, 0},
+    {"a foreign one that was destroyed", 1, 2, 1},
+};
+
+/* Run and check; all that a thread had current is so again. */
+static void run_in(const struct quern_plan *plan, const struct quern_args *args,
+                   int code, const char *says)
+{
+    void *current = test_cuda->current;
+    int launches = test_cuda->launches;
+
+    test_expect(quern_run(plan, args, NULL), code, says);
+    assert_int_equal(test_cuda->launches, launches + !code);
+    test_expect(quern_check(plan, args, NULL), code, says);
+    assert_int_equal(test_cuda->depth, 0);
+    assert_ptr_equal(test_cuda->current, current);
+}
+
+static void runs_where_it_was_planned(void **state)
+{
+    char places[3], *const contexts[] = {NULL, &places[1], &places[2]};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
+        struct quern_context *ctx = test_open();
+        struct quern_args args = test_args(ctx, PROBLEM);
+        struct quern_plan *plan, *other;
+        int gone = moments[i].popped;
+
+        test_cuda->current = contexts[moments[i].plan];
+        plan = test_plan(ctx, PROBLEM, NULL);
+        test_cuda->current = contexts[moments[i].run];
+        test_cuda->destroyed = gone ? contexts[moments[i].plan] : NULL;
+        run_in(plan, &args, gone ? QUERN_ECUDA : QUERN_OK,
+               gone ? "cuCtxPushCurrent_v2" : "");
+        if (!gone)
+            assert_ptr_equal(test_cuda->launch_context,
+                             moments[i].plan ? (void *)contexts[moments[i].plan]
+                                             : (void *)&test_cuda->primaries);
+        /* in the context of now a new plan runs, whatever became of the old */
+        other = test_plan(ctx, PROBLEM, NULL);
+        run_in(other, &args, QUERN_OK, "");
+        test_cuda->current = test_cuda->destroyed = NULL;
+        quern_plan_free(plan);
+        quern_plan_free(other);
+        test_args_free(&args);
+        quern_close(ctx);
+        assert_int_equal(test_cuda->primaries, 0);
+    }
+}
+
+/* --------------------------------------------------------------------- fork */
+
+/* What a child must not use, as it was made by the parent. */
+struct heritage {
+    struct quern_context *ctx;
+    struct quern_plan *plan, *host, *products;
+    struct quern_quantize_plan *cast;
+    struct quern_args args;
+    struct quern_quantize_args cast_args;
+};
+
+static int refused(int code)
+{
+    return code == QUERN_EINVAL &&
+           strstr(quern_errmsg(NULL), "was made before fork()");
+}
+
+/* In the child, whose exit status is the number of what went wrong. */
+static int refuse_all(const struct heritage *h)
+{
+    struct quern_problem p;
+    struct quern_quantization q;
+    struct quern_plan *plan;
+    struct quern_quantize_plan *cast;
+    char *text;
+
+    if (!refused(quern_run(h->plan, &h->args, NULL)) ||
+        !refused(quern_run(h->host, &h->args, NULL)) ||
+        !refused(quern_run(h->products, &h->args, NULL)) ||
+        !refused(quern_check(h->plan, &h->args, NULL)) ||
+        !refused(quern_quantize_run(h->cast, &h->cast_args, NULL)))
+        return 1;
+    if (quern_problem_parse(h->ctx, PROBLEM, &p) ||
+        quern_quantize_parse(h->ctx, CAST, &q))
+        return 2; /* these need nothing of the parent's */
+    if (!refused(quern_plan(h->ctx, &p, NULL, &plan)) || plan ||
+        !refused(quern_why(h->ctx, &p, NULL, &text)) || text ||
+        !refused(quern_quantize_plan(h->ctx, &q, NULL, &cast)) || cast ||
+        !refused(quern_quantize_why(h->ctx, &q, NULL, &text)))
+        return 3;
+    quern_plan_free(h->plan);
+    quern_plan_free(h->products);
+    quern_quantize_plan_free(h->cast);
+    quern_close(h->ctx);
+    return 0;
+}
+
+/* The host computes in a child; the driver does not work there. */
+static int open_anew(void)
+{
+    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    if (quern_open(NULL, &ctx) || quern_problem_parse(ctx, PROBLEM, &p))
+        return 4;
+    if (quern_plan(ctx, &p, NULL, &plan) != QUERN_ECUDA ||
+        !strstr(quern_errmsg(ctx), "cuInit: initialization error") ||
+        !strstr(quern_errmsg(ctx), "a child of fork() has no CUDA"))
+        return 5;
+    if (quern_plan(ctx, &p, &host, &plan))
+        return 6;
+    quern_plan_free(plan);
+    quern_close(ctx);
+    return 0;
+}
+
+static int in_child(int (*body)(const struct heritage *),
+                    const struct heritage *h)
+{
+    pid_t child;
+    int status;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        alarm(20); /* a child that hangs is an error, too */
+        status = body(h);
+        _exit(status ? status : open_anew());
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void make_heritage(struct heritage *h)
+{
+    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST},
+                                    lt = {.backend = QUERN_BACKEND_CUBLASLT};
+    struct quern_quantize_description need;
+    struct quern_quantization q;
+
+    h->ctx = test_open();
+    h->plan = test_plan(h->ctx, PROBLEM, NULL);
+    h->host = test_plan(h->ctx, PROBLEM, &host);
+    h->products = test_plan(h->ctx, PROBLEM, &lt);
+    h->args = test_args(h->ctx, PROBLEM);
+    test_expect(quern_quantize_parse(h->ctx, CAST, &q), QUERN_OK, "");
+    test_expect(quern_quantize_describe(h->ctx, &q, &need), QUERN_OK, "");
+    test_expect(quern_quantize_plan(h->ctx, &q, NULL, &h->cast), QUERN_OK, "");
+    h->cast_args = need.args;
+}
+
+static void refuses_children(void **state)
+{
+    struct heritage h;
+
+    (void)state;
+    make_heritage(&h);
+    assert_int_equal(in_child(refuse_all, &h), 0);
+    /* the parent goes on */
+    test_expect(quern_run(h.plan, &h.args, NULL), QUERN_OK, "");
+    test_expect(quern_run(h.host, &h.args, NULL), QUERN_OK, "");
+    quern_plan_free(h.plan);
+    quern_plan_free(h.host);
+    quern_plan_free(h.products);
+    quern_quantize_plan_free(h.cast);
+    test_args_free(&h.args);
+    quern_close(h.ctx);
+}
+
+/* With a kernel that no other thread has asked for. */
+static void *plan_slowly(void *user)
+{
+    const struct quern_plan_options options = {.kernel = "k_cluster"};
+    struct quern_problem p;
+    struct quern_plan *plan = NULL;
+    int code = quern_problem_parse(user, PROBLEM, &p);
+
+    if (!code)
+        code = quern_plan(user, &p, &options, &plan);
+    quern_plan_free(plan);
+    return (void *)(intptr_t)code;
+}
+
+/* Forked while another thread compiles, with the generator's lock or without:
+   no lock of the child's copy will ever be released. */
+static void children_of_threads_go_on(void **state)
+{
+    struct heritage h;
+    pthread_t thread;
+    void *code;
+
+    (void)state;
+    make_heritage(&h);
+    setenv("FAKE_NVRTC_DELAY", "300", 1);
+    assert_int_equal(pthread_create(&thread, NULL, plan_slowly, h.ctx), 0);
+    while (!test_count("nvrtc compile k_cluster"))
+        usleep(1000);
+    assert_int_equal(in_child(refuse_all, &h), 0);
+    pthread_join(thread, &code);
+    assert_null(code);
+    quern_plan_free(h.plan);
+    quern_plan_free(h.host);
+    quern_plan_free(h.products);
+    quern_quantize_plan_free(h.cast);
+    test_args_free(&h.args);
+    quern_close(h.ctx);
+}
+
+/* ------------------------------------------------------------------ threads */
+
+enum { THREADS = 32, ROUNDS = 3 };
+
+struct worker {
+    pthread_t thread;
+    struct quern_context *ctx;
+    const struct scene *scene;
+    struct scene_memory *memory;
+    int code;
+};
+
+static void *play_often(void *user)
+{
+    struct worker *w = user;
+
+    for (int i = 0; i < ROUNDS && !w->code; i++)
+        w->code = test_play_in(w->scene, 0, w->ctx, w->memory);
+    return NULL;
+}
+
+/* All scenes at once in one context, each thread with memory of its own. */
+static void serves_many_threads(void **state)
+{
+    const struct quern_open_options options =
+        test_scene_options(&test_scenes[2]);
+    struct worker workers[THREADS] = {{.code = 0}};
+    struct quern_context *ctx;
+
+    (void)state;
+    setenv("QUERN_THREADS", "3", 1);
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    for (int i = 0; i < THREADS; i++) {
+        struct worker *w = &workers[i];
+
+        w->ctx = ctx;
+        w->scene = &test_scenes[i % test_scenes_count];
+        w->memory = test_scene_memory();
+        assert_int_equal(pthread_create(&w->thread, NULL, play_often, w), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        assert_int_equal(workers[i].code, QUERN_OK);
+        test_scene_memory_free(workers[i].memory);
+    }
+    quern_close(ctx);
+    assert_int_equal(test_cuda->libraries, 0);
+    assert_int_equal(test_cuda->depth, 0);
+    assert_int_equal(test_cuda->primaries, 0);
+}
+
+/* Opened, used and closed by one thread. */
+static void *play_apart(void *user)
+{
+    struct worker *w = user;
+
+    for (int i = 0; i < ROUNDS && !w->code; i++) {
+        struct quern_context *ctx;
+
+        w->code = quern_open(NULL, &ctx);
+        if (!w->code)
+            w->code = test_play_in(w->scene, 0, ctx, w->memory);
+        quern_close(ctx);
+    }
+    return NULL;
+}
+
+/* A context for each thread: what they share is the cache on disk. */
+static void serves_a_context_for_each_thread(void **state)
+{
+    struct worker workers[THREADS] = {{.code = 0}};
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++) {
+        struct worker *w = &workers[i];
+
+        w->scene = &test_scenes[0];
+        w->memory = test_scene_memory();
+        assert_int_equal(pthread_create(&w->thread, NULL, play_apart, w), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        assert_int_equal(workers[i].code, QUERN_OK);
+        test_scene_memory_free(workers[i].memory);
+    }
+    assert_int_equal(test_count("nvrtc compile"), 4);
+}
+
+int test_process_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(runs_where_it_was_planned),        TEST(refuses_children),
+        TEST(children_of_threads_go_on),        TEST(serves_many_threads),
+        TEST(serves_a_context_for_each_thread),
+    };
+
+    return cmocka_run_group_tests_name("process", tests, NULL, NULL);
+}
