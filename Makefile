@@ -7,6 +7,8 @@
 #   make check   format, names, budgets, exported symbols, reproducible output
 #   make format  rewrite the C files as .clang-format says
 #   make clean
+#   make install     into PREFIX (/usr/local), below DESTDIR if that is given;
+#   make uninstall   pkg-config then knows `quern`
 #
 # CC=clang chooses the compiler (after make clean), JOBS=n the parallel jobs.
 
@@ -15,7 +17,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 SUBMAKE = +@$(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all demo test tsan check format clean tools generate
+.PHONY: all demo test tsan check format clean install uninstall tools generate
 
 all: generate
 	$(SUBMAKE) config=release quern_cli quern
@@ -46,6 +48,12 @@ format: tools
 	@.ci/install check
 	@find gen runtime tests bench -name '*.[ch]' ! -path '*/protocol/*.h' | \
 	    xargs clang-format -i
+
+install: all
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' .ci/place install
+
+uninstall:
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' .ci/place uninstall
 
 clean:
 	@rm -rf build

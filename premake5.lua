@@ -62,11 +62,16 @@ local function program (name, target)
   begin(name, "ConsoleApp", target or name, "bin", "/../lib")
 end
 
--- Everything that lies in the archive of project `from`, as a shared library.
+-- The number of the shared libraries' ABI: the first one of QUERN_VERSION. COUPLED: soname
+local VERSION = io.open("runtime/quern.h"):read("*a"):match('QUERN_VERSION "(%d+)')
+
+-- Everything that lies in the archive of project `from`, as a shared library. Programs look for it
+-- by its name with the number: a second name of the same file, as links do not travel.
 local function shared (name, from)
   begin(name, "SharedLib", name, "lib", "")
   links { from }
-  linkoptions { "-Wl,-soname,lib" .. name .. ".so" }
+  linkoptions { "-Wl,-soname,lib" .. name .. ".so." .. VERSION }
+  postbuildcommands { "ln -f $(TARGET) $(TARGET)." .. VERSION }
   for configuration, root in pairs { release = "lib", asan = "asan/lib", tsan = "tsan/lib" } do
     filter(configuration)
     linkoptions { "-Wl,--whole-archive," .. root .. "/lib" .. from .. ".a,--no-whole-archive" }

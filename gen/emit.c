@@ -15,7 +15,13 @@ static const char header[] =
     "\n"
     "#include \"quern.h\"\n"
     "\n"
+    "#ifdef __cplusplus\n"
+    "extern \"C\" {\n"
+    "#endif\n"
     "extern const struct quern_registry quern_kernels;\n"
+    "#ifdef __cplusplus\n"
+    "}\n"
+    "#endif\n"
     "\n"
     "#endif\n";
 

@@ -59,10 +59,11 @@ struct qg_options {
 QUERN_API int qg_open_with(const struct qg_options *options, struct qg **out);
 
 /* -------------------------------------------------------------- what to take
-** Kernels to write. NULL stands for all of them.
+** Kernels to write. NULL stands for all of them. Both texts may be lists with
+** commas: a kernel is taken that one word of each holds for.
 */
 struct qg_selection {
-    const char *arch;   /* "sm_90a", "host"; NULL: any */
+    const char *arch;   /* "sm_90a", "sm_80,sm_90a", "host"; NULL: any */
     const char *filter; /* part of a name, or a pattern with * ? [; NULL: any */
     int shipped;        /* only those that specs/kernels/shipped.lua names */
 };

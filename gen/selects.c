@@ -9,11 +9,36 @@
 /* A pattern where it looks like one, else a part of the name. */
 static int matches(const char *filter, const char *name)
 {
-    if (!filter || !filter[0])
-        return 1;
     if (strpbrk(filter, "*?["))
         return fnmatch(filter, name, 0) == 0;
     return strstr(name, filter) != NULL;
+}
+
+static int equals(const char *word, const char *name)
+{
+    return strcmp(word, name) == 0;
+}
+
+/* Does one of the list's words, between commas, hold for the name? No list
+   holds for all; a word longer than any name holds for none. */
+static int any(const char *list, int (*holds)(const char *, const char *),
+               const char *name)
+{
+    char word[512];
+    size_t length;
+
+    if (!list || !list[0])
+        return 1;
+    for (; *list; list += length + (list[length] == ',')) {
+        length = strcspn(list, ",");
+        if (!length || length >= sizeof word)
+            continue;
+        memcpy(word, list, length);
+        word[length] = 0;
+        if (holds(word, name))
+            return 1;
+    }
+    return 0;
 }
 
 int qg_selects(const struct qg_selection *selection,
@@ -21,9 +46,8 @@ int qg_selects(const struct qg_selection *selection,
 {
     if (!selection)
         return 1;
-    if (selection->arch && strcmp(selection->arch, kernel->arch))
-        return 0;
     if (selection->shipped && !kernel->shipped)
         return 0;
-    return matches(selection->filter, kernel->name);
+    return any(selection->arch, equals, kernel->arch) &&
+           any(selection->filter, matches, kernel->name);
 }

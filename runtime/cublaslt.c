@@ -5,6 +5,7 @@
 #include "error.h"
 #include "library.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -51,12 +52,13 @@ int qn_cublaslt_open(const char *path, const char *cuda_home,
     *out = NULL;
     if (!lt)
         return qn_error_memory();
-    lt->library = path ? dlopen(path, QN_LIBRARY_STAY)
-                       : qn_library_find(&search, cuda_home);
+    lt->library =
+        path ? qn_library_open(path, 1) : qn_library_find(&search, cuda_home);
     if (lt->library)
         code = load_symbols(lt);
     else if (path)
-        code = qn_error_set(QUERN_EMISSING, "QUERN_CUBLASLT: %s", dlerror());
+        code = qn_error_set(QUERN_EMISSING, "QUERN_CUBLASLT: %s",
+                            qn_library_error());
     else
         code = qn_error_set(QUERN_EMISSING,
                             "backend cublaslt: there is no libcublasLt.so.13, "

@@ -3,6 +3,7 @@
 */
 #include "driver.h"
 #include "error.h"
+#include "library.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -80,13 +81,14 @@ int qn_driver_open(const char *path, struct qn_driver **out)
     if (!driver)
         return qn_error_memory();
     pthread_mutex_init(&driver->lock, NULL);
-    driver->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    driver->library = qn_library_open(name, 0);
     if (driver->library) {
         code = load_symbols(driver);
         if (!code)
             code = initialize(driver);
     } else {
-        code = qn_error_set(QUERN_ENODEVICE, "no CUDA driver: %s", dlerror());
+        code = qn_error_set(QUERN_ENODEVICE, "no CUDA driver: %s",
+                            qn_library_error());
     }
     if (code)
         qn_driver_close(driver);

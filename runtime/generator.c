@@ -4,6 +4,7 @@
 */
 #define _GNU_SOURCE
 #include "context.h"
+#include "library.h"
 #include "text.h"
 
 #include <dlfcn.h>
@@ -36,6 +37,15 @@ int qn_generator_folder(char *buffer, size_t size)
     return 1;
 }
 
+/* The file's name ends with the ABI's number, the first of the version; the
+   newest number alone has the right functions.         COUPLED: soname */
+static void print_path(char *path, size_t size, const char *folder,
+                       const char *rest)
+{
+    snprintf(path, size, "%s%slibquern_gen.so.%.*s", folder, rest,
+             (int)strcspn(QUERN_VERSION, "."), QUERN_VERSION);
+}
+
 /* QUERN_GEN alone, or beside this library, in ../lib, on the loader's path. */
 static int open_library(struct quern_context *ctx)
 {
@@ -44,23 +54,23 @@ static int open_library(struct quern_context *ctx)
     char folder[PATH_MAX], path[PATH_MAX + 32];
 
     if (ctx->gen) {
-        gen->library = dlopen(ctx->gen, RTLD_NOW | RTLD_LOCAL);
+        gen->library = qn_library_open(ctx->gen, 0);
     } else {
         for (int i = 0; i < 2 && !gen->library &&
                         qn_generator_folder(folder, sizeof folder);
              i++) {
-            snprintf(path, sizeof path, "%s%slibquern_gen.so", folder,
-                     places[i]);
-            gen->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            print_path(path, sizeof path, folder, places[i]);
+            gen->library = qn_library_open(path, 0);
         }
+        print_path(path, sizeof path, "", "");
         if (!gen->library)
-            gen->library = dlopen("libquern_gen.so", RTLD_NOW | RTLD_LOCAL);
+            gen->library = qn_library_open(path, 0);
     }
     if (!gen->library)
         return qn_error_set(QUERN_EMISSING,
                             "the generator is needed and cannot be opened: "
                             "%s; set QUERN_GEN to the path of libquern_gen.so",
-                            dlerror());
+                            qn_library_error());
     return QUERN_OK;
 }
 

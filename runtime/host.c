@@ -4,6 +4,7 @@
 */
 #define _GNU_SOURCE
 #include "host.h"
+#include "library.h"
 #include "split.h"
 
 #include <dlfcn.h>
@@ -125,10 +126,10 @@ int qn_host_load(const char *kernel, const struct qn_cache_object *object,
         return qn_error_set(QUERN_EIO, "%s: no memory to load it: %s", kernel,
                             strerror(errno));
     snprintf(path, sizeof path, "/proc/self/fd/%d", library->file);
-    library->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    library->handle = qn_library_open(path, 0);
     if (!library->handle) {
         qn_error_set(QUERN_ECOMPILE, "%s cannot be loaded: %s", kernel,
-                     dlerror());
+                     qn_library_error());
         qn_host_unload(library);
         return QUERN_ECOMPILE;
     }

@@ -1,13 +1,50 @@
 /*
-** library.c: NVIDIA's libraries, looked for where people have them.
+** library.c: libraries that are opened at run time, and where people have
+** NVIDIA's.
 */
 #define _GNU_SOURCE
 #include "library.h"
 #include "generator.h"
 
+#include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
+
+/* 1 for the program itself, the first object, if it names a loader; else -1,
+   which ends the search: 0 would go on to the next object. */
+static int find_loader(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    (void)user;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_INTERP)
+            return 1;
+    return -1;
+}
+
+static int is_static(void)
+{
+    return dl_iterate_phdr(find_loader, NULL) != 1;
+}
+
+void *qn_library_open(const char *path, int stay)
+{
+    if (is_static())
+        return NULL;
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL | (stay ? RTLD_NODELETE : 0));
+}
+
+const char *qn_library_error(void)
+{
+    const char *text;
+
+    if (is_static())
+        return "this program is linked with -static, so it can open no library";
+    text = dlerror();
+    return text ? text : "no reason is given";
+}
 
 /* The loader's path if `folder` is "", else FOLDER + REST + a name. */
 static void *try_folder(const char *const *names, const char *folder,
@@ -21,7 +58,7 @@ static void *try_folder(const char *const *names, const char *folder,
                             *folder ? "/" : "", names[i]);
 
         if (need > 0 && (size_t)need < sizeof path)
-            library = dlopen(path, QN_LIBRARY_STAY);
+            library = qn_library_open(path, 1);
     }
     return library;
 }

@@ -1,14 +1,21 @@
 /*
-** library.h: NVIDIA's libraries, looked for where people have them.
+** library.h: libraries that are opened at run time, and where people have
+** NVIDIA's.
 */
 #ifndef QUERN_LIBRARY_H
 #define QUERN_LIBRARY_H
 
-#include <dlfcn.h>
 #include <stddef.h>
 
-/* Loaded for good: none of them frees its memory on the way out. */
-#define QN_LIBRARY_STAY (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
+/*
+** dlopen, all symbols at once and for this handle alone; `stay`: for good, as
+** some do not free their memory on the way out. NULL: qn_library_error() is one
+** line about it, valid until the thread's next call. A program without a
+** loader of its own (cc -static) gets no library: the C library that such a
+** library brings along would be a second one.
+*/
+void *qn_library_open(const char *path, int stay);
+const char *qn_library_error(void);
 
 /* Both lists end with NULL. */
 struct qn_library_search {

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "library.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ static void load_builtins(const struct qn_nvrtc *nvrtc, int major, int minor)
         return;
     snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d",
              (int)(slash - info.dli_fname), info.dli_fname, major, minor);
-    dlopen(path, QN_LIBRARY_STAY);
+    qn_library_open(path, 1);
 }
 
 /* Part of the key of what it compiles. */
@@ -111,14 +112,15 @@ int qn_nvrtc_open(const char *path, const char *cuda_home,
     *out = NULL;
     if (!nvrtc)
         return qn_error_memory();
-    nvrtc->library = path ? dlopen(path, QN_LIBRARY_STAY)
-                          : qn_library_find(&search, cuda_home);
+    nvrtc->library =
+        path ? qn_library_open(path, 1) : qn_library_find(&search, cuda_home);
     if (nvrtc->library) {
         code = load_symbols(nvrtc);
         if (!code)
             code = read_version(nvrtc);
     } else if (path) {
-        code = qn_error_set(QUERN_EMISSING, "QUERN_NVRTC: %s", dlerror());
+        code =
+            qn_error_set(QUERN_EMISSING, "QUERN_NVRTC: %s", qn_library_error());
     } else {
         code = qn_error_set(QUERN_EMISSING,
                             "a kernel must be compiled and there is no "

@@ -400,11 +400,13 @@ static double effort(const struct qn_choice *choice)
     return f->waves * (f->tile_cycles + f->copy * L2_EFFORT + MEETING_CYCLES);
 }
 
-/* By the model. Of equals the one of less effort comes first and the one that
-   scales needlessly last; then a name decides, so that the order is fixed. */
+/* By the model. Of equals the one of less effort comes first, the one for the
+   architecture that is closer to the GPU's, and the one that scales needlessly
+   last; then a name decides, so that the order is fixed. */
 static int compare(const void *left, const void *right)
 {
     const struct qn_choice *a = left, *b = right;
+    int closer;
 
     if (a->fits != b->fits)
         return b->fits - a->fits;
@@ -412,6 +414,9 @@ static int compare(const void *left, const void *right)
         return a->figures.cycles < b->figures.cycles ? -1 : 1;
     if (a->fits && effort(a) != effort(b))
         return effort(a) < effort(b) ? -1 : 1;
+    closer = strcmp(b->candidate->kernel->arch, a->candidate->kernel->arch);
+    if (a->fits && closer)
+        return closer;
     if (a->candidate->kernel->epilogue != b->candidate->kernel->epilogue)
         return a->candidate->kernel->epilogue - b->candidate->kernel->epilogue;
     return strcmp(a->candidate->kernel->name, b->candidate->kernel->name);

@@ -30,7 +30,8 @@ struct qn_options {
     int json;
     const char *json_file; /* to be written besides */
     const char *output;
-    const char *arch;
+    const char *arch; /* NULL, or all that were given, with commas */
+    char archs[256];
     const char *routes;
     const char *kernel;
     int backend; /* enum quern_backend */
@@ -80,7 +81,8 @@ enum {
     }
 #define QN_OPTION_ARCH                                                         \
     {                                                                          \
-        "arch", QN_KEY_ARCH, "ARCH", 0, "Only kernels for ARCH, e.g. sm_90a",  \
+        "arch", QN_KEY_ARCH, "ARCH", 0,                                        \
+            "Only kernels for ARCH, e.g. sm_90a or sm_80,sm_90a (repeatable)", \
             0                                                                  \
     }
 #define QN_OPTION_BACKEND                                                      \
@@ -149,8 +151,12 @@ int qn_source_context(const struct qn_options *, struct quern_context **ctx);
 
 struct qg_selection;
 
-/* --arch and FILTER as the generator takes them; an exit status. */
-int qn_source_select(const struct qn_options *, struct qg_selection *);
+/*
+** --arch and the FILTERs as the generator takes them, these with commas in
+** `filters`. An exit status.
+*/
+int qn_source_select(const struct qn_options *, struct qg_selection *,
+                     char *filters, size_t size);
 
 /* The words of a command line as one problem, in `text`. */
 int qn_source_join(const struct qn_options *, char *text, size_t size);

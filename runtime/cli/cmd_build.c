@@ -15,8 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "arch.h"
 #include "cli.h"
 #include "compile.h"
 #include "gen.h"
@@ -28,7 +30,9 @@ extern char **environ;
 
 static const struct argp_option options[] = {
     QN_OPTION_OUTPUT("Write into DIR (default quern-kernels)"),
-    {"arch", QN_KEY_ARCH, "ARCH", 0, "For this architecture (default sm_90a)",
+    {"arch", QN_KEY_ARCH, "ARCH", 0,
+     "For this architecture, or for several: sm_80,sm_90a (repeatable; default "
+     "sm_90a)",
      0},
     {"jobs", 'j', "N", 0, "Compile N kernels at a time (default: all cores)",
      0},
@@ -139,11 +143,12 @@ static int run_tool(const struct qn_options *opt, const char *folder,
 
 /*
 ** registry.c and cubins.S into the archive. The headers lie beside this
-** program, in ../include.
+** program, in ../include, and where it is installed one in ../include/quern.
 */
 static int make_archive(const struct qn_options *opt, const char *folder)
 {
-    char own[PATH_MAX] = ".", full[PATH_MAX] = ".", include[PATH_MAX + 16];
+    char own[PATH_MAX] = ".", full[PATH_MAX] = ".";
+    char include[PATH_MAX + 16], installed[PATH_MAX + 24];
     const char *compiler = getenv("CC");
     char *compile[] = {(char *)(compiler ? compiler : "cc"),
                        "-O1",
@@ -151,6 +156,8 @@ static int make_archive(const struct qn_options *opt, const char *folder)
                        "-fvisibility=hidden",
                        "-I",
                        include,
+                       "-I",
+                       installed,
                        "-c",
                        "registry.c",
                        "cubins.S",
@@ -163,30 +170,113 @@ static int make_archive(const struct qn_options *opt, const char *folder)
         return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", own,
                                strerror(errno));
     snprintf(include, sizeof include, "%s/../include", full);
+    snprintf(installed, sizeof installed, "%s/quern", include);
     status = run_tool(opt, folder, compile);
     return status ? status : run_tool(opt, folder, archive);
 }
 
-static int print_summary(const struct qn_options *opt, const char *folder,
+/* The bytes of DIR/libquern_kernels.a; 0 if it cannot be looked at. */
+static double archive_bytes(const char *folder)
+{
+    char path[PATH_MAX];
+    struct stat status;
+
+    snprintf(path, sizeof path, "%s/libquern_kernels.a", folder);
+    return stat(path, &status) ? 0 : (double)status.st_size;
+}
+
+/* What each kernel adds to a program that links it. */
+static cJSON *list_kernels(const struct qn_compile *work)
+{
+    cJSON *rows = cJSON_CreateArray();
+
+    for (int i = 0; i < work->count; i++) {
+        const struct qn_compile_item *item = &work->items[i];
+        cJSON *row = cJSON_CreateObject();
+        cJSON_AddStringToObject(row, "kernel", item->kernel->name);
+        cJSON_AddStringToObject(row, "arch", item->kernel->arch);
+        cJSON_AddNumberToObject(row, "cubin_bytes",
+                                (double)item->compiled.bytes);
+        cJSON_AddItemToArray(rows, row);
+    }
+    return rows;
+}
+
+/* The architectures asked for, and what each of them got. */
+static cJSON *list_archs(const struct qn_archs *archs,
                          const struct qn_compile *work)
 {
-    if (opt->json) {
-        cJSON *object = cJSON_CreateObject();
-        cJSON_AddStringToObject(object, "folder", folder);
-        cJSON_AddNumberToObject(object, "kernels", work->count);
-        cJSON_AddNumberToObject(object, "seconds", work->seconds);
-        qn_table_json(object);
-    } else {
-        printf("%d kernel%s compiled in %.2f s: %s/libquern_kernels.a\n",
-               work->count, work->count == 1 ? "" : "s", work->seconds, folder);
+    cJSON *rows = cJSON_CreateArray();
+
+    for (int i = 0; i < archs->count; i++) {
+        const struct qn_arch *arch = &archs->at[i];
+        cJSON *row = cJSON_CreateObject();
+        double bytes = 0;
+        int kernels = 0;
+        for (int j = 0; arch->code && j < work->count; j++)
+            if (strcmp(work->items[j].kernel->arch, arch->code) == 0) {
+                bytes += (double)work->items[j].compiled.bytes;
+                kernels++;
+            }
+        cJSON_AddStringToObject(row, "arch", arch->asked);
+        if (arch->code)
+            cJSON_AddStringToObject(row, "code", arch->code);
+        else
+            cJSON_AddNullToObject(row, "code");
+        cJSON_AddNumberToObject(row, "kernels", kernels);
+        cJSON_AddNumberToObject(row, "cubin_bytes", bytes);
+        cJSON_AddItemToArray(rows, row);
     }
+    return rows;
+}
+
+static void print_tables(const struct qn_options *opt, const char *folder,
+                         const struct qn_archs *archs,
+                         const struct qn_compile *work)
+{
+    static const struct qn_column kernels[] = {
+        {"cubin_bytes", "bytes", "%.0f"}, {"kernel", "kernel", "s"}, {0}};
+    static const struct qn_column architectures[] = {
+        {"arch", "arch", "s"},
+        {"code", "code of", "s"},
+        {"kernels", "kernels", "%.0f"},
+        {"cubin_bytes", "bytes", "%.0f"},
+        {0}};
+
+    qn_table_print(opt, list_kernels(work), kernels);
+    putchar('\n');
+    qn_table_print(opt, list_archs(archs, work), architectures);
+    printf("\n%d kernel%s compiled in %.2f s: %s/libquern_kernels.a, %.0f "
+           "bytes\n",
+           work->count, work->count == 1 ? "" : "s", work->seconds, folder,
+           archive_bytes(folder));
+}
+
+static int print_summary(const struct qn_options *opt, const char *folder,
+                         const struct qn_archs *archs,
+                         const struct qn_compile *work)
+{
+    cJSON *object;
+
+    if (!opt->json) {
+        print_tables(opt, folder, archs, work);
+        return QN_EXIT_OK;
+    }
+    object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "folder", folder);
+    cJSON_AddNumberToObject(object, "seconds", work->seconds);
+    cJSON_AddNumberToObject(object, "archive_bytes", archive_bytes(folder));
+    cJSON_AddItemToObject(object, "archs", list_archs(archs, work));
+    cJSON_AddItemToObject(object, "kernels", list_kernels(work));
+    qn_table_json(object);
     return QN_EXIT_OK;
 }
 
 /* Nothing is written before every kernel has compiled. */
 static int build(const struct qn_options *opt, struct qg *generator,
                  struct quern_context *ctx,
-                 const struct qg_selection *selection)
+                 const struct qg_selection *selection,
+                 const struct qn_archs *archs)
 {
     const char *folder = opt->output ? opt->output : "quern-kernels";
     struct qn_compile work;
@@ -204,7 +294,7 @@ static int build(const struct qn_options *opt, struct qg *generator,
     if (!status)
         status = make_archive(opt, folder);
     if (!status)
-        status = print_summary(opt, folder, &work);
+        status = print_summary(opt, folder, archs, &work);
     qn_compile_free(&work);
     return status;
 }
@@ -212,25 +302,25 @@ static int build(const struct qn_options *opt, struct qg *generator,
 static int run(const struct qn_options *opt)
 {
     struct qg_selection selection;
+    struct qn_archs archs;
     struct quern_context *ctx = NULL;
     struct qg *generator = NULL;
-    int status = qn_source_select(opt, &selection);
+    char filters[4096];
+    int status = qn_source_select(opt, &selection, filters, sizeof filters);
 
     if (status)
         return status;
-    if (!selection.arch)
-        selection.arch = "sm_90a";
-    if (strcmp(selection.arch, "host") == 0)
-        return qn_message_fail(opt, QN_EXIT_USAGE,
-                               "--arch host: host kernels are linked into "
-                               "libquern; those of your own specs are "
-                               "compiled on first use");
     selection.shipped = !selection.filter;
     status = qn_source_open(opt, &generator);
     if (!status)
-        status = qn_source_context(opt, &ctx);
+        status = qn_arch_choose(opt, qg_registry(generator),
+                                opt->arch ? opt->arch : "sm_90a", &archs);
     if (!status)
-        status = build(opt, generator, ctx, &selection);
+        status = qn_source_context(opt, &ctx);
+    if (!status) {
+        selection.arch = archs.list;
+        status = build(opt, generator, ctx, &selection, &archs);
+    }
     quern_close(ctx);
     qg_close(generator);
     return status;
@@ -238,13 +328,18 @@ static int run(const struct qn_options *opt)
 
 const struct qn_command qn_cmd_build = {
     .name = "build",
-    .arguments = "[FILTER]",
+    .arguments = "[FILTER...]",
     .summary = "Compile kernels ahead of time into an archive to link",
-    .help = "Without FILTER, the kernels that specs/kernels/shipped.lua names. "
-            "A kernel that spills registers or whose tensor-core work is "
-            "serialized is an error. Example:\n"
-            "  quern build -o out && cc -Iout -I$QUERN/include program.c "
-            "out/libquern_kernels.a \\\n    -L$QUERN/lib -lquern",
+    .help =
+        "Without FILTER, the kernels that specs/kernels/shipped.lua names; "
+        "with several, those that match one of them. A program that links "
+        "kernels for several architectures runs those of the GPU that it "
+        "finds; sm_80's also serve GPUs of 8.6 and 8.9. A kernel that spills "
+        "registers or whose tensor-core work is serialized is an error. "
+        "Example:\n"
+        "  quern build --arch sm_80,sm_90a -o out\n"
+        "  cc -Iout $(pkg-config --cflags quern) program.c "
+        "out/libquern_kernels.a \\\n    $(pkg-config --libs quern)",
     .options = options,
     .run = run,
 };

@@ -43,6 +43,7 @@ static int print(const struct qn_options *opt, struct qg *generator,
                  const struct qg_selection *selection)
 {
     const struct quern_registry *registry = qg_registry(generator);
+    const char *filter = selection->filter ? selection->filter : "";
     const char *name = NULL, *text;
     size_t length;
     int count = 0;
@@ -52,10 +53,10 @@ static int print(const struct qn_options *opt, struct qg *generator,
         if (!qg_selects(selection, kernel))
             continue;
         count++;
-        if (!name || strcmp(kernel->name, selection->filter) == 0)
+        if (!name || strcmp(kernel->name, filter) == 0)
             name = kernel->name;
     }
-    if (!name || (count > 1 && strcmp(name, selection->filter) != 0))
+    if (!name || (count > 1 && strcmp(name, filter) != 0))
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "-o - prints one kernel, and %d match", count);
     if (qg_source(generator, name, &text, &length)) {
@@ -70,7 +71,8 @@ static int run(const struct qn_options *opt)
 {
     struct qg_selection selection;
     struct qg *generator;
-    int status = qn_source_select(opt, &selection);
+    char filters[1024];
+    int status = qn_source_select(opt, &selection, filters, sizeof filters);
 
     if (status)
         return status;
@@ -87,7 +89,7 @@ static int run(const struct qn_options *opt)
 
 const struct qn_command qn_cmd_emit = {
     .name = "emit",
-    .arguments = "[FILTER]",
+    .arguments = "[FILTER...]",
     .summary = "Write the kernels as CUDA C, with their registry",
     .help = "Without FILTER all kernels are written; on an error in the specs, "
             "nothing is. A file whose text stays the same is not touched. "

@@ -128,7 +128,8 @@ static int run(const struct qn_options *opt)
 {
     struct qg_selection selection;
     struct qg *generator;
-    int status = qn_source_select(opt, &selection);
+    char filters[1024];
+    int status = qn_source_select(opt, &selection, filters, sizeof filters);
 
     if (status)
         return status;
@@ -142,10 +143,11 @@ static int run(const struct qn_options *opt)
 
 const struct qn_command qn_cmd_list = {
     .name = "list",
-    .arguments = "[FILTER]",
+    .arguments = "[FILTER...]",
     .summary = "Show the variants that the specs can express",
-    .help = "FILTER is a part of a kernel's name, or a pattern with * and ?. "
-            "Example:\n  quern list -k '*fprop*f32*'",
+    .help =
+        "FILTER is a part of a kernel's name, or a pattern with * and ?; of "
+        "several, one must match. Example:\n  quern list -k '*fprop*f32*'",
     .options = options,
     .run = run,
 };

@@ -3,6 +3,7 @@
 ** lists those that it takes, so no other one reaches this file.
 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,19 @@ static void add_specs(struct qn_options *options, const char *folder,
         options->specs[options->nspecs++] = folder;
 }
 
+/* Once or again, each a list with commas: one list in the end. */
+static void add_arch(struct qn_options *options, const char *list,
+                     struct argp_state *state)
+{
+    const size_t used = strlen(options->archs);
+    const size_t room = sizeof options->archs - used;
+
+    if ((size_t)snprintf(options->archs + used, room, "%s%s", used ? "," : "",
+                         list) >= room)
+        argp_error(state, "--arch: over %zu characters", sizeof options->archs);
+    options->arch = options->archs;
+}
+
 /* Options that take a text as it is, or a word of a list. */
 static error_t parse_what(int key, char *text, struct argp_state *state)
 {
@@ -78,7 +92,7 @@ static error_t parse_what(int key, char *text, struct argp_state *state)
         add_specs(options, text, state);
         return 0;
     case QN_KEY_ARCH:
-        options->arch = text;
+        add_arch(options, text, state);
         return 0;
     case QN_KEY_ROUTES:
         options->routes = text;

@@ -48,16 +48,22 @@ int qn_source_context(const struct qn_options *options,
 }
 
 int qn_source_select(const struct qn_options *options,
-                     struct qg_selection *selection)
+                     struct qg_selection *selection, char *filters, size_t size)
 {
-    if (options->nwords > 1)
-        return qn_message_fail(options, QN_EXIT_USAGE,
-                               "one FILTER is taken, not also '%s'; a pattern "
-                               "like '*fprop*f32*' says more than one thing",
-                               options->words[1]);
+    size_t used = 0;
+
+    filters[0] = '\0';
+    for (int i = 0; i < options->nwords; i++) {
+        used += (size_t)snprintf(filters + used, size - used, "%s%s",
+                                 i ? "," : "", options->words[i]);
+        if (used >= size)
+            return qn_message_fail(options, QN_EXIT_USAGE,
+                                   "the filters have over %zu characters",
+                                   size);
+    }
     *selection = (struct qg_selection){
         .arch = options->arch,
-        .filter = options->nwords ? options->words[0] : NULL,
+        .filter = used ? filters : NULL,
     };
     return QN_EXIT_OK;
 }

@@ -2,7 +2,8 @@
 ** test_cli.c: the program `quern` as a user meets it, and the parts of it that
 ** others build on: group sizes and random data.
 **
-** Run: build/bin/test_cli      runs build/bin/quern beside it
+** Run: build/bin/test_cli [TEST]      runs build/bin/quern beside it; TEST is
+**                                     one test's name, or a pattern
 */
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 
 #include "test_cli.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_even_differs_by_one),
@@ -30,7 +31,10 @@ int main(void)
         cmocka_unit_test(test_overhead),
         cmocka_unit_test(test_emit_is_all_or_nothing),
         cmocka_unit_test(test_linked_kernels),
+        cmocka_unit_test(test_installed),
     };
 
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

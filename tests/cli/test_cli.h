@@ -26,4 +26,16 @@ void test_overhead(void **state);
 void test_emit_is_all_or_nothing(void **state);
 void test_linked_kernels(void **state);
 
+/* install_test.c */
+void test_installed(void **state);
+
+/* ------------------------------------------------------------------ shell.c */
+
+/* The folder that this program lies in. */
+const char *test_own_folder(void);
+
+/* The exit status of a shell's command; what it printed is in test_output. */
+int test_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern char test_output[1 << 20];
+
 #endif

@@ -26,9 +26,20 @@ struct fake_cuda *fake_cuda(void)
     return &state;
 }
 
+/* $FAKE_DEVICE is "8.6" for another GPU than an H200, with 99 KiB of shared
+   memory, which they all have. */
 __attribute__((constructor)) static void opened(void)
 {
+    const char *device = getenv("FAKE_DEVICE");
+    int major, minor;
+
     fake_log("cuda", "open", "");
+    if (!device || sscanf(device, "%d.%d", &major, &minor) != 2)
+        return;
+    state.major = major;
+    state.minor = minor;
+    if (major != 9)
+        state.shared_bytes = 99 << 10;
 }
 
 /* One call at a time: what is recorded is of one thread. */

@@ -1,0 +1,149 @@
+/*
+** install_test.c: what `make install` puts in place serves programs in C and
+** C++, linked through pkg-config with kernels for several architectures; and
+** what `make uninstall` leaves behind.
+*/
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "test_cli.h"
+
+#define PREFIX "/opt/quern"
+
+/* A folder of the test's, and commands that begin inside it. */
+static char folder[64];
+
+/* Fails, with what was printed, unless the status is 0. */
+static void must(const char *what, int status)
+{
+    if (status != 0)
+        fail_msg("%s: status %d: %s", what, status, test_output);
+}
+
+/* .ci/place for the build that this program belongs to. */
+static int place(const char *verb)
+{
+    return test_shell("DESTDIR=%s PREFIX=" PREFIX " .ci/place %s '%s/..' 2>&1",
+                      folder, verb, test_own_folder());
+}
+
+/* Programs that link a library with sanitizers need them, too. */
+static const char *sanitizers(void)
+{
+    return strstr(test_own_folder(), "/asan/") ? "-fsanitize=address,undefined"
+                                               : "";
+}
+
+/* Compile and link product.c by the compiler's own rules for `language`. */
+static int link_product(const char *compiler, const char *language,
+                        const char *libraries)
+{
+    return test_shell(
+        "export PKG_CONFIG_SYSROOT_DIR=%s "
+        "PKG_CONFIG_LIBDIR=%s" PREFIX "/lib/pkgconfig; %s -g -Wall -Wextra "
+        "-Wpedantic -Werror %s "
+        "-I%s/kernels $(pkg-config --cflags quern) tests/cli/installed/"
+        "product.c -x none -o %s/product %s/kernels/libquern_kernels.a %s %s "
+        "2>&1",
+        folder, folder, compiler, language, folder, folder, folder, libraries,
+        sanitizers());
+}
+
+/* Run it as it would run on a GPU of that compute capability. */
+static void check_device(const char *device, const char *kernel)
+{
+    must(device,
+         test_shell("cd / && env -i LD_LIBRARY_PATH=%s" PREFIX "/lib "
+                    "QUERN_CACHE= QUERN_GEN=/none QUERN_NVRTC=/none "
+                    "FAKE_DEVICE=%s QUERN_CUDA='%s/../lib/fake_cuda.so' "
+                    "%s/product 2>&1",
+                    folder, device, test_own_folder(), folder));
+    if (!strstr(test_output, kernel))
+        fail_msg("compute capability %s: not %s but %s", device, kernel,
+                 test_output);
+}
+
+/* The archive adds the registry and cubins to a program, nothing else. */
+static void check_symbols(void)
+{
+    must("nm", test_shell("nm -g --defined-only %s/kernels/libquern_kernels.a "
+                          "| awk 'NF == 3 { print $3 }' "
+                          "| grep -v '^quern_[a-z0-9_]*_cubin$'",
+                          folder));
+    assert_string_equal(test_output, "quern_kernels\n");
+}
+
+/* 0: there is no compiler for kernels. */
+static int build_kernels(void)
+{
+    const int status =
+        test_shell("cd %s && ." PREFIX "/bin/quern build -o kernels --arch "
+                   "sm_80,sm_86 --arch sm_90a,sm_100a,sm_120a "
+                   "fprop_tn_m_bf16_scale_sm80_tile128 "
+                   "'quern_bf16_fprop_tn_m_bf16_scale_sm120a_tile64*' "
+                   "fprop_tn_m_bf16_sm90a_pingpong_tile128x128x64_cluster1x1 "
+                   "2>&1",
+                   folder);
+
+    if (status == 3 && strstr(test_output, "libnvrtc"))
+        return 0;
+    must("quern build", status);
+    assert_non_null(strstr(test_output, "sm_100a: no template is written"));
+    check_symbols();
+    return 1;
+}
+
+static void check_programs(void)
+{
+    must("link as C99",
+         link_product("${CC:-cc}", "-std=c99", "$(pkg-config --libs quern)"));
+    check_device("9.0", "sm90a_pingpong_tile128x128x64");
+    check_device("8.0", "_sm80_tile128");
+    check_device("8.6", "_sm80_tile128");
+    check_device("8.9", "_sm80_tile128");
+    check_device("12.0", "_sm120a_tile64");
+    must("link as C++", link_product("${CXX:-c++}", "-std=c++11 -x c++",
+                                     "$(pkg-config --libs quern)"));
+    check_device("9.0", "sm90a_pingpong_tile128x128x64");
+    must("link libquern.a",
+         link_product("${CC:-cc}", "-std=c99",
+                      "-Wl,-Bstatic $(pkg-config --libs quern) -Wl,-Bdynamic "
+                      "$(pkg-config --libs --static quern)"));
+    must("ldd", test_shell("ldd %s/product 2>&1", folder));
+    assert_null(strstr(test_output, "libquern"));
+    check_device("9.0", "sm90a_pingpong_tile128x128x64");
+    if (*sanitizers()) /* which no static program can have */
+        return;
+    must("link all statically",
+         link_product("${CC:-cc} -static", "-std=c99",
+                      "$(pkg-config --libs --static quern)"));
+    check_device("9.0", "none");
+}
+
+void test_installed(void **state)
+{
+    int compiled;
+
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/quern-install-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    must("install", place("install"));
+    must("quern", test_shell("%s" PREFIX "/bin/quern recipes 2>&1", folder));
+    compiled = build_kernels();
+    if (compiled)
+        check_programs();
+    must("uninstall", place("uninstall"));
+    must("find", test_shell("find %s" PREFIX " ! -type d", folder));
+    assert_string_equal(test_output, "");
+    must("rm", test_shell("rm -r %s", folder));
+    if (!compiled) {
+        print_message("skip: needs libnvrtc to compile kernels\n");
+        skip();
+    }
+}

@@ -1,0 +1,49 @@
+/*
+** shell.c: commands of a shell, and what they print.
+*/
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "test_cli.h"
+
+char test_output[1 << 20];
+
+const char *test_own_folder(void)
+{
+    static char folder[2048];
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
+
+    assert_true(length > 0);
+    folder[length] = '\0';
+    *strrchr(folder, '/') = '\0';
+    return folder;
+}
+
+int test_shell(const char *format, ...)
+{
+    char command[4096];
+    size_t length;
+    va_list list;
+    FILE *pipe;
+    int status;
+
+    va_start(list, format);
+    assert_in_range(vsnprintf(command, sizeof command, format, list), 1,
+                    sizeof command - 1);
+    va_end(list);
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    length = fread(test_output, 1, sizeof test_output - 1, pipe);
+    test_output[length] = '\0';
+    status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
