@@ -3,6 +3,7 @@
 */
 #define _GNU_SOURCE
 #include "context.h"
+#include "guess.h"
 #include "module.h"
 #include "text.h"
 
@@ -109,14 +110,39 @@ static int copy_specs(struct quern_context *ctx,
     return QUERN_OK;
 }
 
+/* The options' level, else the environment's. Only what the callback is told
+   depends on it: without one there is nobody to tell. */
+static int choose_level(struct quern_context *ctx, int level)
+{
+    static const char *const names[] = {"error", "info", "debug"};
+    struct qn_guess guess = {.word = ctx->log_wanted};
+    char hint[64];
+
+    ctx->log_level = level ? level : QUERN_LOG_INFO;
+    if (level || !ctx->log_wanted)
+        return QUERN_OK;
+    for (int i = 0; i < 3; i++) {
+        ctx->log_level = QUERN_LOG_ERROR + i;
+        if (!strcmp(names[i], ctx->log_wanted))
+            return QUERN_OK;
+        qn_guess_try(&guess, names[i]);
+    }
+    return qn_error_set(
+        QUERN_EINVAL, "QUERN_LOG=%s: error, info or debug is expected%s",
+        ctx->log_wanted, qn_guess_text(&guess, hint, sizeof hint));
+}
+
 /* The log first, so that it hears of everything after. */
 static int copy_options(struct quern_context *ctx,
                         const struct quern_open_options *options)
 {
+    int code = choose_level(ctx, options->log_level);
+
+    if (code)
+        return code;
     ctx->linked = options->registry;
     ctx->log = options->log;
     ctx->log_user = options->log_user;
-    ctx->log_level = options->log_level ? options->log_level : QUERN_LOG_INFO;
     ctx->cache_list =
         options->cache ? qn_text_copy(options->cache) : qn_cache_default();
     if (!ctx->cache_list)
@@ -194,11 +220,18 @@ int quern_open(const struct quern_open_options *options,
         code = choose_base(ctx);
     if (!code)
         code = list_kernels(ctx);
-    if (code)
+    if (code) {
         quern_close(ctx);
-    else
-        *out = ctx;
-    return code;
+        return code;
+    }
+    qn_context_log(ctx, QUERN_LOG_DEBUG,
+                   "quern %s: %d kernels, %d of them linked by the program, "
+                   "registry %.12s, cache '%s'",
+                   QUERN_VERSION, ctx->nkernels,
+                   ctx->linked ? ctx->linked->nkernels : 0, ctx->base->hash,
+                   ctx->cache_list);
+    *out = ctx;
+    return QUERN_OK;
 }
 
 void quern_close(struct quern_context *ctx)
@@ -240,13 +273,17 @@ int qn_context_driver(struct quern_context *ctx, struct qn_driver **out)
 
 int qn_context_compiler(struct quern_context *ctx, struct qn_nvrtc **out)
 {
-    int code = QUERN_OK;
+    int opens, code = QUERN_OK;
 
     pthread_mutex_lock(&ctx->lock);
-    if (!ctx->compiler)
+    opens = !ctx->compiler;
+    if (opens)
         code = qn_nvrtc_open(ctx->nvrtc, ctx->cuda_home, &ctx->compiler);
     *out = ctx->compiler;
     pthread_mutex_unlock(&ctx->lock);
+    if (opens && !code)
+        qn_context_log(ctx, QUERN_LOG_DEBUG, "%s compiles",
+                       qn_nvrtc_version(*out));
     return code;
 }
 

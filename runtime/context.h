@@ -26,6 +26,7 @@
     X(gen, "QUERN_GEN")                                                        \
     X(cc, "QUERN_CC")                                                          \
     X(threads, "QUERN_THREADS")                                                \
+    X(log_wanted, "QUERN_LOG")                                                 \
     X(cuda_home, "CUDA_HOME")                                                  \
     X(temporary, "TMPDIR")
 

@@ -49,6 +49,8 @@ static int load_cubin(struct quern_context *ctx, struct qn_module *module,
     else
         code = QN_CU(driver, cuLibraryGetKernel, &module->handle,
                      module->library, module->kernel->name);
+    if (!code)
+        qn_context_log(ctx, QUERN_LOG_DEBUG, "loaded %s", module->kernel->name);
     return code;
 }
 

@@ -210,9 +210,10 @@ struct quern_open_options {
                           ~/.cache/quern; all are read, and the first that
                           may be written takes what is new */
     void (*log)(void *user, int level, const char *line); /* by any thread
-                          that is inside a call */
+                          that is inside a call; NULL: nobody is told, as the
+                          library itself never prints */
     void *log_user;
-    int log_level;
+    int log_level; /* what `log` is told; default $QUERN_LOG, else INFO */
 };
 
 /*
@@ -225,6 +226,8 @@ struct quern_open_options {
 **   QUERN_GEN      path of libquern_gen     QUERN_CC      C compiler, "cc"
 **   QUERN_CUBLASLT path of libcublasLt
 **   QUERN_THREADS  threads of the host backend, 1 to 256
+**   QUERN_LOG      error, info or debug: see log_level. The program `quern`
+**                  prints what it is told to stderr, a line each
 **   CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual
 **
 ** A child of fork() opens the library anew. There the parent's contexts and plans

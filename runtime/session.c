@@ -16,6 +16,11 @@ static int open_device(struct qn_session *s)
         code = qn_driver_enter(s->driver, NULL, &s->scope);
     if (!code)
         code = qn_driver_device(s->driver, &s->device);
+    if (!code)
+        qn_context_log(s->ctx, QUERN_LOG_DEBUG,
+                       "GPU %d: %s, sm_%d%d, %d multiprocessors",
+                       s->device.ordinal, s->device.name, s->device.major,
+                       s->device.minor, s->device.sms);
     return code;
 }
 

@@ -2,6 +2,7 @@
 ** source.c: where commands get kernels and problems from.
 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -27,6 +28,16 @@ static void print_log(void *user, int level, const char *line)
     fprintf(stderr, "quern: %s\n", line);
 }
 
+/* -v, else what QUERN_LOG says (0: the library looks), else errors alone. */
+static int log_level(const struct qn_options *options)
+{
+    const char *wanted = getenv("QUERN_LOG");
+
+    if (options->verbose)
+        return QUERN_LOG_DEBUG;
+    return wanted && *wanted ? 0 : QUERN_LOG_ERROR;
+}
+
 int qn_source_context(const struct qn_options *options,
                       struct quern_context **ctx)
 {
@@ -34,7 +45,7 @@ int qn_source_context(const struct qn_options *options,
         .specs = options->specs,
         .specs_count = options->nspecs,
         .log = print_log,
-        .log_level = options->verbose ? QUERN_LOG_DEBUG : QUERN_LOG_ERROR,
+        .log_level = log_level(options),
     };
     const int code = quern_open(&open, ctx);
     int status;

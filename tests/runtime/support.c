@@ -46,7 +46,8 @@ int test_setup(void **state)
         "FAKE_NVRTC_DELAY", "FAKE_NVRTC_VERSION",
         "FAKE_NVRTC_FAIL",  "FAKE_GEN_KEY",
         "FAKE_GEN_FAIL",    "QUERN_THREADS",
-        "QUERN_CC",         "TMPDIR"};
+        "QUERN_CC",         "QUERN_LOG",
+        "TMPDIR"};
 
     (void)state;
     snprintf(test_folder, sizeof test_folder, "/tmp/quern-test-XXXXXX");

@@ -317,6 +317,46 @@ static void respects_the_current_context(void **state)
     assert_int_equal(test_cuda->primaries, 0);
 }
 
+/* What a callback hears at a level of the options and one of QUERN_LOG. */
+static void hear(int level, const char *wanted)
+{
+    const struct quern_open_options options = {.log = test_collect,
+                                               .log_level = level};
+    struct quern_context *ctx;
+
+    test_messages[0] = 0;
+    setenv("QUERN_LOG", wanted, 1);
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    quern_plan_free(test_plan(ctx, PROBLEM, NULL));
+    quern_close(ctx);
+}
+
+/* QUERN_LOG decides where the options do not. */
+static void logs_what_is_wanted(void **state)
+{
+    struct quern_context *ctx;
+
+    (void)state;
+    hear(0, "");
+    assert_non_null(strstr(test_messages, "compiled k_"));
+    assert_null(strstr(test_messages, "plan: "));
+    hear(0, "debug");
+    assert_non_null(strstr(test_messages, "kernels, 0 of them linked"));
+    assert_non_null(strstr(test_messages, "GPU 0: Fake, sm_90"));
+    assert_non_null(strstr(test_messages, "plan: "));
+    hear(0, "error");
+    assert_string_equal(test_messages, "");
+    hear(QUERN_LOG_DEBUG, "error");
+    assert_non_null(strstr(test_messages, "plan: "));
+    setenv("QUERN_LOG", "debgu", 1);
+    test_expect(quern_open(NULL, &ctx), QUERN_EINVAL,
+                "QUERN_LOG=debgu: error, info or debug is expected; did you "
+                "mean 'debug'?");
+    setenv("QUERN_LOG", "debug", 1);
+    test_expect(quern_open(NULL, &ctx), QUERN_OK, "");
+    quern_close(ctx);
+}
+
 static void explains(void **state)
 {
     static const char *const parts[] = {
@@ -384,17 +424,12 @@ static void explains_without_a_gpu(void **state)
 int test_plan_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(takes_the_best_that_fits),
-        TEST(obeys_options),
-        TEST(says_why_nothing_serves),
-        TEST(prefers_linked_kernels),
-        TEST(weighs_how_c_arrives),
-        TEST(weighs_what_ctas_share),
-        TEST(reports_a_bad_cubin),
-        TEST(falls_back_to_the_host),
-        TEST(refuses_captures),
-        TEST(respects_the_current_context),
-        TEST(explains),
+        TEST(takes_the_best_that_fits), TEST(obeys_options),
+        TEST(says_why_nothing_serves),  TEST(prefers_linked_kernels),
+        TEST(weighs_how_c_arrives),     TEST(weighs_what_ctas_share),
+        TEST(reports_a_bad_cubin),      TEST(falls_back_to_the_host),
+        TEST(refuses_captures),         TEST(respects_the_current_context),
+        TEST(logs_what_is_wanted),      TEST(explains),
         TEST(explains_without_a_gpu),
     };
 
