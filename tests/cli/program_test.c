@@ -170,32 +170,33 @@ static double number(const cJSON *rows, const char *name)
 
 /*
 ** With a driver that does nothing, what is left is the library's own share.
-** The bounds are ten times what one core of 2023 takes, and more under the
-** sanitizers: enough to see a plan that generates again, or a run that reads
-** a file.
+** The bounds are a hundred times what a core takes, and more under the
+** sanitizers, since a machine may be busy: enough to see a plan that generates
+** or compiles again, or a run that waits for anything.
 */
 void test_overhead(void **state)
 {
-    const char *own = own_folder();
+    const char *own = test_own_folder();
     const double slow = strstr(own, "/asan/") ? 10 : 1;
     cJSON *rows;
 
     (void)state;
-    if (shell("QUERN_CACHE= QUERN_CUDA='%s/../lib/fake_cuda.so' '%s/quern' "
-              "bench --overhead fprop bf16 g=8 m=64 n=64 k=64 --json - 2>&1",
-              own, own) == 3 &&
-        strstr(output, "libnvrtc")) {
+    if (test_shell(
+            "QUERN_CACHE= QUERN_CUDA='%s/../lib/fake_cuda.so' '%s/quern' "
+            "bench --overhead fprop bf16 g=8 m=64 n=64 k=64 --json - 2>&1",
+            own, own) == 3 &&
+        strstr(test_output, "libnvrtc")) {
         print_message("skip: a plan needs libnvrtc\n");
         skip();
     }
-    rows = cJSON_Parse(output);
+    rows = cJSON_Parse(test_output);
     if (!rows)
-        fail_msg("quern bench --overhead: %s", output);
-    assert_true(number(rows, "open_ms") < 5 * slow);
+        fail_msg("quern bench --overhead: %s", test_output);
+    assert_true(number(rows, "open_ms") < 50 * slow);
     assert_true(number(rows, "cold_ms") > number(rows, "warm_ms"));
-    assert_true(number(rows, "warm_ms") < 5 * slow);
-    assert_true(number(rows, "again_us") < 1000 * slow);
-    assert_true(number(rows, "run_us") < 3 * slow);
+    assert_true(number(rows, "warm_ms") < 100 * slow);
+    assert_true(number(rows, "again_us") < 20000 * slow);
+    assert_true(number(rows, "run_us") < 50 * slow);
     cJSON_Delete(rows);
 }
 

@@ -43,11 +43,9 @@ static void *find_state(const char *variable, const char *name)
 int test_setup(void **state)
 {
     static const char *const cleared[] = {
-        "FAKE_NVRTC_DELAY", "FAKE_NVRTC_VERSION",
-        "FAKE_NVRTC_FAIL",  "FAKE_GEN_KEY",
-        "FAKE_GEN_FAIL",    "QUERN_THREADS",
-        "QUERN_CC",         "QUERN_LOG",
-        "TMPDIR"};
+        "FAKE_NVRTC_DELAY", "FAKE_NVRTC_VERSION", "FAKE_NVRTC_FAIL",
+        "FAKE_GEN_KEY",     "FAKE_GEN_FAIL",      "QUERN_THREADS",
+        "QUERN_CC",         "QUERN_LOG",          "TMPDIR"};
 
     (void)state;
     snprintf(test_folder, sizeof test_folder, "/tmp/quern-test-XXXXXX");
