@@ -24,7 +24,7 @@ static int take_integer(lua_State *L, int *out)
 static int take_tuple(lua_State *L, struct qg_value *value)
 {
     lua_Integer count = (lua_Integer)lua_rawlen(L, -1);
-    int fine = count >= 1 && count <= QG_MAX_TUPLE;
+    int fine = count >= 1 && count <= QG_MAX_TUPLE && !qg_pairs_other(L, -1);
 
     value->tuple = 1;
     value->count = fine ? (int)count : 0;
@@ -123,13 +123,19 @@ int qg_axis_take(struct qg *q, struct qg_word *word)
 {
     struct qg_item *item = qg_mem_new(q, sizeof *item);
     lua_Integer count = -1;
+    const char *key = NULL;
 
     item->kind = QG_AXIS;
     item->word = word;
     item->name = word->name;
-    if (lua_type(q->L, 1) == LUA_TTABLE)
+    if (lua_type(q->L, 1) == LUA_TTABLE) {
         count = (lua_Integer)lua_rawlen(q->L, 1);
-    if (count < 1 || count > QG_MAX_VALUES)
+        key = qg_pairs_other(q->L, 1);
+    }
+    if (key)
+        qg_diag_note(q, word->place, QG_E_FIELD_LIST, qg_word_print(q, word),
+                     key);
+    else if (count < 1 || count > QG_MAX_VALUES)
         qg_diag_note(q, word->place, QG_E_AXIS_LIST, word->name, QG_MAX_VALUES);
     else
         for (int i = 1; i <= (int)count; i++) {

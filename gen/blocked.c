@@ -12,8 +12,8 @@
     (offsetof(struct qg_scale, delayed.member) - AT(delayed))
 
 static const struct qg_field per_fields[] = {
-    {"k", QG_F_SIZE, 0, IN_BLOCK(per.k), NULL, NULL,
-     "values along the summed axis"},
+    {"k", QG_F_SIZE, 1, IN_BLOCK(per.k), NULL, NULL,
+     "values along the summed axis: 16, 32, 64 or 128"},
     {"m", QG_F_SIZE, 0, IN_BLOCK(per.m), NULL, NULL,
      "rows of activations and gradients (default 1)"},
     {"n", QG_F_SIZE, 0, IN_BLOCK(per.n), NULL, NULL,

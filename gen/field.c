@@ -10,8 +10,11 @@
 struct reader {
     struct qg *q;
     const struct qg_word *word;
-    int depth; /* tables around the fields */
+    struct qg_place place; /* of the table */
+    const char *owner;     /* whose fields they are, for messages */
+    int depth;             /* tables around the fields */
     int errors;
+    int items; /* it has entries without names */
     const struct qg_field *field;
     const char *shown; /* the field's name with those around it */
 };
@@ -20,7 +23,7 @@ static const char *const kind_names[QG_F_COUNT] = {
     [QG_F_NAME] = "a text",
     [QG_F_NAMES] = "a text or a list of texts",
     [QG_F_PATH] = "a text",
-    [QG_F_TYPE] = "a type such as bf16",
+    [QG_F_TYPE] = "a type",
     [QG_F_TYPES] = "a type or a list of types",
     [QG_F_SIZE] = "a whole number",
     [QG_F_SCALE] = "a scale: blocked { ... }, or \"none\"",
@@ -40,11 +43,20 @@ static struct qg_place place_of(const struct reader *r)
     return qg_lex_field(r->q, r->word->place, r->field->name, r->depth);
 }
 
+static int takes_types(const struct qg_field *field)
+{
+    return field->kind == QG_F_TYPE || field->kind == QG_F_TYPES;
+}
+
 /* Noted, with what is right and what is there; always 1, for return. */
 static int wrong_kind(struct reader *r)
 {
+    int types = takes_types(r->field);
+
     qg_diag_note(r->q, place_of(r), QG_E_FIELD_KIND, r->shown,
-                 kind_names[r->field->kind], qg_word_kind_of(r->q->L, -1));
+                 kind_names[r->field->kind], qg_word_kind_of(r->q->L, -1),
+                 types ? "; without quotes: " : "",
+                 types ? r->field->allowed : "");
     return 1;
 }
 
@@ -65,7 +77,10 @@ static int is_allowed(const char *allowed, const char *word)
     return 0;
 }
 
-/* Returns 0, or 1 and noted with the word that was probably meant. */
+/*
+** Returns 0, or 1 and noted with the word that was probably meant. Types are
+** not guessed: e8m0 where elements stand is no slip of the pen for e2m1.
+*/
 static int check_allowed(struct reader *r, const char *word)
 {
     struct qg_nearest nearest;
@@ -73,7 +88,8 @@ static int check_allowed(struct reader *r, const char *word)
     if (is_allowed(r->field->allowed, word))
         return 0;
     qg_nearest_start(&nearest, word);
-    qg_nearest_words(&nearest, r->field->allowed);
+    if (!takes_types(r->field))
+        qg_nearest_words(&nearest, r->field->allowed);
     qg_diag_note(r->q, place_of(r), QG_E_FIELD_VALUE, r->shown, word,
                  qg_nearest_hint(&nearest, "it can be: ", r->field->allowed));
     return 1;
@@ -89,7 +105,8 @@ static int take_name(struct reader *r, const char **out)
     text = lua_tostring(r->q->L, -1);
     if (r->field->allowed && check_allowed(r, text))
         return 1;
-    if (!qg_word_identifier(text, QG_MAX_NAME)) {
+    if (!qg_word_identifier(text, QG_MAX_NAME) ||
+        strlen(text) != lua_rawlen(r->q->L, -1)) {
         qg_diag_note(r->q, place_of(r), QG_E_NAME_FORM, text, r->shown,
                      QG_MAX_NAME);
         return 1;
@@ -125,7 +142,13 @@ static int read_type(struct reader *r, void *out)
 static int list_length(struct reader *r)
 {
     lua_Integer n = (lua_Integer)lua_rawlen(r->q->L, -1);
+    const char *key = qg_pairs_other(r->q->L, -1);
 
+    if (key) {
+        qg_diag_note(r->q, place_of(r), QG_E_FIELD_LIST,
+                     qg_mem_print(r->q, "field '%s'", r->shown), key);
+        return -1;
+    }
     if (n >= 1 && n <= QG_MAX_LIST)
         return (int)n;
     if (n)
@@ -207,7 +230,7 @@ static int read_path(struct reader *r, void *out)
     return 0;
 }
 
-/* The bound keeps products of sizes far from overflow. */
+/* The bound keeps products of sizes far from overflow. 1e3 is whole too. */
 static int read_size(struct reader *r, void *out)
 {
     lua_State *L = r->q->L;
@@ -215,7 +238,7 @@ static int read_size(struct reader *r, void *out)
 
     if (lua_type(L, -1) != LUA_TNUMBER)
         return wrong_kind(r);
-    value = lua_isinteger(L, -1) ? (long long)lua_tointeger(L, -1) : 0;
+    value = (long long)lua_tointeger(L, -1); /* 0 for what is not whole */
     if (value < 1 || value > 65536) {
         lua_pushvalue(L, -1);
         qg_diag_note(r->q, place_of(r), QG_E_FIELD_RANGE, r->shown, 65536,
@@ -330,11 +353,15 @@ static const char *join(struct qg *q, const char *around, const char *name)
     return around ? qg_mem_print(q, "%s.%s", around, name) : name;
 }
 
-/* The field's own documentation says what would be right. */
+/*
+** The field's own documentation says what would be right. Entries without a
+** name were probably meant to be the fields: they have been complained about.
+*/
 static void missing(struct reader *r)
 {
-    qg_diag_note(r->q, r->word->place, QG_E_FIELD_MISSING, r->word->kind->word,
-                 r->word->name, r->shown, r->field->doc);
+    if (!r->items)
+        qg_diag_note(r->q, r->place, QG_E_FIELD_MISSING,
+                     qg_word_print(r->q, r->word), r->shown, r->field->doc);
     r->errors++;
 }
 
@@ -363,46 +390,52 @@ static int is_field(const struct qg_fields *set, const char *name)
     return 0;
 }
 
+/* "x, w, dy", until the next text is made. */
+static const char *names_of(struct qg *q, const struct qg_fields *set)
+{
+    struct qg_text *list = &q->chunk;
+
+    qg_text_clear(list);
+    for (int i = 0; i < set->count; i++)
+        qg_text_print(q, list, "%s%s", i ? ", " : "", set->fields[i].name);
+    return list->data;
+}
+
 /* Never ignored: most are misspelled, and the default would go unnoticed. */
 static void unknown(struct reader *r, const struct qg_fields *set,
                     const char *name, const char *around)
 {
     const struct qg_word *word = r->word;
     struct qg_nearest nearest;
-    struct qg_text *list = &r->q->chunk;
 
     qg_nearest_start(&nearest, name);
-    qg_text_clear(list);
-    for (int i = 0; i < set->count; i++) {
+    for (int i = 0; i < set->count; i++)
         qg_nearest_try(&nearest, set->fields[i].name);
-        qg_text_print(r->q, list, "%s%s", i ? ", " : "", set->fields[i].name);
-    }
     qg_diag_note(r->q, qg_lex_field(r->q, word->place, name, r->depth),
-                 QG_E_FIELD_UNKNOWN, word->kind->word, word->name,
+                 QG_E_FIELD_UNKNOWN, qg_word_print(r->q, word),
                  join(r->q, around, name),
-                 qg_nearest_hint(&nearest, "it has: ", list->data));
+                 qg_nearest_hint(&nearest, "it has: ", names_of(r->q, set)));
     r->errors++;
 }
 
-/* One key of the table; it is on top of the stack. */
+/* One key of the table; it is on top of the stack. One entry is enough. */
 static void check_key(struct reader *r, const struct qg_fields *set,
                       const char *around, int table)
 {
     lua_State *L = r->q->L;
-    const struct qg_word *word = r->word;
 
     if (lua_type(L, -1) == LUA_TSTRING) {
         if (!is_field(set, lua_tostring(L, -1)))
             unknown(r, set, lua_tostring(L, -1), around);
         return;
     }
-    if (set->items)
+    if (set->items || r->items++)
         return;
     lua_pushvalue(L, -1);
     lua_rawget(L, table);
-    qg_diag_note(r->q, word->place, QG_E_FIELD_ITEM, word->kind->word,
-                 word->name, (long long)lua_tointeger(L, -2),
-                 qg_word_kind_of(L, -1));
+    qg_diag_note(r->q, r->place, QG_E_FIELD_ITEM, r->owner,
+                 (long long)lua_tointeger(L, -2), qg_word_kind_of(L, -1),
+                 names_of(r->q, set));
     lua_pop(L, 1);
     r->errors++;
 }
@@ -415,8 +448,8 @@ static void check_keys(struct reader *r, const struct qg_fields *set,
     int table = lua_gettop(L), count = qg_pairs_keys(L, table);
 
     if (count < 0) {
-        qg_diag_note(r->q, r->word->place, QG_E_FIELD_KEY, r->word->kind->word,
-                     r->word->name, qg_word_kind_of(L, -1));
+        qg_diag_note(r->q, r->place, QG_E_FIELD_KEY, r->owner,
+                     qg_word_kind_of(L, -1));
         r->errors++;
     }
     for (int i = 1; i <= count; i++) {
@@ -431,7 +464,13 @@ static void check_keys(struct reader *r, const struct qg_fields *set,
 static int read_table(struct reader *r, void *out)
 {
     const struct qg_fields *sub = r->field->sub;
-    struct reader inner = {.q = r->q, .word = r->word, .depth = r->depth + 1};
+    struct reader inner = {
+        .q = r->q,
+        .word = r->word,
+        .place = place_of(r),
+        .owner = qg_mem_print(r->q, "field '%s'", r->shown),
+        .depth = r->depth + 1,
+    };
 
     if (lua_type(r->q->L, -1) != LUA_TTABLE)
         return wrong_kind(r);
@@ -444,11 +483,17 @@ static int read_table(struct reader *r, void *out)
 int qg_field_read(struct qg *q, const struct qg_word *word,
                   const struct qg_fields *set, void *out)
 {
-    struct reader r = {.q = q, .word = word, .depth = 1};
+    struct reader r = {
+        .q = q,
+        .word = word,
+        .place = word->place,
+        .owner = qg_word_print(q, word),
+        .depth = 1,
+    };
 
     if (lua_type(q->L, 1) != LUA_TTABLE) {
-        qg_diag_note(q, word->place, QG_E_TABLE_KIND, word->kind->word,
-                     word->name, qg_word_kind_of(q->L, 1));
+        qg_diag_note(q, word->place, QG_E_TABLE_KIND, r.owner,
+                     qg_word_kind_of(q->L, 1));
         return 1;
     }
     lua_settop(q->L, 1);

@@ -121,6 +121,7 @@ static void add_file(struct qg *q, const char *path, const char *name)
     if (!error && !S_ISREG(status.st_mode))
         error = EINVAL;
     if (!error && status.st_size > QG_MAX_SPEC) {
+        q->files[index].failed = 1;
         qg_diag_note(q, place, QG_E_FILE_SIZE, QG_MAX_SPEC,
                      (size_t)status.st_size);
         return;
@@ -130,7 +131,12 @@ static void add_file(struct qg *q, const char *path, const char *name)
         error = read_file(path, text, (size_t)status.st_size);
         q->files[index].text = text;
         q->files[index].length = error ? 0 : (size_t)status.st_size;
+        if (starts(text, "\xef\xbb\xbf")) { /* as some editors begin UTF-8 */
+            q->files[index].text += 3;
+            q->files[index].length -= 3;
+        }
     }
+    q->files[index].failed = error != 0;
     if (error)
         qg_diag_note(q, place, QG_E_OPEN, strerror(error));
 }
@@ -211,6 +217,22 @@ static int add_part(struct qg *q, const char *dir, const char *part)
     return names.count;
 }
 
+/* Specs beside the folders that are looked into: a slip, never silence. */
+static int note_loose(struct qg *q, const char *dir)
+{
+    struct names names = {NULL, 0, 0};
+
+    list(q, dir, &names);
+    for (int i = 0; i < names.count; i++)
+        qg_diag_note(q,
+                     (struct qg_place){
+                         add(q, QG_FOLDER,
+                             qg_mem_print(q, "%s/%s", dir, names.at[i]), ""),
+                         0},
+                     QG_E_FILE_LOOSE);
+    return names.count;
+}
+
 /* A folder laid out as specs/ is. */
 static void add_folder(struct qg *q, const char *given)
 {
@@ -233,6 +255,7 @@ static void add_folder(struct qg *q, const char *given)
     }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         count += add_part(q, dir, parts[i]);
+    count += note_loose(q, dir);
     if (!count)
         qg_diag_note(q, place, QG_E_NO_SPECS);
 }

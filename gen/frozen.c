@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define FROZEN "quern.frozen"
+#define FROZEN "read-only table"
 
 /* The nearest name in the table at stack index `table`. */
 static void hint(lua_State *L, int table, const char *name,

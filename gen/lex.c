@@ -213,6 +213,86 @@ struct qg_place qg_lex_field(const struct qg *q, struct qg_place place,
     return place;
 }
 
+/* A table, or whatever else brackets and blocks enclose; and a name in it. */
+struct scope {
+    int is_table, names; /* those before it */
+};
+
+struct name {
+    const char *start;
+    int length, line;
+};
+
+/* What surrounds the token; hostile depths and lengths are cut off. */
+struct scopes {
+    struct scope at[64];
+    int depth; /* may be more than there is room for */
+    struct name names[512];
+    int count;
+};
+
+static void enter(struct scopes *s, const struct qg_lex *lex)
+{
+    if (s->depth < 64)
+        s->at[s->depth] = (struct scope){qg_lex_is(lex, "{"), s->count};
+    s->depth++;
+}
+
+static void leave(struct scopes *s)
+{
+    if (s->depth && --s->depth < 64)
+        s->count = s->at[s->depth].names;
+}
+
+/* Is a token with this one before it the name of a field, should = follow? */
+static int may_be_field(const struct scopes *s, int after)
+{
+    return s->depth && s->depth <= 64 && s->at[s->depth - 1].is_table &&
+           strchr("{,;", after);
+}
+
+/* The name, if it stands in the innermost table already; else it is kept. */
+static const struct name *keep(struct scopes *s, struct name name)
+{
+    for (int i = s->at[s->depth - 1].names; i < s->count; i++)
+        if (s->names[i].length == name.length &&
+            !memcmp(s->names[i].start, name.start, (size_t)name.length))
+            return &s->names[i];
+    if (s->count < 512)
+        s->names[s->count++] = name;
+    return NULL;
+}
+
+/* Lua takes the last of two without a word; most likely one is a slip. */
+void qg_lex_twice(struct qg *q, int file)
+{
+    struct scopes s = {.depth = 0};
+    struct qg_lex lex, ahead;
+    int before = 0;
+
+    qg_lex_start(&lex, q->files[file].text, q->files[file].length);
+    while (qg_lex_next(&lex)) {
+        struct name name = {lex.start, lex.length, lex.line};
+        int field = lex.token == QG_NAME && may_be_field(&s, before);
+        int change = nesting(&lex);
+        const struct name *first;
+
+        before = *lex.start;
+        if (change > 0)
+            enter(&s, &lex);
+        else if (change < 0)
+            leave(&s);
+        ahead = lex;
+        if (!field || !qg_lex_next(&ahead) || !qg_lex_is(&ahead, "="))
+            continue;
+        first = keep(&s, name);
+        if (first)
+            qg_diag_note(
+                q, (struct qg_place){file, name.line}, QG_E_FIELD_TWICE,
+                qg_mem_print(q, "%.*s", name.length, name.start), first->line);
+    }
+}
+
 struct qg_place qg_lex_text(const struct qg *q, struct qg_place place,
                             const char *text)
 {

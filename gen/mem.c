@@ -116,9 +116,9 @@ static int allowed(struct qg *q, void *memory, size_t old, size_t bytes)
     if (bytes > held &&
         (bytes - held > q->bound || q->held > q->bound - (bytes - held)))
         return denied(q, QG_TOO_MUCH);
-    q->refused = QG_GRANTED;
-    if (bytes <= held)
+    if (bytes <= held) /* unwinding shrinks: `refused` must outlive it */
         return 1;
+    q->refused = QG_GRANTED;
     q->left -= (long long)((bytes - held) / 32);
     return 1;
 }

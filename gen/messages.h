@@ -11,6 +11,9 @@
     X(NOT_TEXT, "error was called with %s; give it a text")                    \
     /* the sandbox */                                                          \
     X(UNDEFINED, "'%s' is not defined here; %s")                               \
+    X(NOT_VALUES, "%s; it does not take values of a rule, which has: %s")      \
+    X(TOO_DEEP, "brackets, blocks or .. lie too deep in each other; use "      \
+                "locals for the parts")                                        \
     X(NOT_OFFERED, "'%s' of Lua is not for specs: they must come to an end, "  \
                    "reach nothing outside, and say the same on any machine")   \
     X(ASSIGNED, "'%s' is not local; write: local %s = ...")                    \
@@ -28,6 +31,10 @@
     /* files */                                                                \
     X(OPEN, "cannot read it: %s")                                              \
     X(FILE_NAME, "a spec's file name is letters, digits, _ and -, then .lua")  \
+    X(FILE_EMPTY, "it declares nothing; write a statement, such as recipe "    \
+                  "\"name\" { ... }, or remove the file")                      \
+    X(FILE_LOOSE, "a spec lies in recipes/, layouts/, ragged/ or kernels/ of " \
+                  "the folder that is named; move it there")                   \
     X(FILE_SIZE, "a spec has at most %d bytes, this one has %zu")              \
     X(NO_SPECS, "there are no specs below it; *.lua files belong into "        \
                 "recipes/, layouts/, ragged/ or kernels/")                     \
@@ -41,15 +48,18 @@
     X(UNUSED, "%s stands outside a statement that takes it; write: %s")        \
     X(LATE, "%s is a statement; it cannot stand in a function that is called " \
             "later")                                                           \
-    X(TWICE, "%s '%s' is already declared at %s; names are unique")            \
+    X(TWICE, "%s '%s' is already declared at %s; choose another name")         \
     /* fields */                                                               \
-    X(TABLE_KIND, "%s '%s' takes a table of fields, not %s")                   \
-    X(FIELD_UNKNOWN, "%s '%s' has no field '%s'; %s")                          \
-    X(FIELD_MISSING, "%s '%s' lacks the field '%s': %s")                       \
-    X(FIELD_KIND, "field '%s' takes %s, not %s")                               \
+    X(TABLE_KIND, "%s takes a table of fields, not %s")                        \
+    X(FIELD_UNKNOWN, "%s has no field '%s'; %s")                               \
+    X(FIELD_MISSING, "%s lacks the field '%s': %s")                            \
+    X(FIELD_KIND, "field '%s' takes %s, not %s%s%s")                           \
     X(FIELD_VALUE, "field '%s' cannot be '%s'; %s")                            \
-    X(FIELD_KEY, "%s '%s' has a key that is %s; fields have names")            \
-    X(FIELD_ITEM, "%s '%s' takes fields alone; entry %lld is %s")              \
+    X(FIELD_KEY, "%s has a key that is %s; fields have names")                 \
+    X(FIELD_ITEM, "%s takes fields with names; entry %lld is %s; it has: %s")  \
+    X(FIELD_TWICE, "'%s' is given twice in this table, first in line %d, and " \
+                   "Lua would take the last; keep one")                        \
+    X(FIELD_LIST, "%s takes a list of values alone; it also has the key '%s'") \
     X(FIELD_EMPTY, "field '%s' is an empty list; give at least one value")     \
     X(FIELD_LONG, "field '%s' has %lld values; at most %d are allowed")        \
     X(FIELD_AGAIN, "field '%s' lists '%s' twice")                              \
@@ -82,7 +92,18 @@
     X(SHIPPED_TWICE, "kernel '%s' is already shipped at %s")                   \
     X(REQUIRES_TEXT, "'%s' is no rule on a problem: %s")                       \
     /* rules of scales */                                                      \
-    X(SCALE_TYPE, "a rule for %s scales must return %s, this one returned %s") \
+    X(SCALE_TYPE, "a rule for %s scales must return %s, this one returned "    \
+                  "%s; write: return %s")                                      \
+    X(RULE_THIRD, "a rule returns what is stored and what values are "         \
+                  "multiplied by, this one also returned %s")                  \
+    X(RULE_FINITE, "for amax = %g the rule %s %g, and 0 * inf is NaN; write: " \
+                   "s = select(eq(amax, 0), 1, min(s, f32.max))")              \
+    X(RULE_RANGE, "for amax = %g the largest value of a block becomes %g, "    \
+                  "while %s reaches from %g to %g; is what is stored "         \
+                  "returned first, and then what values are multiplied by?")   \
+    X(RULE_INVERSE, "for amax = %g the rule stores %g and multiplies by %g, "  \
+                    "whose product%s is %g: values would not come back; "      \
+                    "write: return 1 / s, s")                                  \
     X(RULE_NUMBER, "the rule returned %s without using its argument; it must " \
                    "be an expression of it")                                   \
     X(RULE_FACTOR, "after what is stored, the rule must return what values "   \
@@ -95,7 +116,7 @@
                    "64 or 128, and m or n is 1 or as large; or write: per = "  \
                    "\"row\", \"group\" or \"tensor\"")                         \
     X(BLOCK_ROWS, "rows of %s are counted by per.%s, not per.%s")              \
-    X(SCALE_PARTS, "%s")                                                       \
+    X(SCALE_PARTS, "%s: %s")                                                   \
     X(SIGNS, "field '%s' takes 16 signs such as \"+++-+------+-+--\", not "    \
              "'%s'")                                                           \
     X(RULE_STEADY, "the rule gave another expression when it was called "      \
@@ -104,7 +125,8 @@
     X(RULE_WORD, "%sa rule cannot use '%s', which does not see values that "   \
                  "are known only on the device; write: %s")                    \
     X(RULE_PLAIN, "%s does not work in a rule; write: %s")                     \
-    X(RULE_KIND, "%s takes %s here, not %s")                                   \
+    X(RULE_KIND, "%s takes %s here, not %s%s")                                 \
+    X(RULE_COUNT, "%s takes %d values, here it got %d")                        \
     X(RULE_LONG, "the rule's expression has more than %d terms")               \
     /* expansion */                                                            \
     X(UNKNOWN_NAME, "there is no %s '%s'; %s")                                 \

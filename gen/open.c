@@ -15,18 +15,25 @@ static void *resize(void *user, void *memory, size_t bytes)
     return NULL;
 }
 
-/* Run a spec: its statements leave what they say in the lists of `q`. */
+/*
+** Run a spec: its statements leave what they say in the lists of `q`. One
+** without any was left empty by mistake: locals reach no other file.
+*/
 static void run_file(struct qg *q, int file)
 {
     lua_State *L = q->L;
+    int errors = q->errors;
 
     lua_settop(L, 0);
     if (qg_sandbox_load(q, file, q->files[file].text, q->files[file].length))
         return;
+    qg_lex_twice(q, file);
     lua_rawgeti(L, LUA_REGISTRYINDEX, q->env);
     lua_setupvalue(L, 1, 1);
     if (qg_sandbox_call(q, 0, 0, (struct qg_place){file, 1}))
         q->words = NULL; /* cut short: what is unfinished says nothing */
+    else if (!q->words && q->errors == errors)
+        qg_diag_note(q, (struct qg_place){file, 0}, QG_E_FILE_EMPTY);
     qg_word_finish(q);
     lua_settop(L, 0);
 }
@@ -38,7 +45,7 @@ static void load(struct qg *q, void *argument)
     qg_files_load(q, argument);
     q->loading = 1;
     for (int i = 0; i < q->nfiles; i++)
-        if (q->files[i].kind == QG_SPEC)
+        if (q->files[i].kind == QG_SPEC && !q->files[i].failed)
             run_file(q, i);
     q->loading = 0;
     if (q->errors)

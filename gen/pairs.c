@@ -96,6 +96,27 @@ void qg_pairs_names(lua_State *L, int index, char *buffer, size_t size)
     lua_pop(L, 1);
 }
 
+/* It lives as long as the table, or for ever. */
+const char *qg_pairs_other(lua_State *L, int index)
+{
+    int table = lua_absindex(L, index);
+    lua_Integer count = (lua_Integer)lua_rawlen(L, table);
+    const char *found = NULL;
+
+    lua_pushnil(L);
+    while (!found && lua_next(L, table)) {
+        lua_pop(L, 1);
+        if (lua_type(L, -1) == LUA_TSTRING)
+            found = lua_tostring(L, -1);
+        else if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 1 ||
+                 lua_tointeger(L, -1) > count)
+            found = qg_word_kind_of(L, -1);
+    }
+    if (found)
+        lua_pop(L, 1);
+    return found;
+}
+
 /* Upvalues: the table, its keys, how far. */
 static int next_pair(lua_State *L)
 {

@@ -59,7 +59,7 @@ struct qg_input {
     size_t length;
     int proved; /* embedded: the build has rendered all that it makes */
     int chunk;  /* a template's compiled function, 0: not yet */
-    int failed; /* a template that has been complained about */
+    int failed; /* it has been complained about, and is not looked at */
     int render; /* the last kernel that includes it, by qg.renders */
 };
 
@@ -279,6 +279,7 @@ struct qg {
     int loading;                /* specs run: words are statements */
     int nodes;                  /* of the rule being traced */
     int traces;                 /* calls of rules so far */
+    int tracing;                /* a rule runs */
     struct qg_printer *printer; /* of rules; made when first needed */
 
     struct qg_point *points; /* last one first, until they are sorted */
@@ -368,6 +369,8 @@ struct qg_place qg_lex_field(const struct qg *, struct qg_place place,
 /* The line of the first "text" in quotes from `place` on, else `place`. */
 struct qg_place qg_lex_text(const struct qg *, struct qg_place place,
                             const char *text);
+/* Note what one table of the file names twice. */
+void qg_lex_twice(struct qg *, int file);
 
 /* --------------------------------------------------------------- sandbox.c */
 
@@ -398,6 +401,8 @@ extern const luaL_Reg qg_table[];
 int qg_pairs_keys(lua_State *, int index);
 /* The names among them as "a, b, c", as far as the buffer goes. */
 void qg_pairs_names(lua_State *, int index, char *buffer, size_t size);
+/* A key that makes the table something else than a list; NULL if none does. */
+const char *qg_pairs_other(lua_State *, int index);
 
 /* ---------------------------------------------------------------- frozen.c */
 
@@ -411,7 +416,8 @@ struct qg_type {
     const char *name;
     int id; /* enum quern_type */
     int bits;
-    double max; /* largest finite value */
+    double max;  /* largest finite value */
+    double tiny; /* smallest above 0 */
 };
 
 /* Types that operands can have. */
@@ -445,12 +451,14 @@ int qg_word_sentence(const char *text); /* one line, 1 .. 200 characters */
 /* A part as a value for the spec, and back: NULL if it is another kind. */
 void qg_word_give(lua_State *, void *part, const char *metatable);
 void *qg_word_part(lua_State *, int index, const char *metatable);
-#define QG_ITEM  "quern.item"
-#define QG_SCALE "quern.scale"
+#define QG_ITEM  "entry"
+#define QG_SCALE "scale"
 /* Note a name that is declared already. Returns 1 then. */
 int qg_word_taken(struct qg *, const struct qg_word *, struct qg_place before);
 /* The function at stack index 1 as a reference; 0 and noted otherwise. */
 int qg_word_function(struct qg *, const struct qg_word *);
+/* The word with its name, if it has one, for messages: "recipe 'x'". */
+const char *qg_word_print(struct qg *, const struct qg_word *);
 /* How a value of a spec is called in messages, e.g. "a text". */
 const char *qg_word_kind_of(lua_State *, int index);
 
@@ -524,14 +532,6 @@ struct qg_factor {
 /* A and B of one of a recipe's products. */
 void qg_recipe_factors(const struct qg_recipe *, const char *op,
                        struct qg_factor *a, struct qg_factor *b);
-
-/* ------------------------------------------------------------------ rule.c */
-
-/* Call the rules of a scale for each type of input. Returns 0, or 1 and noted:
-   once, whatever the number of inputs. */
-int qg_rule_trace_all(struct qg *, struct qg_scale *);
-/* The rule's text in its spec, on one line; "" without scales. */
-const char *qg_rule_source(struct qg *, const struct qg_scale *);
 
 /* -------------------------------------------- expand.c, point.c, describe.c */
 

@@ -80,27 +80,56 @@ static int check_block(struct qg *q, struct qg_scale *scale, int of)
 }
 
 /* Whatever needs something that the scale does not have. */
-static int check_parts(struct qg *q, const struct qg_scale *scale)
+static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
 {
-    int span = scale->block.span, bits = qg_types_of(scale->element)->bits;
-    const char *wrong = NULL;
+    int block = scale->block.span == QN_SPAN_BLOCK;
+    int delayed = scale->delayed.history != 0;
+    const struct {
+        int wrong;
+        const char *field, *text;
+    } rules[] = {
+        {qg_types_of(scale->element)->bits > 8, "",
+         "elements of more than 8 bits need no scale; write: scale = "
+         "\"none\", or scale = { x = ..., w = ..., dy = ... } with \"none\" "
+         "for this one"},
+        {scale->global && !block, "global",
+         "'global' is a second scale above those of blocks; write: per = { k = "
+         "... }"},
+        {delayed && scale->block.span != QN_SPAN_TENSOR, "delayed",
+         "'delayed' keeps one scale; write: per = \"tensor\""},
+        {delayed && scale->type != QUERN_F32, "delayed",
+         "'delayed' keeps an fp32 scale; write: type = f32"},
+        {!strcmp(scale->rounding, "stochastic") && scale->element == QUERN_I8,
+         "rounding", "i8 is rounded to nearest; write: rounding = \"nearest\""},
+        {scale->hadamard && of == QUERN_W, "hadamard",
+         "dgrad multiplies w's column copy with dy's row copy, which is not "
+         "transformed; give 'hadamard' to x and dy alone: scale = { x = ..., w "
+         "= ..., dy = ... }"},
+    };
 
-    if (bits > 8)
-        wrong = "elements of more than 8 bits need no scale; write: scale = "
-                "\"none\"";
-    else if (scale->global && span != QN_SPAN_BLOCK)
-        wrong = "'global' is a second scale above those of blocks; write: per "
-                "= { k = ... }";
-    else if (scale->delayed.history && span != QN_SPAN_TENSOR)
-        wrong = "'delayed' keeps one scale; write: per = \"tensor\"";
-    else if (scale->delayed.history && scale->type != QUERN_F32)
-        wrong = "'delayed' keeps an fp32 scale; write: type = f32";
-    else if (!strcmp(scale->rounding, "stochastic") &&
-             scale->element == QUERN_I8)
-        wrong = "i8 is rounded to nearest; write: rounding = \"nearest\"";
-    if (wrong)
-        qg_diag_note(q, scale->place, QG_E_SCALE_PARTS, wrong);
-    return wrong != NULL;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].wrong) {
+            qg_diag_note(q, qg_lex_field(q, scale->place, rules[i].field, 1),
+                         QG_E_SCALE_PARTS, names[of], rules[i].text);
+            return 1;
+        }
+    return 0;
+}
+
+/* wgrad multiplies both column copies: their transforms cancel, or nothing. */
+static int check_pair(struct qg *q, const struct qg_recipe *recipe)
+{
+    const char *x = recipe->scale[QUERN_X].hadamard;
+    const char *dy = recipe->scale[QUERN_DY].hadamard;
+
+    if (x == dy || (x && dy && !strcmp(x, dy)))
+        return 0;
+    qg_diag_note(q, recipe->scale[x ? QUERN_X : QUERN_DY].place,
+                 QG_E_SCALE_PARTS, "x and dy",
+                 "wgrad multiplies both after their transforms, which cancel "
+                 "only if they are the same; write the same 'hadamard' for "
+                 "both, or for none");
+    return 1;
 }
 
 /* Each tensor's scale by itself. Returns how many errors were noted. */
@@ -115,9 +144,9 @@ static int check_scales(struct qg *q, struct qg_recipe *recipe)
 
         scale->element = elements[of];
         if (scale->blocked && scale->rule)
-            errors += check_block(q, scale, of) || check_parts(q, scale);
+            errors += check_block(q, scale, of) || check_parts(q, scale, of);
     }
-    return errors;
+    return errors || check_pair(q, recipe);
 }
 
 /*

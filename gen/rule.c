@@ -128,22 +128,27 @@ static void push_facts(const struct call *c)
 }
 
 /*
-** Both results are left on the stack. Values of earlier calls are told from
-** those of this one by their number. Returns 0, or 1 and noted.
+** Its results are left on the stack, and the one after them. Values of earlier
+** calls are told from those of this one by their number. Returns 0, or 1 and
+** noted.
 */
 static int call(const struct call *c)
 {
     struct qg *q = c->q;
     lua_State *L = q->L;
-    int failed;
+    int failed, arguments;
 
     lua_rawgeti(L, LUA_REGISTRYINDEX,
                 c->is_global ? c->scale->global : c->scale->rule);
+    arguments = lua_iscfunction(L, -1) ? 1 : 2; /* rule = e8m0_up */
     qg_trace_start(q);
     push_value(L, QG_OP_AMAX);
-    push_facts(c);
+    if (arguments == 2)
+        push_facts(c);
     lua_sethook(L, on_call, LUA_MASKCOUNT | LUA_MASKCALL, QG_STEP);
-    failed = qg_sandbox_call(q, 2, 2, c->scale->place);
+    q->tracing = 1;
+    failed = qg_sandbox_call(q, arguments, 3, c->scale->place);
+    q->tracing = 0;
     lua_sethook(L, qg_sandbox_count, LUA_MASKCOUNT, QG_STEP);
     return failed;
 }
@@ -154,7 +159,31 @@ static const char *kind_at(lua_State *L, int index)
 {
     const struct qg_node *node = qg_trace_at(L, index);
 
+    if (lua_isnil(L, index))
+        return "nothing";
     return node ? qg_trace_kinds[node->kind] : qg_word_kind_of(L, index);
+}
+
+/* Where the rule begins; a function of C's has no place of its own. */
+struct qg_place qg_rule_place(struct qg *q, const struct qg_scale *scale,
+                              int global)
+{
+    lua_Debug debug;
+
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, global ? scale->global : scale->rule);
+    if (!lua_isfunction(q->L, -1)) {
+        lua_pop(q->L, 1);
+        return scale->place;
+    }
+    lua_getinfo(q->L, ">S", &debug);
+    if (debug.source[0] != '@')
+        return scale->place;
+    return (struct qg_place){atoi(debug.source + 1), debug.linedefined};
+}
+
+static struct qg_place place_of(const struct call *c)
+{
+    return qg_rule_place(c->q, c->scale, c->is_global);
 }
 
 /* What is stored: of the kind that the scale's type has. */
@@ -163,20 +192,23 @@ static const struct qg_node *stored(const struct call *c)
     static const struct {
         int type;
         enum qg_kind kind;
-    } kinds[] = {{QUERN_E8M0, QG_E8M0}, {QUERN_E4M3, QG_E4M3}};
-    int type = c->is_global ? QUERN_F32 : c->scale->type;
-    enum qg_kind kind = QG_FLOAT;
+        const char *usual;
+    } kinds[] = {{QUERN_F32, QG_FLOAT, "1 / s, s"},
+                 {QUERN_E8M0, QG_E8M0, "e8m0_up(amax * (1 / of.element.max))"},
+                 {QUERN_E4M3, QG_E4M3,
+                  "b, 1 / from_e4m3(b), b being "
+                  "to_e4m3(amax / of.element.max)"}};
+    int type = c->is_global ? QUERN_F32 : c->scale->type, i = 0;
     const struct qg_node *node = qg_trace_at(c->q->L, -2);
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (kinds[i].type == type)
-            kind = kinds[i].kind;
+    while (kinds[i].type != type)
+        i++;
     if (!node && lua_type(c->q->L, -2) == LUA_TNUMBER)
-        qg_diag_note(c->q, c->scale->place, QG_E_RULE_NUMBER, "a number");
-    else if (!node || node->kind != kind)
-        qg_diag_note(c->q, c->scale->place, QG_E_SCALE_TYPE,
-                     qg_types_of(type)->name, qg_trace_kinds[kind],
-                     kind_at(c->q->L, -2));
+        qg_diag_note(c->q, place_of(c), QG_E_RULE_NUMBER, "a number");
+    else if (!node || node->kind != kinds[i].kind)
+        qg_diag_note(c->q, place_of(c), QG_E_SCALE_TYPE,
+                     qg_types_of(type)->name, qg_trace_kinds[kinds[i].kind],
+                     kind_at(c->q->L, -2), kinds[i].usual);
     else
         return node;
     return NULL;
@@ -193,8 +225,7 @@ static const struct qg_node *factor(const struct call *c,
         return qg_trace_multiplier(L, sf);
     if (node && node->kind == QG_FLOAT)
         return node;
-    qg_diag_note(c->q, c->scale->place, QG_E_RULE_FACTOR,
-                 lua_isnil(L, -1) ? "nothing" : kind_at(L, -1));
+    qg_diag_note(c->q, place_of(c), QG_E_RULE_FACTOR, kind_at(L, -1));
     return NULL;
 }
 
@@ -210,20 +241,28 @@ static int check_uses(const struct call *c, unsigned uses)
     else if (c->scale->delayed.history && !(uses & 1u << QG_OP_PREVIOUS))
         missing = "of.previous";
     if (missing)
-        qg_diag_note(c->q, c->scale->place, QG_E_RULE_UNUSED, missing);
+        qg_diag_note(c->q, place_of(c), QG_E_RULE_UNUSED, missing);
     return missing != NULL;
 }
 
-/* Both results, on top of the stack. Returns 0, or 1 and noted. */
+/*
+** Both results and what may come after them, on top of the stack. Returns 0, or
+** 1 and noted.
+*/
 static int results(const struct call *c, struct qg_rule_trace *out)
 {
+    if (!lua_isnil(c->q->L, -1)) {
+        qg_diag_note(c->q, place_of(c), QG_E_RULE_THIRD, kind_at(c->q->L, -1));
+        return 1;
+    }
+    lua_pop(c->q->L, 1);
     out->stored = stored(c);
     out->factor = out->stored ? factor(c, out->stored) : NULL;
     if (!out->factor)
         return 1;
     if (out->stored->trace != c->q->traces ||
         out->factor->trace != c->q->traces) {
-        qg_diag_note(c->q, c->scale->place, QG_E_RULE_OLD);
+        qg_diag_note(c->q, place_of(c), QG_E_RULE_OLD);
         return 1;
     }
     return check_uses(c, out->stored->uses | out->factor->uses);
@@ -254,7 +293,7 @@ static int trace(const struct call *c, struct qg_rule_trace *out)
     lua_settop(c->q->L, 0);
     if (failed || same_rule(c->q, out, &again))
         return failed;
-    qg_diag_note(c->q, c->scale->place, QG_E_RULE_STEADY);
+    qg_diag_note(c->q, place_of(c), QG_E_RULE_STEADY);
     return 1;
 }
 
@@ -272,7 +311,7 @@ int qg_rule_trace_all(struct qg *q, struct qg_scale *scale)
         if (!same_rule(q, &scale->rules[0], &scale->rules[c.input]))
             scale->by_input = 1;
     }
-    return 0;
+    return qg_trial_check(q, scale);
 }
 
 /* ------------------------------------------------------------- as functions */

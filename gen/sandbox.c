@@ -98,6 +98,49 @@ static int on_error(lua_State *L)
     return 1;
 }
 
+static int ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+
+    return length >= tail && !strcmp(text + length - tail, end);
+}
+
+/* What Lua writes for a sign of other languages that it stumbles over. */
+static const char *sign_of_lua(const char *text)
+{
+    static const struct {
+        const char *end, *hint;
+    } signs[] = {
+        {"near '!'", "; Lua has ~= and not, a rule ~eq(a, b)"},
+        {"near '?'", "; a rule has select(condition, x, y)"},
+        {"near '&'", "; Lua has 'and', a rule a & b"},
+        {"near '|'", "; Lua has 'or', a rule a | b"},
+    };
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (ends_with(text, signs[i].end))
+            return signs[i].hint;
+    return strstr(text, "'}' expected") ? "; is a comma missing before it?"
+                                        : "";
+}
+
+/* Lua's own words, with what would be right where they do not say it. */
+static void note_text(struct qg *q, struct qg_place place, const char *text)
+{
+    char names[512];
+
+    if (strstr(text, "got value of a rule")) {
+        qg_trace_call_names(names, sizeof names);
+        qg_diag_note(q, place, QG_E_NOT_VALUES, text, names);
+    } else if (strstr(text, "C stack overflow") ||
+               strstr(text, "too many C levels")) {
+        qg_diag_note(q, place, QG_E_TOO_DEEP);
+    } else {
+        qg_diag_note(q, place, QG_E_LUA,
+                     qg_mem_print(q, "%s%s", text, sign_of_lua(text)));
+    }
+}
+
 /* Note what went wrong in the spec's code; the message is on the stack. */
 static void note_failure(struct qg *q, int status, struct qg_place place)
 {
@@ -115,7 +158,7 @@ static void note_failure(struct qg *q, int status, struct qg_place place)
         text = split_message(text, &place);
         if (place.file < 0 || place.file >= q->nfiles)
             place = (struct qg_place){-1, 0};
-        qg_diag_note(q, place, QG_E_LUA, text);
+        note_text(q, place, text);
     }
 }
 
@@ -270,11 +313,51 @@ static int is_of_lua(const char *name)
     return 0;
 }
 
+/* Parameters and locals of the function that runs, and what it encloses. */
+static void try_locals(lua_State *L, struct qg_nearest *nearest)
+{
+    lua_Debug debug;
+    const char *name;
+
+    if (!lua_getstack(L, 1, &debug))
+        return;
+    for (int i = 1; (name = lua_getlocal(L, &debug, i)); i++) {
+        lua_pop(L, 1);
+        if (name[0] != '(')
+            qg_nearest_try(nearest, name);
+    }
+    lua_getinfo(L, "f", &debug);
+    for (int i = 1; (name = lua_getupvalue(L, -1, i)); i++) {
+        lua_pop(L, 1);
+        if (name[0] && name[0] != '(' && strcmp(name, "_ENV"))
+            qg_nearest_try(nearest, name);
+    }
+    lua_pop(L, 1);
+}
+
+/* What to do about a name that resembles no other. */
+static const char *otherwise(lua_State *L, const char *name, char *buffer,
+                             size_t size)
+{
+    if (qg_sandbox_owner(L)->tracing) {
+        int used = snprintf(buffer, size, "a rule has: ");
+
+        qg_trace_call_names(buffer + used, size - (size_t)used);
+    } else {
+        snprintf(buffer, size,
+                 "declare it first: local %.40s; or is it a text:"
+                 " \"%.40s\"?",
+                 name, name);
+    }
+    return buffer;
+}
+
 /* Stack: env, name. Upvalues: the tables to look into. */
 static int on_name(lua_State *L)
 {
     struct qg_nearest nearest;
     const char *name;
+    char buffer[400];
 
     for (int i = 1; i <= 2; i++) {
         if (!lua_istable(L, lua_upvalueindex(i)))
@@ -298,9 +381,11 @@ static int on_name(lua_State *L)
             qg_nearest_try(&nearest, lua_tostring(L, -1));
         }
     }
+    try_locals(L, &nearest);
     return qg_diag_raise(
         L, QG_E_UNDEFINED, name,
-        qg_nearest_hint(&nearest, "declare it first: local ", name));
+        qg_nearest_hint(&nearest, "",
+                        otherwise(L, name, buffer, sizeof buffer)));
 }
 
 /*

@@ -28,11 +28,17 @@ static void take_name(struct qg *q, const struct qg_word *word, int entry)
 /* Stack index 1: the list. May stand in several files: they add up. */
 int qg_shipped_take(struct qg *q, struct qg_word *word)
 {
+    const char *key;
     int count;
 
     if (lua_type(q->L, 1) != LUA_TTABLE) {
         qg_diag_note(q, word->place, QG_E_SHIPPED_LIST, 0,
                      qg_word_kind_of(q->L, 1));
+        return 0;
+    }
+    key = qg_pairs_other(q->L, 1);
+    if (key) {
+        qg_diag_note(q, word->place, QG_E_FIELD_LIST, "shipped", key);
         return 0;
     }
     count = (int)lua_rawlen(q->L, 1);

@@ -107,6 +107,26 @@ static const char *kind_at(lua_State *L, int index)
     return qg_word_kind_of(L, index);
 }
 
+/* How to come by the kind that is wanted, from what is there. */
+static const char *hint(lua_State *L, int index, enum qg_kind wanted)
+{
+    const struct qg_node *node = qg_trace_at(L, index);
+
+    if (wanted == QG_CHOICE)
+        return "; lt, le, eq, isinf and isnan give one";
+    if (wanted == QG_E4M3)
+        return "; to_e4m3(x) gives one";
+    if (wanted == QG_BITS && node && node->kind == QG_FLOAT)
+        return "; bits(x) gives them";
+    if (wanted == QG_BITS && !node && lua_type(L, index) == LUA_TNUMBER)
+        return "; a number must be whole, from 0 to 0xffffffff";
+    if (wanted == QG_FLOAT && node && node->kind == QG_BITS)
+        return "; frombits(x) gives one";
+    if (wanted == QG_FLOAT && qg_types_check(L, index))
+        return "; a type's .max and .bits are numbers";
+    return "";
+}
+
 const struct qg_node *qg_trace_operand(lua_State *L, int index,
                                        enum qg_kind kind, const char *what)
 {
@@ -126,7 +146,9 @@ const struct qg_node *qg_trace_operand(lua_State *L, int index,
             return qg_trace_constant(L, kind, number);
     }
     qg_diag_raise(L, QG_E_RULE_KIND, what, qg_trace_kinds[kind],
-                  kind_at(L, index));
+                  lua_type(L, index) == LUA_TNUMBER ? lua_tostring(L, index)
+                                                    : kind_at(L, index),
+                  hint(L, index, kind));
     return NULL;
 }
 
@@ -225,7 +247,7 @@ static int shift(lua_State *L, enum qg_op op, const char *what)
         lua_tointeger(L, 2) > 31)
         return qg_diag_raise(L, QG_E_RULE_KIND, what,
                              "a whole number from 0 to 31 on its right",
-                             kind_at(L, 2));
+                             kind_at(L, 2), "");
     return pair(L, op, QG_BITS, what);
 }
 
@@ -247,8 +269,8 @@ static const struct {
     {"__lt", "<", "lt(a, b)"},
     {"__le", "<=", "le(a, b)"},
     {"__eq", "==", "eq(a, b)"},
-    {"__concat", "..", "a number's expression with + - * /"},
-    {"__len", "#", "the number of values, from the recipe"},
+    {"__concat", "..", "a + b for a sum"},
+    {"__len", "#", "a number, such as 32, for the values of a block"},
     {"__index", "a field of a value", "bits(a) for the bits of a float"},
     {"__newindex", "assigning to a value's field", "local b = ..."},
     {"__call", "calling a value", "a * b for a product"},

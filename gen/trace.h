@@ -1,5 +1,6 @@
 /*
-** trace.h: what a scale rule computes, as a graph; part of qg.h.
+** trace.h: what a scale rule computes, as a graph, and what is asked of rules;
+** part of qg.h.
 **
 ** Kinds of values: floats, the bits of floats, choices (the result of a
 ** comparison), and scales as they are stored, in e8m0 or e4m3.
@@ -60,6 +61,7 @@ struct qg_node {
 
 void qg_trace_build(struct qg *); /* into the table on top */
 void qg_trace_call_build(struct qg *);
+void qg_trace_call_names(char *buffer, size_t size); /* "select, lt, ..." */
 void qg_trace_start(struct qg *); /* forget the nodes counted */
 const struct qg_node *qg_trace_node(lua_State *, enum qg_op, enum qg_kind,
                                     const struct qg_node *const operand[3]);
@@ -82,5 +84,17 @@ void qg_trace_print(struct qg *, struct qg_text *, const char *head,
                     const struct qg_node *stored, const struct qg_node *factor,
                     int language);
 const char *qg_hex_float(char buffer[32], float value);
+
+/* --------------------------------------------------------- rule.c, trial.c */
+
+/* Call a scale's rules for each type of input. Returns 0, or 1 and noted: once,
+** whatever the number of inputs. */
+int qg_rule_trace_all(struct qg *, struct qg_scale *);
+/* Where a scale's rule begins, or its second level's. */
+struct qg_place qg_rule_place(struct qg *, const struct qg_scale *, int global);
+/* Do they make sense of ordinary numbers? Returns 0, or 1 and noted. */
+int qg_trial_check(struct qg *, const struct qg_scale *);
+/* The rule's text in its spec, on one line; "" without scales. */
+const char *qg_rule_source(struct qg *, const struct qg_scale *);
 
 #endif

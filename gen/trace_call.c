@@ -8,6 +8,7 @@
 #include "qg.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define INFINITY_BITS 0x7f800000u
 #define MAGNITUDE     0x7fffffffu
@@ -282,25 +283,57 @@ const struct qg_node *qg_trace_multiplier(lua_State *L,
     return unary(L, QG_OP_FROMBITS, QG_FLOAT, bits);
 }
 
+/* Each function, and how many values it takes. */
+static const struct {
+    const char *name;
+    lua_CFunction call;
+    int values;
+} calls[] = {
+    {"select", call_select, 3},
+    {"lt", call_lt, 2},
+    {"le", call_le, 2},
+    {"eq", call_eq, 2},
+    {"isinf", call_isinf, 1},
+    {"isnan", call_isnan, 1},
+    {"min", call_min, 2},
+    {"max", call_max, 2},
+    {"abs", call_abs, 1},
+    {"bits", call_bits, 1},
+    {"frombits", call_frombits, 1},
+    {"e8m0_up", call_e8m0_up, 1},
+    {"e8m0_down", call_e8m0_down, 1},
+    {"e8m0_bits", call_e8m0_bits, 1},
+    {"to_e4m3", call_to_e4m3, 1},
+    {"from_e4m3", call_from_e4m3, 1},
+};
+
+enum { CALLS = sizeof calls / sizeof *calls };
+
+/* Upvalue: the row. What is too much would be dropped without a word. */
+static int on_call(lua_State *L)
+{
+    int i = (int)lua_tointeger(L, lua_upvalueindex(1));
+
+    if (lua_gettop(L) != calls[i].values)
+        return qg_diag_raise(L, QG_E_RULE_COUNT, calls[i].name, calls[i].values,
+                             lua_gettop(L));
+    return calls[i].call(L);
+}
+
+void qg_trace_call_names(char *buffer, size_t size)
+{
+    size_t used = 0;
+
+    for (int i = 0; i < CALLS && used < size; i++)
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s",
+                                 i ? ", " : "", calls[i].name);
+}
+
 void qg_trace_call_build(struct qg *q)
 {
-    static const luaL_Reg calls[] = {{"lt", call_lt},
-                                     {"le", call_le},
-                                     {"eq", call_eq},
-                                     {"select", call_select},
-                                     {"min", call_min},
-                                     {"max", call_max},
-                                     {"abs", call_abs},
-                                     {"bits", call_bits},
-                                     {"frombits", call_frombits},
-                                     {"isinf", call_isinf},
-                                     {"isnan", call_isnan},
-                                     {"e8m0_up", call_e8m0_up},
-                                     {"e8m0_down", call_e8m0_down},
-                                     {"e8m0_bits", call_e8m0_bits},
-                                     {"to_e4m3", call_to_e4m3},
-                                     {"from_e4m3", call_from_e4m3},
-                                     {NULL, NULL}};
-
-    luaL_setfuncs(q->L, calls, 0);
+    for (int i = 0; i < CALLS; i++) {
+        lua_pushinteger(q->L, i);
+        lua_pushcclosure(q->L, on_call, 1);
+        lua_setfield(q->L, -2, calls[i].name);
+    }
 }

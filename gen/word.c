@@ -107,17 +107,19 @@ static void check_name(struct qg *q, struct qg_word *word)
     const struct qg_word_kind *kind = word->kind;
     int is_text = lua_type(q->L, 1) == LUA_TSTRING;
     const char *text = is_text ? lua_tostring(q->L, 1) : "";
+    int whole = !is_text || strlen(text) == lua_rawlen(q->L, 1);
 
     word->name = qg_mem_string(q, text, strlen(text));
     if (!is_text) {
         drop(word);
         qg_diag_note(q, word->place, QG_E_NAME_KIND, kind->word, kind->usage);
     } else if (kind->named == QG_IDENTIFIER &&
-               !qg_word_identifier(text, QG_MAX_NAME)) {
+               (!whole || !qg_word_identifier(text, QG_MAX_NAME))) {
         drop(word);
         qg_diag_note(q, word->place, QG_E_NAME_FORM, text, kind->word,
                      QG_MAX_NAME);
-    } else if (kind->named == QG_SENTENCE && !qg_word_sentence(text)) {
+    } else if (kind->named == QG_SENTENCE &&
+               (!whole || !qg_word_sentence(text))) {
         drop(word);
         qg_diag_note(q, word->place, QG_E_SENTENCE, kind->word, kind->usage);
     }
@@ -205,10 +207,22 @@ void *qg_word_part(lua_State *L, int index, const char *metatable)
     return value ? *value : NULL;
 }
 
-/* Both places are named: either may be the one to change. */
+const char *qg_word_print(struct qg *q, const struct qg_word *word)
+{
+    if (!*word->name)
+        return word->kind->word;
+    return qg_mem_print(q, "%s '%s'", word->kind->word, word->name);
+}
+
+/*
+** Both places are named: either may be the one to change. The statement's parts
+** were made before it: that they are used nowhere now is no second error.
+*/
 int qg_word_taken(struct qg *q, const struct qg_word *word,
                   struct qg_place before)
 {
+    for (struct qg_word *part = q->words; part; part = part->next)
+        part->used = 1;
     qg_diag_note(q, word->place, QG_E_TWICE, word->kind->word, word->name,
                  qg_files_print(q, before));
     return 1;

@@ -4,6 +4,7 @@
 */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli.h"
 #include "guess.h"
@@ -37,9 +38,23 @@ static int status_of(int code)
     return QN_EXIT_UNABLE;
 }
 
+/* What the generator says has the form already, with file and line. */
+static int is_diagnostic(const char *text)
+{
+    size_t line = strcspn(text, "\n"), length = strlen(text);
+    const char *error = strstr(text, "error: ");
+
+    return length && text[length - 1] == '\n' && error && error < text + line &&
+           (error == text || (error > text + 1 && error[-2] == ':'));
+}
+
 int qn_message_code(const struct qn_options *options, int code,
                     const char *detail)
 {
+    if (detail && is_diagnostic(detail)) {
+        fputs(detail, stderr);
+        return status_of(code);
+    }
     return qn_message_fail(options, status_of(code), "%s",
                            detail && *detail ? detail : quern_strerror(code));
 }

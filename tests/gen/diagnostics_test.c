@@ -40,8 +40,10 @@ void test_sandbox(void **state)
 }
 
 /* Those of calls and of the file system are met in other tests. */
-static const char elsewhere[] = " OPEN FILE_NAME FILE_SIZE NO_SPECS WRITE "
+static const char elsewhere[] = " OPEN FILE_NAME FILE_LOOSE FILE_SIZE "
+                                "NO_SPECS WRITE "
                                 "KERNEL_UNKNOWN NOTHING_SELECTED "
+                                "FILE_LOOSE "
                                 "RULE_UNKNOWN ";
 
 /* A case's title begins with the message's name. */

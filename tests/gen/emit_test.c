@@ -193,7 +193,10 @@ static void make_part(const char *dir, const char *part)
     assert_int_equal(mkdir(path, 0777), 0);
 }
 
-/* Messages have the path as it was given; generated files do not. */
+/*
+** Messages have the path as it was given; generated files do not. A mark before
+** UTF-8, line ends of another system, and none at the end are fine.
+*/
 void test_folders(void **state)
 {
     char dir[64], given[80];
@@ -202,8 +205,8 @@ void test_folders(void **state)
     (void)state;
     make_part(folder_make(dir), "recipes");
     put(dir, "recipes/x.lua",
-        "recipe \"x\" {\n  element = { x = bf16, w = bf16, dy = bf16 },\n"
-        "  d = bf16,\n}\n");
+        "\xef\xbb\xbfrecipe \"x\" {\r\n"
+        "  element = { x = bf16, w = bf16, dy = bf16 },\r\n  d = bf16,\n}");
     put(dir, "recipes/notes.txt", "not a spec");
     put(dir, "recipes/.hidden.lua", "not a spec");
     snprintf(given, sizeof given, "%s//", dir);
@@ -216,7 +219,7 @@ void test_folders(void **state)
     put(dir, "recipes/y.lua", "recipe \"x\" {}");
     check_folder(given,
                  "%s/recipes/y.lua:1: error: recipe 'x' is already declared "
-                 "at %s/recipes/x.lua:1; names are unique\n"
+                 "at %s/recipes/x.lua:1; choose another name\n"
                  "    recipe \"x\" {}\n",
                  dir, dir);
     folder_remove(dir);
@@ -238,6 +241,13 @@ void test_bad_folders(void **state)
                  "%s: error: there are no specs below it; *.lua files belong "
                  "into recipes/, layouts/, ragged/ or kernels/\n",
                  dir);
+    put(dir, "x.lua", "");
+    snprintf(path, sizeof path, "%s/x.lua", dir);
+    check_folder(dir,
+                 "%s: error: a spec lies in recipes/, layouts/, ragged/ or "
+                 "kernels/ of the folder that is named; move it there\n",
+                 path);
+    unlink(path);
     make_part(dir, "recipes");
     put(dir, "recipes/a b.lua", "");
     check_folder(dir,

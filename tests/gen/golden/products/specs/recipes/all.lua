@@ -1,5 +1,9 @@
-local function rule (amax, of) return 1 / (of.element.max / amax), of.element.max / amax end
-local function scale (per, storage, global)
+local function rule (amax, of)
+  local s = of.element.max / max(amax, 0x1p-100)
+  return 1 / s, s
+end
+
+local function scale (per, storage)
   return blocked { type = f32, per = per, storage = storage or "plain", rule = rule }
 end
 

@@ -5,10 +5,13 @@ recipe "two_levels" {
   scale   = blocked {
     type   = e4m3,
     per    = { k = 16 },
-    global = function (amax) return amax / 2688, 2688 / amax end,
+    global = function (amax)
+      local s = 2688 / max(amax, 0x1p-100)
+      return 1 / s, s
+    end,
     rule   = function (amax, of)
-      local b = to_e4m3(amax * of.global)
-      return b, 1 / from_e4m3(b)
+      local b = to_e4m3(amax * (of.global * (1 / 6)))
+      return b, min(of.global / from_e4m3(b), f32.max)
     end,
   },
   d       = bf16,
