@@ -33,7 +33,7 @@ static void unknown(struct qg *q, const struct qg_kernels *k, const char *what,
                     const char *name, struct qg_nearest *nearest)
 {
     qg_diag_note(q, field_place(q, k, what), QG_E_UNKNOWN_NAME, what, name,
-                 qg_nearest_hint(nearest, "declare one: ", what));
+                 qg_nearest_hint(nearest, "declare it: ", qg_word_usage(what)));
 }
 
 static const struct qg_layout *
@@ -547,8 +547,10 @@ static int find_storage(struct qg *q, struct qg_scale *scale)
         return 0;
     qg_nearest_start(&nearest, scale->storage);
     TRY_ALL(&nearest, other);
-    qg_diag_note(q, scale->place, QG_E_UNKNOWN_NAME, "storage", scale->storage,
-                 qg_nearest_hint(&nearest, "declare one: ", "storage"));
+    qg_diag_note(
+        q, qg_lex_field(q, scale->place, "storage", 1), QG_E_UNKNOWN_NAME,
+        "storage", scale->storage,
+        qg_nearest_hint(&nearest, "declare it: ", qg_word_usage("storage")));
     return 1;
 }
 
@@ -574,8 +576,14 @@ void qg_expand_all(struct qg *q)
         finish_recipe(q, r);
     if (q->errors)
         return;
-    for (struct qg_kernels *k = q->kernels; k; k = k->next)
+    for (struct qg_kernels *k = q->kernels; k; k = k->next) {
+        int points = q->npoints, errors = q->errors;
+
         expand_kernels(q, k);
+        if (k->recipe && q->npoints == points && q->errors == errors)
+            qg_diag_note(q, field_place(q, k, "recipe"), QG_E_NO_POINTS,
+                         k->name, k->recipe);
+    }
     sort_points(q);
     if (!q->errors)
         find_twins(q);

@@ -99,6 +99,8 @@ static int take_item(struct qg *q, struct qg_kernels *kernels, int index)
     enum { MOST = sizeof kernels->items / sizeof *kernels->items };
     struct qg_item *item = qg_word_part(q->L, -1, QG_ITEM);
 
+    if (lua_iscfunction(q->L, -1))
+        return 1; /* a word without its second part says so itself */
     if (!item) {
         qg_diag_note(q, kernels->place, QG_E_ITEM_KIND, (long long)index,
                      kernels->name, qg_word_kind_of(q->L, -1));

@@ -67,6 +67,8 @@
     X(FIELD_PATH, "field '%s' is a path below templates/ such as "             \
                   "\"sm90/gemm.cu\", not '%s'")                                \
     /* statements */                                                           \
+    X(TILES, "tiles are padded to 128 rows and 4 columns, each group by "      \
+             "itself; leave '%s' out")                                         \
     X(RAGGED_NAME, "ragged axis '%s' is none of m, n, k and none")             \
     X(KERNELS_NEEDS, "kernels '%s' of op '%s' lacks the field '%s': %s")       \
     X(KERNELS_OTHER, "kernels '%s' of op '%s' cannot have the field '%s', "    \
@@ -80,10 +82,11 @@
     X(ITEM_NAME, "'%s' is already taken at %s; choose another name")           \
     X(ITEM_RESERVED, "'%s' is a word of the language; choose another name")    \
     X(AXIS_VALUE, "value %d of axis '%s' is %s; a value is a name, a whole "   \
-                  "number, or a list of 1 to 4 whole numbers")                 \
+                  "number from 0 to 16777216, or a list of 1 to 4 of them")    \
     X(AXIS_LIST, "axis '%s' takes a list of 1 to %d values")                   \
     X(AXIS_AGAIN, "axis '%s' has the value '%s' twice")                        \
     X(AXIS_COUNT, "kernels '%s' has more than %d axes")                        \
+    X(SHIPPED_KIND, "shipped takes a list of kernels' names, not %s")          \
     X(SHIPPED_LIST, "shipped takes a list of kernels' names; entry %d is %s")  \
     X(SHIPPED_COUNT, "more than %d kernels are shipped; compile the rest on "  \
                      "first use")                                              \
@@ -131,6 +134,9 @@
     /* expansion */                                                            \
     X(UNKNOWN_NAME, "there is no %s '%s'; %s")                                 \
     X(UNKNOWN_TEMPLATE, "there is no template '%s'; %s")                       \
+    X(NO_POINTS, "kernels '%s' makes none for recipe '%s', whose elements, "   \
+                 "scales or output types are others; name another, or what "   \
+                 "that recipe has")                                            \
     X(POINTS, "with kernels '%s' the grids have more than %d points; take "    \
               "values from its axes")                                          \
     X(DERIVED_KIND, "derive '%s' gave %s; it must give a whole number, a "     \

@@ -16,6 +16,12 @@ static int least(int a, int b, int c)
     return ab < c ? ab : c;
 }
 
+/* Without its case: E4M3 is near e4m3. */
+static int lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
+}
+
 /* Insertions, deletions, replacements and swaps of neighbours. */
 static int distance(const char *a, const char *b)
 {
@@ -33,7 +39,7 @@ static int distance(const char *a, const char *b)
         row[0] = i;
         for (int j = 1; j <= nb; j++) {
             row[j] = least(above[j] + 1, row[j - 1] + 1,
-                           above[j - 1] + (a[i - 1] != b[j - 1]));
+                           above[j - 1] + (lower(a[i - 1]) != lower(b[j - 1])));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
                 row[j] = least(row[j], two[j - 2] + 1, LONGEST);
         }
@@ -58,6 +64,8 @@ void qg_nearest_try(struct qg_nearest *n, const char *candidate)
 {
     int d = distance(n->word, candidate);
 
+    if (d > 1 && strlen(n->word) < 6 && lower(*n->word) != lower(*candidate))
+        return; /* two letters of a short word that begins otherwise */
     if (d < n->distance ||
         (n->best && d == n->distance && strcmp(candidate, n->best) < 0)) {
         n->distance = d;

@@ -444,6 +444,7 @@ struct qg_word_kind {
 };
 
 const struct qg_word_kind *qg_word_kind(int index);
+const char *qg_word_usage(const char *word); /* how a known word is written */
 void qg_word_build(struct qg *);
 void qg_word_finish(struct qg *); /* at the end of a file */
 int qg_word_identifier(const char *text, size_t bound);

@@ -37,7 +37,8 @@ int qg_requires_take(struct qg *q, struct qg_word *word)
     if (!qg_word_sentence(reason))
         qg_diag_note(q, word->place, QG_E_SENTENCE, "requires",
                      word->kind->usage);
-    check(q, item);
+    if (!word->used) /* its name was not refused before */
+        check(q, item);
     qg_word_give(q->L, item, QG_ITEM);
     return 1;
 }

@@ -339,7 +339,11 @@ static void try_locals(lua_State *L, struct qg_nearest *nearest)
 static const char *otherwise(lua_State *L, const char *name, char *buffer,
                              size_t size)
 {
-    if (qg_sandbox_owner(L)->tracing) {
+    if (qg_sandbox_owner(L)->rendering) {
+        snprintf(buffer, size,
+                 "an axis or a derive of its kernels statement "
+                 "gives a template its values");
+    } else if (qg_sandbox_owner(L)->tracing) {
         int used = snprintf(buffer, size, "a rule has: ");
 
         qg_trace_call_names(buffer + used, size - (size_t)used);

@@ -32,7 +32,7 @@ int qg_shipped_take(struct qg *q, struct qg_word *word)
     int count;
 
     if (lua_type(q->L, 1) != LUA_TTABLE) {
-        qg_diag_note(q, word->place, QG_E_SHIPPED_LIST, 0,
+        qg_diag_note(q, word->place, QG_E_SHIPPED_KIND,
                      qg_word_kind_of(q->L, 1));
         return 0;
     }

@@ -33,7 +33,24 @@ static const struct qg_field fields[] = {
 const struct qg_fields qg_storage_fields = {"storage", fields,
                                             sizeof fields / sizeof *fields, 0};
 
-/* Stack index 1: the table. Tiles have one size, so their padding follows. */
+/* Tiles have one size, so their padding follows. Returns 0, or 1 and noted. */
+static int take_tiles(struct qg *q, struct qg_storage *storage)
+{
+    static const char *const given[] = {"pad", "groups"};
+
+    storage->pad.rows = 128;
+    storage->pad.columns = 4;
+    storage->groups = "apart";
+    for (int i = 0; i < 2; i++)
+        if (lua_getfield(q->L, 1, given[i]) != LUA_TNIL) {
+            qg_diag_note(q, qg_lex_field(q, storage->place, given[i], 1),
+                         QG_E_TILES, given[i]);
+            return 1;
+        }
+    return 0;
+}
+
+/* Stack index 1: the table. */
 int qg_storage_take(struct qg *q, struct qg_word *word)
 {
     struct qg_storage *storage = qg_mem_new(q, sizeof *storage);
@@ -48,11 +65,8 @@ int qg_storage_take(struct qg *q, struct qg_word *word)
             return 0;
     if (qg_field_read(q, word, &qg_storage_fields, storage))
         return 0;
-    if (!strcmp(storage->order, "tiles")) {
-        storage->pad.rows = 128;
-        storage->pad.columns = 4;
-        storage->groups = "apart";
-    }
+    if (!strcmp(storage->order, "tiles") && take_tiles(q, storage))
+        return 0;
     storage->next = q->storages;
     q->storages = storage;
     return 0;

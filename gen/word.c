@@ -52,6 +52,15 @@ const struct qg_word_kind *qg_word_kind(int index)
     return index < COUNT ? &kinds[index] : NULL;
 }
 
+const char *qg_word_usage(const char *word)
+{
+    int i = 0;
+
+    while (strcmp(kinds[i].word, word))
+        i++;
+    return kinds[i].usage;
+}
+
 /* [a-z][a-z0-9_]*, at most `bound` long: safe in code, comments and paths. */
 int qg_word_identifier(const char *text, size_t bound)
 {

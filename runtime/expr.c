@@ -238,6 +238,7 @@ const char *qn_expr_eval(const char *text, const struct qn_expr_values *values,
     *result = binary(&s, 0);
     blanks(&s);
     if (!s.error && *s.at)
-        s.error = "an operator is expected";
+        s.error =
+            "an operator of C is expected, such as * / % + - == != < <= && ||";
     return s.error;
 }

@@ -57,12 +57,16 @@ static void says_what_is_wrong(void **state)
     } rows[] = {
         {"", "it ends too early"},
         {"m +", "it ends too early"},
-        {"m n", "an operator is expected"},
+        {"m n",
+         "an operator of C is expected, such as * / % + - == != < <= && ||"},
         {"(m", "a ')' is missing"},
-        {"m)", "an operator is expected"},
+        {"m)",
+         "an operator of C is expected, such as * / % + - == != < <= && ||"},
         {"* 3", "a value is expected"},
-        {"m = 3", "an operator is expected"},
-        {"m & 3", "an operator is expected"},
+        {"m = 3",
+         "an operator of C is expected, such as * / % + - == != < <= && ||"},
+        {"m & 3",
+         "an operator of C is expected, such as * / % + - == != < <= && ||"},
         {"x % 8", "unknown name; m, n, k and groups are known"},
         {"mm", "unknown name; m, n, k and groups are known"},
         {"8k", "a number runs into a name"},
@@ -75,8 +79,10 @@ static void says_what_is_wrong(void **state)
         {"(-9223372036854775807 - 1) / -1", "overflow"},
         {"(-9223372036854775807 - 1) % -1", "overflow"},
         {"-(-9223372036854775807 - 1)", "overflow"},
-        {"m ? 1 : 2", "an operator is expected"},
-        {"m;", "an operator is expected"},
+        {"m ? 1 : 2",
+         "an operator of C is expected, such as * / % + - == != < <= && ||"},
+        {"m;",
+         "an operator of C is expected, such as * / % + - == != < <= && ||"},
     };
 
     (void)state;
