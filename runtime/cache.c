@@ -20,11 +20,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
-static const char *const parts[QN_PARTS] = {"index", "entries", "lock", "new",
-                                            "damaged"};
+#define PATIENCE    120 /* seconds to wait for a lock */
+#define GC_EVERY    16  /* entries */
+#define INDEX_LIMIT 512
+
+const char *const qn_cache_parts[QN_PARTS] = {"index", "entries", "lock", "new",
+                                              "damaged"};
 
 enum trouble { NO_WRITABLE, UNTRUSTED, NOT_KEPT, DAMAGED_ENTRY };
 
@@ -54,15 +59,17 @@ int qn_cache_is_key(const char *name)
            strspn(name, "0123456789abcdef") == QN_KEY_SIZE - 1;
 }
 
-/* Processes differ by number or, where a number was used again, by time. */
+/* By chance; processes on other machines, and clocks, have no part in it. */
 void qn_cache_unique(const char *key, char *name, size_t size)
 {
     static atomic_uint serial;
-    struct timespec now;
+    uint64_t chance[2] = {0, 0};
 
-    clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(name, size, "%s.%ld.%lld.%09ld.%u", key, (long)getpid(),
-             (long long)now.tv_sec, now.tv_nsec, atomic_fetch_add(&serial, 1));
+    if (getrandom(chance, sizeof chance, GRND_NONBLOCK) < 0)
+        clock_gettime(CLOCK_MONOTONIC, (struct timespec *)chance);
+    snprintf(name, size, "%s.%ld.%u.%016llx%016llx", key, (long)getpid(),
+             atomic_fetch_add(&serial, 1), (unsigned long long)chance[0],
+             (unsigned long long)chance[1]);
 }
 
 /* ----------------------------------------------------------------- opening */
@@ -80,7 +87,23 @@ char *qn_cache_default(void)
         qn_text_add(&text, "%s/quern", xdg);
     else if (home && *home == '/')
         qn_text_add(&text, "%s/.cache/quern", home);
+    else
+        qn_text_add(&text, ":"); /* not what was asked for, so it is told */
     return qn_text_take(&text);
+}
+
+/* Why a folder that is there is not used; NULL for one that is not. */
+static const char *fault_of(int error)
+{
+    switch (error) {
+    case EPERM:
+        return "it is another user's, or others may write to it";
+    case ELOOP:
+        return "it is a symbolic link";
+    case ENOTDIR:
+        return "it is no folder, or a symbolic link";
+    }
+    return NULL;
 }
 
 /* Open the parts; 1 if all are there and may be written. */
@@ -89,7 +112,9 @@ static int open_parts(struct qn_cache_folder *folder, int root, int create)
     int all = 1;
 
     for (int i = 0; i < QN_PARTS; i++) {
-        folder->parts[i] = qn_file_folder(root, parts[i], create);
+        folder->parts[i] = qn_file_folder(root, qn_cache_parts[i], create);
+        if (folder->parts[i] < 0)
+            folder->faults[i] = fault_of(errno);
         if (folder->parts[i] < 0 ||
             faccessat(folder->parts[i], ".", W_OK | X_OK, AT_EACCESS))
             all = 0;
@@ -97,33 +122,47 @@ static int open_parts(struct qn_cache_folder *folder, int root, int create)
     return all;
 }
 
-/* 1 if the folder serves at all. */
-static int open_folder(struct qn_cache *cache, const char *path)
+/* Tell what is not used, and why. */
+static void say_faults(struct qn_cache *cache,
+                       const struct qn_cache_folder *folder)
+{
+    if (folder->fault)
+        say(cache, UNTRUSTED, "cache %s is not used: %s", folder->path,
+            folder->fault);
+    for (int i = 0; i < QN_PARTS; i++)
+        if (folder->faults[i])
+            say(cache, UNTRUSTED, "cache %s/%s is not used: %s", folder->path,
+                qn_cache_parts[i], folder->faults[i]);
+}
+
+/* 0 if memory ran out. A slash at the end would let a link be followed. */
+static int open_folder(struct qn_cache *cache, char *path)
 {
     struct qn_cache_folder *folder = &cache->folders[cache->nfolders];
     int wanted = cache->writable < 0;
     int root;
 
+    for (size_t end = strlen(path); end > 1 && path[end - 1] == '/';)
+        path[--end] = 0;
+    *folder = (struct qn_cache_folder){.parts = {-1, -1, -1, -1, -1}};
     if (wanted)
         qn_file_folders(path);
     root = qn_file_folder(AT_FDCWD, path, 0);
-    if (root < 0) {
-        if (errno == EPERM)
-            say(cache, UNTRUSTED,
-                "cache %s is not used: others may write to it", path);
+    if (root < 0 && !(folder->fault = fault_of(errno)))
         return 1;
-    }
     folder->path = qn_text_copy(path);
-    if (!folder->path) {
-        close(root);
-        return 0;
+    if (folder->path && root >= 0) {
+        folder->writable = open_parts(folder, root, wanted) && wanted;
+        if (folder->writable)
+            cache->writable = cache->nfolders;
     }
-    folder->writable = open_parts(folder, root, wanted) && wanted;
-    if (folder->writable)
-        cache->writable = cache->nfolders;
-    cache->nfolders++;
-    close(root);
-    return 1;
+    if (folder->path) {
+        cache->nfolders++;
+        say_faults(cache, folder);
+    }
+    if (root >= 0)
+        close(root);
+    return folder->path != NULL;
 }
 
 /* Open each folder of the list. 0 if memory ran out. */
@@ -208,62 +247,118 @@ static int still_there(int folder, const char *key, int file)
            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 }
 
-int qn_cache_try_lock(struct qn_cache *cache, const char *key, int wait)
+/* One try. Locks that the file system does not have are none. */
+static int lock_file(int folder, const char *key)
 {
-    int folder, file;
+    int file =
+        openat(folder, key,
+               O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    int failed, error;
 
-    if (cache->writable < 0)
-        return -1;
-    folder = cache->folders[cache->writable].parts[QN_PART_LOCK];
-    for (;;) {
-        int failed;
-
-        file = openat(folder, key,
-                      O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-                      0600);
-        if (file < 0)
-            return -1;
-        do
-            failed = flock(file, LOCK_EX | (wait ? 0 : LOCK_NB));
-        while (failed && errno == EINTR);
-        if (!failed && still_there(folder, key, file))
-            return file;
-        close(file);
-        if (failed)
-            return -1;
-    }
+    if (file < 0)
+        return QN_LOCK_NONE;
+    do
+        failed = flock(file, LOCK_EX | LOCK_NB);
+    while (failed && errno == EINTR);
+    error = errno;
+    if (!failed && still_there(folder, key, file))
+        return file;
+    close(file);
+    return failed && error != EWOULDBLOCK ? QN_LOCK_NONE : QN_LOCK_BUSY;
 }
 
+int qn_cache_try_lock(struct qn_cache *cache, const char *key)
+{
+    if (cache->writable < 0)
+        return QN_LOCK_NONE;
+    return lock_file(cache->folders[cache->writable].parts[QN_PART_LOCK], key);
+}
+
+/*
+** Asked again and again rather than waited for: whoever was stopped with a lock
+** in hand must not stop everybody else.
+*/
 int qn_cache_lock(struct qn_cache *cache, const char *key)
 {
-    return qn_cache_try_lock(cache, key, 1);
+    long long left = PATIENCE * 1000000000LL, pause = 200000;
+    int lock;
+
+    while ((lock = qn_cache_try_lock(cache, key)) == QN_LOCK_BUSY && left > 0) {
+        const struct timespec now = {0, (long)pause};
+
+        nanosleep(&now, NULL);
+        left -= pause;
+        pause = pause < 20000000 ? pause * 2 : 20000000;
+    }
+    return lock < 0 ? -1 : lock;
 }
 
+/* A child that was forked meanwhile has the descriptor too, so that closing it
+   would not be enough. */
 void qn_cache_unlock(int lock)
 {
-    if (lock >= 0)
-        close(lock);
+    if (lock < 0)
+        return;
+    flock(lock, LOCK_UN);
+    close(lock);
 }
 
 /* ----------------------------------------------------------------- finding */
+
+/* The sum of an index's name and the first `length` bytes of its line. */
+static void sum_index(const char *index, const char *line, size_t length,
+                      char sum[QN_KEY_SIZE])
+{
+    char both[QN_KEY_SIZE + INDEX_LIMIT];
+    int used = snprintf(both, sizeof both, "%s %.*s", index, (int)length, line);
+
+    qn_entry_sum(both, (size_t)used, sum);
+}
+
+/* What a line says, which is changed on the way. */
+static enum qn_index_state judge_index(const char *index, char *line,
+                                       size_t bytes, char key[QN_KEY_SIZE])
+{
+    char *last = memrchr(line, ' ', bytes), sum[QN_KEY_SIZE];
+
+    if (!last || strlen(line) != bytes || line[bytes - 1] != '\n')
+        return QN_INDEX_BAD;
+    line[bytes - 1] = 0;
+    sum_index(index, line, (size_t)(last - line), sum);
+    if (strcmp(sum, last + 1) != 0)
+        return QN_INDEX_BAD;
+    *last = 0;
+    if (strncmp(line, "2 ", 2) != 0)
+        return QN_INDEX_OTHER;
+    if (!qn_cache_is_key(line + 2))
+        return QN_INDEX_BAD;
+    memcpy(key, line + 2, QN_KEY_SIZE);
+    return QN_INDEX_GOOD;
+}
+
+enum qn_index_state qn_cache_index_read(int folder, const char *index,
+                                        char key[QN_KEY_SIZE])
+{
+    struct qn_file_text text;
+    enum qn_index_state state;
+
+    if (!qn_cache_is_key(index) ||
+        qn_file_read(folder, index, INDEX_LIMIT, QN_TRUST_ROOT, &text) !=
+            QN_FILE_OK)
+        return QN_INDEX_BAD;
+    state = judge_index(index, text.data, text.bytes, key);
+    free(text.data);
+    return state;
+}
 
 int qn_cache_index(struct qn_cache *cache, const char *index,
                    char key[QN_KEY_SIZE])
 {
     for (int i = 0; i < cache->nfolders; i++) {
         int folder = cache->folders[i].parts[QN_PART_INDEX];
-        struct qn_file_text text;
-        int found;
 
-        if (folder < 0 || qn_file_read(folder, index, QN_KEY_SIZE,
-                                       QN_TRUST_ROOT, &text) != QN_FILE_OK)
-            continue;
-        text.data[strcspn(text.data, "\n")] = 0;
-        found = qn_cache_is_key(text.data);
-        if (found)
-            memcpy(key, text.data, QN_KEY_SIZE);
-        free(text.data);
-        if (found)
+        if (folder >= 0 &&
+            qn_cache_index_read(folder, index, key) == QN_INDEX_GOOD)
             return 1;
     }
     return 0;
@@ -274,29 +369,35 @@ void qn_cache_index_store(struct qn_cache *cache, const char *index,
                           const char *key)
 {
     const struct qn_cache_folder *folder;
-    char name[QN_NAME_SIZE], line[QN_KEY_SIZE + 1];
+    char name[QN_NAME_SIZE], line[INDEX_LIMIT], sum[QN_KEY_SIZE];
 
     if (cache->writable < 0)
         return;
     folder = &cache->folders[cache->writable];
     qn_cache_unique(index, name, sizeof name);
-    snprintf(line, sizeof line, "%s\n", key);
+    snprintf(line, sizeof line, "2 %s", key);
+    sum_index(index, line, strlen(line), sum);
+    snprintf(line, sizeof line, "2 %s %s\n", key, sum);
     if (!qn_file_write(folder->parts[QN_PART_NEW], name, line, strlen(line)) ||
         renameat(folder->parts[QN_PART_NEW], name, folder->parts[QN_PART_INDEX],
                  index))
         unlinkat(folder->parts[QN_PART_NEW], name, 0);
 }
 
-/* Out of the way, but kept for whoever wants to know what happened.
-   Only the holder of the lock may: another could hit a rebuilt entry. */
+/* Out of the way, but kept for whoever wants to know what happened. Only who
+   holds the lock, or has another entry to put in its place, may do so: what was
+   meant may have been rebuilt. */
 static void set_aside(struct qn_cache *cache, const char *key)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];
     char name[QN_NAME_SIZE];
 
     qn_cache_unique(key, name, sizeof name);
-    renameat(folder->parts[QN_PART_ENTRIES], key,
-             folder->parts[QN_PART_DAMAGED], name);
+    qn_file_unlock(folder->parts[QN_PART_ENTRIES], key);
+    if (!renameat(folder->parts[QN_PART_ENTRIES], key,
+                  folder->parts[QN_PART_DAMAGED], name))
+        utimensat(folder->parts[QN_PART_DAMAGED], name, NULL,
+                  AT_SYMLINK_NOFOLLOW); /* kept from now on */
 }
 
 int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
@@ -315,7 +416,7 @@ int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
                 qn_entry_touch(entries, key);
             return 1;
         }
-        if (state == QN_ENTRY_DAMAGED && folder->writable && repair) {
+        if (state != QN_ENTRY_NONE && folder->writable && repair) {
             say(cache, DAMAGED_ENTRY,
                 "cache %s: entry %.12s... is damaged; it was set aside",
                 folder->path, key);
@@ -327,33 +428,77 @@ int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
 
 /* ----------------------------------------------------------------- keeping */
 
+/* Is the entry that stands in the way as good as ours? */
+static int is_good(int entries, const char *key)
+{
+    struct qn_cache_object object;
+    int good = qn_entry_load(entries, key, 0, &object) == QN_ENTRY_GOOD;
+
+    if (good)
+        free(object.data);
+    return good;
+}
+
+/*
+** Into its place. Without a lock another may have been first: theirs is as
+** good, unless it is damaged; that could not be set aside before.
+*/
+static int place(struct qn_cache *cache, const char *name, const char *key)
+{
+    const struct qn_cache_folder *folder = &cache->folders[cache->writable];
+    int aside = folder->parts[QN_PART_NEW];
+    int entries = folder->parts[QN_PART_ENTRIES];
+
+    for (int tries = 0; renameat(aside, name, entries, key); tries++) {
+        int error = errno;
+
+        if (error != EEXIST && error != ENOTEMPTY && error != ENOTDIR)
+            return 0;
+        if (is_good(entries, key)) {
+            qn_file_remove(aside, name);
+            return 1;
+        }
+        if (tries) {
+            errno = error;
+            return 0;
+        }
+        set_aside(cache, key);
+    }
+    return 1;
+}
+
 /* Write below new/ and rename. A failure leaves nothing but errno. */
 static int store_in(struct qn_cache *cache, const char *key, const char *name,
                     const struct qn_cache_item *item)
 {
-    const struct qn_cache_folder *folder = &cache->folders[cache->writable];
-    int aside = folder->parts[QN_PART_NEW];
-    int entry = qn_file_folder(aside, name, 1);
+    int aside = cache->folders[cache->writable].parts[QN_PART_NEW];
+    int entry = qn_file_folder_new(aside, name);
     int kept, error;
 
     if (entry < 0)
         return 0;
-    kept = qn_entry_write(entry, item) &&
-           !renameat(aside, name, folder->parts[QN_PART_ENTRIES], key);
+    kept = qn_entry_write(entry, key, item) && place(cache, name, key);
     error = errno;
     close(entry);
     if (!kept)
         qn_file_remove(aside, name);
     errno = error;
-    /* without a lock another may have been first: theirs is as good */
-    return kept || error == EEXIST || error == ENOTEMPTY;
+    return kept;
+}
+
+/* At the first entry, and then now and then: it reads what all entries say. */
+static void make_room(struct qn_cache *cache)
+{
+    struct qn_cache_gc gone;
+
+    if (__atomic_fetch_add(&cache->stored, 1, __ATOMIC_RELAXED) % GC_EVERY == 0)
+        qn_cache_gc(cache, QN_CACHE_LIMIT, &gone);
 }
 
 int qn_cache_store(struct qn_cache *cache, const char *key,
                    const struct qn_cache_item *item)
 {
     char name[QN_NAME_SIZE];
-    struct qn_cache_gc gone;
 
     if (cache->writable < 0) {
         if (cache->listed)
@@ -371,6 +516,6 @@ int qn_cache_store(struct qn_cache *cache, const char *key,
             cache->folders[cache->writable].path, strerror(errno));
         return 0;
     }
-    qn_cache_gc(cache, QN_CACHE_LIMIT, &gone);
+    make_room(cache);
     return 1;
 }

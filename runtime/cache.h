@@ -4,8 +4,9 @@
 ** A cache is a list of folders. The first that may be written takes new
 ** entries; all are read. In each:
 **
-**   index/INDEX           the key of an entry, so that a warm start needs
-**                         neither a generator nor a compiler
+**   index/INDEX           the key of an entry and a checksum over both names, so
+**                         that a warm start needs neither a generator nor a
+**                         compiler
 **   entries/KEY/source    what was compiled
 **   entries/KEY/object    the cubin, or a shared library for the host
 **   entries/KEY/log       what the compiler said
@@ -36,7 +37,8 @@ struct qn_cache_listener {
 
 /*
 ** The environment's list of folders: $QUERN_CACHE, else $XDG_CACHE_HOME/quern,
-** else ~/.cache/quern, else "". Freed with free; NULL if memory ran out.
+** else ~/.cache/quern, else ":", which names none. Freed with free; NULL if
+** memory ran out.
 */
 char *qn_cache_default(void);
 
@@ -49,7 +51,7 @@ int qn_cache_open(const char *list, const struct qn_cache_listener *listener,
                   struct qn_cache **out);
 void qn_cache_close(struct qn_cache *cache);
 
-/* The folders that could be opened, in order; NULL past the last. */
+/* The folders that are there, in order; NULL past the last. */
 const char *qn_cache_folder(const struct qn_cache *cache, int i);
 
 /* The position of the folder that takes new entries, or -1. */
@@ -78,8 +80,9 @@ void qn_cache_index_store(struct qn_cache *cache, const char *index,
 int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
                   struct qn_cache_object *object);
 
-/* Wait for the lock of a key. Without a writable folder there is none (-1):
-   then compiles may happen twice, which costs time and nothing else. */
+/* Wait for the lock of a key, at most two minutes. Without a writable folder, on
+   a file system without locks and after that time there is none (-1): then
+   compiles may happen twice, which costs time and nothing else. */
 int qn_cache_lock(struct qn_cache *cache, const char *key);
 void qn_cache_unlock(int lock);
 
@@ -106,13 +109,17 @@ struct qn_cache_entry {
     char kernel[256], arch[32], compiler[96]; /* "" if damaged */
     int64_t bytes;                            /* of all files */
     int64_t used;                             /* seconds since 1970 */
-    int damaged; /* a checksum is wrong, or a file is missing */
+    int damaged;       /* a checksum is wrong, or a file is missing */
+    int other;         /* another version of quern's */
+    const char *fault; /* what is wrong; NULL if nothing is */
 };
 
 /*
 ** Visit all entries until `visit` returns nonzero, and return that. With
 ** `verify` each file is read and compared with its checksum; without, only
-** `sums` is.
+** `sums` is. Also with `verify`, whatever else is wrong is visited, as damaged:
+** folders that are not used, and indexes; then `key` is the name, from the
+** folder down.
 */
 int qn_cache_each(struct qn_cache *cache, int verify,
                   int (*visit)(void *user, const struct qn_cache_entry *),

@@ -18,10 +18,14 @@ enum {
     QN_PARTS
 };
 
+extern const char *const qn_cache_parts[QN_PARTS]; /* their names */
+
 struct qn_cache_folder {
     char *path;
     int writable;
     int parts[QN_PARTS]; /* open; -1 where a read-only folder lacks one */
+    const char *faults[QN_PARTS]; /* why one is not used though it is there */
+    const char *fault;            /* the same for all of it */
 };
 
 struct qn_cache {
@@ -32,6 +36,7 @@ struct qn_cache {
     struct qn_cache_listener listener;
     pthread_mutex_t lock; /* guards `said` */
     unsigned said;        /* bit for each kind of trouble told already */
+    unsigned stored;      /* entries that this process has kept */
 };
 
 /* 1 for 64 lower-case hex digits. */
@@ -41,7 +46,21 @@ int qn_cache_is_key(const char *name);
 #define QN_NAME_SIZE (QN_KEY_SIZE + 96)
 void qn_cache_unique(const char *key, char *name, size_t size);
 
-/* Lock a key unless it is locked (`wait` unset); -1 if not. */
-int qn_cache_try_lock(struct qn_cache *cache, const char *key, int wait);
+/* Lock a key unless it is locked: its descriptor, or one of these. */
+enum {
+    QN_LOCK_NONE = -1, /* there are no locks here */
+    QN_LOCK_BUSY = -2
+};
+int qn_cache_try_lock(struct qn_cache *cache, const char *key);
+
+/*
+** An index is one line, of which every version keeps the first word and the
+** last, a checksum over its name and all before:
+**
+**     2 KEY SHA256
+*/
+enum qn_index_state { QN_INDEX_BAD, QN_INDEX_GOOD, QN_INDEX_OTHER };
+enum qn_index_state qn_cache_index_read(int folder, const char *index,
+                                        char key[QN_KEY_SIZE]);
 
 #endif

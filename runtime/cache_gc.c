@@ -43,11 +43,27 @@ static int each_name(int folder, int (*visit)(void *user, const char *name),
 /* -------------------------------------------------------------------- each */
 
 struct walk {
+    const struct qn_cache *cache;
     const struct qn_cache_folder *folder;
     int verify;
     int (*visit)(void *user, const struct qn_cache_entry *);
     void *user;
 };
+
+/* Something that is no good entry, by the folder's part that it is in. */
+static int visit_fault(const struct walk *walk, const char *part,
+                       const char *name, const char *fault)
+{
+    char path[300];
+    struct qn_cache_entry shown = {.folder = walk->folder->path,
+                                   .writable = walk->folder->writable,
+                                   .key = path,
+                                   .damaged = 1,
+                                   .fault = fault};
+
+    snprintf(path, sizeof path, "%s%s%s", part, *name ? "/" : "", name);
+    return walk->visit(walk->user, &shown);
+}
 
 /* What is no key, or is gone meanwhile, is passed over. */
 static int visit_entry(void *user, const char *name)
@@ -62,21 +78,76 @@ static int visit_entry(void *user, const char *name)
 
     if (!qn_cache_is_key(name))
         return 0;
-    state = qn_entry_read(entries, name, &entry);
-    if (state == QN_ENTRY_GOOD && walk->verify)
-        state = qn_entry_verify(entries, name);
+    state = walk->verify ? qn_entry_verify(entries, name, &entry)
+                         : qn_entry_read(entries, name, &entry);
     if (state == QN_ENTRY_NONE)
         return 0;
     shown.damaged = state == QN_ENTRY_DAMAGED;
-    if (!shown.damaged) {
+    shown.other = state == QN_ENTRY_OTHER;
+    shown.fault = shown.damaged ? entry.fault : NULL;
+    shown.used = shown.damaged ? 0 : entry.used;
+    if (state == QN_ENTRY_GOOD) {
         memcpy(shown.kernel, entry.kernel, sizeof shown.kernel);
         memcpy(shown.arch, entry.arch, sizeof shown.arch);
         memcpy(shown.compiler, entry.compiler, sizeof shown.compiler);
-        shown.used = entry.used;
-        for (int file = 0; file < QN_ENTRY_FILES; file++)
-            shown.bytes += (int64_t)entry.bytes[file];
     }
+    for (int file = 0; file < QN_ENTRY_FILES && !shown.damaged; file++)
+        shown.bytes += (int64_t)entry.bytes[file];
     return walk->visit(walk->user, &shown);
+}
+
+/* In any folder: an index may lead to a read-only one. */
+static int has_entry(const struct qn_cache *cache, const char *key)
+{
+    struct stat st;
+
+    for (int i = 0; i < cache->nfolders; i++)
+        if (cache->folders[i].parts[QN_PART_ENTRIES] >= 0 &&
+            !fstatat(cache->folders[i].parts[QN_PART_ENTRIES], key, &st,
+                     AT_SYMLINK_NOFOLLOW))
+            return 1;
+    return 0;
+}
+
+/* What is no key is passed over, as among entries. */
+static int visit_index(void *user, const char *name)
+{
+    const struct walk *walk = user;
+    int folder = walk->folder->parts[QN_PART_INDEX];
+    char key[QN_KEY_SIZE];
+    const char *fault = NULL;
+    struct stat st;
+
+    if (!qn_cache_is_key(name))
+        return 0;
+    switch (qn_cache_index_read(folder, name, key)) {
+    case QN_INDEX_BAD:
+        fault = "it is not what was kept, or cannot be trusted";
+        break;
+    case QN_INDEX_GOOD:
+        fault = has_entry(walk->cache, key) ? NULL : "its entry is gone";
+        break;
+    case QN_INDEX_OTHER:
+        break;
+    }
+    if (!fault || fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW))
+        return 0;
+    return visit_fault(walk, "index", name, fault);
+}
+
+/* What opening has refused. */
+static int visit_refused(const struct walk *walk)
+{
+    const struct qn_cache_folder *folder = walk->folder;
+    int result = 0;
+
+    if (folder->fault)
+        result = visit_fault(walk, "", "", folder->fault);
+    for (int i = 0; i < QN_PARTS && !result; i++)
+        if (folder->faults[i])
+            result =
+                visit_fault(walk, qn_cache_parts[i], "", folder->faults[i]);
+    return result;
 }
 
 int qn_cache_each(struct qn_cache *cache, int verify,
@@ -86,10 +157,16 @@ int qn_cache_each(struct qn_cache *cache, int verify,
     int result = 0;
 
     for (int i = 0; !result && i < cache->nfolders; i++) {
-        struct walk walk = {&cache->folders[i], verify, visit, user};
+        struct walk walk = {cache, &cache->folders[i], verify, visit, user};
 
-        result = each_name(cache->folders[i].parts[QN_PART_ENTRIES],
-                           visit_entry, &walk);
+        if (verify)
+            result = visit_refused(&walk);
+        if (!result)
+            result = each_name(cache->folders[i].parts[QN_PART_ENTRIES],
+                               visit_entry, &walk);
+        if (!result && verify)
+            result = each_name(cache->folders[i].parts[QN_PART_INDEX],
+                               visit_index, &walk);
     }
     return result;
 }
@@ -105,6 +182,7 @@ struct item {
 struct list {
     struct item *items;
     size_t count, room;
+    int64_t now;
     int failed;
 };
 
@@ -130,12 +208,13 @@ static int collect(void *user, const struct qn_cache_entry *entry)
     item = &list->items[list->count++];
     memcpy(item->key, entry->key, QN_KEY_SIZE);
     item->bytes = entry->bytes;
-    item->used = entry->used;
+    item->used = entry->used <= list->now ? entry->used : 0;
     item->damaged = entry->damaged;
     return 0;
 }
 
-/* Damaged ones first, then by last use. */
+/* Damaged ones first, then by last use. A time to come tells nothing: it was
+   set by a clock that was ahead, and a use would have put it right. */
 static int compare(const void *left, const void *right)
 {
     const struct item *a = left, *b = right;
@@ -147,21 +226,23 @@ static int compare(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
-/* Whoever holds the lock is about to use the entry: leave it. */
+/* Whoever holds the lock is about to use the entry: leave it. Without locks, who
+   reads it meanwhile finds it damaged and makes it again. */
 static int remove_entry(struct qn_cache *cache, const char *key)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];
-    int lock = qn_cache_try_lock(cache, key, 0);
+    int lock = qn_cache_try_lock(cache, key);
     char name[QN_NAME_SIZE];
     int removed;
 
-    if (lock < 0)
+    if (lock == QN_LOCK_BUSY)
         return 0;
     qn_cache_unique(key, name, sizeof name);
+    qn_file_unlock(folder->parts[QN_PART_ENTRIES], key);
     removed = !renameat(folder->parts[QN_PART_ENTRIES], key,
                         folder->parts[QN_PART_NEW], name);
-    if (removed && !qn_file_remove(folder->parts[QN_PART_NEW], name))
-        unlinkat(folder->parts[QN_PART_NEW], name, 0);
+    if (removed)
+        qn_file_remove(folder->parts[QN_PART_NEW], name);
     unlinkat(folder->parts[QN_PART_LOCK], key, 0);
     qn_cache_unlock(lock);
     return removed;
@@ -170,7 +251,7 @@ static int remove_entry(struct qn_cache *cache, const char *key)
 struct sweep {
     const struct qn_cache *cache;
     int folder;
-    time_t before;
+    time_t now;
 };
 
 /* What was left in new/ or damaged/ by a process that is gone. */
@@ -180,37 +261,24 @@ static int remove_abandoned(void *user, const char *name)
     struct stat st;
 
     if (!fstatat(sweep->folder, name, &st, AT_SYMLINK_NOFOLLOW) &&
-        st.st_mtime < sweep->before && !qn_file_remove(sweep->folder, name))
-        unlinkat(sweep->folder, name, 0);
+        llabs((long long)sweep->now - st.st_mtime) > ABANDONED)
+        qn_file_remove(sweep->folder, name);
     return 0;
 }
 
-/* In any folder: an index may lead to a read-only one. */
-static int has_entry(const struct qn_cache *cache, const char *key)
-{
-    struct stat st;
-
-    for (int i = 0; i < cache->nfolders; i++)
-        if (cache->folders[i].parts[QN_PART_ENTRIES] >= 0 &&
-            !fstatat(cache->folders[i].parts[QN_PART_ENTRIES], key, &st,
-                     AT_SYMLINK_NOFOLLOW))
-            return 1;
-    return 0;
-}
-
-/* An index whose entry is gone leads nowhere. */
+/* An index whose entry is gone leads nowhere, nor does one that is damaged. */
 static int remove_stale(void *user, const char *name)
 {
     const struct sweep *sweep = user;
-    struct qn_file_text text;
+    char key[QN_KEY_SIZE];
+    enum qn_index_state state;
 
-    if (qn_file_read(sweep->folder, name, QN_KEY_SIZE, QN_TRUST_ROOT, &text) !=
-        QN_FILE_OK)
+    if (!qn_cache_is_key(name))
         return 0;
-    text.data[strcspn(text.data, "\n")] = 0;
-    if (!qn_cache_is_key(text.data) || !has_entry(sweep->cache, text.data))
-        unlinkat(sweep->folder, name, 0);
-    free(text.data);
+    state = qn_cache_index_read(sweep->folder, name, key);
+    if (state == QN_INDEX_BAD ||
+        (state == QN_INDEX_GOOD && !has_entry(sweep->cache, key)))
+        qn_file_remove(sweep->folder, name);
     return 0;
 }
 
@@ -218,7 +286,7 @@ static int remove_stale(void *user, const char *name)
 static void sweep_rests(struct qn_cache *cache)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];
-    struct sweep sweep = {.cache = cache, .before = time(NULL) - ABANDONED};
+    struct sweep sweep = {.cache = cache, .now = time(NULL)};
 
     sweep.folder = folder->parts[QN_PART_NEW];
     each_name(sweep.folder, remove_abandoned, &sweep);
@@ -230,7 +298,7 @@ static void sweep_rests(struct qn_cache *cache)
 
 int qn_cache_gc(struct qn_cache *cache, int64_t limit, struct qn_cache_gc *gc)
 {
-    struct list list = {.items = NULL};
+    struct list list = {.now = (int64_t)time(NULL)};
 
     memset(gc, 0, sizeof *gc);
     if (cache->writable < 0)

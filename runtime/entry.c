@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define HEAD         "quern 2\n"
 #define SUMS_LIMIT   4096
 #define OBJECT_LIMIT ((size_t)256 << 20)
 #define HOUR         3600
@@ -48,12 +49,14 @@ static void add_file(char *sums, const char *name, const void *data,
 }
 
 /* All lines in order; the last covers those before. */
-static void make_sums(char *sums, const struct qn_cache_item *item)
+static void make_sums(char *sums, const char *key,
+                      const struct qn_cache_item *item)
 {
     char self[QN_KEY_SIZE];
     size_t used;
 
-    strcpy(sums, "quern 1\n");
+    strcpy(sums, HEAD);
+    add_line(sums, "key", key, QN_KEY_SIZE - 1);
     add_line(sums, "kernel", item->kernel, 255);
     add_line(sums, "arch", item->arch, 31);
     add_line(sums, "compiler", item->compiler, 95);
@@ -65,11 +68,12 @@ static void make_sums(char *sums, const struct qn_cache_item *item)
     snprintf(sums + used, SUMS_LIMIT - used, "self %s\n", self);
 }
 
-int qn_entry_write(int folder, const struct qn_cache_item *item)
+int qn_entry_write(int folder, const char *key,
+                   const struct qn_cache_item *item)
 {
     char sums[SUMS_LIMIT];
 
-    make_sums(sums, item);
+    make_sums(sums, key, item);
     return qn_file_write(folder, "source", item->source,
                          strlen(item->source)) &&
            qn_file_write(folder, "object", item->object, item->bytes) &&
@@ -94,13 +98,13 @@ static int self_agrees(const char *sums)
 }
 
 /* Strict: a line too many or too few is damage. */
-static int parse_sums(const char *sums, struct qn_entry *entry)
+static int parse_sums(const char *sums, struct qn_entry *entry, char *key)
 {
     int end = 0;
 
-    if (!self_agrees(sums) ||
-        sscanf(sums, "quern 1\nkernel %255s\narch %31s\ncompiler %95[^\n]\n%n",
-               entry->kernel, entry->arch, entry->compiler, &end) != 3 ||
+    if (sscanf(sums,
+               HEAD "key %64s\nkernel %255s\narch %31s\ncompiler %95[^\n]\n%n",
+               key, entry->kernel, entry->arch, entry->compiler, &end) != 4 ||
         !end)
         return 0;
     if (sscanf(sums + end,
@@ -115,34 +119,77 @@ static int parse_sums(const char *sums, struct qn_entry *entry)
     return 1;
 }
 
-/* The time of `sums` is that of the last use. */
-static enum qn_entry_state read_sums(int folder, struct qn_entry *entry)
+/* What the text of `sums` says about the entry `wanted`. */
+static enum qn_entry_state judge_sums(const struct qn_file_text *text,
+                                      const char *wanted,
+                                      struct qn_entry *entry)
 {
+    char key[QN_KEY_SIZE] = "";
+
+    entry->fault = "sums disagrees with itself";
+    if (strlen(text->data) != text->bytes || !self_agrees(text->data))
+        return QN_ENTRY_DAMAGED;
+    if (!strncmp(text->data, "quern ", 6) &&
+        strncmp(text->data, HEAD, strlen(HEAD)) != 0)
+        return QN_ENTRY_OTHER;
+    if (!parse_sums(text->data, entry, key))
+        return QN_ENTRY_DAMAGED;
+    entry->fault = "it is a copy of another entry";
+    return strcmp(key, wanted) ? QN_ENTRY_DAMAGED : QN_ENTRY_GOOD;
+}
+
+/* Of another version the sizes are those of the files that it shares. */
+static void measure(int folder, struct qn_entry *entry)
+{
+    struct stat st;
+
+    for (int file = 0; file < QN_ENTRY_FILES; file++)
+        if (!fstatat(folder, files[file], &st, AT_SYMLINK_NOFOLLOW) &&
+            st.st_size > 0)
+            entry->bytes[file] = (size_t)st.st_size;
+}
+
+/* The time of `sums` is that of the last use. */
+static enum qn_entry_state read_sums(int folder, const char *key,
+                                     struct qn_entry *entry)
+{
+    enum qn_file_result result;
+    enum qn_entry_state state;
     struct qn_file_text text;
     struct stat st;
-    int good;
 
-    if (qn_file_read(folder, "sums", SUMS_LIMIT, QN_TRUST_ROOT, &text) !=
-        QN_FILE_OK)
-        return QN_ENTRY_DAMAGED;
-    good = strlen(text.data) == text.bytes && parse_sums(text.data, entry);
+    entry->fault = "sums is missing, or cannot be trusted";
+    result = qn_file_read(folder, "sums", SUMS_LIMIT, QN_TRUST_ROOT, &text);
+    if (result != QN_FILE_OK)
+        return result == QN_FILE_BUSY ? QN_ENTRY_NONE : QN_ENTRY_DAMAGED;
+    state = judge_sums(&text, key, entry);
     free(text.data);
-    if (!good || fstatat(folder, "sums", &st, AT_SYMLINK_NOFOLLOW))
+    if (fstatat(folder, "sums", &st, AT_SYMLINK_NOFOLLOW))
         return QN_ENTRY_DAMAGED;
     entry->used = (int64_t)st.st_mtime;
-    return QN_ENTRY_GOOD;
+    if (state == QN_ENTRY_OTHER)
+        measure(folder, entry);
+    return state;
 }
 
 /* The whole file, only if it is the one that was summed. */
-static enum qn_entry_state read_file(int folder, const struct qn_entry *entry,
+static enum qn_entry_state read_file(int folder, struct qn_entry *entry,
                                      int file, enum qn_file_trust trust,
                                      struct qn_file_text *text)
 {
+    static const char *const faults[] = {
+        "source is not what was kept, or cannot be trusted",
+        "object is not what was kept, or cannot be trusted",
+        "log is not what was kept, or cannot be trusted"};
+    size_t limit = entry->bytes[file];
+    enum qn_file_result result =
+        qn_file_read(folder, files[file],
+                     limit < OBJECT_LIMIT ? limit : OBJECT_LIMIT, trust, text);
     char sum[QN_KEY_SIZE];
 
-    if (qn_file_read(folder, files[file], OBJECT_LIMIT, trust, text) !=
-        QN_FILE_OK)
-        return QN_ENTRY_DAMAGED;
+    entry->fault = faults[file];
+    if (result != QN_FILE_OK)
+        return result == QN_FILE_BUSY ? QN_ENTRY_NONE : QN_ENTRY_DAMAGED;
     qn_entry_sum(text->data, text->bytes, sum);
     if (text->bytes == entry->bytes[file] && !strcmp(sum, entry->sums[file]))
         return QN_ENTRY_GOOD;
@@ -151,12 +198,15 @@ static enum qn_entry_state read_file(int folder, const struct qn_entry *entry,
     return QN_ENTRY_DAMAGED;
 }
 
-/* A link, or a folder that others may write, is set aside like damage. */
-static enum qn_entry_state state_of_failure(int error)
+/* A link, or a folder that others may write, is set aside like damage, and so
+   is what we may not even read. */
+static enum qn_entry_state state_of_failure(int error, struct qn_entry *entry)
 {
-    return error == ELOOP || error == ENOTDIR || error == EPERM
-               ? QN_ENTRY_DAMAGED
-               : QN_ENTRY_NONE;
+    entry->fault = error == EPERM    ? "others may write to it"
+                   : error == EACCES ? "it cannot be read"
+                                     : "it is no folder";
+    return error == ENOENT || qn_file_is_busy(error) ? QN_ENTRY_NONE
+                                                     : QN_ENTRY_DAMAGED;
 }
 
 /* Open an entry and read its sums; -1 unless it is good so far. */
@@ -166,7 +216,8 @@ static int open_entry(int entries, const char *key, struct qn_entry *entry,
     int folder = qn_file_folder(entries, key, 0);
 
     memset(entry, 0, sizeof *entry);
-    *state = folder < 0 ? state_of_failure(errno) : read_sums(folder, entry);
+    *state = folder < 0 ? state_of_failure(errno, entry)
+                        : read_sums(folder, key, entry);
     if (folder >= 0 && *state != QN_ENTRY_GOOD) {
         close(folder);
         folder = -1;
@@ -203,17 +254,17 @@ enum qn_entry_state qn_entry_load(int entries, const char *key, int own,
     return state;
 }
 
-enum qn_entry_state qn_entry_verify(int entries, const char *key)
+enum qn_entry_state qn_entry_verify(int entries, const char *key,
+                                    struct qn_entry *entry)
 {
     struct qn_file_text text;
-    struct qn_entry entry;
     enum qn_entry_state state;
-    int folder = open_entry(entries, key, &entry, &state);
+    int folder = open_entry(entries, key, entry, &state);
 
     for (int file = 0;
          folder >= 0 && state == QN_ENTRY_GOOD && file < QN_ENTRY_FILES;
          file++) {
-        state = read_file(folder, &entry, file, QN_TRUST_ROOT, &text);
+        state = read_file(folder, entry, file, QN_TRUST_ROOT, &text);
         free(text.data);
     }
     if (folder >= 0)
@@ -221,15 +272,17 @@ enum qn_entry_state qn_entry_verify(int entries, const char *key)
     return state;
 }
 
+/* A clock that was ahead leaves times to come; they are set right as well. */
 void qn_entry_touch(int entries, const char *key)
 {
     int folder = qn_file_folder(entries, key, 0);
+    const time_t now = time(NULL);
     struct stat st;
 
     if (folder < 0)
         return;
     if (!fstatat(folder, "sums", &st, AT_SYMLINK_NOFOLLOW) &&
-        time(NULL) - st.st_mtime > HOUR)
+        (now - st.st_mtime > HOUR || st.st_mtime > now))
         utimensat(folder, "sums", NULL, AT_SYMLINK_NOFOLLOW);
     close(folder);
 }

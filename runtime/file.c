@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#define DEEPEST 8 /* folders in each other that are removed */
 
 int qn_file_trusted(const struct stat *st, enum qn_file_trust trust)
 {
@@ -23,14 +26,13 @@ int qn_file_trusted(const struct stat *st, enum qn_file_trust trust)
     return ours && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-int qn_file_folder(int at, const char *name, int create)
+/* Of another, or open to others: errno is EPERM then. */
+static int open_folder(int at, const char *name)
 {
     struct stat st;
-    int folder;
+    int folder =
+        openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    if (create && mkdirat(at, name, 0700) && errno != EEXIST)
-        return -1;
-    folder = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
         return -1;
     if (fstat(folder, &st) || !qn_file_trusted(&st, QN_TRUST_ROOT)) {
@@ -39,6 +41,18 @@ int qn_file_folder(int at, const char *name, int create)
         return -1;
     }
     return folder;
+}
+
+int qn_file_folder(int at, const char *name, int create)
+{
+    if (create && mkdirat(at, name, 0700) && errno != EEXIST)
+        return -1;
+    return open_folder(at, name);
+}
+
+int qn_file_folder_new(int at, const char *name)
+{
+    return mkdirat(at, name, 0700) ? -1 : open_folder(at, name);
 }
 
 int qn_file_folders(const char *path)
@@ -59,8 +73,8 @@ int qn_file_folders(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* Room for the file's bytes and a zero; NULL if it must not be read. */
-static char *make_room(int file, size_t limit, enum qn_file_trust trust,
+/* May the file be read at all? */
+static int is_readable(int file, size_t limit, enum qn_file_trust trust,
                        size_t *bytes)
 {
     struct stat st;
@@ -68,9 +82,9 @@ static char *make_room(int file, size_t limit, enum qn_file_trust trust,
     if (fstat(file, &st) || !S_ISREG(st.st_mode) ||
         !qn_file_trusted(&st, trust) || st.st_size < 0 ||
         (size_t)st.st_size > limit)
-        return NULL;
+        return 0;
     *bytes = (size_t)st.st_size;
-    return malloc(*bytes + 1);
+    return 1;
 }
 
 /* A file that shrinks meanwhile is an error. */
@@ -91,6 +105,29 @@ static int read_all(int file, char *data, size_t bytes)
     return 1;
 }
 
+/* With a zero behind it. */
+static enum qn_file_result read_open(int file, size_t limit,
+                                     enum qn_file_trust trust,
+                                     struct qn_file_text *text)
+{
+    if (!is_readable(file, limit, trust, &text->bytes))
+        return QN_FILE_BAD;
+    text->data = malloc(text->bytes + 1);
+    if (!text->data)
+        return QN_FILE_BUSY;
+    if (read_all(file, text->data, text->bytes))
+        return QN_FILE_OK;
+    free(text->data);
+    text->data = NULL;
+    return QN_FILE_BAD;
+}
+
+int qn_file_is_busy(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM ||
+           error == EINTR;
+}
+
 enum qn_file_result qn_file_read(int folder, const char *name, size_t limit,
                                  enum qn_file_trust trust,
                                  struct qn_file_text *text)
@@ -98,18 +135,17 @@ enum qn_file_result qn_file_read(int folder, const char *name, size_t limit,
     /* O_NONBLOCK: a planted fifo must not hang us */
     int file =
         openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    enum qn_file_result result;
 
     text->data = NULL;
     text->bytes = 0;
     if (file < 0)
-        return errno == ENOENT ? QN_FILE_MISSING : QN_FILE_BAD;
-    text->data = make_room(file, limit, trust, &text->bytes);
-    if (text->data && !read_all(file, text->data, text->bytes)) {
-        free(text->data);
-        text->data = NULL;
-    }
+        return errno == ENOENT          ? QN_FILE_MISSING
+               : qn_file_is_busy(errno) ? QN_FILE_BUSY
+                                        : QN_FILE_BAD;
+    result = read_open(file, limit, trust, text);
     close(file);
-    return text->data ? QN_FILE_OK : QN_FILE_BAD;
+    return result;
 }
 
 /* A full disk shows as a short or failed write. */
@@ -129,34 +165,67 @@ static int write_all(int file, const char *data, size_t bytes)
     return 1;
 }
 
+/* Past it a write would end the program by SIGXFSZ. */
+static int fits_limit(size_t bytes)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+        bytes <= limit.rlim_cur)
+        return 1;
+    errno = EFBIG;
+    return 0;
+}
+
 int qn_file_write(int folder, const char *name, const void *data, size_t bytes)
 {
-    int file =
-        openat(folder, name,
-               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int written;
+    int file, written;
 
+    if (!fits_limit(bytes))
+        return 0;
+    file = openat(folder, name,
+                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0)
         return 0;
     written = write_all(file, data, bytes);
     return close(file) == 0 && written;
 }
 
-int qn_file_remove(int at, const char *name)
+/* fchmodat follows links, hence the look before: in a folder of ours nobody
+   else can put one there in between. */
+void qn_file_unlock(int at, const char *name)
 {
-    int folder =
-        openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *list = folder < 0 ? NULL : fdopendir(folder);
-    struct dirent *entry;
+    struct stat st;
 
+    if (!fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode) &&
+        st.st_uid == geteuid() && (st.st_mode & 07777) != 0700)
+        fchmodat(at, name, 0700, 0);
+}
+
+static int remove_below(int at, const char *name, int depth)
+{
+    DIR *list;
+    struct dirent *entry;
+    int folder;
+
+    if (!unlinkat(at, name, 0))
+        return 1;
+    qn_file_unlock(at, name);
+    folder = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    list = folder < 0 ? NULL : fdopendir(folder);
     if (!list) {
         if (folder >= 0)
             close(folder);
         return 0;
     }
-    while ((entry = readdir(list)))
+    while (depth && (entry = readdir(list)))
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-            unlinkat(folder, entry->d_name, 0);
+            remove_below(folder, entry->d_name, depth - 1);
     closedir(list);
     return unlinkat(at, name, AT_REMOVEDIR) == 0;
+}
+
+int qn_file_remove(int at, const char *name)
+{
+    return remove_below(at, name, DEEPEST);
 }

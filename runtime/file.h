@@ -15,7 +15,7 @@ struct qn_file_text {
     size_t bytes;
 };
 
-enum qn_file_result { QN_FILE_OK, QN_FILE_MISSING, QN_FILE_BAD };
+enum qn_file_result { QN_FILE_OK, QN_FILE_MISSING, QN_FILE_BAD, QN_FILE_BUSY };
 
 /* Who may have written what is read. */
 enum qn_file_trust {
@@ -30,19 +30,31 @@ int qn_file_trusted(const struct stat *st, enum qn_file_trust trust);
    -1 if that fails or it is not trusted (then errno is EPERM). */
 int qn_file_folder(int at, const char *name, int create);
 
+/* Open a folder that did not exist before, 0700; -1 if that fails. */
+int qn_file_folder_new(int at, const char *name);
+
 /* Create the folders above and at a path, 0700. 1, or 0. */
 int qn_file_folders(const char *path);
 
+/* Does this error number tell of the process, not of the file? */
+int qn_file_is_busy(int error);
+
 /* Read a whole file of at most `limit` bytes. MISSING: no such file. BAD: not
-   trusted, no plain file, too large, or memory ran out. */
+   trusted, no plain file, too large. BUSY: memory or descriptors ran out, which
+   says nothing about the file. */
 enum qn_file_result qn_file_read(int folder, const char *name, size_t limit,
                                  enum qn_file_trust trust,
                                  struct qn_file_text *text);
 
-/* Write a new file, 0600; what exists is not overwritten. 1, or 0. */
+/* Write a new file, 0600; what exists is not overwritten. 1, or 0. A limit on
+   the size of files (RLIMIT_FSIZE) is met with an error, not with its signal. */
 int qn_file_write(int folder, const char *name, const void *data, size_t bytes);
 
-/* Remove a folder that holds plain files only. 1, or 0. */
+/* Take back a folder of ours that we have no right to enter or move. */
+void qn_file_unlock(int at, const char *name);
+
+/* Remove a folder and what is in it, or a file; nothing is followed. 1, or 0:
+   a part of it stays, as do folders more than a few deep. */
 int qn_file_remove(int at, const char *name);
 
 #endif

@@ -104,7 +104,7 @@ static int make_index(struct job *job)
 static int make_key(struct job *job)
 {
     const struct qn_kernel *kernel = job->candidate->kernel;
-    const char *lines[] = {"quern entry 1",       job->source,  kernel->arch,
+    const char *lines[] = {"quern entry 2",       job->source,  kernel->arch,
                            job->maker->options(), job->version, NULL};
 
     return sum_lines(job->key, lines) ? QUERN_OK : qn_error_memory();

@@ -30,7 +30,12 @@ static int add_entry(void *user, const struct qn_cache_entry *entry)
     cJSON_AddStringToObject(row, "compiler", entry->compiler);
     cJSON_AddNumberToObject(row, "bytes", (double)entry->bytes);
     cJSON_AddStringToObject(row, "used", text);
-    cJSON_AddStringToObject(row, "state", entry->damaged ? "damaged" : "good");
+    cJSON_AddStringToObject(row, "state",
+                            entry->damaged ? "damaged"
+                            : entry->other ? "another version's"
+                                           : "good");
+    if (entry->fault)
+        cJSON_AddStringToObject(row, "fault", entry->fault);
     cJSON_AddStringToObject(row, "folder", entry->folder);
     cJSON_AddStringToObject(row, "key", entry->key);
     cJSON_AddItemToArray(user, row);
@@ -41,7 +46,8 @@ static const struct qn_column columns[] = {
     {"key", "key", "s"},        {"kernel", "kernel", "s"},
     {"arch", "arch", "s"},      {"compiler", "compiler", "s"},
     {"bytes", "bytes", "%.0f"}, {"used", "last used", "s"},
-    {"state", "state", "s"},    {0},
+    {"state", "state", "s"},    {"fault", "what is wrong", "s"},
+    {"folder", "folder", "s"},  {0},
 };
 
 static int list(const struct qn_options *opt, struct qn_cache *cache)
@@ -64,7 +70,7 @@ static int verify(const struct qn_options *opt, struct qn_cache *cache)
     for (int i = all - 1; i >= 0; i--) {
         const cJSON *state =
             cJSON_GetObjectItem(cJSON_GetArrayItem(rows, i), "state");
-        if (strcmp(state->valuestring, "good") == 0)
+        if (strcmp(state->valuestring, "damaged") != 0)
             cJSON_DeleteItemFromArray(rows, i);
     }
     bad = cJSON_GetArraySize(rows);
