@@ -192,11 +192,12 @@ static int check_lengths(const struct quern_problem *p)
 static int check_bytes(const struct quern_problem *p,
                        const struct qn_recipe *recipe)
 {
-    static const char *const names[] = {"A", "B", "C", "D"};
+    static const char names[] = "ABCD";
     struct quern_quantization copy;
     struct qn_geometry geometry;
 
-    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++) {
+    for (int i = 0; i < 3; i++) { /* C lies as D does */
+        int role = i < 2 ? QN_ROLE_A + i : QN_ROLE_D;
         int fits = role > QN_ROLE_B ||
                    !qn_scale_source(p, recipe, role, &copy) ||
                    qn_quantize_fits(&copy);
@@ -205,7 +206,7 @@ static int check_bytes(const struct quern_problem *p,
             qn_geometry_of(p, recipe, role, &geometry);
         if (!fits || qn_geometry_bytes(&geometry, 0, 0) < 0)
             return qn_error_set(QUERN_EINVAL,
-                                "g=%d m=%lld n=%lld k=%lld: %s has more "
+                                "g=%d m=%lld n=%lld k=%lld: %c has more "
                                 "bytes than 64 bits count",
                                 p->groups, (long long)p->m, (long long)p->n,
                                 (long long)p->k, names[role]);

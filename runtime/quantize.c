@@ -152,9 +152,9 @@ static int check_halves(const struct quern_quantization *q)
 }
 
 /*
-** All that is counted below, in bits, has values of at most 32 bits twice over
-** in a matrix whose sides are padded by less than PADDING: tokens of 1024 groups
-** to tiles, and scales to multiples of 65536. So 2^63 is out of reach.
+** All that is counted below, in bits, is at most 64 times a matrix whose sides
+** are padded by less than PADDING: tokens of 1024 groups to tiles, scales to
+** multiples of 65536. So 2^63 is out of reach.
 */
 int qn_quantize_fits(const struct quern_quantization *q)
 {

@@ -230,9 +230,9 @@ struct quern_open_options {
 **                  prints what it is told to stderr, a line each
 **   CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual
 **
-** A child of fork() opens the library anew. There the parent's contexts and plans
-** plan, explain, run and check nothing (QUERN_EINVAL); to free or to close them
-** is allowed, and touches neither locks nor the driver.
+** A child of fork() opens the library anew. There the parent's contexts and
+** plans plan, explain, run and check nothing (QUERN_EINVAL); to free or close
+** them is allowed, and touches neither locks nor the driver.
 **
 ** QUERN_EINVAL, QUERN_ENOMEM; QUERN_EMISSING or QUERN_ECOMPILE for bad specs.
 */
@@ -579,8 +579,8 @@ QUERN_API void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
 /*
 ** Make the copies. A NULL data leaves out the copy, whose sf and global are not
 ** looked at then. What is written shares no byte with anything else, but the
-** scales of both copies may be the same. Every byte of a copy that belongs to a group is written, its
-** padding included; what lies outside every group is not.
+** scales of both copies may be the same. Every byte of a copy that belongs to a
+** group is written, its padding included; what lies outside every group is not.
 **
 ** One launch for all groups; where a scale depends on more than a block, one
 ** before it for the largest magnitudes; with dbias, one behind it that adds up

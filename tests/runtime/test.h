@@ -93,6 +93,7 @@ int test_scaled_group(void);
 int test_check_group(void);
 int test_failure_group(void);
 int test_process_group(void);
+int test_hostile_group(void);
 int test_cache_group(void);
 int test_shared_group(void);
 int test_host_group(void);

@@ -4,8 +4,8 @@
 */
 #include "test.h"
 
-/* An argument is a pattern of the names of tests to run: test_runtime '*thread*'
-   is what a thread sanitizer should see. */
+/* An argument is a pattern of the names of tests to run: '*thread*' is what a
+   thread sanitizer should see. */
 int main(int argc, char **argv)
 {
     int failed = 0;
@@ -22,6 +22,7 @@ int main(int argc, char **argv)
     failed += test_check_group();
     failed += test_failure_group();
     failed += test_process_group();
+    failed += test_hostile_group();
     failed += test_cache_group();
     failed += test_shared_group();
     failed += test_host_group();

@@ -1,6 +1,6 @@
 /*
 ** test_process.c: what surrounds the library: other CUDA contexts, children of
-** fork(), many threads.
+** fork(), many threads, the environment.
 */
 #include "scene.h"
 
@@ -322,12 +322,100 @@ static void serves_a_context_for_each_thread(void **state)
     assert_int_equal(test_count("nvrtc compile"), 4);
 }
 
+/* -------------------------------------------------------------- environment */
+
+/* Nonsense in a variable: what a plan on the host, and on the GPU, makes of
+   it. Where it does no harm, nobody complains. */
+static const struct {
+    const char *variable, *value;
+    int host, gpu;
+    const char *says;
+} nonsense[] = {
+    {"QUERN_THREADS", "many", QUERN_EINVAL, QUERN_OK, "QUERN_THREADS=many: a "},
+    {"QUERN_THREADS", "0", QUERN_EINVAL, QUERN_OK, "from 1 to 256"},
+    {"QUERN_THREADS", "-1", QUERN_EINVAL, QUERN_OK, "QUERN_THREADS=-1"},
+    {"QUERN_THREADS", "99999999999999999999", QUERN_EINVAL, QUERN_OK, "256"},
+    {"QUERN_THREADS", "3 ", QUERN_EINVAL, QUERN_OK, "QUERN_THREADS=3 :"},
+    {"QUERN_CUDA", "/etc/passwd", QUERN_OK, QUERN_ENODEVICE, "/etc/passwd"},
+    {"QUERN_CUDA", "\n", QUERN_OK, QUERN_ENODEVICE, "no CUDA driver"},
+    {"QUERN_CUDA", "%s%n%d", QUERN_OK, QUERN_ENODEVICE, "%s%n%d"},
+    {"QUERN_NVRTC", "/", QUERN_OK, QUERN_EMISSING, "QUERN_NVRTC: /"},
+    {"QUERN_GEN", "/dev/null", QUERN_OK, QUERN_EMISSING, "/dev/null"},
+    {"QUERN_CACHE", "/dev/null", QUERN_OK, QUERN_OK, ""},
+    {"QUERN_CACHE", ":::", QUERN_OK, QUERN_OK, ""},
+    {"QUERN_CACHE", "relative/\nfolder\t%s", QUERN_OK, QUERN_OK, ""},
+    {"QUERN_CC", "/dev/null", QUERN_OK, QUERN_OK, ""},
+    {"TMPDIR", "/dev/null", QUERN_OK, QUERN_OK, ""},
+};
+
+static void plan_for(int backend, int code, const char *says)
+{
+    const struct quern_plan_options options = {.backend = backend};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    test_expect(quern_open(NULL, &ctx), QUERN_OK, "");
+    p = test_problem(ctx, PROBLEM);
+    test_expect(quern_plan(ctx, &p, &options, &plan), code, code ? says : "");
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+static void survives_the_environment(void **state)
+{
+    char *folder = getcwd(NULL, 0);
+
+    for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
+        test_teardown(state);
+        test_setup(state);
+        assert_int_equal(chdir(test_folder), 0); /* of relative paths */
+        setenv(nonsense[i].variable, nonsense[i].value, 1);
+        plan_for(QUERN_BACKEND_HOST, nonsense[i].host, nonsense[i].says);
+        plan_for(QUERN_BACKEND_JIT, nonsense[i].gpu, nonsense[i].says);
+        assert_int_equal(chdir(folder), 0);
+    }
+    free(folder);
+}
+
+/* Options longer than any path, a kernel's name longer than a message. */
+static void survives_long_strings(void **state)
+{
+    const size_t bytes = 100000;
+    char *text = malloc(bytes);
+    const struct quern_open_options open = {.cache = text};
+    const struct quern_plan_options options = {.kernel = text};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, 'x', bytes);
+    text[0] = '/';
+    text[bytes - 1] = 0;
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    plan = test_plan(ctx, PROBLEM, NULL);
+    quern_plan_free(plan);
+    p = test_problem(ctx, PROBLEM);
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+                "options.kernel: there is no kernel '/xxx");
+    test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+                "is too long: a word has at most");
+    quern_close(ctx);
+    free(text);
+}
+
 int test_process_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(runs_where_it_was_planned),        TEST(refuses_children),
-        TEST(children_of_threads_go_on),        TEST(serves_many_threads),
+        TEST(runs_where_it_was_planned),
+        TEST(refuses_children),
+        TEST(children_of_threads_go_on),
+        TEST(serves_many_threads),
         TEST(serves_a_context_for_each_thread),
+        TEST(survives_the_environment),
+        TEST(survives_long_strings),
     };
 
     return cmocka_run_group_tests_name("process", tests, NULL, NULL);

@@ -1,0 +1,542 @@
+/*
+** test_hostile.c: callers who get everything wrong: NULL everywhere, structs of
+** random bytes and of extreme numbers, strings without an end, arguments that
+** changed since they were described. Each gets
+** an error that names argument and rule; nothing crashes, nothing overflows
+** (the asan build sees it), nothing runs.
+*/
+#include "test.h"
+
+#include <limits.h>
+
+#define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
+#define CAST    "quantize group of=dy g=3 m=200 k=96 dbias=1"
+
+/* The same numbers on every machine. */
+static uint64_t seed;
+
+static uint64_t draw(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return seed ^ seed >> 29;
+}
+
+/* --------------------------------------------------------------------- NULL */
+
+/* What functions need, to be given with one of it missing. */
+struct all {
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_contraction c;
+    struct quern_description need;
+    struct quern_plan *plan;
+    struct quern_args args;
+    struct quern_quantization q;
+    struct quern_quantize_description cast_need;
+    struct quern_quantize_plan *cast;
+    struct quern_quantize_args cast_args;
+    char *text;
+};
+
+static void make_all(struct all *a)
+{
+    memset(a, 0, sizeof *a);
+    a->ctx = test_open();
+    a->p = test_problem(a->ctx, PROBLEM);
+    a->plan = test_plan(a->ctx, PROBLEM, NULL);
+    a->args = test_args(a->ctx, PROBLEM);
+    a->c = (struct quern_contraction){
+        .recipe = "bf16",
+        .groups = 3,
+        .a = {QUERN_BF16, 2, {40, 16}, 1, 0, 0, 1, 2},
+        .b = {QUERN_BF16, 3, {3, 32, 16}, 0, 0, 0, 2, 3}};
+    test_expect(quern_quantize_parse(a->ctx, CAST, &a->q), QUERN_OK, "");
+    test_expect(quern_quantize_describe(a->ctx, &a->q, &a->cast_need), QUERN_OK,
+                "");
+    test_expect(quern_quantize_plan(a->ctx, &a->q, NULL, &a->cast), QUERN_OK,
+                "");
+    a->cast_args = a->cast_need.args;
+    a->cast_args.workspace = a->args.workspace;
+}
+
+static void free_all(struct all *a)
+{
+    quern_plan_free(a->plan);
+    quern_quantize_plan_free(a->cast);
+    test_args_free(&a->args);
+    quern_close(a->ctx);
+}
+
+#define NULLED(call, name) test_expect(call, QUERN_EINVAL, name " is NULL")
+
+static void refuses_null(void **state)
+{
+    struct quern_plan_info info = {.sms = 7};
+    struct quern_plan *plan;
+    struct quern_quantize_plan *cast;
+    struct all a;
+
+    (void)state;
+    make_all(&a);
+    NULLED(quern_open(NULL, NULL), "ctx");
+    NULLED(quern_problem_parse(NULL, PROBLEM, &a.p), "ctx");
+    NULLED(quern_problem_parse(a.ctx, NULL, &a.p), "text");
+    NULLED(quern_problem_parse(a.ctx, PROBLEM, NULL), "problem");
+    NULLED(quern_infer(NULL, &a.c, &a.p), "ctx");
+    NULLED(quern_infer(a.ctx, NULL, &a.p), "contraction");
+    NULLED(quern_infer(a.ctx, &a.c, NULL), "problem");
+    NULLED(quern_describe(NULL, &a.p, &a.need), "ctx");
+    NULLED(quern_describe(a.ctx, NULL, &a.need), "problem");
+    NULLED(quern_describe(a.ctx, &a.p, NULL), "description");
+    NULLED(quern_plan(NULL, &a.p, NULL, &plan), "ctx");
+    NULLED(quern_plan(a.ctx, NULL, NULL, &plan), "problem");
+    NULLED(quern_plan(a.ctx, &a.p, NULL, NULL), "plan");
+    NULLED(quern_why(NULL, &a.p, NULL, &a.text), "ctx");
+    NULLED(quern_why(a.ctx, NULL, NULL, &a.text), "problem");
+    NULLED(quern_why(a.ctx, &a.p, NULL, NULL), "text");
+    NULLED(quern_run(NULL, &a.args, NULL), "plan");
+    NULLED(quern_run(a.plan, NULL, NULL), "args");
+    NULLED(quern_check(NULL, &a.args, NULL), "plan");
+    NULLED(quern_check(a.plan, NULL, NULL), "args");
+    NULLED(quern_quantize_parse(NULL, CAST, &a.q), "ctx");
+    NULLED(quern_quantize_parse(a.ctx, NULL, &a.q), "text");
+    NULLED(quern_quantize_parse(a.ctx, CAST, NULL), "quantization");
+    NULLED(quern_quantize_describe(NULL, &a.q, &a.cast_need), "ctx");
+    NULLED(quern_quantize_describe(a.ctx, NULL, &a.cast_need), "quantization");
+    NULLED(quern_quantize_describe(a.ctx, &a.q, NULL), "description");
+    NULLED(quern_quantize_plan(NULL, &a.q, NULL, &cast), "ctx");
+    NULLED(quern_quantize_plan(a.ctx, NULL, NULL, &cast), "quantization");
+    NULLED(quern_quantize_plan(a.ctx, &a.q, NULL, NULL), "plan");
+    NULLED(quern_quantize_run(NULL, &a.cast_args, NULL), "plan");
+    NULLED(quern_quantize_run(a.cast, NULL, NULL), "args");
+    NULLED(quern_quantize_check(NULL, &a.cast_args, NULL), "plan");
+    NULLED(quern_quantize_check(a.cast, NULL, NULL), "args");
+    NULLED(quern_quantize_why(NULL, &a.q, NULL, &a.text), "ctx");
+    NULLED(quern_quantize_why(a.ctx, NULL, NULL, &a.text), "quantization");
+    NULLED(quern_quantize_why(a.ctx, &a.q, NULL, NULL), "text");
+    /* what has no result */
+    quern_plan_info(NULL, &info);
+    assert_string_equal(info.kernel, "");
+    assert_int_equal(info.sms, 0);
+    quern_quantize_plan_info(NULL, &info);
+    quern_plan_info(a.plan, NULL);
+    quern_quantize_plan_info(a.cast, NULL);
+    quern_quantize_plan_free(NULL);
+    assert_non_null(quern_errmsg(NULL));
+    free_all(&a);
+}
+
+/* ------------------------------------------------------------- printing */
+
+static void prints_anything(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_problem p = test_problem(ctx, PROBLEM " split=even");
+    struct quern_quantization q;
+    char whole[512], part[512];
+    int length = quern_problem_print(&p, whole, sizeof whole);
+
+    (void)state;
+    assert_int_equal(quern_problem_print(&p, NULL, 0), length);
+    assert_int_equal(quern_problem_print(&p, NULL, 100), length);
+    for (size_t size = 1; size < sizeof part; size++) {
+        memset(part, '#', sizeof part);
+        assert_int_equal(quern_problem_print(&p, part, size), length);
+        assert_int_equal(strlen(part),
+                         size <= (size_t)length ? size - 1 : (size_t)length);
+        assert_int_equal(part[size], '#');
+        assert_memory_equal(part, whole, strlen(part));
+    }
+    assert_int_equal(quern_problem_print(NULL, part, sizeof part), 0);
+    assert_string_equal(part, "");
+    assert_int_equal(quern_quantize_print(NULL, part, sizeof part), 0);
+    assert_string_equal(part, "");
+    /* strings without an end, and no enum's value */
+    memset(&p, 'x', sizeof p);
+    memset(&q, 'x', sizeof q);
+    assert_true(quern_problem_print(&p, part, sizeof part) > 0);
+    assert_true(quern_quantize_print(&q, part, sizeof part) > 0);
+    memset(&p, 0xFF, sizeof p);
+    memset(&q, 0xFF, sizeof q);
+    assert_true(quern_problem_print(&p, part, sizeof part) > 0);
+    assert_true(quern_quantize_print(&q, part, sizeof part) > 0);
+    quern_close(ctx);
+}
+
+/* ----------------------------------------------------- structs as they come */
+
+/* Numbers at which something could overflow. */
+static const int64_t extremes[] = {0,
+                                   1,
+                                   -1,
+                                   2,
+                                   3,
+                                   16,
+                                   127,
+                                   128,
+                                   1024,
+                                   1025,
+                                   65536,
+                                   1 << 30,
+                                   (1 << 30) + 1,
+                                   INT32_MAX,
+                                   INT32_MIN,
+                                   UINT32_MAX,
+                                   INT64_C(1) << 40,
+                                   INT64_C(1) << 60,
+                                   INT64_MAX,
+                                   INT64_MIN};
+
+/* Overwrite some word of a struct, of 4 or of 8 bytes. */
+static void damage(void *structure, size_t bytes)
+{
+    const size_t size = draw() % 2 ? 4 : 8;
+    int64_t value = extremes[draw() % (sizeof extremes / sizeof extremes[0])];
+
+    if (draw() % 16 == 0)
+        value = (int64_t)draw();
+    memcpy((char *)structure + draw() % (bytes / size) * size, &value, size);
+}
+
+/* An error has a sentence that is about something. */
+static int judged(int code)
+{
+    assert_in_range(code, 0, QUERN_STATUS_COUNT - 1);
+    if (code)
+        assert_non_null(strstr(quern_errmsg(NULL), " "));
+    return code;
+}
+
+enum { ROUNDS = 8000 };
+
+static const char *const problems[] = {
+    PROBLEM,
+    "dgrad mixed g=5 m=0 n=20 k=30 alpha=any",
+    "wgrad bf16 g=1024 m=64 n=64 k=1073741824 d=f32 beta=any pointers=bd",
+    "fprop group g=7 m=100 n=32 k=48",
+    "wgrad group g=7 m=100 n=32 k=48",
+    "fprop fp16 g=1 m=2147483647 n=1 k=2147483647 ragged=none"};
+
+static void survives_damaged_problems(void **state)
+{
+    struct quern_context *ctx = test_open();
+    int good = 0, bad = 0;
+
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        const char *text =
+            problems[draw() % (sizeof problems / sizeof problems[0])];
+        struct quern_description need;
+        struct quern_plan *plan;
+        struct quern_problem p;
+        char line[512], *why;
+        int code = quern_problem_parse(ctx, text, &p);
+
+        for (uint64_t n = code ? 0 : draw() % 3 + 1; n--;)
+            damage(&p, sizeof p - sizeof p.split);
+        if (i % 8 == 0)
+            memset(p.split, (int)draw(), sizeof p.split);
+        quern_problem_print(&p, line, sizeof line);
+        code = judged(quern_describe(ctx, &p, &need));
+        if (code == QUERN_OK)
+            assert_true(need.args.a.bytes <= INT64_MAX / 8);
+        assert_true(judged(quern_plan(ctx, &p, NULL, &plan)) || !code);
+        assert_true(judged(quern_why(ctx, &p, NULL, &why)) || !code);
+        good += plan != NULL;
+        bad += plan == NULL;
+        quern_plan_free(plan);
+        quern_free(why);
+    }
+    assert_true(good > ROUNDS / 100 && bad > ROUNDS / 4);
+    quern_close(ctx);
+}
+
+static void survives_damaged_casts(void **state)
+{
+    static const char *const texts[] = {
+        CAST, "quantize group of=x g=1024 m=1073741824 k=64 activation=swiglu",
+        "quantize group of=w g=1024 m=65536 k=65536",
+        "dequantize group of=w g=3 m=20 k=30", "requantize group g=1 m=5 k=7"};
+    struct quern_context *ctx = test_open();
+    int good = 0;
+
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct quern_quantize_description need;
+        struct quern_quantize_plan *plan;
+        struct quern_quantization q;
+        char line[512], *why;
+        int code = quern_quantize_parse(
+            ctx, texts[draw() % (sizeof texts / sizeof texts[0])], &q);
+
+        for (uint64_t n = code ? 0 : draw() % 3 + 1; n--;)
+            damage(&q, sizeof q - sizeof q.split);
+        quern_quantize_print(&q, line, sizeof line);
+        code = judged(quern_quantize_describe(ctx, &q, &need));
+        good += !code;
+        assert_true(judged(quern_quantize_plan(ctx, &q, NULL, &plan)) || !code);
+        assert_true(judged(quern_quantize_why(ctx, &q, NULL, &why)) || !code);
+        quern_quantize_plan_free(plan);
+        quern_free(why);
+    }
+    assert_true(good > ROUNDS / 100);
+    quern_close(ctx);
+}
+
+static void survives_damaged_contractions(void **state)
+{
+    struct quern_context *ctx = test_open();
+    int good = 0;
+    struct all a;
+
+    (void)state;
+    make_all(&a);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct quern_contraction c = a.c;
+        struct quern_problem p;
+
+        for (uint64_t n = draw() % 3 + 1; n--;)
+            damage(&c.groups,
+                   sizeof c - offsetof(struct quern_contraction, groups));
+        good += !judged(quern_infer(ctx, &c, &p));
+    }
+    assert_true(good > ROUNDS / 100 && good < ROUNDS);
+    free_all(&a);
+    quern_close(ctx);
+}
+
+/* The driver of this machine looks at no address, so all may be damaged. */
+static void survives_damaged_arguments(void **state)
+{
+    struct all a;
+    int good = 0;
+
+    (void)state;
+    make_all(&a);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct quern_args args = a.args;
+        struct quern_quantize_args cast_args = a.cast_args;
+        int launches = test_cuda->launches, code;
+
+        for (uint64_t n = draw() % 3 + 1; n--;)
+            damage(&args, sizeof args);
+        code = judged(quern_run(a.plan, &args, NULL));
+        assert_int_equal(test_cuda->launches, launches + !code);
+        good += !code;
+        damage(&cast_args, sizeof cast_args);
+        assert_int_not_equal(
+            judged(quern_quantize_run(a.cast, &cast_args, NULL)), QUERN_OK);
+    }
+    assert_true(good > ROUNDS / 100 && good < ROUNDS);
+    free_all(&a);
+}
+
+static void survives_damaged_options(void **state)
+{
+    struct all a;
+
+    (void)state;
+    make_all(&a);
+    for (int i = 0; i < ROUNDS / 8; i++) {
+        struct quern_plan_options options = {.backend = QUERN_BACKEND_AUTO};
+        struct quern_plan *plan;
+        struct quern_quantize_plan *cast;
+
+        damage(&options, offsetof(struct quern_plan_options, kernel));
+        judged(quern_plan(a.ctx, &a.p, &options, &plan));
+        judged(quern_quantize_plan(a.ctx, &a.q, &options, &cast));
+        quern_plan_free(plan);
+        quern_quantize_plan_free(cast);
+    }
+    free_all(&a);
+}
+
+/* ------------------------------------------------- each rule by itself */
+
+/* What cannot be counted in 64 bits, and what just can. */
+static void counts_bytes(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *says; /* NULL: it is described */
+    } sizes[] = {
+        {"fprop bf16 g=1024 m=1073741824 n=2147483647 k=2147483647",
+         "A has more bytes than 64 bits count"},
+        {"fprop bf16 g=1 m=1073741824 n=1 k=134217728", NULL},
+        {"wgrad bf16 g=1024 m=2147483647 n=2147483647 k=5", "D has more bytes"},
+        {"fprop group g=1024 m=5 n=2147483647 k=2147483647",
+         "B has more bytes"},
+        {"wgrad group g=1024 m=2147483647 n=1 k=1073741824",
+         "A has more bytes"},
+        {"wgrad group g=1024 m=2147483647 n=1 k=1048576", NULL},
+        {"quantize group of=x g=1 m=1073741824 k=1073741824",
+         "more bytes than 64 bits count"},
+        {"quantize group of=w g=1024 m=1073741824 k=1073741824",
+         "more bytes than 64 bits count"},
+        {"quantize group of=w g=1024 m=16777216 k=4194304", NULL},
+        {"quantize group of=x g=1024 m=1073741824 k=65536", NULL},
+    };
+    struct quern_context *ctx = test_open();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const char *text = sizes[i].text, *says = sizes[i].says;
+        struct quern_quantization q;
+        struct quern_problem p;
+        int code = *text == 'q' ? quern_quantize_parse(ctx, text, &q)
+                                : quern_problem_parse(ctx, text, &p);
+
+        test_expect(code, says ? QUERN_EINVAL : QUERN_OK, says ? says : "");
+    }
+    quern_close(ctx);
+}
+
+#define REFUSED(change, says)                                                  \
+    do {                                                                       \
+        struct quern_args args = a.args;                                       \
+        change;                                                                \
+        test_expect(quern_run(a.plan, &args, NULL), QUERN_EINVAL, says);       \
+    } while (0)
+
+/* D and the workspace, over what the device reads or what tells it sizes. */
+static void refuses_shared_memory(void **state)
+{
+    struct all a;
+    float *inside;
+
+    (void)state;
+    make_all(&a);
+    inside = (float *)((char *)a.args.d.data + a.args.d.bytes) - 1;
+    REFUSED(args.a.first_dims = args.d.data, "d.data overlaps a's lengths");
+    REFUSED(args.a.first_dims = inside, "d.data overlaps a's lengths");
+    REFUSED(args.a.offsets = inside, "d.data overlaps a.offsets");
+    REFUSED(args.a.offsets = args.workspace, "workspace overlaps a.offsets");
+    REFUSED(args.a.first_dims = (char *)args.workspace + 252,
+            "workspace overlaps a's lengths");
+    REFUSED(args.workspace = (char *)args.d.data - 240,
+            "workspace overlaps d.data");
+    free_all(&a);
+}
+
+#define CAST_REFUSED(change, says)                                             \
+    do {                                                                       \
+        struct quern_quantize_args args = full;                                \
+        change;                                                                \
+        test_expect(quern_quantize_run(a.cast, &args, NULL), QUERN_EINVAL,     \
+                    says);                                                     \
+    } while (0)
+
+/* Arguments of a cast in one block of memory, far apart. */
+static struct quern_quantize_args lay_out(const struct all *a, char *memory)
+{
+    struct quern_quantize_args args = a->cast_need.args;
+
+    args.in.data = memory;
+    args.row.data = memory + (1 << 18);
+    args.row.sf = memory + (2 << 18);
+    args.column.data = memory + (3 << 18);
+    args.column.sf = memory + (4 << 18);
+    args.dbias = (float *)(void *)(memory + (5 << 18));
+    args.first_dims = memory + (6 << 18);
+    args.workspace = memory + (7 << 18);
+    return args;
+}
+
+static void refuses_shared_casts(void **state)
+{
+    static _Alignas(256) char memory[8 << 18];
+    struct quern_quantize_args full;
+    struct all a;
+
+    (void)state;
+    make_all(&a);
+    full = lay_out(&a, memory);
+    test_expect(quern_quantize_run(a.cast, &full, NULL), QUERN_OK, "");
+    full.column.sf = full.row.sf; /* both are of groups: the same */
+    test_expect(quern_quantize_run(a.cast, &full, NULL), QUERN_OK, "");
+    CAST_REFUSED(args.row.data = args.in.data, "row.data overlaps in.data");
+    CAST_REFUSED(args.row.sf = args.column.data, "row.sf overlaps column.data");
+    CAST_REFUSED(args.first_dims = args.row.sf, "row.sf overlaps first_dims");
+    CAST_REFUSED(args.dbias = args.in.data, "dbias overlaps in.data");
+    CAST_REFUSED(args.offsets = args.dbias, "dbias overlaps offsets");
+    CAST_REFUSED(args.workspace = args.row.sf, "workspace overlaps row.sf");
+    /* what the plan does not make must not be given: it would be written */
+    CAST_REFUSED(args.out.data = memory, "out.data is not NULL");
+    CAST_REFUSED(args.saved.data = memory, "saved.data is not NULL");
+    quern_quantize_plan_free(a.cast);
+    a.q.copies = QUERN_ROW;
+    test_expect(quern_quantize_plan(a.ctx, &a.q, NULL, &a.cast), QUERN_OK, "");
+    CAST_REFUSED((void)0, "column.data is not NULL: this quantization has "
+                          "none");
+    free_all(&a);
+}
+
+/* One thing at a time that a caller changed after quern_describe. */
+static void refuses_other_descriptions(void **state)
+{
+    struct all a;
+
+    (void)state;
+    make_all(&a);
+    REFUSED(args.a.type = 99, "a.type is ?");
+    REFUSED(args.a.ndim = 0, "a.ndim is 0, the plan's is 2");
+    REFUSED(args.a.ndim = 5, "a.ndim is 5");
+    REFUSED(args.b.ndim = -1, "b.ndim is -1");
+    REFUSED(args.d.shape[0] = -1, "d.shape[0] is -1");
+    REFUSED(args.d.shape[1] = INT64_MAX, "d.shape[1] is 9223372036854775807");
+    REFUSED(args.a.stride = -256, "a.stride is -256");
+    REFUSED(args.a.stride = INT64_MIN, "a.stride is -9223372036854775808");
+    REFUSED(args.b.group_stride = INT64_MIN, "b.group_stride is -922");
+    REFUSED(args.b.group_stride = INT64_MAX, "b.");
+    REFUSED(args.b.group_stride = INT64_C(1) << 60, "b.bytes is 2097152: its "
+                                                    "rows span");
+    REFUSED(args.a.sizes_type = QUERN_F32, "a.sizes_type is f32");
+    REFUSED(args.a.sizes_type = -5, "a.sizes_type is ?");
+    REFUSED(args.a.first_dims = (char *)args.workspace + 1, "a.first_dims is");
+    REFUSED(args.a.data = (char *)args.a.data + 2, "a.data is");
+    REFUSED(args.workspace = NULL, "workspace is NULL: 256 zeroed bytes");
+    REFUSED(args.workspace = (char *)args.workspace + 8, "workspace is");
+    REFUSED(args.scalars = -1, "scalars is -1");
+    REFUSED(args.alpha = (float *)args.workspace, "alpha is not NULL");
+    REFUSED(args.d.bytes = 0, "d.bytes is 0");
+    REFUSED(args.d.bytes--, "d.bytes is 1023999");
+    REFUSED(args.host_sizes = (int64_t *)args.workspace, "host_sizes is not");
+    free_all(&a);
+}
+
+/* With one group, how far the next one lies matters to nobody. */
+static void ignores_the_step_of_one_group(void **state)
+{
+    const char *text = "fprop bf16 g=1 m=100 n=64 k=64";
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, text, NULL);
+    struct quern_args args = test_args(ctx, text);
+
+    (void)state;
+    args.b.group_stride = INT64_C(1) << 60;
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+int test_hostile_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(refuses_null),
+        TEST(prints_anything),
+        TEST(survives_damaged_problems),
+        TEST(survives_damaged_casts),
+        TEST(survives_damaged_contractions),
+        TEST(survives_damaged_arguments),
+        TEST(survives_damaged_options),
+        TEST(counts_bytes),
+        TEST(refuses_shared_memory),
+        TEST(refuses_shared_casts),
+        TEST(refuses_other_descriptions),
+        TEST(ignores_the_step_of_one_group),
+    };
+
+    seed = 1;
+    return cmocka_run_group_tests_name("hostile", tests, NULL, NULL);
+}
