@@ -137,11 +137,12 @@ local function test (area, target, more)
   links { "cmocka", "cjson" }
 end
 
-test("cli", nil, { "runtime/cli/random.c", "runtime/cli/sizes.c" })
+test("cli", nil, { "runtime/cli/cubin.c", "runtime/cli/gpu.c", "runtime/cli/random.c",
+  "runtime/cli/sizes.c" })
 test "gen"
 local oracle = { "runtime/cli/decode.c", "runtime/cli/tolerance.c" }
 test("host", nil, oracle)
-test "compile"
+test("compile", nil, { "runtime/cli/cubin.c" })
 test("protocol", nil, { "build/gen/embedded.c" })
 test("numbers", nil, { "build/gen/embedded.c" })
 test "runtime"

@@ -25,6 +25,8 @@ struct nvrtc_program;
                             const char *const *options))                       \
     X(nvrtcGetCUBINSize, (struct nvrtc_program * program, size_t * bytes))     \
     X(nvrtcGetCUBIN, (struct nvrtc_program * program, char *cubin))            \
+    X(nvrtcGetPTXSize, (struct nvrtc_program * program, size_t * bytes))       \
+    X(nvrtcGetPTX, (struct nvrtc_program * program, char *ptx))                \
     X(nvrtcGetProgramLogSize,                                                  \
       (struct nvrtc_program * program, size_t * bytes))                        \
     X(nvrtcGetProgramLog, (struct nvrtc_program * program, char *log))
@@ -223,33 +225,86 @@ static int judge(const char *name, struct qn_compiled *out)
                         out->log);
 }
 
-int qn_nvrtc_compile(struct qn_nvrtc *nvrtc, const char *name,
-                     const char *source, const char *arch,
-                     struct qn_compiled *out)
+/* `target` is "sm_90a", or "compute_90a" for PTX alone. After an error there
+   may be a program, too. */
+static int compile(struct qn_nvrtc *nvrtc, const char *name, const char *source,
+                   const char *target, struct nvrtc_program **program,
+                   struct qn_compiled *out)
 {
-    struct nvrtc_program *program = NULL;
-    char file[300], target[64];
-    const char *arguments[] = {target, options[0], options[1]};
-    int failed;
-    int code = QUERN_OK;
+    char file[300], architecture[64];
+    const char *arguments[] = {architecture, options[0], options[1]};
+    int failed, code;
 
-    memset(out, 0, sizeof *out);
     snprintf(file, sizeof file, "%s.cu", name);
-    snprintf(target, sizeof target, "--gpu-architecture=%s", arch);
-    if (nvrtc->nvrtcCreateProgram(&program, source, file, 0, NULL, NULL))
+    snprintf(architecture, sizeof architecture, "--gpu-architecture=%s",
+             target);
+    if (nvrtc->nvrtcCreateProgram(program, source, file, 0, NULL, NULL))
         return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc takes no program", name);
-    failed = nvrtc->nvrtcCompileProgram(program, 3, arguments);
-    code = read_log(nvrtc, program, out);
+    failed = nvrtc->nvrtcCompileProgram(*program, 3, arguments);
+    code = read_log(nvrtc, *program, out);
     if (!code && failed)
         code = qn_error_set(QUERN_ECOMPILE,
                             "%s does not compile (nvrtc "
                             "error %d)\n%s",
                             name, failed, out->log);
+    return code;
+}
+
+int qn_nvrtc_compile(struct qn_nvrtc *nvrtc, const char *name,
+                     const char *source, const char *arch,
+                     struct qn_compiled *out)
+{
+    struct nvrtc_program *program = NULL;
+    int code;
+
+    memset(out, 0, sizeof *out);
+    code = compile(nvrtc, name, source, arch, &program, out);
     if (!code)
         code = read_cubin(nvrtc, program, name, out);
     if (!code)
         code = judge(name, out);
-    nvrtc->nvrtcDestroyProgram(&program);
+    if (program)
+        nvrtc->nvrtcDestroyProgram(&program);
+    return code;
+}
+
+/* The text, which the library ends with a zero. */
+static int read_ptx(struct qn_nvrtc *nvrtc, struct nvrtc_program *program,
+                    const char *name, char **ptx)
+{
+    size_t bytes = 0;
+
+    if (nvrtc->nvrtcGetPTXSize(program, &bytes) || !bytes)
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc gave no PTX", name);
+    *ptx = calloc(1, bytes + 1);
+    if (!*ptx)
+        return qn_error_memory();
+    if (nvrtc->nvrtcGetPTX(program, *ptx))
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc gave no PTX", name);
+    return QUERN_OK;
+}
+
+int qn_nvrtc_ptx(struct qn_nvrtc *nvrtc, const char *name, const char *source,
+                 const char *arch, char **ptx)
+{
+    struct nvrtc_program *program = NULL;
+    struct qn_compiled out = {NULL, 0, NULL, 0};
+    char target[64];
+    int code;
+
+    *ptx = NULL;
+    snprintf(target, sizeof target, "compute_%s",
+             strncmp(arch, "sm_", 3) ? arch : arch + 3);
+    code = compile(nvrtc, name, source, target, &program, &out);
+    if (!code)
+        code = read_ptx(nvrtc, program, name, ptx);
+    if (program)
+        nvrtc->nvrtcDestroyProgram(&program);
+    qn_nvrtc_free(&out);
+    if (code) {
+        free(*ptx);
+        *ptx = NULL;
+    }
     return code;
 }
 

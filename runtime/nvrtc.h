@@ -41,4 +41,8 @@ int qn_nvrtc_compile(struct qn_nvrtc *nvrtc, const char *name,
                      struct qn_compiled *out);
 void qn_nvrtc_free(struct qn_compiled *compiled);
 
+/* The same as PTX, freed with free. QUERN_ECOMPILE, QUERN_ENOMEM. */
+int qn_nvrtc_ptx(struct qn_nvrtc *nvrtc, const char *name, const char *source,
+                 const char *arch, char **ptx);
+
 #endif

@@ -268,12 +268,12 @@ int qn_cast_measure(struct qn_cast *c, int runs, struct qn_job_time *time)
 {
     const struct qn_timed timed = {queue, c, c->gpu};
     double seconds[QN_TIMING_MOST];
-    int code = qn_timing_runs(&timed, seconds, 2, &time->sm_clock);
+    int code = qn_timing_runs(&timed, seconds, 2, &time->load);
 
     memset(time, 0, sizeof *time);
     if (!code) {
         runs = qn_timing_count(runs, seconds[1]);
-        code = qn_timing_runs(&timed, seconds, runs, &time->sm_clock);
+        code = qn_timing_runs(&timed, seconds, runs, &time->load);
     }
     if (code)
         return code;

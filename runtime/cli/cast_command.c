@@ -10,6 +10,7 @@
 #include "cast.h"
 #include "element.h"
 #include "problem.h"
+#include "report.h"
 #include "sizes.h"
 #include "types.h"
 
@@ -180,8 +181,7 @@ static cJSON *make_row(const struct qn_cast *c, const struct qn_job_time *time,
         cJSON_AddNumberToObject(row, "roofline",
                                 qn_cast_bytes(c) / c->gpu->peak_bytes /
                                     time->seconds);
-    if (time->sm_clock > 0)
-        cJSON_AddNumberToObject(row, "sm_clock", time->sm_clock);
+    qn_report_load(row, "", &time->load);
     if (v) {
         cJSON_AddStringToObject(row, "oracle", v->oracle);
         cJSON_AddNumberToObject(row, "error", v->error);

@@ -38,6 +38,7 @@ struct qn_options {
     int against; /* the same, to compare with; AUTO: none */
     int jobs;
     int check;
+    int show; /* bits: QN_SHOW_ */
     int verbose;
     int fields;
     int kernels;
@@ -62,8 +63,14 @@ enum {
     QN_KEY_KERNEL,
     QN_KEY_FIELDS,
     QN_KEY_REPEAT,
-    QN_KEY_OVERHEAD
+    QN_KEY_OVERHEAD,
+    QN_KEY_PTX,
+    QN_KEY_SASS,
+    QN_KEY_RESOURCES
 };
+
+/* What of a kernel's code is to be shown. */
+enum { QN_SHOW_PTX = 1, QN_SHOW_SASS = 2, QN_SHOW_RESOURCES = 4 };
 
 /* One row for each option, so that it reads alike in every command. */
 #define QN_OPTION_SPECS                                                        \

@@ -6,6 +6,7 @@
 
 #include "cast.h"
 #include "cli.h"
+#include "code.h"
 #include "job.h"
 #include "oracle.h"
 #include "report.h"
@@ -16,6 +17,14 @@ static const struct argp_option options[] = {
     {"check", QN_KEY_CHECK, NULL, 0,
      "Compare a sample of rows with the oracle; exit status 1 if it differs",
      0},
+    {"ptx", QN_KEY_PTX, NULL, 0,
+     "Run nothing; print the kernel's PTX, as NVRTC makes it", 0},
+    {"sass", QN_KEY_SASS, NULL, 0,
+     "Run nothing; print the kernel's machine code (needs cuobjdump or "
+     "nvdisasm)",
+     0},
+    {"resources", QN_KEY_RESOURCES, NULL, 0,
+     "Run nothing; print what the kernel takes of a multiprocessor", 0},
     QN_OPTION_ROUTES,
     QN_OPTION_BACKEND,
     QN_OPTION_KERNEL,
@@ -124,6 +133,11 @@ static int run(const struct qn_options *opt)
 
     if (status)
         return status;
+    if (opt->show) {
+        status = qn_code_show(opt, ctx);
+        quern_close(ctx);
+        return status;
+    }
     status = qn_source_join(opt, text, sizeof text);
     if (!status)
         status = qn_cast_is(text) ? qn_cast_command_run(opt, ctx, text)
@@ -141,7 +155,10 @@ const struct qn_command qn_cmd_run = {
         "of the file replace m=, or the k= of wgrad. m=@FILE, n=@FILE or "
         "k=@FILE gives the lengths of the groups and their sum at once. C, "
         "alpha and beta are random, too. A quantization is checked against the "
-        "host's bytes, on the host against the numbers before. Example:\n"
+        "host's bytes, on the host against the numbers before. --ptx, --sass "
+        "and --resources show the kernel that would run, on a machine without "
+        "a GPU the one for an H200, or the one that --kernel names. "
+        "Example:\n"
         "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew "
         "--check\n"
         "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168 --check",

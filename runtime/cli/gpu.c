@@ -19,11 +19,14 @@ enum { /* CU_DEVICE_ATTRIBUTE_... */
        PCI_DOMAIN_ID = 50
 };
 
-/* Products and sums of dense bf16 per SM and clock, both counted. */
+/* Products and sums of dense bf16 per SM and clock, both counted, of the chips
+   with this version or a later one, up to the next row. Consumers' cards of 8.6
+   and later do half of it. */
 static const struct {
-    int major;
+    int version;
     double flops;
-} tensor_cores[] = {{8, 2048}, {9, 4096}, {10, 8192}};
+} tensor_cores[] = {{80, 2048}, {86, 1024},  {87, 2048}, {89, 1024},
+                    {90, 4096}, {100, 8192}, {120, 1024}};
 
 static const struct {
     const char *symbol;
@@ -79,8 +82,10 @@ static void find_peaks(struct qn_gpu *gpu)
     const double memory_khz = attribute(gpu, MEMORY_CLOCK_RATE);
     const double bus_bytes = attribute(gpu, MEMORY_BUS_WIDTH) / 8.0;
 
+    const int version = gpu->device.major * 10 + gpu->device.minor;
+
     for (size_t i = 0; i < sizeof tensor_cores / sizeof tensor_cores[0]; i++)
-        if (tensor_cores[i].major == gpu->device.major)
+        if (tensor_cores[i].version <= version)
             gpu->peak_flops =
                 tensor_cores[i].flops * gpu->device.sms * khz * 1e3;
     gpu->peak_bytes = 2 * memory_khz * 1e3 * bus_bytes;
@@ -98,12 +103,13 @@ static void open_nvml(struct qn_gpu *gpu)
     *(void **)&init = dlsym(gpu->nvml, "nvmlInit_v2");
     *(void **)&by_bus = dlsym(gpu->nvml, "nvmlDeviceGetHandleByPciBusId_v2");
     *(void **)&gpu->nvml_clock = dlsym(gpu->nvml, "nvmlDeviceGetClockInfo");
+    *(void **)&gpu->nvml_power = dlsym(gpu->nvml, "nvmlDeviceGetPowerUsage");
     snprintf(bus, sizeof bus, "%04x:%02x:%02x.0",
              (unsigned)attribute(gpu, PCI_DOMAIN_ID),
              (unsigned)attribute(gpu, PCI_BUS_ID),
              (unsigned)attribute(gpu, PCI_DEVICE_ID));
     if (!init || !by_bus || init() != 0 || by_bus(bus, &gpu->nvml_device) != 0)
-        gpu->nvml_clock = NULL;
+        gpu->nvml_clock = NULL, gpu->nvml_power = NULL;
 }
 
 int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out)
@@ -138,14 +144,26 @@ void qn_gpu_close(struct qn_gpu *gpu)
     free(gpu);
 }
 
-int qn_gpu_clock(struct qn_gpu *gpu)
+void qn_gpu_load(struct qn_gpu *gpu, struct qn_gpu_load *load)
 {
-    unsigned mhz = 0;
+    unsigned mhz = 0, milliwatts = 0;
 
     if (gpu && !gpu->nvml) /* only who asks waits for it, about a second */
         open_nvml(gpu);
-    if (!gpu || !gpu->nvml_clock ||
-        gpu->nvml_clock(gpu->nvml_device, 1 /* SM */, &mhz) != 0)
-        return 0;
-    return (int)mhz;
+    if (gpu && gpu->nvml_clock &&
+        gpu->nvml_clock(gpu->nvml_device, 1 /* SM */, &mhz) == 0)
+        load->clock = (int)mhz;
+    if (gpu && gpu->nvml_power &&
+        gpu->nvml_power(gpu->nvml_device, &milliwatts) == 0)
+        load->watts = milliwatts * 1e-3;
+}
+
+/* Twice as many of half as many bits, where there are such instructions. */
+double qn_gpu_peak(const struct qn_gpu *gpu, int bits)
+{
+    const int version = gpu->device.major * 10 + gpu->device.minor;
+
+    if (bits <= 4 && version >= 100)
+        return 4 * gpu->peak_flops;
+    return bits <= 8 && version >= 89 ? 2 * gpu->peak_flops : gpu->peak_flops;
 }

@@ -37,6 +37,13 @@ struct qn_gpu {
     void *nvml;
     void *nvml_device;
     int (*nvml_clock)(void *device, int type, unsigned *mhz);
+    int (*nvml_power)(void *device, unsigned *milliwatts);
+};
+
+/* How hard the chip works; 0: unknown. */
+struct qn_gpu_load {
+    int clock;    /* of the multiprocessors, MHz */
+    double watts; /* of the board, over the last second or less */
 };
 
 /*
@@ -46,8 +53,11 @@ struct qn_gpu {
 int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out);
 void qn_gpu_close(struct qn_gpu *gpu);
 
-/* The SM clock now, in MHz; 0 if NVML is not there. */
-int qn_gpu_clock(struct qn_gpu *gpu);
+/* Ask NVML, opened for the first question; what it does not say stays. */
+void qn_gpu_load(struct qn_gpu *gpu, struct qn_gpu_load *load);
+
+/* What tensor cores could do with elements of so many bits; 0: unknown. */
+double qn_gpu_peak(const struct qn_gpu *gpu, int bits);
 
 /* Call one of the functions above; evaluates to a QUERN_ code. */
 #define QN_GPU(gpu, name, ...)                                                 \

@@ -393,11 +393,12 @@ static int run_timed(void *job)
     return qn_job_run(job);
 }
 
-static int time_runs(struct qn_job *job, double *seconds, int count, int *clock)
+static int time_runs(struct qn_job *job, double *seconds, int count,
+                     struct qn_gpu_load *load)
 {
     const struct qn_timed timed = {run_timed, job, job->gpu};
 
-    return qn_timing_runs(&timed, seconds, count, clock);
+    return qn_timing_runs(&timed, seconds, count, load);
 }
 
 /* Two launches of each, not counted; sets the longest time of one. */
@@ -408,9 +409,9 @@ static int warm_up(struct qn_job *const *jobs, int count, double *longest)
     *longest = 0;
     for (int i = 0; i < count && !code; i++) {
         double seconds[2] = {0};
-        int clock;
+        struct qn_gpu_load load;
 
-        code = time_runs(jobs[i], seconds, 2, &clock);
+        code = time_runs(jobs[i], seconds, 2, &load);
         *longest = fmax(*longest, seconds[1]);
     }
     return code;
@@ -431,7 +432,7 @@ static int take_turns(struct qn_job *const *jobs, int count,
 
             code = time_runs(jobs[which], seconds[which] + i,
                              runs - i < batch ? runs - i : batch,
-                             &times[which].sm_clock);
+                             &times[which].load);
         }
     return code;
 }

@@ -74,7 +74,7 @@ struct qn_job_time {
     double seconds; /* median of one launch */
     double least;
     int runs;
-    int sm_clock; /* MHz while it ran; 0: unknown */
+    struct qn_gpu_load load; /* while it ran */
 };
 
 /* Is A or B a quantized copy? */

@@ -127,6 +127,15 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
     case QN_KEY_JSON:
         options->json = 1;
         return 0;
+    case QN_KEY_PTX:
+        options->show |= QN_SHOW_PTX;
+        return 0;
+    case QN_KEY_SASS:
+        options->show |= QN_SHOW_SASS;
+        return 0;
+    case QN_KEY_RESOURCES:
+        options->show |= QN_SHOW_RESOURCES;
+        return 0;
     case QN_KEY_CHECK:
         options->check = 1;
         return 0;

@@ -4,16 +4,23 @@
 #include "report.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "sizes.h"
 #include "types.h"
 
 const struct qn_column qn_report_columns[] = {
-    {"problem", "problem", "s"},    {"backend", "backend", "s"},
-    {"ms", "ms", "%.3f"},           {"tflops", "TFLOP/s", "%.3g"},
-    {"gbps", "GB/s", "%.3g"},       {"roofline", "of roofline", "%.2f"},
-    {"sm_clock", "SM MHz", "%.0f"}, {"error", "error", "%.1e"},
-    {"kernel", "kernel", "s"},      {0},
+    {"problem", "problem", "s"},
+    {"backend", "backend", "s"},
+    {"ms", "ms", "%.3f"},
+    {"tflops", "TFLOP/s", "%.3g"},
+    {"gbps", "GB/s", "%.3g"},
+    {"roofline", "of roofline", "%.2f"},
+    {"sm_clock", "SM MHz", "%.0f"},
+    {"watts", "W", "%.0f"},
+    {"error", "error", "%.1e"},
+    {"kernel", "kernel", "s"},
+    {0},
 };
 
 const struct qn_column qn_report_against_columns[] = {
@@ -23,24 +30,40 @@ const struct qn_column qn_report_against_columns[] = {
     {"tflops", "TFLOP/s", "%.3g"},
     {"roofline", "of roofline", "%.2f"},
     {"sm_clock", "SM MHz", "%.0f"},
+    {"watts", "W", "%.0f"},
     {"against", "against", "s"},
     {"against_ms", "ms", "%.3f"},
     {"against_tflops", "TFLOP/s", "%.3g"},
     {"against_sm_clock", "SM MHz", "%.0f"},
+    {"against_watts", "W", "%.0f"},
     {"ratio", "ratio", "%.3f"},
     {"kernel", "kernel", "s"},
     {0},
 };
 
+void qn_report_load(cJSON *row, const char *prefix,
+                    const struct qn_gpu_load *load)
+{
+    char key[32];
+
+    snprintf(key, sizeof key, "%ssm_clock", prefix);
+    if (load->clock > 0)
+        cJSON_AddNumberToObject(row, key, load->clock);
+    snprintf(key, sizeof key, "%swatts", prefix);
+    if (load->watts > 0)
+        cJSON_AddNumberToObject(row, key, load->watts);
+}
+
 /* The chip at its highest clocks could not be faster than this. */
 static double roofline(const struct qn_job *job, double seconds)
 {
     const struct qn_gpu *gpu = job->gpu;
+    const int bits = qn_type_bits(job->operands[QN_ROLE_A].type);
     double least;
 
     if (!gpu || gpu->peak_flops <= 0 || gpu->peak_bytes <= 0 || seconds <= 0)
         return 0;
-    least = fmax(qn_job_flops(job) / gpu->peak_flops,
+    least = fmax(qn_job_flops(job) / qn_gpu_peak(gpu, bits),
                  qn_job_bytes(job) / gpu->peak_bytes);
     return least / seconds;
 }
@@ -62,8 +85,7 @@ static void add_time(cJSON *row, const struct qn_job *job,
     }
     if (share > 0)
         cJSON_AddNumberToObject(row, "roofline", share);
-    if (time->sm_clock > 0)
-        cJSON_AddNumberToObject(row, "sm_clock", time->sm_clock);
+    qn_report_load(row, "", &time->load);
 }
 
 static void add_verdict(cJSON *row, const struct qn_verdict *verdict)
@@ -113,8 +135,7 @@ void qn_report_against(cJSON *row, const struct qn_job_time *time,
     if (seconds > 0)
         cJSON_AddNumberToObject(row, "against_tflops",
                                 qn_job_flops(other) / seconds * 1e-12);
-    if (other_time->sm_clock > 0)
-        cJSON_AddNumberToObject(row, "against_sm_clock", other_time->sm_clock);
+    qn_report_load(row, "against_", &other_time->load);
     if (time->seconds > 0)
         cJSON_AddNumberToObject(row, "ratio", seconds / time->seconds);
 }

@@ -30,16 +30,16 @@ static int queue(const struct qn_timed *timed, struct cu_event **events,
     return code;
 }
 
-/* At most BATCH launches; the clock is read while they run. */
+/* At most BATCH launches; the load is read while they run. */
 static int time_gpu(const struct qn_timed *timed, double *seconds, int count,
-                    int *clock)
+                    struct qn_gpu_load *load)
 {
     struct qn_gpu *gpu = timed->gpu;
     struct cu_event *events[BATCH + 1] = {NULL};
     int code = queue(timed, events, count);
 
     if (!code)
-        *clock = qn_gpu_clock(gpu);
+        qn_gpu_load(gpu, load);
     if (!code)
         code = QN_GPU(gpu, cuEventSynchronize, events[count]);
     for (int i = 0; i < count && !code; i++) {
@@ -68,7 +68,7 @@ static int time_host(const struct qn_timed *timed, double *seconds, int count)
 }
 
 int qn_timing_runs(const struct qn_timed *timed, double *seconds, int count,
-                   int *clock)
+                   struct qn_gpu_load *load)
 {
     int code = QUERN_OK;
 
@@ -76,7 +76,7 @@ int qn_timing_runs(const struct qn_timed *timed, double *seconds, int count,
         return time_host(timed, seconds, count);
     for (int i = 0; i < count && !code; i += BATCH)
         code = time_gpu(timed, seconds + i,
-                        count - i < BATCH ? count - i : BATCH, clock);
+                        count - i < BATCH ? count - i : BATCH, load);
     return code;
 }
 

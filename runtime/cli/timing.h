@@ -16,9 +16,9 @@ struct qn_timed {
 };
 
 /* The seconds of `count` runs, in batches that a GPU works off without a
-   pause, and the clock while they ran. Codes of the library. */
+   pause, and the GPU's load while they ran. Codes of the library. */
 int qn_timing_runs(const struct qn_timed *, double *seconds, int count,
-                   int *clock);
+                   struct qn_gpu_load *load);
 
 /* `runs`, or if that is 0 as many as fit into about a second. */
 int qn_timing_count(int runs, double seconds);

@@ -229,6 +229,37 @@ void test_json_parses(void **state)
     }
 }
 
+/*
+** --ptx, --sass and --resources of the kernel that an H200 would run, with a
+** compiler that gives no real cubin: what is not known is said.
+*/
+void test_code(void **state)
+{
+    static const char show[] =
+        "QUERN_CACHE= QUERN_NVRTC='%s/../lib/fake_nvrtc.so' PATH=/bin:/usr/bin "
+        "CUDA_HOME=/none '%s/quern' run %s 2>&1";
+    static const char problem[] = "fprop fp16 g=8 m=64 n=64 k=64 ragged=none";
+    const char *own = test_own_folder();
+    char line[200];
+
+    (void)state;
+    snprintf(line, sizeof line, "%s --ptx", problem);
+    assert_int_equal(test_shell(show, own, own, line), 0);
+    assert_non_null(strstr(test_output, "ptx of quern_fp16_fprop_tn_none"));
+    snprintf(line, sizeof line, "%s --resources", problem);
+    assert_int_equal(test_shell(show, own, own, line), 0);
+    assert_non_null(strstr(test_output, "registers     -"));
+    assert_non_null(strstr(test_output, "0 bytes stored"));
+    snprintf(line, sizeof line, "%s --sass", problem);
+    assert_int_equal(test_shell(show, own, own, line), 3);
+    assert_non_null(strstr(test_output, "needs cuobjdump or nvdisasm"));
+    snprintf(line, sizeof line, "%s --sass --backend host", problem);
+    assert_int_equal(test_shell(show, own, own, line), 3);
+    assert_non_null(strstr(test_output, "is made for the host"));
+    assert_int_equal(test_shell(show, own, own, "--kernel quern_nothing --ptx"),
+                     2);
+}
+
 /* An error in a user's spec is shown with its line, and nothing is written. */
 void test_emit_is_all_or_nothing(void **state)
 {

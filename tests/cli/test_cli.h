@@ -25,6 +25,11 @@ void test_json_parses(void **state);
 void test_overhead(void **state);
 void test_emit_is_all_or_nothing(void **state);
 void test_linked_kernels(void **state);
+void test_code(void **state);
+
+/* load_test.c */
+void test_load_is_what_nvml_says(void **state);
+void test_peaks(void **state);
 
 /* install_test.c */
 void test_installed(void **state);

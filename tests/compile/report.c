@@ -62,15 +62,3 @@ const char *report_broken(const struct report *r, int threads, int smem)
         return "it needs more than 232448 bytes of shared memory";
     return NULL;
 }
-
-/* The section of an entry's code is named after it. */
-int report_has_entry(const void *cubin, size_t bytes, const char *name)
-{
-    const char *at = cubin;
-    size_t length = strlen(name) + 1;
-
-    for (size_t i = 0; i + 6 + length <= bytes; i++)
-        if (!memcmp(at + i, ".text.", 6) && !memcmp(at + i + 6, name, length))
-            return 1;
-    return 0;
-}

@@ -26,7 +26,4 @@ void report_read(const char *log, struct report *report);
 */
 const char *report_broken(const struct report *report, int threads, int smem);
 
-/* Is there code in the cubin for an entry of that name? */
-int report_has_entry(const void *cubin, size_t bytes, const char *name);
-
 #endif

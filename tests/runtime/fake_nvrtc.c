@@ -83,7 +83,8 @@ int nvrtcCompileProgram(struct program *program, int noptions,
     if (delay)
         pause_for(atol(delay));
     for (int i = 0; i < noptions; i++)
-        arch |= !strcmp(options[i], "--gpu-architecture=sm_90a");
+        arch |= !strcmp(options[i], "--gpu-architecture=sm_90a") ||
+                !strcmp(options[i], "--gpu-architecture=compute_90a");
     if (!arch || strstr(program->source, "ERROR") || fails(__func__)) {
         strcpy(program->log, "line 1: the test's compile error\n");
         return 6;
@@ -122,4 +123,18 @@ int nvrtcGetCUBIN(struct program *program, char *cubin)
 {
     sprintf(cubin, "cubin of %s", program->name);
     return fails(__func__);
+}
+
+FAKE_API int nvrtcGetPTXSize(struct program *program, size_t *bytes);
+int nvrtcGetPTXSize(struct program *program, size_t *bytes)
+{
+    *bytes = (size_t)snprintf(NULL, 0, "ptx of %s", program->name) + 1;
+    return 0;
+}
+
+FAKE_API int nvrtcGetPTX(struct program *program, char *ptx);
+int nvrtcGetPTX(struct program *program, char *ptx)
+{
+    sprintf(ptx, "ptx of %s", program->name);
+    return 0;
 }

@@ -1,0 +1,32 @@
+/*
+** cubin.h: what a compiled kernel says of itself.
+*/
+#ifndef QN_CUBIN_H
+#define QN_CUBIN_H
+
+#include <stddef.h>
+
+struct qn_cubin {
+    int entries;    /* kernels in it */
+    char name[256]; /* the first one's symbol, as profilers show it */
+    int registers;  /* of a thread, when it starts */
+    int stack;      /* bytes of local memory for each thread's frame */
+    int shared;     /* bytes of static shared memory */
+};
+
+/* Returns 0, or 1 if it is no cubin with one kernel's figures. */
+int qn_cubin_read(const void *data, size_t bytes, struct qn_cubin *cubin);
+
+/* What one multiprocessor has room for. */
+struct qn_occupancy {
+    int ctas;        /* at the same time; 0: the architecture is not known */
+    int warps, most; /* these CTAs' warps, and how many there could be */
+    const char *by;  /* what bounds them: "registers", "shared memory", .. */
+};
+
+/* Of CTAs with so many threads, registers a thread and bytes of shared memory,
+   on a GPU of version 90 (for 9.0). */
+void qn_cubin_occupancy(int version, int threads, int registers, int shared,
+                        struct qn_occupancy *occupancy);
+
+#endif

@@ -1,0 +1,95 @@
+/*
+** load_test.c: clock and power as NVML gives them, the roofline's peaks, and
+** how many CTAs a multiprocessor has room for.
+*/
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "cubin.h"
+#include "gpu.h"
+#include "test_cli.h"
+
+static int clock_of(void *device, int type, unsigned *mhz)
+{
+    (void)device;
+    assert_int_equal(type, 1);
+    *mhz = 1755;
+    return 0;
+}
+
+static int power_of(void *device, unsigned *milliwatts)
+{
+    (void)device;
+    *milliwatts = 612500;
+    return 0;
+}
+
+static int refuse(void *device, unsigned *milliwatts)
+{
+    (void)device, (void)milliwatts;
+    return 3; /* NVML_ERROR_NOT_SUPPORTED */
+}
+
+/* What NVML does not give stays 0, which tables print as "-". */
+void test_load_is_what_nvml_says(void **state)
+{
+    struct qn_gpu gpu = {
+        .nvml = &gpu, .nvml_clock = clock_of, .nvml_power = power_of};
+    struct qn_gpu_load load = {0, 0};
+
+    (void)state;
+    qn_gpu_load(&gpu, &load);
+    assert_int_equal(load.clock, 1755);
+    assert_true(load.watts > 612.4 && load.watts < 612.6);
+    load = (struct qn_gpu_load){0, 0};
+    gpu.nvml_power = refuse;
+    gpu.nvml_clock = NULL;
+    qn_gpu_load(&gpu, &load);
+    assert_int_equal(load.clock, 0);
+    assert_true(load.watts <= 0);
+    qn_gpu_load(NULL, &load);
+    assert_int_equal(load.clock, 0);
+}
+
+static void check_peak(int major, int minor, int bits, double times)
+{
+    const struct qn_gpu gpu = {.device = {.major = major, .minor = minor},
+                               .peak_flops = 100};
+
+    assert_int_equal((int)qn_gpu_peak(&gpu, bits), (int)(100 * times));
+}
+
+static void check_room(int version, int threads, int registers, int shared,
+                       int ctas, const char *by)
+{
+    struct qn_occupancy o;
+
+    qn_cubin_occupancy(version, threads, registers, shared, &o);
+    assert_int_equal(o.ctas, ctas);
+    if (by)
+        assert_string_equal(o.by, by);
+    else
+        assert_null(o.by);
+}
+
+/* By the vendor's tables of what a multiprocessor has. */
+void test_peaks(void **state)
+{
+    (void)state;
+    check_peak(8, 0, 16, 1);
+    check_peak(8, 0, 8, 1);
+    check_peak(8, 9, 8, 2);
+    check_peak(9, 0, 8, 2);
+    check_peak(9, 0, 4, 2);
+    check_peak(10, 0, 4, 4);
+    check_room(90, 384, 168, 199168, 1, "shared memory");
+    check_room(90, 128, 24, 0, 16, "threads");
+    check_room(90, 128, 255, 0, 2, "registers");
+    check_room(80, 32, 16, 0, 32, "CTAs");
+    check_room(86, 128, 128, 48 << 10, 2, "shared memory");
+    check_room(86, 512, 32, 0, 3, "threads");
+    check_room(70, 128, 32, 0, 0, NULL);
+}
