@@ -47,7 +47,8 @@ static void check_broken(struct qg *q, int failed)
                         "it must be a whole number or a text\n"
                         "    int x = $(x == 2 or x); // $(name)\n"
                         "    while generating "
-                        "quern_r_fprop_tn_m_bf16_host_x2\n");
+                        "quern_r_fprop_tn_m_bf16_host_x2, of "
+                        "specs/kernels/k.lua:4\n");
 }
 
 /* What could not be seen at the start is seen by whoever asks for it. */
@@ -126,6 +127,9 @@ static void hash_of(const struct files *files, char hash[65])
 /* It stands for all that is read, be it one letter of a template. */
 void test_hash(void **state)
 {
+    static const char one_more[] =
+        "recipe \"q\" { element = { x = bf16, w = bf16, dy = bf16 }, "
+        "d = bf16 }\n";
     struct files files;
     char first[65], again[65];
 
@@ -140,7 +144,7 @@ void test_hash(void **state)
     files_put(&files, "templates/t.c", "int x = $(x); // $(name)\n", 25);
     hash_of(&files, again);
     assert_string_equal(first, again);
-    files_put(&files, "specs/recipes/none.lua", "", 0);
+    files_put(&files, "specs/recipes/q.lua", one_more, strlen(one_more));
     hash_of(&files, again);
     assert_string_not_equal(first, again);
     files_free(&files);
