@@ -147,6 +147,9 @@ test("protocol", nil, { "build/gen/embedded.c" })
 test("numbers", nil, { "build/gen/embedded.c" })
 test "runtime"
 linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" } -- memory.c
+linkoptions { "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat", -- system.c
+  "-Wl,--wrap=fstat,--wrap=fstatat,--wrap=read,--wrap=write,--wrap=close,--wrap=flock",
+  "-Wl,--wrap=time,--wrap=nanosleep" }
 test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copies.c", "tests/host/data.c",
   "tests/host/liar.c", "tests/host/reference.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
   "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/memory.c",

@@ -63,13 +63,15 @@ int qn_cache_is_key(const char *name)
 void qn_cache_unique(const char *key, char *name, size_t size)
 {
     static atomic_uint serial;
-    uint64_t chance[2] = {0, 0};
+    struct timespec now;
+    uint64_t chance;
 
-    if (getrandom(chance, sizeof chance, GRND_NONBLOCK) < 0)
-        clock_gettime(CLOCK_MONOTONIC, (struct timespec *)chance);
-    snprintf(name, size, "%s.%ld.%u.%016llx%016llx", key, (long)getpid(),
-             atomic_fetch_add(&serial, 1), (unsigned long long)chance[0],
-             (unsigned long long)chance[1]);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != sizeof chance)
+        chance = (uint64_t)now.tv_sec;
+    snprintf(name, size, "%s.%ld.%u.%09ld.%016llx", key, (long)getpid(),
+             atomic_fetch_add(&serial, 1), now.tv_nsec,
+             (unsigned long long)chance);
 }
 
 /* ----------------------------------------------------------------- opening */

@@ -8,6 +8,10 @@
 #include <pthread.h>
 #include <string.h>
 
+struct cu_library {
+    char code[300]; /* as far as its first zero */
+};
+
 static struct fake_cuda state = {
     .devices = 1, .major = 9, .minor = 0, .sms = 132, .shared_bytes = 232448};
 /* Each thread has contexts of its own; state.depth is the sum over all. */
@@ -208,10 +212,14 @@ int cuLibraryLoadData(struct cu_library **library, const void *code,
     ENTER();
     if (strncmp(code, "cubin of ", 9) && strncmp(code, "\177ELF", 4))
         return 200; /* CUDA_ERROR_INVALID_IMAGE */
+    *library = malloc(sizeof **library);
+    if (!*library)
+        return 2;
+    snprintf((*library)->code, sizeof(*library)->code, "%s",
+             (const char *)code);
     state.code = code;
     add(&state.libraries, 1);
-    *library = malloc(1);
-    return *library ? 0 : 2;
+    return 0;
 }
 
 int cuLibraryUnload(struct cu_library *library)
@@ -222,10 +230,16 @@ int cuLibraryUnload(struct cu_library *library)
     return code_;
 }
 
+/* Of a cubin that is the fake compiler's, the kernel must be the right one. */
 int cuLibraryGetKernel(struct cu_kernel **kernel, struct cu_library *library,
                        const char *name)
 {
+    char code[300];
+
     ENTER();
+    snprintf(code, sizeof code, "cubin of %s.cu", name);
+    if (library->code[0] == 'c' && strcmp(library->code, code) != 0)
+        return 500; /* CUDA_ERROR_NOT_FOUND */
     snprintf(state.kernel, sizeof state.kernel, "%s", name);
     *kernel = (struct cu_kernel *)library;
     return 0;

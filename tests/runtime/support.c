@@ -4,6 +4,9 @@
 #define _GNU_SOURCE
 #include "test.h"
 
+#include "cache.h"
+
+#include <dirent.h>
 #include <dlfcn.h>
 #include <ftw.h>
 #include <limits.h>
@@ -73,6 +76,7 @@ int test_setup(void **state)
     test_messages[0] = 0;
     memset(&test_host, 0, sizeof test_host);
     test_host_workers = 0;
+    memset(&test_system, 0, sizeof test_system);
     return 0;
 }
 
@@ -87,6 +91,7 @@ int test_teardown(void **state)
 {
     (void)state;
     test_fail_allocation(0);
+    memset(&test_system, 0, sizeof test_system);
     nftw(test_folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return 0;
 }
@@ -197,4 +202,91 @@ void test_args_free(struct quern_args *args)
     free(args->b.data);
     free(args->d.data);
     free(args->workspace);
+}
+
+int test_plan_once(void)
+{
+    static const struct quern_plan_options small = {.kernel = "k_small"};
+    const struct quern_open_options options = {.log = test_collect,
+                                               .log_level = QUERN_LOG_INFO};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan = NULL;
+    int code = quern_open(&options, &ctx);
+
+    if (!code)
+        code = quern_problem_parse(ctx, TEST_PLAN, &p);
+    if (!code)
+        code = quern_plan(ctx, &p, &small, &plan);
+    quern_plan_free(plan);
+    quern_close(ctx);
+    return code;
+}
+
+char test_faults[4096];
+
+/* A line for what is damaged; counted in `user`. */
+static int add_fault(void *user, const struct qn_cache_entry *entry)
+{
+    size_t used = strlen(test_faults);
+
+    if (!entry->damaged)
+        return 0;
+    snprintf(test_faults + used, sizeof test_faults - used, "%s: %s\n",
+             entry->key, entry->fault);
+    ++*(int *)user;
+    return 0;
+}
+
+int test_verify(void)
+{
+    struct qn_cache *cache;
+    int count = 0;
+
+    test_faults[0] = 0;
+    assert_int_equal(qn_cache_open(test_cache, NULL, &cache), QUERN_OK);
+    assert_int_equal(qn_cache_each(cache, 1, add_fault, &count), 0);
+    qn_cache_close(cache);
+    return count;
+}
+
+int test_count_files(const char *part)
+{
+    char path[512];
+    struct dirent *entry;
+    DIR *list;
+    int count = 0;
+
+    snprintf(path, sizeof path, "%s/%s", test_cache, part);
+    list = opendir(path);
+    while (list && (entry = readdir(list)))
+        count += entry->d_name[0] != '.';
+    if (list)
+        closedir(list);
+    return list ? count : -1;
+}
+
+void test_shell(const char *format)
+{
+    char command[2048];
+    size_t used = 0;
+
+    for (const char *at = format; *at; at++) {
+        assert_true(used + strlen(test_cache) + 1 < sizeof command);
+        if (at[0] == '%' && at[1] == 's') {
+            strcpy(command + used, test_cache);
+            used += strlen(test_cache);
+            at++;
+        } else {
+            command[used++] = *at;
+        }
+    }
+    command[used] = 0;
+    if (system(command) != 0)
+        fail_msg("failed: %s", command);
+}
+
+void test_wipe(void)
+{
+    nftw(test_cache, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }

@@ -68,6 +68,19 @@ void test_args_free(struct quern_args *args);
    how many there were since the last call. */
 int test_fail_allocation(int n);
 
+/* Calls of the kernel that the runtime makes; all zero: as they are. */
+struct test_system {
+    int armed;          /* count them, and do as follows */
+    int calls;          /* so far */
+    int fail_at, error; /* the n-th one fails */
+    int kill_at;        /* the process ends at the n-th one */
+    int full, space;    /* so many bytes may still be written */
+    int no_locks;       /* armed or not, like the next two */
+    int no_waiting;     /* sleeping takes no time */
+    long long clock;    /* seconds that it is ahead */
+};
+extern struct test_system test_system;
+
 /* What the host kernel of the tests was called with last. */
 struct test_host {
     int calls, workers;
@@ -81,6 +94,24 @@ extern struct test_host test_host;
 
 /* A bit for each of its workers that ran since the test began. */
 extern unsigned long long test_host_workers;
+
+/* Plan a small product with an empty environment but the cache's; its code. */
+#define TEST_PLAN "fprop bf16 g=8 m=1000 n=512 k=256"
+int test_plan_once(void);
+
+/* What `quern cache verify` finds wrong: how many, and in test_faults a line for
+   each. */
+int test_verify(void);
+extern char test_faults[4096];
+
+/* Files in a folder of the cache. */
+int test_count_files(const char *part);
+
+/* Remove the cache. */
+void test_wipe(void);
+
+/* A shell's command with the cache's path for each %s; it must succeed. */
+void test_shell(const char *format);
 
 /* The groups of tests; each returns how many failed. */
 int test_problem_group(void);
@@ -96,6 +127,9 @@ int test_process_group(void);
 int test_hostile_group(void);
 int test_cache_group(void);
 int test_shared_group(void);
+int test_calls_group(void);
+int test_crowd_group(void);
+int test_tamper_group(void);
 int test_host_group(void);
 int test_nvrtc_group(void);
 int test_cublaslt_group(void);

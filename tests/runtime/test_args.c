@@ -71,8 +71,8 @@ static const unsigned char none_params[] = {P(a_map), P(b_map), P(d_map),
         .b = {.type = QUERN_BF16, .major = b_, .box = {64, 48}},               \
         .d = {.type = QUERN_F32, .box = {32, 16}}, .tile = {128, 128, 64},     \
         .cluster = {1, 1}, .schedule = "", .addend = "read", .threads = 128,   \
-        .params = params_, .nparams = sizeof params_,                          \
-        .cubin = "cubin of " symbol, .cubin_bytes = 16                         \
+        .params = params_, .nparams = sizeof params_, .cubin = "\177ELF",      \
+        .cubin_bytes = 4                                                       \
     }
 #define WGRAD(symbol, epilogue)                                                \
     KERNEL(symbol, QUERN_WGRAD, QUERN_AXIS_K, epilogue, QUERN_MAJOR_MN,        \

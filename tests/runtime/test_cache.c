@@ -371,7 +371,7 @@ static void reads_all_folders(void **state)
     qn_cache_close(cache);
 }
 
-/* Any write fails after a few bytes, as on a full disk. */
+/* Files may have a few bytes: no signal may end the process. */
 static int use_full_disk(void)
 {
     const struct rlimit little = {20, 20};
@@ -379,26 +379,12 @@ static int use_full_disk(void)
     int kept;
     char *said;
 
-    signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &little);
     kept = qn_cache_store(cache, KEY("a"), &item) ||
            qn_cache_store(cache, KEY("b"), &item);
     qn_cache_close(cache);
     said = strstr(test_messages, "keeps nothing more (File too large)");
     return kept ? 1 : !said ? 2 : strstr(said + 1, "keeps nothing") ? 3 : 0;
-}
-
-static int count_files(const char *part)
-{
-    char command[600];
-    FILE *pipe;
-    int count = -1;
-
-    snprintf(command, sizeof command, "ls -A '%s' | wc -l", at(part));
-    pipe = popen(command, "r");
-    assert_int_equal(fscanf(pipe, "%d", &count), 1);
-    pclose(pipe);
-    return count;
 }
 
 static void survives_a_full_disk(void **state)
@@ -414,8 +400,8 @@ static void survives_a_full_disk(void **state)
         _exit(use_full_disk());
     waitpid(child, &status, 0);
     assert_int_equal(status, 0);
-    assert_int_equal(count_files("entries"), 0);
-    assert_int_equal(count_files("new"), 0);
+    assert_int_equal(test_count_files("entries"), 0);
+    assert_int_equal(test_count_files("new"), 0);
     cache = open_cache(test_cache);
     assert_false(loads(cache, KEY("a"), 0));
     qn_cache_close(cache);
@@ -491,10 +477,10 @@ static void removes_what_was_not_used(void **state)
     assert_true(qn_cache_index(cache, KEY("2"), key));
     assert_int_equal(qn_cache_gc(cache, 0, &gc), QUERN_OK);
     assert_int_equal(gc.kept, 0);
-    assert_int_equal(count_files("entries"), 0);
-    assert_int_equal(count_files("new"), 0);
-    assert_int_equal(count_files("index"), 0);
-    assert_int_equal(count_files("lock"), 0);
+    assert_int_equal(test_count_files("entries"), 0);
+    assert_int_equal(test_count_files("new"), 0);
+    assert_int_equal(test_count_files("index"), 0);
+    assert_int_equal(test_count_files("lock"), 0);
     qn_cache_close(cache);
 }
 
@@ -519,7 +505,7 @@ static void sweeps_what_is_left_over(void **state)
     assert_int_equal(qn_cache_gc(cache, 0, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 1);
     assert_int_equal(gc.kept, 1);
-    assert_int_equal(count_files("new"), 1);
+    assert_int_equal(test_count_files("new"), 1);
     qn_cache_unlock(lock);
     assert_true(loads(cache, KEY("b"), 0));
     qn_cache_close(cache);

@@ -25,6 +25,9 @@ int main(int argc, char **argv)
     failed += test_hostile_group();
     failed += test_cache_group();
     failed += test_shared_group();
+    failed += test_calls_group();
+    failed += test_crowd_group();
+    failed += test_tamper_group();
     failed += test_host_group();
     failed += test_nvrtc_group();
     failed += test_cublaslt_group();

@@ -5,7 +5,7 @@
 
 #define PROBLEM "fprop bf16 g=8 m=32768 n=4096 k=7168"
 
-static const char cubin[] = "cubin of linked";
+static const char cubin[] = "\177ELF of linked";
 static struct qn_kernel linked_kernels[] = {
     GPU_KERNEL("k_linked", "sm_90a", 128, 64, 1, 1, 1000)};
 static const struct quern_registry linked = {

@@ -102,7 +102,7 @@ static const unsigned char plain_params[] = {P(a),
         .b = {.type = QUERN_E4M3, .box = {128, 48}, .sf_box = {48, 2}},        \
         .d = {.type = QUERN_BF16}, .tile = {128, 128, 128}, .cluster = {1, 1}, \
         .schedule = "", .addend = "none", .threads = 128, .params = params_,   \
-        .nparams = sizeof params_, .cubin = "cubin of k", .cubin_bytes = 10    \
+        .nparams = sizeof params_, .cubin = "\177ELF", .cubin_bytes = 4        \
     }
 #define KERNELS(recipe, params)                                                \
     KERNEL(recipe, QUERN_FPROP, QUERN_AXIS_M, params),                         \

@@ -8,41 +8,22 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
-
 static const struct quern_plan_options small = {.kernel = "k_small"};
-
-/* Plan in a context of its own; returns the code. */
-static int plan_once(void)
-{
-    struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan = NULL;
-    int code = quern_open(NULL, &ctx);
-
-    if (!code)
-        code = quern_problem_parse(ctx, PROBLEM, &p);
-    if (!code)
-        code = quern_plan(ctx, &p, &small, &plan);
-    quern_plan_free(plan);
-    quern_close(ctx);
-    return code;
-}
 
 static void warm_start_opens_nothing(void **state)
 {
     (void)state;
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     assert_int_equal(test_count("gen open"), 1);
     assert_int_equal(test_count("nvrtc open"), 1);
     assert_int_equal(test_count("nvrtc compile"), 1);
     unlink(test_log);
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     assert_int_equal(test_count(""), 0);
     /* not even where neither exists */
     setenv("QUERN_GEN", "/nonexistent", 1);
     setenv("QUERN_NVRTC", "/nonexistent", 1);
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
 }
 
 /* Without the index the entry is found by its key; the generator stays shut. */
@@ -51,16 +32,16 @@ static void finds_entries_without_index(void **state)
     char command[600];
 
     (void)state;
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     unlink(test_log);
     snprintf(command, sizeof command, "rm '%s'/index/*", test_cache);
     assert_int_equal(system(command), 0);
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     assert_int_equal(test_count("nvrtc open"), 1);
     assert_int_equal(test_count("nvrtc compile"), 0);
     assert_int_equal(test_count("gen"), 0);
     unlink(test_log);
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     assert_int_equal(test_count(""), 0);
 }
 
@@ -69,11 +50,11 @@ static void compiles_for_each_compiler(void **state)
     char command[600];
 
     (void)state;
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     snprintf(command, sizeof command, "rm '%s'/index/*", test_cache);
     assert_int_equal(system(command), 0);
     setenv("FAKE_NVRTC_VERSION", "1", 1);
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     assert_int_equal(test_count("nvrtc compile"), 2);
 }
 
@@ -88,13 +69,13 @@ static void rebuilds_damage(void **state)
     char command[600];
 
     (void)state;
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     for (int i = 0; i < 4; i++) {
         snprintf(command, sizeof command, damages[i], test_cache);
         assert_int_equal(system(command), 0);
-        assert_int_equal(plan_once(), QUERN_OK);
+        assert_int_equal(test_plan_once(), QUERN_OK);
         assert_int_equal(test_count("nvrtc compile"), i + 2);
-        assert_int_equal(plan_once(), QUERN_OK);
+        assert_int_equal(test_plan_once(), QUERN_OK);
         assert_int_equal(test_count("nvrtc compile"), i + 2);
     }
 }
@@ -112,7 +93,7 @@ static void one_compile_among_processes(void **state)
     for (int i = 0; i < RACERS; i++) {
         children[i] = test_fork();
         if (children[i] == 0)
-            _exit(plan_once());
+            _exit(test_plan_once());
     }
     for (int i = 0; i < RACERS; i++) {
         int status;
@@ -128,7 +109,7 @@ static void *plan_in_thread(void *user)
     struct quern_context *ctx = user;
     struct quern_problem p;
     struct quern_plan *plan = NULL;
-    int code = quern_problem_parse(ctx, PROBLEM, &p);
+    int code = quern_problem_parse(ctx, TEST_PLAN, &p);
 
     if (!code)
         code = quern_plan(ctx, &p, &small, &plan);
@@ -175,7 +156,7 @@ static void killed_compiles_leave_nothing(void **state)
     setenv("FAKE_NVRTC_DELAY", "10000", 1);
     child = test_fork();
     if (child == 0)
-        _exit(plan_once());
+        _exit(test_plan_once());
     for (int i = 0; i < 500 && !test_count("nvrtc compile"); i++)
         usleep(10000);
     assert_int_equal(test_count("nvrtc compile"), 1);
@@ -183,9 +164,9 @@ static void killed_compiles_leave_nothing(void **state)
     waitpid(child, &status, 0);
     assert_true(WIFSIGNALED(status));
     unsetenv("FAKE_NVRTC_DELAY");
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     assert_int_equal(test_count("nvrtc compile"), 2);
-    assert_int_equal(plan_once(), QUERN_OK);
+    assert_int_equal(test_plan_once(), QUERN_OK);
     assert_int_equal(test_count("nvrtc compile"), 2);
 }
 
@@ -200,11 +181,11 @@ static void kills_at_any_moment(void **state)
 
         child = test_fork();
         if (child == 0)
-            _exit(plan_once());
+            _exit(test_plan_once());
         usleep((useconds_t)(i * 150));
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
-        assert_int_equal(plan_once(), QUERN_OK);
+        assert_int_equal(test_plan_once(), QUERN_OK);
         snprintf(command, sizeof command,
                  "test \"$(cat '%s'/entries/*/object | tr -d '\\0')\" = "
                  "'cubin of k_small.cu'",
@@ -228,9 +209,9 @@ static void works_uncached(void **state)
 
     (void)state;
     test_expect(quern_open(&options, &ctx), QUERN_OK, "");
-    plan = test_plan(ctx, PROBLEM, &small);
+    plan = test_plan(ctx, TEST_PLAN, &small);
     quern_plan_free(plan);
-    plan = test_plan(ctx, PROBLEM, NULL);
+    plan = test_plan(ctx, TEST_PLAN, NULL);
     quern_plan_free(plan);
     quern_close(ctx);
     said = strstr(test_messages, "no folder of the cache may be written");
