@@ -137,8 +137,7 @@ local function test (area, target, more)
   links { "cmocka", "cjson" }
 end
 
-test("cli", nil, { "runtime/cli/cubin.c", "runtime/cli/gpu.c", "runtime/cli/random.c",
-  "runtime/cli/sizes.c" })
+test("cli", nil, { "runtime/cli/cubin.c", "runtime/cli/gpu.c" })
 test "gen"
 local oracle = { "runtime/cli/decode.c", "runtime/cli/tolerance.c" }
 test("host", nil, oracle)
@@ -153,7 +152,7 @@ linkoptions { "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat"
 test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copies.c", "tests/host/data.c",
   "tests/host/liar.c", "tests/host/reference.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
   "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/memory.c",
-  "runtime/cli/message.c", "runtime/cli/random.c", "runtime/cli/sizes.c", "runtime/cli/timing.c" })
+  "runtime/cli/message.c", "runtime/cli/timing.c" })
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.
 for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do

@@ -6,6 +6,7 @@
 #include "guess.h"
 #include "module.h"
 #include "text.h"
+#include "tune_store.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -213,7 +214,9 @@ int quern_open(const struct quern_open_options *options,
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->changed, NULL);
     pthread_mutex_init(&ctx->generator.lock, NULL);
-    code = read_environment(ctx);
+    code = qn_tune_store_open(ctx, options ? options->tune : NULL);
+    if (!code)
+        code = read_environment(ctx);
     if (!code)
         code = copy_options(ctx, options ? options : &defaults);
     if (!code)
@@ -245,6 +248,7 @@ void quern_close(struct quern_context *ctx)
     qn_cublaslt_close(ctx->products);
     qn_cache_close(ctx->disk);
     qn_generator_close(ctx);
+    qn_tune_store_close(ctx);
     for (int i = 0; i < ctx->nspecs; i++)
         free(ctx->specs[i]);
     free(ctx->specs);

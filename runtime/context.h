@@ -60,6 +60,11 @@ struct quern_context {
     struct qn_cache *disk;         /* lock; the same */
     struct qn_generator generator; /* its own lock */
     struct qn_module *modules;     /* lock */
+
+    char *tune_list; /* the options', else the environment's, else NULL */
+    pthread_mutex_t books_lock;
+    struct qn_tune_book *books; /* books_lock: measured winners by GPU */
+    pthread_mutex_t measuring;  /* one at a time */
 };
 
 /* Tell the caller's log; `format` has no newline. */

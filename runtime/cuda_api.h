@@ -14,6 +14,7 @@ struct cu_library;
 struct cu_kernel;
 struct cu_function;
 struct cu_stream;
+struct cu_event;
 
 #define QN_CU_PER_THREAD ((struct cu_stream *)2)
 
@@ -28,6 +29,10 @@ enum {
 
 enum { /* CU_DEVICE_ATTRIBUTE_... */
        QN_CU_MULTIPROCESSOR_COUNT = 16,
+       QN_CU_PCI_BUS_ID = 33,
+       QN_CU_PCI_DEVICE_ID = 34,
+       QN_CU_L2_CACHE_SIZE = 38,
+       QN_CU_PCI_DOMAIN_ID = 50,
        QN_CU_COMPUTE_CAPABILITY_MAJOR = 75,
        QN_CU_COMPUTE_CAPABILITY_MINOR = 76,
        QN_CU_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
@@ -129,7 +134,19 @@ enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
       (uint64_t to, unsigned value, size_t count, struct cu_stream *stream))   \
     X(cuMemsetD2D8Async,                                                       \
       (uint64_t to, size_t pitch, unsigned char value, size_t width,           \
-       size_t height, struct cu_stream *stream))
+       size_t height, struct cu_stream *stream))                               \
+    X(cuMemGetInfo_v2, (size_t * unused, size_t * total))                      \
+    X(cuMemAlloc_v2, (uint64_t * address, size_t bytes))                       \
+    X(cuMemFree_v2, (uint64_t address))                                        \
+    X(cuMemcpyHtoD_v2, (uint64_t to, const void *from, size_t bytes))          \
+    X(cuMemcpyDtoDAsync_v2,                                                    \
+      (uint64_t to, uint64_t from, size_t bytes, struct cu_stream * stream))   \
+    X(cuEventCreate, (struct cu_event * *event, unsigned flags))               \
+    X(cuEventDestroy_v2, (struct cu_event * event))                            \
+    X(cuEventRecord, (struct cu_event * event, struct cu_stream * stream))     \
+    X(cuEventSynchronize, (struct cu_event * event))                           \
+    X(cuEventElapsedTime,                                                      \
+      (float *ms, struct cu_event *from, struct cu_event *to))
 
 /* Symbols that older drivers lack; NULL there. */
 #define QN_CU_OPTIONAL(X) X(cuFuncLoad, (struct cu_function * function))

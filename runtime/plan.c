@@ -5,6 +5,7 @@
 #include "cublaslt_product.h"
 #include "jit.h"
 #include "session.h"
+#include "tune.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,18 +90,21 @@ static int set_attributes(struct quern_plan *plan, int cluster)
 
 /* Persistent CTAs in one row: as many as there are multiprocessors. */
 static int prepare_launch(struct quern_plan *plan,
-                          const struct qn_module *module, int sms)
+                          const struct qn_module *module,
+                          const struct qn_session *s)
 {
     const struct qn_kernel *kernel = plan->kernel;
     int cluster = kernel->cluster[0] * kernel->cluster[1];
+    int sms = s->demand.sms;
     int code = QN_CU(plan->driver, cuKernelGetFunction, &plan->kernel_function,
                      module->handle);
 
     if (cluster < 1)
         cluster = 1;
     plan->workers = sms < cluster ? cluster : sms - sms % cluster;
-    plan->values.band =
-        qn_select_band(&plan->problem, plan->kernel, plan->workers);
+    plan->values.band = qn_tuned_band(
+        s, kernel, qn_select_band(&plan->problem, kernel, plan->workers));
+    plan->tuned = s->tuned.kernel == kernel;
     plan->launch = (struct cu_launch){
         .grid = {(unsigned)plan->workers, 1, 1},
         .block = {(unsigned)kernel->threads, 1, 1},
@@ -160,7 +164,7 @@ static int prepare(struct quern_plan *plan, const struct qn_session *s,
     if (module->backend != QUERN_BACKEND_HOST) {
         plan->driver = s->driver;
         plan->context = s->scope.context;
-        code = prepare_launch(plan, module, s->demand.sms);
+        code = prepare_launch(plan, module, s);
     }
     if (!code)
         code = encode_maps(plan);
@@ -195,9 +199,10 @@ static int choose_from(struct qn_session *s, int backend,
     code = qn_select_list(s->ctx, &s->demand, &list, &count);
     if (code)
         return code;
-    if (count == 0 || !list[0].fits)
+    code = qn_tuned_prefer(s, list, count);
+    if (!code && (count == 0 || !list[0].fits))
         code = qn_select_none(s->ctx, &s->demand, list, count);
-    else
+    else if (!code)
         code = load_best(s, list, count, module);
     free(list);
     return code;
@@ -214,6 +219,30 @@ static int choose(struct qn_session *s, struct qn_module **module)
     if (code == QUERN_ENOKERNEL)
         code = choose_from(s, QUERN_BACKEND_JIT, module);
     return code;
+}
+
+/* What the options ask for, where nothing is known: the measurement lands in
+   the files, or in the log if it fails. */
+static int tune_first(struct qn_session *s)
+{
+    const struct quern_tune_options options = {.seconds =
+                                                   s->options.tune_ms / 1e3,
+                                               .backend = s->options.backend,
+                                               .sms = s->options.sms};
+    struct quern_tune_result result;
+    int code;
+
+    if (s->options.tune_ms <= 0 || !s->driver || s->options.kernel ||
+        s->demand.backend == QUERN_BACKEND_CUBLASLT)
+        return QUERN_OK;
+    code = qn_tuned_look(s);
+    if (code || s->tuned.known)
+        return code;
+    if (qn_tune_measure(s->ctx, s->problem, &options, 1, &result))
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "not tuned: %s",
+                       qn_error_text());
+    quern_free(result.candidates);
+    return QUERN_OK;
 }
 
 /* As far as the driver tells: streams that capture without blocking the
@@ -236,6 +265,8 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
 
     if (!code)
         code = qn_session_name(s);
+    if (!code)
+        code = tune_first(s);
     if (!code && s->demand.backend != QUERN_BACKEND_CUBLASLT)
         code = choose(s, &module);
     if (code)
@@ -258,9 +289,9 @@ static const char *name_of(const struct quern_plan *plan)
     return plan->kernel ? plan->kernel->name : plan->products->lt->version;
 }
 
-int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
-               const struct quern_plan_options *options,
-               struct quern_plan **plan)
+int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
+                 const struct quern_plan_options *options, int band,
+                 struct quern_plan **plan)
 {
     struct qn_session session;
     int code;
@@ -272,6 +303,7 @@ int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
                                        : "plan");
     *plan = NULL;
     code = qn_session_open(&session, ctx, problem, options);
+    session.band = band;
     if (!code)
         code = make_plan(&session, plan);
     qn_session_close(&session);
@@ -280,6 +312,13 @@ int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
                        name_of(*plan), (*plan)->workers,
                        (*plan)->driver ? "CTAs" : "threads");
     return code;
+}
+
+int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
+               const struct quern_plan_options *options,
+               struct quern_plan **plan)
+{
+    return qn_plan_make(ctx, problem, options, 0, plan);
 }
 
 void quern_plan_free(struct quern_plan *plan)
@@ -301,4 +340,5 @@ void quern_plan_info(const struct quern_plan *plan,
     info->backend = plan->backend;
     info->sms = plan->workers;
     info->workspace_bytes = plan->need.workspace_bytes;
+    info->tuned = plan->tuned;
 }

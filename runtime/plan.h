@@ -66,6 +66,7 @@ struct quern_plan {
     struct qn_cublaslt_engine *products; /* NULL for all others */
     int scaled;                          /* the recipe scales some tensor */
     int backend;
+    int tuned;                             /* measured to be the fastest */
     int workers;                           /* CTAs, or threads of the host */
     struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */
     int mapped[QN_ROLES];                  /* the kernel has a map of it */
@@ -88,5 +89,10 @@ struct quern_plan {
 */
 int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
                    struct qn_values *values, void **params);
+
+/* quern_plan with a band that kernels must run with; 0: as usual. */
+int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
+                 const struct quern_plan_options *options, int band,
+                 struct quern_plan **plan);
 
 #endif

@@ -322,6 +322,7 @@ void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
     info->backend = plan->backend;
     info->sms = plan->workers;
     info->workspace_bytes = plan->need.workspace_bytes;
+    info->tuned = 0;
 }
 
 /* --------------------------------------------------------------------- why */

@@ -30,7 +30,7 @@
 ** reads the environment once, in quern_open.
 **
 ** Contents: errors, types, context, problem, infer, describe, plan, run,
-** quantize.
+** quantize, tune.
 */
 #ifndef QUERN_H
 #define QUERN_H
@@ -214,6 +214,8 @@ struct quern_open_options {
                           library itself never prints */
     void *log_user;
     int log_level; /* what `log` is told; default $QUERN_LOG, else INFO */
+    const char *tune; /* folders with files of quern_tune, separated by ':';
+                         "" for none at all; default $QUERN_TUNE; see below */
 };
 
 /*
@@ -222,6 +224,7 @@ struct quern_open_options {
 ** environment, here and nowhere else, and by no set-user-id program:
 **
 **   QUERN_CACHE    see above; "" for no cache
+**   QUERN_TUNE     see above; "" for the model alone
 **   QUERN_CUDA     path of libcuda          QUERN_NVRTC   path of libnvrtc
 **   QUERN_GEN      path of libquern_gen     QUERN_CC      C compiler, "cc"
 **   QUERN_CUBLASLT path of libcublasLt
@@ -271,7 +274,8 @@ struct quern_problem {
                         a kernel may take more */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
-    char split[256]; /* how tools draw group sizes; plans ignore it */
+    char split[256]; /* how tools and quern_tune draw group sizes; plans
+                        ignore it */
 };
 
 /*
@@ -347,14 +351,19 @@ QUERN_API int quern_describe(struct quern_context *ctx,
 struct quern_plan_options {
     int backend;        /* enum quern_backend */
     int sms;            /* multiprocessors to use; 0: all */
-    const char *kernel; /* registry name; NULL: the model chooses */
+    const char *kernel; /* registry name; NULL: the fastest that quern_tune
+                           found for this size, else the model chooses */
+    int tune_ms; /* above 0: where nothing is known of this size, measure first,
+                    for about so many milliseconds, as quern_tune does */
 };
 
 /*
 ** Choose a kernel for the problem, compile or load it, set its attributes.
 ** `options` may be NULL. Uses the CUDA context that is current in the calling
 ** thread, else device 0's primary context. May allocate, compile and write
-** the cache; must not be called while a stream of this thread captures.
+** the cache; must not be called while a stream of this thread captures. Where
+** tune_ms asks for it and something is in the way (no room, a file that cannot
+** be written), the log says so and the model chooses.
 ** QUERN_EINVAL; QUERN_ENOKERNEL (each candidate and why not); QUERN_ENODEVICE;
 ** QUERN_ECOMPILE; QUERN_ECUDA; QUERN_EMISSING; QUERN_ENOMEM.
 */
@@ -373,6 +382,7 @@ struct quern_plan_info {
     int sms;                /* CTAs launched, or host threads */
     size_t workspace_bytes; /* of each run: quern_describe's, or more where
                                the backend is cublaslt */
+    int tuned; /* 1: measured to be the fastest, 0: nothing is known */
 };
 
 /* What a plan chose; of NULL, zeros and no name. */
@@ -380,9 +390,9 @@ QUERN_API void quern_plan_info(const struct quern_plan *plan,
                                struct quern_plan_info *info);
 
 /*
-** Explain the choice for a problem: each kernel of the variant with the
-** model's figures, or the rule that excludes it, or the reason for which its
-** point of the grid does not exist. `*text` is freed with quern_free.
+** Explain the choice for a problem: what was measured; each kernel of the
+** variant with the model's figures, or the rule that excludes it, or the reason
+** for which its point of the grid does not exist. `*text` is freed with quern_free.
 */
 QUERN_API int quern_why(struct quern_context *ctx,
                         const struct quern_problem *problem,
@@ -603,6 +613,102 @@ QUERN_API int quern_quantize_why(struct quern_context *ctx,
                                  const struct quern_quantization *quantization,
                                  const struct quern_plan_options *options,
                                  char **text);
+
+/* -------------------------------------------------------------------- tune
+** Measure which kernel is fastest for a problem on this GPU, and remember it:
+** quern_plan then takes it for every problem of the same variant (op, recipe,
+** layout, ragged axis, type of D, alpha, beta, alignment, pointers), groups and
+** multiprocessors whose axes are equal, but for the ragged one, which is in the
+** same bucket: mean length of a group, rounded down to 1, 2, 3, 4, 6, 8, 12,
+** 16, 24, .. (powers of 2 and the middles between them). What the groups' own
+** lengths are no host knows; tune with those that are usual.
+**
+** A winner that does not serve a problem of its bucket gives way to the model.
+** Casts have one kernel each, so there is nothing to tune.
+**
+** One text file for each GPU model holds a line for each of these, sorted, and
+** names the registry; from any other registry it is refused as a whole, which
+** the log and quern_why say. Read are, and the first line found counts: the
+** folders of the options (or of $QUERN_TUNE), `tune` in each folder of the
+** cache, and share/quern/tune beside the library's own folder, which is only
+** read. The first of the others that may be written takes what is new.
+*/
+enum quern_l2 { /* COUPLED: the order in cli/options.c */
+    QUERN_L2_BOTH, /* the mean of a cold and a warm run */
+    QUERN_L2_COLD, /* other data are in L2, as amid other work */
+    QUERN_L2_WARM  /* what the same kernel left there a moment ago */
+};
+
+/* One kernel, as far as it was measured. */
+struct quern_tune_candidate {
+    const char *kernel; /* lives as the context */
+    int band;           /* strips of tiles visited together; 0: as usual */
+    int rounds;         /* that it was measured in */
+    double seconds;     /* median; 0: not measured */
+    char reason[256];   /* why it is out: a rule, the model, the compiler, a
+                           launch, or how much slower; "" for those in the race */
+};
+
+struct quern_tune_progress {
+    double elapsed;                          /* seconds */
+    int candidates, compiling, left, rounds; /* left: in the race */
+    const struct quern_tune_candidate *best; /* NULL: none yet */
+};
+
+/* Zero or NULL in a field chooses the default. */
+struct quern_tune_options {
+    double seconds; /* to spend at most, compiling included; 0: 20 */
+    int backend;    /* as in struct quern_plan_options, but for the host and
+                       cublaslt, which have nothing to choose from */
+    int sms;
+    int l2;        /* enum quern_l2 */
+    int threads;   /* that compile; 0: all cores but one, at most 16 */
+    int keep;      /* 0: write the file; 1: leave all files as they are */
+    uint64_t seed; /* of sizes and data */
+    const int64_t *sizes; /* [G] lengths of the groups, host memory; NULL: drawn
+                             as the problem's split says */
+    const struct quern_args *args; /* operands to measure on instead of random
+                             ones; D is overwritten, or added to many times */
+    void *stream; /* CUstream; nothing else should run meanwhile */
+    /* Told after each round; a result other than 0 ends the measuring. */
+    int (*progress)(void *user, const struct quern_tune_progress *);
+    void *user;
+};
+
+struct quern_tune_result {
+    const char *kernel; /* the fastest; lives as the context */
+    int band;           /* 0: as usual */
+    double seconds;     /* median of its runs */
+    const char *model;  /* what the model would have chosen */
+    double model_seconds;
+    double ratio; /* how many times as long the model's choice takes */
+    int certain;  /* 0: time was up before the order was certain */
+    int rounds;
+    int clock_mhz;  /* of the multiprocessors; 0: unknown */
+    size_t bytes;   /* of device memory that was taken, all given back */
+    char file[512]; /* that has the line now; "" for none */
+    struct quern_tune_candidate *candidates; /* freed with quern_free */
+    int count;
+};
+
+/*
+** Measure the kernels that serve the problem: the best by the model is compiled
+** first, others by threads while the GPU measures. Each round runs all that are
+** left, in another order each time, so that all see the same clock; who is
+** surely slower leaves. The order is certain when nobody left can be faster by
+** 0.5 % than the best; less than that, the model's choice wins.
+**
+** Runs on `stream` and waits for it; allocates device memory for operands of
+** the problem's size and twice the L2 (QUERN_ECUDA says how many bytes where
+** they are not free); must not be called while a stream of this thread
+** captures. QUERN_EINVAL; QUERN_ENODEVICE; QUERN_ENOKERNEL; QUERN_ECOMPILE (no
+** candidate could be measured: each one's reason); QUERN_ECUDA; QUERN_ESIZES of
+** args; QUERN_EIO (measured, but not kept: `result` is complete); QUERN_ENOMEM.
+*/
+QUERN_API int quern_tune(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         const struct quern_tune_options *options,
+                         struct quern_tune_result *result);
 
 #ifdef __cplusplus
 }

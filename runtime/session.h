@@ -5,7 +5,7 @@
 #define QUERN_SESSION_H
 
 #include "host.h"
-#include "select.h"
+#include "tuned.h"
 
 struct qn_session {
     struct quern_context *ctx;
@@ -16,6 +16,8 @@ struct qn_session {
     struct qn_device device;
     struct quern_description need;
     struct qn_demand demand; /* its backend stays AUTO where a GPU is */
+    struct qn_tuned tuned;
+    int band; /* that a kernel must run with; 0: as usual */
 };
 
 /*

@@ -1,5 +1,5 @@
 /*
-** split.c: the syntax of split=, which only tools interpret.
+** split.c: the syntax of split=, which plans ignore.
 */
 #include "split.h"
 #include "error.h"

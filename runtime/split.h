@@ -1,5 +1,5 @@
 /*
-** split.h: the syntax of split=, which only tools interpret.
+** split.h: the syntax of split=, which plans ignore.
 */
 #ifndef QUERN_SPLIT_H
 #define QUERN_SPLIT_H

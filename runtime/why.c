@@ -40,22 +40,23 @@ static void add_floors(struct qn_text *text, const struct qn_choice *best,
         f->memory_cycles);
 }
 
-/* In the model's order; the first would run. */
+/* In the model's order, but for a measured winner; the first would run. */
 static void add_choices(struct qn_text *text, const struct qn_choice *list,
-                        int count)
+                        int count, const struct qn_kernel *tuned)
 {
     for (int i = 0; i < count && list[i].fits; i++) {
         const struct qn_figures *f = &list[i].figures;
         const struct qn_kernel *kernel = list[i].candidate->kernel;
 
         qn_text_add(text,
-                    "%s %s%s\n    %.0f cycles: %.0f tiles in %.0f waves of "
+                    "%s %s%s%s\n    %.0f cycles: %.0f tiles in %.0f waves of "
                     "%.0f, memory %.0f\n    a tile: math %.0f, copies %.0f, "
                     "store %.0f; %.0f %% of it real\n",
                     i ? " " : ">", kernel->name,
-                    kernel->cubin || kernel->host ? " (linked)" : "", f->cycles,
-                    f->tiles, f->waves, f->tile_cycles, f->memory_cycles,
-                    f->math, f->copy, f->store, 100 * f->real);
+                    kernel->cubin || kernel->host ? " (linked)" : "",
+                    kernel == tuned ? " (tuned)" : "", f->cycles, f->tiles,
+                    f->waves, f->tile_cycles, f->memory_cycles, f->math,
+                    f->copy, f->store, 100 * f->real);
     }
 }
 
@@ -107,8 +108,16 @@ static void add_rejected(struct qn_text *text,
 static int list_for(struct qn_session *s, int backend, struct qn_choice **list,
                     int *count)
 {
+    int code;
+
     s->demand.backend = backend;
-    return qn_select_list(s->ctx, &s->demand, list, count);
+    code = qn_select_list(s->ctx, &s->demand, list, count);
+    if (code)
+        return code;
+    code = qn_tuned_prefer(s, *list, *count);
+    if (code)
+        free(*list);
+    return code;
 }
 
 /* The same order in which quern_plan tries the backends. */
@@ -152,12 +161,13 @@ static int explain(struct qn_session *s, struct qn_text *text)
     if (code)
         return code;
     add_title(text, s);
+    qn_tuned_why(s, text);
     if (count == 0 || !list[0].fits) {
         qn_select_none(s->ctx, &s->demand, list, 0);
         qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
     } else
         add_floors(text, list, s->demand.sms);
-    add_choices(text, list, count);
+    add_choices(text, list, count, s->tuned.kernel);
     add_excluded(text, list, count);
     add_rejected(text, s->ctx->base, s->problem);
     add_rejected(text, s->ctx->linked, s->problem);

@@ -44,6 +44,11 @@ struct qn_options {
     int kernels;
     int repeat;
     int overhead;
+    int budget;        /* seconds */
+    int l2;            /* enum quern_l2 */
+    const char *store; /* folder of measured winners; NULL: as the library has
+                          it */
+    int merge;
     uint64_t seed;
     char **words; /* what is not an option, NULL-terminated */
     int nwords;
@@ -66,7 +71,11 @@ enum {
     QN_KEY_OVERHEAD,
     QN_KEY_PTX,
     QN_KEY_SASS,
-    QN_KEY_RESOURCES
+    QN_KEY_RESOURCES,
+    QN_KEY_BUDGET,
+    QN_KEY_L2,
+    QN_KEY_STORE,
+    QN_KEY_MERGE
 };
 
 /* What of a kernel's code is to be shown. */
@@ -129,7 +138,7 @@ struct qn_command {
 
 extern const struct qn_command qn_cmd_recipes, qn_cmd_list, qn_cmd_why,
     qn_cmd_emit, qn_cmd_build, qn_cmd_run, qn_cmd_bench, qn_cmd_describe,
-    qn_cmd_cache, qn_cmd_demo;
+    qn_cmd_cache, qn_cmd_demo, qn_cmd_tune;
 
 /* The parser behind every command's argp; `input` is a struct qn_options. */
 error_t qn_options_parse(int key, char *text, struct argp_state *state);

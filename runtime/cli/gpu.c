@@ -12,11 +12,8 @@
 
 enum { /* CU_DEVICE_ATTRIBUTE_... */
        CLOCK_RATE = 13,
-       PCI_BUS_ID = 33,
-       PCI_DEVICE_ID = 34,
        MEMORY_CLOCK_RATE = 36,
-       MEMORY_BUS_WIDTH = 37,
-       PCI_DOMAIN_ID = 50
+       MEMORY_BUS_WIDTH = 37
 };
 
 /* Products and sums of dense bf16 per SM and clock, both counted, of the chips
@@ -91,27 +88,6 @@ static void find_peaks(struct qn_gpu *gpu)
     gpu->peak_bytes = 2 * memory_khz * 1e3 * bus_bytes;
 }
 
-/* NVML counts devices on its own; the place on the bus tells which is ours. */
-static void open_nvml(struct qn_gpu *gpu)
-{
-    int (*init)(void), (*by_bus)(const char *, void **);
-    char bus[32];
-
-    gpu->nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!gpu->nvml)
-        return;
-    *(void **)&init = dlsym(gpu->nvml, "nvmlInit_v2");
-    *(void **)&by_bus = dlsym(gpu->nvml, "nvmlDeviceGetHandleByPciBusId_v2");
-    *(void **)&gpu->nvml_clock = dlsym(gpu->nvml, "nvmlDeviceGetClockInfo");
-    *(void **)&gpu->nvml_power = dlsym(gpu->nvml, "nvmlDeviceGetPowerUsage");
-    snprintf(bus, sizeof bus, "%04x:%02x:%02x.0",
-             (unsigned)attribute(gpu, PCI_DOMAIN_ID),
-             (unsigned)attribute(gpu, PCI_BUS_ID),
-             (unsigned)attribute(gpu, PCI_DEVICE_ID));
-    if (!init || !by_bus || init() != 0 || by_bus(bus, &gpu->nvml_device) != 0)
-        gpu->nvml_clock = NULL, gpu->nvml_power = NULL;
-}
-
 int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out)
 {
     struct qn_gpu *gpu = calloc(1, sizeof *gpu);
@@ -139,23 +115,19 @@ void qn_gpu_close(struct qn_gpu *gpu)
         return;
     if (gpu->driver)
         qn_driver_leave(gpu->driver, &gpu->scope);
-    if (gpu->nvml)
-        dlclose(gpu->nvml);
+    qn_nvml_close(gpu->nvml);
     free(gpu);
 }
 
 void qn_gpu_load(struct qn_gpu *gpu, struct qn_gpu_load *load)
 {
-    unsigned mhz = 0, milliwatts = 0;
-
-    if (gpu && !gpu->nvml) /* only who asks waits for it, about a second */
-        open_nvml(gpu);
-    if (gpu && gpu->nvml_clock &&
-        gpu->nvml_clock(gpu->nvml_device, 1 /* SM */, &mhz) == 0)
-        load->clock = (int)mhz;
-    if (gpu && gpu->nvml_power &&
-        gpu->nvml_power(gpu->nvml_device, &milliwatts) == 0)
-        load->watts = milliwatts * 1e-3;
+    if (!gpu)
+        return;
+    if (!gpu->nvml_tried) /* only who asks waits for it, about a second */
+        gpu->nvml = qn_nvml_open(gpu->driver, gpu->device.ordinal);
+    gpu->nvml_tried = 1;
+    load->clock = qn_nvml_clock(gpu->nvml);
+    load->watts = qn_nvml_watts(gpu->nvml);
 }
 
 /* Twice as many of half as many bits, where there are such instructions. */

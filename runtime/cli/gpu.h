@@ -5,9 +5,8 @@
 #ifndef QN_GPU_H
 #define QN_GPU_H
 
-#include "driver.h"
+#include "nvml.h"
 
-struct cu_event;
 struct quern_context;
 
 /* X(name, arguments): looked up in the driver that the runtime has open. */
@@ -34,10 +33,8 @@ struct qn_gpu {
 #define QN_GPU_FIELD(name, arguments) int(*name) arguments;
     QN_GPU_FUNCTIONS(QN_GPU_FIELD)
 #undef QN_GPU_FIELD
-    void *nvml;
-    void *nvml_device;
-    int (*nvml_clock)(void *device, int type, unsigned *mhz);
-    int (*nvml_power)(void *device, unsigned *milliwatts);
+    struct qn_nvml *nvml; /* NULL until the clock is asked for */
+    int nvml_tried;
 };
 
 /* How hard the chip works; 0: unknown. */

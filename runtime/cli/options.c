@@ -53,6 +53,18 @@ static int parse_against(const char *text, struct argp_state *state)
     return backend;
 }
 
+/* COUPLED: the order of enum quern_l2 */
+static int parse_l2(const char *text, struct argp_state *state)
+{
+    static const char *const names[] = {"both", "cold", "warm", NULL};
+
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], text) == 0)
+            return i;
+    argp_error(state, "--l2 is '%s'; it must be both, cold or warm", text);
+    return 0;
+}
+
 static void add_specs(struct qn_options *options, const char *folder,
                       struct argp_state *state)
 {
@@ -103,6 +115,12 @@ static error_t parse_what(int key, char *text, struct argp_state *state)
     case QN_KEY_BACKEND:
         options->backend = parse_backend(text, state);
         return 0;
+    case QN_KEY_L2:
+        options->l2 = parse_l2(text, state);
+        return 0;
+    case QN_KEY_STORE:
+        options->store = text;
+        return 0;
     case QN_KEY_AGAINST:
         options->against = parse_against(text, state);
         return 0;
@@ -150,6 +168,12 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
         return 0;
     case QN_KEY_REPEAT:
         options->repeat = (int)parse_number(text, 100000, "--repeat", state);
+        return 0;
+    case QN_KEY_BUDGET:
+        options->budget = (int)parse_number(text, 86400, "--budget", state);
+        return 0;
+    case QN_KEY_MERGE:
+        options->merge = 1;
         return 0;
     case ARGP_KEY_ARGS:
         options->words = state->argv + state->next;

@@ -44,6 +44,7 @@ int qn_source_context(const struct qn_options *options,
     const struct quern_open_options open = {
         .specs = options->specs,
         .specs_count = options->nspecs,
+        .tune = options->store,
         .log = print_log,
         .log_level = log_level(options),
     };

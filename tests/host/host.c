@@ -16,7 +16,8 @@ struct quern_context *host_ctx;
 struct quern_plan *host_plan(const struct qt_case *c, int threads,
                              struct quern_args *args)
 {
-    struct quern_plan_options options = {QUERN_BACKEND_HOST, threads, NULL};
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST,
+                                               .sms = threads};
     struct quern_problem problem;
     struct quern_description need;
     struct quern_plan *plan = NULL;

@@ -54,6 +54,17 @@ struct fake_cuda {
     void *launch_context;
     size_t param_sizes[FAKE_PARAMS]; /* set by the test: how much to keep */
     unsigned char params[FAKE_PARAMS][128];
+    /* memory and events, which must be balanced, too */
+    int allocations, events;
+    size_t free_bytes; /* of the device; 0: plenty */
+    /* time, which only launches spend: see fake_cuda.c */
+    double now; /* milliseconds */
+    int cold;   /* something else was written since the last launch */
+    unsigned random;
+    int broken; /* all that waits for the device fails */
+    int watch;  /* parameter that is the address of `watched`, 0: none */
+    int64_t watched[4];
+    int band_at; /* 1 + the parameter that is the band; 0: none */
 };
 
 /* What the fake cuBLASLt was told, and what it should do about it. */

@@ -1,6 +1,17 @@
 /*
 ** fake_cuda.c: a CUDA driver in host memory. It records what it is told and
 ** fails when a test asks for it.
+**
+** Its clock stands still but for launches. $FAKE_CUDA_TIMES says how long each
+** takes, in microseconds, warm and, behind a slash, in a cold L2 (a memset came
+** between); "fail" is an error of the launch and "break" one of all that comes
+** behind. A band that the test points at is part of the name. What is not named
+** takes 1000:
+**
+**     FAKE_CUDA_TIMES=k_small=120,k_large=80/100,k_large@8=70,k_next=fail
+**
+** $FAKE_CUDA_JITTER: each launch takes up to so many permille more or less, and
+** one in 16 three times as long.
 */
 #include "fake.h"
 #include "gpu.h"
@@ -9,7 +20,8 @@
 #include <string.h>
 
 struct cu_library {
-    char code[300]; /* as far as its first zero */
+    char code[300];   /* as far as its first zero */
+    char kernel[128]; /* the last that was looked up */
 };
 
 static struct fake_cuda state = {
@@ -145,6 +157,9 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     case QN_CU_COMPUTE_CAPABILITY_MINOR:
         *value = state.minor;
         return 0;
+    case QN_CU_L2_CACHE_SIZE:
+        *value = 1 << 12;
+        return 0;
     case QN_CU_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
         *value = state.shared_bytes;
         return 0;
@@ -203,6 +218,7 @@ int cuCtxGetDevice(int *device)
     return top() ? 0 : 201;
 }
 
+/* Libraries, kernels and functions are one thing. */
 int cuLibraryLoadData(struct cu_library **library, const void *code,
                       int *jit_options, void **jit_values, unsigned njit,
                       int *options, void **values, unsigned noptions)
@@ -212,7 +228,7 @@ int cuLibraryLoadData(struct cu_library **library, const void *code,
     ENTER();
     if (strncmp(code, "cubin of ", 9) && strncmp(code, "\177ELF", 4))
         return 200; /* CUDA_ERROR_INVALID_IMAGE */
-    *library = malloc(sizeof **library);
+    *library = calloc(1, sizeof **library);
     if (!*library)
         return 2;
     snprintf((*library)->code, sizeof(*library)->code, "%s",
@@ -241,6 +257,7 @@ int cuLibraryGetKernel(struct cu_kernel **kernel, struct cu_library *library,
     if (library->code[0] == 'c' && strcmp(library->code, code) != 0)
         return 500; /* CUDA_ERROR_NOT_FOUND */
     snprintf(state.kernel, sizeof state.kernel, "%s", name);
+    snprintf(library->kernel, sizeof library->kernel, "%s", name);
     *kernel = (struct cu_kernel *)library;
     return 0;
 }
@@ -273,17 +290,76 @@ int cuFuncLoad(struct cu_function *function)
     return 0;
 }
 
+/* The entry of a kernel in $FAKE_CUDA_TIMES, behind its "=", or NULL. */
+static const char *find_time(const char *kernel)
+{
+    const char *at = getenv("FAKE_CUDA_TIMES");
+    size_t length = strlen(kernel);
+
+    for (; at && *at; at += strcspn(at, ","), at += *at == ',')
+        if (!strncmp(at, kernel, length) && at[length] == '=')
+            return at + length + 1;
+    return NULL;
+}
+
+/* From 0 to below 1. */
+static double uniform(void)
+{
+    state.random = state.random * 1664525u + 1013904223u;
+    return (state.random >> 8) * 0x1p-24;
+}
+
+/* Spend a launch's time, or fail as its entry says. */
+static int spend(const char *kernel, void **parameters)
+{
+    const char *jitter = getenv("FAKE_CUDA_JITTER"), *entry = NULL;
+    char banded[160];
+    double us = 1000;
+    char *end;
+
+    if (state.band_at) {
+        snprintf(banded, sizeof banded, "%s@%d", kernel,
+                 *(int *)parameters[state.band_at - 1]);
+        entry = find_time(banded);
+    }
+    entry = entry ? entry : find_time(kernel);
+    if (entry && !strncmp(entry, "fail", 4))
+        return 719;
+    if (entry && !strncmp(entry, "break", 5))
+        state.broken = 1;
+    else if (entry) {
+        us = strtod(entry, &end);
+        if (*end == '/' && state.cold)
+            us = strtod(end + 1, NULL);
+    }
+    if (jitter && uniform() < 1 / 16.0)
+        us *= 3;
+    if (jitter)
+        us *= 1 + atof(jitter) * (2 * uniform() - 1) / 1000;
+    state.now += us / 1000;
+    state.cold = 0;
+    return 0;
+}
+
 int cuLaunchKernelEx(const struct cu_launch *launch,
                      struct cu_function *function, void **parameters,
                      void **extra)
 {
-    (void)function, (void)extra;
+    int code;
+
+    (void)extra;
     ENTER();
+    code = spend(((struct cu_library *)function)->kernel, parameters);
+    if (code)
+        return code;
     state.launches++;
     state.launch = *launch;
     state.launch_context = top();
     if (launch->nattributes)
         state.attribute = launch->attributes[0];
+    if (state.watch)
+        memcpy(state.watched, *(void **)parameters[state.watch],
+               sizeof state.watched);
     for (int i = 0; i < FAKE_PARAMS; i++)
         if (state.param_sizes[i])
             memcpy(state.params[i], parameters[i], state.param_sizes[i]);
@@ -346,7 +422,7 @@ int cuStreamSynchronize(struct cu_stream *stream)
 {
     (void)stream;
     ENTER();
-    return 0;
+    return state.broken ? 700 : 0;
 }
 
 int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes,
@@ -364,6 +440,7 @@ int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes,
     (void)stream;
     ENTER();
     memset((void *)(uintptr_t)to, value, bytes);
+    state.cold = 1;
     return 0;
 }
 
@@ -391,29 +468,97 @@ int cuMemsetD2D8Async(uint64_t to, size_t pitch, unsigned char value,
     return 0;
 }
 
-/* ------------------------------------- for programs that run what they plan
-** Memory is the host's, and events are all the same: nothing takes time here.
-*/
+int cuMemGetInfo_v2(size_t *unused, size_t *total)
+{
+    ENTER();
+    *total = (size_t)1 << 40;
+    *unused = state.free_bytes ? state.free_bytes : *total;
+    return 0;
+}
 
 int cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
-    void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    void *memory;
 
+    ENTER();
+    memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (!memory || !bytes)
+        return bytes ? 2 : 1;
+    add(&state.allocations, 1);
     *address = (uintptr_t)memory;
-    return memory ? 0 : 2;
+    return 0;
 }
 
 int cuMemFree_v2(uint64_t address)
 {
+    BEGIN();
     free((void *)(uintptr_t)address);
-    return 0;
+    add(&state.allocations, -1);
+    return code_;
 }
 
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes)
 {
+    ENTER();
     memcpy((void *)(uintptr_t)to, from, bytes);
     return 0;
 }
+
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
+                         struct cu_stream *stream)
+{
+    (void)stream;
+    ENTER();
+    memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
+    return 0;
+}
+
+struct cu_event {
+    double at; /* milliseconds */
+};
+
+int cuEventCreate(struct cu_event **event, unsigned flags)
+{
+    (void)flags;
+    ENTER();
+    *event = calloc(1, sizeof **event);
+    if (!*event)
+        return 2;
+    add(&state.events, 1);
+    return 0;
+}
+
+int cuEventDestroy_v2(struct cu_event *event)
+{
+    BEGIN();
+    free(event);
+    add(&state.events, -1);
+    return code_;
+}
+
+int cuEventRecord(struct cu_event *event, struct cu_stream *stream)
+{
+    (void)stream;
+    ENTER();
+    event->at = state.now;
+    return 0;
+}
+
+int cuEventSynchronize(struct cu_event *event)
+{
+    (void)event;
+    ENTER();
+    return state.broken ? 700 : 0;
+}
+
+int cuEventElapsedTime(float *ms, struct cu_event *from, struct cu_event *to)
+{
+    ENTER();
+    *ms = (float)(to->at - from->at);
+    return 0;
+}
+
+/* ------------------------------------- for programs that run what they plan */
 
 int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes)
 {
@@ -427,39 +572,13 @@ int cuMemsetD8_v2(uint64_t to, unsigned char value, size_t bytes)
     return 0;
 }
 
-int cuEventCreate(struct cu_event **event, unsigned flags)
-{
-    (void)flags;
-    *event = (struct cu_event *)&state;
-    return 0;
-}
-
-int cuEventDestroy_v2(struct cu_event *event)
-{
-    (void)event;
-    return 0;
-}
-
-int cuEventRecord(struct cu_event *event, struct cu_stream *stream)
-{
-    (void)event, (void)stream;
-    return 0;
-}
-
-int cuEventSynchronize(struct cu_event *event)
-{
-    (void)event;
-    return 0;
-}
-
 int cuEventElapsedTime_v2(float *ms, struct cu_event *from, struct cu_event *to)
 {
-    (void)from, (void)to;
-    *ms = 0;
+    *ms = (float)(to->at - from->at);
     return 0;
 }
 
 int cuCtxSynchronize(void)
 {
-    return 0;
+    return state.broken ? 700 : 0;
 }

@@ -5,7 +5,8 @@
 **     ERROR   does not compile           SPILLS   spills registers
 **
 ** $FAKE_NVRTC_DELAY is a pause in milliseconds, $FAKE_NVRTC_VERSION the minor
-** version, $FAKE_NVRTC_FAIL the name of a function that fails.
+** version, $FAKE_NVRTC_FAIL the name of a function that fails,
+** $FAKE_NVRTC_REFUSE the name, or a part, of a kernel that does not compile.
 */
 #include "fake.h"
 
@@ -77,6 +78,7 @@ int nvrtcCompileProgram(struct program *program, int noptions,
                         const char *const *options)
 {
     const char *delay = getenv("FAKE_NVRTC_DELAY");
+    const char *refuse = getenv("FAKE_NVRTC_REFUSE");
     int arch = 0;
 
     fake_log("nvrtc", "compile", program->name);
@@ -85,7 +87,8 @@ int nvrtcCompileProgram(struct program *program, int noptions,
     for (int i = 0; i < noptions; i++)
         arch |= !strcmp(options[i], "--gpu-architecture=sm_90a") ||
                 !strcmp(options[i], "--gpu-architecture=compute_90a");
-    if (!arch || strstr(program->source, "ERROR") || fails(__func__)) {
+    if (!arch || strstr(program->source, "ERROR") ||
+        (refuse && strstr(program->name, refuse)) || fails(__func__)) {
         strcpy(program->log, "line 1: the test's compile error\n");
         return 6;
     }

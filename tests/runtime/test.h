@@ -122,6 +122,8 @@ int test_run_group(void);
 int test_args_group(void);
 int test_scaled_group(void);
 int test_check_group(void);
+int test_tune_group(void);
+int test_tune_file_group(void);
 int test_failure_group(void);
 int test_process_group(void);
 int test_hostile_group(void);

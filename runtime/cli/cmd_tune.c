@@ -1,0 +1,263 @@
+/*
+** cmd_tune.c: `quern tune`: measure candidates on this GPU, store the winners.
+*/
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cast.h"
+#include "cli.h"
+#include "tune_store.h"
+
+static const struct argp_option options[] = {
+    {"budget", QN_KEY_BUDGET, "SECONDS", 0,
+     "For each problem, compiling included (default 20)", 0},
+    {"l2", QN_KEY_L2, "NAME", 0,
+     "What runs find in L2: cold, warm or both (default both)", 0},
+    {"store", QN_KEY_STORE, "DIR", 0,
+     "Folder of the files to read and write (default $QUERN_TUNE, else tune/ "
+     "in the cache)",
+     0},
+    {"merge", QN_KEY_MERGE, NULL, 0,
+     "The arguments are files of measured winners: add their lines", 0},
+    {"jobs", 'j', "N", 0, "Threads that compile", 0},
+    {"candidates", 'k', NULL, 0, "Also list each kernel, and why it is out", 0},
+    QN_OPTION_BACKEND,
+    QN_OPTION_SEED,
+    QN_OPTION_SPECS,
+    QN_OPTION_JSON,
+    QN_OPTION_VERBOSE,
+    {0},
+};
+
+/* ----------------------------------------------------------------- progress */
+
+struct watcher {
+    int terminal;
+    double next; /* seconds before which nothing is told again */
+};
+
+static int show(void *user, const struct quern_tune_progress *p)
+{
+    struct watcher *w = user;
+    const char *best = p->best ? p->best->kernel : "none yet";
+
+    if (p->elapsed < w->next)
+        return 0;
+    w->next = p->elapsed + (w->terminal ? 0.1 : 2);
+    fprintf(stderr,
+            "%sround %d, %.1f s: %d of %d left, %d to be compiled; best %.1f "
+            "us, %s%s",
+            w->terminal ? "\r" : "", p->rounds, p->elapsed, p->left,
+            p->candidates, p->compiling, p->best ? p->best->seconds * 1e6 : 0,
+            best, w->terminal ? "\033[K" : "\n");
+    return 0;
+}
+
+/* ------------------------------------------------------------------ results */
+
+static const struct qn_column columns[] = {
+    {"problem", "problem", "s"},  {"kernel", "kernel", "s"},
+    {"us", "us", "%.1f"},         {"model_us", "model's us", "%.1f"},
+    {"ratio", "ratio", "%.3f"},   {"certain", "certain", "s"},
+    {"rounds", "rounds", "%.0f"}, {"mhz", "MHz", "%.0f"},
+    {"file", "file", "s"},        {0},
+};
+
+static const struct qn_column candidate_columns[] = {
+    {"kernel", "kernel", "s"},
+    {"band", "band", "%.0f"},
+    {"us", "us", "%.1f"},
+    {"rounds", "rounds", "%.0f"},
+    {"reason", "why it is out", "s"},
+    {0},
+};
+
+/* What the compiler said after its first line is for JSON. */
+static cJSON *describe_candidates(const struct qn_options *opt,
+                                  const struct quern_tune_result *result)
+{
+    cJSON *rows = cJSON_CreateArray();
+    char reason[sizeof result->candidates->reason];
+
+    for (int i = 0; i < result->count; i++) {
+        const struct quern_tune_candidate *c = &result->candidates[i];
+        cJSON *row = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(row, "kernel", c->kernel);
+        cJSON_AddNumberToObject(row, "band", c->band);
+        cJSON_AddNumberToObject(row, "us", c->seconds * 1e6);
+        cJSON_AddNumberToObject(row, "rounds", c->rounds);
+        snprintf(reason, sizeof reason, "%s", c->reason);
+        if (!opt->json)
+            reason[strcspn(reason, "\n")] = '\0';
+        cJSON_AddStringToObject(row, "reason", reason);
+        cJSON_AddItemToArray(rows, row);
+    }
+    return rows;
+}
+
+static cJSON *describe(const struct quern_problem *problem,
+                       const struct quern_tune_result *result)
+{
+    cJSON *row = cJSON_CreateObject();
+    char text[512];
+
+    quern_problem_print(problem, text, sizeof text);
+    cJSON_AddStringToObject(row, "problem", text);
+    cJSON_AddStringToObject(row, "kernel", result->kernel);
+    cJSON_AddNumberToObject(row, "band", result->band);
+    cJSON_AddNumberToObject(row, "us", result->seconds * 1e6);
+    cJSON_AddStringToObject(row, "model", result->model);
+    cJSON_AddNumberToObject(row, "model_us", result->model_seconds * 1e6);
+    cJSON_AddNumberToObject(row, "ratio", result->ratio);
+    cJSON_AddBoolToObject(row, "certain", result->certain);
+    cJSON_AddNumberToObject(row, "rounds", result->rounds);
+    cJSON_AddNumberToObject(row, "mhz", result->clock_mhz);
+    cJSON_AddNumberToObject(row, "bytes", (double)result->bytes);
+    cJSON_AddStringToObject(row, "file", result->file);
+    return row;
+}
+
+/* Besides the row: each kernel, where that is asked for. */
+static void add_candidates(const struct qn_options *opt, cJSON *row,
+                           const struct quern_tune_result *result)
+{
+    cJSON *candidates = describe_candidates(opt, result);
+
+    if (opt->json)
+        cJSON_AddItemToObject(row, "candidates", candidates);
+    else if (opt->kernels)
+        qn_table_print(opt, candidates, candidate_columns);
+    else
+        cJSON_Delete(candidates);
+}
+
+static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
+                        const char *text, cJSON *rows)
+{
+    struct watcher watcher = {.terminal = isatty(STDERR_FILENO)};
+    const struct quern_tune_options tune = {.seconds = opt->budget,
+                                            .backend = opt->backend,
+                                            .l2 = opt->l2,
+                                            .threads = opt->jobs,
+                                            .seed = opt->seed,
+                                            .progress = show,
+                                            .user = &watcher};
+    struct quern_tune_result result;
+    struct quern_problem problem;
+    int code, status;
+    cJSON *row;
+
+    if (qn_cast_is(text))
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "'%s': a cast has one kernel on each GPU, so "
+                               "there is nothing to tune",
+                               text);
+    status = qn_source_parse(opt, ctx, text, &problem);
+    if (status)
+        return status;
+    code = quern_tune(ctx, &problem, &tune, &result);
+    if (watcher.terminal && watcher.next > 0)
+        fprintf(stderr, "\r\033[K");
+    if (code)
+        status = qn_message_code(opt, code, quern_errmsg(ctx));
+    if (result.kernel) { /* even where the file could not be written */
+        row = describe(&problem, &result);
+        add_candidates(opt, row, &result);
+        cJSON_AddItemToArray(rows, row);
+    }
+    quern_free(result.candidates);
+    return status;
+}
+
+/* -------------------------------------------------------------------- merge */
+
+static int merge_file(const struct qn_options *opt, struct quern_context *ctx,
+                      const char *path)
+{
+    struct qn_tune_file file;
+    char target[512];
+    int code = qn_tune_store_read(ctx, path, &file);
+
+    if (!code)
+        code = qn_tune_store_add(ctx, &file, 0, target, sizeof target);
+    if (!code && !opt->json)
+        printf("%s: %d lines, merged into %s\n", path, file.count, target);
+    qn_tune_file_free(&file);
+    return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
+}
+
+static int merge_all(const struct qn_options *opt, struct quern_context *ctx)
+{
+    int status = QN_EXIT_OK;
+
+    if (opt->nwords == 0)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--merge takes the files to be merged");
+    for (int i = 0; i < opt->nwords && !status; i++)
+        status = merge_file(opt, ctx, opt->words[i]);
+    return status;
+}
+
+/* ---------------------------------------------------------------------- run */
+
+/* Arguments with blanks are problems; words without any are one together. */
+static int tune_all(const struct qn_options *opt, struct quern_context *ctx,
+                    cJSON *rows)
+{
+    char line[1024];
+    int status = QN_EXIT_OK;
+
+    if (opt->nwords == 0 || !strchr(opt->words[0], ' ')) {
+        status = qn_source_join(opt, line, sizeof line);
+        return status ? status : tune_problem(opt, ctx, line, rows);
+    }
+    for (int i = 0; i < opt->nwords && !status; i++)
+        status = tune_problem(opt, ctx, opt->words[i], rows);
+    return status;
+}
+
+static int run(const struct qn_options *opt)
+{
+    struct quern_context *ctx;
+    cJSON *rows;
+    int status = qn_source_context(opt, &ctx);
+
+    if (status)
+        return status;
+    if (opt->merge) {
+        status = merge_all(opt, ctx);
+    } else {
+        rows = cJSON_CreateArray();
+        status = tune_all(opt, ctx, rows);
+        if (cJSON_GetArraySize(rows))
+            qn_table_print(opt, rows, columns);
+        else
+            cJSON_Delete(rows);
+    }
+    quern_close(ctx);
+    return status;
+}
+
+const struct qn_command qn_cmd_tune = {
+    .name = "tune",
+    .arguments = "PROBLEM...\n--merge FILE...",
+    .summary = "Measure candidates on this GPU, store the winners",
+    .help =
+        "Several problems are quoted, one by one. Kernels that serve a problem "
+        "are compiled on all cores while the GPU measures those that are "
+        "there, in rounds of shuffled order, until it is certain that none is "
+        "faster by 0.5 % than the best, or time is up. Groups are drawn as "
+        "split= says. The winner then serves all plans of the same variant, "
+        "groups and axes, but for the ragged one: the mean length of a group "
+        "is rounded down to 1, 2, 3, 4, 6, 8, 12, 16, 24, .. `quern why` says "
+        "by how much it won. One file for each GPU model, NAME.tune: text, "
+        "sorted, to be committed or merged; only the kernels that it was made "
+        "with take it. Example:\n"
+        "  quern tune 'fprop bf16 g=8 m=32768 n=4096 k=7168 split=mild' "
+        "\\\n    'wgrad bf16 g=8 m=4096 n=7168 k=32768 split=mild'\n"
+        "  quern tune --merge other/NVIDIA_H200.tune --store share/tune",
+    .options = options,
+    .run = run,
+};

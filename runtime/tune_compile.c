@@ -1,0 +1,166 @@
+/*
+** tune_compile.c: candidates are compiled by threads, in the model's order,
+** while the GPU measures those that are ready.
+*/
+#define _GNU_SOURCE
+#include "jit.h"
+#include "plan.h"
+#include "tune.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_THREADS = 16 };
+
+/* The next that waits, or NULL; needs the lock. */
+static struct qn_tune_runner *next_waiting(struct qn_tune_job *job)
+{
+    if (job->quit || job->next == job->count || qn_tune_over(job))
+        return NULL;
+    return &job->runners[job->next++];
+}
+
+/* Into this context and, with its CUDA context current, onto the GPU. */
+static int load(struct qn_tune_job *job, const struct qn_tune_runner *runner)
+{
+    struct qn_driver_scope scope;
+    struct qn_module *module;
+    int code = qn_driver_enter(job->session.driver, job->session.scope.context,
+                               &scope);
+
+    if (!code)
+        code = qn_module_get(job->ctx, runner->candidate, runner->backend,
+                             &module);
+    qn_driver_leave(job->session.driver, &scope);
+    return code;
+}
+
+static void *work(void *user)
+{
+    struct qn_tune_job *job = user;
+    struct qn_tune_runner *runner;
+
+    pthread_mutex_lock(&job->lock);
+    while ((runner = next_waiting(job))) {
+        int code;
+
+        runner->state = QN_TUNE_COMPILING;
+        job->compiling++;
+        pthread_mutex_unlock(&job->lock);
+        code = load(job, runner);
+        pthread_mutex_lock(&job->lock);
+        runner->state = QN_TUNE_READY;
+        if (code)
+            qn_tune_out(runner, "%s", qn_error_text());
+        job->compiling--;
+        pthread_cond_broadcast(&job->changed);
+    }
+    pthread_mutex_unlock(&job->lock);
+    return NULL;
+}
+
+/* One core is left to the thread that measures. */
+static int count_threads(const struct qn_tune_job *job)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+
+    if (job->options.threads > 0)
+        cores = job->options.threads;
+    if (cores > MOST_THREADS)
+        cores = MOST_THREADS;
+    if (cores > job->count)
+        cores = job->count;
+    return cores > 1 ? (int)cores : 1;
+}
+
+int qn_tune_compile_start(struct qn_tune_job *job)
+{
+    const int wanted = count_threads(job);
+
+    while (job->nthreads < wanted &&
+           !pthread_create(&job->threads[job->nthreads], NULL, work, job))
+        job->nthreads++;
+    return job->nthreads
+               ? QUERN_OK
+               : qn_error_set(QUERN_ENOMEM, "no thread could be started");
+}
+
+void qn_tune_compile_stop(struct qn_tune_job *job)
+{
+    pthread_mutex_lock(&job->lock);
+    job->quit = 1;
+    pthread_mutex_unlock(&job->lock);
+    while (job->nthreads)
+        pthread_join(job->threads[--job->nthreads], NULL);
+    for (; job->next < job->count; job->next++)
+        if (job->runners[job->next].state == QN_TUNE_WAITING)
+            qn_tune_out(&job->runners[job->next],
+                        "time was up before it was compiled");
+}
+
+/* Until something changes, at most a tenth of a second. */
+static void wait_for_change(struct qn_tune_job *job)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(&job->changed, &job->lock, &until);
+}
+
+/* Needs the lock. */
+static int count_state(const struct qn_tune_job *job, enum qn_tune_state state)
+{
+    int count = 0;
+
+    for (int i = 0; i < job->count; i++)
+        count += job->runners[i].state == state;
+    return count;
+}
+
+/* It is loaded, so this compiles nothing. */
+static void plan(struct qn_tune_job *job, struct qn_tune_runner *runner)
+{
+    const struct quern_plan_options options = {
+        .backend = runner->backend,
+        .sms = job->options.sms,
+        .kernel = runner->candidate->kernel->name};
+
+    runner->state = QN_TUNE_RACING;
+    if (qn_plan_make(job->ctx, job->problem, &options, runner->band,
+                     &runner->plan))
+        qn_tune_out(runner, "%s", qn_error_text());
+}
+
+int qn_tune_compile_take(struct qn_tune_job *job, int wait)
+{
+    int waiting, chances;
+
+    pthread_mutex_lock(&job->lock);
+    while (wait && !count_state(job, QN_TUNE_READY) &&
+           (count_state(job, QN_TUNE_WAITING) ||
+            count_state(job, QN_TUNE_COMPILING)) &&
+           !qn_tune_over(job))
+        wait_for_change(job);
+    waiting =
+        count_state(job, QN_TUNE_WAITING) + count_state(job, QN_TUNE_COMPILING);
+    chances = waiting + count_state(job, QN_TUNE_READY) +
+              count_state(job, QN_TUNE_RACING);
+    pthread_mutex_unlock(&job->lock);
+    /* nobody but this thread looks at those that are ready */
+    for (int i = 0; i < job->count; i++) {
+        int ready;
+
+        pthread_mutex_lock(&job->lock);
+        ready = job->runners[i].state == QN_TUNE_READY;
+        pthread_mutex_unlock(&job->lock);
+        if (ready)
+            plan(job, &job->runners[i]);
+    }
+    return chances ? waiting : -1;
+}

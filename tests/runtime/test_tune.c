@@ -1,0 +1,585 @@
+/*
+** test_tune.c: the tuner against a GPU whose times are planted: it finds the
+** fastest, says why the others are out, and stops when it must.
+*/
+#include "test.h"
+
+#include <time.h>
+
+#define PROBLEM "fprop bf16 g=4 m=600 n=256 k=64"
+
+/* k_small is the model's choice. */
+#define TIMES "k_small=100,k_large=80,k_cluster=150"
+
+/* Where k_spills is not hopeless, by the model. */
+#define LARGE "fprop bf16 g=2 m=4096 n=1024 k=64"
+
+static int tune(struct quern_context *ctx, const char *text,
+                const struct quern_tune_options *options,
+                struct quern_tune_result *result)
+{
+    struct quern_problem p = test_problem(ctx, text);
+
+    return quern_tune(ctx, &p, options, result);
+}
+
+/* What the result says of a kernel, without a band of its own. */
+static const struct quern_tune_candidate *
+candidate(const struct quern_tune_result *result, const char *kernel)
+{
+    for (int i = 0; i < result->count; i++)
+        if (!strcmp(result->candidates[i].kernel, kernel) &&
+            !result->candidates[i].band)
+            return &result->candidates[i];
+    fail_msg("%s is no candidate", kernel);
+    return NULL;
+}
+
+static void expect_reason(const struct quern_tune_result *result,
+                          const char *kernel, const char *part)
+{
+    const char *reason = candidate(result, kernel)->reason;
+
+    if (!strstr(reason, part))
+        fail_msg("%s: '%s' lacks '%s'", kernel, reason, part);
+}
+
+static void expect_balance(void)
+{
+    assert_int_equal(test_cuda->allocations, 0);
+    assert_int_equal(test_cuda->events, 0);
+    assert_int_equal(test_cuda->depth, 0);
+}
+
+/* The kernel of a plan, and whether it was measured. */
+static void expect_plan(struct quern_context *ctx, const char *text,
+                        const char *kernel, int tuned)
+{
+    struct quern_plan *plan = test_plan(ctx, text, NULL);
+    struct quern_plan_info info;
+
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, kernel);
+    assert_int_equal(info.tuned, tuned);
+    quern_plan_free(plan);
+}
+
+static void expect_why(struct quern_context *ctx, const char *text,
+                       const char *part, int there)
+{
+    struct quern_problem p = test_problem(ctx, text);
+    char *why;
+
+    test_expect(quern_why(ctx, &p, NULL, &why), QUERN_OK, "");
+    if ((strstr(why, part) != NULL) != there)
+        fail_msg("%s '%s':\n%s", there ? "lacks" : "has", part, why);
+    quern_free(why);
+}
+
+/* ------------------------------------------------------------------- winner */
+
+static void finds_the_fastest(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+
+    (void)state;
+    expect_plan(ctx, PROBLEM, "k_small", 0);
+    expect_why(ctx, PROBLEM, "tuned", 0);
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
+    assert_string_equal(r.kernel, "k_large");
+    assert_string_equal(r.model, "k_small");
+    assert_true(r.certain && r.rounds >= 12 && r.rounds < 40);
+    assert_true(r.ratio > 1.2499 && r.ratio < 1.2501);
+    assert_true(r.seconds > 79e-6 && r.seconds < 81e-6);
+    assert_true(r.bytes >= 600 * 64 * 2 + 4 * 256 * 64 * 2 + 600 * 256 * 2);
+    expect_reason(&r, "k_large", "");
+    assert_int_equal(candidate(&r, "k_large")->reason[0], 0);
+    expect_reason(&r, "k_small", "1.250 x as long as the best");
+    /* 1.5 or 1.875, as k_large is there by then or not */
+    expect_reason(&r, "k_cluster", " x as long as the best");
+    assert_int_equal(candidate(&r, "k_cluster")->rounds, 2);
+    expect_reason(&r, "k_spills", "the model expects 2.7 x the cycles");
+    expect_reason(&r, "k_hungry", "300000 bytes of shared memory");
+    expect_reason(&r, "k_next", "made for sm_100a");
+    assert_non_null(strstr(r.file, "/cache/tune/Fake.tune"));
+    quern_free(r.candidates);
+    expect_balance();
+    expect_plan(ctx, PROBLEM, "k_large", 1);
+    quern_close(ctx);
+}
+
+/* By another process, too: same bucket, another, and one with other sizes. */
+static void plans_use_the_winner(void **state)
+{
+    const struct quern_plan_options named = {.kernel = "k_cluster"};
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+    struct quern_plan *plan;
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
+    quern_free(r.candidates);
+    quern_close(ctx);
+    ctx = test_open();
+    expect_plan(ctx, PROBLEM, "k_large", 1);
+    /* 128 to 191 rows in each of 4 groups */
+    expect_plan(ctx, "fprop bf16 g=4 m=512 n=256 k=64", "k_large", 1);
+    expect_plan(ctx, "fprop bf16 g=4 m=767 n=256 k=64", "k_large", 1);
+    expect_plan(ctx, "fprop bf16 g=4 m=768 n=256 k=64", "k_small", 0);
+    expect_plan(ctx, "fprop bf16 g=4 m=511 n=256 k=64", "k_small", 0);
+    expect_plan(ctx, "fprop bf16 g=4 m=600 n=264 k=64", "k_small", 0);
+    expect_plan(ctx, "fprop bf16 g=5 m=750 n=256 k=64", "k_small", 0);
+    expect_why(ctx, PROBLEM,
+               "tuned: 1.25 x the model's choice, groups of 128 "
+               "to 191 along m\n    80.0 us, the model's 100.0 "
+               "us; ",
+               1);
+    expect_why(ctx, PROBLEM, "> k_large (tuned)\n", 1);
+    expect_why(ctx, PROBLEM, "  k_small\n", 1);
+    plan = test_plan(ctx, PROBLEM, &named);
+    quern_plan_free(plan);
+    assert_string_equal(test_cuda->kernel, "k_cluster");
+    quern_close(ctx);
+    setenv("QUERN_TUNE", "", 1);
+    ctx = test_open();
+    expect_plan(ctx, PROBLEM, "k_small", 0);
+    quern_close(ctx);
+}
+
+/* With noise of 6 % and spikes, and 4 % between the best. */
+static void finds_it_in_noise(void **state)
+{
+    struct quern_context *ctx = test_open();
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", "k_small=100,k_large=96,k_cluster=101", 1);
+    setenv("FAKE_CUDA_JITTER", "60", 1);
+    for (unsigned seed = 1; seed <= 8; seed++) {
+        const struct quern_tune_options options = {.seed = seed, .keep = 1};
+        struct quern_tune_result r;
+
+        test_cuda->random = seed;
+        test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
+        assert_string_equal(r.kernel, "k_large");
+        assert_true(r.rounds > 5);
+        assert_true(r.ratio > 1.02 && r.ratio < 1.09);
+        assert_int_equal(r.file[0], 0);
+        quern_free(r.candidates);
+    }
+    quern_close(ctx);
+}
+
+/* What is less than 0.5 % apart is alike. */
+static void the_model_wins_ties(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", "k_cluster=100,k_large=100,k_small=100.3", 1);
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
+    assert_string_equal(r.kernel, "k_small");
+    assert_true(r.certain);
+    assert_true(r.ratio > 0.9999 && r.ratio < 1.0001);
+    quern_free(r.candidates);
+    expect_why(ctx, PROBLEM, "tuned: the model's choice is the fastest", 1);
+    quern_close(ctx);
+}
+
+static void cold_and_warm_differ(void **state)
+{
+    static const struct {
+        int l2;
+        const char *winner;
+    } cases[] = {{QUERN_L2_COLD, "k_large"},
+                 {QUERN_L2_WARM, "k_small"},
+                 {QUERN_L2_BOTH, "k_cluster"}};
+    struct quern_context *ctx = test_open();
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", "k_small=80/300,k_large=150/160,k_cluster=85/175",
+           1);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct quern_tune_options options = {.l2 = cases[i].l2};
+        struct quern_tune_result r;
+
+        test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
+        assert_string_equal(r.kernel, cases[i].winner);
+        quern_free(r.candidates);
+    }
+    quern_close(ctx);
+}
+
+/* A linked registry whose one kernel has a band. */
+static const unsigned char band_params[] = {GPU_PARAMS, QN_PARAM_band};
+static struct qn_kernel banded[] = {
+    GPU_KERNEL("k_banded", "sm_90a", 128, 64, 1, 1, 1000)};
+static const struct quern_registry linked = {
+    .hash = "linked", .kernels = banded, .nkernels = 1};
+
+static struct quern_context *open_banded(void)
+{
+    const struct quern_open_options options = {.registry = &linked};
+    struct quern_context *ctx;
+
+    banded[0].cubin = "cubin of k_banded";
+    banded[0].params = band_params;
+    banded[0].nparams = sizeof band_params;
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    test_cuda->band_at = sizeof band_params;
+    test_cuda->param_sizes[sizeof band_params - 1] = sizeof(int);
+    return ctx;
+}
+
+static int band_of_run(struct quern_context *ctx)
+{
+    struct quern_plan *plan = test_plan(ctx, PROBLEM, NULL);
+    struct quern_args args = test_args(ctx, PROBLEM);
+    int band;
+
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    memcpy(&band, test_cuda->params[sizeof band_params - 1], sizeof band);
+    test_args_free(&args);
+    quern_plan_free(plan);
+    return band;
+}
+
+static void bands_run_too(void **state)
+{
+    const struct quern_tune_options aot = {.backend = QUERN_BACKEND_AOT};
+    struct quern_context *ctx = open_banded();
+    struct quern_tune_result r;
+    int usual = band_of_run(ctx);
+    char times[64];
+
+    (void)state;
+    assert_true(usual > 1);
+    snprintf(times, sizeof times, "k_banded=100,k_banded@%d=90", usual * 2);
+    setenv("FAKE_CUDA_TIMES", times, 1);
+    test_expect(tune(ctx, PROBLEM, &aot, &r), QUERN_OK, "");
+    assert_string_equal(r.kernel, "k_banded");
+    assert_int_equal(r.band, usual * 2);
+    assert_true(r.ratio > 1.11 && r.ratio < 1.12);
+    quern_free(r.candidates);
+    assert_int_equal(band_of_run(ctx), usual * 2);
+    expect_why(ctx, PROBLEM, "tuned: 1.11 x the model's choice, in bands of",
+               1);
+    quern_close(ctx);
+    assert_int_equal(test_count("nvrtc"), 0);
+}
+
+/* ------------------------------------------------------------------- limits */
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void stops_when_time_is_up(void **state)
+{
+    const struct quern_tune_options options = {.seconds = 0.15, .threads = 1},
+                                    none = {.seconds = 0.01, .threads = 1};
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+    double start = seconds();
+
+    (void)state;
+    setenv("FAKE_NVRTC_DELAY", "200", 1);
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    test_expect(tune(ctx, PROBLEM, &none, &r), QUERN_EINVAL,
+                "options.seconds is 0.010: time was up before");
+    quern_free(r.candidates);
+    test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
+    assert_int_equal(r.certain, 0);
+    assert_true(r.rounds >= 2);
+    expect_reason(&r, "k_cluster", "time was up before it was compiled");
+    quern_free(r.candidates);
+    assert_true(seconds() - start < 3);
+    expect_balance();
+    expect_why(ctx, PROBLEM, "(time was up before that was certain)", 1);
+    quern_close(ctx);
+}
+
+/* The last word of each round; after the third: stop. */
+static int stop_early(void *user, const struct quern_tune_progress *p)
+{
+    int *told = user;
+
+    assert_true(p->elapsed >= 0 && p->candidates >= 3 && p->rounds > 0);
+    if (p->best)
+        assert_true(p->best->seconds > 0);
+    return ++*told == 3;
+}
+
+static void stops_when_told_to(void **state)
+{
+    int told = 0;
+    const struct quern_tune_options options = {.progress = stop_early,
+                                               .user = &told};
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    setenv("FAKE_CUDA_JITTER", "200", 1);
+    test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
+    assert_int_equal(told, 3);
+    assert_int_equal(r.rounds, 3);
+    assert_int_equal(r.certain, 0);
+    quern_free(r.candidates);
+    quern_close(ctx);
+}
+
+static void says_what_memory_is_missing(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+
+    (void)state;
+    test_cuda->free_bytes = 1000;
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA,
+                "bytes of device memory for operands and 8192 to drive L2 out, "
+                "1000 of 1099511627776 are free");
+    quern_free(r.candidates);
+    expect_balance();
+    quern_close(ctx);
+}
+
+static void refuses_bad_use(void **state)
+{
+    static const struct {
+        struct quern_tune_options options;
+        const char *says;
+    } bad[] = {
+        {{.backend = QUERN_BACKEND_HOST}, "options.backend is host"},
+        {{.backend = QUERN_BACKEND_CUBLASLT}, "options.backend is cublaslt"},
+        {{.backend = 17}, "options.backend is 17"},
+        {{.l2 = 9}, "options.l2 is 9"},
+        {{.seconds = -1}, "options.seconds is -1"},
+        {{.sms = -1}, "options.sms is -1"},
+    };
+    struct quern_context *ctx = test_open();
+    struct quern_problem p = test_problem(ctx, PROBLEM);
+    struct quern_tune_result r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        test_expect(quern_tune(ctx, &p, &bad[i].options, &r), QUERN_EINVAL,
+                    bad[i].says);
+    test_expect(quern_tune(NULL, &p, NULL, &r), QUERN_EINVAL, "ctx");
+    test_expect(quern_tune(ctx, NULL, NULL, &r), QUERN_EINVAL, "problem");
+    test_expect(quern_tune(ctx, &p, NULL, NULL), QUERN_EINVAL, "result");
+    test_expect(tune(ctx, "fprop bf16 g=4 m=600 n=256 k=60", NULL, &r),
+                QUERN_ENOKERNEL, "k % 8 == 0 is false");
+    test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
+    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_ECAPTURE, "tuning");
+    assert_int_equal(test_cuda->launches, 0);
+    quern_close(ctx);
+    test_cuda->capture_status = QN_CU_CAPTURE_NONE;
+    test_cuda->devices = 0;
+    ctx = test_open();
+    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_ENODEVICE, "GPU");
+    quern_close(ctx);
+}
+
+/* ----------------------------------------------------------------- failures */
+
+static void goes_on_after_failures(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+
+    (void)state;
+    setenv("FAKE_NVRTC_REFUSE", "k_cluster", 1);
+    setenv("FAKE_CUDA_TIMES", "k_small=120,k_large=fail", 1);
+    test_expect(tune(ctx, LARGE, NULL, &r), QUERN_OK, "");
+    expect_reason(&r, "k_spills", "spills registers");
+    assert_string_equal(r.kernel, "k_small");
+    assert_string_equal(r.model, "k_small");
+    expect_reason(&r, "k_cluster", "the test's compile error");
+    expect_reason(&r, "k_large",
+                  "cuLaunchKernelEx: some error (CUDA error 719)");
+    quern_free(r.candidates);
+    expect_balance();
+    quern_close(ctx);
+}
+
+static void fails_when_all_do(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+
+    (void)state;
+    setenv("FAKE_NVRTC_REFUSE", "k_", 1);
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECOMPILE,
+                "k_small: k_small does not compile");
+    quern_free(r.candidates);
+    unsetenv("FAKE_NVRTC_REFUSE");
+    setenv("FAKE_CUDA_TIMES", "k_small=fail,k_cluster=fail,k_large=fail", 1);
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA,
+                "k_small: cuLaunchKernelEx");
+    quern_free(r.candidates);
+    expect_balance();
+    /* a fault on the device is the end of the context */
+    setenv("FAKE_CUDA_TIMES", "k_small=break", 1);
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA, "behind k_small");
+    quern_free(r.candidates);
+    expect_balance();
+    quern_close(ctx);
+}
+
+static int tune_once(void)
+{
+    const struct quern_tune_options options = {.threads = 1};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_tune_result r = {.candidates = NULL};
+    int code = quern_open(NULL, &ctx);
+
+    if (code)
+        return code;
+    code = quern_problem_parse(ctx, PROBLEM, &p);
+    if (!code)
+        code = quern_tune(ctx, &p, &options, &r);
+    quern_free(r.candidates);
+    quern_close(ctx);
+    return code;
+}
+
+/* Each call once, and then all that follow; behind the first 120, of which the
+   rounds are made, every 29th. */
+static void fail_calls(int lost)
+{
+    int last = 0;
+
+    test_cuda->fail_code = 999;
+    test_cuda->lost = lost;
+    for (int n = 1;; n += n < 120 ? 1 : 29) {
+        int code;
+
+        test_cuda->calls = 0;
+        test_cuda->fail_at = n;
+        test_cuda->failed = NULL;
+        code = tune_once();
+        test_cuda->fail_at = 0;
+        assert_int_equal(test_cuda->libraries, 0);
+        expect_balance();
+        test_cuda->primaries = 0; /* where its release failed */
+        if (!test_cuda->failed)
+            break;
+        last = n;
+        if (code)
+            test_expect(code, QUERN_ECUDA, "");
+    }
+    assert_true(last > 100);
+    test_expect(tune_once(), QUERN_OK, "");
+}
+
+static void fails_each_driver_call(void **state)
+{
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    fail_calls(0);
+    fail_calls(1);
+}
+
+static void fails_each_allocation(void **state)
+{
+    int last = 0;
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    for (int n = 1;; n++) {
+        int code, made;
+
+        test_fail_allocation(n);
+        code = tune_once();
+        made = test_fail_allocation(0);
+        assert_int_equal(test_cuda->libraries, 0);
+        expect_balance();
+        if (made < n) {
+            assert_int_equal(code, QUERN_OK);
+            break;
+        }
+        last = n;
+        /* a file for which there is no room is not replaced */
+        if (code == QUERN_EINVAL)
+            test_expect(code, code, "that may be read");
+        else if (code && code != QUERN_ECOMPILE)
+            test_expect(code, QUERN_ENOMEM, "host memory ran out");
+    }
+    assert_true(last > 30);
+}
+
+/* ------------------------------------------------------- the caller's words */
+
+/* Runs get the caller's operands, and no memory is taken but for L2. */
+static void measures_on_given_operands(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_args args = test_args(ctx, PROBLEM);
+    const struct quern_tune_options options = {.args = &args};
+    struct quern_tune_result r;
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    test_cuda->param_sizes[4] = sizeof(void *);
+    test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
+    assert_memory_equal(test_cuda->params[4], &args.a.first_dims,
+                        sizeof(void *));
+    assert_int_equal(r.bytes, 8192);
+    quern_free(r.candidates);
+    *(unsigned *)args.workspace = 1; /* as a kernel reports a bad size */
+    test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_ESIZES, "negative");
+    quern_free(r.candidates);
+    expect_balance();
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+/* Of the lengths that the runs see, host memory here. */
+static void draws_the_split(void **state)
+{
+    static const int64_t mine[] = {1, 2, 3, 500};
+    struct quern_context *ctx = test_open();
+    struct quern_problem p = test_problem(ctx, PROBLEM " split=200,0,37,300");
+    const struct quern_tune_options given = {.sizes = mine};
+    struct quern_tune_result r;
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    test_cuda->watch = 4;
+    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_OK, "");
+    assert_int_equal(test_cuda->watched[0], 200);
+    assert_int_equal(test_cuda->watched[2], 37);
+    quern_free(r.candidates);
+    test_expect(quern_tune(ctx, &p, &given, &r), QUERN_OK, "");
+    assert_int_equal(test_cuda->watched[3], 500);
+    quern_free(r.candidates);
+    strcpy(p.split, "@/nonexistent");
+    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_EINVAL, "/nonexistent");
+    quern_free(r.candidates);
+    quern_close(ctx);
+}
+
+int test_tune_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(finds_the_fastest),           TEST(plans_use_the_winner),
+        TEST(finds_it_in_noise),           TEST(the_model_wins_ties),
+        TEST(cold_and_warm_differ),        TEST(bands_run_too),
+        TEST(stops_when_time_is_up),       TEST(stops_when_told_to),
+        TEST(says_what_memory_is_missing), TEST(refuses_bad_use),
+        TEST(goes_on_after_failures),      TEST(fails_when_all_do),
+        TEST(fails_each_driver_call),      TEST(fails_each_allocation),
+        TEST(measures_on_given_operands),  TEST(draws_the_split),
+    };
+
+    return cmocka_run_group_tests_name("tune", tests, NULL, NULL);
+}
