@@ -37,7 +37,7 @@ static int make_folders(const char *dir)
         errno = ENAMETOOLONG;
         return 0;
     }
-    for (char *at = path + 1; *at; at++) {
+    for (char *at = path + (path[0] != 0); *at; at++) {
         if (*at != '/')
             continue;
         *at = 0;

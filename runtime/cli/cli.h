@@ -50,6 +50,8 @@ struct qn_options {
                           it */
     int merge;
     uint64_t seed;
+    const struct argp_option *known; /* the command's */
+    uint64_t given;                  /* which of them were */
     char **words; /* what is not an option, NULL-terminated */
     int nwords;
 };
@@ -75,7 +77,8 @@ enum {
     QN_KEY_BUDGET,
     QN_KEY_L2,
     QN_KEY_STORE,
-    QN_KEY_MERGE
+    QN_KEY_MERGE,
+    QN_KEY_END
 };
 
 /* What of a kernel's code is to be shown. */
@@ -168,6 +171,13 @@ int qn_source_context(const struct qn_options *, struct quern_context **ctx);
 struct qg_selection;
 
 /*
+** Write the selected kernels and their registry into a folder, as qg_emit does,
+** after every source has been generated; an exit status.
+*/
+int qn_source_emit(const struct qn_options *, struct qg *, const char *folder,
+                   const struct qg_selection *, int *count);
+
+/*
 ** --arch and the FILTERs as the generator takes them, these with commas in
 ** `filters`. An exit status.
 */
@@ -204,6 +214,10 @@ void qn_table_print(const struct qn_options *, cJSON *rows,
 
 /* Print a value as JSON and free it. */
 void qn_table_json(cJSON *value);
+
+/* A value as JSON, freed with cJSON_free; NULL without memory. Bytes that are no
+   UTF-8, as in a file's name, become "?". */
+char *qn_table_text(const cJSON *value);
 
 /* ----------------------------------------------------------------- progress */
 

@@ -3,6 +3,7 @@
 */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cast.h"
 #include "cli.h"
@@ -90,11 +91,16 @@ static int time_one(const struct qn_options *opt, struct quern_context *ctx,
 static int save(const struct qn_options *opt, const cJSON *rows)
 {
     FILE *file = fopen(opt->json_file, "w");
-    char *text = cJSON_Print(rows);
-    int failed = !file || !text || fprintf(file, "%s\n", text) < 0;
+    char *text = qn_table_text(rows);
+    int failed = !file || !text || fprintf(file, "%s\n", text) < 0, plain = 0;
+    struct stat st;
 
+    if (file) /* half a file is none; but what is no file stays */
+        plain = !fstat(fileno(file), &st) && S_ISREG(st.st_mode);
     if (file)
         failed |= fclose(file) != 0;
+    if (failed && plain)
+        remove(opt->json_file);
     cJSON_free(text);
     return failed ? qn_message_fail(opt, QN_EXIT_UNABLE, "%s cannot be written",
                                     opt->json_file)

@@ -24,6 +24,7 @@
 #include "gen.h"
 #include "generator.h"
 #include "registry.h"
+#include "signals.h"
 #include "text.h"
 
 extern char **environ;
@@ -272,7 +273,21 @@ static int print_summary(const struct qn_options *opt, const char *folder,
     return QN_EXIT_OK;
 }
 
-/* Nothing is written before every kernel has compiled. */
+/* All files of the folder; not to be interrupted. */
+static int write_all(const struct qn_options *opt, struct qg *generator,
+                     const struct qg_selection *selection, const char *folder,
+                     struct qn_compile *work)
+{
+    int status = qn_source_emit(opt, generator, folder, selection, NULL);
+
+    if (!status)
+        status = write_cubins(opt, folder, work);
+    if (!status)
+        status = write_registry(opt, folder, generator, selection, work);
+    return status ? status : make_archive(opt, folder);
+}
+
+/* Nothing is written before every kernel has compiled; then all is. */
 static int build(const struct qn_options *opt, struct qg *generator,
                  struct quern_context *ctx,
                  const struct qg_selection *selection,
@@ -280,19 +295,14 @@ static int build(const struct qn_options *opt, struct qg *generator,
 {
     const char *folder = opt->output ? opt->output : "quern-kernels";
     struct qn_compile work;
+    sigset_t before;
     int status =
         qn_compile_run(opt, generator, ctx, selection, opt->jobs, &work);
 
-    if (!status && qg_emit(generator, folder, selection, NULL)) {
-        fputs(qg_diagnostics(generator), stderr);
-        status = QN_EXIT_USAGE;
-    }
+    qn_signal_hold(&before);
     if (!status)
-        status = write_cubins(opt, folder, &work);
-    if (!status)
-        status = write_registry(opt, folder, generator, selection, &work);
-    if (!status)
-        status = make_archive(opt, folder);
+        status = write_all(opt, generator, selection, folder, &work);
+    qn_signal_release(&before);
     if (!status)
         status = print_summary(opt, folder, archs, &work);
     qn_compile_free(&work);

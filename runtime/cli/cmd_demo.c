@@ -190,8 +190,14 @@ static int run(const struct qn_options *opt)
 {
     struct quern_context *ctx;
     cJSON *rows;
-    int host = 1, status = qn_source_context(opt, &ctx);
+    int host = 1, status;
 
+    if (opt->nwords)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "'%s': the demo takes no problem; quern run "
+                               "does",
+                               opt->words[0]);
+    status = qn_source_context(opt, &ctx);
     if (status)
         return status;
     status = compile_shipped(opt, ctx);

@@ -23,10 +23,8 @@ static int emit(const struct qn_options *opt, struct qg *generator,
     cJSON *object;
     int count;
 
-    if (qg_emit(generator, folder, selection, &count)) {
-        fputs(qg_diagnostics(generator), stderr);
+    if (qn_source_emit(opt, generator, folder, selection, &count))
         return QN_EXIT_USAGE;
-    }
     if (!opt->json) {
         printf("%d kernel%s in %s\n", count, count == 1 ? "" : "s", folder);
         return QN_EXIT_OK;

@@ -1,8 +1,12 @@
 /*
 ** main.c: the program `quern`: a table of commands.
 */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -55,7 +59,8 @@ static int unknown(const char *name)
 /* "summary" and "help" around argp's own list of options. */
 static int run(const struct qn_command *command, int argc, char **argv)
 {
-    struct qn_options options = {.command = command->name, .seed = 1};
+    struct qn_options options = {
+        .command = command->name, .known = command->options, .seed = 1};
     char doc[4096], program[64];
     struct argp argp = {
         .options = command->options,
@@ -73,10 +78,25 @@ static int run(const struct qn_command *command, int argc, char **argv)
     return command->run(&options);
 }
 
+/* At the end of the program: what was printed has arrived, or the status says
+   that it has not. argp's own help ends here, too. */
+static void close_output(void)
+{
+    int failed = ferror(stdout);
+
+    if (fclose(stdout) == 0 && !failed)
+        return;
+    fprintf(stderr, "quern: error: the output cannot be written: %s\n",
+            strerror(errno));
+    _exit(QN_EXIT_UNABLE);
+}
+
 int main(int argc, char **argv)
 {
     const struct qn_command *command;
 
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error as any other */
+    atexit(close_output);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_help();

@@ -128,10 +128,32 @@ static error_t parse_what(int key, char *text, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
+/* An option that says two things says neither, nor does one without a word.
+   Only --specs and --arch may be repeated. */
+static void check_given(int key, const char *text, struct argp_state *state)
+{
+    struct qn_options *options = state->input;
+    const struct argp_option *option = options->known;
+    uint64_t bit;
+
+    if (key < 'a' || key >= QN_KEY_END)
+        return;
+    bit =
+        UINT64_C(1) << (key < QN_KEY_JSON ? key - 'a' : key - QN_KEY_JSON + 26);
+    while (option->name && option->key != key)
+        option++;
+    if (text && !*text)
+        argp_error(state, "--%s is empty", option->name);
+    if (options->given & bit && key != QN_KEY_SPECS && key != QN_KEY_ARCH)
+        argp_error(state, "--%s is given twice", option->name);
+    options->given |= bit;
+}
+
 error_t qn_options_parse(int key, char *text, struct argp_state *state)
 {
     struct qn_options *options = state->input;
 
+    check_given(key, text, state);
     switch (key) {
     case 'j':
         options->jobs = (int)parse_number(text, 1024, "-j", state);

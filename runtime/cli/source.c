@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "gen.h"
+#include "signals.h"
 #include "sizes.h"
 
 int qn_source_open(const struct qn_options *options, struct qg **generator)
@@ -97,6 +98,31 @@ int qn_source_join(const struct qn_options *options, char *text, size_t size)
                                    "the problem has over %zu characters", size);
     }
     return QN_EXIT_OK;
+}
+
+int qn_source_emit(const struct qn_options *options, struct qg *generator,
+                   const char *folder, const struct qg_selection *selection,
+                   int *count)
+{
+    const struct quern_registry *registry = qg_registry(generator);
+    const char *text;
+    sigset_t before;
+    size_t length;
+    int failed = 0;
+
+    (void)options;
+    /* the long part, which may be interrupted */
+    for (int i = 0; i < registry->nkernels && !failed; i++)
+        if (qg_selects(selection, &registry->kernels[i]))
+            failed =
+                qg_source(generator, registry->kernels[i].name, &text, &length);
+    qn_signal_hold(&before);
+    if (!failed)
+        failed = qg_emit(generator, folder, selection, count);
+    qn_signal_release(&before);
+    if (failed)
+        fputs(qg_diagnostics(generator), stderr);
+    return failed ? QN_EXIT_USAGE : QN_EXIT_OK;
 }
 
 /* The word with m=@, n=@ or k=@ in a problem's text, or NULL. */

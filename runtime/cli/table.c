@@ -74,9 +74,43 @@ static void print_table(const cJSON *rows, const struct qn_column *columns)
     }
 }
 
-void qn_table_json(cJSON *value)
+/* Bytes of the character that begins here; 0 if it is no UTF-8. */
+static int character(const unsigned char *at)
+{
+    int more = *at < 0x80   ? 0
+               : *at < 0xC2 ? -1
+               : *at < 0xE0 ? 1
+               : *at < 0xF0 ? 2
+               : *at < 0xF5 ? 3
+                            : -1;
+
+    for (int i = 1; i <= more; i++)
+        if ((at[i] & 0xC0) != 0x80)
+            return 0;
+    if ((*at == 0xE0 && at[1] < 0xA0) || (*at == 0xED && at[1] > 0x9F) ||
+        (*at == 0xF0 && at[1] < 0x90) || (*at == 0xF4 && at[1] > 0x8F))
+        return 0;
+    return more + 1;
+}
+
+char *qn_table_text(const cJSON *value)
 {
     char *text = cJSON_Print(value);
+    unsigned char *at = (unsigned char *)text;
+
+    while (at && *at) {
+        int length = character(at);
+
+        if (!length)
+            *at = '?';
+        at += length ? length : 1;
+    }
+    return text;
+}
+
+void qn_table_json(cJSON *value)
+{
+    char *text = qn_table_text(value);
 
     puts(text ? text : "null");
     cJSON_free(text);

@@ -35,6 +35,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_peaks),
         cmocka_unit_test(test_linked_kernels),
         cmocka_unit_test(test_installed),
+        cmocka_unit_test(test_wrong_arguments),
+        cmocka_unit_test(test_output_fails),
+        cmocka_unit_test(test_json_for_others),
+        cmocka_unit_test(test_interrupts),
     };
 
     if (argc > 1)

@@ -27,6 +27,12 @@ void test_emit_is_all_or_nothing(void **state);
 void test_linked_kernels(void **state);
 void test_code(void **state);
 
+/* hostile_test.c */
+void test_wrong_arguments(void **state);
+void test_output_fails(void **state);
+void test_json_for_others(void **state);
+void test_interrupts(void **state);
+
 /* load_test.c */
 void test_load_is_what_nvml_says(void **state);
 void test_peaks(void **state);

@@ -1,0 +1,17 @@
+/*
+** signals.h: files that are written as a whole, or not at all.
+*/
+#ifndef QN_SIGNALS_H
+#define QN_SIGNALS_H
+
+#include <signal.h>
+
+/*
+** From hold to release nobody interrupts this program, nor those that it starts:
+** what SIGINT, SIGTERM, SIGHUP and SIGQUIT ask for happens at the release. For
+** the short while in which files are written.
+*/
+void qn_signal_hold(sigset_t *before);
+void qn_signal_release(const sigset_t *before);
+
+#endif

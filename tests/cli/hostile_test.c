@@ -1,0 +1,152 @@
+/*
+** hostile_test.c: commands with wrong, missing, doubled and extreme arguments,
+** output that nobody takes, an interrupt. Each is told in one sentence, with
+** the status that belongs to it, and leaves no file behind.
+*/
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "test_cli.h"
+
+#define SMALL "fprop bf16 g=3 m=50 n=40 k=64"
+
+/* Run in a folder of its own, that must be empty afterwards. */
+static const struct {
+    const char *arguments;
+    int status;
+    const char *says;
+} wrong[] = {
+    {"run " SMALL " --backend host --backend host", 2,
+     "--backend is given twice"},
+    {"why " SMALL " --json --json", 2, "--json is given twice"},
+    {"bench " SMALL " --json a --json b", 2, "--json is given twice"},
+    {"run " SMALL " --seed ''", 2, "--seed is empty"},
+    {"run " SMALL " --kernel ''", 2, "--kernel is empty"},
+    {"emit -o ''", 2, "--output is empty"},
+    {"build -o x -o y", 2, "--output is given twice"},
+    {"build -j 99999999999999999999", 2, "-j is '99999999999999999999'"},
+    {"bench " SMALL " --repeat -1", 2, "--repeat is '-1'"},
+    {"describe --specs /dev/null " SMALL, 2, "/dev/null"},
+    {"describe --specs '' " SMALL, 2, "--specs is empty"},
+    {"demo x", 2, "'x': the demo takes no problem"},
+    {"cache ls ls", 2, "it must be one of ls, verify, gc and where"},
+    {"recipes a b", 2, ""},
+    {"why", 2, "a problem is missing"},
+    {"run", 2, "a problem is missing"},
+    {"bench", 2, "a problem is missing"},
+    {"describe", 2, "a problem is missing"},
+    {"describe " SMALL " k=64", 2, "k= is given twice"},
+    {"describe " SMALL "123456789012345678901", 2, "at most 18 digits"},
+    {"describe fprop bf16 g=3 m=@/dev/zero n=40 k=64", 2, "/dev/zero: "},
+    {"run fprop bf16 g=3 m=50 n=40 k=64 split=@/ --backend host", 2, "/: "},
+    {"run " SMALL " --backend host --routes /dev/null", 2,
+     "/dev/null:1: the header"},
+    {"run fprop bf16 g=1024 m=1073741824 n=1000000 k=1000000 --backend host", 3,
+     "host memory ran out"},
+    {"bench " SMALL " --backend host --repeat 1 --json /none/x", 3,
+     "/none/x cannot be written"},
+    {"bench " SMALL " --backend host --repeat 1 --json /dev/full", 3,
+     "/dev/full cannot be written"},
+};
+
+void test_wrong_arguments(void **state)
+{
+    char folder[] = "/tmp/quern-wrong-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        int status = test_shell("cd %s && QUERN_CACHE= QUERN_NVRTC=/none "
+                                "'%s/quern' %s 2>&1",
+                                folder, test_own_folder(), wrong[i].arguments);
+        size_t lines = 0;
+
+        for (const char *at = test_output; (at = strchr(at, '\n')); at++)
+            lines++;
+        if (status != wrong[i].status || !strstr(test_output, wrong[i].says) ||
+            !strstr(test_output, "quern") || lines > 3)
+            fail_msg("quern %s: status %d, not %d with '%s': %.500s\n",
+                     wrong[i].arguments, status, wrong[i].status, wrong[i].says,
+                     test_output);
+    }
+    if (test_shell("rmdir %s 2>&1", folder) != 0)
+        fail_msg("files are left: %s", test_output);
+}
+
+/* A full disk, a reader that has gone, no output at all. */
+void test_output_fails(void **state)
+{
+    static const char *const commands[] = {
+        "--help",
+        "--version",
+        "list --help",
+        "recipes --json",
+        "describe " SMALL,
+        "why " SMALL " --backend host",
+        "emit -o - quern_bf16_fprop_tn_m_f32_scale_host",
+        "cache where --json",
+        "run " SMALL " --backend host",
+        "bench " SMALL " --backend host --repeat 1",
+    };
+    static const char *const places[] = {">/dev/full", ">&-"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        const size_t place = i % 2;
+
+        if (test_shell("{ QUERN_CACHE=/tmp '%s/quern' %s %s; } 2>&1",
+                       test_own_folder(), commands[i], places[place]) != 3 ||
+            !strstr(test_output, "the output cannot be written: "))
+            fail_msg("quern %s: %s", commands[i], test_output);
+    }
+    /* the reader ends before the writer begins */
+    test_shell("{ { sleep 0.3; QUERN_CACHE= '%s/quern' recipes; echo status $? "
+               ">&2; } | true; } 2>&1",
+               test_own_folder());
+    if (!strstr(test_output, "cannot be written: Broken pipe") ||
+        !strstr(test_output, "status 3"))
+        fail_msg("closed pipe: %s", test_output);
+}
+
+/* Read by another implementation of JSON, names that are no UTF-8 included. */
+void test_json_for_others(void **state)
+{
+    (void)state;
+    if (test_shell(
+            "QUERN_CACHE= '%s/quern' describe " SMALL
+            " \"split=@$(printf 'a\\377\\303(\\355\\240\\200b')\" --json "
+            "> /tmp/quern-json.$$ && python3 -c 'import json, sys; "
+            "json.load(open(sys.argv[1], encoding=\"utf-8\"))' "
+            "/tmp/quern-json.$$ 2>&1; status=$?; rm -f /tmp/quern-json.$$; "
+            "exit $status",
+            test_own_folder()) != 0)
+        fail_msg("%s", test_output);
+}
+
+/* ^C while kernels compile, and while files are written: nothing, or all. */
+void test_interrupts(void **state)
+{
+    char folder[] = "/tmp/quern-signal-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 6; i++) {
+        test_shell(
+            "cd %s && rm -rf out && { timeout -s INT 0.%d '%s/quern' emit "
+            "--arch host -o out '*fprop*' >/dev/null 2>&1; echo $?; "
+            "ls -A out | grep -c -e '^\\.' -e registry.c -e "
+            "quern_kernels.h; } 2>/dev/null",
+            folder, i + 1, test_own_folder());
+        /* 124: it was in time to stop it. Then no file, or both, and no
+           temporary one */
+        if (!strstr(test_output, "\n0\n") && !strstr(test_output, "\n2\n"))
+            fail_msg("files are left half done: %s", test_output);
+    }
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
