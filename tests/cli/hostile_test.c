@@ -70,7 +70,7 @@ void test_wrong_arguments(void **state)
         for (const char *at = test_output; (at = strchr(at, '\n')); at++)
             lines++;
         if (status != wrong[i].status || !strstr(test_output, wrong[i].says) ||
-            !strstr(test_output, "quern") || lines > 3)
+            !strstr(test_output, ": ") || lines > 3)
             fail_msg("quern %s: status %d, not %d with '%s': %.500s\n",
                      wrong[i].arguments, status, wrong[i].status, wrong[i].says,
                      test_output);
