@@ -33,6 +33,7 @@ struct qn_values {
     unsigned int *error;
     /* of casts */
     const void *in, *saved;
+    const void *const *in_pointers;
     long long in_stride, in_group_stride, saved_stride;
     const float *probability;
     unsigned char *row, *column;

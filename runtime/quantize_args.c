@@ -19,6 +19,7 @@ struct tensor {
     int is_copy; /* it has scales */
     int is_output;
     int optional;
+    int by_address; /* matrices may be given one by one */
 };
 
 enum { TENSORS = 5, OTHERS = 7 };
@@ -36,12 +37,12 @@ static void list_tensors(const struct quern_quantize_plan *plan,
         x ".data", x ".sf", x ".global"                                        \
     }
     const struct tensor all[TENSORS] = {
-        {NAMES("in"), &args->in, &need->in, 1, 0, 0, 0},
-        {NAMES("saved"), &args->saved, &need->saved, 1, 0, 0, 0},
-        {NAMES("row"), &args->row, &need->row, 0, 1, makes, makes},
+        {NAMES("in"), &args->in, &need->in, 1, 0, 0, 0, plan->q.of == QUERN_W},
+        {NAMES("saved"), &args->saved, &need->saved, 1, 0, 0, 0, 0},
+        {NAMES("row"), &args->row, &need->row, 0, 1, makes, makes, 0},
         {NAMES("column"), &args->column, &need->column, 0, 1,
-         work <= QUERN_REQUANTIZE, makes},
-        {NAMES("out"), &args->out, &need->out, 1, 0, 1, 0},
+         work <= QUERN_REQUANTIZE, makes, 0},
+        {NAMES("out"), &args->out, &need->out, 1, 0, 1, 0, 0},
     };
 #undef NAMES
 
@@ -93,11 +94,28 @@ static int check_stride(const struct tensor *t)
                             "expected",
                             t->name, (long long)stride, (long long)least,
                             INT32_MAX);
-    if (t->given->pointers)
+    if (t->given->pointers && !t->by_address)
         return qn_error_set(QUERN_EINVAL,
                             "%s.pointers is not NULL: all matrices lie in "
                             "%s.data",
                             t->name, t->name);
+    return QUERN_OK;
+}
+
+/* Addresses of matrices: where these lie is the caller's promise. */
+static int check_pointers(const struct tensor *t)
+{
+    if (t->given->data)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers and %s.data are both given: one of "
+                            "them says where %s lies",
+                            t->name, t->name, t->name);
+    if ((uintptr_t)t->given->pointers % sizeof(void *))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers is %p: addresses must lie at "
+                            "multiples of %zu",
+                            t->name, (const void *)t->given->pointers,
+                            sizeof(void *));
     return QUERN_OK;
 }
 
@@ -131,6 +149,8 @@ static int check_data(const struct tensor *t)
                             "%s.group_stride is %lld: matrices lie one behind "
                             "the other, 0 is expected",
                             t->name, (long long)given->group_stride);
+    if (given->pointers)
+        return check_pointers(t);
     if ((uint64_t)bytes > given->bytes)
         return qn_error_set(QUERN_EINVAL,
                             "%s.bytes is %zu: its rows span %lld bytes",

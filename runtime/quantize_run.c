@@ -52,6 +52,7 @@ static void set_values(const struct quern_quantize_plan *plan,
 
     set_copies(plan, args, v);
     v->in = args->in.data;
+    v->in_pointers = (const void *const *)args->in.pointers;
     v->in_stride = stride_of(&args->in, &need->in);
     v->in_group_stride = plan->q.m * v->in_stride;
     v->saved = args->saved.data;

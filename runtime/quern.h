@@ -213,7 +213,7 @@ struct quern_open_options {
                           that is inside a call; NULL: nobody is told, as the
                           library itself never prints */
     void *log_user;
-    int log_level; /* what `log` is told; default $QUERN_LOG, else INFO */
+    int log_level;    /* what `log` is told; default $QUERN_LOG, else INFO */
     const char *tune; /* folders with files of quern_tune, separated by ':';
                          "" for none at all; default $QUERN_TUNE; see below */
 };
@@ -526,8 +526,9 @@ quern_quantize_print(const struct quern_quantization *quantization,
 /*
 ** The tensors of one run. Let T be (m + 127 G) / 128 * 128.
 **
-**   in      [m, k]      numbers; w: [G, m, k]. With an activation x comes from
-**                       [m, 2 k] and dy from [m, k / 2] (squared_relu: [m, k])
+**   in      [m, k]      numbers; w: [G, m, k], or in.pointers to [m, k] each.
+**                       With an activation x comes from [m, 2 k] and dy from
+**                       [m, k / 2] (squared_relu: [m, k])
 **   saved   [m, k]      dy's activation was given this; as wide as its result
 **   row     [m, k]      rows padded with zeros to multiples of 16 bytes, see
 **                       stride; w: [G, m, k]
@@ -633,10 +634,10 @@ QUERN_API int quern_quantize_why(struct quern_context *ctx,
 ** cache, and share/quern/tune beside the library's own folder, which is only
 ** read. The first of the others that may be written takes what is new.
 */
-enum quern_l2 { /* COUPLED: the order in cli/options.c */
-    QUERN_L2_BOTH, /* the mean of a cold and a warm run */
-    QUERN_L2_COLD, /* other data are in L2, as amid other work */
-    QUERN_L2_WARM  /* what the same kernel left there a moment ago */
+enum quern_l2 {                /* COUPLED: the order in cli/options.c */
+                QUERN_L2_BOTH, /* the mean of a cold and a warm run */
+                QUERN_L2_COLD, /* other data are in L2, as amid other work */
+                QUERN_L2_WARM /* what the same kernel left there a moment ago */
 };
 
 /* One kernel, as far as it was measured. */

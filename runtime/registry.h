@@ -80,6 +80,7 @@
     X(band, "int", "strips of tiles that are visited together, about")         \
     X(error, "unsigned int *", "error record in the workspace")                \
     X(in, "const void *", "what is quantized, or the row copy of it")          \
+    X(in_pointers, "const void *const *", "[groups] w's matrices, or null")    \
     X(in_stride, "long long", "elements from one row of it to the next")       \
     X(in_group_stride, "long long", "elements from one matrix to the next")    \
     X(saved, "const void *", "[m, 2 k] what the activation was given")         \

@@ -51,21 +51,21 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
     if of == "tokens" or form == "plain" then
       local groups = of == "tokens" and join(shape, sizes) or shape
       local input = form == "plain" and { "bf16", "f16", "f32", "copy" } or numbers
+      local from = of == "tokens" and inputs[form] or join(inputs[form], { "in_pointers" })
       local sums = of == "tokens" and { "dbias", "partials" } or {}
 
       for _, arch in ipairs { "sm_80", "sm_90a", "sm_120a" } do
         kernels("cast_" .. of .. "_" .. form .. "_" .. arch) {
           op = "quantize", of = tensors, input = input, form = form, element = narrow,
           scale = "blocked", arch = arch, template = "quantize/quantize.cu",
-          params = join(inputs[form], copies, amax, sums, { "scale", "history", "random" },
-                        groups),
+          params = join(from, copies, amax, sums, { "scale", "history", "random" }, groups),
           common(),
         }
 
         kernels("amax_" .. of .. "_" .. form .. "_" .. arch) {
           op = "amax", of = tensors, input = input, form = form, element = narrow,
           scale = "blocked", arch = arch, template = "quantize/amax.cu",
-          params = join(inputs[form], copies, amax, groups),
+          params = join(from, copies, amax, groups),
           common(),
         }
       end

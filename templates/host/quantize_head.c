@@ -59,6 +59,9 @@ struct work {
     int worker, workers;
     int input, form;
     const void *in;
+//$ if of == "w" then
+    const void *const *in_pointers; /* each group's matrix, or null */
+//$ end
     long long in_stride, in_group_stride;
     const void *saved;
     long long saved_stride;

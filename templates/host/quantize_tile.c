@@ -103,6 +103,8 @@ static float load(const struct work *w, const struct group *g, int row, int f)
     if (w->input == IN_COPY)
         return copied(w, g, row, f);
 //$ if of == "w" then
+    if (w->in_pointers)
+        return load_in(w, w->in_pointers[g->number], row * w->in_stride + f);
     return load_in(w, w->in, g->number * w->in_group_stride + row * w->in_stride + f);
 //$ else
     return load_in(w, w->in, at * w->in_stride + f);

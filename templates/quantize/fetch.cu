@@ -29,12 +29,20 @@ FN void fetch(held *stage, const struct source *s, const struct group *g, const 
     const int columns = s->all.k - t->column - f; /* from the thread's first one on */
     const int count = columns < 0 ? 0 : columns < CHUNK ? columns : CHUNK;
     const int rows = g->length - t->row - line;
-//$ local first = of == "w" and "(long long)g->number * s->all.m" or "(long long)g->start"
+//$ if of == "w" then
+    const in_element *matrix = s->pointers ? (const in_element *)s->pointers[g->number]
+                                           : (const in_element *)s->in +
+                                                 (long long)g->number * s->all.m * s->in_stride;
+    const in_element *from = matrix + (long long)(t->row + line) * s->in_stride + t->column + f;
+    const int paired = s->paired && (unsigned long long)matrix % 16 == 0;
+//$ else
     const in_element *from = (const in_element *)s->in +
-                             ($(first) + t->row + line) * s->in_stride + t->column + f;
+                             ((long long)g->start + t->row + line) * s->in_stride + t->column + f;
+    const int paired = s->paired;
+//$ end
     in_element *to = (in_element *)stage + line * TILE_N + f;
 
-    if (s->paired) {
+    if (paired) {
 #pragma unroll
         for (int i = 0; i < TILE_M / STEP; i++) {
             copy_async(to + i * STEP * TILE_N, from, i * STEP < rows ? count * $(bytes) : 0);

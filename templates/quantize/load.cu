@@ -4,6 +4,9 @@
 /* Where values come from. */
 struct source {
     const void *in;
+//$ if plain and of == "w" then
+    const void *const *pointers; /* or each group's matrix, and where rows lie decides as well */
+//$ end
     long long in_stride;
     int paired; /* several neighbours can be read at once */
 //$ if form ~= "plain" then

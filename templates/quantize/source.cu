@@ -8,9 +8,13 @@
     source.row_global = row_global;
 //$ else
     source.in = in;
+//$ if has.in_pointers then
+    source.pointers = in_pointers;
+//$ end
     source.in_stride = in_stride;
 //$ if form == "plain" then
-    source.paired = in_stride % CHUNK == 0 && (unsigned long long)in % 16 == 0;
+//$ local aligned = has.in_pointers and "" or " && (unsigned long long)in % 16 == 0"
+    source.paired = in_stride % CHUNK == 0$(aligned);
 //$ else
     source.paired = k % 2 == 0 && in_stride % 2 == 0 &&
                     (unsigned long long)in % $(input.bits // 4) == 0;

@@ -305,6 +305,72 @@ static void run_lies(const char *recipe)
     qn_cast_free(&c);
 }
 
+/* ---------------------------------------------------------------- pointers */
+
+/* Weights allocated one by one, and the list of their addresses. */
+struct apart {
+    struct qn_memory matrices, addresses;
+};
+
+/*
+** The same numbers, in backward order; every other matrix begins where no 16
+** bytes do, so that one run takes both ways to read them.
+*/
+static int take_apart(struct qn_cast *c, struct apart *a)
+{
+    const int groups = c->q.groups;
+    const size_t element = (size_t)qn_type_bits(c->q.type) / 8;
+    const size_t bytes = c->memory[QN_CAST_IN].bytes / (size_t)groups;
+    const size_t slot = (bytes + element + 255) / 256 * 256;
+    const char *from = c->host[QN_CAST_IN];
+    int code = qn_memory_new(&a->matrices, c->gpu, slot * (size_t)groups);
+
+    if (!code)
+        code = qn_memory_new(&a->addresses, c->gpu,
+                             (size_t)groups * sizeof(void *));
+    for (int g = 0; !code && g < groups; g++) {
+        const size_t at =
+            slot * (size_t)(groups - 1 - g) + (size_t)(g % 2) * element;
+        const void *address = a->matrices.data + at;
+
+        code =
+            qn_memory_write(&a->matrices, at, from + (size_t)g * bytes, bytes);
+        if (!code)
+            code = qn_memory_write(&a->addresses, (size_t)g * sizeof address,
+                                   &address, sizeof address);
+    }
+    c->args.in.data = NULL;
+    c->args.in.pointers = (void *const *)(void *)a->addresses.data;
+    return code;
+}
+
+/* Byte for byte what the host makes of one buffer. */
+static void run_pointers(const char *recipe, const char *type,
+                         const char *shape)
+{
+    static const struct qn_options options = {.command = "gpu_suite",
+                                              .seed = 1};
+    struct qn_cast gpu = {0}, host = {0};
+    struct quern_quantization q;
+    struct apart apart = {0};
+    struct line line = {.special = 0};
+
+    snprintf(line.text, sizeof line.text, "quantize %s of=w %s in=%s", recipe,
+             shape, type);
+    if (quern_quantize_parse(gpu_context, line.text, &q) ||
+        qn_cast_begin(&gpu, &options, gpu_context, &q, QUERN_BACKEND_JIT) ||
+        qn_cast_begin(&host, &options, gpu_context, &q, QUERN_BACKEND_HOST) ||
+        take_apart(&gpu, &apart))
+        fail(&line, "by pointers: ", quern_errmsg(gpu_context));
+    else
+        compare(&line, &gpu, &host);
+    gpu_record(*line.result ? gpu_text("by pointers: %s", line.result) : NULL);
+    qn_memory_free(&apart.matrices);
+    qn_memory_free(&apart.addresses);
+    qn_cast_free(&gpu);
+    qn_cast_free(&host);
+}
+
 /* --only names kernels of products. */
 void gpu_casts(void)
 {
@@ -325,5 +391,9 @@ void gpu_casts(void)
     for (int i = 0; i < registry->nrecipes; i++)
         if (registry->recipes[i].scaled)
             run_lies(registry->recipes[i].name);
+    for (int i = 0; i < registry->nrecipes; i++)
+        for (int j = 0; registry->recipes[i].scaled && weights[j]; j++)
+            run_pointers(registry->recipes[i].name, j % 2 ? "f32" : "bf16",
+                         weights[j]);
     free(work);
 }

@@ -70,5 +70,6 @@ void test_quantize_texts(void **state);
 void test_quantize_lying_sizes(void **state);
 void test_quantize_threads(void **state);
 void test_quantize_one_copy(void **state);
+void test_quantize_pointers(void **state);
 
 #endif

@@ -131,8 +131,11 @@ static void make_text(char text[160], const char *recipe)
 /* ---------------------------------------------------------------- arguments */
 
 #define REFUSED(change, says)                                                  \
+    REFUSED_OF("of=dy g=4 m=300 k=96 dbias=1", change, says)
+
+#define REFUSED_OF(shape, change, says)                                        \
     do {                                                                       \
-        setup_make(&s, "quantize nvfp4 of=dy g=4 m=300 k=96 dbias=1");         \
+        setup_make(&s, "quantize nvfp4 " shape);                               \
         change;                                                                \
         assert_int_equal(quern_quantize_run(s.plan, &s.need.args, NULL),       \
                          QUERN_EINVAL);                                        \
@@ -143,6 +146,7 @@ static void make_text(char text[160], const char *recipe)
 
 void test_quantize_arguments(void **state)
 {
+    void *addresses[GROUPS] = {NULL};
     struct setup s;
 
     (void)state;
@@ -166,6 +170,17 @@ void test_quantize_arguments(void **state)
     REFUSED(s.need.args.scale = s.scale, "scale is not NULL");
     REFUSED(s.need.args.first_dims = NULL, "the groups have no sizes");
     REFUSED(s.need.args.sizes_type = QUERN_F32, "sizes_type is f32");
+    REFUSED(s.need.args.in.pointers = addresses,
+            "in.pointers is not NULL: all matrices lie in in.data");
+    REFUSED_OF("of=w g=4 m=75 k=96", s.need.args.in.pointers = addresses,
+               "in.pointers and in.data are both given");
+    REFUSED_OF("of=w g=4 m=75 k=96",
+               (s.need.args.in.data = NULL,
+                s.need.args.in.pointers =
+                    (void *const *)(void *)((char *)addresses + 4)),
+               "addresses must lie at multiples of 8");
+    REFUSED_OF("of=w g=4 m=75 k=96", s.need.args.row.pointers = addresses,
+               "row.pointers is not NULL");
 }
 
 /* Each text, and what its message must say. */
@@ -290,6 +305,44 @@ void test_quantize_threads(void **state)
         assert_memory_equal(one.dbias.data, all.dbias.data, one.dbias.bytes);
         setup_free(&one);
         setup_free(&all);
+    }
+}
+
+/* Weights in one buffer, and allocated one by one in another order, where no
+   16 bytes begin: the same bytes. */
+void test_quantize_pointers(void **state)
+{
+    enum { M = 75 };
+    static uint16_t matrices[GROUPS][M * K + 1];
+    const void *addresses[GROUPS];
+    struct setup one, apart;
+    char text[160];
+
+    (void)state;
+    for (int r = 0; r < RECIPES; r++) {
+        snprintf(text, sizeof text, "quantize %s of=w g=%d m=%d k=%d",
+                 recipes[r], GROUPS, M, K);
+        setup_make(&one, text);
+        setup_make(&apart, text);
+        for (int g = 0; g < GROUPS; g++) {
+            addresses[g] = &matrices[GROUPS - 1 - g][g % 2];
+            memcpy(&matrices[GROUPS - 1 - g][g % 2],
+                   one.in.data + (size_t)g * M * K * 2, (size_t)M * K * 2);
+        }
+        apart.need.args.in.data = NULL;
+        apart.need.args.in.pointers = (void *const *)addresses;
+        assert_int_equal(quern_quantize_run(one.plan, &one.need.args, NULL), 0);
+        if (quern_quantize_run(apart.plan, &apart.need.args, NULL))
+            fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+        assert_memory_equal(one.row.data, apart.row.data, one.row.bytes);
+        assert_memory_equal(one.column.data, apart.column.data,
+                            one.column.bytes);
+        assert_memory_equal(one.row_sf.data, apart.row_sf.data,
+                            one.row_sf.bytes);
+        assert_memory_equal(one.column_sf.data, apart.column_sf.data,
+                            one.column_sf.bytes);
+        setup_free(&one);
+        setup_free(&apart);
     }
 }
 

@@ -65,6 +65,7 @@ int main(void)
         cmocka_unit_test(test_quantize_lying_sizes),
         cmocka_unit_test(test_quantize_threads),
         cmocka_unit_test(test_quantize_one_copy),
+        cmocka_unit_test(test_quantize_pointers),
     };
 
     return cmocka_run_group_tests_name("host", tests, open_library,
