@@ -71,6 +71,16 @@ static struct qn_scaling scaling(const struct qg_scale *s, int of)
     return out;
 }
 
+/* Of x, or of the first tensor that has one: the others' are like it. */
+static const char *first_rule(struct qg *q, const struct qg_recipe *recipe)
+{
+    int of = 0;
+
+    while (of < QN_TENSORS - 1 && !recipe->scale[of].blocked)
+        of++;
+    return qg_rule_source(q, &recipe->scale[of]);
+}
+
 /* All strings live in the arena. */
 static struct qn_recipe describe(struct qg *q, const struct qg_recipe *recipe)
 {
@@ -84,7 +94,7 @@ static struct qn_recipe describe(struct qg *q, const struct qg_recipe *recipe)
         .dy = recipe->element.dy,
         .default_d = recipe->d.at[0],
         .scale = print_scale(q, recipe),
-        .rule = qg_rule_source(q, &recipe->scale[0]),
+        .rule = first_rule(q, recipe),
         .promote = recipe->promote};
 
     for (int of = 0; of < QN_TENSORS; of++) {

@@ -71,9 +71,9 @@ int qn_cast_guards(const struct qn_cast *, int *intact);
 double qn_cast_bytes(const struct qn_cast *);
 
 /* 1 - 2xy / (xx + yy) of normal bf16 numbers x and what the host makes of them
-   in the recipe's row copy. 0; or 1, after printing. */
+   in the row copy of the recipe's tensor. 0; or 1, after printing. */
 int qn_cast_error(const struct qn_options *, struct quern_context *,
-                  const char *recipe, double *error);
+                  const char *recipe, int of, double *error);
 
 /* What `quern run`, `bench`, `describe` and `why` do with a quantization. Exit
    statuses. */

@@ -112,16 +112,17 @@ static int compare_numbers(struct qn_cast *c, const struct qn_options *opt,
 }
 
 int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
-                  const char *recipe, double *error)
+                  const char *recipe, int of, double *error)
 {
+    static const char *const ofs[] = {"x", "w", "dy"};
     struct quern_quantization q;
     struct qn_cast cast = {0};
     struct verdict verdict = {0};
     char text[128];
     int status;
 
-    snprintf(text, sizeof text, "quantize %s of=x g=1 m=256 k=1024 copies=row",
-             recipe);
+    snprintf(text, sizeof text, "quantize %s of=%s g=1 m=256 k=1024 copies=row",
+             recipe, ofs[of]);
     status = parse(opt, ctx, text, &q);
     if (!status)
         status = qn_cast_begin(&cast, opt, ctx, &q, QUERN_BACKEND_HOST);
@@ -151,9 +152,10 @@ static int judge(struct qn_cast *c, const struct qn_options *opt,
         status = compare_numbers(c, opt, v);
     else
         status = qn_message_fail(opt, QN_EXIT_USAGE,
-                                 "--check: the host's own result can be "
-                                 "compared where a row copy of plain numbers "
-                                 "is made");
+                                 "--check: on the host a row copy is compared "
+                                 "with the numbers that went in, so 'quantize' "
+                                 "without an activation is needed; on a GPU "
+                                 "every result is compared with the host's");
     v->passed = !status && v->guards && v->error <= v->tolerance;
     return status;
 }

@@ -33,12 +33,24 @@ static void list_d_types(const struct qn_recipe *recipe, char *text,
                                      qn_type_name(type));
 }
 
-/* Of x, its share of the scales included; a scale of more than a block counts
+/* x, or the first tensor that is quantized where x is not. */
+static int shown_tensor(const struct qn_recipe *recipe)
+{
+    int of = QUERN_X;
+
+    while (of < QN_TENSORS && recipe->scaling[of].type == QUERN_TYPE_NONE)
+        of++;
+    return of < QN_TENSORS ? of : QUERN_X;
+}
+
+/* Its share of the scales included; a scale of more than a block counts
    nothing. */
 static double bits_of(const struct qn_recipe *recipe)
 {
-    const struct qn_scaling *s = &recipe->scaling[QUERN_X];
-    double bits = qn_type_bits(recipe->x);
+    const int types[] = {recipe->x, recipe->w, recipe->dy};
+    const int of = shown_tensor(recipe);
+    const struct qn_scaling *s = &recipe->scaling[of];
+    double bits = qn_type_bits(types[of]);
 
     if (s->type != QUERN_TYPE_NONE && s->span == QN_SPAN_BLOCK)
         bits += (double)qn_type_bits(s->type) / (s->rows * s->k);
@@ -83,8 +95,8 @@ static cJSON *make_row(const struct qn_options *opt, struct quern_context *ctx,
     cJSON_AddStringToObject(row, "scale", recipe->scale);
     cJSON_AddStringToObject(row, "rule", recipe->rule);
     cJSON_AddNumberToObject(row, "bits", bits_of(recipe));
-    if (recipe->scaling[QUERN_X].type &&
-        !qn_cast_error(opt, ctx, recipe->name, &error))
+    if (recipe->scaled &&
+        !qn_cast_error(opt, ctx, recipe->name, shown_tensor(recipe), &error))
         cJSON_AddNumberToObject(row, "error", error);
     list_arches(ctx->base, recipe, 1, text, sizeof text);
     cJSON_AddStringToObject(row, "casts", text);
@@ -146,21 +158,47 @@ static int print_recipe(const struct qn_options *opt, struct quern_context *ctx)
     return QN_EXIT_OK;
 }
 
+/* Words of a text in lines of a screen, each behind `indent` blanks. */
+static void print_wrapped(const char *text, int indent)
+{
+    enum { WIDTH = 100 };
+    int used = WIDTH;
+
+    for (size_t length; *text; text += length + (text[length] == ' ')) {
+        length = strcspn(text, " ");
+        if (used + (int)length + 1 > WIDTH) {
+            printf("%s%*s", used == WIDTH ? "" : "\n", indent, "");
+            used = indent;
+        } else {
+            putchar(' ');
+            used++;
+        }
+        printf("%.*s", (int)length, text);
+        used += (int)length;
+    }
+    putchar('\n');
+}
+
+/* A field takes some lines: what it may be is too long for a column. */
+static void print_field(const struct qg_field_row *field)
+{
+    printf("%s.%s: %s%s\n", field->statement, field->field, field->kind,
+           field->required ? ", required" : "");
+    print_wrapped(field->doc, 4);
+    if (*field->allowed)
+        print_wrapped(field->allowed, 8);
+}
+
 static void print_fields(const struct qn_options *opt)
 {
-    static const struct qn_column columns[] = {
-        {"statement", "statement", "s"},
-        {"field", "field", "s"},
-        {"kind", "kind", "s"},
-        {"required", "required", "s"},
-        {"allowed", "allowed", "s"},
-        {"doc", "what it says", "s"},
-        {0},
-    };
     cJSON *rows = cJSON_CreateArray();
     struct qg_field_row field;
 
     for (int i = 0; qg_field_row(i, &field); i++) {
+        if (!opt->json) {
+            print_field(&field);
+            continue;
+        }
         cJSON *row = cJSON_CreateObject();
         cJSON_AddStringToObject(row, "statement", field.statement);
         cJSON_AddStringToObject(row, "field", field.field);
@@ -170,7 +208,10 @@ static void print_fields(const struct qn_options *opt)
         cJSON_AddStringToObject(row, "doc", field.doc);
         cJSON_AddItemToArray(rows, row);
     }
-    qn_table_print(opt, rows, columns);
+    if (opt->json)
+        qn_table_json(rows);
+    else
+        cJSON_Delete(rows);
 }
 
 static int run(const struct qn_options *opt)
@@ -200,9 +241,10 @@ const struct qn_command qn_cmd_recipes = {
     .name = "recipes",
     .arguments = "[RECIPE]",
     .summary = "Show the recipes, or the fields of the spec language",
-    .help = "A recipe is a file below specs/recipes/. bits: of a value of x, "
-            "with its share of the scale. error: 1 - 2xy/(xx + yy) of normal "
-            "numbers x and the row copy's y, by the host backend. With RECIPE, "
+    .help = "A recipe is a file below specs/recipes/. bits: of a value of x "
+            "(or w, where x is not quantized), with its share of the scale. "
+            "error: 1 - 2xy/(xx + yy) of normal numbers x and the row copy's "
+            "y, by the host backend. With RECIPE, "
             "its scale rule too. Example:\n"
             "  quern recipes --specs ~/my-specs",
     .options = options,
