@@ -9,13 +9,6 @@
 
 enum { CLOCK_SM = 1 };
 
-struct qn_nvml {
-    void *library;
-    void *device;
-    int (*clock)(void *device, int type, unsigned *mhz);
-    int (*power)(void *device, unsigned *milliwatts);
-};
-
 /* A figure of the device; 0 where the driver has none. */
 static unsigned attribute(struct qn_driver *driver, int device, int which)
 {
@@ -70,7 +63,7 @@ int qn_nvml_clock(struct qn_nvml *nvml)
 {
     unsigned mhz = 0;
 
-    if (!nvml || nvml->clock(nvml->device, CLOCK_SM, &mhz) != 0)
+    if (!nvml || !nvml->clock || nvml->clock(nvml->device, CLOCK_SM, &mhz) != 0)
         return 0;
     return (int)mhz;
 }

@@ -7,7 +7,13 @@
 
 #include "driver.h"
 
-struct qn_nvml;
+/* One device. Figures that the library does not give are NULL. */
+struct qn_nvml {
+    void *library;
+    void *device;
+    int (*clock)(void *device, int type, unsigned *mhz);
+    int (*power)(void *device, unsigned *milliwatts);
+};
 
 /* Of the device (an ordinal). NULL where the library or the device is not to be
    found, which takes about a second, as does success. */

@@ -36,8 +36,8 @@ static int refuse(void *device, unsigned *milliwatts)
 /* What NVML does not give stays 0, which tables print as "-". */
 void test_load_is_what_nvml_says(void **state)
 {
-    struct qn_gpu gpu = {
-        .nvml = &gpu, .nvml_clock = clock_of, .nvml_power = power_of};
+    struct qn_nvml nvml = {.clock = clock_of, .power = power_of};
+    struct qn_gpu gpu = {.nvml = &nvml, .nvml_tried = 1};
     struct qn_gpu_load load = {0, 0};
 
     (void)state;
@@ -45,8 +45,8 @@ void test_load_is_what_nvml_says(void **state)
     assert_int_equal(load.clock, 1755);
     assert_true(load.watts > 612.4 && load.watts < 612.6);
     load = (struct qn_gpu_load){0, 0};
-    gpu.nvml_power = refuse;
-    gpu.nvml_clock = NULL;
+    nvml.power = refuse;
+    nvml.clock = NULL;
     qn_gpu_load(&gpu, &load);
     assert_int_equal(load.clock, 0);
     assert_true(load.watts <= 0);

@@ -225,7 +225,7 @@ static struct quern_context *open_banded(void)
     const struct quern_open_options options = {.registry = &linked};
     struct quern_context *ctx;
 
-    banded[0].cubin = "cubin of k_banded";
+    banded[0].cubin = "cubin of k_banded.cu";
     banded[0].params = band_params;
     banded[0].nparams = sizeof band_params;
     test_expect(quern_open(&options, &ctx), QUERN_OK, "");
