@@ -36,7 +36,7 @@ static const struct quern_registry *linked(void)
     for (int i = 0; i < all->nkernels; i++) {
         if (!strcmp(all->kernels[i].arch, "host"))
             continue;
-        snprintf(cubins[i], sizeof cubins[i], "cubin of %s",
+        snprintf(cubins[i], sizeof cubins[i], "cubin of %s.cu",
                  all->kernels[i].name);
         kernels[registry.nkernels] = all->kernels[i];
         kernels[registry.nkernels].cubin = cubins[i];
