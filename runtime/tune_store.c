@@ -89,6 +89,7 @@ static int each_cached(struct quern_context *ctx, visitor *visit, void *user)
     return result;
 }
 
+/* COUPLED: shipped winners */
 static int visit_shipped(visitor *visit, void *user)
 {
     char here[PATH_MAX], folder[PATH_MAX + 32];
