@@ -67,13 +67,38 @@ class QuantizeDescription(ctypes.Structure):
                 ("history", ctypes.c_int), ("random", ctypes.c_int)]
 
 
+class OpenOptions(ctypes.Structure):
+    _fields_ = [("registry", ctypes.c_void_p), ("specs", ctypes.c_void_p),
+                ("specs_count", ctypes.c_int), ("cache", ctypes.c_char_p),
+                ("log", ctypes.c_void_p), ("log_user", ctypes.c_void_p),
+                ("log_level", ctypes.c_int), ("tune", ctypes.c_char_p)]
+
+
 class PlanOptions(ctypes.Structure):
-    _fields_ = [("backend", ctypes.c_int), ("sms", ctypes.c_int), ("kernel", ctypes.c_char_p)]
+    _fields_ = [("backend", ctypes.c_int), ("sms", ctypes.c_int), ("kernel", ctypes.c_char_p),
+                ("tune_ms", ctypes.c_int)]
 
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [("kernel", ctypes.c_char_p), ("backend", ctypes.c_int), ("sms", ctypes.c_int),
-                ("workspace_bytes", ctypes.c_size_t)]
+                ("workspace_bytes", ctypes.c_size_t), ("tuned", ctypes.c_int)]
+
+
+class TuneOptions(ctypes.Structure):
+    _fields_ = [("seconds", ctypes.c_double), ("backend", ctypes.c_int), ("sms", ctypes.c_int),
+                ("l2", ctypes.c_int), ("threads", ctypes.c_int), ("keep", ctypes.c_int),
+                ("seed", ctypes.c_uint64), ("sizes", ctypes.c_void_p), ("args", ctypes.c_void_p),
+                ("stream", ctypes.c_void_p), ("progress", ctypes.c_void_p),
+                ("user", ctypes.c_void_p)]
+
+
+class TuneResult(ctypes.Structure):
+    _fields_ = [("kernel", ctypes.c_char_p), ("band", ctypes.c_int), ("seconds", ctypes.c_double),
+                ("model", ctypes.c_char_p), ("model_seconds", ctypes.c_double),
+                ("ratio", ctypes.c_double), ("certain", ctypes.c_int), ("rounds", ctypes.c_int),
+                ("clock_mhz", ctypes.c_int), ("bytes", ctypes.c_size_t),
+                ("file", ctypes.c_char * 512), ("candidates", ctypes.c_void_p),
+                ("count", ctypes.c_int)]
 
 
 class Failed(Exception):
@@ -85,9 +110,10 @@ class Failed(Exception):
 
 
 class Library:
-    """One context. Plans keep it alive."""
+    """One context, of the model alone unless `tune` names folders with measured winners. Plans
+    keep it alive."""
 
-    def __init__(self, path):
+    def __init__(self, path, tune=""):
         self.c = ctypes.CDLL(path)
         self.c.quern_errmsg.restype = ctypes.c_char_p
         self.c.quern_version.restype = ctypes.c_char_p
@@ -100,7 +126,8 @@ class Library:
         self.c.quern_quantize_run.argtypes = [ctypes.c_void_p] * 3
         self.c.quern_quantize_check.argtypes = [ctypes.c_void_p] * 3
         self.context = ctypes.c_void_p()
-        self.must(self.c.quern_open(None, ctypes.byref(self.context)))
+        options = OpenOptions(tune=tune.encode())
+        self.must(self.c.quern_open(ctypes.byref(options), ctypes.byref(self.context)))
 
     def must(self, code):
         if code:
@@ -129,6 +156,17 @@ class Library:
                                                  ctypes.byref(need)))
         return quantization, need
 
+    def tune(self, line, sizes, seconds, seed=1):
+        """Measure the problem with groups of these sizes, and keep the winner."""
+        problem, result = self.parse(line), TuneResult()
+        lengths = (ctypes.c_int64 * len(sizes))(*sizes)
+        options = TuneOptions(seconds=seconds, seed=seed, sizes=ctypes.addressof(lengths))
+        code = self.c.quern_tune(self.context, ctypes.byref(problem), ctypes.byref(options),
+                                 ctypes.byref(result))
+        self.c.quern_free(result.candidates)
+        self.must(code)
+        return result
+
     def why(self, problem):
         text = ctypes.c_void_p()
         self.must(self.c.quern_why(self.context, ctypes.byref(problem), None, ctypes.byref(text)))
@@ -146,12 +184,12 @@ class Plan:
         self.need = library.describe(self.problem)
         self.args = self.need.args
         self.plan = ctypes.c_void_p()
-        options = PlanOptions(JIT, 0, kernel.encode() if kernel else None)
+        options = PlanOptions(JIT, 0, kernel.encode() if kernel else None, 0)
         library.must(library.c.quern_plan(library.context, ctypes.byref(self.problem),
                                           ctypes.byref(options), ctypes.byref(self.plan)))
         info = PlanInfo()
         library.c.quern_plan_info(self.plan, ctypes.byref(info))
-        self.kernel = info.kernel.decode()
+        self.kernel, self.tuned = info.kernel.decode(), info.tuned
 
     def bind(self, a, b, d, first_dims, workspace):
         """Device addresses; first_dims are int32."""
@@ -192,7 +230,7 @@ class QuantizePlan:
         self.args = self.need.args
         self.args.sizes_type = I32
         self.plan = ctypes.c_void_p()
-        options, info = PlanOptions(JIT, 0, None), PlanInfo()
+        options, info = PlanOptions(JIT, 0, None, 0), PlanInfo()
         library.must(library.c.quern_quantize_plan(
             library.context, ctypes.byref(self.quantization), ctypes.byref(options),
             ctypes.byref(self.plan)))

@@ -12,8 +12,8 @@ import math
 import os
 import sys
 
-PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop")
-COLUMNS = (("quern", "quern"), ("torch_grouped_mm", "torch grouped"),
+PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "quern_untuned")
+COLUMNS = (("quern", "quern"), ("quern_untuned", "the model alone"), ("torch_grouped_mm", "torch grouped"),
            ("torch_scaled_grouped_mm", "torch scaled grouped"), ("cublas_loop", "cuBLAS loop"),
            ("cublas_dense", "dense cuBLAS"), ("cublas_dense_fp8", "dense cuBLAS, FP8"))
 
@@ -88,11 +88,16 @@ def columns_of(results, op):
     return [column for column in COLUMNS if column[0] in there]
 
 
+def ratio_title(columns):
+    """bench/tuned.py has no other peer than quern itself."""
+    return "tuned" if any(what == "quern_untuned" for what, _ in columns) else "torch or cuBLAS"
+
+
 def table(results, op):
     """One line for each shape and split, and the geometric means of the ratios."""
     columns = columns_of(results, op)
     head = ([op, "split"] + [title for _, title in columns] +
-            ["torch or cuBLAS", "DeepGEMM", "MHz", "W"])
+            [ratio_title(columns), "DeepGEMM", "MHz", "W"])
     lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2)]
     ratios = {"here": [], "recorded": []}
     for (shape, split), rows in cases(results, op).items():

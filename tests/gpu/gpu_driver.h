@@ -19,6 +19,7 @@ typedef unsigned long long gpu_address; /* the driver's CUdeviceptr */
     X(retain, "cuDevicePrimaryCtxRetain", (void **, int))                      \
     X(set_current, "cuCtxSetCurrent", (void *))                                \
     X(synchronize, "cuCtxSynchronize", (void))                                 \
+    X(memory_info, "cuMemGetInfo_v2", (size_t *, size_t *))                    \
     X(alloc, "cuMemAlloc_v2", (gpu_address *, size_t))                         \
     X(free, "cuMemFree_v2", (gpu_address))                                     \
     X(upload, "cuMemcpyHtoD_v2", (gpu_address, const void *, size_t))          \

@@ -49,6 +49,7 @@ static struct gpu_family families[] = {
     FAMILY(cublaslt, "the backend cublaslt, every form of a product"),
     FAMILY(nans, "a NaN in one row of a copy stays in it"),
     FAMILY(casts, "every quantization, byte for byte against the host"),
+    FAMILY(tune, "winners are measured, kept, and taken by plans"),
     FAMILY(coverage, "no kernel was left out"),
 };
 static struct gpu_family sanitized =
@@ -321,7 +322,8 @@ static int run_all(void)
 
 static int open_library(void)
 {
-    struct quern_open_options options = {.cache = gpu_options.cache};
+    struct quern_open_options options = {.cache = gpu_options.cache,
+                                         .tune = ""};
 
     if (!quern_open(&options, &gpu_context)) {
         qt_context = gpu_context;
