@@ -4,6 +4,7 @@
 #   make demo    two real layers, computed and checked on this machine
 #   make test    all tests, once plainly and once under ASan and UBSan
 #   make tsan    what threads share, under ThreadSanitizer
+#   make fuzz    damaged specs, lines and files, FUZZ_SECONDS long (an hour)
 #   make check   format, names, budgets, exported symbols, reproducible output
 #   make format  rewrite the C files as .clang-format says
 #   make clean
@@ -17,7 +18,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 SUBMAKE = +@$(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all demo test tsan check format clean install uninstall tools generate
+.PHONY: all demo test tsan fuzz check format clean install uninstall tools generate
 
 all: generate
 	$(SUBMAKE) config=release quern_cli quern
@@ -39,6 +40,12 @@ tsan: generate
 	@.ci/install test
 	$(SUBMAKE) config=tsan test_runtime fake_gen fake_cuda fake_nvrtc fake_cublaslt
 	@build/tsan/bin/test_runtime '*thread*'
+
+# With clang's libFuzzer; without it, the driver of `make test` with other seeds.
+# What it finds becomes a file of tests/fuzz/corpus.
+fuzz: generate
+	@.ci/install test check
+	@.ci/fuzz "$(or $(FUZZ_SECONDS),3600)" "$(JOBS)" $(FUZZ_TARGETS)
 
 check: all
 	@.ci/install check

@@ -1,6 +1,7 @@
 -- The build, for premake 5 and for Debian's premake 4. The Makefile calls it; it writes into build/
 -- alone. Configurations: release; asan (AddressSanitizer and UBSan) below build/asan/; and, of
--- what `make tsan` runs, tsan (ThreadSanitizer) below build/tsan/.
+-- what `make tsan` and `make fuzz` run, tsan (ThreadSanitizer) and fuzz (libFuzzer, with clang)
+-- below build/tsan/ and build/fuzz/.
 --
 -- The generator makes a part of its own input, so the Makefile builds in phases:
 --   embed -> gen/embedded.c -> quern_boot -> gen/registry.c, gen/host/*.c -> everything else
@@ -10,12 +11,12 @@ local filter = filter or configuration
 local exclude = removefiles or excludes
 local keep_symbols = symbols and function () symbols "On" end or function () flags { "Symbols" } end
 
-local ROOTS = { release = "build", asan = "build/asan", tsan = "build/tsan" }
+local ROOTS = { release = "build", asan = "build/asan", tsan = "build/tsan", fuzz = "build/fuzz" }
 local ORIGIN = "'$$ORIGIN%s'" -- the loading file's folder; one $ is make's
 
 workspace "quern"
   location "build"
-  configurations { "release", "asan", "tsan" }
+  configurations { "release", "asan", "tsan", "fuzz" }
   language "C"
   -- premake 4 knows neither cdialect nor warnings, so each flag is written out.
   buildoptions {
@@ -43,6 +44,10 @@ local function begin (name, what, target, folder, rpath)
   filter "tsan"
   buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=thread" }
   linkoptions { "-fsanitize=thread" }
+  filter "fuzz"
+  buildoptions { "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined",
+    "-fsanitize=fuzzer-no-link,address,undefined" }
+  linkoptions { "-fsanitize=address,undefined" }
   filter "release"
   buildoptions { "-O2" }
   filter {}
@@ -72,7 +77,7 @@ local function shared (name, from)
   links { from }
   linkoptions { "-Wl,-soname,lib" .. name .. ".so." .. VERSION }
   postbuildcommands { "ln -f $(TARGET) $(TARGET)." .. VERSION }
-  for configuration, root in pairs { release = "lib", asan = "asan/lib", tsan = "tsan/lib" } do
+  for configuration, root in pairs { release = "lib", asan = "asan/lib", tsan = "tsan/lib", fuzz = "fuzz/lib" } do
     filter(configuration)
     linkoptions { "-Wl,--whole-archive," .. root .. "/lib" .. from .. ".a,--no-whole-archive" }
   end
@@ -139,6 +144,11 @@ end
 
 test("cli", nil, { "runtime/cli/cubin.c", "runtime/cli/gpu.c" })
 test "gen"
+test("fuzz", nil, { "runtime/cli/random.c", "runtime/cli/sizes.c" })
+filter "fuzz" -- libFuzzer has a main of its own
+buildoptions { "-DFUZZ_LIBFUZZER" }
+linkoptions { "-fsanitize=fuzzer", "-rdynamic" }
+filter {}
 local oracle = { "runtime/cli/decode.c", "runtime/cli/tolerance.c" }
 test("host", nil, oracle)
 test("compile", nil, { "runtime/cli/cubin.c" })

@@ -236,14 +236,16 @@ int qn_sizes_sum(const char *path, int64_t *sum, char *why, size_t why_size)
         failed = end == at || size < 0 || size > INT32_MAX;
         if (failed)
             snprintf(why, why_size, "'%.20s' is no number of rows", at);
-        *sum += size;
+        else
+            *sum += size;
         at = end;
     }
     free(text);
     return failed;
 }
 
-/* Bit i says that column i of the header is an expert. */
+/* Bit i says that column i of the header is an expert; none, if there are more
+   columns than bits. */
 static uint64_t expert_columns(char *header)
 {
     uint64_t columns = 0;
@@ -254,7 +256,23 @@ static uint64_t expert_columns(char *header)
             columns |= UINT64_C(1) << i;
         word = strtok_r(NULL, ",\r\n", &save);
     }
-    return columns;
+    return word ? 0 : columns;
+}
+
+/* The next line; 0 at the end. One that does not fit is cut, and its rest is no
+   line of its own. */
+static int next_line(FILE *file, char *line, size_t size)
+{
+    int c = 0;
+
+    if (!fgets(line, (int)size, file))
+        return 0;
+    if (strlen(line) + 1 == size && line[size - 2] != '\n') {
+        line[0] = '?'; /* no number: the line is refused */
+        while (c != '\n' && c != EOF)
+            c = getc(file);
+    }
+    return 1;
 }
 
 /* Count one token's experts; 0 if a column holds none below `groups`. */
@@ -285,14 +303,15 @@ static int count_lines(FILE *file, const char *path, int groups, int64_t *sizes,
     char line[4096];
     uint64_t columns;
 
-    if (!fgets(line, sizeof line, file) ||
+    if (!next_line(file, line, sizeof line) ||
         (columns = expert_columns(line)) == 0) {
         snprintf(why, why_size,
-                 "%s:1: the header must name columns expert0, expert1, ...",
+                 "%s:1: the header must name columns expert0, expert1, ..., "
+                 "of at most 64",
                  path);
         return 1;
     }
-    for (int number = 2; fgets(line, sizeof line, file); number++) {
+    for (int number = 2; next_line(file, line, sizeof line); number++) {
         if (line[0] == '\n' || count_line(line, columns, groups, sizes, total))
             continue;
         snprintf(why, why_size, "%s:%d: each expert must be from 0 to %d", path,

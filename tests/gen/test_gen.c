@@ -15,7 +15,6 @@ int main(void)
         cmocka_unit_test(test_embedded_specs),
         cmocka_unit_test(test_same_bytes_again),
         cmocka_unit_test(test_order_of_folders),
-        cmocka_unit_test(test_fuzz),
         cmocka_unit_test(test_rule_in_c),
         cmocka_unit_test(test_rule_constants),
         cmocka_unit_test(test_no_memory_from_then_on),

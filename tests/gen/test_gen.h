@@ -59,7 +59,6 @@ void test_golden(void **state);
 void test_embedded_specs(void **state);
 void test_same_bytes_again(void **state);
 void test_order_of_folders(void **state);
-void test_fuzz(void **state);
 void test_rule_in_c(void **state);
 void test_rule_constants(void **state);
 void test_no_memory_from_then_on(void **state);

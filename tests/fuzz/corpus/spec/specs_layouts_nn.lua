@@ -1,0 +1,2 @@
+--@ specs/layouts/nn.lua
+layout "nn" { a = "k", b = "mn" }

@@ -1,0 +1,2 @@
+--@ specs/layouts/plain.lua
+storage "plain" { order = "rows" }

@@ -1,0 +1,2 @@
+--@ specs/layouts/tn.lua
+layout "tn" { a = "k", b = "k" }

@@ -1,0 +1,2 @@
+--@ specs/ragged/m.lua
+ragged "m" { a = "m", d = "m" }

@@ -1,0 +1,140 @@
+/*
+** lines.c: lines and files that people write: problems, casts, rules, lengths
+** of groups, routes of tokens.
+*/
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "expr.h"
+#include "quern.h"
+#include "sizes.h"
+
+/* One for all inputs, without a cache and with nothing to open. */
+static struct quern_context *context(void)
+{
+    static const struct quern_open_options options = {.cache = ""};
+    static struct quern_context *ctx;
+
+    if (!ctx)
+        FUZZ_HOLDS(quern_open(&options, &ctx) == QUERN_OK);
+    return ctx;
+}
+
+static void has_sentence(int code)
+{
+    FUZZ_HOLDS(code > QUERN_OK && code < QUERN_STATUS_COUNT);
+    FUZZ_HOLDS(strchr(quern_errmsg(NULL), ' '));
+}
+
+static const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+
+/* What was understood is written as it would be understood again. */
+void fuzz_problem(const char *text, size_t length)
+{
+    struct quern_context *ctx = context();
+    struct quern_problem p, again;
+    struct quern_description need;
+    char line[1024], *why;
+    int code = quern_problem_parse(ctx, text, &p);
+
+    (void)length;
+    if (code) {
+        has_sentence(code);
+        return;
+    }
+    FUZZ_HOLDS(quern_problem_print(&p, line, sizeof line) < 1000);
+    FUZZ_HOLDS(quern_problem_parse(ctx, line, &again) == QUERN_OK);
+    FUZZ_HOLDS(!memcmp(&p, &again, sizeof p));
+    FUZZ_HOLDS(quern_describe(ctx, &p, &need) == QUERN_OK);
+    code = quern_why(ctx, &p, &host, &why);
+    if (code)
+        has_sentence(code);
+    quern_free(why);
+}
+
+void fuzz_cast(const char *text, size_t length)
+{
+    struct quern_context *ctx = context();
+    struct quern_quantize_description need;
+    struct quern_quantization q, again;
+    char line[1024], *why;
+    int code = quern_quantize_parse(ctx, text, &q);
+
+    (void)length;
+    if (code) {
+        has_sentence(code);
+        return;
+    }
+    FUZZ_HOLDS(quern_quantize_print(&q, line, sizeof line) < 1000);
+    FUZZ_HOLDS(quern_quantize_parse(ctx, line, &again) == QUERN_OK);
+    FUZZ_HOLDS(q.work == QUERN_RESCALE || !memcmp(&q, &again, sizeof q));
+    FUZZ_HOLDS(quern_quantize_describe(ctx, &q, &need) == QUERN_OK);
+    code = quern_quantize_why(ctx, &q, &host, &why);
+    if (code)
+        has_sentence(code);
+    quern_free(why);
+}
+
+/* The text of a `requires`. */
+void fuzz_rule(const char *text, size_t length)
+{
+    static const struct qn_expr_values values[] = {
+        {4096, 2048, 7168, 8}, {0, 1, 1, 1024}, {INT64_MIN, INT64_MAX, -1, 0}};
+    int64_t result;
+
+    (void)length;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        const char *error = qn_expr_eval(text, &values[i], &result);
+
+        FUZZ_HOLDS(!error || *error);
+    }
+}
+
+enum { GROUPS = 8, ROWS = 4096 };
+
+/* No length is negative, and together they are what they are said to be. */
+static void check_sizes(const int64_t *sizes, int64_t total)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < GROUPS; i++) {
+        FUZZ_HOLDS(sizes[i] >= 0 && sizes[i] <= total - sum);
+        sum += sizes[i];
+    }
+}
+
+/* A file of lengths: split=@FILE and k=@FILE. */
+void fuzz_sizes(const char *text, size_t length)
+{
+    const char *path = fuzz_file("sizes", text, length);
+    int64_t sizes[GROUPS], sum;
+    char why[512] = "", split[600] = "@";
+
+    strcat(split, path);
+    if (qn_sizes_sum(path, &sum, why, sizeof why))
+        FUZZ_HOLDS(strchr(why, ' '));
+    else
+        FUZZ_HOLDS(sum >= 0);
+    if (qn_sizes_draw(split, GROUPS, ROWS, 1, sizes, why, sizeof why))
+        FUZZ_HOLDS(strchr(why, ' '));
+    else
+        check_sizes(sizes, ROWS);
+    if (length < 256 && !memchr(text, '@', length) &&
+        !qn_sizes_draw(text, GROUPS, ROWS, 1, sizes, why, sizeof why))
+        check_sizes(sizes, ROWS);
+}
+
+/* A CSV of routed tokens. */
+void fuzz_routes(const char *text, size_t length)
+{
+    const char *path = fuzz_file("routes", text, length);
+    int64_t sizes[GROUPS], total;
+    char why[512] = "";
+
+    if (qn_sizes_routes(path, GROUPS, sizes, &total, why, sizeof why))
+        FUZZ_HOLDS(strchr(why, ' '));
+    else
+        check_sizes(sizes, total);
+}
