@@ -46,7 +46,7 @@ local function begin (name, what, target, folder, rpath)
   linkoptions { "-fsanitize=thread" }
   filter "fuzz"
   buildoptions { "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined",
-    "-fsanitize=fuzzer-no-link,address,undefined" }
+    "-fsanitize=fuzzer-no-link,address,undefined", "-Wno-int-in-bool-context" }
   linkoptions { "-fsanitize=address,undefined" }
   filter "release"
   buildoptions { "-O2" }

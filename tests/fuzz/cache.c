@@ -60,7 +60,8 @@ static int show(void *user, const struct qn_cache_entry *entry)
 void fuzz_cache(const char *text, size_t length)
 {
     static const char *const folders[] = {
-        "", "/entries", "/entries/" KEY, "/index", "/lock", "/new", "/damaged"};
+        "",      "/entries", ("/entries/" KEY), "/index",
+        "/lock", "/new",     "/damaged"};
     struct qn_cache_object object = {NULL, 0};
     struct qn_cache_gc gone;
     struct qn_cache *cache;
