@@ -116,8 +116,9 @@ void test_scaled_long(void **state)
 void test_scaled_specs(void **state)
 {
     static const char *const folders[] = {"tests/host/specs"};
-    static const char *const names[] = {"test_mx6", "test_int8", "test_w4",
-                                        "test_blocks", "test_mixed"};
+    static const char *const names[] = {
+        "test_mx6",   "test_int8",     "test_w4",    "test_blocks",
+        "test_mixed", "test_row_pow2", "test_turned"};
     const struct quern_open_options options = {
         .cache = "", .specs = folders, .specs_count = 1};
     struct quern_context *before = host_ctx, *ctx;
