@@ -75,6 +75,17 @@ double qn_cast_bytes(const struct qn_cast *);
 int qn_cast_error(const struct qn_options *, struct quern_context *,
                   const char *recipe, int of, double *error);
 
+/*
+** The frame of commands that take one problem: the library is opened, and with
+** what the command line says, `cast` gets a quantization's text and `product`
+** any other. An exit status, after printing.
+*/
+int qn_cast_or(const struct qn_options *,
+               int (*cast)(const struct qn_options *, struct quern_context *,
+                           const char *text),
+               int (*product)(const struct qn_options *,
+                              struct quern_context *));
+
 /* What `quern run`, `bench`, `describe` and `why` do with a quantization. Exit
    statuses. */
 int qn_cast_command_run(const struct qn_options *, struct quern_context *,

@@ -432,3 +432,22 @@ int qn_cast_command_why(const struct qn_options *opt, struct quern_context *ctx,
     quern_free(why);
     return QN_EXIT_OK;
 }
+
+int qn_cast_or(const struct qn_options *opt,
+               int (*cast)(const struct qn_options *, struct quern_context *,
+                           const char *text),
+               int (*product)(const struct qn_options *,
+                              struct quern_context *))
+{
+    struct quern_context *ctx;
+    char text[1024];
+    int status = qn_source_context(opt, &ctx);
+
+    if (status)
+        return status;
+    status = qn_source_join(opt, text, sizeof text);
+    if (!status)
+        status = qn_cast_is(text) ? cast(opt, ctx, text) : product(opt, ctx);
+    quern_close(ctx);
+    return status;
+}

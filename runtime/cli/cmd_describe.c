@@ -194,18 +194,7 @@ static int describe_product(const struct qn_options *opt,
 
 static int run(const struct qn_options *opt)
 {
-    struct quern_context *ctx;
-    char text[1024];
-    int status = qn_source_context(opt, &ctx);
-
-    if (status)
-        return status;
-    status = qn_source_join(opt, text, sizeof text);
-    if (!status)
-        status = qn_cast_is(text) ? qn_cast_command_describe(opt, ctx, text)
-                                  : describe_product(opt, ctx);
-    quern_close(ctx);
-    return status;
+    return qn_cast_or(opt, qn_cast_command_describe, describe_product);
 }
 
 const struct qn_command qn_cmd_describe = {

@@ -125,25 +125,24 @@ static int run_product(const struct qn_options *opt, struct quern_context *ctx)
     return status;
 }
 
-static int run(const struct qn_options *opt)
+/* The kernel's code, in place of a run. */
+static int show(const struct qn_options *opt)
 {
     struct quern_context *ctx;
-    char text[1024];
     int status = qn_source_context(opt, &ctx);
 
-    if (status)
-        return status;
-    if (opt->show) {
+    if (!status) {
         status = qn_code_show(opt, ctx);
         quern_close(ctx);
-        return status;
     }
-    status = qn_source_join(opt, text, sizeof text);
-    if (!status)
-        status = qn_cast_is(text) ? qn_cast_command_run(opt, ctx, text)
-                                  : run_product(opt, ctx);
-    quern_close(ctx);
     return status;
+}
+
+static int run(const struct qn_options *opt)
+{
+    if (opt->show)
+        return show(opt);
+    return qn_cast_or(opt, qn_cast_command_run, run_product);
 }
 
 const struct qn_command qn_cmd_run = {

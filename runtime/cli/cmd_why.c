@@ -33,25 +33,14 @@ static void print_text(const struct qn_options *opt, const char *key,
     qn_table_json(object);
 }
 
-static int why_problem(const struct qn_options *opt)
+static int why_product(const struct qn_options *opt, struct quern_context *ctx)
 {
     const struct quern_plan_options plan = {.backend = opt->backend,
                                             .kernel = opt->kernel};
-    struct quern_context *ctx;
     struct quern_problem problem;
     char line[1024], *text = NULL;
-    int code, status = qn_source_context(opt, &ctx);
+    int code, status = qn_source_problem(opt, ctx, &problem);
 
-    if (status)
-        return status;
-    status = qn_source_join(opt, line, sizeof line);
-    if (!status && qn_cast_is(line)) {
-        status = qn_cast_command_why(opt, ctx, line);
-        quern_close(ctx);
-        return status;
-    }
-    if (!status)
-        status = qn_source_problem(opt, ctx, &problem);
     if (!status) {
         quern_problem_print(&problem, line, sizeof line);
         code = quern_why(ctx, &problem, &plan, &text);
@@ -61,7 +50,6 @@ static int why_problem(const struct qn_options *opt)
             status = qn_message_code(opt, code, quern_errmsg(ctx));
     }
     quern_free(text);
-    quern_close(ctx);
     return status;
 }
 
@@ -141,7 +129,7 @@ static int run(const struct qn_options *opt)
 {
     if (opt->nwords == 1 && strncmp(opt->words[0], "quern_", 6) == 0)
         return why_kernel(opt);
-    return why_problem(opt);
+    return qn_cast_or(opt, qn_cast_command_why, why_product);
 }
 
 const struct qn_command qn_cmd_why = {
