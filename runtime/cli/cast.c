@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "element.h"
+#include "guess.h"
 #include "random.h"
 #include "sizes.h"
 #include "timing.h"
@@ -15,13 +16,18 @@
 
 int qn_cast_is(const char *text)
 {
-    size_t length = strcspn(text, " ");
+    static const char *const products[] = {"fprop", "dgrad", "wgrad"};
+    char word[32];
+    struct qn_guess guess = {.word = word};
+    const char *product = NULL;
 
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(text, " "), text);
+    for (int i = 0; i < 3; i++)
+        qn_guess_try(&guess, products[i]);
+    product = guess.best;
     for (int i = 0; qn_work_at(i); i++)
-        if (strlen(qn_work_at(i)) == length &&
-            !strncmp(qn_work_at(i), text, length))
-            return 1;
-    return 0;
+        qn_guess_try(&guess, qn_work_at(i));
+    return guess.best != product;
 }
 
 /* ------------------------------------------------------------------ buffers */

@@ -44,7 +44,8 @@ struct qn_cast {
     struct quern_quantize_args args;
 };
 
-/* Is the first word of a problem's text that of a quantization? */
+/* Is the first word of a problem's text that of a quantization, or nearer to
+   one than to a product's? */
 int qn_cast_is(const char *text);
 
 /* Draw group sizes and random data, plan, make buffers. What a requantize or
