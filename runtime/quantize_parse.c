@@ -17,7 +17,8 @@ struct parser {
     struct quern_quantization *q;
 };
 
-/* A word of a list; else the nearest one is named. */
+/* A word of a list; else the nearest one is named. The line's first word has
+   the key "". */
 static int set_word(const char *key, const char *value, int *out,
                     int (*find)(const char *, int *), const char *(*at)(int))
 {
@@ -32,8 +33,9 @@ static int set_word(const char *key, const char *value, int *out,
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
                                  i ? ", " : "", at(i));
     }
-    return qn_error_set(QUERN_EINVAL, "%s=%s: %s is expected%s", key, value,
-                        list, qn_guess_text(&guess, hint, sizeof hint));
+    return qn_error_set(QUERN_EINVAL, "%s%s%s: %s is expected%s", key,
+                        *key ? "=" : "", value, list,
+                        qn_guess_text(&guess, hint, sizeof hint));
 }
 
 static int set_of(void *quantization, const char *key, const char *value)
@@ -146,7 +148,7 @@ static int parse_work(struct parser *parser)
     q->type = QUERN_BF16;
     q->groups = 1;
     q->copies = QUERN_ROW | QUERN_COLUMN;
-    if (set_word("work", parser->word, &q->work, qn_work_find, qn_work_at))
+    if (set_word("", parser->word, &q->work, qn_work_find, qn_work_at))
         return QUERN_EINVAL;
     if (q->work == QUERN_REQUANTIZE)
         q->copies = QUERN_COLUMN;

@@ -334,6 +334,11 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
 {
     char text[64];
 
+    if (need->args.in.ndim == 3) {
+        snprintf(text, sizeof text, "[%d]", q->groups);
+        add_row(rows, "in.pointers", "addresses", text, 0, sizeof(void *),
+                "the matrices one by one, instead");
+    }
     if (q->of != QUERN_W && q->work != QUERN_RESCALE) {
         snprintf(text, sizeof text, "[%d]", q->groups);
         add_row(rows, "first_dims", "i32, i64", text, 0, 8,
