@@ -570,24 +570,20 @@ int qg_describe_fill(struct qg *, const struct qg_kernels *,
 int qg_template_push(struct qg *, int file);
 void qg_template_run(struct qg *); /* call the one on top of the stack */
 
-/* Generate what comes after the header, unless the kernel has its key already,
-** and set that. Returns 0, or 1 and noted. */
+/* Set the key, which needs all after the header. Returns 0, or 1 and noted. */
 int qg_source_key(struct qg *, struct qg_point *);
 /* The whole file, kept in point->source. Returns 0, or 1 and noted. */
 int qg_source_keep(struct qg *, struct qg_point *);
-/* One of the two for each selected kernel. A template's first error is noted,
-** then the next template's. Returns 0, or 1 if there was any. */
+/* One of both for each selected kernel, up to each template's first error. */
 int qg_source_each(struct qg *, const struct qg_selection *,
                    int (*)(struct qg *, struct qg_point *));
-/* The same for one kernel of each statement and recipe that the build has not
-** seen together: errors in the user's specs show when they are opened. */
+/* Try one kernel of each statement and recipe that the build has not tried. */
 void qg_source_try(struct qg *);
 
 void qg_registry_build(struct qg *);
 /* Write it into q->output. */
 void qg_registry_write(struct qg *, const struct qg_selection *,
                        const struct qg_link *);
-const char *qg_registry_hash(struct qg *);
 
 /* ---------------------------------------------------------------- output.c */
 

@@ -198,7 +198,7 @@ static int by_content(const void *a, const void *b)
 ** Over every spec and template: all that the registry and its sources are made
 ** of. The order of folders, and where they lie, do not count.
 */
-const char *qg_registry_hash(struct qg *q)
+static const char *hash_inputs(struct qg *q)
 {
     const struct qg_input **inputs =
         qg_mem_array(q, (size_t)q->nfiles, sizeof *inputs);
@@ -230,7 +230,7 @@ void qg_registry_build(struct qg *q)
     add_kernels(q);
     add_rejected(q);
     qg_source_try(q);
-    q->registry.hash = qg_registry_hash(q);
+    q->registry.hash = hash_inputs(q);
 }
 
 const struct quern_registry *qg_registry(const struct qg *q)

@@ -121,6 +121,7 @@ static int is_proved(const struct qg *q, const struct qg_point *point)
            q->files[point->recipe->place.file].proved;
 }
 
+/* Errors that only the user's specs bring out show when these are opened. */
 void qg_source_try(struct qg *q)
 {
     const struct pair *tried = NULL, *found;

@@ -4,9 +4,8 @@
 ** A cache is a list of folders. The first that may be written takes new
 ** entries; all are read. In each:
 **
-**   index/INDEX           the key of an entry and a checksum over both names, so
-**                         that a warm start needs neither a generator nor a
-**                         compiler
+**   index/INDEX           the key of an entry, and a checksum over both names:
+**                         a warm start needs neither generator nor compiler
 **   entries/KEY/source    what was compiled
 **   entries/KEY/object    the cubin, or a shared library for the host
 **   entries/KEY/log       what the compiler said
@@ -80,8 +79,8 @@ void qn_cache_index_store(struct qn_cache *cache, const char *index,
 int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
                   struct qn_cache_object *object);
 
-/* Wait for the lock of a key, at most two minutes. Without a writable folder, on
-   a file system without locks and after that time there is none (-1): then
+/* Wait for the lock of a key, at most two minutes. Without a writable folder,
+   on a file system without locks and after that time there is none (-1): then
    compiles may happen twice, which costs time and nothing else. */
 int qn_cache_lock(struct qn_cache *cache, const char *key);
 void qn_cache_unlock(int lock);

@@ -226,8 +226,8 @@ static int compare(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
-/* Whoever holds the lock is about to use the entry: leave it. Without locks, who
-   reads it meanwhile finds it damaged and makes it again. */
+/* Whoever holds the lock is about to use the entry: leave it. Without locks,
+   who reads it meanwhile finds it damaged and makes it again. */
 static int remove_entry(struct qn_cache *cache, const char *key)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];

@@ -47,7 +47,7 @@ enum qn_file_result qn_file_read(int folder, const char *name, size_t limit,
                                  struct qn_file_text *text);
 
 /* Write a new file, 0600; what exists is not overwritten. 1, or 0. A limit on
-   the size of files (RLIMIT_FSIZE) is met with an error, not with its signal. */
+   sizes (RLIMIT_FSIZE) is met with an error, not with its signal. */
 int qn_file_write(int folder, const char *name, const void *data, size_t bytes);
 
 /* Take back a folder of ours that we have no right to enter or move. */

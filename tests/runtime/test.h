@@ -99,8 +99,8 @@ extern unsigned long long test_host_workers;
 #define TEST_PLAN "fprop bf16 g=8 m=1000 n=512 k=256"
 int test_plan_once(void);
 
-/* What `quern cache verify` finds wrong: how many, and in test_faults a line for
-   each. */
+/* What `quern cache verify` finds wrong: how many, and in test_faults a line
+   for each. */
 int test_verify(void);
 extern char test_faults[4096];
 

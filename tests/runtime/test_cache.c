@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "test.h"
 
-#include "cache.h"
+#include "entries.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,40 +13,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <utime.h>
-
-#define KEY(digit)                                                             \
-    digit "000000000000000000000000000000000000000000000000000000000000000"
-
-static const struct qn_cache_item item = {.source = "the source\n",
-                                          .log = "the log\n",
-                                          .object = "the object",
-                                          .bytes = 10,
-                                          .kernel = "k_test",
-                                          .arch = "sm_90a",
-                                          .compiler = "nvrtc 13.0"};
-
-static const struct qn_cache_listener listener = {test_collect, NULL};
-
-static struct qn_cache *open_cache(const char *list)
-{
-    struct qn_cache *cache;
-
-    assert_int_equal(qn_cache_open(list, &listener, &cache), QUERN_OK);
-    return cache;
-}
-
-static int loads(struct qn_cache *cache, const char *key, int repair)
-{
-    struct qn_cache_object object = {NULL, 0};
-    int found = qn_cache_load(cache, key, repair, 0, &object);
-
-    if (found) {
-        assert_int_equal(object.bytes, 10);
-        assert_memory_equal(object.data, "the object", 10);
-    }
-    free(object.data);
-    return found;
-}
 
 /* A path in the cache, in a static buffer. */
 static const char *at(const char *rest)
@@ -68,7 +34,7 @@ static void write_file(const char *path, const char *text)
 
 static void keeps_and_finds(void **state)
 {
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     struct stat st;
     char key[QN_KEY_SIZE];
 
@@ -76,12 +42,12 @@ static void keeps_and_finds(void **state)
     assert_int_equal(qn_cache_writable(cache), 0);
     assert_string_equal(qn_cache_folder(cache, 0), test_cache);
     assert_null(qn_cache_folder(cache, 1));
-    assert_false(loads(cache, KEY("a"), 0));
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
-    assert_true(loads(cache, KEY("a"), 0));
-    assert_false(loads(cache, KEY("b"), 0));
+    assert_false(test_loads(cache, KEY("a"), 0));
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
+    assert_true(test_loads(cache, KEY("a"), 0));
+    assert_false(test_loads(cache, KEY("b"), 0));
     /* once more is as good */
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     assert_false(qn_cache_index(cache, KEY("1"), key));
     qn_cache_index_store(cache, KEY("1"), KEY("a"));
     assert_true(qn_cache_index(cache, KEY("1"), key));
@@ -192,17 +158,17 @@ static void repairs_damage(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        struct qn_cache *cache = open_cache(test_cache);
+        struct qn_cache *cache = test_open_cache(test_cache);
 
         test_messages[0] = 0;
-        assert_true(qn_cache_store(cache, KEY("a"), &item));
+        assert_true(qn_cache_store(cache, KEY("a"), &test_item));
         damages[i]();
-        assert_false(loads(cache, KEY("a"), 0));
+        assert_false(test_loads(cache, KEY("a"), 0));
         assert_string_equal(test_messages, "");
-        assert_false(loads(cache, KEY("a"), 1));
+        assert_false(test_loads(cache, KEY("a"), 1));
         assert_non_null(strstr(test_messages, "is damaged; it was set aside"));
-        assert_true(qn_cache_store(cache, KEY("a"), &item));
-        assert_true(loads(cache, KEY("a"), 0));
+        assert_true(qn_cache_store(cache, KEY("a"), &test_item));
+        assert_true(test_loads(cache, KEY("a"), 0));
         qn_cache_close(cache);
         snprintf(command, sizeof command, "rm -rf '%s' '%s/planted'",
                  test_cache, test_folder);
@@ -214,27 +180,27 @@ static void repairs_damage(void **state)
 static void trusts_nobody(void **state)
 {
     static const char *const paths[] = {"", "entries", "index"};
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     char key[QN_KEY_SIZE];
 
     (void)state;
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     qn_cache_index_store(cache, KEY("1"), KEY("a"));
     qn_cache_close(cache);
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         assert_int_equal(chmod(at(paths[i]), 0777), 0);
-        cache = open_cache(test_cache);
+        cache = test_open_cache(test_cache);
         assert_int_equal(qn_cache_writable(cache), -1);
-        assert_false(loads(cache, KEY("a"), 0) &&
+        assert_false(test_loads(cache, KEY("a"), 0) &&
                      qn_cache_index(cache, KEY("1"), key));
-        assert_false(qn_cache_store(cache, KEY("b"), &item));
+        assert_false(qn_cache_store(cache, KEY("b"), &test_item));
         qn_cache_close(cache);
         assert_int_equal(chmod(at(paths[i]), 0700), 0);
     }
     assert_non_null(strstr(test_messages, "others may write to it"));
     assert_int_equal(chmod(at("index/" KEY("1")), 0622), 0);
-    cache = open_cache(test_cache);
-    assert_true(loads(cache, KEY("a"), 0));
+    cache = test_open_cache(test_cache);
+    assert_true(test_loads(cache, KEY("a"), 0));
     assert_false(qn_cache_index(cache, KEY("1"), key));
     qn_cache_close(cache);
 }
@@ -249,16 +215,16 @@ static void follows_no_link(void **state)
     snprintf(real, sizeof real, "%s/real", test_folder);
     assert_int_equal(mkdir(real, 0700), 0);
     assert_int_equal(symlink(real, test_cache), 0);
-    cache = open_cache(test_cache);
+    cache = test_open_cache(test_cache);
     assert_int_equal(qn_cache_writable(cache), -1);
-    assert_false(qn_cache_store(cache, KEY("a"), &item));
+    assert_false(qn_cache_store(cache, KEY("a"), &test_item));
     qn_cache_close(cache);
     assert_int_equal(unlink(test_cache), 0);
     /* the same for a part */
     assert_int_equal(mkdir(test_cache, 0700), 0);
     assert_int_equal(symlink(real, at("entries")), 0);
-    cache = open_cache(test_cache);
-    assert_false(qn_cache_store(cache, KEY("a"), &item));
+    cache = test_open_cache(test_cache);
+    assert_false(qn_cache_store(cache, KEY("a"), &test_item));
     qn_cache_close(cache);
     strcat(real, "/" KEY("a"));
     assert_int_equal(stat(real, &st), -1);
@@ -273,7 +239,7 @@ static void distrusts_indexes(void **state)
                                         KEY("g") "\n",
                                         KEY("A") "\n",
                                         KEY("a") "0\n"};
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     char key[QN_KEY_SIZE];
 
     (void)state;
@@ -285,31 +251,13 @@ static void distrusts_indexes(void **state)
     qn_cache_close(cache);
 }
 
-/* Run in a process without root's privileges; returns its exit status. */
-static int as_nobody(int (*what)(void))
-{
-    pid_t child;
-    int status;
-
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        if (geteuid() == 0 &&
-            (setregid(65534, 65534) || setreuid(65534, 65534)))
-            _exit(99);
-        _exit(what());
-    }
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
-}
-
 /* The folder is another's (root's) or lacks the right to write. */
 static int use_read_only(void)
 {
-    struct qn_cache *cache = open_cache(test_cache);
-    int found = loads(cache, KEY("a"), 1);
-    int kept = qn_cache_store(cache, KEY("b"), &item) ||
-               qn_cache_store(cache, KEY("c"), &item);
+    struct qn_cache *cache = test_open_cache(test_cache);
+    int found = test_loads(cache, KEY("a"), 1);
+    int kept = qn_cache_store(cache, KEY("b"), &test_item) ||
+               qn_cache_store(cache, KEY("c"), &test_item);
     char *said = strstr(test_messages, "no folder of the cache may be written");
     int once = said && !strstr(said + 1, "no folder of");
 
@@ -324,10 +272,10 @@ static void reads_what_it_cannot_write(void **state)
 {
     static const char *const parts[] = {"",     "entries", "index",
                                         "lock", "new",     "damaged"};
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
 
     (void)state;
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     qn_cache_close(cache);
     chmod(test_folder, 0755);
     chmod(at("entries/" KEY("a")), 0755);
@@ -335,7 +283,7 @@ static void reads_what_it_cannot_write(void **state)
     chmod(at("entries/" KEY("a") "/sums"), 0644);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         chmod(at(parts[i]), 0555);
-    assert_int_equal(as_nobody(use_read_only), 0);
+    assert_int_equal(test_as_nobody(use_read_only), 0);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         chmod(at(parts[i]), 0700);
 }
@@ -348,23 +296,23 @@ static void reads_all_folders(void **state)
 
     (void)state;
     snprintf(second, sizeof second, "%s/second/deep", test_folder);
-    cache = open_cache(second);
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
+    cache = test_open_cache(second);
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     qn_cache_close(cache);
     snprintf(list, sizeof list, "/proc/nothing:%s::%s", test_cache, second);
-    cache = open_cache(list);
+    cache = test_open_cache(list);
     assert_string_equal(qn_cache_folder(cache, qn_cache_writable(cache)),
                         test_cache);
-    assert_true(loads(cache, KEY("a"), 0));
-    assert_true(qn_cache_store(cache, KEY("b"), &item));
+    assert_true(test_loads(cache, KEY("a"), 0));
+    assert_true(qn_cache_store(cache, KEY("b"), &test_item));
     qn_cache_close(cache);
-    cache = open_cache(test_cache);
-    assert_true(loads(cache, KEY("b"), 0));
-    assert_false(loads(cache, KEY("a"), 0));
+    cache = test_open_cache(test_cache);
+    assert_true(test_loads(cache, KEY("b"), 0));
+    assert_false(test_loads(cache, KEY("a"), 0));
     qn_cache_close(cache);
-    cache = open_cache("");
+    cache = test_open_cache("");
     assert_int_equal(qn_cache_writable(cache), -1);
-    assert_false(qn_cache_store(cache, KEY("b"), &item));
+    assert_false(qn_cache_store(cache, KEY("b"), &test_item));
     assert_int_equal(qn_cache_lock(cache, KEY("b")), -1);
     assert_string_equal(test_messages, "");
     qn_cache_close(cache);
@@ -374,13 +322,13 @@ static void reads_all_folders(void **state)
 static int use_full_disk(void)
 {
     const struct rlimit little = {20, 20};
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     int kept;
     char *said;
 
     setrlimit(RLIMIT_FSIZE, &little);
-    kept = qn_cache_store(cache, KEY("a"), &item) ||
-           qn_cache_store(cache, KEY("b"), &item);
+    kept = qn_cache_store(cache, KEY("a"), &test_item) ||
+           qn_cache_store(cache, KEY("b"), &test_item);
     qn_cache_close(cache);
     said = strstr(test_messages, "keeps nothing more (File too large)");
     return kept ? 1 : !said ? 2 : strstr(said + 1, "keeps nothing") ? 3 : 0;
@@ -401,8 +349,8 @@ static void survives_a_full_disk(void **state)
     assert_int_equal(status, 0);
     assert_int_equal(test_count_files("entries"), 0);
     assert_int_equal(test_count_files("new"), 0);
-    cache = open_cache(test_cache);
-    assert_false(loads(cache, KEY("a"), 0));
+    cache = test_open_cache(test_cache);
+    assert_false(test_loads(cache, KEY("a"), 0));
     qn_cache_close(cache);
 }
 
@@ -419,11 +367,11 @@ static int collect(void *user, const struct qn_cache_entry *entry)
 
 static void lists_entries(void **state)
 {
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     char text[500] = "";
 
     (void)state;
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     assert_int_equal(qn_cache_each(cache, 1, collect, text), 0);
     assert_string_equal(text, "a k_test sm_90a 29 0;");
     write_file(at("entries/" KEY("a") "/log"), "the 1og\n");
@@ -449,19 +397,19 @@ static void set_age(const char *path, int seconds)
 
 static void removes_what_was_not_used(void **state)
 {
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     struct qn_cache_gc gc;
     char key[QN_KEY_SIZE];
 
     (void)state;
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
-    assert_true(qn_cache_store(cache, KEY("b"), &item));
-    assert_true(qn_cache_store(cache, KEY("c"), &item));
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
+    assert_true(qn_cache_store(cache, KEY("b"), &test_item));
+    assert_true(qn_cache_store(cache, KEY("c"), &test_item));
     qn_cache_index_store(cache, KEY("1"), KEY("a"));
     qn_cache_index_store(cache, KEY("2"), KEY("b"));
     set_age(at("entries/" KEY("a") "/sums"), 20000);
     set_age(at("entries/" KEY("b") "/sums"), 30000);
-    assert_true(loads(cache, KEY("b"), 0)); /* used now */
+    assert_true(test_loads(cache, KEY("b"), 0)); /* used now */
     assert_int_equal(qn_cache_gc(cache, 1000, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 0);
     assert_int_equal(gc.kept, 3);
@@ -470,8 +418,8 @@ static void removes_what_was_not_used(void **state)
     assert_int_equal(gc.removed, 1);
     assert_int_equal(gc.removed_bytes, 29);
     assert_int_equal(gc.kept_bytes, 58);
-    assert_false(loads(cache, KEY("a"), 0));
-    assert_true(loads(cache, KEY("b"), 0));
+    assert_false(test_loads(cache, KEY("a"), 0));
+    assert_true(test_loads(cache, KEY("b"), 0));
     assert_false(qn_cache_index(cache, KEY("1"), key));
     assert_true(qn_cache_index(cache, KEY("2"), key));
     assert_int_equal(qn_cache_gc(cache, 0, &gc), QUERN_OK);
@@ -485,13 +433,13 @@ static void removes_what_was_not_used(void **state)
 
 static void sweeps_what_is_left_over(void **state)
 {
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     struct qn_cache_gc gc;
     int lock;
 
     (void)state;
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
-    assert_true(qn_cache_store(cache, KEY("b"), &item));
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
+    assert_true(qn_cache_store(cache, KEY("b"), &test_item));
     flip_byte(); /* found only by verify */
     remove_sums();
     mkdir(at("new/killed"), 0700);
@@ -506,7 +454,7 @@ static void sweeps_what_is_left_over(void **state)
     assert_int_equal(gc.kept, 1);
     assert_int_equal(test_count_files("new"), 1);
     qn_cache_unlock(lock);
-    assert_true(loads(cache, KEY("b"), 0));
+    assert_true(test_loads(cache, KEY("b"), 0));
     qn_cache_close(cache);
 }
 
@@ -514,7 +462,7 @@ static void sweeps_what_is_left_over(void **state)
    must not hold what nobody else sees. */
 static void locks_survive_removal(void **state)
 {
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     int lock = qn_cache_lock(cache, KEY("a"));
     pid_t child;
     int status;

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "test.h"
 
-#include "cache_folder.h"
+#include "entries.h"
 #include "entry.h"
 
 #include <limits.h>
@@ -14,45 +14,13 @@
 #include <time.h>
 #include <utime.h>
 
-#define KEY(digit)                                                             \
-    digit "000000000000000000000000000000000000000000000000000000000000000"
-
-static const struct qn_cache_item item = {.source = "the source\n",
-                                          .log = "the log\n",
-                                          .object = "the object",
-                                          .bytes = 10,
-                                          .kernel = "k_test",
-                                          .arch = "sm_90a",
-                                          .compiler = "nvrtc 13.0"};
-
-static const struct qn_cache_listener listener = {test_collect, NULL};
-
-static struct qn_cache *open_cache(const char *list)
-{
-    struct qn_cache *cache;
-
-    assert_int_equal(qn_cache_open(list, &listener, &cache), QUERN_OK);
-    return cache;
-}
-
-static int loads(struct qn_cache *cache, const char *key)
-{
-    struct qn_cache_object object = {NULL, 0};
-    int found = qn_cache_load(cache, key, 1, 0, &object);
-
-    if (found)
-        assert_memory_equal(object.data, "the object", 10);
-    free(object.data);
-    return found;
-}
-
 /* A cache with the entries a and b, each with an index. */
 static void seed(void)
 {
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
 
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
-    assert_true(qn_cache_store(cache, KEY("b"), &item));
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
+    assert_true(qn_cache_store(cache, KEY("b"), &test_item));
     qn_cache_index_store(cache, KEY("1"), KEY("a"));
     qn_cache_index_store(cache, KEY("2"), KEY("b"));
     qn_cache_close(cache);
@@ -111,11 +79,11 @@ static void finds_every_damage(void **state)
         assert_int_equal(test_verify(), 1);
         if (!strstr(test_faults, damages[i].fault))
             fail_msg("%s: %s", damages[i].command, test_faults);
-        cache = open_cache(test_cache);
-        if (!loads(cache, KEY("a")))
-            assert_true(qn_cache_store(cache, KEY("a"), &item));
+        cache = test_open_cache(test_cache);
+        if (!test_loads(cache, KEY("a"), 1))
+            assert_true(qn_cache_store(cache, KEY("a"), &test_item));
         assert_int_equal(qn_cache_gc(cache, 1000, &gc), QUERN_OK);
-        assert_true(loads(cache, KEY("b")));
+        assert_true(test_loads(cache, KEY("b"), 1));
         qn_cache_close(cache);
         /* what only verify reads is not repaired: the object is good */
         if (!strstr(damages[i].fault, "source") &&
@@ -163,9 +131,9 @@ static void follows_no_link_with_a_slash(void **state)
     seed();
     test_shell("mv '%s' '%s'-real && ln -s '%s'-real '%s'");
     snprintf(path, sizeof path, "%s///", test_cache);
-    cache = open_cache(path);
+    cache = test_open_cache(path);
     assert_int_equal(qn_cache_writable(cache), -1);
-    assert_false(loads(cache, KEY("a")));
+    assert_false(test_loads(cache, KEY("a"), 1));
     qn_cache_close(cache);
 }
 
@@ -187,8 +155,8 @@ static void trusts_no_other_owner(void **state)
         snprintf(command, sizeof command, "chown 1 %s", paths[i]);
         test_shell(command);
         assert_int_equal(test_verify(), i == 1 ? 3 : 1);
-        cache = open_cache(test_cache);
-        assert_false(loads(cache, KEY("a")));
+        cache = test_open_cache(test_cache);
+        assert_false(test_loads(cache, KEY("a"), 1));
         qn_cache_close(cache);
         test_wipe();
     }
@@ -207,10 +175,10 @@ static void takes_any_list(void **state)
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         struct qn_cache *cache;
 
-        cache = open_cache(lists[i]);
+        cache = test_open_cache(lists[i]);
         assert_int_equal(qn_cache_writable(cache), -1);
-        assert_false(qn_cache_store(cache, KEY("a"), &item));
-        assert_false(loads(cache, KEY("a")));
+        assert_false(qn_cache_store(cache, KEY("a"), &test_item));
+        assert_false(test_loads(cache, KEY("a"), 1));
         qn_cache_close(cache);
     }
     memset(longer, 'x', sizeof longer - 1);
@@ -224,7 +192,7 @@ static void takes_any_list(void **state)
         char list[sizeof longer + sizeof test_cache + 2];
 
         snprintf(list, sizeof list, "%.*s:%s", (int)length, longer, test_cache);
-        cache = open_cache(list);
+        cache = test_open_cache(list);
         assert_string_equal(qn_cache_folder(cache, qn_cache_writable(cache)),
                             test_cache);
         qn_cache_close(cache);
@@ -256,39 +224,23 @@ static void works_without_a_home(void **state)
     setenv("HOME", kept, 1);
 }
 
-/* Run in a process without root's privileges. */
-static int as_nobody(int (*what)(void))
-{
-    pid_t child;
-    int status;
-
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        if (geteuid() == 0 &&
-            (setregid(65534, 65534) || setreuid(65534, 65534)))
-            _exit(99);
-        _exit(what());
-    }
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
-}
-
 static char list[700];
 
 /* a is the seeded folder's, whose b is damaged: it is made anew beside. */
 static int use_seeded(void)
 {
-    struct qn_cache *cache = open_cache(list);
+    struct qn_cache *cache = test_open_cache(list);
     char key[QN_KEY_SIZE];
-    int wrong = !loads(cache, KEY("a")) ? 1 : loads(cache, KEY("b")) ? 2 : 0;
+    int wrong = !test_loads(cache, KEY("a"), 1)  ? 1
+                : test_loads(cache, KEY("b"), 1) ? 2
+                                                 : 0;
 
     if (!wrong &&
         (!qn_cache_index(cache, KEY("1"), key) || strcmp(key, KEY("a")) != 0))
         wrong = 3;
-    if (!wrong &&
-        (qn_cache_writable(cache) != 1 ||
-         !qn_cache_store(cache, KEY("b"), &item) || !loads(cache, KEY("b"))))
+    if (!wrong && (qn_cache_writable(cache) != 1 ||
+                   !qn_cache_store(cache, KEY("b"), &test_item) ||
+                   !test_loads(cache, KEY("b"), 1)))
         wrong = 4;
     qn_cache_close(cache);
     return wrong;
@@ -302,7 +254,7 @@ static void reads_a_seeded_folder_first(void **state)
     test_shell("truncate -s 3 '%s'/entries/" KEY("b") "/object");
     test_shell("chmod 777 '%s'/.. && chmod -R a+rX,a-w '%s'");
     snprintf(list, sizeof list, "%s:%s/own", test_cache, test_folder);
-    assert_int_equal(as_nobody(use_seeded), 0);
+    assert_int_equal(test_as_nobody(use_seeded), 0);
     /* nothing was repaired in it */
     assert_int_equal(test_count_files("damaged"), 0);
     assert_int_equal(test_count_files("entries"), 2);
@@ -312,16 +264,16 @@ static void reads_a_seeded_folder_first(void **state)
 /* An entry that its own user shut: it is set aside and made again. */
 static int use_shut(void)
 {
-    struct qn_cache *cache = open_cache(list);
-    int wrong = !qn_cache_store(cache, KEY("a"), &item);
+    struct qn_cache *cache = test_open_cache(list);
+    int wrong = !qn_cache_store(cache, KEY("a"), &test_item);
     char path[800];
 
     snprintf(path, sizeof path, "%s/entries/%s", list, KEY("a"));
     if (chmod(path, 0))
         wrong = 2;
-    if (!wrong &&
-        (loads(cache, KEY("a")) || !qn_cache_store(cache, KEY("a"), &item) ||
-         !loads(cache, KEY("a"))))
+    if (!wrong && (test_loads(cache, KEY("a"), 1) ||
+                   !qn_cache_store(cache, KEY("a"), &test_item) ||
+                   !test_loads(cache, KEY("a"), 1)))
         wrong = 3;
     qn_cache_close(cache);
     return wrong;
@@ -333,7 +285,7 @@ static void reopens_what_is_shut(void **state)
     seed();
     test_shell("chmod 777 '%s'/..");
     snprintf(list, sizeof list, "%s/own", test_folder);
-    assert_int_equal(as_nobody(use_shut), 0);
+    assert_int_equal(test_as_nobody(use_shut), 0);
 }
 
 /* The folder goes while it is open. */
@@ -344,54 +296,55 @@ static void survives_removal(void **state)
 
     (void)state;
     seed();
-    cache = open_cache(test_cache);
+    cache = test_open_cache(test_cache);
     test_wipe();
-    assert_false(loads(cache, KEY("a")));
+    assert_false(test_loads(cache, KEY("a"), 1));
     assert_int_equal(qn_cache_lock(cache, KEY("a")), -1);
-    assert_false(qn_cache_store(cache, KEY("a"), &item));
+    assert_false(qn_cache_store(cache, KEY("a"), &test_item));
     qn_cache_index_store(cache, KEY("1"), KEY("a"));
     assert_int_equal(qn_cache_gc(cache, 0, &gc), QUERN_OK);
     qn_cache_close(cache);
     seed();
 }
 
-/* ------------------------------------------------------- the clock, versions */
+/* ------------------------------------------------------ the clock, versions */
 
 enum { YEAR = 365 * 24 * 3600 };
 
 /* What a clock that was ahead has left is older than what was used since. */
 static void survives_clocks(void **state)
 {
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     struct qn_cache_gc gc;
     char path[512];
     struct stat st;
     struct utimbuf ahead = {time(NULL) + YEAR, time(NULL) + YEAR};
 
     (void)state;
-    assert_true(qn_cache_store(cache, KEY("a"), &item));
-    assert_true(qn_cache_store(cache, KEY("b"), &item));
-    assert_true(qn_cache_store(cache, KEY("c"), &item));
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
+    assert_true(qn_cache_store(cache, KEY("b"), &test_item));
+    assert_true(qn_cache_store(cache, KEY("c"), &test_item));
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/entries/%s/sums", test_cache,
                  i ? KEY("a") : KEY("b"));
         assert_int_equal(utime(path, &ahead), 0);
     }
-    assert_true(loads(cache, KEY("a"))); /* used now: its time is set right */
+    assert_true(
+        test_loads(cache, KEY("a"), 1)); /* used now: its time is set right */
     assert_int_equal(stat(path, &st), 0);
     assert_true(st.st_mtime <= time(NULL));
     assert_int_equal(qn_cache_gc(cache, 60, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 1);
-    assert_false(loads(cache, KEY("b")));
-    assert_true(loads(cache, KEY("a")));
-    assert_true(loads(cache, KEY("c")));
+    assert_false(test_loads(cache, KEY("b"), 1));
+    assert_true(test_loads(cache, KEY("a"), 1));
+    assert_true(test_loads(cache, KEY("c"), 1));
     /* back before all, and far ahead */
     for (int i = -1; i <= 1; i += 2) {
         test_system.clock = (long long)i * 20 * YEAR;
-        assert_true(loads(cache, KEY("a")));
+        assert_true(test_loads(cache, KEY("a"), 1));
         assert_int_equal(qn_cache_gc(cache, 1000, &gc), QUERN_OK);
         assert_int_equal(gc.removed, 0);
-        assert_true(qn_cache_store(cache, KEY("b"), &item));
+        assert_true(qn_cache_store(cache, KEY("b"), &test_item));
     }
     test_system.clock = 0;
     qn_cache_close(cache);
@@ -434,7 +387,7 @@ static void leaves_later_versions_alone(void **state)
     seed();
     plant_later();
     assert_int_equal(test_verify(), 0);
-    cache = open_cache(test_cache);
+    cache = test_open_cache(test_cache);
     assert_false(qn_cache_index(cache, KEY("3"), key));
     assert_int_equal(qn_cache_gc(cache, 1000, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 0);
@@ -452,7 +405,7 @@ static void leaves_later_versions_alone(void **state)
 /* A child that was forked with the lock in hand does not keep it. */
 static void forks_with_a_lock(void **state)
 {
-    struct qn_cache *cache = open_cache(test_cache);
+    struct qn_cache *cache = test_open_cache(test_cache);
     int lock = qn_cache_lock(cache, KEY("a")), again;
     pid_t child;
 

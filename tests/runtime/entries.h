@@ -1,0 +1,24 @@
+/*
+** entries.h: what the tests of the cache's entries share.
+*/
+#ifndef ENTRIES_H
+#define ENTRIES_H
+
+#include "cache_folder.h"
+
+#define KEY(digit)                                                             \
+    digit "000000000000000000000000000000000000000000000000000000000000000"
+
+/* An entry whose object is "the object". */
+extern const struct qn_cache_item test_item;
+
+/* What the cache has to say is collected in test_messages. */
+struct qn_cache *test_open_cache(const char *list);
+
+/* 1 if there is such an entry, which then holds the object above. */
+int test_loads(struct qn_cache *cache, const char *key, int repair);
+
+/* Run in a process without root's privileges; returns its exit status. */
+int test_as_nobody(int (*what)(void));
+
+#endif
