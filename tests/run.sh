@@ -1,5 +1,6 @@
 #!/bin/bash
-# Run every test program of both configurations and add up what they counted.
+# Run every test program of both configurations, side by side, and add up what
+# they counted.
 # Skips are listed with their reasons, which the tests print as "skip: ...".
 # The last line is the count; the status is 1 if anything failed.
 set -u
@@ -57,16 +58,36 @@ have_gpu() {
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
 export UBSAN_OPTIONS=print_stacktrace=1
 
-for root in build build/asan; do
-    mkdir -p "$root/log"
-    for program in "$root"/bin/test_*; do
-        name=${program##*/}
-        run "$program" "$root/log/$name.txt" "$program"
+# All programs of a configuration; what they counted goes into a file as well,
+# since a configuration in the background has variables of its own.
+suite() { # folder
+    local program
+    for program in "$1"/bin/test_*; do
+        run "$program" "$1/log/${program##*/}.txt" "$program"
     done
-done
+    echo "$passed $failed $skipped" >"$1/log/counts"
+}
+
+# The sanitizers' half runs beside the other where there are two cores, and is
+# shown when it is through.
+mkdir -p build/log build/asan/log
+rm -f build/asan/log/counts
+suite build/asan >build/asan/log/output 2>&1 &
+beside=$!
+trap 'kill $beside 2>/dev/null; exit 130' INT TERM
+[ "$(nproc)" -gt 1 ] || wait $beside
+suite build
 python=build/python/bin/python
 [ -x "$python" ] || python=python3
 run tests/numbers/check.py build/log/numbers.txt "$python" -B tests/numbers/check.py
+wait $beside
+cat build/asan/log/output
+if read -r p f s <build/asan/log/counts; then
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+else
+    echo "build/asan: ended early"
+    failed=$((failed + 1))
+fi
 if [ ! -x build/bin/gpu_suite ]; then
     :
 elif have_gpu; then
