@@ -7,6 +7,7 @@
 #   make fuzz    damaged specs, lines and files, FUZZ_SECONDS long (an hour)
 #   make check   format, names, budgets, exported symbols, reproducible output
 #   make format  rewrite the C files as .clang-format says
+#   make report  build/report.html: plots of what bench/results holds
 #   make clean
 #   make install     into PREFIX (/usr/local), below DESTDIR if that is given;
 #   make uninstall   pkg-config then knows `quern`
@@ -18,7 +19,8 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 SUBMAKE = +@$(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all demo test tsan fuzz check format clean install uninstall tools generate
+.PHONY: all demo test tsan fuzz check format clean report install uninstall tools \
+    generate
 
 all: generate
 	$(SUBMAKE) config=release quern_cli quern
@@ -55,6 +57,11 @@ format: tools
 	@.ci/install check
 	@find gen runtime tests bench -name '*.[ch]' ! -path '*/protocol/*.h' | \
 	    xargs clang-format -i
+
+report: tools
+	@.ci/install plots
+	@build/python/bin/python bench/report.py --page build/report.html bench/results/*.json
+	@echo build/report.html
 
 install: all
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' .ci/place install

@@ -3,7 +3,7 @@
 
     python3 bench/report.py bench/results/bf16_fprop.json            the table for the README
     python3 bench/report.py --kernels bench/results/all.json         each kernel of the grid
-    python3 bench/report.py --plot out.svg bench/results/*.json      needs matplotlib
+    python3 bench/report.py --page out.html bench/results/*.json     plots; needs matplotlib
 """
 
 import argparse
@@ -140,31 +140,18 @@ def kernel_table(results, op):
     return "\n".join(lines)
 
 
-def plot(results, op, path):
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    found = cases(results, op)
-    labels = [f"{shape}\n{split}" for shape, split in found]
-    figure, axes = pyplot.subplots(figsize=(max(8, len(found) * 0.9), 4))
-    for i, (what, title) in enumerate(COLUMNS):
-        values = [rows[what]["tflops"] if what in rows else 0 for rows in found.values()]
-        axes.bar([x + (i - 1.5) * 0.2 for x in range(len(found))], values, 0.2, label=title)
-    axes.set_xticks(range(len(found)), labels, rotation=60, fontsize=7)
-    axes.set_ylabel("TFLOP/s")
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(path)
-
-
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="+")
     parser.add_argument("--summary", action="store_true", help="all passes in one table")
     parser.add_argument("--kernels", action="store_true", help="each kernel that was forced")
-    parser.add_argument("--plot", metavar="FILE", help="draw the first file, as its ending says")
+    parser.add_argument("--page", metavar="FILE", help="write one HTML page of plots instead")
     options = parser.parse_args(argv)
+    if options.page:
+        import page
+        with open(options.page, "w", encoding="utf-8") as out:
+            out.write(page.render(options.files, sys.modules[__name__]))
+        return 0
     for path in options.files:
         with open(path) as file:
             results = json.load(file)
@@ -174,8 +161,6 @@ def main(argv=None):
             print(kernel_table(results, op) if options.kernels else table(results, op))
             print()
         print(sentence(results, path) + "\n")
-        if options.plot and path == options.files[0]:
-            plot(results, passes(results)[0], options.plot)
     return 0
 
 
