@@ -31,10 +31,17 @@ static int load_symbols(struct qn_cublaslt *lt)
 /* 131002 is 13.10.2. */
 static void read_version(struct qn_cublaslt *lt)
 {
+    static const char *const scales[QN_CUBLASLT_SCALES] = {
+        "", ", FP8 scaled by rows", ", FP8 scaled by groups",
+        ", FP8 scaled by tensors"};
     unsigned version = (unsigned)lt->cublasLtGetVersion();
 
+    lt->number = version;
     snprintf(lt->version, sizeof lt->version, "cublasLt %u.%u.%u",
              version / 10000, version / 100 % 100, version % 100);
+    for (int i = 0; i < QN_CUBLASLT_SCALES; i++)
+        snprintf(lt->names[i], sizeof lt->names[i], "%s%s", lt->version,
+                 scales[i]);
 }
 
 int qn_cublaslt_open(const char *path, const char *cuda_home,

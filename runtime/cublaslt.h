@@ -10,10 +10,22 @@
 #include "driver.h"
 #include "geometry.h"
 
+/* What the factors of a product are scaled by: fp32 numbers, each of them for
+   a row, for all rows of a group, or for all of them. */
+enum qn_cublaslt_scale {
+    QN_CUBLASLT_UNSCALED,
+    QN_CUBLASLT_ROWS,
+    QN_CUBLASLT_GROUPS,
+    QN_CUBLASLT_TENSORS,
+    QN_CUBLASLT_SCALES
+};
+
 /* The library. */
 struct qn_cublaslt {
     void *library;
-    char version[32]; /* "cublasLt 13.1.0" */
+    char version[32];                   /* "cublasLt 13.1.0" */
+    unsigned number;                    /* 130100 */
+    char names[QN_CUBLASLT_SCALES][64]; /* the version, and what it scales by */
     size_t (*cublasLtGetVersion)(void);
     const char *(*cublasLtGetStatusString)(int status);
 #define QN_CUBLASLT_FIELD(name, arguments) int(*name) arguments;

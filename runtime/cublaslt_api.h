@@ -42,7 +42,9 @@ enum { /* CUBLAS_STATUS_... */
 enum { /* cudaDataType */
        LT_R_32F = 0,
        LT_R_16F = 2,
-       LT_R_16BF = 14
+       LT_R_16BF = 14,
+       LT_R_8F_E4M3 = 28,
+       LT_R_8F_E5M2 = 29
 };
 enum { LT_COMPUTE_32F = 68 };
 enum { LT_OP_N, LT_OP_T };
@@ -51,7 +53,16 @@ enum { /* CUBLASLT_MATMUL_DESC_... */
        LT_DESC_POINTER_MODE = 2,
        LT_DESC_TRANSA = 3,
        LT_DESC_TRANSB = 4,
-       LT_DESC_SM_COUNT_TARGET = 15
+       LT_DESC_SM_COUNT_TARGET = 15,
+       LT_DESC_A_SCALE_POINTER = 17,
+       LT_DESC_B_SCALE_POINTER = 18,
+       LT_DESC_FAST_ACCUM = 25,   /* an int8_t: FP8 sums stay in the cores */
+       LT_DESC_A_SCALE_MODE = 31, /* from 12.8 on */
+       LT_DESC_B_SCALE_MODE = 32
+};
+enum { /* CUBLASLT_MATMUL_MATRIX_SCALE_... */
+       LT_SCALE_SCALAR = 0,
+       LT_SCALE_OUTER_VECTOR = 3 /* from 12.9 on: fp32 for each row */
 };
 enum { /* CUBLASLT_MATRIX_LAYOUT_... */
        LT_LAYOUT_BATCH_COUNT = 5,

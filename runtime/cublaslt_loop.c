@@ -7,6 +7,11 @@
 ** keeps D, or gets beta C: the product of zeros, since cuBLAS sums at least
 ** one value.
 **
+** Scaled FP8 is a recipe's copies as they are, one product for each group with
+** its scales' addresses: one fp32 for all of A and all of B, or one for each of
+** their rows (from version 12.9 on). Rows end with zeros up to 16 bytes, which
+** are summed with the others.
+**
 ** The workspace, from its first byte:
 **
 **     256             the error record, which this backend leaves alone
@@ -22,7 +27,13 @@
 
 #include <stdlib.h>
 
-enum { CONSTANTS = QN_WORKSPACE_BYTES, ZEROS = CONSTANTS + 256, ZEROS_K = 8 };
+enum {
+    CONSTANTS = QN_WORKSPACE_BYTES,
+    ZEROS = CONSTANTS + 256,
+    ROW_BYTES = 16,        /* of zeros, and what FP8 rows are multiples of */
+    COPY_START = 128,      /* groups of a column copy start at multiples */
+    OUTER_VECTORS = 120900 /* the version that has them */
+};
 
 static const float one = 1, zero = 0;
 
@@ -41,7 +52,7 @@ static size_t zeros_bytes(const struct quern_problem *p)
 
     if (p->ragged != QUERN_AXIS_K || p->beta != QUERN_BETA_ANY)
         return 0;
-    return (size_t)longer * ZEROS_K * sizeof(uint16_t);
+    return (size_t)longer * ROW_BYTES;
 }
 
 size_t qn_cublaslt_workspace(const struct quern_problem *p)
@@ -56,18 +67,45 @@ static int has_scalars(const struct quern_problem *p)
     return p->alpha || p->beta == QUERN_BETA_ANY;
 }
 
+/* A recipe's scales as the library takes them: of a whole matrix, which may be
+   a group's, or of each row. Those of blocks lie otherwise than it wants them,
+   since the groups of one buffer share their lines. */
+static int check_scales(const struct quern_problem *p,
+                        const struct qn_recipe *recipe,
+                        const struct qn_geometry *a,
+                        const struct qn_geometry *b)
+{
+    const struct qn_scaling *left = a->sf.scaling, *right = b->sf.scaling;
+
+    if (!left || !right || left->span != right->span ||
+        left->span == QN_SPAN_BLOCK || left->type != QUERN_F32)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "backend cublaslt takes fp32 scales of a row, a "
+                            "group or a tensor: recipe %s has others",
+                            recipe->name);
+    if (p->ragged == QUERN_AXIS_N)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "backend cublaslt takes no scales with ragged=n");
+    if (p->n % ROW_BYTES)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "backend cublaslt takes FP8 where n is a multiple "
+                            "of %d, here it is %lld",
+                            ROW_BYTES, (long long)p->n);
+    return QUERN_OK;
+}
+
 int qn_cublaslt_serves(const struct quern_problem *p,
                        const struct qn_recipe *recipe)
 {
     struct qn_geometry a, b;
+    int code = QUERN_OK;
 
     qn_geometry_of(p, recipe, QN_ROLE_A, &a);
     qn_geometry_of(p, recipe, QN_ROLE_B, &b);
     if (recipe->scaled)
-        return qn_error_set(QUERN_ENOKERNEL,
-                            "backend cublaslt serves values as they are: "
-                            "recipe %s has scale factors",
-                            recipe->name);
+        code = check_scales(p, recipe, &a, &b);
+    if (code)
+        return code;
     if (p->pointers)
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt takes operands in one buffer, "
@@ -75,19 +113,45 @@ int qn_cublaslt_serves(const struct quern_problem *p,
     if (!qn_cublaslt_has(a.type, b.type, p->d_type))
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt has no product %s x %s -> %s: "
-                            "bf16 -> bf16 or f32 and f16 -> f16 or f32 are "
-                            "possible",
+                            "bf16 -> bf16 or f32, f16 -> f16 or f32 and scaled "
+                            "FP8, of both at most one e5m2, are possible",
                             qn_type_name(a.type), qn_type_name(b.type),
                             qn_type_name(p->d_type));
     return QUERN_OK;
+}
+
+/* By the span of the scales, which both operands share. */
+static enum qn_cublaslt_scale scale_of(const struct qn_geometry *a)
+{
+    if (!a->sf.scaling)
+        return QN_CUBLASLT_UNSCALED;
+    return a->sf.scaling->span == QN_SPAN_ROW     ? QN_CUBLASLT_ROWS
+           : a->sf.scaling->span == QN_SPAN_GROUP ? QN_CUBLASLT_GROUPS
+                                                  : QN_CUBLASLT_TENSORS;
+}
+
+/* Rules that the library's version decides about. */
+static int check_version(const struct qn_cublaslt *lt,
+                         const struct qn_geometry *a)
+{
+    if (scale_of(a) != QN_CUBLASLT_ROWS || lt->number >= OUTER_VECTORS)
+        return QUERN_OK;
+    return qn_error_set(QUERN_ENOKERNEL,
+                        "backend cublaslt takes scales of rows from cublasLt "
+                        "12.9 on, this is %s",
+                        lt->version);
 }
 
 int qn_cublaslt_plan(struct quern_plan *plan, const struct qn_recipe *recipe,
                      int sms)
 {
     const struct quern_problem *p = &plan->problem;
+    const struct qn_geometry *a = &plan->operands[QN_ROLE_A];
     const struct qn_cublaslt_make make = {
-        .ab_type = plan->operands[QN_ROLE_A].type,
+        .a_type = a->type,
+        .b_type = plan->operands[QN_ROLE_B].type,
+        .scale = (int)scale_of(a),
+        .fast = !recipe->promote,
         .d_type = p->d_type,
         .a_major = p->a_major,
         .b_major = p->b_major,
@@ -100,6 +164,8 @@ int qn_cublaslt_plan(struct quern_plan *plan, const struct qn_recipe *recipe,
 
     if (!code)
         code = qn_context_cublaslt(plan->ctx, &lt);
+    if (!code)
+        code = check_version(lt, a);
     if (code)
         return code;
     plan->need.workspace_bytes = qn_cublaslt_workspace(p);
@@ -118,10 +184,14 @@ void qn_cublaslt_why(struct quern_context *ctx, const struct quern_problem *p,
                      const struct qn_recipe *recipe, struct qn_text *text)
 {
     struct qn_cublaslt *lt;
+    struct qn_geometry a;
     int code = qn_cublaslt_serves(p, recipe);
 
+    qn_geometry_of(p, recipe, QN_ROLE_A, &a);
     if (!code)
         code = qn_context_cublaslt(ctx, &lt);
+    if (!code)
+        code = check_version(lt, &a);
     if (code)
         qn_text_add(text, "nothing runs\n    %s\n", qn_error_text());
     else
@@ -129,8 +199,8 @@ void qn_cublaslt_why(struct quern_context *ctx, const struct quern_problem *p,
                     "> %s\n    %s; sizes are host_sizes; %zu bytes of "
                     "workspace\n    because it was asked for: no plan takes "
                     "this backend by itself\n",
-                    lt->version,
-                    p->ragged == QUERN_AXIS_NONE
+                    lt->names[scale_of(&a)],
+                    p->ragged == QUERN_AXIS_NONE && !recipe->scaled
                         ? "all groups as one batch"
                         : "one product for each group, in a loop on the host",
                     qn_cublaslt_workspace(p));
@@ -234,6 +304,7 @@ struct loop {
     int64_t alpha_step, beta_step;
     char *zeros;
     int zeroed; /* the run has written the zeros */
+    int scaled; /* FP8: rows of 16 bytes, padded with zeros */
 };
 
 /* 1.0f and 0.0f on the device, for the scalar that the problem fixes. */
@@ -293,6 +364,12 @@ static void set_matrices(struct loop *l)
             (void *)(uintptr_t)v->c, v->c_stride, v->c_group_stride};
 }
 
+/* What is summed of a copy: its rows end with zeros. */
+static int64_t row_of(int64_t k)
+{
+    return (k + ROW_BYTES - 1) / ROW_BYTES * ROW_BYTES;
+}
+
 static int start_loop(struct loop *l, const struct quern_plan *plan,
                       const struct qn_values *values, struct cu_stream *stream)
 {
@@ -303,10 +380,11 @@ static int start_loop(struct loop *l, const struct quern_plan *plan,
         .plan = plan,
         .values = values,
         .zeros = workspace + ZEROS,
+        .scaled = plan->scaled,
         .product = {.form = QN_CUBLASLT_PLAIN,
                     .m = p->m,
                     .n = p->n,
-                    .k = p->k,
+                    .k = plan->scaled ? row_of(p->k) : p->k,
                     .batch = 1,
                     .stream = stream},
     };
@@ -325,6 +403,19 @@ static void move_to(const struct qn_geometry *g, int group, int64_t start,
 
     elements *= qn_type_bits(g->type) / 8;
     matrix->data = (void *)((uintptr_t)matrix->data + (uintptr_t)elements);
+}
+
+/* The scales of one group; those of rows start where the rows do. */
+static const float *scales_of(const struct qn_geometry *g, const float *sf,
+                              int group, int64_t start)
+{
+    const struct qn_scales *s = &g->sf;
+
+    if (!s->scaling)
+        return NULL;
+    if (s->group_stride)
+        return sf + group * s->group_stride;
+    return s->scaling->span == QN_SPAN_ROW ? sf + start : sf;
 }
 
 /* D = 0; its rows may have gaps, which stay as they are. */
@@ -346,7 +437,8 @@ static int clear(const struct loop *l, const struct qn_cublaslt_product *p)
 /* D = beta C: A and B are zeros, as few as the tensor cores like to read. */
 static int scale(struct loop *l, struct qn_cublaslt_product *p)
 {
-    const struct qn_cublaslt_matrix zeros = {l->zeros, ZEROS_K, 0};
+    const int64_t k = ROW_BYTES / (l->scaled ? 1 : 2);
+    const struct qn_cublaslt_matrix zeros = {l->zeros, k, 0};
     int code = QUERN_OK;
 
     if (!l->zeroed)
@@ -354,7 +446,8 @@ static int scale(struct loop *l, struct qn_cublaslt_product *p)
                      zeros_bytes(&l->plan->problem), p->stream);
     l->zeroed = 1;
     p->form = QN_CUBLASLT_ZEROS;
-    p->k = ZEROS_K;
+    p->k = k;
+    p->scales[QN_LT_A] = p->scales[QN_LT_B] = NULL;
     p->matrices[QN_LT_A] = p->matrices[QN_LT_B] = zeros;
     return code ? code : qn_cublaslt_multiply(l->plan->products, p);
 }
@@ -382,11 +475,17 @@ static int multiply_group(struct loop *l, int group, int64_t start,
                                               QN_ROLE_D};
 
     if (plan->problem.ragged != QUERN_AXIS_NONE)
-        *axes[plan->problem.ragged] = length;
+        *axes[plan->problem.ragged] =
+            l->scaled && plan->problem.ragged == QUERN_AXIS_K ? row_of(length)
+                                                              : length;
     if (p.m == 0 || p.n == 0)
         return QUERN_OK;
     for (int i = 0; i < QN_LT_MATRICES; i++)
         move_to(&plan->operands[roles[i]], group, start, &p.matrices[i]);
+    p.scales[QN_LT_A] =
+        scales_of(&plan->operands[QN_ROLE_A], l->values->a_sf, group, start);
+    p.scales[QN_LT_B] =
+        scales_of(&plan->operands[QN_ROLE_B], l->values->b_sf, group, start);
     p.alpha = l->alpha + group * l->alpha_step;
     p.beta = l->beta + group * l->beta_step;
     return p.k ? qn_cublaslt_multiply(plan->products, &p)
@@ -416,14 +515,17 @@ static int check_capture(const struct quern_plan *plan,
 /* Group after group; where no axis is ragged, all at once if that will do. */
 static int multiply_all(struct loop *l, const int64_t *sizes)
 {
+    /* column copies start their groups at multiples */
+    const int64_t step =
+        l->scaled && l->plan->problem.ragged == QUERN_AXIS_K ? COPY_START : 1;
     int64_t start = 0;
     int code = QUERN_OK;
 
-    if (!sizes && !l->alpha_step && !l->beta_step)
+    if (!sizes && !l->scaled && !l->alpha_step && !l->beta_step)
         return multiply_batch(l);
     for (int g = 0; !code && g < l->plan->problem.groups; g++) {
         code = multiply_group(l, g, start, sizes ? sizes[g] : 0);
-        start += sizes ? sizes[g] : 0;
+        start += sizes ? (sizes[g] + step - 1) / step * step : 0;
         if (code)
             qn_error_add("  of group %d", g);
     }

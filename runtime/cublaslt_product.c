@@ -37,7 +37,9 @@ static const int order[QN_LT_MATRICES] = {QN_LT_B, QN_LT_A, QN_LT_C, QN_LT_D};
 #define TYPES(X)                                                               \
     X(QUERN_BF16, LT_R_16BF)                                                   \
     X(QUERN_F16, LT_R_16F)                                                     \
-    X(QUERN_F32, LT_R_32F)
+    X(QUERN_F32, LT_R_32F)                                                     \
+    X(QUERN_E4M3, LT_R_8F_E4M3)                                                \
+    X(QUERN_E5M2, LT_R_8F_E5M2)
 
 static int type_of(int type)
 {
@@ -51,17 +53,38 @@ static int type_of(int type)
     return -1;
 }
 
+static int is_8_bits(int type)
+{
+    return type == QUERN_E4M3 || type == QUERN_E5M2;
+}
+
 int qn_cublaslt_has(int a_type, int b_type, int d_type)
 {
+    if (is_8_bits(a_type) && is_8_bits(b_type))
+        return (a_type == QUERN_E4M3 || b_type == QUERN_E4M3) &&
+               (d_type == QUERN_BF16 || d_type == QUERN_F16 ||
+                d_type == QUERN_F32);
     return a_type == b_type && (a_type == QUERN_BF16 || a_type == QUERN_F16) &&
            (d_type == a_type || d_type == QUERN_F32);
+}
+
+static int64_t bytes_of(const struct qn_cublaslt_engine *engine, int matrix)
+{
+    switch (engine->types[matrix]) {
+    case LT_R_32F:
+        return 4;
+    case LT_R_8F_E4M3:
+    case LT_R_8F_E5M2:
+        return 1;
+    }
+    return 2;
 }
 
 /* ----------------------------------------------------------------- engine */
 
 /* Sums in fp32, whatever the elements are. */
-static int make_form(const struct qn_cublaslt *lt,
-                     struct qn_cublaslt_form *form, int device_scalars, int sms)
+static int make_desc(const struct qn_cublaslt_engine *engine,
+                     const struct qn_cublaslt_form *form, struct lt_desc *desc)
 {
     const struct {
         int attribute;
@@ -70,16 +93,55 @@ static int make_form(const struct qn_cublaslt *lt,
         {LT_DESC_TRANSA, form->b_major == QUERN_MAJOR_K ? LT_OP_T : LT_OP_N},
         {LT_DESC_TRANSB, form->a_major == QUERN_MAJOR_K ? LT_OP_N : LT_OP_T},
         {LT_DESC_POINTER_MODE,
-         device_scalars ? LT_POINTERS_DEVICE : LT_POINTERS_HOST},
-        {LT_DESC_SM_COUNT_TARGET, sms},
+         engine->device_scalars ? LT_POINTERS_DEVICE : LT_POINTERS_HOST},
+        {LT_DESC_SM_COUNT_TARGET, engine->sms},
     };
-    int code = QN_LT(lt, cublasLtMatmulDescInit_internal, &form->desc,
-                     sizeof form->desc, LT_COMPUTE_32F, LT_R_32F);
+    int code = QN_LT(engine->lt, cublasLtMatmulDescInit_internal, desc,
+                     sizeof *desc, LT_COMPUTE_32F, LT_R_32F);
 
     for (size_t i = 0; !code && i < sizeof wanted / sizeof wanted[0]; i++)
-        code = QN_LT(lt, cublasLtMatmulDescSetAttribute, &form->desc,
+        code = QN_LT(engine->lt, cublasLtMatmulDescSetAttribute, desc,
                      wanted[i].attribute, &wanted[i].value,
                      sizeof wanted[i].value);
+    return code;
+}
+
+static int set_mode(const struct qn_cublaslt_engine *engine,
+                    struct lt_desc *desc, int attribute)
+{
+    const int32_t mode = engine->scale_mode;
+
+    return QN_LT(engine->lt, cublasLtMatmulDescSetAttribute, desc, attribute,
+                 &mode, sizeof mode);
+}
+
+/*
+** The same with the scales of one product, whose addresses belong to it: made
+** anew, as the library does not promise that a copy serves. What scalars need
+** no library older than 12.9 must know.
+*/
+static int make_scaled(const struct qn_cublaslt_engine *engine,
+                       const struct qn_cublaslt_product *p,
+                       struct lt_desc *desc)
+{
+    const int8_t fast = (int8_t)engine->fast;
+    int code = make_desc(engine, &engine->forms[p->form], desc);
+
+    if (!code)
+        code = QN_LT(engine->lt, cublasLtMatmulDescSetAttribute, desc,
+                     LT_DESC_A_SCALE_POINTER, &p->scales[QN_LT_B],
+                     sizeof p->scales[QN_LT_B]);
+    if (!code)
+        code = QN_LT(engine->lt, cublasLtMatmulDescSetAttribute, desc,
+                     LT_DESC_B_SCALE_POINTER, &p->scales[QN_LT_A],
+                     sizeof p->scales[QN_LT_A]);
+    if (!code && engine->scale_mode != LT_SCALE_SCALAR)
+        code = set_mode(engine, desc, LT_DESC_A_SCALE_MODE);
+    if (!code && engine->scale_mode != LT_SCALE_SCALAR)
+        code = set_mode(engine, desc, LT_DESC_B_SCALE_MODE);
+    if (!code)
+        code = QN_LT(engine->lt, cublasLtMatmulDescSetAttribute, desc,
+                     LT_DESC_FAST_ACCUM, &fast, sizeof fast);
     return code;
 }
 
@@ -94,8 +156,7 @@ static int make_forms(struct qn_cublaslt_engine *engine,
     forms[QN_CUBLASLT_ZEROS].a_major = QUERN_MAJOR_K;
     forms[QN_CUBLASLT_ZEROS].b_major = QUERN_MAJOR_K;
     for (int i = 0; !code && i < QN_CUBLASLT_FORMS; i++)
-        code =
-            make_form(engine->lt, &forms[i], make->device_scalars, make->sms);
+        code = make_desc(engine, &forms[i], &forms[i].desc);
     return code;
 }
 
@@ -118,8 +179,14 @@ int qn_cublaslt_engine_open(struct qn_cublaslt_engine *engine,
 
     memset(engine, 0, sizeof *engine);
     engine->lt = lt;
-    engine->types[QN_LT_A] = type_of(make->ab_type);
-    engine->types[QN_LT_B] = type_of(make->ab_type);
+    engine->device_scalars = make->device_scalars;
+    engine->sms = make->sms;
+    engine->scale_mode = make->scale == QN_CUBLASLT_ROWS ? LT_SCALE_OUTER_VECTOR
+                                                         : LT_SCALE_SCALAR;
+    engine->name = lt->names[make->scale];
+    engine->fast = make->fast;
+    engine->types[QN_LT_A] = type_of(make->a_type);
+    engine->types[QN_LT_B] = type_of(make->b_type);
     engine->types[QN_LT_C] = type_of(make->d_type);
     engine->types[QN_LT_D] = type_of(make->d_type);
     pthread_mutex_init(&engine->lock, NULL);
@@ -203,7 +270,7 @@ static int make_layouts(const struct qn_cublaslt_engine *engine,
 
 /* A ragged axis that is contiguous starts its groups anywhere. */
 static uint32_t alignment_of(const struct qn_cublaslt_matrix *matrix,
-                             int64_t batch, int bytes)
+                             int64_t batch, int64_t bytes)
 {
     uint64_t bits = (uintptr_t)matrix->data | QN_CUBLASLT_ALIGNMENT;
 
@@ -225,8 +292,8 @@ static void make_key(const struct qn_cublaslt_engine *engine,
     for (int i = 0; i < QN_LT_MATRICES; i++) {
         key->strides[i] = p->matrices[i].stride;
         key->steps[i] = p->batch > 1 ? p->matrices[i].step : 0;
-        key->alignments[i] = alignment_of(&p->matrices[i], p->batch,
-                                          engine->types[i] == LT_R_32F ? 4 : 2);
+        key->alignments[i] =
+            alignment_of(&p->matrices[i], p->batch, bytes_of(engine, i));
     }
 }
 
@@ -302,7 +369,7 @@ static int make_preference(const struct qn_cublaslt *lt,
 
 /* The library's own first choice. */
 static int find_algo(struct qn_cublaslt_engine *engine,
-                     const struct qn_cublaslt_key *key,
+                     const struct qn_cublaslt_key *key, struct lt_desc *desc,
                      struct lt_layout layouts[QN_LT_MATRICES],
                      struct lt_algo *algo)
 {
@@ -312,10 +379,10 @@ static int find_algo(struct qn_cublaslt_engine *engine,
     int code = make_preference(engine->lt, key, &preference);
 
     if (!code)
-        code = QN_LT(engine->lt, cublasLtMatmulAlgoGetHeuristic,
-                     engine->context, &engine->forms[key->form].desc,
-                     &layouts[QN_LT_B], &layouts[QN_LT_A], &layouts[QN_LT_C],
-                     &layouts[QN_LT_D], &preference, 1, &result, &count);
+        code =
+            QN_LT(engine->lt, cublasLtMatmulAlgoGetHeuristic, engine->context,
+                  desc, &layouts[QN_LT_B], &layouts[QN_LT_A], &layouts[QN_LT_C],
+                  &layouts[QN_LT_D], &preference, 1, &result, &count);
     if (!code)
         code = qn_cublaslt_error(engine->lt, "cublasLtMatmulAlgoGetHeuristic",
                                  count > 0 ? result.status : LT_NOT_SUPPORTED);
@@ -330,21 +397,26 @@ int qn_cublaslt_multiply(struct qn_cublaslt_engine *engine,
     struct lt_layout layouts[QN_LT_MATRICES];
     struct qn_cublaslt_key key;
     struct lt_algo algo;
+    struct lt_desc scaled, *desc = &engine->forms[p->form].desc;
     int code = make_layouts(engine, p, layouts);
 
+    if (!code && (p->scales[QN_LT_A] || p->scales[QN_LT_B])) {
+        desc = &scaled;
+        code = make_scaled(engine, p, desc);
+    }
     make_key(engine, p, &key);
     if (!code && !recall(engine, &key, &algo)) {
-        code = find_algo(engine, &key, layouts, &algo);
+        code = find_algo(engine, &key, desc, layouts, &algo);
         if (!code)
             remember(engine, &key, &algo);
     }
     if (!code)
-        code = QN_LT(engine->lt, cublasLtMatmul, engine->context,
-                     &engine->forms[p->form].desc, p->alpha, x[QN_LT_B].data,
-                     &layouts[QN_LT_B], x[QN_LT_A].data, &layouts[QN_LT_A],
-                     p->beta, x[QN_LT_C].data, &layouts[QN_LT_C],
-                     x[QN_LT_D].data, &layouts[QN_LT_D], &algo, p->scratch,
-                     QN_CUBLASLT_SCRATCH, p->stream);
+        code =
+            QN_LT(engine->lt, cublasLtMatmul, engine->context, desc, p->alpha,
+                  x[QN_LT_B].data, &layouts[QN_LT_B], x[QN_LT_A].data,
+                  &layouts[QN_LT_A], p->beta, x[QN_LT_C].data,
+                  &layouts[QN_LT_C], x[QN_LT_D].data, &layouts[QN_LT_D], &algo,
+                  p->scratch, QN_CUBLASLT_SCRATCH, p->stream);
     if (code)
         qn_error_add("  in the product m=%lld n=%lld k=%lld", (long long)p->m,
                      (long long)p->n, (long long)p->k);

@@ -28,6 +28,8 @@ struct qn_cublaslt_product {
     int64_t batch;   /* matrices of each operand; 1: steps count for nothing */
     struct qn_cublaslt_matrix matrices[QN_LT_MATRICES];
     const void *alpha, *beta; /* floats, where the form says */
+    const void *scales[2];    /* of A, of B: fp32 on the device, as the engine
+                                 says; NULL: 1 */
     void *scratch;            /* QN_CUBLASLT_SCRATCH bytes */
     struct cu_stream *stream;
 };
@@ -59,8 +61,10 @@ struct qn_cublaslt_memo {
 
 struct qn_cublaslt_engine {
     const struct qn_cublaslt *lt;
+    const char *name; /* for people; the library's own */
     struct lt_context *context;
     int types[QN_LT_MATRICES]; /* cudaDataType */
+    int device_scalars, sms, scale_mode, fast;
     struct qn_cublaslt_form forms[QN_CUBLASLT_FORMS];
     pthread_mutex_t lock;          /* guards what follows */
     struct qn_cublaslt_memo *memo; /* sets of 4; a full one forgets in turn */
@@ -70,7 +74,9 @@ struct qn_cublaslt_engine {
 
 /* How the engine's products are made. */
 struct qn_cublaslt_make {
-    int ab_type, d_type; /* enum quern_type */
+    int a_type, b_type, d_type; /* enum quern_type */
+    int scale;                  /* enum qn_cublaslt_scale */
+    int fast;                   /* FP8: sums need not leave the tensor cores */
     int a_major, b_major;
     int device_scalars; /* alpha and beta are in device memory */
     int sms;            /* multiprocessors to use; 0: all */

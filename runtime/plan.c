@@ -286,7 +286,7 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
 /* Of what computes, for people. */
 static const char *name_of(const struct quern_plan *plan)
 {
-    return plan->kernel ? plan->kernel->name : plan->products->lt->version;
+    return plan->kernel ? plan->kernel->name : plan->products->name;
 }
 
 int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,

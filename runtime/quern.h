@@ -376,8 +376,8 @@ QUERN_API int quern_plan(struct quern_context *ctx,
 QUERN_API void quern_plan_free(struct quern_plan *plan);
 
 struct quern_plan_info {
-    const char *kernel;     /* its name in the registry, or "cublasLt" and its
-                           version; lives as the context */
+    const char *kernel;     /* its name in the registry, or "cublasLt", its
+                           version and what scales; lives as the context */
     int backend;            /* enum quern_backend, never AUTO */
     int sms;                /* CTAs launched, or host threads */
     size_t workspace_bytes; /* of each run: quern_describe's, or more where
@@ -435,7 +435,9 @@ QUERN_API void quern_free(void *memory);
 ** host_sizes, read and checked (QUERN_EINVAL) before it returns; groups lie one
 ** behind the other, and no operand has pointers. The library may load kernels
 ** of its own when it first uses them. A stream that captures is refused unless
-** no axis is ragged (QUERN_ECAPTURE): a graph would freeze the sizes.
+** no axis is ragged (QUERN_ECAPTURE): a graph would freeze the sizes. FP8 copies
+** are taken with one fp32 scale for a group or a tensor or (from cublasLt 12.9
+** on) for each row, where n is a multiple of 16; the plan's info says which.
 */
 QUERN_API int quern_run(const struct quern_plan *plan,
                         const struct quern_args *args, void *stream);

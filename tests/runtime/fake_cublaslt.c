@@ -17,7 +17,9 @@
 enum { DESC = 0x11, LAYOUT, PREFERENCE, ALGO };
 
 struct desc {
-    int32_t kind, compute, scale, ops[2], device, sms;
+    const float *scales[2];
+    int32_t kind, compute, scale, ops[2], device, sms, modes[2];
+    int8_t fast;
 };
 struct layout {
     int32_t kind, type;
@@ -88,7 +90,7 @@ size_t cublasLtGetVersion(void)
 {
     /* asked once by whoever opens it, which stays loaded */
     fake_log("cublaslt", "open", "");
-    return 130102;
+    return (size_t)(state.version ? state.version : 130102);
 }
 
 FAKE_API const char *cublasLtGetStatusString(int status);
@@ -131,16 +133,32 @@ int cublasLtMatmulDescSetAttribute(struct lt_desc *desc, int attribute,
                                    const void *value, size_t size)
 {
     struct desc *d = (struct desc *)desc;
-    int32_t *fields[] = {[LT_DESC_POINTER_MODE] = &d->device,
-                         [LT_DESC_TRANSA] = &d->ops[0],
-                         [LT_DESC_TRANSB] = &d->ops[1],
-                         [LT_DESC_SM_COUNT_TARGET] = &d->sms};
+    const struct {
+        int attribute;
+        size_t size;
+        void *field;
+    } fields[] = {
+        {LT_DESC_POINTER_MODE, 4, &d->device},
+        {LT_DESC_TRANSA, 4, &d->ops[0]},
+        {LT_DESC_TRANSB, 4, &d->ops[1]},
+        {LT_DESC_SM_COUNT_TARGET, 4, &d->sms},
+        {LT_DESC_A_SCALE_POINTER, sizeof(void *), &d->scales[0]},
+        {LT_DESC_B_SCALE_POINTER, sizeof(void *), &d->scales[1]},
+        {LT_DESC_FAST_ACCUM, 1, &d->fast},
+        {LT_DESC_A_SCALE_MODE, 4, &d->modes[0]},
+        {LT_DESC_B_SCALE_MODE, 4, &d->modes[1]},
+    };
+    size_t i = 0;
 
     ENTER();
-    RULE(d->kind == DESC && size == 4);
-    RULE(attribute >= 0 && attribute <= LT_DESC_SM_COUNT_TARGET);
-    RULE(fields[attribute]);
-    memcpy(fields[attribute], value, size);
+    RULE(d->kind == DESC);
+    while (i < sizeof fields / sizeof fields[0] &&
+           fields[i].attribute != attribute)
+        i++;
+    RULE(i < sizeof fields / sizeof fields[0] && fields[i].size == size);
+    RULE(attribute < LT_DESC_A_SCALE_MODE || !state.version ||
+         state.version >= 120800);
+    memcpy(fields[i].field, value, size);
     return 0;
 }
 
@@ -218,6 +236,7 @@ static uint64_t hash_product(const struct desc *desc,
 
 #define MIX(value) hash = (hash ^ (uint64_t)(value)) * 1099511628211u
     MIX(desc->ops[0]), MIX(desc->ops[1]), MIX(desc->device), MIX(desc->sms);
+    MIX(desc->modes[0]), MIX(desc->modes[1]), MIX(desc->fast);
     for (int i = 0; i < 4; i++) {
         const struct layout *l = layouts[i];
 
@@ -239,6 +258,26 @@ static uint64_t op_columns(const struct layout *l, int op)
     return op == LT_OP_N ? l->columns : l->rows;
 }
 
+static int is_8_bits(int type)
+{
+    return type == LT_R_8F_E4M3 || type == LT_R_8F_E5M2;
+}
+
+/* FP8: both k-major, rows at multiples of 16 bytes, one e5m2 at most. */
+static int check_8_bits(const struct desc *desc,
+                        const struct layout *const x[4])
+{
+    RULE(is_8_bits(x[1]->type) && x[0]->batch == 1);
+    RULE(x[0]->type == LT_R_8F_E4M3 || x[1]->type == LT_R_8F_E4M3);
+    RULE(desc->ops[0] == LT_OP_T && desc->ops[1] == LT_OP_N);
+    RULE(x[0]->ld % 16 == 0 && x[1]->ld % 16 == 0);
+    RULE(x[0]->rows % 16 == 0 && x[0]->columns % 16 == 0);
+    for (int i = 0; i < 2; i++)
+        RULE(desc->modes[i] == LT_SCALE_SCALAR ||
+             (desc->modes[i] == LT_SCALE_OUTER_VECTOR && desc->scales[i]));
+    return 0;
+}
+
 /* Shapes fit, types are a product that there is, one batch for all. */
 static int check_product(const struct desc *desc,
                          const struct layout *const x[4])
@@ -251,7 +290,11 @@ static int check_product(const struct desc *desc,
     RULE(op_columns(x[1], desc->ops[1]) == x[3]->columns);
     RULE(op_columns(x[0], desc->ops[0]) == op_rows(x[1], desc->ops[1]));
     RULE(x[2]->rows == x[3]->rows && x[2]->columns == x[3]->columns);
-    RULE(x[0]->type == x[1]->type && x[2]->type == x[3]->type);
+    RULE(x[2]->type == x[3]->type);
+    if (is_8_bits(x[0]->type))
+        return check_8_bits(desc, x);
+    RULE(!desc->scales[0] && !desc->scales[1] && !desc->fast);
+    RULE(x[0]->type == x[1]->type);
     RULE(x[0]->type == LT_R_16BF || x[0]->type == LT_R_16F);
     RULE(x[3]->type == x[0]->type || x[3]->type == LT_R_32F);
     return 0;
@@ -301,9 +344,30 @@ static size_t place(const struct layout *l, int batch, uint64_t i, uint64_t j)
     return (size_t)(batch * l->offset + (int64_t)j * l->ld + (int64_t)i);
 }
 
+/* E4M3 or E5M2: so many bits of mantissa, by the definition. */
+static float decode(unsigned char byte, int mantissa, int bias)
+{
+    const int exponent = (byte & 127) >> mantissa;
+    const float part =
+        (float)(byte & ((1 << mantissa) - 1)) / (float)(1 << mantissa);
+    float value = exponent ? 1 + part : part;
+
+    for (int i = exponent ? exponent : 1; i < bias; i++)
+        value /= 2;
+    for (int i = bias; i < exponent; i++)
+        value *= 2;
+    return byte & 128 ? -value : value;
+}
+
 static float load(const struct layout *l, const void *data, int batch,
                   uint64_t i, uint64_t j)
 {
+    const unsigned char *bytes = data;
+
+    if (l->type == LT_R_8F_E4M3)
+        return decode(bytes[place(l, batch, i, j)], 3, 7);
+    if (l->type == LT_R_8F_E5M2)
+        return decode(bytes[place(l, batch, i, j)], 2, 15);
     return qn_element_load(data, type_of(l->type), place(l, batch, i, j));
 }
 
@@ -325,6 +389,16 @@ static float sum(const struct desc *desc, const struct layout *const x[4],
     return total;
 }
 
+/* The factor of A's row i or of B's column j. */
+static float scale_of(const struct desc *desc, int which, uint64_t index)
+{
+    const float *scales = desc->scales[which];
+
+    if (!scales)
+        return 1;
+    return scales[desc->modes[which] == LT_SCALE_OUTER_VECTOR ? index : 0];
+}
+
 struct call {
     const struct desc *desc;
     const struct layout *x[4];
@@ -340,7 +414,9 @@ static int check_addresses(const struct call *call, const struct algo *algo)
 
     for (int i = 0; i < 4; i++)
         for (int batch = 0; batch < call->x[i]->batch; batch++) {
-            size_t bytes = call->x[i]->type == LT_R_32F ? 4 : 2;
+            size_t bytes = call->x[i]->type == LT_R_32F  ? 4
+                           : is_8_bits(call->x[i]->type) ? 1
+                                                         : 2;
             uintptr_t address =
                 (uintptr_t)pointers[i] + place(call->x[i], batch, 0, 0) * bytes;
 
@@ -356,8 +432,10 @@ static void compute(const struct call *call, int batch)
 
     for (uint64_t j = 0; j < d->columns; j++)
         for (uint64_t i = 0; i < d->rows; i++) {
-            float value = call->alpha * sum(call->desc, call->x, call->a,
-                                            call->b, batch, i, j);
+            float value =
+                call->alpha *
+                sum(call->desc, call->x, call->a, call->b, batch, i, j) *
+                scale_of(call->desc, 0, i) * scale_of(call->desc, 1, j);
 
             if (call->beta != 0)
                 value += call->beta * load(call->x[2], call->c, batch, i, j);
@@ -391,6 +469,9 @@ static void note(const struct call *call, const struct algo *algo,
         state.alignments[i] = (int)algo->alignments[i];
     state.alpha = alpha;
     state.beta = beta;
+    state.scales[0] = call->desc->scales[0];
+    state.scales[1] = call->desc->scales[1];
+    state.fast = call->desc->fast;
     state.stream = stream;
     pthread_mutex_unlock(&noting);
 }

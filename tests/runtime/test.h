@@ -136,5 +136,6 @@ int test_host_group(void);
 int test_nvrtc_group(void);
 int test_cublaslt_group(void);
 int test_cublaslt_use_group(void);
+int test_cublaslt_scaled_group(void);
 
 #endif

@@ -34,5 +34,6 @@ int main(int argc, char **argv)
     failed += test_cublaslt_use_group();
     failed += test_tune_group();
     failed += test_tune_file_group();
+    failed += test_cublaslt_scaled_group();
     return failed != 0;
 }

@@ -1,0 +1,334 @@
+/*
+** test_cublaslt_scaled.c: FP8 copies with their scales through the backend
+** cublaslt, over a stand-in that computes from the descriptors alone. What is
+** expected follows from what quern.h says of copies: rows padded with zeros,
+** groups of a column copy at multiples of 128, scales by rows or by groups.
+**
+** Values are small and scales powers of two, so all sums are exact.
+*/
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    GROUPS = 5,
+    TOKENS = 17, /* two are left over */
+    M = 48,      /* features of dy */
+    N = 16,
+    K = 18, /* features of x: rows of 32 bytes */
+    PITCH = 32,
+    ROOM = 1 << 17
+};
+static const int64_t sizes[GROUPS] = {3, 0, 1, 7, 4};
+
+#define FP32(span_)                                                            \
+    {                                                                          \
+        .type = QUERN_F32, .span = span_, .order = QN_ORDER_ROWS,              \
+        .pad_rows = 1, .pad_columns = 1                                        \
+    }
+#define RECIPE(name_, span, promote_)                                          \
+    {                                                                          \
+        .name = name_, .doc = "", .spec = "recipes/test.lua:1",                \
+        .x = QUERN_E4M3, .w = QUERN_E4M3, .dy = QUERN_E5M2,                    \
+        .d_types = 1u << QUERN_F32, .default_d = QUERN_F32, .scaled = 1,       \
+        .scale = "", .rule = "", .promote = promote_, .scaling = {             \
+            FP32(span),                                                        \
+            FP32(span),                                                        \
+            FP32(span)                                                         \
+        }                                                                      \
+    }
+
+static const struct qn_recipe recipes[] = {
+    RECIPE("of_groups", QN_SPAN_GROUP, 0),
+    RECIPE("of_rows", QN_SPAN_ROW, 128),
+    RECIPE("of_tensors", QN_SPAN_TENSOR, 0),
+    {.name = "of_blocks",
+     .doc = "",
+     .spec = "recipes/test.lua:1",
+     .x = QUERN_E4M3,
+     .w = QUERN_E4M3,
+     .dy = QUERN_E4M3,
+     .d_types = 1u << QUERN_F32,
+     .default_d = QUERN_F32,
+     .scaled = 1,
+     .scale = "",
+     .rule = "",
+     .scaling = {{.type = QUERN_E8M0,
+                  .span = QN_SPAN_BLOCK,
+                  .rows = 1,
+                  .k = 32,
+                  .pad_rows = 1,
+                  .pad_columns = 1},
+                 {.type = QUERN_E8M0,
+                  .span = QN_SPAN_BLOCK,
+                  .rows = 1,
+                  .k = 32,
+                  .pad_rows = 1,
+                  .pad_columns = 1},
+                 {.type = QUERN_TYPE_NONE}}},
+};
+static const struct quern_registry registry = {
+    .hash = "scaled", .recipes = recipes, .nrecipes = 4};
+
+_Alignas(256) static unsigned char a[ROOM], b[ROOM];
+_Alignas(256) static float d[ROOM], c[ROOM], a_sf[256], b_sf[256];
+_Alignas(256) static char workspace[34 << 20];
+
+static struct quern_context *open_scaled(void)
+{
+    const struct quern_open_options options = {.registry = &registry};
+    struct quern_context *ctx;
+
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    return ctx;
+}
+
+/* 0, 1/2, 1 or 2, and their negatives, with so many bits of mantissa. */
+static unsigned char draw(unsigned *seed, int mantissa)
+{
+    const int bias = mantissa == 3 ? 7 : 15;
+    int value;
+
+    *seed = *seed * 1664525 + 1013904223;
+    value = (int)(*seed >> 16) % 7 - 3;
+    if (!value)
+        return 0;
+    return (unsigned char)((abs(value) + bias - 2) << mantissa |
+                           (value < 0 ? 128 : 0));
+}
+
+static float value_of(unsigned char byte, int mantissa)
+{
+    const int exponent = (byte & 127) >> mantissa;
+
+    if (!exponent)
+        return 0;
+    return (byte & 128 ? -1.0f : 1.0f) *
+           (float)(1 << (exponent - (mantissa == 3 ? 7 : 15) + 1)) / 2;
+}
+
+/* Rows of `columns` values and zeros up to `pitch`; NaN behind them all. */
+static void fill_rows(unsigned char *at, int rows, int columns, int pitch,
+                      int mantissa, unsigned seed)
+{
+    memset(at, 0x7F, ROOM);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < pitch; j++)
+            at[i * pitch + j] = j < columns ? draw(&seed, mantissa) : 0;
+}
+
+/* Columns of a column copy: groups at multiples of 128, zeros behind each. */
+static void fill_columns(unsigned char *at, int rows, int pitch, int mantissa,
+                         unsigned seed)
+{
+    memset(at, 0x7F, ROOM);
+    for (int i = 0; i < rows; i++) {
+        int start = 0;
+        for (int g = 0; g < GROUPS; g++) {
+            const int whole = ((int)sizes[g] + 127) / 128 * 128;
+            for (int j = 0; j < whole; j++)
+                at[i * pitch + start + j] =
+                    j < sizes[g] ? draw(&seed, mantissa) : 0;
+            start += whole;
+        }
+    }
+}
+
+static void fill_scales(void)
+{
+    for (int i = 0; i < 256; i++) {
+        a_sf[i] = i % 3 ? 2 : 0.5f;
+        b_sf[i] = i % 4 ? 1 : 4;
+    }
+}
+
+/* A plan with the arguments for the buffers above. */
+static struct quern_plan *prepare(struct quern_context *ctx, const char *text,
+                                  struct quern_args *args)
+{
+    struct quern_problem p = test_problem(ctx, text);
+    struct quern_description need;
+
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    *args = need.args;
+    args->a.data = a;
+    args->b.data = b;
+    args->d.data = d;
+    args->a.sf = a_sf;
+    args->b.sf = b_sf;
+    args->host_sizes = sizes;
+    args->workspace = workspace;
+    for (int i = 0; i < ROOM; i++)
+        d[i] = c[i] = (float)(i % 5);
+    fill_scales();
+    return test_plan(
+        ctx, text,
+        &(struct quern_plan_options){.backend = QUERN_BACKEND_CUBLASLT});
+}
+
+static void run(struct quern_plan *plan, struct quern_args *args)
+{
+    test_expect(quern_run(plan, args, NULL), QUERN_OK, "");
+    assert_null(test_cublaslt->broken);
+    quern_plan_free(plan);
+}
+
+/* Which scale a row has, of `rows` in a group or of all tokens. */
+static int scale_index(const char *recipe, int group, int row, int rows)
+{
+    if (!strcmp(recipe, "of_tensors"))
+        return 0;
+    return strcmp(recipe, "of_rows") ? group : group * rows + row;
+}
+
+/* d[i,:] = x[i,:] * w[g]^T over row copies. */
+static void check_fprop(const char *recipe)
+{
+    struct quern_context *ctx = open_scaled();
+    struct quern_args args;
+    struct quern_plan *plan;
+    char text[128];
+    int token = 0;
+
+    snprintf(text, sizeof text, "fprop %s g=%d m=%d n=%d k=%d", recipe, GROUPS,
+             TOKENS, N, K);
+    plan = prepare(ctx, text, &args);
+    fill_rows(a, TOKENS, K, PITCH, 3, 1);
+    fill_rows(b, GROUPS * N, K, PITCH, 3, 2);
+    run(plan, &args);
+    assert_int_equal(test_cublaslt->fast, strcmp(recipe, "of_rows") != 0);
+    for (int g = 0; g < GROUPS; g++)
+        for (int i = 0; i < sizes[g]; i++, token++)
+            for (int j = 0; j < N; j++) {
+                const int of_x = strcmp(recipe, "of_rows")
+                                     ? scale_index(recipe, g, 0, 0)
+                                     : token;
+                float sum = 0;
+                for (int k = 0; k < K; k++)
+                    sum += value_of(a[token * PITCH + k], 3) *
+                           value_of(b[(g * N + j) * PITCH + k], 3);
+                sum *= a_sf[of_x] * b_sf[scale_index(recipe, g, j, N)];
+                assert_true(d[token * N + j] == sum);
+            }
+    for (int i = token * N; i < TOKENS * N; i++)
+        assert_true(d[i] == c[i]); /* no token of a group */
+    quern_close(ctx);
+}
+
+/* dw[g] = dy^T x over column copies, onto beta * C; a group may be empty. */
+static void check_wgrad(const char *recipe)
+{
+    static const float beta = 2;
+    const int pitch = (TOKENS + 127 * GROUPS) / 128 * 128;
+    struct quern_context *ctx = open_scaled();
+    struct quern_args args;
+    struct quern_plan *plan;
+    char text[128];
+    int start = 0;
+
+    snprintf(text, sizeof text, "wgrad %s g=%d m=%d n=%d k=%d beta=any", recipe,
+             GROUPS, M, N, TOKENS);
+    plan = prepare(ctx, text, &args);
+    args.c = args.d;
+    args.c.data = c;
+    args.beta = &beta;
+    if (strcmp(recipe, "of_tensors")) /* of an empty group they are nothing */
+        for (int i = 0; i < (strcmp(recipe, "of_rows") ? 1 : M); i++)
+            a_sf[scale_index(recipe, 1, i, M)] = NAN;
+    fill_columns(a, M, pitch, 2, 3);
+    fill_columns(b, N, pitch, 3, 4);
+    run(plan, &args);
+    for (int g = 0; g < GROUPS; g++) {
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++) {
+                const int at = (g * M + i) * N + j;
+                float sum = 0;
+                for (int t = 0; t < sizes[g]; t++)
+                    sum += value_of(a[i * pitch + start + t], 2) *
+                           value_of(b[j * pitch + start + t], 3);
+                if (sizes[g])
+                    sum *= a_sf[scale_index(recipe, g, i, M)] *
+                           b_sf[scale_index(recipe, g, j, N)];
+                assert_true(d[at] == sum + beta * c[at]);
+            }
+        start += ((int)sizes[g] + 127) / 128 * 128;
+    }
+    quern_close(ctx);
+}
+
+static void scales_by_groups(void **state)
+{
+    (void)state;
+    check_fprop("of_groups");
+    check_wgrad("of_groups");
+}
+
+static void scales_by_rows(void **state)
+{
+    (void)state;
+    check_fprop("of_rows");
+    check_wgrad("of_rows");
+}
+
+static void scales_by_tensors(void **state)
+{
+    (void)state;
+    check_fprop("of_tensors");
+    check_wgrad("of_tensors");
+}
+
+static void expect_refusal(struct quern_context *ctx, const char *text,
+                           const char *part)
+{
+    const struct quern_plan_options options = {.backend =
+                                                   QUERN_BACKEND_CUBLASLT};
+    struct quern_problem p = test_problem(ctx, text);
+    struct quern_plan *plan;
+    char *why;
+
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL, part);
+    test_expect(quern_why(ctx, &p, &options, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, part));
+    quern_free(why);
+}
+
+/* What runs says what scales; what does not says why. */
+static void says_what_scales(void **state)
+{
+    const struct quern_plan_options options = {.backend =
+                                                   QUERN_BACKEND_CUBLASLT};
+    struct quern_context *ctx = open_scaled();
+    struct quern_plan_info info;
+    struct quern_plan *plan;
+
+    (void)state;
+    plan = test_plan(ctx, "fprop of_rows g=2 m=8 n=16 k=16", &options);
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "cublasLt 13.1.2, FP8 scaled by rows");
+    quern_plan_free(plan);
+    expect_refusal(ctx, "fprop of_groups g=2 m=8 n=12 k=16",
+                   "n is a multiple of 16, here it is 12");
+    expect_refusal(ctx, "fprop of_blocks g=2 m=8 n=16 k=32",
+                   "recipe of_blocks has others");
+    quern_close(ctx);
+    test_cublaslt->version = 120805;
+    ctx = open_scaled();
+    plan = test_plan(ctx, "fprop of_groups g=2 m=8 n=16 k=16", &options);
+    quern_plan_free(plan);
+    expect_refusal(ctx, "fprop of_rows g=2 m=8 n=16 k=16",
+                   "from cublasLt 12.9 on, this is cublasLt 12.8.5");
+    quern_close(ctx);
+}
+
+int test_cublaslt_scaled_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(scales_by_groups),
+        TEST(scales_by_rows),
+        TEST(scales_by_tensors),
+        TEST(says_what_scales),
+    };
+
+    return cmocka_run_group_tests_name("cublaslt_scaled", tests, NULL, NULL);
+}
