@@ -158,6 +158,47 @@ static void prefers_linked_kernels(void **state)
     quern_close(ctx);
 }
 
+/* The same kernel for several architectures, linked together: a GPU gets its
+   own, else the closest of its major version, else none. */
+static void takes_the_closest_architecture(void **state)
+{
+    static struct qn_kernel fat[] = {
+        GPU_KERNEL("k_80", "sm_80", 128, 128, 1, 1, 1000),
+        GPU_KERNEL("k_86", "sm_86", 128, 128, 1, 1, 1000),
+        GPU_KERNEL("k_90", "sm_90a", 128, 128, 1, 1, 1000),
+        GPU_KERNEL("k_120", "sm_120a", 128, 128, 1, 1, 1000)};
+    static const struct quern_registry registry = {
+        .hash = "fat", .kernels = fat, .nkernels = 4};
+    static const struct {
+        int major, minor;
+        const char *kernel; /* NULL: none serves */
+    } devices[] = {{8, 0, "k_80"}, {8, 6, "k_86"},   {8, 9, "k_86"},
+                   {9, 0, "k_90"}, {12, 0, "k_120"}, {12, 1, NULL},
+                   {10, 0, NULL},  {7, 5, NULL}};
+    const struct quern_open_options open = {.registry = &registry};
+    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        fat[i].cubin = cubin;
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    p = test_problem(ctx, PROBLEM);
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        test_cuda->major = devices[i].major;
+        test_cuda->minor = devices[i].minor;
+        if (devices[i].kernel)
+            expect_plan(ctx, PROBLEM, &aot, devices[i].kernel,
+                        QUERN_BACKEND_AOT, 132);
+        else
+            test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+                        "k_120: made for sm_120a, not for sm_");
+    }
+    quern_close(ctx);
+}
+
 /* Alike but for how C arrives: what memory limits is fetched. */
 static void weighs_how_c_arrives(void **state)
 {
@@ -424,12 +465,19 @@ static void explains_without_a_gpu(void **state)
 int test_plan_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(takes_the_best_that_fits), TEST(obeys_options),
-        TEST(says_why_nothing_serves),  TEST(prefers_linked_kernels),
-        TEST(weighs_how_c_arrives),     TEST(weighs_what_ctas_share),
-        TEST(reports_a_bad_cubin),      TEST(falls_back_to_the_host),
-        TEST(refuses_captures),         TEST(respects_the_current_context),
-        TEST(logs_what_is_wanted),      TEST(explains),
+        TEST(takes_the_best_that_fits),
+        TEST(obeys_options),
+        TEST(says_why_nothing_serves),
+        TEST(prefers_linked_kernels),
+        TEST(takes_the_closest_architecture),
+        TEST(weighs_how_c_arrives),
+        TEST(weighs_what_ctas_share),
+        TEST(reports_a_bad_cubin),
+        TEST(falls_back_to_the_host),
+        TEST(refuses_captures),
+        TEST(respects_the_current_context),
+        TEST(logs_what_is_wanted),
+        TEST(explains),
         TEST(explains_without_a_gpu),
     };
 
