@@ -27,8 +27,11 @@ local function common ()
   return
   -- Values as they are: no scales, all sums in the tensor cores.
   derive "factors" (function () return "none" end),
+  derive "expand" (function () return "none" end),
+  derive "bytes" (function (v) return v.a.bytes end),
   derive "store" (function () return "warps" end),
   derive "split" (function (v) return v.schedule == "cooperative" and "m" or "none" end),
+  derive "mma_n" (function (v) return v.tile.n end),
 
   -- Two math warpgroups and one that issues the copies.
   derive "threads" (function (v) return 3 * 128 end),

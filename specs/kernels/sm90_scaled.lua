@@ -31,12 +31,15 @@ local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_mem
 local function common ()
   return
   derive "factors" (factors),
+  derive "expand" (function () return "none" end),
+  derive "bytes" (function (v) return v.a.bytes end),
 
   -- A warpgroup that promotes has 64 x 128 sums in the tensor cores and 128 x 128 beside them.
   derive "split" (function (v)
     if v.schedule ~= "cooperative" then return "none" end
     return (v.tile.m < 128 or v.promote > 0 and v.tile.n == 256) and "n" or "m"
   end),
+  derive "mma_n" (function (v) return v.split == "n" and v.tile.n // 2 or v.tile.n end),
   derive "threads" (function () return 3 * 128 end),
 
   -- Warpgroups that store at the same time do so at once; else each warp through a few slabs.

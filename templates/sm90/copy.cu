@@ -64,16 +64,18 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ -- the rows of one box, and how many boxes make a stage
 //$ local rows = o.major == "mn" and 64 or (name == "a" and a_box or b_box)[2]
 //$ local boxes = part // rows
-//$ local at = o.major == "k" and "x, mn" or "mn, x"
+//$ local packed = o.bits == 4 and o.major == "k" -- two values in a byte
+//$ local along = packed and "x / 2" or "x"
+//$ local at = o.major == "k" and along .. ", mn" or "mn, x"
 //$ local pad = boxes == 1 and "" or "    "
 //$ if boxes ~= 1 then
 #pragma unroll
     for (int i = 0; i < $(boxes); i++, mn += $(rows), to += $(rows) * TILE_K * $(o.bytes))
 //$ end
 //$ if o.ragged == "k" and o.major == "k" then
-    $(pad)load_box_2d$(cast)(to, maps->$(name), full, (int)t->start + x, mn$(ctas));
+    $(pad)load_box_2d$(cast)(to, maps->$(name), full, $(packed and "((int)t->start + x) / 2" or "(int)t->start + x"), mn$(ctas));
 //$ elseif o.ragged ~= "none" and o.major == "k" then
-    $(pad)load_box_2d$(cast)(to, maps->$(name), full, x, (int)t->start + mn$(ctas));
+    $(pad)load_box_2d$(cast)(to, maps->$(name), full, $(along), (int)t->start + mn$(ctas));
 //$ elseif o.ragged ~= "none" then
     $(pad)if (x + TILE_K <= (int)t->length)
         $(pad)load_box_2d$(cast)(to, maps->$(name), full, mn, (int)t->start + x$(ctas));
@@ -94,7 +96,11 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ end
 //$ end
 //$ local of_blocks = factors == "squares" or factors == "lines"
-//$ local bytes = of_blocks and "STAGE_BYTES + SF_LOADED" or "STAGE_BYTES"
+//$ local wide = expand ~= "none"
+//$ local loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or wide and "PACKED_BYTES" or "STAGE_BYTES"
+//$ -- the ring that copies go into, and where B lies in it
+//$ local ring = wide and { "packed_", "packed", "PACKED_BYTES", "A_PACKED", "PACKED_STAGES" }
+//$                    or { "", "ring", "STAGE_BYTES", "A_BYTES", "STAGES" }
 //$ if factors == "lines" then
 /* The scales of a tile's rows of A and of B for one block of k. */
 DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
@@ -125,11 +131,11 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
                       const struct maps *maps, int k)
 {
     for (int x = 0; x < k; x += TILE_K) {
-        const unsigned int full = s->full + p->stage * 8;
-        const unsigned int stage = s->ring + p->stage * STAGE_BYTES;
+        const unsigned int full = s->$(ring[1])full + p->stage * 8;
+        const unsigned int stage = s->$(ring[2]) + p->stage * $(ring[3]);
 
-        barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
-        barrier_expect(full, $(bytes));
+        barrier_wait(s->$(ring[1])empty + p->stage * 8, p->parity ^ 1);
+        barrier_expect(full, $(loaded));
 //$ if turning then
         if (t->beside) {
             load_a_half(maps, stage, full, t, x, t->row);
@@ -140,11 +146,11 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
         }
 //$ else
         load_a(maps, stage, full, t, x, t->row);
-        load_b(maps, stage + A_BYTES, full, t, x, t->column);
+        load_b(maps, stage + $(ring[4]), full, t, x, t->column);
 //$ end
 //$ if of_blocks then
         load_sf(maps, s->sf + p->stage * SF_BYTES, full, t, x / TILE_K);
 //$ end
-        place_next(p);
+        place_next(p, $(ring[5]));
     }
 }

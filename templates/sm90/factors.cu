@@ -2,6 +2,8 @@
 ** The operands' scales: what a product of stored values is multiplied by.
 //$ if factors == "group" then
 ** One for each group, or one for all.
+//$ elseif factors == "global" then
+** Of the second level, one for each group; those of blocks are in the values already.
 //$ elseif factors == "row" then
 ** One for each row of A and each row of B.
 //$ elseif factors == "squares" then
@@ -24,7 +26,9 @@ enum { SF_LOADED = (TILE_M + TILE_N) * 4, SF_BYTES = SF_LOADED };
 //$ end
 struct factors {
 //$ for _, p in ipairs(params) do
-//$ if p.name:sub(2, 4) == "_sf" and p.name:sub(-4) ~= "_map" then
+//$ if factors == "global" and p.name:sub(2) == "_global" then
+    $(p.type)$(p.name:sub(1, 1));
+//$ elseif factors ~= "global" and p.name:sub(2, 4) == "_sf" and p.name:sub(-4) ~= "_map" then
     $(p.type:sub(-1) == "*" and p.type or p.type .. " ")$(p.name:sub(1, 1))$(p.name:sub(5));
 //$ end
 //$ end
@@ -32,7 +36,7 @@ struct factors {
     int columns; /* of D */
 //$ end
 };
-//$ if factors == "group" then
+//$ if factors == "group" or factors == "global" then
 
 struct group_scale {
     float a, b;
@@ -46,8 +50,16 @@ DEVICE struct group_scale scale_of_group(const struct factors *f, const struct t
     if (t->length == 0)
         return s; /* of an empty group nobody may have written them */
 //$ end
+//$ if factors == "group" then
     s.a = __ldg(f->a + t->group * f->a_group_stride);
     s.b = __ldg(f->b + t->group * f->b_group_stride);
+//$ end
+//$ if factors == "global" and a.scale and a.scale.global then
+    s.a = __ldg(f->a + t->group);
+//$ end
+//$ if factors == "global" and b.scale and b.scale.global then
+    s.b = __ldg(f->b + t->group);
+//$ end
     return s;
 }
 
@@ -55,7 +67,7 @@ DEVICE void scale_sums(float sum[SUMS], const struct group_scale *s)
 {
 #pragma unroll
     for (int i = 0; i < SUMS; i++)
-        sum[i] = sum[i] * s->a * s->b;
+        sum[i] = $(factors == "global" and "sum[i] * (s->a * s->b)" or "sum[i] * s->a * s->b");
 }
 //$ elseif factors == "row" then
 

@@ -17,7 +17,9 @@
 **   a  $(shape[1])   $(a.type)
 **   b  $(shape[2])   $(b.type)
 **   d  $(shape[3])   $(d.type)
-//$ if factors ~= "none" then
+//$ if expand ~= "none" then
+** a and b are what is stored: a code times the scale of its block, rounded to bf16, is multiplied.
+//$ elseif factors ~= "none" then
 ** a and b are what is stored: times their scales (struct factors) they are the numbers meant.
 //$ end
 //$ if ragged == "m" then
@@ -25,7 +27,12 @@
 //$ end
 **
 ** One CTA per multiprocessor walks over the tiles of all groups (struct walk). Its first warpgroup
+//$ if expand ~= "none" then
+** copies tiles of A and B into PACKED_STAGES packed stages. Its last one expands these into a ring
+** of STAGES stages; the two others multiply what lies there:
+//$ else
 ** copies tiles of A and B into a ring of STAGES stages; the two others multiply them:
+//$ end
 //$ if schedule == "cooperative" then
 ** they share each tile of D by $(split == "m" and "rows" or "columns").
 //$ else
@@ -41,6 +48,7 @@
 //$ local rows = split == "m" and tile.m // 2 or tile.m
 //$ local columns = split == "n" and tile.n // 2 or tile.n
 //$ local of_blocks = factors == "squares" or factors == "lines"
+//$ local of_group = factors == "group" or factors == "global"
 //$ local storer = store == "warps" and "warp" or "warpgroup"
 //$ local step_of = { k = 32, mn = 16 * 128 }
 enum {
@@ -53,10 +61,22 @@ enum {
     ROWS = $(rows), /* of D, in one math warpgroup */
     COLUMNS = $(columns),
     SUMS = ROWS * COLUMNS / 128, /* in each of its threads */
-    MMA_K = $(32 // a.bytes), /* of one instruction */
-    A_BYTES = TILE_M * TILE_K * $(a.bytes),
-    B_BYTES = TILE_N * TILE_K * $(b.bytes),
+    MMA_N = $(mma_n), /* of one instruction */
+    MMA_K = $(32 // bytes),
+//$ if expand ~= "none" then
+    A_BYTES = $(a_way == "expanded" and "TILE_M * TILE_K * 2" or "0"), /* as they are multiplied */
+    B_BYTES = $(b_way == "expanded" and "TILE_N * TILE_K * 2" or "0"),
     STAGE_BYTES = A_BYTES + B_BYTES,
+    A_PACKED = TILE_M * $(packed_row[1]), /* as they are copied */
+    B_PACKED = TILE_N * $(packed_row[2]),
+    PACKED_BYTES = A_PACKED + B_PACKED,
+    PACKED_STAGES = $(packed_stages),
+    WORDS_BYTES = (TILE_M * $(word_slots[1]) + TILE_N * $(word_slots[2])) * 4, /* of scales */
+//$ else
+    A_BYTES = TILE_M * TILE_K * $(bytes),
+    B_BYTES = TILE_N * TILE_K * $(bytes),
+    STAGE_BYTES = A_BYTES + B_BYTES,
+//$ end
     A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */
     B_STEP = $(step_of[b.major]),
     SLAB_COLUMNS = 128 / $(d.bytes),
@@ -93,10 +113,22 @@ enum {
 //$ include "sm90/factors.cu"
 
 //$ end
+//$ if expand ~= "none" then
+#define FN DEVICE
+//$ include "sm90/expand.cu"
+
+//$ include "common/scale_place.c"
+
+//$ end
 /* Shared memory, as 32-bit addresses. */
 struct memory {
     unsigned int ring; /* stages, each an A and behind it a B */
     unsigned int slabs, full, empty;
+//$ if expand ~= "none" then
+    unsigned int packed; /* stages as they are copied, each an A and behind it a B */
+    unsigned int words;  /* WORDS_BYTES of scales */
+    unsigned int packed_full, packed_empty;
+//$ end
 //$ if of_blocks then
     unsigned int sf; /* SF_BYTES of scales for each stage */
 //$ end
@@ -116,6 +148,12 @@ DEVICE struct memory memory_layout(void)
 //$ if of_blocks then
     s.sf = s.slabs + ALL_SLABS_BYTES;
     s.full = s.sf + STAGES * SF_BYTES;
+//$ elseif expand ~= "none" then
+    s.packed = s.slabs + ALL_SLABS_BYTES;
+    s.words = s.packed + PACKED_STAGES * PACKED_BYTES;
+    s.packed_full = s.words + WORDS_BYTES;
+    s.packed_empty = s.packed_full + PACKED_STAGES * 8;
+    s.full = s.packed_empty + PACKED_STAGES * 8;
 //$ else
     s.full = s.slabs + ALL_SLABS_BYTES;
 //$ end
@@ -131,15 +169,15 @@ DEVICE struct memory memory_layout(void)
     return s;
 }
 
-/* A place in the ring; `parity` flips with every round. */
+/* A place in a ring; `parity` flips with every round. */
 struct place {
     int stage;
     unsigned int parity;
 };
 
-DEVICE void place_next(struct place *p)
+DEVICE void place_next(struct place *p, int stages)
 {
-    if (++p->stage == STAGES) {
+    if (++p->stage == stages) {
         p->stage = 0;
         p->parity ^= 1;
     }
@@ -156,6 +194,12 @@ DEVICE void release(const struct memory *s, int stage, int lane)
 
 //$ include "sm90/copy.cu"
 
+//$ if expand ~= "none" then
+//$ include "sm90/scale_words.cu"
+
+//$ include "sm90/expander.cu"
+
+//$ end
 //$ include(promote > 0 and "sm90/promote.cu" or "sm90/multiply.cu")
 
 //$ if addend == "read" then
@@ -192,6 +236,10 @@ $(name)(
 //$ if factors ~= "none" then
     struct factors factors;
 //$ end
+//$ if expand ~= "none" then
+    struct scales scales;
+    struct place q = { 0, 0 }; /* in the ring of what is multiplied; p is in the packed one */
+//$ end
 //$ if addend == "read" then
     struct addend addend;
 //$ end
@@ -209,9 +257,21 @@ $(name)(
     maps.base = error;
 //$ end
 //$ for _, p in ipairs(params) do
-//$ if p.name:sub(2, 4) == "_sf" and p.name:sub(-4) ~= "_map" then
-    factors.$(p.name:sub(1, 1))$(p.name:sub(5)) = $(p.name);
+//$ local of = p.name:sub(1, 1) == "a" and a or b
+//$ if p.name:sub(2, 4) ~= "_sf" and p.name:sub(2) ~= "_global" or p.name:sub(-4) == "_map" then
+//$ elseif p.name:sub(2) == "_global" then
+//$ if factors == "global" then
+    factors.$(p.name:sub(1, 1)) = $(p.name);
 //$ end
+//$ elseif expand == "none" then
+    factors.$(p.name:sub(1, 1))$(p.name:sub(5)) = $(p.name);
+//$ elseif of.scale then
+//$ local cast = p.type:sub(-1) == "*" and "(const unsigned char *)" or ""
+    scales.$(p.name:sub(1, 1))$(p.name:sub(5)) = $(cast)$(p.name);
+//$ end
+//$ end
+//$ if expand ~= "none" then
+    scales.k = k;
 //$ end
 //$ if factors == "row" or factors == "squares" then
     factors.columns = n;
@@ -250,12 +310,18 @@ $(name)(
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(s.full + i * 8, 1);
+            barrier_init(s.full + i * 8, $(expand ~= "none" and 4 or 1));
             barrier_init(s.empty + i * 8, $(schedule == "cooperative" and 8 or 4) * CTAS);
         }
+//$ if expand ~= "none" then
+        for (int i = 0; i < PACKED_STAGES; i++) {
+            barrier_init(s.packed_full + i * 8, 1);
+            barrier_init(s.packed_empty + i * 8, $(packed_readers));
+        }
+//$ end
         for (int i = 0; i < BOARD; i++) {
             barrier_init(s.posted + i * 8, 1);
-            barrier_init(s.read + i * 8, $(schedule == "cooperative" and 8 or 4));
+            barrier_init(s.read + i * 8, $((schedule == "cooperative" and 8 or 4) + (expand ~= "none" and 4 or 0)));
         }
 //$ if addend == "fetch" then
         for (int i = 0; i < 8 * SLABS; i++)
@@ -294,6 +360,12 @@ $(name)(
                         lane);
 //$ end
         }
+//$ if expand ~= "none" then
+    } else if (warpgroup == 3) {
+        registers_release($(registers[3]));
+        while (uniformly(board_read(&s, &note, &t, &p, lane)))
+            expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+//$ end
     } else {
         registers_take($(registers[2]));
 //$ local which = store == "warps" and "(warp - 4)" or "(warpgroup - 1)"
@@ -318,7 +390,7 @@ $(name)(
 //$ end
 //$ if factors == "row" then
             factors_prefetch(&factors, &t, row, $(d_rows), lane);
-//$ elseif factors == "group" then
+//$ elseif of_group then
             const struct group_scale group_scale = scale_of_group(&factors, &t);
 //$ end
 //$ if addend == "read" then
@@ -327,8 +399,8 @@ $(name)(
 //$ elseif addend == "fetch" then
             fetch_ahead(&slabs, &maps, &t, row, $(d_rows), lane);
 //$ end
-            multiply_tile(sum, &s, &p,$(of_tile) $(first), $(k_length), lane);
-//$ if factors == "group" then
+            multiply_tile(sum, &s, &$(expand ~= "none" and "q" or "p"),$(of_tile) $(first), $(k_length), lane);
+//$ if of_group then
             scale_sums(sum, &group_scale);
 //$ elseif factors == "row" then
             scale_sums(sum, &factors, &t, row, $(d_rows), lane);
@@ -349,13 +421,13 @@ $(name)(
 //$ end
 //$ if factors == "row" then
             factors_prefetch(&factors, &t, t.row + warp % 4 * 16, $(d_rows), lane);
-//$ elseif factors == "group" then
+//$ elseif of_group then
             const struct group_scale group_scale = scale_of_group(&factors, &t);
 //$ end
             /* Named barriers 1 and 2, one for each of the two, pass the tensor cores on. */
             named_wait(threadIdx.x / 128, 256);
             multiply_tile(sum, &s, &p, 0, 0, $(k_length), lane, 3 - threadIdx.x / 128);
-//$ if factors == "group" then
+//$ if of_group then
             scale_sums(sum, &group_scale);
 //$ elseif factors == "row" then
             scale_sums(sum, &factors, &t, t.row + warp % 4 * 16, $(d_rows), lane);

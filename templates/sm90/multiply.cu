@@ -1,3 +1,4 @@
+//$ local columns = split == "n" and tile.n // 2 or tile.n -- of a warpgroup
 //$ local next = schedule == "pingpong" and ", int next" or ""
 /*
 ** sum = a * b over all of k, at least one step; one batch of products is always in flight.
@@ -17,8 +18,8 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ end
     for (int x = 0; x < k; x += TILE_K) {
         const unsigned int stage = s->ring + p->stage * STAGE_BYTES;
-        const unsigned int a = mma_operand(stage + first_row * TILE_K * $(a.bytes));
-        const unsigned int b = mma_operand(stage + A_BYTES + first_column * TILE_K * $(b.bytes));
+        const unsigned int a = mma_operand(stage + first_row * TILE_K * $(bytes));
+        const unsigned int b = mma_operand(stage + A_BYTES + first_column * TILE_K * $(bytes));
 
         barrier_wait(s->full + p->stage * 8, p->parity);
         mma_begin();
@@ -26,15 +27,24 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
         for (int step = 0; step < TILE_K / MMA_K; step++)
 #pragma unroll
             for (int i = 0; i < ROWS / 64; i++)
+//$ if mma_n < columns then
+#pragma unroll
+                for (int j = 0; j < COLUMNS / MMA_N; j++)
+                    mma(sum + i * (COLUMNS / 2) + j * (MMA_N / 2),
+                        a + (i * 64 * TILE_K * $(bytes) + step * A_STEP) / 16,
+                        b + (j * MMA_N * TILE_K * $(bytes) + step * B_STEP) / 16,
+                        x > 0 || step > 0);
+//$ else
                 mma($(sums) + i * (COLUMNS / 2),
-                    a + (i * 64 * TILE_K * $(a.bytes) + step * A_STEP) / 16,
+                    a + (i * 64 * TILE_K * $(bytes) + step * A_STEP) / 16,
                     b + step * B_STEP / 16, x > 0 || step > 0);
+//$ end
         mma_commit();
         mma_wait(1);
         if (previous >= 0)
             release(s, previous, lane);
         previous = p->stage;
-        place_next(p);
+        place_next(p, STAGES);
     }
 //$ if schedule == "pingpong" then
     named_arrive(next, 256); /* the other warpgroup's products may queue behind these */

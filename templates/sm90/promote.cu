@@ -63,7 +63,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
                     step > 0);
             mma_commit();
             if (i == ROWS / 64 - 1) {
-                place_next(p);
+                place_next(p, STAGES);
                 if (x + TILE_K < k) {
                     barrier_wait(s->full + p->stage * 8, p->parity);
 //$ if of_blocks then

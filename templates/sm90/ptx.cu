@@ -225,6 +225,31 @@ DEVICE void load_shared_x4(unsigned int from, unsigned int word[4])
                  : "r"(from) : "memory");
 }
 
+//$ if expand ~= "none" then
+DEVICE unsigned int load_shared_word(unsigned int from)
+{
+    unsigned int word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
+    return word;
+}
+
+/* A word of which only `bytes` are read, the others become zero; it lands some time later. */
+DEVICE void copy_word(unsigned int to, const void *from, int bytes)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 : : "r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+/* Ends a batch of this thread's copies of words. */
+DEVICE void copy_commit(void)
+{
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+/* Wait until at most `most` of this thread's batches have not landed. */
+#define copy_wait(most) asm volatile("cp.async.wait_group %0;" : : "n"(0 + (most)) : "memory")
+
+//$ end
 //$ if factors == "squares" or factors == "lines" then
 DEVICE float load_shared(unsigned int from)
 {

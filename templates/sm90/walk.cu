@@ -35,12 +35,17 @@ struct walk {
     unsigned int end_before;   /* where the groups before the block end */
 //$ if ragged == "k" and a.major == "k" then
     unsigned int aligned_before; /* the same in the copies */
+//$ elseif expand ~= "none" and a_runs then
+    unsigned int runs_before; /* runs of 128 rows in the groups before */
 //$ end
     /* This lane's group. */
 //$ if longest_first == 1 then
     int group;
 //$ end
     unsigned int start, length; /* on the ragged axis, cut to the buffer */
+//$ if expand ~= "none" and a_runs then
+    unsigned int runs;          /* of 128 rows in the groups before */
+//$ end
     unsigned int tiles_end;     /* from the block's first group to this one's end */
 };
 
@@ -48,6 +53,9 @@ struct tile {
     int group;
     unsigned int start, length; /* of the group, on the ragged axis */
     int row, column;            /* of the tile's first element, inside the group */
+//$ if expand ~= "none" and a_runs then
+    unsigned int runs; /* of 128 rows in the groups before */
+//$ end
 //$ if cluster.m > 1 then
     int beside; /* the cluster's other tile lies beside this one, not above or below it */
 //$ end
@@ -76,20 +84,36 @@ DEVICE unsigned int pairs_in(const struct walk *w, unsigned int rows)
 //$ end
 //$ local aligned = ragged == "k" and a.major == "k"
 //$ if aligned then
+enum { ALIGNED = 128 };
+
 /*
-** The quantizer's copies hold each group from a multiple of TILE_K on, behind the groups before it.
+** The quantizer's copies hold each group from a multiple of ALIGNED on, behind the groups before it.
 ** An empty group begins behind where all end, so that what its one step reads is zeros.
 */
 DEVICE void walk_align(struct walk *w, int lane)
 {
-    const unsigned int all = (w->total + (TILE_K - 1) * (unsigned int)w->groups) / TILE_K * TILE_K;
-    const unsigned int space = (w->length + TILE_K - 1) / TILE_K * TILE_K;
+    const unsigned int most = w->total + (ALIGNED - 1) * (unsigned int)w->groups;
+    const unsigned int all = most / ALIGNED * ALIGNED;
+    const unsigned int space = (w->length + ALIGNED - 1) / ALIGNED * ALIGNED;
 
     w->start = walk_start(space, all, &w->aligned_before, lane);
     if (w->length > all - w->start)
         w->length = all - w->start;
     if (w->length == 0)
-        w->start = all + TILE_K;
+        w->start = all + ALIGNED;
+}
+
+//$ end
+//$ if expand ~= "none" and a_runs then
+/* Scales of a group begin behind those of the groups before it. Groups that overlap have none. */
+DEVICE void walk_runs(struct walk *w, int lane)
+{
+    const unsigned int all = (w->total + 127 * (unsigned int)w->groups) / 128;
+    const unsigned int runs = (w->length + 127) / 128;
+
+    w->runs = walk_start(runs, all, &w->runs_before, lane);
+    if (runs > all - w->runs)
+        w->length = 0;
 }
 
 //$ end
@@ -123,6 +147,8 @@ DEVICE void walk_read(struct walk *w, int lane)
     walk_read_sizes(w, lane);
 //$ if aligned then
     walk_align(w, lane);
+//$ elseif expand ~= "none" and a_runs then
+    walk_runs(w, lane);
 //$ end
 //$ end
 //$ if ragged == "m" then
@@ -152,6 +178,8 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
     w->end_before = 0;
 //$ if aligned then
     w->aligned_before = 0;
+//$ elseif expand ~= "none" and a_runs then
+    w->runs_before = 0;
 //$ end
     walk_read(w, lane);
 }
@@ -232,6 +260,9 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
 //$ end
     t->start = __shfl_sync(~0u, w->start, owner);
     t->length = __shfl_sync(~0u, w->length, owner);
+//$ if expand ~= "none" and a_runs then
+    t->runs = __shfl_sync(~0u, w->runs, owner);
+//$ end
 //$ if ragged ~= "none" then
     t->matrix = w->pointers ? w->pointers[t->group] : 0;
 //$ end

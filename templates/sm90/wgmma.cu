@@ -1,5 +1,5 @@
 /*
-** sum += a * b for 64 rows, COLUMNS columns and MMA_K steps of k. Both operands lie in shared
+** sum += a * b for 64 rows, MMA_N columns and MMA_K steps of k. Both operands lie in shared
 ** memory, in swizzled rows of 128 bytes. Thread t of the warpgroup holds, for each 8 columns j,
 **   sum[4j + 0, 1]  row 16 (t / 32) + t % 32 / 4,      columns 8j + 2 (t % 4) + 0, 1
 **   sum[4j + 2, 3]  the same 8 rows below.
@@ -7,12 +7,13 @@
 */
 enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operand */
 
-//$ local columns = split == "n" and tile.n // 2 or tile.n
+//$ local columns = mma_n
 //$ local count = columns // 2
 //$ local function comma (i) return i < count and "," or "" end
 //$ local transposed = { k = 0, mn = 1 }
 //$ local number = a.type == "i8" and "int" or "float"
 //$ local types = a.type == "i8" and "s32.s8.s8" or "f32." .. a.type .. "." .. b.type
+//$ types = expand ~= "none" and "f32.bf16.bf16" or types
 //$ local r = a.type == "i8" and "r" or "f"
 DEVICE void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
 {
@@ -22,12 +23,12 @@ DEVICE void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
                  "mov.b64 a, {%$(count), %$(count + 3)};\n"
                  "mov.b64 b, {%$(count + 1), %$(count + 3)};\n"
                  "setp.ne.b32 p, %$(count + 2), 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n$(columns)k$(32 // a.bytes)"
+                 "wgmma.mma_async.sync.aligned.m64n$(columns)k$(32 // bytes)"
                  ".$(types) {\n"
 //$ for i = 0, count - 1, 4 do
                  "%$(i), %$(i + 1), %$(i + 2), %$(i + 3)$(comma(i + 4))\n"
 //$ end
-//$ if a.bytes == 2 then
+//$ if bytes == 2 then
                  "}, a, b, p, 1, 1, $(transposed[a.major]), "
                  "$(transposed[b.major]);\n"
 //$ elseif a.type == "i8" then

@@ -1,0 +1,143 @@
+-- Products of values with a scale for each block on Hopper's tensor cores, which know none: a code
+-- times its scale, rounded to bf16, is what they multiply. Paths are chosen by a recipe's fields.
+
+local AHEAD = 4 -- steps of 64 k for which scales are on their way
+
+-- Bytes that 64 codes have where they are copied: six bits have a byte, too.
+local function row_bytes (o) return o.bits == 4 and 32 or o.bits == 16 and 128 or 64 end
+
+-- Words of four scales that a row has on its way, and the two from which some are taken.
+local function word_slots (o)
+  return o.scale and (AHEAD * 64 + 4 * o.scale.k - 1) // (4 * o.scale.k) + 2 or 0
+end
+
+-- Where an operand becomes bf16: before it is copied, in shared memory, or in registers.
+local function way (o, in_registers)
+  if not o.scale then return "copied" end
+  return in_registers and "registers" or "expanded"
+end
+
+-- Bytes of shared memory: alignment, board and barriers aside, slabs and scales; one stage of what
+-- is multiplied; one of what is copied.
+local function fixed_memory (v)
+  local slabs = 8 * v.slabs * (16 * 128 + (v.addend == "fetch" and 8 or 0))
+  local words = v.word_slots[1] * v.tile.m + v.word_slots[2] * v.tile.n
+  return 2 * KiB + slabs + words * 4
+end
+local function stage_memory (v)
+  local rows = (v.a_way == "expanded" and v.tile.m or 0) + (v.b_way == "expanded" and v.tile.n or 0)
+  return rows * v.tile.k * 2
+end
+local function packed_memory (v)
+  return v.packed_row[1] * v.tile.m + v.packed_row[2] * v.tile.n
+end
+
+local function common ()
+  return
+  derive "factors" (function (v)
+    local a, b = v.a.scale, v.b.scale
+    return (a and a.global or b and b.global) and "global" or "none"
+  end),
+  derive "bytes" (function () return 2 end),
+  derive "ahead" (function () return AHEAD end),
+  derive "a_way" (function (v) return way(v.a, v.expand == "registers") end),
+  derive "b_way" (function (v) return way(v.b, false) end),
+  derive "packed_row" (function (v) return { row_bytes(v.a), row_bytes(v.b) } end),
+  derive "word_slots" (function (v) return { word_slots(v.a), word_slots(v.b) } end),
+
+  -- Scales of a row copy that begin anew with each group: where, follows from the groups before.
+  derive "a_runs" (function (v)
+    return v.ragged == "m" and v.a.scale and v.a.scale.apart or false
+  end),
+
+  -- Two warpgroups multiply, one copies, and one expands.
+  derive "split" (function (v) return v.tile.m < 128 and "n" or "m" end),
+  derive "threads" (function () return 4 * 128 end),
+
+  -- 128 columns at a time: of so many threads the compiler gives none registers for more.
+  derive "mma_n" (function () return 128 end),
+  derive "registers" (function () return { 48, 184, 96 } end),
+  derive "packed_readers" (function (v)
+    local direct = v.a_way ~= "expanded" or v.b_way ~= "expanded"
+    return 4 + (direct and 8 or 0)
+  end),
+
+  -- Two stages of what is multiplied take turns; a third where packed ones do not miss its room.
+  derive "store" (function () return "warps" end),
+  derive "slabs" (function (v) return v.addend == "fetch" and 4 or 2 end),
+  derive "stages" (function (v)
+    local room = 227 * KiB - fixed_memory(v)
+    for stages = 4, 3, -1 do
+      if (room - stages * stage_memory(v)) // packed_memory(v) >= 3 then return stages end
+    end
+    return 2
+  end),
+  derive "packed_stages" (function (v)
+    local room = 227 * KiB - fixed_memory(v) - v.stages * stage_memory(v)
+    return math.min(room // packed_memory(v), 8)
+  end),
+  derive "smem" (function (v)
+    return fixed_memory(v) + v.stages * stage_memory(v) + v.packed_stages * packed_memory(v)
+  end),
+  derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
+
+  derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
+  derive "b_box" (function (v) return { v.tile.k, v.tile.n } end),
+  derive "d_box" (function (v) return { 128 // v.d.bytes, 16 } end),
+  derive "a_swizzle" (function (v) return v.packed_row[1] end),
+  derive "b_swizzle" (function (v) return v.packed_row[2] end),
+
+  requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+
+  reject "scales in fp32 are factors of sums, not of values"
+    (function (v)
+      local a, b = v.a.scale, v.b.scale
+      return a and a.type == "f32" or b and b.type == "f32" or false
+    end),
+  reject "scales that lie column by column would be read a byte at a time"
+    (function (v)
+      local a, b = v.a.scale, v.b.scale
+      return a and a.order == "columns" or b and b.order == "columns" or false
+    end),
+  reject "what has no scales is multiplied as it is, and must be bf16"
+    (function (v)
+      return not v.a.scale and v.a.type ~= "bf16" or not v.b.scale and v.b.type ~= "bf16"
+    end),
+  reject "fewer than 2 packed stages cannot hide the latency of TMA"
+    (function (v) return v.packed_stages < 2 end)
+end
+
+local function ragged_m ()
+  return
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  common()
+end
+
+local element = { e4m3, e5m2, e2m3, e3m2, e2m1, bf16 }
+local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" }
+local sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
+             "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" }
+
+local function join (...)
+  local list = {}
+  for _, part in ipairs { ... } do
+    for _, name in ipairs(part) do list[#list + 1] = name end
+  end
+  return list
+end
+
+-- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
+local operands = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
+
+kernels "sm90_expanded_m" {
+  op = { "fprop", "dgrad" }, element = element, scale = { "none", "block" }, layout = "tn",
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(operands, sf, sizes),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "expand"   { "shared" },
+  derive "addend" (function () return "none" end),
+  ragged_m()
+}

@@ -1,0 +1,116 @@
+/*
+** The warps between the copies and the products: each thread takes whole rows of a packed stage,
+** TILE_K codes and their scales, and writes them as bf16 into a stage of the ring, where the tensor
+** cores expect them.
+*/
+//$ local all = { { "a", a, "m", tile.m, a_way }, { "b", b, "n", tile.n, b_way } }
+//$ for _, x in ipairs(all) do
+//$ local name, o, way = x[1], x[2], x[5]
+//$ if way == "expanded" then
+//$ local stored = o.bits == 4 and 4 or 8 -- bits of a code: six have a byte
+//$ local words = 64 * stored // 32
+//$ local each = 32 // stored -- codes in a word
+//$ local upper = name:upper()
+/*
+** Row `row` of the tile's $(upper): `codes` is where the packed rows begin, `to` the expanded ones.
+** 16 bytes of a row of $(8 * stored) lie where the copy engine's swizzle puts them, so that the
+** rows of neighbouring threads lie in different banks.
+*/
+DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row, unsigned int scales)
+{
+    unsigned int word[$(words)], pair[32];
+    float factor[$(64 > o.scale.k and 64 // o.scale.k or 1)];
+
+#pragma unroll
+    for (int i = 0; i < $(words // 4); i++)
+        load_shared_x4(codes + row * $(8 * stored) + (i ^ $(stored == 4 and "row / 4 % 2" or "row / 2 % 4")) * 16, word + 4 * i);
+#pragma unroll
+    for (int i = 0; i < $(64 > o.scale.k and 64 // o.scale.k or 1); i++)
+        factor[i] = factor_$(o.scale.type)(scales >> 8 * i & 255);
+#pragma unroll
+    for (int i = 0; i < $(words); i++)
+        expand_$(o.type)(pair + $(each // 2) * i, word[i], factor[i * $(each) / $(o.scale.k)]);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        store_shared_x4(to + row * 128 + (i ^ row % 8) * 16, pair[4 * i], pair[4 * i + 1],
+                        pair[4 * i + 2], pair[4 * i + 3]);
+}
+
+//$ end
+//$ end
+/* Expand all steps of one tile: `p` is the place of the packed stages, `q` of those of the ring. */
+DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q,
+                        const struct tile *t, const struct scales *scales, int rows, int columns,
+                        int k, int lane)
+{
+    const int thread = threadIdx.x % 128;
+//$ for _, x in ipairs(all) do
+//$ local name, tile_rows, way = x[1], x[4], x[5]
+//$ if way == "expanded" then
+    struct line $(name)_line[$((tile_rows + 127) // 128)];
+//$ end
+//$ end
+
+    copy_wait(0); /* what the tile before did not need may still land */
+//$ -- a row for each thread, or for half of them
+//$ local function rows_of(x, body) end
+//$ for _, x in ipairs(all) do
+//$ local name, tile_rows, way = x[1], x[4], x[5]
+//$ if way == "expanded" then
+#pragma unroll
+    for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
+        const int row = thread + 128 * i;
+//$ local place = name == "a" and "t->row" or "t->column"
+//$ local most = name == "a" and "rows" or "columns"
+        $(name)_line[i] = line_$(name)(scales, t, $(place) + row, $(most)$(ragged == "k" and ", " .. most or ""));
+        if (row < $(tile_rows))
+            fetch_$(name)(s, &$(name)_line[i], 0, row);
+    }
+//$ end
+//$ end
+#pragma unroll 1
+    for (int x = -SF_AHEAD * TILE_K; x < k; x += TILE_K) {
+        const int later = x + SF_AHEAD * TILE_K;
+        const unsigned int packed = s->packed + p->stage * PACKED_BYTES;
+        const unsigned int stage = s->ring + q->stage * STAGE_BYTES;
+
+//$ for _, x in ipairs(all) do
+//$ local name, tile_rows, way = x[1], x[4], x[5]
+//$ local upper = name:upper()
+//$ if way == "expanded" then
+        if (later % $(upper)_WORD_K == 0)
+#pragma unroll
+            for (int i = 0; i < $((tile_rows + 127) // 128); i++)
+                if (thread + 128 * i < $(tile_rows))
+                    fetch_$(name)(s, &$(name)_line[i], later / $(upper)_WORD_K + 1, thread + 128 * i);
+//$ end
+//$ end
+        copy_commit();
+        if (x < 0)
+            continue;
+        copy_wait(SF_AHEAD);
+        barrier_wait(s->packed_full + p->stage * 8, p->parity);
+        barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);
+//$ for _, x in ipairs(all) do
+//$ local name, tile_rows, way = x[1], x[4], x[5]
+//$ local behind = name == "b" and { " + A_PACKED", " + A_BYTES" } or { "", "" }
+//$ if way == "expanded" then
+#pragma unroll
+        for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
+            const int row = thread + 128 * i;
+            if (row < $(tile_rows))
+                expand_row_$(name)(packed$(behind[1]), stage$(behind[2]), row,
+                             scales_$(name)(s, &$(name)_line[i], x, row));
+        }
+//$ end
+//$ end
+        copy_engine_fence(); /* the tensor cores read as the copy engine does */
+        __syncwarp();
+        if (lane == 0) {
+            barrier_arrive(s->packed_empty + p->stage * 8, 0);
+            barrier_arrive(s->full + q->stage * 8, 0);
+        }
+        place_next(p, PACKED_STAGES);
+        place_next(q, STAGES);
+    }
+}

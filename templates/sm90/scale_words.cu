@@ -1,0 +1,107 @@
+/*
+** Scales of blocks on their way to the warps that expand: four of a row in a word, by copies that
+** do not hold a thread up, SF_AHEAD steps of k before they are needed. Each thread fetches and reads
+** those of its own rows, so nobody waits for anybody.
+**
+** A line is a row's scales for all of its group's k. It begins at any byte, words at multiples of
+** four: what is needed at a time comes out of two neighbouring words.
+*/
+//$ local all = { { "a", a, "m" }, { "b", b, "n" } }
+//$ local tile_of = { a = tile.m, b = tile.n }
+enum {
+    SF_AHEAD = $(ahead),
+//$ for _, x in ipairs(all) do
+//$ local name, o = x[1], x[2]
+//$ if o.scale then
+    $(name:upper())_WORD_K = 4 * $(o.scale.k), /* steps of k that a word of scales is for */
+    $(name:upper())_SLOTS = $(word_slots[name == "a" and 1 or 2]), /* words of a row on their way */
+    $(name:upper())_WORDS = $(name == "a" and "0" or word_slots[1] .. " * TILE_M * 4"), /* where they lie */
+//$ end
+//$ end
+};
+
+/* The scales, as the caller gave them. */
+struct scales {
+//$ for _, x in ipairs(all) do
+//$ if x[2].scale then
+    const unsigned char *$(x[1]);
+    long long $(x[1])_stride, $(x[1])_group_stride;
+//$ end
+//$ end
+    int k; /* of a row copy */
+};
+
+struct line {
+    const unsigned char *first; /* the word that holds its first scale */
+    int bytes;                  /* from there to its end; 0: nobody needs the row */
+    int skip;                   /* bytes of that word before its first scale */
+};
+
+DEVICE struct scale_group group_of(const struct scales *s, const struct tile *t)
+{
+//$ local runs = ragged == "k" and "t->start / ALIGNED" or a_runs and "t->runs" or "0"
+    const struct scale_group g = { t->group, t->start, t->length, $(runs), s->k };
+    return g;
+}
+
+/* Bytes `word` of a line into shared memory, zeros behind its end. */
+DEVICE void fetch_word(unsigned int to, const struct line *l, int word, int step)
+{
+    const int left = l->bytes - 4 * word;
+
+    copy_word(to, l->first + (left > 0 ? word * step : 0), left < 0 ? 0 : left > 4 ? 4 : left);
+}
+
+//$ for _, x in ipairs(all) do
+//$ local name, o, lines = x[1], x[2], x[3]
+//$ if o.scale then
+//$ local s, upper = o.scale, name:upper()
+//$ local rows = s.rows > 0 and s.rows or 1
+/* The line of a row of $(upper), counted in the group, which has `rows` of them. */
+DEVICE struct line line_$(name)(const struct scales *s, const struct tile *t, int row, int rows$(ragged == "k" and ", int lines" or ""))
+{
+    const struct scale_group g = group_of(s, t);
+//$ local given = ragged == "k" and "lines" or "0"
+    const struct scale_place p = place_$(name)(&g, $(given), s->$(name)_stride, s->$(name)_group_stride);
+    const long long i = p.row + row$(rows > 1 and " / " .. rows or "");
+//$ if s.order == "rows" then
+    const unsigned char *first = s->$(name) + p.base + i * p.stride + p.column;
+//$ else
+    /* tiles of 128 x 4 */
+    const unsigned char *first =
+        s->$(name) + p.base + i / 128 * p.stride + i % 32 * 16 + i % 128 / 32 * 4;
+//$ end
+    const int skip = (int)((u64)first & 3);
+//$ if ragged == "k" then
+    const int blocks = ((int)t->length + ALIGNED - 1) / ALIGNED * (ALIGNED / $(s.k));
+//$ else
+    const int blocks = (s->k + $(s.k - 1)) / $(s.k);
+//$ end
+    const struct line line = { first - skip, row < rows ? skip + blocks : 0, skip };
+
+    return line;
+}
+
+/* Where word `word` of the line of the tile's row `row` lies. */
+DEVICE unsigned int slot_$(name)(const struct memory *s, int word, int row)
+{
+    return s->words + $(upper)_WORDS + (word % $(upper)_SLOTS * $(tile_of[name]) + row) * 4;
+}
+
+DEVICE void fetch_$(name)(const struct memory *s, const struct line *l, int word, int row)
+{
+    fetch_word(slot_$(name)(s, word, row), l, word, $(s.order == "tiles" and 512 or 4));
+}
+
+/* The scales of TILE_K steps from `x` on, the first in the lowest byte. */
+DEVICE unsigned int scales_$(name)(const struct memory *s, const struct line *l, int x, int row)
+{
+    const int word = x / $(upper)_WORD_K;
+    const unsigned int near = load_shared_word(slot_$(name)(s, word, row));
+    const unsigned int far = load_shared_word(slot_$(name)(s, word + 1, row));
+
+    return __funnelshift_r(near, far, 8 * l->skip) >> x / $(s.k) % 4 * 8;
+}
+
+//$ end
+//$ end
