@@ -115,7 +115,12 @@ enum {
 //$ end
 //$ if expand ~= "none" then
 #define FN DEVICE
-//$ include "sm90/expand.cu"
+//$ for _, o in ipairs { a, b } do
+//$ if o.scale then
+//$ once("expand/" .. o.type .. ".c")
+//$ once("expand/factor_" .. o.scale.type .. ".c")
+//$ end
+//$ end
 
 //$ include "common/scale_place.c"
 

@@ -21,7 +21,7 @@
 
 /* ----------------------------------------------------------------- pieces.c */
 
-enum piece_part { NEAREST, CHANCE, MATH, ACTIVATIONS, PARTS };
+enum piece_part { NEAREST, CHANCE, MATH, ACTIVATIONS, EXPAND, PARTS };
 
 /* Applies one piece to `count` elements, pairs or rows of an array. */
 typedef void each_fn(const void *in, void *out, long count);
@@ -75,6 +75,7 @@ void test_math(void **state);
 void test_math_ends(void **state);
 void test_activations(void **state);
 void test_activation_ends(void **state);
+void test_expand_every_pair(void **state);
 void test_device_compiles(void **state);
 void test_device_same_bits(void **state);
 

@@ -15,7 +15,7 @@
 extern char **environ;
 
 static const char *const part_names[PARTS] = {"nearest", "chance", "math",
-                                              "activations"};
+                                              "activations", "expand"};
 
 /* Read from tests/numbers, and given to the generator with its templates. */
 static const char *const own[] = {

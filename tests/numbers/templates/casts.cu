@@ -102,6 +102,21 @@ ENTRY each_fma(const float *x, float *y, long count)
     EACH(i, count) y[i] = fma_rn(x[3 * i], x[3 * i + 1], x[3 * i + 2]);
 }
 
+//$ elseif part == "expand" then
+//$   for _, scale in ipairs { "e8m0", "e4m3" } do
+//$     once("expand/factor_" .. scale .. ".c")
+//$     for _, type in ipairs(narrow) do
+//$       once("expand/" .. type .. ".c")
+//$       local words = type == "e2m1" and 4 or 2
+/* Words of codes, with the scale that each is multiplied by behind it, as pairs of bf16. */
+ENTRY each_expand_$(type)_$(scale)(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        expand_$(type)(pair + $(words) * i, in[2 * i], factor_$(scale)(in[2 * i + 1]));
+}
+
+//$     end
+//$   end
 //$ else
 //$   include "cast/activation.c"
 

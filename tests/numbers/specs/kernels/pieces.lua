@@ -6,3 +6,10 @@ kernels "casts" {
   arch = { "host", "sm_80", "sm_90a" }, template = "casts.cu",
   axis "part" { "nearest", "chance", "math", "activations" },
 }
+
+-- Those of templates/expand, which are for Hopper.
+kernels "expansions" {
+  op = "fprop", element = bf16, recipe = "bf16", layout = "tn", ragged = "m", params = { "a", "d" },
+  arch = { "host", "sm_90a" }, template = "casts.cu",
+  axis "part" { "expand" },
+}
