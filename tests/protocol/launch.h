@@ -28,7 +28,7 @@ struct twin_operand {
     const uint64_t *pointers; /* [groups] their addresses, or NULL */
     uint64_t pitch;           /* bytes from one row to the next */
     int64_t rows;             /* of one matrix, or of all groups */
-    int bytes;                /* of an element */
+    int bytes, values;        /* of an element of its map, and how many values that is */
     int k_major;
 };
 
@@ -59,10 +59,23 @@ static inline float twin_scale(int role, int group, int line, int block)
     return (float)(1 + (3 * role + 7 * group + 5 * line + 11 * block) % 31);
 }
 
+/* The same of blocks whose scales are expanded with their values. */
+struct twin_blocks {
+    int rows, k; /* 0: none */
+};
+
+/* Their codes, none of them NaN or 0. */
+static inline int twin_scale_code(int role, int group, int line, int block)
+{
+    return 1 + (37 * role + 29 * group + 13 * line + 7 * block) % 113;
+}
+
 struct twin_launch {
     const void *const *values; /* of each parameter, by enum qn_param */
     struct twin_operand operand[TWIN_ROLES];
     struct twin_scaling scaling[TWIN_D]; /* of A and B */
+    struct twin_blocks blocks[TWIN_D];
+    int nan_scale; /* the code that nobody may multiply zeros with */
     struct twin_c c;
     int ragged;   /* enum quern_axis */
     int epilogue; /* enum qn_epilogue */

@@ -9,8 +9,8 @@
 ** a missing wait would show.
 **
 ** The generator says before it how many steps of k are promoted (SIM_PROMOTE), or 0; whether sums
-** are stored from elsewhere than where they are made (SIM_VALUED); and what room a stage's scales
-** have (SIM_SF_BYTES).
+** are stored from elsewhere than where they are made (SIM_VALUED); what room a stage's scales
+** have (SIM_SF_BYTES); and, of kernels that expand, how packed stages and slots of scales lie.
 */
 #include "launch.h"
 
@@ -39,11 +39,16 @@ enum {
     SIM_SLABS = ALL_SLABS_BYTES / SIM_PART_BYTES, /* parts of slabs, all of them */
     SIM_FIRST_SCALE = SIM_FIRST_SLAB + ALL_SLABS_BYTES,
     SIM_SCALES = STAGES * SIM_SF_BYTES / 4,
-    SIM_FIRST_BARRIER = SIM_FIRST_SCALE + STAGES * SIM_SF_BYTES,
-    SIM_BARRIERS = 2 * STAGES + SIM_SLABS + 2 * BOARD, /* slabs' only where C is fetched */
+    SIM_FIRST_BARRIER =
+        SIM_FIRST_SCALE + STAGES * SIM_SF_BYTES + SIM_PACKED_BYTES + SIM_WORDS_BYTES,
+    SIM_PACKED_STAGES = SIM_PACKED_BYTES / SIM_PACKED_STAGE,
+    /* slabs' only where C is fetched */
+    SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STAGES + SIM_SLABS + 2 * BOARD,
     SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4, /* behind slabs and scales */
     SIM_BATCHES = 4,
-    SIM_SUMS = ROWS / 64,
+    SIM_SUMS = ROWS / 64 * (COLUMNS / MMA_N), /* that one product each goes into */
+    SIM_WORDS_COPIED = 64,
+    SIM_TOUCHES = (TILE_M + TILE_N) / 128 + 1,
     SIM_PRODUCTS = TILE_K / MMA_K * SIM_SUMS
 };
 
@@ -51,9 +56,21 @@ enum {
 struct sim_place { int group, row, column, rows, columns; };
 
 /* What 8 rows of 128 bytes in shared memory hold; rows and columns behind `place`'s are zero. */
-struct sim_grain { int valid, role; struct sim_place place; };
+struct sim_grain {
+    int valid, role;
+    struct sim_place place;
+    uint64_t filled, fenced; /* by threads: 8 bits for each row */
+};
 
 struct sim_barrier { int count, pending, bytes; unsigned int phase; };
+
+/* A row of a packed stage. */
+struct sim_packed { struct sim_grain *grain; int role, row, byte; };
+
+/* A word of scales, and a copy of one on its way. */
+struct sim_slot { unsigned int value; int valid, owner; };
+struct sim_word { struct sim_slot *slot; unsigned int value; int batch; };
+struct sim_touch { struct sim_grain *grain; int row; };
 
 /* What a sum of 64 rows is made of. */
 struct sim_label {
@@ -93,6 +110,12 @@ struct sim_thread {
     int in_flight; /* batches of products, of this lane */
     struct sim_label made[SIM_SUMS]; /* by the products last waited for */
     int promoted; /* real steps in parts, since a tile was announced */
+    unsigned int tile[4];   /* of the last note: group, start, length, row */
+    struct sim_packed hand; /* what it expands */
+    struct sim_word word[SIM_WORDS_COPIED];
+    int words, batch;
+    struct sim_touch touch[SIM_TOUCHES]; /* since the last fence */
+    int touches;
 };
 
 /* A thread waits until a word is no longer `held`; NULL: it does not wait. */
@@ -118,6 +141,8 @@ struct sim_cta {
     struct sim_grain grain[SIM_GRAINS];
     struct sim_slab slab[SIM_SLABS];
     struct sim_scale scale[SIM_SCALES + 1];
+    struct sim_grain packed[SIM_PACKED_STAGES * ((TILE_M + TILE_N) / 8) + 1];
+    struct sim_slot slot[SIM_WORDS_BYTES / 4 + 1];
     struct sim_warp warp[THREADS / 32];
     struct { int arrived, threads; unsigned int generation; } named[16];
 };
@@ -339,6 +364,10 @@ static void barrier_wait(unsigned int barrier, unsigned int parity)
     sim.moved++;
 }
 
+static int sim_is_packed(unsigned int address);
+static void sim_load_codes(unsigned int from, unsigned int *word, int words);
+static void sim_store_pairs(unsigned int to, const unsigned int word[4]);
+
 /* Four words of a note, which no barrier overlaps. */
 static unsigned int *sim_words(unsigned int address)
 {
@@ -357,8 +386,13 @@ static unsigned int *sim_words(unsigned int address)
 static void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
                             unsigned int r3)
 {
-    unsigned int *word = sim_words(to);
+    unsigned int *word;
 
+    if (SIM_PACKED_BYTES && to >= SIM_STAGES && to < SIM_FIRST_SLAB) {
+        sim_store_pairs(to, (unsigned int[]){ r0, r1, r2, r3 });
+        return;
+    }
+    word = sim_words(to);
     word[0] = r0;
     word[1] = r1;
     word[2] = r2;
@@ -368,7 +402,13 @@ static void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, u
 
 static void load_shared_x4(unsigned int from, unsigned int word[4])
 {
+    if (sim_is_packed(from)) {
+        sim_load_codes(from, word, 4);
+        return;
+    }
     memcpy(word, sim_words(from), 16);
+    if ((from - SIM_FIRST_BARRIER - 16 * SIM_BARRIERS_MADE) % NOTE_BYTES == 0)
+        memcpy(sim.thread[sim.current].tile, word, 16);
     sim.thread[sim.current].promoted = 0;
     sim_pause();
 }
@@ -474,4 +514,5 @@ static int __ffs(unsigned int x) { return __builtin_ffs((int)x); }
 
 #include "shim_scale.h"
 #include "shim_copy.h"
+#include "shim_expand.h"
 #include "shim_store.h"

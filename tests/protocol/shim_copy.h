@@ -61,6 +61,10 @@ static struct sim_place sim_locate(const tensor_map *map, int rank, int x, int y
         p.group = sim_pointer_group(o, outer);
     else if (rank == 3)
         p.group = z;
+    if (map->kind != TWIN_SCALES) { /* two values of 4 bits are a byte to the copy engine */
+        p.column *= o->values;
+        p.columns *= o->values;
+    }
     return p;
 }
 
@@ -74,6 +78,8 @@ static struct sim_grain *sim_grain_at(int cta, unsigned int address)
 }
 
 static float twin_c(int group, int row, int column); /* in twin.h */
+static struct sim_packed sim_packed_at(int cta, unsigned int address);
+static void sim_queue_packed(const struct sim_copy *copy);
 
 /* C comes into a slab as it lies in memory, zeros outside. */
 static void sim_land_c(const struct sim_copy *c)
@@ -90,10 +96,11 @@ static void sim_land_c(const struct sim_copy *c)
 
 static void sim_land_operand(const struct sim_copy *c)
 {
-    struct sim_grain *grain = sim_grain_at(c->cta, c->to);
+    struct sim_grain *grain =
+        SIM_PACKED_BYTES ? sim_packed_at(c->cta, c->to).grain : sim_grain_at(c->cta, c->to);
 
     for (int i = 0; i < c->rows; i += 8, grain++) {
-        *grain = (struct sim_grain){ 1, c->role, c->place };
+        *grain = (struct sim_grain){ 1, c->role, c->place, 0, 0 };
         grain->place.row += i;
         grain->place.rows = sim_clip(c->place.rows, i, 8);
     }
@@ -147,6 +154,10 @@ static void sim_queue_operand(const struct sim_copy *copy)
     const struct sim_copy c = *copy;
     const unsigned int in_stage = (c.to - SIM_STAGES) % STAGE_BYTES;
 
+    if (SIM_PACKED_BYTES) {
+        sim_queue_packed(copy);
+        return;
+    }
     if (c.to % SIM_GRAIN || c.rows % 8 || c.bytes != c.rows * 128)
         sim_fail("a box that does not fill whole rows of a stage", c.to, c.rows);
     if (in_stage + c.bytes > STAGE_BYTES)
@@ -289,7 +300,7 @@ static struct sim_label *sim_label_of(const float *sum)
     struct sim_warp *w = sim_warp();
 
     for (int i = 0; i < w->labels; i++)
-        if (sum >= w->label[i].sum && sum < w->label[i].sum + COLUMNS / 2)
+        if (sum >= w->label[i].sum && sum < w->label[i].sum + MMA_N / 2)
             return &w->label[i];
     if (w->labels == SIM_SUMS)
         sim_fail("more sums than the tile has", w->labels, 0);
@@ -303,7 +314,7 @@ static struct sim_label *sim_label_of(const float *sum)
 */
 static void sim_multiply(const struct sim_product *p)
 {
-    const struct sim_part a = sim_read(TWIN_A, p->a, 64), b = sim_read(TWIN_B, p->b, COLUMNS);
+    const struct sim_part a = sim_read(TWIN_A, p->a, 64), b = sim_read(TWIN_B, p->b, MMA_N);
     struct sim_label *l = sim_label_of(p->sum);
 
     if ((p->a - SIM_STAGES) / STAGE_BYTES != (p->b - SIM_STAGES) / STAGE_BYTES)
@@ -355,7 +366,7 @@ static void mma_wait(int pending)
 */
 static float sim_made(const struct sim_thread *t, int i)
 {
-    return SIM_VALUED ? sim_value_of(&t->made[i / (COLUMNS / 2)], i % (COLUMNS / 2))
+    return SIM_VALUED ? sim_value_of(&t->made[i / (MMA_N / 2)], i % (MMA_N / 2))
                       : t->made[0].real > 0;
 }
 
@@ -368,8 +379,8 @@ static void sim_finish(void *sum, int count, int integers)
         sim_fail("a sum is used while it is made", t->in_flight, 0);
     if (SIM_PROMOTE && l->steps != SIM_PROMOTE)
         sim_fail("a part over another number of steps", l->k, l->steps);
-    for (int i = 0; i < count; i += COLUMNS / 2)
-        t->promoted += l[i / (COLUMNS / 2)].real;
+    for (int i = 0; i < count; i += MMA_N / 2)
+        t->promoted += l[i / (MMA_N / 2)].real;
     for (int i = 0; i < count; i++)
         if (integers)
             ((int *)sum)[i] = (int)sim_made(t, i);

@@ -37,7 +37,7 @@ static float sim_value_of(const struct sim_label *l, int i)
 /* From when a product is issued until it is waited for, its sums are nothing. */
 static void sim_spoil(float *part)
 {
-    for (int i = 0; i < COLUMNS / 2; i++)
+    for (int i = 0; i < MMA_N / 2; i++)
         part[i] = __builtin_nanf("");
 }
 

@@ -22,6 +22,7 @@ static void copy_engine_fence(void)
 
     while (t->fills > 0)
         t->filled[--t->fills]->fenced++;
+    sim_fence_pairs();
 }
 
 /* The order of the sums is that of wgmma.cu; `kept` is 1 where they go on top of what is there. */

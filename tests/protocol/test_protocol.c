@@ -5,6 +5,7 @@
 ** coordinate must lie in its group, and nothing may wait for ever.
 */
 #include "test_protocol.h"
+#include "test_protocol_forms.h"
 #include "types.h"
 
 #include <string.h>
@@ -12,118 +13,6 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* ------------------------------------------------------------- kernels */
-
-/* What a kernel is but for op, recipe and the rest of its tile. */
-struct form {
-    int ragged, epilogue;
-    const char *schedule;
-    int tile_n, cluster_n, d_type, b_major;
-    const char *addend;
-    int cluster_m;
-    const char *recipe; /* NULL: one without scales */
-    int tile_m;         /* 0: any */
-};
-
-/*
-** M and K say which axis is ragged. TURNS: a warpgroup has tiles of its own.
-** PAIRS: two CTAs share rows of A. STACKS: they share columns of B, but in a
-** group's odd last row of tiles, rows of A.
-*/
-static const struct form M_STORE = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        NULL,          0};
-static const struct form M_TURNS = {
-    QUERN_AXIS_M,   QN_STORE, "pingpong", 128,  1, QUERN_BF16,
-    QUERN_MAJOR_MN, "none",   1,          NULL, 0};
-static const struct form M_PAIRS = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        NULL,          0};
-static const struct form M_STACKS = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       2,        NULL,          0};
-static const struct form M_STACKS_TURNS = {
-    QUERN_AXIS_M,   QN_STORE, "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "none",   2,          NULL, 0};
-static const struct form M_SCALE = {
-    QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",       1,        NULL,          0};
-static const struct form K_STORE = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_MN,
-    "none",       1,        NULL,          0};
-static const struct form K_TURNS = {
-    QUERN_AXIS_K,   QN_STORE, "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "none",   1,          NULL, 0};
-static const struct form K_PAIRS = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 2, QUERN_BF16, QUERN_MAJOR_MN,
-    "none",       1,        NULL,          0};
-/* The copy engine adds, or the registers do; or C is fetched, and added to. */
-static const struct form K_ADD = {
-    QUERN_AXIS_K, QN_ADD, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_MN,
-    "reduce",     1,      NULL,          0};
-static const struct form K_READ = {
-    QUERN_AXIS_K,   QN_ADD, "pingpong", 128,  1, QUERN_BF16,
-    QUERN_MAJOR_MN, "read", 1,          NULL, 0};
-static const struct form K_FETCH = {
-    QUERN_AXIS_K,   QN_ADD,  "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "fetch", 1,          NULL, 0};
-/* 6 slabs in 4 places: each tile begins at another. */
-static const struct form K_FETCH_SIX = {
-    QUERN_AXIS_K, QN_ADD, "cooperative", 192, 1, QUERN_F32, QUERN_MAJOR_MN,
-    "fetch",      1,      NULL,          0};
-static const struct form K_SCALE = {
-    QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_MN,
-    "read",       1,        NULL,          0};
-static const struct form UNIFORM = {
-    QUERN_AXIS_NONE, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",          1,        NULL,          0};
-static const struct form UNIFORM_TURNS = {
-    QUERN_AXIS_NONE, QN_SCALE, "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN,  "read",   1,          NULL, 0};
-
-/*
-** Scaled: TENSOR, ROW and BLOCK say what shares a scale. HALVES: a tile's
-** columns are shared out, not its rows. TALL: its rows' scales come in two
-** boxes.
-*/
-static const struct form TENSOR_M = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 192, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_tensor",  128};
-static const struct form TENSOR_M_TURNS = {
-    QUERN_AXIS_M,  QN_STORE, "pingpong", 128,          1,  QUERN_F32,
-    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128};
-static const struct form ROW_M = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_row",     256};
-static const struct form ROW_M_SCALE = {
-    QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",       1,        "fp8_row",     128};
-static const struct form BLOCK_M = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   128};
-static const struct form BLOCK_M_TALL = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   256};
-static const struct form BLOCK_M_HALVES = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   64};
-static const struct form TENSOR_K = {
-    QUERN_AXIS_K,  QN_STORE, "pingpong", 128,          1,  QUERN_BF16,
-    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128};
-static const struct form TENSOR_K_FETCH = {
-    QUERN_AXIS_K,  QN_ADD,  "pingpong", 128,          1,  QUERN_F32,
-    QUERN_MAJOR_K, "fetch", 1,          "fp8_tensor", 128};
-static const struct form ROW_K = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_row",     128};
-static const struct form BLOCK_K = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   128};
-static const struct form BLOCK_K_ADD = {
-    QUERN_AXIS_K, QN_ADD, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
-    "reduce",     1,      "fp8_block",   128};
-static const struct form BLOCK_K_SCALE = {
-    QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "read",       1,        "fp8_block",   128};
 
 static const struct qn_recipe *recipe_of(const struct quern_registry *r,
                                          const struct qn_kernel *kernel)
@@ -251,6 +140,14 @@ static void test_scaled_k(void **state)
     run_forms(forms, COUNT(forms));
 }
 
+static void test_expanded(void **state)
+{
+    const struct form *forms[] = {&EXPAND_M, &EXPAND_M_GLOBAL, &EXPAND_M_SHORT};
+
+    (void)state;
+    run_forms(forms, COUNT(forms));
+}
+
 static void test_uniform(void **state)
 {
     const struct form *forms[] = {&UNIFORM, &UNIFORM_TURNS};
@@ -359,10 +256,12 @@ static void test_each_form(void **state)
 #define FACTORS  "templates/sm90/factors.cu"
 
 /* Each would be a race, a hang or a wrong sum on the device. */
-static const struct {
+struct planted {
     const struct form *form;
     struct defect defect;
-} defects[] = {
+};
+
+static const struct planted defects[] = {
     /* the ring */
     {&M_PAIRS, {MULTIPLY, "mma_wait(1);", "mma_wait(2);"}},
     {&M_PAIRS, {MULTIPLY, "    mma_wait(0);", ""}},
@@ -453,7 +352,7 @@ static const struct {
      {WALK, "if (w->length == 0)\n        w->start", "if (0)\n w->start"}},
     {&BLOCK_K, {SIZES, "*before = __shfl_sync(~0u, end, 31);", ""}},
     {&TENSOR_K,
-     {WALK, "(w->length + TILE_K - 1) / TILE_K * TILE_K", "w->length"}},
+     {WALK, "(w->length + ALIGNED - 1) / ALIGNED * ALIGNED", "w->length"}},
     {&BLOCK_M_HALVES, {GEMM, "\"0, part * COLUMNS\"", "\"0, 0\""}},
     {&BLOCK_M_HALVES, {GEMM, "t.column += part * COLUMNS;", ""}},
     /* parts */
@@ -521,31 +420,97 @@ static const struct {
     {&ROW_M, {GEMM, "or \"(warpgroup - 1)\"", "or \"0\""}},
 };
 
+#define EXPANDER "templates/sm90/expander.cu"
+#define WORDS    "templates/sm90/scale_words.cu"
+#define PLACES   "templates/common/scale_place.c"
+
+static const struct planted expander_defects[] = {
+    /* the two rings */
+    {&EXPAND_M, {EXPANDER, "barrier_wait(s->packed_full", "(void)(s->packed_full"}},
+    {&EXPAND_M, {EXPANDER, "barrier_wait(s->empty", "(void)(s->empty"}},
+    {&EXPAND_M, {EXPANDER, "q->parity ^ 1", "q->parity"}},
+    {&EXPAND_M, {EXPANDER, "        copy_engine_fence();", "        //"}},
+    {&EXPAND_M, {EXPANDER, "        __syncwarp();\n        if", "        if"}},
+    {&EXPAND_M, {EXPANDER, "place_next(p, PACKED_STAGES)", "place_next(p, 1)"}},
+    {&EXPAND_M, {EXPANDER, "s->packed_empty + p", "s->packed_full + p"}},
+    {&EXPAND_M, {COPY, "\"PACKED_BYTES\" or", "\"A_PACKED\" or"}},
+    {&EXPAND_M, {COPY, "\"A_PACKED\", \"PACKED", "\"B_PACKED + 8\", \"PACKED"}},
+    {&EXPAND_M, {GEMM, "barrier_init(s.packed_full + i * 8, 1)", "(void)0"}},
+    {&EXPAND_M,
+     {GEMM, "s.packed_empty + i * 8, $(packed_readers)",
+      "s.packed_empty + i * 8, 1"}},
+    {&EXPAND_M, {MULTIPLY, "mma_wait(1);", "mma_wait(2);"}},
+    {&EXPAND_M_GLOBAL, {MULTIPLY, "j * MMA_N * TILE_K", "0 * TILE_K"}},
+    /* rows and their codes */
+    {&EXPAND_M, {EXPANDER, "row / 2 % 4", "row % 4"}},
+    {&EXPAND_M_GLOBAL, {EXPANDER, "row / 4 % 2", "row / 2 % 2"}},
+    {&EXPAND_M, {EXPANDER, "i ^ row % 8", "i ^ row % 4"}},
+    {&EXPAND_M, {EXPANDER, "pair[4 * i + 1]", "pair[4 * i + 2]"}},
+    {&EXPAND_M, {EXPANDER, "factor[i * $(each)", "factor[0 * $(each)"}},
+    {&EXPAND_M_GLOBAL, {COPY, "\"x / 2\" or", "\"x\" or"}},
+    {&EXPAND_M_SHORT,
+     {EXPANDER, "            if (row < $(tile_rows))\n",
+      "            if (row < 64)\n"}},
+    /* scales */
+    {&EXPAND_M, {EXPANDER, "    copy_wait(0);", "    //"}},
+    {&EXPAND_M, {EXPANDER, "copy_wait(SF_AHEAD)", "copy_wait(SF_AHEAD + 2)"}},
+    {&EXPAND_M_GLOBAL,
+     {EXPANDER, "x = -SF_AHEAD * TILE_K", "x = -SF_AHEAD * TILE_K + TILE_K"}},
+    {&EXPAND_M, {EXPANDER, "_WORD_K + 1, thread", "_WORD_K, thread"}},
+    {&EXPAND_M, {EXPANDER, "$(place) + row, $(most)", "row, $(most)"}},
+    {&EXPAND_M, {WORDS, "8 * l->skip", "0"}},
+    {&EXPAND_M, {WORDS, ">> x / $(s.k) % 4 * 8", ""}},
+    {&EXPAND_M, {WORDS, "word % $(upper)_SLOTS", "word % 2"}},
+    {&EXPAND_M, {WORDS, "row < rows ? skip + blocks : 0", "skip + blocks"}},
+    {&EXPAND_M, {WORDS, "left > 4 ? 4 : left", "4"}},
+    {&EXPAND_M, {WORDS, "s->k + $(s.k - 1)", "s->k"}},
+    {&EXPAND_M_GLOBAL, {WORDS, "\" / \" .. rows", "\" / 8\""}},
+    {&EXPAND_M, {PLACES, "\"g->start\"", "\"0\""}},
+    {&EXPAND_M, {PLACES, "g->number * group_stride", "group_stride"}},
+    {&EXPAND_M_GLOBAL, {FACTORS, "(s->a * s->b)", "s->a"}},
+    {&EXPAND_M_GLOBAL, {FACTORS, "__ldg(f->b + t->group)", "__ldg(f->b)"}},
+};
+
 /* The forms are those that passed the same launches above. */
-static void test_defects_are_seen(void **state)
+static void see_defects(const struct planted *planted, int count)
 {
     struct twin next = {0}, twin;
     struct qg *gen = NULL, *gen_next = NULL;
+    int passed = 0;
 
-    (void)state;
-    for (int i = 0; i <= COUNT(defects); i++) {
+    for (int i = 0; i <= count; i++) {
         twin = next;
         gen = gen_next;
-        if (i < COUNT(defects)) {
-            const struct form *form = defects[i].form;
+        if (i < count) {
+            const struct form *form = planted[i].form;
             gen_next = twin_open_generator(
-                &defects[i].defect, form->recipe ? form->recipe : "bf16");
+                &planted[i].defect, form->recipe ? form->recipe : "bf16");
             twin_begin(gen_next, find_kernel(gen_next, *form), "-O0", &next);
         }
         if (i == 0)
             continue;
         twin_finish(&twin);
-        if (!*run_telling(&twin))
+        if (!*run_telling(&twin)) {
             print_error("%s with \"%s\" for \"%s\" passes\n",
-                        defects[i - 1].defect.file, defects[i - 1].defect.to,
-                        defects[i - 1].defect.from);
+                        planted[i - 1].defect.file, planted[i - 1].defect.to,
+                        planted[i - 1].defect.from);
+            passed++;
+        }
         qg_close(gen);
     }
+    assert_int_equal(passed, 0);
+}
+
+static void test_defects_are_seen(void **state)
+{
+    (void)state;
+    see_defects(defects, COUNT(defects));
+}
+
+static void test_expander_defects_are_seen(void **state)
+{
+    (void)state;
+    see_defects(expander_defects, COUNT(expander_defects));
 }
 
 /* With a name, only the tests of that name; it may hold a * for anything. */
@@ -556,9 +521,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ragged_k),
         cmocka_unit_test(test_scaled_m),
         cmocka_unit_test(test_scaled_k),
+        cmocka_unit_test(test_expanded),
         cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_each_form),
         cmocka_unit_test(test_defects_are_seen),
+        cmocka_unit_test(test_expander_defects_are_seen),
     };
 
     if (argc > 1)

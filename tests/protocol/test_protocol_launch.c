@@ -35,7 +35,8 @@ struct launch {
     uint64_t apart[TWIN_ROLES][MAX_GROUPS];
     const void *c_apart[MAX_GROUPS];
     float alpha[MAX_GROUPS], beta[MAX_GROUPS];
-    float *scales[TWIN_D];
+    char *scales[TWIN_D];
+    float global[TWIN_D][MAX_GROUPS];
     int starts[MAX_GROUPS], lengths[MAX_GROUPS]; /* of groups in the copies */
 };
 
@@ -138,13 +139,14 @@ static void set_operand(const struct qn_kernel *kernel, int role, int param,
     const struct qn_operand *operand[] = {&kernel->a, &kernel->b, &kernel->d};
     const int from = role == TWIN_D ? QN_ROLE_D : role;
     const struct qn_geometry *g = &launch.geometry[from];
-    const int bytes = qn_type_bits(g->type) / 8;
+    const int bits = qn_type_bits(g->type);
     struct twin_operand *o = &launch.twin.operand[role];
 
     o->base = ((uint64_t)role + 1) << 44;
-    o->pitch = (uint64_t)launch.stride[from] * (uint64_t)bytes;
+    o->pitch = (uint64_t)launch.stride[from] * (uint64_t)bits / 8;
     o->rows = g->rows;
-    o->bytes = bytes;
+    o->bytes = bits < 8 ? 1 : bits / 8;
+    o->values = bits < 8 ? 8 / bits : 1;
     o->k_major = operand[role]->major == QUERN_MAJOR_K;
     if (!apart || !g->grouped || !qn_tensormap_takes(kernel, param))
         return;
@@ -155,9 +157,11 @@ static void set_operand(const struct qn_kernel *kernel, int role, int param,
 
 /* ------------------------------------------------------------- scales */
 
-/* Where groups that are summed begin in the copies, and the room they have. */
-static void set_copies(struct twin_launch *l)
+/* Where groups that are summed begin in the copies, and the steps of k that
+   are read there. */
+static void set_copies(const struct qn_kernel *kernel, struct twin_launch *l)
 {
+    const int step = kernel->tile[2];
     int end = 0;
 
     if (!launch.geometry[QN_ROLE_A].sf.scaling || l->ragged != QUERN_AXIS_K ||
@@ -165,22 +169,32 @@ static void set_copies(struct twin_launch *l)
         return;
     for (int g = 0; g < l->groups; g++) {
         launch.starts[g] = end;
-        launch.lengths[g] = (l->lengths[g] + TILE - 1) / TILE * TILE;
-        end += launch.lengths[g];
+        launch.lengths[g] = (l->lengths[g] + step - 1) / step * step;
+        end += (l->lengths[g] + TILE - 1) / TILE * TILE;
     }
     l->starts = launch.starts;
     l->lengths = launch.lengths;
 }
 
-/* What shares a scale, as the twin counts it. */
+/* Are codes multiplied by their scales before they are summed? */
+static int expands(const struct qn_scaling *f)
+{
+    return f->span == QN_SPAN_BLOCK && f->type != QUERN_F32;
+}
+
+/* What shares a scale, as the twin counts it; of two levels the second one. */
 static void set_scaling(int role)
 {
     const struct qn_scaling *f = launch.geometry[role].sf.scaling;
     struct twin_scaling *to = &launch.twin.scaling[role];
 
-    if (!f)
+    if (expands(f))
+        launch.twin.blocks[role] = (struct twin_blocks){f->rows, f->k};
+    if (expands(f) && !f->global)
         return;
     *to = (struct twin_scaling){INT_MAX, INT_MAX, f->span != QN_SPAN_TENSOR};
+    if (expands(f))
+        return;
     if (f->span == QN_SPAN_BLOCK || f->span == QN_SPAN_ROW)
         to->rows = f->span == QN_SPAN_BLOCK ? f->rows : 1;
     if (f->span == QN_SPAN_BLOCK)
@@ -207,11 +221,27 @@ static int64_t place_scale(int role, int group, int line, int block)
            (down ? block * sf->stride + line : line * sf->stride + block);
 }
 
-/* Those of one group, of which an empty one has none. */
-static void fill_group(int role, int group, float *to)
+static void fill_scale(int role, int64_t at, int group, int line, int block)
 {
     const struct twin_launch *l = &launch.twin;
-    const struct twin_scaling *s = &l->scaling[role];
+    const float value =
+        twin_scale(role, group * l->scaling[role].each, line, block);
+
+    if (l->blocks[role].k)
+        launch.scales[role][at] =
+            (char)twin_scale_code(role, group, line, block);
+    else
+        memcpy(launch.scales[role] + 4 * at, &value, sizeof value);
+}
+
+/* Those of one group, of which an empty one has none. */
+static void fill_group(int role, int group)
+{
+    const struct twin_launch *l = &launch.twin;
+    const int each_rows =
+        l->blocks[role].k ? l->blocks[role].rows : l->scaling[role].rows;
+    const int each_k =
+        l->blocks[role].k ? l->blocks[role].k : l->scaling[role].k;
     const int rows = role == QN_ROLE_B           ? l->n
                      : l->ragged == QUERN_AXIS_M ? l->lengths[group]
                                                  : l->m;
@@ -219,10 +249,11 @@ static void fill_group(int role, int group, float *to)
 
     if (!rows || !k)
         return;
-    for (int line = 0; line <= (rows - 1) / s->rows; line++)
-        for (int block = 0; block <= (k - 1) / s->k; block++)
-            to[place_scale(role, group, line, block)] =
-                twin_scale(role, group * s->each, line, block);
+    for (int line = 0; line <= (rows - 1) / each_rows; line++)
+        for (int block = 0; block <= (k - 1) / each_k; block++)
+            fill_scale(role, place_scale(role, group, line, block), group, line,
+                       block);
+    launch.global[role][group] = twin_scale(role, group, 0, 0);
 }
 
 /*
@@ -234,23 +265,26 @@ static void set_scales(const struct qn_kernel *kernel, const struct shape *s,
 {
     static char *ends[TWIN_D];
     const struct quern_problem problem = problem_of(kernel, s);
+    const struct qn_scaling *f = launch.geometry[role].sf.scaling;
     struct quern_tensor copy = {0};
     struct quern_quantization q;
-    size_t count;
 
     launch.scales[role] = NULL;
     if (!qn_scale_source(&problem, recipe_of(kernel), role, &q))
         return;
     qn_quantize_copy(&q, recipe_of(kernel), q.copies, &copy);
-    assert_int_equal(launch.geometry[role].sf.scaling->type, QUERN_F32);
-    assert_in_range(copy.sf_bytes, 0, POOL_BYTES);
-    count = copy.sf_bytes / sizeof(float);
-    launch.scales[role] = (float *)pool_end(&ends[role]) - count;
-    for (size_t i = 0; i < count; i++)
-        launch.scales[role][i] = NAN;
+    assert_in_range(copy.sf_bytes, 0, POOL_BYTES - 16);
+    /* a multiple of 16, as near to the trap as that allows */
+    launch.scales[role] =
+        pool_end(&ends[role]) - (copy.sf_bytes + 15) / 16 * 16;
+    launch.twin.nan_scale = f->type == QUERN_E8M0 ? 0xff : 0x7f;
+    memset(launch.scales[role], f->type == QUERN_E4M3 ? 0x7f : 0xff,
+           copy.sf_bytes); /* of fp32, too, a NaN */
+    for (int g = 0; g < s->groups; g++)
+        launch.global[role][g] = NAN;
     set_scaling(role);
     for (int g = 0; g < s->groups && launch.twin.lengths; g++)
-        fill_group(role, g, launch.scales[role]);
+        fill_group(role, g);
 }
 
 /* --------------------------------------------------------------- maps */
@@ -368,8 +402,10 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
     launch.values = (struct qn_values){
         .b_pointers = (const void *const *)l->operand[TWIN_B].pointers,
         .d_pointers = (void *const *)l->operand[TWIN_D].pointers,
-        .a_sf = launch.scales[QN_ROLE_A],
-        .b_sf = launch.scales[QN_ROLE_B],
+        .a_sf = (const float *)launch.scales[QN_ROLE_A],
+        .b_sf = (const float *)launch.scales[QN_ROLE_B],
+        .a_global = launch.global[QN_ROLE_A],
+        .b_global = launch.global[QN_ROLE_B],
         .a_sf_stride = a->stride,
         .b_sf_stride = b->stride,
         .a_sf_group_stride = a->group_stride,
@@ -420,7 +456,7 @@ const char *twin_launch(const struct twin *twin, const struct shape *s,
         .seed = s->seed,
     };
     set_geometry(kernel, s);
-    set_copies(&launch.twin);
+    set_copies(kernel, &launch.twin);
     set_scales(kernel, s, QN_ROLE_A);
     set_scales(kernel, s, QN_ROLE_B);
     set_operand(kernel, TWIN_A, QN_PARAM_a_pointers, 0);

@@ -39,7 +39,25 @@ static const char shim[] =
     "enum {\n"
     "    SIM_PROMOTE = $(promote),\n"
     "    SIM_VALUED = $((promote > 0 or a.type == 'i8') and 1 or 0),\n"
-    "    SIM_SF_BYTES = $(sf[factors] or 0)\n"
+    "    SIM_SF_BYTES = $(sf[factors] or 0),\n"
+    "//$ if expand ~= 'none' then\n"
+    "    SIM_PACKED_BYTES = PACKED_STAGES * PACKED_BYTES,\n"
+    "    SIM_PACKED_STAGE = PACKED_BYTES,\n"
+    "    SIM_A_PACKED = A_PACKED,\n"
+    "    SIM_WORDS_BYTES = WORDS_BYTES,\n"
+    "    SIM_A_ROW = $(packed_row[1]),\n"
+    "    SIM_B_ROW = $(packed_row[2]),\n"
+    "    SIM_A_EACH = $(256 // packed_row[1]),\n"
+    "    SIM_B_EACH = $(256 // packed_row[2]),\n"
+    "    SIM_BARRIERS_MADE = STAGES + PACKED_STAGES + BOARD\n"
+    "                        + $(addend == 'fetch' and '4 * SLABS' or '0'),\n"
+    "    SIM_PERMUTED = $(a_way == 'registers' and 1 or 0)\n"
+    "//$ else\n"
+    "    SIM_PACKED_BYTES = 0, SIM_PACKED_STAGE = 1, SIM_A_PACKED = 0,\n"
+    "    SIM_WORDS_BYTES = 0, SIM_A_ROW = 128, SIM_B_ROW = 128,\n"
+    "    SIM_A_EACH = 2, SIM_B_EACH = 2, SIM_BARRIERS_MADE = 0,\n"
+    "    SIM_PERMUTED = 0\n"
+    "//$ end\n"
     "};\n"
     "#include \"shim.h\"\n";
 
@@ -48,7 +66,8 @@ static const char *twin_text(const struct qg_file *file)
     if (strcmp(file->path, "templates/sm90/ptx.cu") == 0)
         return shim;
     if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
-        strncmp(file->path, "templates/sm90/store_", 21) == 0)
+        strncmp(file->path, "templates/sm90/store_", 21) == 0 ||
+        strncmp(file->path, "templates/expand/", 17) == 0)
         return "";
     return file->text;
 }

@@ -1,0 +1,252 @@
+/*
+** Codes and scales of blocks on their way through the warps that expand.
+**
+** A word of codes is a mark made of the operand, the row and the steps of k that it holds; what is
+** expanded is a mark made of that one, its place in the word and the scale. So what ends up in a
+** stage of the ring tells whether each pair is there, with its own scale, where the tensor cores
+** expect it. That the arithmetic is right is for tests/numbers.
+**
+** A scale is a byte at a real address in memory. Words of them are copied into slots, each of which
+** belongs to one thread, and land when that thread waits for them: as late as they may.
+*/
+enum {
+    SIM_FIRST_PACKED = SIM_FIRST_SCALE,
+    SIM_FIRST_SLOT = SIM_FIRST_PACKED + SIM_PACKED_BYTES
+};
+
+/* ---------------------------------------------------------- marks */
+
+static unsigned int sim_mix(unsigned int x, unsigned int y)
+{
+    x = (x ^ y * 0x9e3779b9u) * 0x85ebca6bu;
+    return x ^ x >> 13;
+}
+
+/* Of a word of codes from row `row` and step `k` of an operand's buffer, and group if it has one. */
+static unsigned int sim_codes(int role, int group, int row, int k)
+{
+    const unsigned int mark = sim_mix(sim_mix((unsigned int)(2 * group + role), (unsigned int)row),
+                                      (unsigned int)k);
+    return mark ? mark : 1; /* zero: codes that are zeros */
+}
+
+static unsigned int sim_pair(unsigned int codes, int i, int scale)
+{
+    return codes ? sim_mix(codes, (unsigned int)(256 * i + scale)) : 0;
+}
+
+static void sim_expand(unsigned int *pair, int pairs, unsigned int codes, float factor, int nan)
+{
+    if (!codes && (int)factor == nan)
+        sim_fail("zeros times a scale that nobody need have written", nan, 0);
+    for (int i = 0; i < pairs; i++)
+        pair[i] = sim_pair(codes, i, (int)factor);
+}
+
+/* The pieces of templates/expand; the type of the scales says which code is NaN. */
+static float factor_e8m0(unsigned int code) { return (float)code; }
+static float factor_e4m3(unsigned int code) { return (float)code; }
+#define SIM_NAN_SCALE (sim.launch->nan_scale)
+#define expand_e2m1(pair, codes, factor) sim_expand(pair, 4, codes, factor, SIM_NAN_SCALE)
+#define expand_e4m3(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
+#define expand_e5m2(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
+#define expand_e2m3(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
+#define expand_e3m2(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
+
+static unsigned int __funnelshift_r(unsigned int lo, unsigned int hi, unsigned int shift)
+{
+    return (unsigned int)(((u64)hi << 32 | lo) >> (shift & 31));
+}
+
+/* ------------------------------------------------- packed stages */
+
+/* A place in a packed stage. */
+static struct sim_packed sim_packed_at(int cta, unsigned int address)
+{
+    const unsigned int at = address - SIM_FIRST_PACKED, in_stage = at % SIM_PACKED_STAGE;
+    const int role = in_stage < SIM_A_PACKED ? TWIN_A : TWIN_B;
+    const int inside = (int)(role == TWIN_A ? in_stage : in_stage - SIM_A_PACKED);
+    const int row_bytes = role == TWIN_A ? SIM_A_ROW : SIM_B_ROW;
+    struct sim_packed p = { NULL, role, inside / row_bytes, inside % row_bytes };
+
+    if (address < SIM_FIRST_PACKED || at >= SIM_PACKED_BYTES)
+        sim_fail("no packed stage at this address", address, at);
+    p.grain = &sim.cta[cta].packed[at / SIM_PACKED_STAGE * ((TILE_M + TILE_N) / 8) +
+                                   (role == TWIN_A ? 0 : TILE_M / 8) + p.row / 8];
+    return p;
+}
+
+static int sim_is_packed(unsigned int address)
+{
+    return address >= SIM_FIRST_PACKED && address - SIM_FIRST_PACKED < SIM_PACKED_BYTES;
+}
+
+/* From now until it lands nobody may read what it overwrites. */
+static void sim_queue_packed(const struct sim_copy *c)
+{
+    const struct sim_packed p = sim_packed_at(c->cta, c->to);
+
+    if (p.role != c->role || p.byte || p.row % 8 || c->rows % 8 ||
+        c->bytes != c->rows * (c->role == TWIN_A ? SIM_A_ROW : SIM_B_ROW) ||
+        p.row + c->rows > (c->role == TWIN_A ? TILE_M : TILE_N))
+        sim_fail("a box that is no part of a packed stage", c->to, c->rows);
+    for (int i = 0; i < c->rows / 8; i++)
+        p.grain[i].valid = 0;
+}
+
+/* Where the copy engine's swizzle puts 16 bytes of a row, or from where it puts them there. */
+static int sim_swizzled(int row, int chunk, int row_bytes)
+{
+    return row_bytes == 32 ? chunk ^ row / 4 % 2 : row_bytes == 64 ? chunk ^ row / 2 % 4
+                                                                   : chunk ^ row % 8;
+}
+
+/* Codes of one row; it is this row that the thread now has in hand. */
+static void sim_load_codes(unsigned int from, unsigned int *word, int words)
+{
+    struct sim_thread *t = &sim.thread[sim.current];
+    const struct sim_packed p = sim_packed_at(sim.current / THREADS, from);
+    const struct sim_place *place = &p.grain->place;
+    const int row_bytes = p.role == TWIN_A ? SIM_A_ROW : SIM_B_ROW;
+    const int each = p.role == TWIN_A ? SIM_A_EACH : SIM_B_EACH;
+    const int chunk = sim_swizzled(p.row, p.byte / 16, row_bytes);
+
+    if (!p.grain->valid)
+        sim_fail("a packed stage is read before it is filled", p.row, p.role);
+    if (from % (4 * (unsigned int)words))
+        sim_fail("words at no multiple of their size", from, words);
+    for (int i = 0; i < words; i++) {
+        const int k = (chunk * 4 + p.byte % 16 / 4 + i) * each;
+        const int real = p.row % 8 < place->rows && k < place->columns;
+        word[i] = real ? sim_codes(p.role, place->group, place->row + p.row % 8, place->column + k)
+                       : 0;
+    }
+    t->hand = p;
+}
+
+/* --------------------------------------------------------- scales */
+
+/* What the scale of a row in hand must be, for step `k` of the stage; 0 where nobody needs it. */
+static int sim_right_scale(const struct sim_packed *p, int k)
+{
+    const struct twin_launch *l = sim.launch;
+    const unsigned int *tile = sim.thread[sim.current].tile; /* group, start, length */
+    const struct twin_blocks *b = &l->blocks[p->role];
+    const int group = (int)tile[0], of_a = p->role == TWIN_A && l->ragged == QUERN_AXIS_M;
+    const int row = p->grain->place.row + p->row % 8 - (of_a ? (int)tile[1] : 0);
+    const int x = p->grain->place.column + k - (l->ragged == QUERN_AXIS_K ? (int)tile[1] : 0);
+    const int rows = of_a ? (int)tile[2] : p->role == TWIN_A ? l->m : l->n;
+    const int length = l->ragged == QUERN_AXIS_K ? ((int)tile[2] + 127) / 128 * 128 : l->k;
+
+    return row < rows && x < length ? twin_scale_code(p->role, group, row / b->rows, x / b->k) : 0;
+}
+
+/* Words of scales: whose they are, and whether they have landed. */
+static struct sim_slot *sim_slot_at(unsigned int address)
+{
+    const unsigned int i = (address - SIM_FIRST_SLOT) / 4;
+    struct sim_slot *s;
+
+    if (address < SIM_FIRST_SLOT || address % 4 || i >= SIM_WORDS_BYTES / 4)
+        sim_fail("no slot of scales at this address", address, i);
+    s = &sim_cta()->slot[i];
+    if (s->owner && s->owner != sim.current % THREADS + 1)
+        sim_fail("another thread's slot of scales", address, s->owner - 1);
+    s->owner = sim.current % THREADS + 1;
+    return s;
+}
+
+static void copy_word(unsigned int to, const void *from, int bytes)
+{
+    struct sim_thread *t = &sim.thread[sim.current];
+    struct sim_slot *s = sim_slot_at(to);
+
+    if ((uintptr_t)from % 4 || bytes < 0 || bytes > 4)
+        sim_fail("a word at no multiple of four", (long long)(uintptr_t)from, bytes);
+    if (t->words == SIM_WORDS_COPIED)
+        sim_fail("more words of scales in flight than slots", t->words, 0);
+    for (int i = 0; i < t->words; i++)
+        if (t->word[i].slot == s)
+            sim_fail("a slot of scales is filled again before it has landed", to, 0);
+    s->valid = 0;
+    t->word[t->words] = (struct sim_word){ s, 0, t->batch };
+    memcpy(&t->word[t->words++].value, from, (size_t)bytes);
+}
+
+static void copy_commit(void) { sim.thread[sim.current].batch++; }
+
+static void copy_wait(int most)
+{
+    struct sim_thread *t = &sim.thread[sim.current];
+    int left = 0;
+
+    for (int i = 0; i < t->words; i++)
+        if (t->word[i].batch < t->batch - most) {
+            t->word[i].slot->value = t->word[i].value;
+            t->word[i].slot->valid = 1;
+        } else {
+            t->word[left++] = t->word[i];
+        }
+    t->words = left;
+}
+
+static unsigned int load_shared_word(unsigned int from)
+{
+    if (!sim_slot_at(from)->valid)
+        sim_fail("a scale is read before it has landed", from, 0);
+    return sim_slot_at(from)->value;
+}
+
+/* ------------------------------------------------------- the ring */
+
+/* Pair `i` of a row in hand, as it must be. */
+static unsigned int sim_right_pair(const struct sim_packed *p, int i)
+{
+    const struct sim_place *place = &p->grain->place;
+    const int each = p->role == TWIN_A ? SIM_A_EACH : SIM_B_EACH, k = 2 * i / each * each;
+
+    if (p->row % 8 >= place->rows || k >= place->columns)
+        return 0;
+    return sim_pair(sim_codes(p->role, place->group, place->row + p->row % 8, place->column + k),
+                    i % (each / 2), sim_right_scale(p, 2 * i));
+}
+
+/* 16 bytes of the row in hand, into its place in a stage. */
+static void sim_store_pairs(unsigned int to, const unsigned int word[4])
+{
+    struct sim_thread *t = &sim.thread[sim.current];
+    struct sim_grain *g = sim_grain_at(sim.current / THREADS, to);
+    const unsigned int in_stage = (to - SIM_STAGES) % STAGE_BYTES;
+    const int role = in_stage < A_BYTES ? TWIN_A : TWIN_B;
+    const int row = (int)(role == TWIN_A ? in_stage : in_stage - A_BYTES) / 128;
+    const int chunk = (int)(to % 128 / 16) ^ row % 8;
+
+    if (role != t->hand.role || row != t->hand.row)
+        sim_fail("a row is expanded into another one's place", row, t->hand.row);
+    if (g->filled == ~0ull || g->role != role)
+        *g = (struct sim_grain){ .role = role };
+    g->valid = 0;
+    for (int i = 0; i < 4 && sim.launch->lengths; i++)
+        if (word[i] != sim_right_pair(&t->hand, SIM_PERMUTED ? chunk + 8 * i : 4 * chunk + i))
+            sim_fail("a wrong value, scale or place of it", 4 * chunk + i, row);
+    g->place = t->hand.grain->place;
+    g->filled |= 1ull << (row % 8 * 8 + chunk);
+    if (!t->touches || t->touch[t->touches - 1].grain != g) {
+        if (t->touches == SIM_TOUCHES)
+            sim_fail("more rows than a thread has, without a fence", t->touches, 0);
+        t->touch[t->touches].grain = g;
+        t->touch[t->touches++].row = row % 8;
+    }
+}
+
+/* The tensor cores may see what this thread has written. */
+static void sim_fence_pairs(void)
+{
+    struct sim_thread *t = &sim.thread[sim.current];
+
+    while (t->touches > 0) {
+        const struct sim_touch *touch = &t->touch[--t->touches];
+        touch->grain->fenced |= (touch->grain->filled >> 8 * touch->row & 255) << 8 * touch->row;
+        touch->grain->valid = touch->grain->fenced == ~0ull;
+    }
+}

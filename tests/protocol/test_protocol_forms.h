@@ -1,0 +1,134 @@
+/*
+** test_protocol_forms.h: which kernels have twins that are launched many times.
+*/
+#ifndef QUERN_TEST_PROTOCOL_FORMS_H
+#define QUERN_TEST_PROTOCOL_FORMS_H
+
+/* What a kernel is but for op, recipe and the rest of its tile. */
+struct form {
+    int ragged, epilogue;
+    const char *schedule;
+    int tile_n, cluster_n, d_type, b_major;
+    const char *addend;
+    int cluster_m;
+    const char *recipe; /* NULL: one without scales */
+    int tile_m;         /* 0: any */
+};
+
+/*
+** M and K say which axis is ragged. TURNS: a warpgroup has tiles of its own.
+** PAIRS: two CTAs share rows of A. STACKS: they share columns of B, but in a
+** group's odd last row of tiles, rows of A.
+*/
+static const struct form M_STORE = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        NULL,          0};
+static const struct form M_TURNS = {
+    QUERN_AXIS_M,   QN_STORE, "pingpong", 128,  1, QUERN_BF16,
+    QUERN_MAJOR_MN, "none",   1,          NULL, 0};
+static const struct form M_PAIRS = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_K,
+    "none",       1,        NULL,          0};
+static const struct form M_STACKS = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       2,        NULL,          0};
+static const struct form M_STACKS_TURNS = {
+    QUERN_AXIS_M,   QN_STORE, "pingpong", 128,  1, QUERN_F32,
+    QUERN_MAJOR_MN, "none",   2,          NULL, 0};
+static const struct form M_SCALE = {
+    QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "read",       1,        NULL,          0};
+static const struct form K_STORE = {
+    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_MN,
+    "none",       1,        NULL,          0};
+static const struct form K_TURNS = {
+    QUERN_AXIS_K,   QN_STORE, "pingpong", 128,  1, QUERN_F32,
+    QUERN_MAJOR_MN, "none",   1,          NULL, 0};
+static const struct form K_PAIRS = {
+    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 2, QUERN_BF16, QUERN_MAJOR_MN,
+    "none",       1,        NULL,          0};
+/* The copy engine adds, or the registers do; or C is fetched, and added to. */
+static const struct form K_ADD = {
+    QUERN_AXIS_K, QN_ADD, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_MN,
+    "reduce",     1,      NULL,          0};
+static const struct form K_READ = {
+    QUERN_AXIS_K,   QN_ADD, "pingpong", 128,  1, QUERN_BF16,
+    QUERN_MAJOR_MN, "read", 1,          NULL, 0};
+static const struct form K_FETCH = {
+    QUERN_AXIS_K,   QN_ADD,  "pingpong", 128,  1, QUERN_F32,
+    QUERN_MAJOR_MN, "fetch", 1,          NULL, 0};
+/* 6 slabs in 4 places: each tile begins at another. */
+static const struct form K_FETCH_SIX = {
+    QUERN_AXIS_K, QN_ADD, "cooperative", 192, 1, QUERN_F32, QUERN_MAJOR_MN,
+    "fetch",      1,      NULL,          0};
+static const struct form K_SCALE = {
+    QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_MN,
+    "read",       1,        NULL,          0};
+static const struct form UNIFORM = {
+    QUERN_AXIS_NONE, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "read",          1,        NULL,          0};
+static const struct form UNIFORM_TURNS = {
+    QUERN_AXIS_NONE, QN_SCALE, "pingpong", 128,  1, QUERN_F32,
+    QUERN_MAJOR_MN,  "read",   1,          NULL, 0};
+
+/*
+** Scaled: TENSOR, ROW and BLOCK say what shares a scale. HALVES: a tile's
+** columns are shared out, not its rows. TALL: its rows' scales come in two
+** boxes.
+*/
+static const struct form TENSOR_M = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 192, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "fp8_tensor",  128};
+static const struct form TENSOR_M_TURNS = {
+    QUERN_AXIS_M,  QN_STORE, "pingpong", 128,          1,  QUERN_F32,
+    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128};
+static const struct form ROW_M = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "fp8_row",     256};
+static const struct form ROW_M_SCALE = {
+    QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "read",       1,        "fp8_row",     128};
+static const struct form BLOCK_M = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
+    "none",       1,        "fp8_block",   128};
+static const struct form BLOCK_M_TALL = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "fp8_block",   256};
+static const struct form BLOCK_M_HALVES = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "fp8_block",   64};
+static const struct form TENSOR_K = {
+    QUERN_AXIS_K,  QN_STORE, "pingpong", 128,          1,  QUERN_BF16,
+    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128};
+static const struct form TENSOR_K_FETCH = {
+    QUERN_AXIS_K,  QN_ADD,  "pingpong", 128,          1,  QUERN_F32,
+    QUERN_MAJOR_K, "fetch", 1,          "fp8_tensor", 128};
+static const struct form ROW_K = {
+    QUERN_AXIS_K, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "fp8_row",     128};
+static const struct form BLOCK_K = {
+    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "fp8_block",   128};
+static const struct form BLOCK_K_ADD = {
+    QUERN_AXIS_K, QN_ADD, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
+    "reduce",     1,      "fp8_block",   128};
+static const struct form BLOCK_K_SCALE = {
+    QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
+    "read",       1,        "fp8_block",   128};
+
+/*
+** Expanded: values of blocks times their scales, in shared memory or in
+** registers. GLOBAL: a second level of scales. SHORT: half of the threads have
+** a row of A.
+*/
+static const struct form EXPAND_M = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "mxfp8",       128};
+static const struct form EXPAND_M_GLOBAL = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
+    "none",       1,        "nvfp4",       128};
+static const struct form EXPAND_M_SHORT = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "mxfp4",       64};
+
+#endif
