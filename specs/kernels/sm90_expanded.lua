@@ -114,8 +114,17 @@ local function ragged_m ()
   common()
 end
 
+local function ragged_k ()
+  return
+  requires "k <= 2147352576" "steps of k are counted in 32 bits",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  common()
+end
+
 local element = { e4m3, e5m2, e2m3, e3m2, e2m1, bf16 }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" }
+local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
+local scalars = { "alpha", "beta", "scalar_step" }
 local sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
              "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" }
 
@@ -128,11 +137,11 @@ local function join (...)
 end
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
-local operands = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
+local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 
 kernels "sm90_expanded_m" {
   op = { "fprop", "dgrad" }, element = element, scale = { "none", "block" }, layout = "tn",
-  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(operands, sf, sizes),
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, sizes),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
@@ -140,4 +149,64 @@ kernels "sm90_expanded_m" {
   axis "expand"   { "shared" },
   derive "addend" (function () return "none" end),
   ragged_m()
+}
+
+kernels "sm90_expanded_m_scale" {
+  op = { "fprop", "dgrad" }, element = element, scale = { "none", "block" }, layout = "tn",
+  ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+  params = join(rows, sf, added, scalars, sizes),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {128, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "expand"   { "shared" },
+  derive "addend" (function () return "read" end),
+  ragged_m()
+}
+
+-- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
+local tokens = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
+
+kernels "sm90_expanded_k" {
+  op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
+  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
+  params = join(tokens, sf, added, sizes),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "expand"   { "shared" },
+  derive "addend" (function (v)
+    if v.epilogue == "store" then return "none" end
+    return v.d.bytes == 4 and "reduce" or "read"
+  end),
+  reject "C beside as many sums leaves too few registers: some would spill"
+    (function (v) return v.addend == "read" and v.tile.n == 256 end),
+  ragged_k()
+}
+
+kernels "sm90_expanded_k_fetch" {
+  op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
+  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
+  params = join(tokens, sf, sizes),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "expand"   { "shared" },
+  axis "addend"   { "fetch" },
+  ragged_k()
+}
+
+kernels "sm90_expanded_k_scale" {
+  op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
+  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+  params = join(tokens, sf, added, scalars, sizes),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {128, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "expand"   { "shared" },
+  derive "addend" (function () return "read" end),
+  ragged_k()
 }

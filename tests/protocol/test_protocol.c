@@ -142,7 +142,9 @@ static void test_scaled_k(void **state)
 
 static void test_expanded(void **state)
 {
-    const struct form *forms[] = {&EXPAND_M, &EXPAND_M_GLOBAL, &EXPAND_M_SHORT};
+    const struct form *forms[] = {
+        &EXPAND_M, &EXPAND_M_GLOBAL, &EXPAND_M_SHORT, &EXPAND_M_SCALE,
+        &EXPAND_K, &EXPAND_K_ADD,    &EXPAND_K_FETCH, &EXPAND_K_SCALE};
 
     (void)state;
     run_forms(forms, COUNT(forms));
@@ -467,6 +469,12 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_GLOBAL, {WORDS, "\" / \" .. rows", "\" / 8\""}},
     {&EXPAND_M, {PLACES, "\"g->start\"", "\"0\""}},
     {&EXPAND_M, {PLACES, "g->number * group_stride", "group_stride"}},
+    {&EXPAND_K, {WORDS, "t->start / ALIGNED", "0"}},
+    {&EXPAND_K, {WORDS, "((int)t->length + ALIGNED - 1) / ALIGNED", "1"}},
+    {&EXPAND_K, {PLACES, "p.column = g->first", "p.column = 0 * g->first"}},
+    {&EXPAND_K, {COPY, "((int)t->start + x) / 2", "(int)t->start / 2 + x"}},
+    {&EXPAND_K_SCALE,
+     {FACTORS, "    if (t->length == 0)\n        return s;", ""}},
     {&EXPAND_M_GLOBAL, {FACTORS, "(s->a * s->b)", "s->a"}},
     {&EXPAND_M_GLOBAL, {FACTORS, "__ldg(f->b + t->group)", "__ldg(f->b)"}},
 };
