@@ -47,6 +47,7 @@ static const struct {
 } names[] = {
     {"schedule", AT(schedule)},
     {"addend", AT(addend)},
+    {"expand", AT(expand)},
 };
 
 /* The axis or derive that gives a value, to blame it on that line. */

@@ -242,6 +242,7 @@ static void put_sizes(struct writer *w, const struct qn_kernel *kernel)
     put_int(w, "stages", kernel->stages);
     put_string(w, "schedule", kernel->schedule);
     put_string(w, "addend", kernel->addend);
+    put_string(w, "expand", kernel->expand);
     put_int(w, "threads", kernel->threads);
     put_int(w, "ctas", kernel->ctas);
     put_int(w, "smem", kernel->smem);

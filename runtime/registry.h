@@ -234,6 +234,7 @@ struct qn_kernel {
     int stages;
     const char *schedule; /* "cooperative", "pingpong", "" */
     const char *addend;   /* how C arrives: "reduce", "read", "fetch", .. */
+    const char *expand;   /* where codes become bf16: "shared", "registers" */
     int threads;
     int ctas;                    /* on a multiprocessor, of persistent casts */
     int smem;                    /* bytes of dynamic shared memory */

@@ -56,7 +56,9 @@ local function common ()
 
   -- 128 columns at a time: of so many threads the compiler gives none registers for more.
   derive "mma_n" (function () return 128 end),
-  derive "registers" (function () return { 48, 184, 96 } end),
+  derive "registers" (function (v)
+    return v.expand == "registers" and { 48, 200, 64 } or { 48, 184, 96 }
+  end),
   derive "packed_readers" (function (v)
     local direct = v.a_way ~= "expanded" or v.b_way ~= "expanded"
     return 4 + (direct and 8 or 0)
@@ -103,6 +105,12 @@ local function common ()
     (function (v)
       return not v.a.scale and v.a.type ~= "bf16" or not v.b.scale and v.b.type ~= "bf16"
     end),
+  reject "what is multiplied as it is copied needs no registers"
+    (function (v)
+      return v.expand == "registers" and (not v.a.scale or not v.b.scale)
+    end),
+  reject "two warpgroups would expand the same 64 rows"
+    (function (v) return v.expand == "registers" and v.tile.m < 128 end),
   reject "fewer than 2 packed stages cannot hide the latency of TMA"
     (function (v) return v.packed_stages < 2 end)
 end
@@ -146,7 +154,7 @@ kernels "sm90_expanded_m" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared" },
+  axis "expand"   { "shared", "registers" },
   derive "addend" (function () return "none" end),
   ragged_m()
 }
@@ -159,7 +167,7 @@ kernels "sm90_expanded_m_scale" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared" },
+  axis "expand"   { "shared", "registers" },
   derive "addend" (function () return "read" end),
   ragged_m()
 }
@@ -175,7 +183,7 @@ kernels "sm90_expanded_k" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared" },
+  axis "expand"   { "shared", "registers" },
   derive "addend" (function (v)
     if v.epilogue == "store" then return "none" end
     return v.d.bytes == 4 and "reduce" or "read"
@@ -193,7 +201,7 @@ kernels "sm90_expanded_k_fetch" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared" },
+  axis "expand"   { "shared", "registers" },
   axis "addend"   { "fetch" },
   ragged_k()
 }
@@ -206,7 +214,7 @@ kernels "sm90_expanded_k_scale" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared" },
+  axis "expand"   { "shared", "registers" },
   derive "addend" (function () return "read" end),
   ragged_k()
 }

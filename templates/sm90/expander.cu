@@ -15,6 +15,9 @@
 ** Row `row` of the tile's $(upper): `codes` is where the packed rows begin, `to` the expanded ones.
 ** 16 bytes of a row of $(8 * stored) lie where the copy engine's swizzle puts them, so that the
 ** rows of neighbouring threads lie in different banks.
+//$ if a_way == "registers" then
+** The order of k is that of the registers that A is multiplied from: see multiply_tile.
+//$ end
 */
 DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row, unsigned int scales)
 {
@@ -32,8 +35,13 @@ DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row, uns
         expand_$(o.type)(pair + $(each // 2) * i, word[i], factor[i * $(each) / $(o.scale.k)]);
 #pragma unroll
     for (int i = 0; i < 8; i++)
+//$ if a_way == "registers" then
+        store_shared_x4(to + row * 128 + (i ^ row % 8) * 16, pair[i], pair[8 + i], pair[16 + i],
+                        pair[24 + i]);
+//$ else
         store_shared_x4(to + row * 128 + (i ^ row % 8) * 16, pair[4 * i], pair[4 * i + 1],
                         pair[4 * i + 2], pair[4 * i + 3]);
+//$ end
 }
 
 //$ end
@@ -100,16 +108,15 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
             const int row = thread + 128 * i;
             if (row < $(tile_rows))
                 expand_row_$(name)(packed$(behind[1]), stage$(behind[2]), row,
-                             scales_$(name)(s, &$(name)_line[i], x, row));
+                             scales_$(name)(s, $(name)_line[i].skip, x, row));
         }
 //$ end
 //$ end
         copy_engine_fence(); /* the tensor cores read as the copy engine does */
         __syncwarp();
-        if (lane == 0) {
-            barrier_arrive(s->packed_empty + p->stage * 8, 0);
+        release_packed(s, p->stage, lane);
+        if (lane == 0)
             barrier_arrive(s->full + q->stage * 8, 0);
-        }
         place_next(p, PACKED_STAGES);
         place_next(q, STAGES);
     }

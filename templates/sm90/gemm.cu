@@ -197,6 +197,15 @@ DEVICE void release(const struct memory *s, int stage, int lane)
         barrier_arrive(s->empty + stage * 8, lane);
 }
 
+//$ if expand ~= "none" then
+/* The same of a packed stage. */
+DEVICE void release_packed(const struct memory *s, int stage, int lane)
+{
+    if (lane == 0)
+        barrier_arrive(s->packed_empty + stage * 8, 0);
+}
+
+//$ end
 //$ include "sm90/copy.cu"
 
 //$ if expand ~= "none" then
@@ -205,7 +214,8 @@ DEVICE void release(const struct memory *s, int stage, int lane)
 //$ include "sm90/expander.cu"
 
 //$ end
-//$ include(promote > 0 and "sm90/promote.cu" or "sm90/multiply.cu")
+//$ local ways = { none = promote > 0 and "promote" or "multiply", shared = "multiply" }
+//$ include("sm90/" .. (ways[expand] or "multiply_registers") .. ".cu")
 
 //$ if addend == "read" then
 //$ include "sm90/scale.cu"
@@ -217,6 +227,12 @@ DEVICE void release(const struct memory *s, int stage, int lane)
 //$ local extra = addend == "read" and " &scale, added," or ""
 //$ local of_tile = of_blocks and " &factors, &t," or ""
 //$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
+//$ local places = expand == "none" and "&p," or "&q,"
+//$ if expand == "registers" then
+//$   places, first = "&p, &q, &scales, &t,", "part * ROWS, " .. (ragged == "m" and "(int)t.length" or "m")
+//$ elseif expand ~= "none" and (a_way == "copied" or b_way == "copied") then
+//$   places = "&p, &q,"
+//$ end
 //$ local d_rows = ragged == "m" and "(int)t.length" or "m"
 //$ if ragged == "k" then
 /* An empty group is one step of zeros, from behind its end. */
@@ -404,7 +420,7 @@ $(name)(
 //$ elseif addend == "fetch" then
             fetch_ahead(&slabs, &maps, &t, row, $(d_rows), lane);
 //$ end
-            multiply_tile(sum, &s, &$(expand ~= "none" and "q" or "p"),$(of_tile) $(first), $(k_length), lane);
+            multiply_tile(sum, &s, $(places)$(of_tile) $(first), $(k_length), lane);
 //$ if of_group then
             scale_sums(sum, &group_scale);
 //$ elseif factors == "row" then

@@ -1,13 +1,27 @@
 //$ local columns = split == "n" and tile.n // 2 or tile.n -- of a warpgroup
+//$ local wide = expand ~= "none"
+//$ local direct = wide and (a_way == "copied" and "A" or b_way == "copied" and "B") or false
+//$ local base = { A = "stage", B = "stage" }
+//$ if direct then
+//$   base[direct] = "packed"
+//$ end
+//$ local b_behind = direct == "B" and "A_PACKED" or "A_BYTES"
+//$ local q = direct and "q" or "p" -- the place in the ring
 //$ local next = schedule == "pingpong" and ", int next" or ""
 /*
 ** sum = a * b over all of k, at least one step; one batch of products is always in flight.
+//$ if direct then
+** $(direct) is multiplied as it was copied: it lies in a packed stage, whose place is `p`.
+//$ end
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
 DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
+//$ if direct then
+                          struct place *q,
+//$ end
                           int first_row, int first_column, int k, int lane$(next))
 {
-    int previous = -1;
+    int previous = -1$(direct and ", previous_packed = -1" or "");
 //$ local sums = a.type == "i8" and "whole" or "sum"
 //$ if a.type == "i8" then
     int whole[SUMS]; /* exact */
@@ -17,11 +31,18 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     k = uniform(k);
 //$ end
     for (int x = 0; x < k; x += TILE_K) {
-        const unsigned int stage = s->ring + p->stage * STAGE_BYTES;
-        const unsigned int a = mma_operand(stage + first_row * TILE_K * $(bytes));
-        const unsigned int b = mma_operand(stage + A_BYTES + first_column * TILE_K * $(bytes));
+        const unsigned int stage = s->ring + $(q)->stage * STAGE_BYTES;
+//$ if direct then
+        const unsigned int packed = s->packed + p->stage * PACKED_BYTES;
+//$ end
+        const unsigned int a = mma_operand($(base.A) + first_row * TILE_K * $(bytes));
+        const unsigned int b =
+            mma_operand($(base.B) + $(b_behind) + first_column * TILE_K * $(bytes));
 
-        barrier_wait(s->full + p->stage * 8, p->parity);
+//$ if direct then
+        barrier_wait(s->packed_full + p->stage * 8, p->parity);
+//$ end
+        barrier_wait(s->full + $(q)->stage * 8, $(q)->parity);
         mma_begin();
 #pragma unroll
         for (int step = 0; step < TILE_K / MMA_K; step++)
@@ -43,14 +64,23 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
         mma_wait(1);
         if (previous >= 0)
             release(s, previous, lane);
-        previous = p->stage;
-        place_next(p, STAGES);
+        previous = $(q)->stage;
+        place_next($(q), STAGES);
+//$ if direct then
+        if (previous_packed >= 0)
+            release_packed(s, previous_packed, lane);
+        previous_packed = p->stage;
+        place_next(p, PACKED_STAGES);
+//$ end
     }
 //$ if schedule == "pingpong" then
     named_arrive(next, 256); /* the other warpgroup's products may queue behind these */
 //$ end
     mma_wait(0);
     release(s, previous, lane);
+//$ if direct then
+    release_packed(s, previous_packed, lane);
+//$ end
     mma_finish($(sums), SUMS);
 //$ if a.type == "i8" then
 #pragma unroll

@@ -233,6 +233,14 @@ DEVICE unsigned int load_shared_word(unsigned int from)
     return word;
 }
 
+//$ if expand == "registers" and a.bits == 4 then
+DEVICE void load_shared_codes(unsigned int from, unsigned int word[2])
+{
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(word[0]), "=r"(word[1]) : "r"(from) : "memory");
+}
+
+//$ end
 /* A word of which only `bytes` are read, the others become zero; it lands some time later. */
 DEVICE void copy_word(unsigned int to, const void *from, int bytes)
 {

@@ -93,14 +93,14 @@ DEVICE void fetch_$(name)(const struct memory *s, const struct line *l, int word
     fetch_word(slot_$(name)(s, word, row), l, word, $(s.order == "tiles" and 512 or 4));
 }
 
-/* The scales of TILE_K steps from `x` on, the first in the lowest byte. */
-DEVICE unsigned int scales_$(name)(const struct memory *s, const struct line *l, int x, int row)
+/* The scales of TILE_K steps from `x` on, the first in the lowest byte; `skip` is the line's. */
+DEVICE unsigned int scales_$(name)(const struct memory *s, int skip, int x, int row)
 {
     const int word = x / $(upper)_WORD_K;
     const unsigned int near = load_shared_word(slot_$(name)(s, word, row));
     const unsigned int far = load_shared_word(slot_$(name)(s, word + 1, row));
 
-    return __funnelshift_r(near, far, 8 * l->skip) >> x / $(s.k) % 4 * 8;
+    return __funnelshift_r(near, far, 8 * skip) >> x / $(s.k) % 4 * 8;
 }
 
 //$ end

@@ -15,6 +15,31 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ local types = a.type == "i8" and "s32.s8.s8" or "f32." .. a.type .. "." .. b.type
 //$ types = expand ~= "none" and "f32.bf16.bf16" or types
 //$ local r = a.type == "i8" and "r" or "f"
+//$ if expand == "registers" then
+/* A comes from registers: two neighbours in k of a row; of the row 8 below; the same 8 steps on. */
+DEVICE void mma(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3,
+                unsigned int b, int accumulate)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 ".reg .b64 b;\n"
+                 "mov.b64 b, {%$(count + 4), %$(count + 6)};\n"
+                 "setp.ne.b32 p, %$(count + 5), 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n$(columns)k16.$(types) {\n"
+//$ for i = 0, count - 1, 4 do
+                 "%$(i), %$(i + 1), %$(i + 2), %$(i + 3)$(comma(i + 4))\n"
+//$ end
+                 "}, {%$(count), %$(count + 1), %$(count + 2), %$(count + 3)}, b, p, 1, 1, 0;\n"
+                 "}"
+                 :
+//$ for i = 0, count - 1, 4 do
+                 "+f"(sum[$(i)]), "+f"(sum[$(i + 1)]),
+                 "+f"(sum[$(i + 2)]), "+f"(sum[$(i + 3)])$(comma(i + 4))
+//$ end
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b), "r"(accumulate),
+                   "n"(SWIZZLE_128 | ROWS_OF_8));
+}
+//$ else
 DEVICE void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
 {
     asm volatile("{\n"
@@ -44,6 +69,7 @@ DEVICE void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
 //$ end
                  : "r"(a), "r"(b), "r"(accumulate), "n"(SWIZZLE_128 | ROWS_OF_8));
 }
+//$ end
 
 /*
 ** What the tensor cores are told of a tile at a shared address: this, and the high word above.

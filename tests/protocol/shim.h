@@ -65,7 +65,7 @@ struct sim_grain {
 struct sim_barrier { int count, pending, bytes; unsigned int phase; };
 
 /* A row of a packed stage. */
-struct sim_packed { struct sim_grain *grain; int role, row, byte; };
+struct sim_packed { struct sim_grain *grain; int role, row, byte; struct sim_place place; };
 
 /* A word of scales, and a copy of one on its way. */
 struct sim_slot { unsigned int value; int valid, owner; };
@@ -96,7 +96,10 @@ struct sim_slab {
     float value[16][SLAB_COLUMNS];
 };
 
-struct sim_product { float *sum; unsigned int a, b; int accumulate; };
+/* What some rows of an operand and MMA_K steps of k of them are. */
+struct sim_part { int mn, k, real, group; };
+
+struct sim_product { float *sum; unsigned int a, b; int accumulate; struct sim_part from_registers; };
 struct sim_batch { struct sim_product product[SIM_PRODUCTS]; int count; };
 struct sim_store { unsigned int from, version; struct sim_place place; int add; };
 
@@ -111,7 +114,7 @@ struct sim_thread {
     struct sim_label made[SIM_SUMS]; /* by the products last waited for */
     int promoted; /* real steps in parts, since a tile was announced */
     unsigned int tile[4];   /* of the last note: group, start, length, row */
-    struct sim_packed hand; /* what it expands */
+    struct sim_packed hand[2]; /* rows that it expands: the last one, and the one before */
     struct sim_word word[SIM_WORDS_COPIED];
     int words, batch;
     struct sim_touch touch[SIM_TOUCHES]; /* since the last fence */

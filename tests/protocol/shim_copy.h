@@ -79,6 +79,7 @@ static struct sim_grain *sim_grain_at(int cta, unsigned int address)
 
 static float twin_c(int group, int row, int column); /* in twin.h */
 static struct sim_packed sim_packed_at(int cta, unsigned int address);
+static int sim_is_packed(unsigned int address);
 static void sim_queue_packed(const struct sim_copy *copy);
 
 /* C comes into a slab as it lies in memory, zeros outside. */
@@ -218,7 +219,7 @@ static void mma_begin(void) {}
 static u64 mma_operand(unsigned int address) { return address >> 4; }
 
 /* The first lane issues for the warp; the others must issue the same. */
-static void mma(void *sum, u64 a, u64 b, int accumulate)
+static void sim_issue(void *sum, u64 a, u64 b, int accumulate, const struct sim_part *part)
 {
     struct sim_thread *t = &sim.thread[sim.current];
     struct sim_warp *w = sim_warp();
@@ -232,7 +233,13 @@ static void mma(void *sum, u64 a, u64 b, int accumulate)
     if (w->batches == SIM_BATCHES || batch->count == SIM_PRODUCTS)
         sim_fail("too many products in flight", w->batches, 0);
     batch->product[batch->count++] =
-        (struct sim_product){ sum, (unsigned int)a << 4, (unsigned int)b << 4, accumulate };
+        (struct sim_product){ sum, (unsigned int)a << 4, (unsigned int)b << 4, accumulate,
+                              part ? *part : (struct sim_part){ 0, 0, 0, 0 } };
+}
+
+static void sim_mma(void *sum, u64 a, u64 b, int accumulate)
+{
+    sim_issue(sum, a, b, accumulate, NULL);
 }
 
 static void mma_commit(void)
@@ -241,9 +248,6 @@ static void mma_commit(void)
     if (sim.current % 32 == 0)
         sim_warp()->batches++;
 }
-
-/* Some rows of an operand and MMA_K steps of k, read from a stage. */
-struct sim_part { int mn, k, real, group; };
 
 /* A grain must hold what its place in the operand says. */
 static void sim_expect(const struct sim_grain *g, int role, int row, int column, int group)
@@ -286,7 +290,9 @@ static struct sim_part sim_read_mn_major(const struct sim_grain *g, int role, in
 
 static struct sim_part sim_read(int role, unsigned int address, int rows)
 {
-    const struct sim_grain *g = sim_grain_at(sim.current / THREADS, address);
+    const int cta = sim.current / THREADS;
+    const struct sim_grain *g = sim_is_packed(address) ? sim_packed_at(cta, address).grain
+                                                       : sim_grain_at(cta, address);
 
     if (!sim.launch->operand[role].k_major)
         return sim_read_mn_major(g, role, rows);
@@ -314,10 +320,12 @@ static struct sim_label *sim_label_of(const float *sum)
 */
 static void sim_multiply(const struct sim_product *p)
 {
-    const struct sim_part a = sim_read(TWIN_A, p->a, 64), b = sim_read(TWIN_B, p->b, MMA_N);
+    const struct sim_part a = p->a ? sim_read(TWIN_A, p->a, 64) : p->from_registers;
+    const struct sim_part b = sim_read(TWIN_B, p->b, MMA_N);
     struct sim_label *l = sim_label_of(p->sum);
 
-    if ((p->a - SIM_STAGES) / STAGE_BYTES != (p->b - SIM_STAGES) / STAGE_BYTES)
+    if (p->a && !sim_is_packed(p->a) && !sim_is_packed(p->b) &&
+        (p->a - SIM_STAGES) / STAGE_BYTES != (p->b - SIM_STAGES) / STAGE_BYTES)
         sim_fail("operands of different stages", p->a, p->b);
     if (a.k != b.k || a.real != b.real)
         sim_fail("A and B of different k", a.k - b.k, a.real - b.real);

@@ -121,7 +121,15 @@ static void sim_load_codes(unsigned int from, unsigned int *word, int words)
         word[i] = real ? sim_codes(p.role, place->group, place->row + p.row % 8, place->column + k)
                        : 0;
     }
-    t->hand = p;
+    if (t->hand[0].role != p.role || t->hand[0].row != p.row)
+        t->hand[1] = t->hand[0];
+    t->hand[0] = p;
+    t->hand[0].place = *place;
+}
+
+static void load_shared_codes(unsigned int from, unsigned int word[2])
+{
+    sim_load_codes(from, word, 2);
 }
 
 /* --------------------------------------------------------- scales */
@@ -133,26 +141,29 @@ static int sim_right_scale(const struct sim_packed *p, int k)
     const unsigned int *tile = sim.thread[sim.current].tile; /* group, start, length */
     const struct twin_blocks *b = &l->blocks[p->role];
     const int group = (int)tile[0], of_a = p->role == TWIN_A && l->ragged == QUERN_AXIS_M;
-    const int row = p->grain->place.row + p->row % 8 - (of_a ? (int)tile[1] : 0);
-    const int x = p->grain->place.column + k - (l->ragged == QUERN_AXIS_K ? (int)tile[1] : 0);
+    const int row = p->place.row + p->row % 8 - (of_a ? (int)tile[1] : 0);
+    const int x = p->place.column + k - (l->ragged == QUERN_AXIS_K ? (int)tile[1] : 0);
     const int rows = of_a ? (int)tile[2] : p->role == TWIN_A ? l->m : l->n;
     const int length = l->ragged == QUERN_AXIS_K ? ((int)tile[2] + 127) / 128 * 128 : l->k;
 
     return row < rows && x < length ? twin_scale_code(p->role, group, row / b->rows, x / b->k) : 0;
 }
 
-/* Words of scales: whose they are, and whether they have landed. */
+/* Words of scales: whose they are, and whether they have landed. Where A is expanded by the warps
+   that multiply, all lanes of one share those of its rows. */
 static struct sim_slot *sim_slot_at(unsigned int address)
 {
+    const int all = sim.current % THREADS / 128 < 3; /* of a warp */
+    const int owner = sim.current % THREADS / (all ? 32 : 1) + 1;
     const unsigned int i = (address - SIM_FIRST_SLOT) / 4;
     struct sim_slot *s;
 
     if (address < SIM_FIRST_SLOT || address % 4 || i >= SIM_WORDS_BYTES / 4)
         sim_fail("no slot of scales at this address", address, i);
     s = &sim_cta()->slot[i];
-    if (s->owner && s->owner != sim.current % THREADS + 1)
+    if (s->owner && s->owner != owner)
         sim_fail("another thread's slot of scales", address, s->owner - 1);
-    s->owner = sim.current % THREADS + 1;
+    s->owner = owner;
     return s;
 }
 
@@ -202,7 +213,7 @@ static unsigned int load_shared_word(unsigned int from)
 /* Pair `i` of a row in hand, as it must be. */
 static unsigned int sim_right_pair(const struct sim_packed *p, int i)
 {
-    const struct sim_place *place = &p->grain->place;
+    const struct sim_place *place = &p->place;
     const int each = p->role == TWIN_A ? SIM_A_EACH : SIM_B_EACH, k = 2 * i / each * each;
 
     if (p->row % 8 >= place->rows || k >= place->columns)
@@ -221,15 +232,15 @@ static void sim_store_pairs(unsigned int to, const unsigned int word[4])
     const int row = (int)(role == TWIN_A ? in_stage : in_stage - A_BYTES) / 128;
     const int chunk = (int)(to % 128 / 16) ^ row % 8;
 
-    if (role != t->hand.role || row != t->hand.row)
-        sim_fail("a row is expanded into another one's place", row, t->hand.row);
+    if (role != t->hand[0].role || row != t->hand[0].row)
+        sim_fail("a row is expanded into another one's place", row, t->hand[0].row);
     if (g->filled == ~0ull || g->role != role)
         *g = (struct sim_grain){ .role = role };
     g->valid = 0;
     for (int i = 0; i < 4 && sim.launch->lengths; i++)
-        if (word[i] != sim_right_pair(&t->hand, SIM_PERMUTED ? chunk + 8 * i : 4 * chunk + i))
+        if (word[i] != sim_right_pair(&t->hand[0], SIM_PERMUTED ? chunk + 8 * i : 4 * chunk + i))
             sim_fail("a wrong value, scale or place of it", 4 * chunk + i, row);
-    g->place = t->hand.grain->place;
+    g->place = t->hand[0].place;
     g->filled |= 1ull << (row % 8 * 8 + chunk);
     if (!t->touches || t->touch[t->touches - 1].grain != g) {
         if (t->touches == SIM_TOUCHES)
@@ -250,3 +261,36 @@ static void sim_fence_pairs(void)
         touch->grain->valid = touch->grain->fenced == ~0ull;
     }
 }
+
+/* -------------------------------------------------- A in registers */
+
+/* What a lane gives of A must be what its rows have at the places that B has in this step. */
+static void sim_check_pair(const struct sim_packed *p, unsigned int pair, int i)
+{
+    if (sim.launch->lengths && pair != sim_right_pair(p, 8 * (sim.current % 4) + i))
+        sim_fail("a wrong value of A, or in the wrong place", i, p->row);
+}
+
+/* The first lane's rows say where the 64 begin. */
+static void sim_mma_registers(float *sum, unsigned int a0, unsigned int a1, unsigned int a2,
+                              unsigned int a3, unsigned int b, int accumulate)
+{
+    const struct sim_thread *t = &sim.thread[sim.current];
+    const struct sim_packed *upper = &t->hand[1], *lower = &t->hand[0];
+    const int step = (int)(b % 8) / (B_STEP / 16), warp = sim.current % THREADS / 32 % 4;
+    const int real = sim_clip(upper->place.columns, MMA_K * step, MMA_K);
+    struct sim_part a = { upper->place.row - warp * 16, upper->place.column + MMA_K * step, real,
+                          upper->place.group };
+
+    if (upper->role != TWIN_A || lower->role != TWIN_A || lower->row != upper->row + 8)
+        sim_fail("rows that are not 8 apart", upper->row, lower->row);
+    sim_check_pair(upper, a0, 2 * step);
+    sim_check_pair(lower, a1, 2 * step);
+    sim_check_pair(upper, a2, 2 * step + 1);
+    sim_check_pair(lower, a3, 2 * step + 1);
+    sim_issue(sum, 0, (u64)b, accumulate, &a);
+}
+
+#define SIM_COUNTED(_1, _2, _3, _4, _5, _6, _7, name, ...) name
+#define mma(...) \
+    SIM_COUNTED(__VA_ARGS__, sim_mma_registers, _, _, sim_mma, _, _, _)(__VA_ARGS__)

@@ -31,6 +31,7 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
         return 0;
     return strcmp(k->template, "sm90/gemm.cu") == 0 && k->ragged == f->ragged &&
            (!f->tile_m || k->tile[0] == f->tile_m) &&
+           (!f->expand || strcmp(k->expand, f->expand) == 0) &&
            k->epilogue == f->epilogue &&
            strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
            k->cluster[0] == f->cluster_m && k->cluster[1] == f->cluster_n &&
@@ -142,9 +143,11 @@ static void test_scaled_k(void **state)
 
 static void test_expanded(void **state)
 {
-    const struct form *forms[] = {
-        &EXPAND_M, &EXPAND_M_GLOBAL, &EXPAND_M_SHORT, &EXPAND_M_SCALE,
-        &EXPAND_K, &EXPAND_K_ADD,    &EXPAND_K_FETCH, &EXPAND_K_SCALE};
+    const struct form *forms[] = {&EXPAND_M,           &EXPAND_M_GLOBAL,
+                                  &EXPAND_M_SHORT,     &EXPAND_M_SCALE,
+                                  &EXPAND_K,           &EXPAND_K_ADD,
+                                  &EXPAND_K_FETCH,     &EXPAND_K_SCALE,
+                                  &EXPAND_M_REGISTERS, &EXPAND_K_REGISTERS};
 
     (void)state;
     run_forms(forms, COUNT(forms));
@@ -186,6 +189,7 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
            strcmp(a->schedule, b->schedule) == 0 &&
            strcmp(a->addend, b->addend) == 0 &&
+           strcmp(a->expand, b->expand) == 0 &&
            memcmp(a->cluster, b->cluster, sizeof a->cluster) == 0 &&
            same_scaling(recipe_of(r, a), recipe_of(r, b));
 }
@@ -428,7 +432,8 @@ static const struct planted defects[] = {
 
 static const struct planted expander_defects[] = {
     /* the two rings */
-    {&EXPAND_M, {EXPANDER, "barrier_wait(s->packed_full", "(void)(s->packed_full"}},
+    {&EXPAND_M,
+     {EXPANDER, "barrier_wait(s->packed_full", "(void)(s->packed_full"}},
     {&EXPAND_M, {EXPANDER, "barrier_wait(s->empty", "(void)(s->empty"}},
     {&EXPAND_M, {EXPANDER, "q->parity ^ 1", "q->parity"}},
     {&EXPAND_M, {EXPANDER, "        copy_engine_fence();", "        //"}},
