@@ -8,7 +8,9 @@
 Peers: torch._scaled_grouped_mm with the very copies and row scales that quern's fp8_row makes (its
 only mode on Hopper; of wgrad the aligned column copies, since it wants groups at multiples of 16),
 dense cuBLAS in FP8 with fast accumulation and without, the faster of both, and dense cuBLAS in BF16,
-to which deepgemm.json's recorded figures of fp8_block are ratios. `accumulate` is wgrad added to
+to which deepgemm.json's recorded figures of fp8_block are ratios. Recipes whose values have a scale
+each 16 or 32 (--recipes mxfp8,mxfp4,nvfp4) have no peer here: their rows stand beside quern's own
+BF16 kernel on what the copies hold, and the ratio is to that. `accumulate` is wgrad added to
 fp32. `layer` is what comes before the product too: x quantized and multiplied, by quern's kernels
 and by torch's operations, compiled where torch can.
 
@@ -29,6 +31,7 @@ import peers
 from watch import Watch
 
 E4M3_MAX = 448.0
+EXPANDED = {"mxfp8": 8, "mxfp8_ocp": 8, "mxfp4": 4, "nvfp4": 4}  # bits of a value
 AGREE = 1e-2  # operands rounded to BF16 for the reference, and both results
 
 
@@ -127,13 +130,14 @@ class Layer(peers.Layer):
         self.aligned = ((self.sizes + 127) // 128 * 128).cumsum(0).to(torch.int32)
 
     def bytes_of_copies(self):
-        """FP8 operands once, D as it is written; scales are too few to count."""
+        """Operands once, D as it is written; scales are too few to count."""
         weights, used = self.n * self.k, sum(r > 0 for r in self.rows)
+        each = EXPANDED.get(self.recipe, 8) / 8
         if self.op in ("wgrad", "accumulate"):
-            return (1.0 * self.tokens * (self.n + self.k) +
+            return (each * self.tokens * (self.n + self.k) +
                     (2.0 if self.op == "wgrad" else 8.0) * self.groups * weights)
         inner, outer = (self.k, self.n) if self.op == "fprop" else (self.n, self.k)
-        return 1.0 * self.tokens * inner + 2.0 * self.tokens * outer + used * weights
+        return each * self.tokens * inner + 2.0 * self.tokens * outer + each * used * weights
 
     def plan(self, library, kernel=None):
         plan = libquern.Plan(library, self.line, kernel)
@@ -141,6 +145,14 @@ class Layer(peers.Layer):
         plan.bind_copies(self.qa.of(self.a_copy), self.qb.of(self.b_copy), d.data_ptr(),
                          self.sizes.data_ptr(), self.workspace.data_ptr())
         return plan
+
+    def bf16_plan(self, library):
+        """quern's own BF16 kernel, on the numbers that the copies hold: after reference."""
+        mine, self.line = self.line, self.line.replace(f" {self.recipe} ", " bf16 ")
+        try:
+            return super().plan(library)
+        finally:
+            self.line = mine
 
     def reference(self, library):
         """The product of what the copies hold, by torch in BF16."""
@@ -203,6 +215,8 @@ def products(layer, plans):
     calls["cublas_dense"] = layer.dense
     if layer.recipe == "fp8_row" and layer.op != "accumulate":
         calls["torch_scaled_grouped_mm"] = layer.scaled_grouped_mm
+    if layer.recipe in EXPANDED:
+        return calls
     if layer.recipe != "fp8_tensor" or layer.op == "fprop":  # gradients are E5M2 there
         calls["cublas_dense_fast"] = layer.dense_fp8(True)
         calls["cublas_dense_slow"] = layer.dense_fp8(False)
@@ -271,6 +285,8 @@ def bench_layer(layer, whole, library, options, watch):
     layer.library = library
     plans = peers.plans_of(layer, library, options.all)
     errors = verify(layer, plans, library)
+    if layer.recipe in EXPANDED and not whole:
+        plans["quern_bf16"] = layer.bf16_plan(library)
     calls = peers.calls_for(layer, options.replay / 2)
     candidates = whole_layer(layer, plans) if whole else products(layer, plans)
     graphs = {}
@@ -298,8 +314,9 @@ def bench_layer(layer, whole, library, options, watch):
 
 
 def show(rows):
-    """One layer's rows; the last column compares with torch."""
-    peer = next((r["ms"] for r in rows if r["what"] == "torch_scaled_grouped_mm"), float("nan"))
+    """One layer's rows; the last column compares with torch, or with BF16 where torch has none."""
+    wanted = ("torch_scaled_grouped_mm", "quern_bf16")
+    peer = next((r["ms"] for r in rows if r["what"] in wanted), float("nan"))
     for r in rows:
         print(f"{r['shape']:13s} {r['op']:20s} {r['split']:5s} {r['ms']:8.3f} ms {r['tflops']:6.0f} TFLOP/s "
               f"{r['gbytes']:6.0f} GB/s {r['mhz'] or 0:5.0f} MHz {r['watts'] or 0:4.0f} W "
