@@ -111,6 +111,10 @@ local function common ()
     end),
   reject "two warpgroups would expand the same 64 rows"
     (function (v) return v.expand == "registers" and v.tile.m < 128 end),
+  reject "A beside as many sums leaves too few registers to fetch C: some would spill"
+    (function (v)
+      return v.expand == "registers" and v.tile.n == 256 and v.addend == "fetch"
+    end),
   reject "fewer than 2 packed stages cannot hide the latency of TMA"
     (function (v) return v.packed_stages < 2 end)
 end

@@ -86,8 +86,18 @@ static void run_everything(const struct twin *twin)
     expect_right(twin_run_gaps(twin, 3));
 }
 
+/* Of kernels that share the walk and the stores with those above. */
+static void run_enough(const struct twin *twin)
+{
+    expect_right(twin_run_crowd(twin, 1));
+    expect_right(twin_run_small_sizes(twin, twin->number % 97, 97));
+    if (twin->number % 3 == 0)
+        expect_right(twin_run_lies(twin));
+}
+
 /* One is compiled while another runs. */
-static void run_forms(const struct form *const *forms, int count)
+static void run_forms(const struct form *const *forms, int count,
+                      void (*run)(const struct twin *))
 {
     struct qg *gen = twin_open_generator(NULL, NULL);
     struct twin next = {0}, twin;
@@ -99,7 +109,7 @@ static void run_forms(const struct form *const *forms, int count)
         if (i == 0)
             continue;
         twin_finish(&twin);
-        run_everything(&twin);
+        run(&twin);
     }
     qg_close(gen);
 }
@@ -110,7 +120,7 @@ static void test_ragged_m(void **state)
                                   &M_STACKS, &M_STACKS_TURNS, &M_SCALE};
 
     (void)state;
-    run_forms(forms, COUNT(forms));
+    run_forms(forms, COUNT(forms), run_everything);
 }
 
 static void test_ragged_k(void **state)
@@ -119,7 +129,7 @@ static void test_ragged_k(void **state)
                                   &K_READ,  &K_FETCH, &K_FETCH_SIX, &K_SCALE};
 
     (void)state;
-    run_forms(forms, COUNT(forms));
+    run_forms(forms, COUNT(forms), run_everything);
 }
 
 static void test_scaled_m(void **state)
@@ -129,7 +139,7 @@ static void test_scaled_m(void **state)
         &BLOCK_M,  &BLOCK_M_TALL,   &BLOCK_M_HALVES};
 
     (void)state;
-    run_forms(forms, COUNT(forms));
+    run_forms(forms, COUNT(forms), run_everything);
 }
 
 static void test_scaled_k(void **state)
@@ -138,19 +148,20 @@ static void test_scaled_k(void **state)
                                   &BLOCK_K,  &BLOCK_K_ADD,    &BLOCK_K_SCALE};
 
     (void)state;
-    run_forms(forms, COUNT(forms));
+    run_forms(forms, COUNT(forms), run_everything);
 }
 
 static void test_expanded(void **state)
 {
-    const struct form *forms[] = {&EXPAND_M,           &EXPAND_M_GLOBAL,
-                                  &EXPAND_M_SHORT,     &EXPAND_M_SCALE,
-                                  &EXPAND_K,           &EXPAND_K_ADD,
-                                  &EXPAND_K_FETCH,     &EXPAND_K_SCALE,
-                                  &EXPAND_M_REGISTERS, &EXPAND_K_REGISTERS};
+    const struct form *forms[] = {
+        &EXPAND_M,           &EXPAND_M_GLOBAL, &EXPAND_M_SHORT,
+        &EXPAND_M_SCALE,     &EXPAND_K,        &EXPAND_K_ADD,
+        &EXPAND_K_FETCH,     &EXPAND_K_SCALE,  &EXPAND_M_REGISTERS,
+        &EXPAND_K_REGISTERS, &EXPAND_M_TILES,  &EXPAND_K_TILES,
+        &EXPAND_M_MIXED};
 
     (void)state;
-    run_forms(forms, COUNT(forms));
+    run_forms(forms, COUNT(forms), run_enough);
 }
 
 static void test_uniform(void **state)
@@ -158,7 +169,7 @@ static void test_uniform(void **state)
     const struct form *forms[] = {&UNIFORM, &UNIFORM_TURNS};
 
     (void)state;
-    run_forms(forms, COUNT(forms));
+    run_forms(forms, COUNT(forms), run_everything);
 }
 
 /* Scales that come into the product alike. */
@@ -183,6 +194,9 @@ static int same_scaling(const struct qn_recipe *a, const struct qn_recipe *b)
 static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
                      const struct qn_kernel *b)
 {
+    if (strcmp(a->expand, "none") && strcmp(b->expand, "none"))
+        return a->ragged == b->ragged && !strcmp(a->expand, b->expand) &&
+               !strcmp(a->addend, b->addend); /* the rest is as of others */
     return strcmp(a->template, b->template) == 0 && a->ragged == b->ragged &&
            a->epilogue == b->epilogue && a->a.major == b->a.major &&
            a->b.major == b->b.major &&
@@ -426,20 +440,20 @@ static const struct planted defects[] = {
     {&ROW_M, {GEMM, "or \"(warpgroup - 1)\"", "or \"0\""}},
 };
 
-#define EXPANDER "templates/sm90/expander.cu"
-#define WORDS    "templates/sm90/scale_words.cu"
-#define PLACES   "templates/common/scale_place.c"
+#define EXPANDER  "templates/sm90/expander.cu"
+#define WORDS     "templates/sm90/scale_words.cu"
+#define PLACES    "templates/common/scale_place.c"
+#define REGISTERS "templates/sm90/multiply_registers.cu"
 
 static const struct planted expander_defects[] = {
     /* the two rings */
     {&EXPAND_M,
      {EXPANDER, "barrier_wait(s->packed_full", "(void)(s->packed_full"}},
     {&EXPAND_M, {EXPANDER, "barrier_wait(s->empty", "(void)(s->empty"}},
-    {&EXPAND_M, {EXPANDER, "q->parity ^ 1", "q->parity"}},
     {&EXPAND_M, {EXPANDER, "        copy_engine_fence();", "        //"}},
-    {&EXPAND_M, {EXPANDER, "        __syncwarp();\n        if", "        if"}},
-    {&EXPAND_M, {EXPANDER, "place_next(p, PACKED_STAGES)", "place_next(p, 1)"}},
-    {&EXPAND_M, {EXPANDER, "s->packed_empty + p", "s->packed_full + p"}},
+    {&EXPAND_M,
+     {EXPANDER, "        __syncwarp();\n        release", "        release"}},
+    {&EXPAND_M, {GEMM, "s->packed_empty + stage", "s->packed_full + stage"}},
     {&EXPAND_M, {COPY, "\"PACKED_BYTES\" or", "\"A_PACKED\" or"}},
     {&EXPAND_M, {COPY, "\"A_PACKED\", \"PACKED", "\"B_PACKED + 8\", \"PACKED"}},
     {&EXPAND_M, {GEMM, "barrier_init(s.packed_full + i * 8, 1)", "(void)0"}},
@@ -451,9 +465,7 @@ static const struct planted expander_defects[] = {
     /* rows and their codes */
     {&EXPAND_M, {EXPANDER, "row / 2 % 4", "row % 4"}},
     {&EXPAND_M_GLOBAL, {EXPANDER, "row / 4 % 2", "row / 2 % 2"}},
-    {&EXPAND_M, {EXPANDER, "i ^ row % 8", "i ^ row % 4"}},
-    {&EXPAND_M, {EXPANDER, "pair[4 * i + 1]", "pair[4 * i + 2]"}},
-    {&EXPAND_M, {EXPANDER, "factor[i * $(each)", "factor[0 * $(each)"}},
+    {&EXPAND_M_REGISTERS, {EXPANDER, "i ^ row % 8", "i ^ row % 4"}},
     {&EXPAND_M_GLOBAL, {COPY, "\"x / 2\" or", "\"x\" or"}},
     {&EXPAND_M_SHORT,
      {EXPANDER, "            if (row < $(tile_rows))\n",
@@ -465,15 +477,44 @@ static const struct planted expander_defects[] = {
      {EXPANDER, "x = -SF_AHEAD * TILE_K", "x = -SF_AHEAD * TILE_K + TILE_K"}},
     {&EXPAND_M, {EXPANDER, "_WORD_K + 1, thread", "_WORD_K, thread"}},
     {&EXPAND_M, {EXPANDER, "$(place) + row, $(most)", "row, $(most)"}},
-    {&EXPAND_M, {WORDS, "8 * l->skip", "0"}},
+    {&EXPAND_M, {WORDS, "8 * skip", "0"}},
     {&EXPAND_M, {WORDS, ">> x / $(s.k) % 4 * 8", ""}},
     {&EXPAND_M, {WORDS, "word % $(upper)_SLOTS", "word % 2"}},
     {&EXPAND_M, {WORDS, "row < rows ? skip + blocks : 0", "skip + blocks"}},
-    {&EXPAND_M, {WORDS, "left > 4 ? 4 : left", "4"}},
     {&EXPAND_M, {WORDS, "s->k + $(s.k - 1)", "s->k"}},
     {&EXPAND_M_GLOBAL, {WORDS, "\" / \" .. rows", "\" / 8\""}},
     {&EXPAND_M, {PLACES, "\"g->start\"", "\"0\""}},
     {&EXPAND_M, {PLACES, "g->number * group_stride", "group_stride"}},
+    /* A in registers */
+    {&EXPAND_M_REGISTERS, {REGISTERS, "mma_wait(1);", ""}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "        release_packed(", "        (void)("}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "    if (x > 0)\n        release(",
+      "    if (1)\n        release("}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "        __syncwarp(); /* the", "        /* the"}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "copy_wait(SF_AHEAD - 1)", "copy_wait(SF_AHEAD)"}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "f->pair[i][1][2 * step],", "f->pair[i][0][2 * step],"}},
+    {&EXPAND_M_REGISTERS, {REGISTERS, "lane % 4 * 16 / ", "lane % 2 * 16 / "}},
+    {&EXPAND_M_REGISTERS, {REGISTERS, "(j * MMA_N * TILE_K", "(0 * TILE_K"}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "barrier_wait(s->full", "(void)(s->full"}},
+    {&EXPAND_M_REGISTERS,
+     {EXPANDER, "pair[i], pair[8 + i]", "pair[i], pair[9 + i]"}},
+    {&EXPAND_K_REGISTERS, {REGISTERS, "lane % 4 ^ row", "lane % 2 ^ row"}},
+    {&EXPAND_K_REGISTERS,
+     {REGISTERS, "        barrier_wait(s->packed_full",
+      "        (void)(s->packed_full"}},
+    /* copied A, and tiles */
+    {&EXPAND_M_MIXED,
+     {MULTIPLY, "previous_packed = p->stage;\n        place", "place"}},
+    {&EXPAND_M_TILES, {WALK, "    walk_runs(w, lane);", "    w->runs = 0;"}},
+    {&EXPAND_M_TILES, {WORDS, "i % 128 / 32 * 4", "i % 128 / 32"}},
+    {&EXPAND_M_TILES, {WORDS, "and 512 or 4", "and 4 or 4"}},
+    {&EXPAND_M_TILES, {BOARD_CU, "t->runs = word[7]", "t->runs = 0"}},
     {&EXPAND_K, {WORDS, "t->start / ALIGNED", "0"}},
     {&EXPAND_K, {WORDS, "((int)t->length + ALIGNED - 1) / ALIGNED", "1"}},
     {&EXPAND_K, {PLACES, "p.column = g->first", "p.column = 0 * g->first"}},

@@ -23,6 +23,7 @@ struct defect {
 
 struct twin {
     const struct qn_kernel *kernel; /* the generator's */
+    const struct quern_registry *registry;
     twin_run_fn *run;
     int number;
     pid_t compiler; /* while it works */

@@ -147,6 +147,16 @@ static const struct form EXPAND_K_SCALE = {
     QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
     "read",       1,        "nvfp4",       128, "shared"};
 
+/* Six bits and scales in tiles; 4-bit weights beside A as it is. */
+static const struct form EXPAND_M_TILES = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "test_mx6",    128, "shared"};
+static const struct form EXPAND_K_TILES = {
+    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "test_mx6",    128, "registers"};
+static const struct form EXPAND_M_MIXED = {
+    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "test_w4",     64,  "shared"};
 /* A in registers. */
 static const struct form EXPAND_M_REGISTERS = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,

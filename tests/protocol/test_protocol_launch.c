@@ -75,9 +75,11 @@ static char *pool_end(char **end)
     return *end;
 }
 
+static const struct quern_registry *registry; /* of the twin */
+
 static const struct qn_recipe *recipe_of(const struct qn_kernel *kernel)
 {
-    const struct quern_registry *r = &qn_registry_builtin;
+    const struct quern_registry *r = registry;
 
     for (int i = 0; i < r->nrecipes; i++)
         if (!strcmp(r->recipes[i].name, kernel->recipe))
@@ -201,6 +203,28 @@ static void set_scaling(int role)
         to->k = f->k;
 }
 
+/* In tiles of 128 x 4, each group by itself. */
+static int64_t place_in_tiles(int role, int group, int line, int block)
+{
+    const struct twin_launch *l = &launch.twin;
+    const struct qn_scales *sf = &launch.geometry[role].sf;
+    const int k = l->ragged == QUERN_AXIS_K
+                      ? (l->lengths[group] + TILE - 1) / TILE * TILE
+                      : l->k;
+    const int64_t columns = ((k + sf->scaling->k - 1) / sf->scaling->k + 3) / 4;
+    int64_t tiles = 0; /* before the group's */
+
+    for (int g = 0; g < group && role == QN_ROLE_A; g++)
+        if (l->ragged == QUERN_AXIS_M)
+            tiles += (l->lengths[g] + TILE - 1) / TILE * columns;
+    if (l->ragged == QUERN_AXIS_K)
+        tiles = ((role == QN_ROLE_A ? l->m : l->n) + TILE - 1) / TILE *
+                (int64_t)(l->starts[group] / sf->scaling->k / 4);
+    return group * sf->group_stride +
+           (tiles + line / TILE * columns + block / 4) * 512 + line % 32 * 16 +
+           line % TILE / 32 * 4 + block % 4;
+}
+
 /* Where a scale lies, by its group and its place in the group. */
 static int64_t place_scale(int role, int group, int line, int block)
 {
@@ -211,6 +235,8 @@ static int64_t place_scale(int role, int group, int line, int block)
 
     if (sf->scaling->span != QN_SPAN_BLOCK && sf->scaling->span != QN_SPAN_ROW)
         return first;
+    if (sf->scaling->order == QN_ORDER_TILES)
+        return place_in_tiles(role, group, line, block);
     if (role == QN_ROLE_A && l->ragged == QUERN_AXIS_M)
         line += l->starts[group];
     if (sf->scaling->span == QN_SPAN_ROW)
@@ -440,6 +466,7 @@ const char *twin_launch(const struct twin *twin, const struct shape *s,
     const struct qn_kernel *kernel = twin->kernel;
     const char *wrong;
 
+    registry = twin->registry;
     memset(workspace, 0, sizeof workspace);
     launch.twin = (struct twin_launch){
         .values = launch.params,

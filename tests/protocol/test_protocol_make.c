@@ -119,12 +119,34 @@ static char *break_text(const struct qg_file *file, const struct defect *defect)
     return broken;
 }
 
+/* Recipes of which no file of quern's own has the like, read from disk. */
+static const char *const more[] = {"specs/recipes/mixes.lua",
+                                   "specs/layouts/odd.lua"};
+enum { MORE = sizeof more / sizeof *more };
+
+/* The caller frees it. */
+static char *read_more(const char *name)
+{
+    char path[64], *text = calloc(1, 1 << 14);
+    FILE *f;
+
+    snprintf(path, sizeof path, "tests/host/%s", name);
+    f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 14) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
 struct qg *twin_open_generator(const struct defect *defect, const char *recipe)
 {
-    struct qg_file *files = calloc((size_t)qg_embedded_count, sizeof *files);
+    const size_t room = (size_t)qg_embedded_count + MORE;
+    const int with_more = !recipe || !strncmp(recipe, "test_", 5);
+    struct qg_file *files = calloc(room, sizeof *files);
     struct qg_options options = {.files = files};
+    char *texts[MORE] = {NULL}, *broken = NULL;
     struct qg *gen;
-    char *broken = NULL;
 
     assert_non_null(files);
     for (int i = 0; i < qg_embedded_count; i++) {
@@ -141,8 +163,15 @@ struct qg *twin_open_generator(const struct defect *defect, const char *recipe)
             file->text = broken = text;
         file->length = strlen(file->text);
     }
+    for (int i = 0; i < MORE && with_more; i++) {
+        texts[i] = read_more(more[i]);
+        files[options.files_count++] =
+            (struct qg_file){more[i], texts[i], strlen(texts[i])};
+    }
     if (qg_open_with(&options, &gen))
         fail_msg("%s", gen ? qg_diagnostics(gen) : "no memory");
+    for (int i = 0; i < MORE; i++)
+        free(texts[i]);
     free(files);
     free(broken);
     return gen;
@@ -200,7 +229,8 @@ void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
                     "-Iruntime", "-o",         so,      c,
                     NULL};
 
-    *twin = (struct twin){.kernel = kernel, .number = count++};
+    *twin = (struct twin){
+        .kernel = kernel, .registry = qg_registry(gen), .number = count++};
     name_file(twin, "c", c, sizeof c);
     name_file(twin, "so", so, sizeof so);
     write_twin(gen, kernel, c);
