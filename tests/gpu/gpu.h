@@ -242,6 +242,7 @@ void gpu_cublaslt(void);
 void gpu_casts(void);
 void gpu_nans(void);
 void gpu_tune(void);
+void gpu_scales(void);
 void gpu_coverage(void);
 void gpu_sanitized(void); /* instead of all others under --sanitize */
 

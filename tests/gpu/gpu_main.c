@@ -48,6 +48,7 @@ static struct gpu_family families[] = {
     FAMILY(refusals, "shapes that some kernels do not take"),
     FAMILY(cublaslt, "the backend cublaslt, every form of a product"),
     FAMILY(nans, "a NaN in one row of a copy stays in it"),
+    FAMILY(scales, "NaN, the largest and the least scale of one block"),
     FAMILY(casts, "every quantization, byte for byte against the host"),
     FAMILY(tune, "winners are measured, kept, and taken by plans"),
     FAMILY(coverage, "no kernel was left out"),
