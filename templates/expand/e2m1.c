@@ -2,9 +2,9 @@
 //$ once "expand/multiply.c"
 //$ once "cast/arith.c"
 /*
-** Eight codes, the first in the lowest bits, times a scale, as bf16, which holds each scale exactly.
-** The magnitudes are looked up by three bits each: the upper bytes of bf16, then the lower ones. The
-** sign is every fourth bit, of even codes where `even` has it.
+** Eight codes, the first in the lowest bits, times a scale, as bf16, which holds each scale
+** exactly. The magnitudes are looked up by three bits each: the upper bytes of bf16, then the lower
+** ones. The sign is every fourth bit, of even codes where `even` has it.
 */
 FN void expand_e2m1(unsigned pair[4], unsigned codes, float factor)
 {

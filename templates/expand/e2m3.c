@@ -12,6 +12,8 @@ FN void expand_e2m3(unsigned pair[2], unsigned codes, float factor)
         float lo, hi;
 
         pair_e4m3(bits >> 16 * i, &lo, &hi);
-        pair[i] = to_bf16_x2(mul_rn(mul_rn(lo, 0x1p6f), factor), mul_rn(mul_rn(hi, 0x1p6f), factor));
+        lo = mul_rn(lo, 0x1p6f);
+        hi = mul_rn(hi, 0x1p6f);
+        pair[i] = to_bf16_x2(mul_rn(lo, factor), mul_rn(hi, factor));
     }
 }

@@ -73,7 +73,8 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
     for (int i = 0; i < $(boxes); i++, mn += $(rows), to += $(rows) * TILE_K * $(o.bytes))
 //$ end
 //$ if o.ragged == "k" and o.major == "k" then
-    $(pad)load_box_2d$(cast)(to, maps->$(name), full, $(packed and "((int)t->start + x) / 2" or "(int)t->start + x"), mn$(ctas));
+//$ local token = packed and "((int)t->start + x) / 2" or "(int)t->start + x"
+    $(pad)load_box_2d$(cast)(to, maps->$(name), full, $(token), mn$(ctas));
 //$ elseif o.ragged ~= "none" and o.major == "k" then
     $(pad)load_box_2d$(cast)(to, maps->$(name), full, $(along), (int)t->start + mn$(ctas));
 //$ elseif o.ragged ~= "none" then
@@ -97,7 +98,8 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ end
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local wide = expand ~= "none"
-//$ local loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or wide and "PACKED_BYTES" or "STAGE_BYTES"
+//$ local loaded = wide and "PACKED_BYTES" or "STAGE_BYTES"
+//$ loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or loaded
 //$ -- the ring that copies go into, and where B lies in it
 //$ local ring = wide and { "packed_", "packed", "PACKED_BYTES", "A_PACKED", "PACKED_STAGES" }
 //$                    or { "", "ring", "STAGE_BYTES", "A_BYTES", "STAGES" }

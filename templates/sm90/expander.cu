@@ -24,9 +24,10 @@ DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row, uns
     unsigned int word[$(words)], pair[32];
     float factor[$(64 > o.scale.k and 64 // o.scale.k or 1)];
 
+//$ local turned = stored == 4 and "row / 4 % 2" or "row / 2 % 4"
 #pragma unroll
     for (int i = 0; i < $(words // 4); i++)
-        load_shared_x4(codes + row * $(8 * stored) + (i ^ $(stored == 4 and "row / 4 % 2" or "row / 2 % 4")) * 16, word + 4 * i);
+        load_shared_x4(codes + row * $(8 * stored) + (i ^ $(turned)) * 16, word + 4 * i);
 #pragma unroll
     for (int i = 0; i < $(64 > o.scale.k and 64 // o.scale.k or 1); i++)
         factor[i] = factor_$(o.scale.type)(scales >> 8 * i & 255);
@@ -61,7 +62,6 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
 
     copy_wait(0); /* what the tile before did not need may still land */
 //$ -- a row for each thread, or for half of them
-//$ local function rows_of(x, body) end
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
 //$ if way == "expanded" then
@@ -70,7 +70,7 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
         const int row = thread + 128 * i;
 //$ local place = name == "a" and "t->row" or "t->column"
 //$ local most = name == "a" and "rows" or "columns"
-        $(name)_line[i] = line_$(name)(scales, t, $(place) + row, $(most)$(ragged == "k" and ", " .. most or ""));
+        $(name)_line[i] = line_$(name)(scales, t, $(place) + row, $(most));
         if (row < $(tile_rows))
             fetch_$(name)(s, &$(name)_line[i], 0, row);
     }
@@ -90,7 +90,8 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
 #pragma unroll
             for (int i = 0; i < $((tile_rows + 127) // 128); i++)
                 if (thread + 128 * i < $(tile_rows))
-                    fetch_$(name)(s, &$(name)_line[i], later / $(upper)_WORD_K + 1, thread + 128 * i);
+                    fetch_$(name)(s, &$(name)_line[i], later / $(upper)_WORD_K + 1,
+                            thread + 128 * i);
 //$ end
 //$ end
         copy_commit();

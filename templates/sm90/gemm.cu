@@ -227,13 +227,13 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 //$ local extra = addend == "read" and " &scale, added," or ""
 //$ local of_tile = of_blocks and " &factors, &t," or ""
 //$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
+//$ local d_rows = ragged == "m" and "(int)t.length" or "m"
 //$ local places = expand == "none" and "&p," or "&q,"
 //$ if expand == "registers" then
-//$   places, first = "&p, &q, &scales, &t,", "part * ROWS, " .. (ragged == "m" and "(int)t.length" or "m")
+//$   places, first = "&p, &q, &scales, &t,", "part * ROWS, " .. d_rows
 //$ elseif expand ~= "none" and (a_way == "copied" or b_way == "copied") then
 //$   places = "&p, &q,"
 //$ end
-//$ local d_rows = ragged == "m" and "(int)t.length" or "m"
 //$ if ragged == "k" then
 /* An empty group is one step of zeros, from behind its end. */
 DEVICE int k_length(const struct tile *t)
@@ -342,7 +342,8 @@ $(name)(
 //$ end
         for (int i = 0; i < BOARD; i++) {
             barrier_init(s.posted + i * 8, 1);
-            barrier_init(s.read + i * 8, $((schedule == "cooperative" and 8 or 4) + (expand ~= "none" and 4 or 0)));
+//$ local multiply, expand_too = schedule == "cooperative" and 8 or 4, expand ~= "none" and 4 or 0
+            barrier_init(s.read + i * 8, $(multiply + expand_too));
         }
 //$ if addend == "fetch" then
         for (int i = 0; i < 8 * SLABS; i++)

@@ -105,7 +105,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 {
     const int warp_row = first_row + threadIdx.x / 32 % 4 * 16;
     const int line_row = warp_row + lane / 16 * 64 + lane % 16;
-    const struct line line = line_a(scales, t, t->row + line_row, rows$(ragged == "k" and ", rows" or ""));
+    const struct line line = line_a(scales, t, t->row + line_row, rows);
     struct fragment even, odd;
     int skip[ROWS / 32]; /* of the lines of the thread's rows */
 

@@ -1,7 +1,7 @@
 /*
 ** Scales of blocks on their way to the warps that expand: four of a row in a word, by copies that
-** do not hold a thread up, SF_AHEAD steps of k before they are needed. Each thread fetches and reads
-** those of its own rows, so nobody waits for anybody.
+** do not hold a thread up, SF_AHEAD steps of k before they are needed. A thread that expands whole
+** rows fetches and reads their scales itself, so nobody waits for anybody.
 **
 ** A line is a row's scales for all of its group's k. It begins at any byte, words at multiples of
 ** four: what is needed at a time comes out of two neighbouring words.
@@ -15,7 +15,8 @@ enum {
 //$ if o.scale then
     $(name:upper())_WORD_K = 4 * $(o.scale.k), /* steps of k that a word of scales is for */
     $(name:upper())_SLOTS = $(word_slots[name == "a" and 1 or 2]), /* words of a row on their way */
-    $(name:upper())_WORDS = $(name == "a" and "0" or word_slots[1] .. " * TILE_M * 4"), /* where they lie */
+    /* where they lie */
+    $(name:upper())_WORDS = $(name == "a" and "0" or word_slots[1] .. " * TILE_M * 4"),
 //$ end
 //$ end
 };
@@ -58,11 +59,11 @@ DEVICE void fetch_word(unsigned int to, const struct line *l, int word, int step
 //$ local s, upper = o.scale, name:upper()
 //$ local rows = s.rows > 0 and s.rows or 1
 /* The line of a row of $(upper), counted in the group, which has `rows` of them. */
-DEVICE struct line line_$(name)(const struct scales *s, const struct tile *t, int row, int rows$(ragged == "k" and ", int lines" or ""))
+DEVICE struct line line_$(name)(const struct scales *s, const struct tile *t, int row, int rows)
 {
     const struct scale_group g = group_of(s, t);
-//$ local given = ragged == "k" and "lines" or "0"
-    const struct scale_place p = place_$(name)(&g, $(given), s->$(name)_stride, s->$(name)_group_stride);
+    const struct scale_place p =
+        place_$(name)(&g, rows, s->$(name)_stride, s->$(name)_group_stride);
     const long long i = p.row + row$(rows > 1 and " / " .. rows or "");
 //$ if s.order == "rows" then
     const unsigned char *first = s->$(name) + p.base + i * p.stride + p.column;

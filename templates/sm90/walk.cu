@@ -87,7 +87,7 @@ DEVICE unsigned int pairs_in(const struct walk *w, unsigned int rows)
 enum { ALIGNED = 128 };
 
 /*
-** The quantizer's copies hold each group from a multiple of ALIGNED on, behind the groups before it.
+** The quantizer's copies hold each group from a multiple of ALIGNED on, behind the groups before.
 ** An empty group begins behind where all end, so that what its one step reads is zeros.
 */
 DEVICE void walk_align(struct walk *w, int lane)

@@ -99,7 +99,12 @@ struct sim_slab {
 /* What some rows of an operand and MMA_K steps of k of them are. */
 struct sim_part { int mn, k, real, group; };
 
-struct sim_product { float *sum; unsigned int a, b; int accumulate; struct sim_part from_registers; };
+struct sim_product {
+    float *sum;
+    unsigned int a, b;
+    int accumulate;
+    struct sim_part from_registers;
+};
 struct sim_batch { struct sim_product product[SIM_PRODUCTS]; int count; };
 struct sim_store { unsigned int from, version; struct sim_place place; int add; };
 

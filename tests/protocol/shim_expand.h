@@ -22,7 +22,7 @@ static unsigned int sim_mix(unsigned int x, unsigned int y)
     return x ^ x >> 13;
 }
 
-/* Of a word of codes from row `row` and step `k` of an operand's buffer, and group if it has one. */
+/* Of a word of codes from a row and a step of k of an operand's buffer, and its group, if any. */
 static unsigned int sim_codes(int role, int group, int row, int k)
 {
     const unsigned int mark = sim_mix(sim_mix((unsigned int)(2 * group + role), (unsigned int)row),

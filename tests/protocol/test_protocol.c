@@ -475,7 +475,7 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M, {EXPANDER, "copy_wait(SF_AHEAD)", "copy_wait(SF_AHEAD + 2)"}},
     {&EXPAND_M_GLOBAL,
      {EXPANDER, "x = -SF_AHEAD * TILE_K", "x = -SF_AHEAD * TILE_K + TILE_K"}},
-    {&EXPAND_M, {EXPANDER, "_WORD_K + 1, thread", "_WORD_K, thread"}},
+    {&EXPAND_M, {EXPANDER, "_WORD_K + 1,", "_WORD_K,"}},
     {&EXPAND_M, {EXPANDER, "$(place) + row, $(most)", "row, $(most)"}},
     {&EXPAND_M, {WORDS, "8 * skip", "0"}},
     {&EXPAND_M, {WORDS, ">> x / $(s.k) % 4 * 8", ""}},
