@@ -1,7 +1,8 @@
 # A thin front for premake: installs what is missing, builds in build/, runs.
 #
 #   make         the libraries and the program build/bin/quern
-#   make demo    two real layers, computed and checked on this machine
+#   make demo    experts of two real layers, forward and backward, checked on this machine
+#                (RECIPE=mxfp8 chooses another recipe than fp8_block)
 #   make test    all tests, once plainly and once under ASan and UBSan
 #   make tsan    what threads share, under ThreadSanitizer
 #   make fuzz    damaged specs, lines and files, FUZZ_SECONDS long (an hour)
@@ -28,7 +29,7 @@ all: generate
 
 demo: all
 	@.ci/install nvrtc
-	@build/bin/quern demo
+	@build/bin/quern demo $(RECIPE)
 
 test: generate
 	@.ci/install test nvrtc python

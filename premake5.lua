@@ -149,7 +149,11 @@ filter "fuzz" -- libFuzzer has a main of its own
 buildoptions { "-DFUZZ_LIBFUZZER" }
 linkoptions { "-fsanitize=fuzzer", "-rdynamic" }
 filter {}
+local layer = { "runtime/cli/gpu.c", "runtime/cli/layer.c", "runtime/cli/layer_judge.c",
+  "runtime/cli/layer_reference.c", "runtime/cli/memory.c", "runtime/cli/message.c",
+  "runtime/cli/timing.c" }
 local oracle = { "runtime/cli/decode.c", "runtime/cli/tolerance.c" }
+for _, path in ipairs(layer) do oracle[#oracle + 1] = path end
 test("host", nil, oracle)
 test("compile", nil, { "runtime/cli/cubin.c" })
 test("protocol", nil, { "build/gen/embedded.c" })
@@ -161,8 +165,9 @@ linkoptions { "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat"
   "-Wl,--wrap=time,--wrap=nanosleep" }
 test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copies.c", "tests/host/data.c",
   "tests/host/liar.c", "tests/host/reference.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
-  "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/memory.c",
-  "runtime/cli/message.c", "runtime/cli/timing.c" })
+  "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/layer.c", "runtime/cli/layer_judge.c",
+  "runtime/cli/layer_reference.c", "runtime/cli/memory.c", "runtime/cli/message.c",
+  "runtime/cli/timing.c" })
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.
 for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do

@@ -48,18 +48,18 @@ class Quantization(ctypes.Structure):
     _fields_ = [("recipe", ctypes.c_char * 32), ("work", ctypes.c_int), ("of", ctypes.c_int),
                 ("type", ctypes.c_int), ("copies", ctypes.c_int), ("activation", ctypes.c_int),
                 ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
-                ("dbias", ctypes.c_int), ("groups", ctypes.c_int), ("m", ctypes.c_int64),
-                ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
+                ("dbias", ctypes.c_int), ("dprob", ctypes.c_int), ("groups", ctypes.c_int),
+                ("m", ctypes.c_int64), ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 
 
 class QuantizeArgs(ctypes.Structure):
     _fields_ = [("in_", Tensor), ("saved", Tensor), ("row", Tensor), ("column", Tensor),
                 ("out", Tensor), ("first_dims", ctypes.c_void_p), ("offsets", ctypes.c_void_p),
                 ("sizes_type", ctypes.c_int), ("probability", ctypes.c_void_p),
-                ("dbias", ctypes.c_void_p), ("scale", ctypes.c_void_p),
-                ("history", ctypes.c_void_p), ("random", ctypes.c_void_p),
-                ("limit", ctypes.c_float), ("slope", ctypes.c_float), ("shift", ctypes.c_float),
-                ("workspace", ctypes.c_void_p)]
+                ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
+                ("scale", ctypes.c_void_p), ("history", ctypes.c_void_p),
+                ("random", ctypes.c_void_p), ("limit", ctypes.c_float), ("slope", ctypes.c_float),
+                ("shift", ctypes.c_float), ("workspace", ctypes.c_void_p)]
 
 
 class QuantizeDescription(ctypes.Structure):
@@ -72,6 +72,31 @@ class OpenOptions(ctypes.Structure):
                 ("specs_count", ctypes.c_int), ("cache", ctypes.c_char_p),
                 ("log", ctypes.c_void_p), ("log_user", ctypes.c_void_p),
                 ("log_level", ctypes.c_int), ("tune", ctypes.c_char_p)]
+
+
+class Mlp(ctypes.Structure):
+    _fields_ = [("recipe", ctypes.c_char * 32), ("type", ctypes.c_int), ("dw_type", ctypes.c_int),
+                ("dw_beta", ctypes.c_int), ("activation", ctypes.c_int),
+                ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
+                ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("hidden", ctypes.c_int64),
+                ("ffn", ctypes.c_int64), ("split", ctypes.c_char * 256)]
+
+
+class MlpArgs(ctypes.Structure):
+    _fields_ = ([(name, Tensor) for name in ("x", "y", "dy", "dx", "w1", "w2", "w1_row", "w1_column",
+                                             "w2_row", "w2_column", "dw1", "dw2")] +
+                [("first_dims", ctypes.c_void_p), ("offsets", ctypes.c_void_p),
+                 ("sizes_type", ctypes.c_int)] +
+                [(name, ctypes.c_void_p) for name in ("probability", "dprob", "scale", "history",
+                                                      "random")] +
+                [(name, ctypes.c_float) for name in ("limit", "slope", "shift")] +
+                [("saved", ctypes.c_void_p), ("workspace", ctypes.c_void_p)])
+
+
+class MlpDescription(ctypes.Structure):
+    _fields_ = [("args", MlpArgs), ("saved_bytes", ctypes.c_size_t),
+                ("workspace_bytes", ctypes.c_size_t), ("history", ctypes.c_int),
+                ("random", ctypes.c_int)]
 
 
 class PlanOptions(ctypes.Structure):
@@ -125,6 +150,9 @@ class Library:
         self.c.quern_quantize_plan_free.argtypes = [ctypes.c_void_p]
         self.c.quern_quantize_run.argtypes = [ctypes.c_void_p] * 3
         self.c.quern_quantize_check.argtypes = [ctypes.c_void_p] * 3
+        self.c.quern_mlp_plan_free.argtypes = [ctypes.c_void_p]
+        for call in ("weights", "forward", "backward", "wgrad", "check"):
+            getattr(self.c, "quern_mlp_" + call).argtypes = [ctypes.c_void_p] * 3
         self.context = ctypes.c_void_p()
         options = OpenOptions(tune=tune.encode())
         self.must(self.c.quern_open(ctypes.byref(options), ctypes.byref(self.context)))
@@ -166,6 +194,13 @@ class Library:
         self.c.quern_free(result.candidates)
         self.must(code)
         return result
+
+    def mlp(self, line):
+        """Of a line of text: the MLP, and what it needs."""
+        mlp, need = Mlp(), MlpDescription()
+        self.must(self.c.quern_mlp_parse(self.context, line.encode(), ctypes.byref(mlp)))
+        self.must(self.c.quern_mlp_describe(self.context, ctypes.byref(mlp), ctypes.byref(need)))
+        return mlp, need
 
     def why(self, problem):
         text = ctypes.c_void_p()
@@ -250,6 +285,29 @@ class QuantizePlan:
         self.plan = ctypes.c_void_p()
 
 
+class MlpPlan:
+    """A grouped MLP; the caller fills `args` with device addresses. Calls are queued."""
+
+    def __init__(self, library, line):
+        self.library = library
+        self.mlp, self.need = library.mlp(line)
+        self.args = self.need.args
+        self.args.sizes_type = I32
+        self.plan = ctypes.c_void_p()
+        options = PlanOptions(JIT, 0, None)
+        library.must(library.c.quern_mlp_plan(library.context, ctypes.byref(self.mlp),
+                                              ctypes.byref(options), ctypes.byref(self.plan)))
+
+    def call(self, name, stream):
+        """weights, forward, backward, wgrad or check."""
+        run = getattr(self.library.c, "quern_mlp_" + name)
+        self.library.must(run(self.plan, ctypes.byref(self.args), stream))
+
+    def close(self):
+        self.library.c.quern_mlp_plan_free(self.plan)
+        self.plan = ctypes.c_void_p()
+
+
 def open_library(path):
     """The library, or an error if its structures are not those above."""
     if not os.path.exists(path):
@@ -264,6 +322,9 @@ def open_library(path):
     seen += (list(need.args.column.shape)[:2], need.args.column.sf_bytes, need.args.limit,
              need.workspace_bytes)
     expected += ([16, 384], 3 * 16 * 4, 7.0, 256)
+    _, need = library.mlp("mlp fp8_block g=3 m=40 hidden=16 ffn=8")
+    seen += (list(need.args.w1_column.shape)[:3], need.args.dw2.bytes, need.args.shift, need.random)
+    expected += ([3, 16, 16], 3 * 16 * 8 * 2, 1.0, 0)
     if seen != expected:
         raise SystemExit(f"{path}: quern.h has changed, bench/libquern.py has not: {seen}")
     return library

@@ -321,15 +321,21 @@ static int expand_ragged(struct qg *q, struct qg_variant *variant)
 
 /* ------------------------------------------------------------------- casts */
 
-/* Does the op exist for such scales, and does the template take the type? */
+/*
+** Does the op exist for such scales, and does the template take the type? What
+** has no scales can be an activation's result, and be summed.
+*/
 static int casts(const struct qg_kernels *k, const struct qg_recipe *recipe,
                  const struct qg_scale *scale, const char *op)
 {
     int spans = scale->block.span != QN_SPAN_BLOCK || scale->global;
 
-    if (!scale->blocked || !has_type(&k->element, scale->element) ||
+    if (!has_type(&k->element, scale->element) ||
+        !has_name(&k->scale, scale->blocked ? "blocked" : "none") ||
         (k->recipe && strcmp(k->recipe, recipe->name)))
         return 0;
+    if (!scale->blocked)
+        return 1;
     if (!strcmp(op, "amax"))
         return spans && !scale->delayed.history;
     return strcmp(op, "history") || scale->delayed.history;

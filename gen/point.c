@@ -76,9 +76,9 @@ static int sign_bits(const char *signs)
 }
 
 /*
-** v.scale, v.a.scale, v.b.scale: how the tensor is scaled. An operand's also
-** names the copy: rows of a column copy are features, and its k counts rows of
-** the tensor, as the product does.
+** v.scale, v.a.scale, v.b.scale: how the tensor is scaled, false where it is
+** not. An operand's also names the copy: rows of a column copy are features,
+** and its k counts rows of the tensor, as the product does.
 */
 static void set_scale(lua_State *L, const struct qg_scale *s, int of,
                       const char *copy)
@@ -156,7 +156,7 @@ static int op_of(const char *op)
 {
     static const char *const names[] = {"fprop",    "dgrad", "wgrad",
                                         "quantize", "amax",  "dequantize",
-                                        "history",  "sum"};
+                                        "history",  "sum",   "dprob"};
     int i = 0;
 
     while (strcmp(names[i], op))
@@ -256,7 +256,10 @@ static void push_cast(lua_State *L, const struct qg_variant *v)
     set_string(L, "form", v->form);
     set_type(L, "input", input_of(v->input));
     set_type(L, "element", scale->element);
-    set_scale(L, scale, v->of, NULL);
+    if (scale->blocked && strcmp(v->op, "dprob")) /* which reads no copy */
+        set_scale(L, scale, v->of, NULL);
+    else
+        set_boolean(L, "scale", 0);
 }
 
 /* Push the table with what the variant fixes. */

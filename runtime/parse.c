@@ -62,6 +62,44 @@ int qn_parse_split(const char *value, char *split, size_t size)
     return QUERN_OK;
 }
 
+int qn_parse_recipe(struct quern_context *ctx, const char **at,
+                    const char *before, char name[32],
+                    const struct qn_recipe **recipe)
+{
+    char word[QN_LONGEST_WORD];
+    int found = qn_parse_word(at, word);
+
+    if (found < 0)
+        return QUERN_EINVAL;
+    if (!found || strchr(word, '='))
+        return qn_error_set(QUERN_EINVAL, "a recipe is expected after '%s'",
+                            before);
+    *recipe = qn_context_recipe(ctx, word);
+    if (!*recipe || strlen(word) >= 32)
+        return qn_problem_no_recipe(ctx, word);
+    strcpy(name, word);
+    return QUERN_OK;
+}
+
+int qn_parse_listed(const char *key, const char *value, int *out,
+                    int (*find)(const char *, int *), const char *(*at)(int))
+{
+    struct qn_guess guess = {.word = value};
+    char hint[128], list[160] = "";
+    size_t used = 0;
+
+    if (find(value, out))
+        return QUERN_OK;
+    for (int i = 0; at(i) && used < sizeof list; i++) {
+        qn_guess_try(&guess, at(i));
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                                 i ? ", " : "", at(i));
+    }
+    return qn_error_set(QUERN_EINVAL, "%s%s%s: %s is expected%s", key,
+                        *key ? "=" : "", value, list,
+                        qn_guess_text(&guess, hint, sizeof hint));
+}
+
 /* Both kinds of misspelling: of the key, or of the equals sign. */
 static int unknown_key(const struct qn_parse_key *keys, const char *word,
                        int has_value)
@@ -293,21 +331,12 @@ static int parse_op(struct parser *parser)
 static int parse_recipe(struct parser *parser)
 {
     struct quern_problem *p = parser->problem;
-    const struct qn_recipe *recipe;
-    int found = next_word(parser);
+    int code = qn_parse_recipe(parser->ctx, &parser->at, qn_op_name(p->op),
+                               p->recipe, &parser->recipe);
 
-    if (found < 0)
-        return QUERN_EINVAL;
-    if (!found || strchr(parser->word, '='))
-        return qn_error_set(QUERN_EINVAL, "a recipe is expected after '%s'",
-                            qn_op_name(p->op));
-    recipe = qn_context_recipe(parser->ctx, parser->word);
-    if (!recipe || strlen(parser->word) >= sizeof p->recipe)
-        return qn_problem_no_recipe(parser->ctx, parser->word);
-    strcpy(p->recipe, parser->word);
-    parser->recipe = recipe;
-    p->d_type = recipe->default_d;
-    return QUERN_OK;
+    if (!code)
+        p->d_type = parser->recipe->default_d;
+    return code;
 }
 
 void qn_parse_defaults(struct quern_problem *p, const struct qn_recipe *recipe)

@@ -43,7 +43,7 @@ struct qn_values {
     unsigned int *row_amax, *column_amax;
     void *out;
     long long out_stride;
-    float *dbias, *partials;
+    float *dbias, *partials, *dprob;
     int input, form, activation, interleave;
     float limit, slope, shift;
     float *scale, *history;

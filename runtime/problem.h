@@ -47,6 +47,17 @@ struct qn_parse_key {
 int qn_parse_pairs(const char *at, const struct qn_parse_key *keys,
                    int all_required, void *target);
 
+/* The next word as the name of a recipe; `before` is the word that it follows.
+   QUERN_EINVAL names the known ones. */
+int qn_parse_recipe(struct quern_context *ctx, const char **at,
+                    const char *before, char name[32],
+                    const struct qn_recipe **recipe);
+
+/* A word of a list, as types.h has them; else the nearest one is named. A line's
+   first word has the key "". */
+int qn_parse_listed(const char *key, const char *value, int *out,
+                    int (*find)(const char *, int *), const char *(*at)(int));
+
 /* Values that several lines have. QUERN_EINVAL names the rule. */
 int qn_parse_number(const char *key, const char *value, int64_t *out);
 int qn_parse_split(const char *value, char *split, size_t size);

@@ -66,7 +66,8 @@ static int check_enums(const struct quern_quantization *q)
                   {"copies", q->copies, 1, 4},
                   {"activation", q->activation, 0, QUERN_SQUARED_RELU + 1},
                   {"probability", q->probability, 0, 2},
-                  {"dbias", q->dbias, 0, 2}};
+                  {"dbias", q->dbias, 0, 2},
+                  {"dprob", q->dprob, 0, 2}};
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (fields[i].value < fields[i].least ||
@@ -88,12 +89,19 @@ static int check_recipe(const struct quern_quantization *q,
 {
     const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
 
-    if (s->type == QUERN_TYPE_NONE)
+    if (s->type == QUERN_TYPE_NONE &&
+        (q->work != QUERN_QUANTIZE || (!q->activation && !q->dbias)))
         return qn_error_set(QUERN_EINVAL,
                             "recipe %s keeps %s as %s: there is nothing to %s",
                             recipe->name, qn_of_name(q->of),
                             qn_type_name(qn_quantize_element(q, recipe)),
                             qn_work_name(q->work));
+    if (s->type == QUERN_TYPE_NONE && q->copies & QUERN_COLUMN)
+        return qn_error_set(QUERN_EINVAL,
+                            "recipe %s keeps %s as %s, which has no column "
+                            "copy: copies=row",
+                            recipe->name, qn_of_name(q->of),
+                            qn_type_name(qn_quantize_element(q, recipe)));
     if (q->work == QUERN_RESCALE && !s->history)
         return qn_error_set(QUERN_EINVAL,
                             "recipe %s has no delayed scaling: its scales need "
@@ -107,9 +115,10 @@ static int check_work(const struct quern_quantization *q)
 {
     const char *wrong = NULL;
 
-    if (q->work != QUERN_QUANTIZE &&
-        (q->activation || q->interleave || q->probability || q->dbias))
-        wrong = "activation, interleave, prob and dbias are of quantize alone";
+    if (q->work != QUERN_QUANTIZE && (q->activation || q->interleave ||
+                                      q->probability || q->dbias || q->dprob))
+        wrong = "activation, interleave, prob, dbias and dprob are of quantize "
+                "alone";
     else if (q->work == QUERN_REQUANTIZE && q->copies != QUERN_COLUMN)
         wrong = "requantize makes the column copy: copies=column";
     else if (q->work == QUERN_DEQUANTIZE &&
@@ -121,6 +130,8 @@ static int check_work(const struct quern_quantization *q)
         wrong = "dbias: weights have none; of=dy or of=x";
     else if (q->probability && !q->activation)
         wrong = "prob=1: rows are multiplied with an activation only";
+    else if (q->dprob && (q->of != QUERN_DY || !q->probability))
+        wrong = "dprob=1: the gradient is of prob=1 and comes from of=dy";
     else if (q->interleave && !q->activation)
         wrong = "interleave: there is no activation whose operands alternate";
     if (!wrong)
@@ -325,8 +336,9 @@ void qn_quantize_copy(const struct quern_quantization *q,
     else
         set_shape(t, type, 0, q->k, tokens, tokens);
     t->alignment = QN_ALIGNMENT;
-    t->sf_bytes =
-        (size_t)(count_scales(q, s, copy) * qn_type_bits(s->type) / 8);
+    if (s->type != QUERN_TYPE_NONE)
+        t->sf_bytes =
+            (size_t)(count_scales(q, s, copy) * qn_type_bits(s->type) / 8);
     t->global_bytes = s->global ? (size_t)q->groups * sizeof(float) : 0;
 }
 

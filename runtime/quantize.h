@@ -20,7 +20,7 @@ struct qn_quantize_step {
     struct cu_launch launch;
 };
 
-enum { QN_QUANTIZE_STEPS = 3 };
+enum { QN_QUANTIZE_STEPS = 4 };
 
 struct quern_quantize_plan {
     struct quern_context *ctx;

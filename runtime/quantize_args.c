@@ -22,7 +22,14 @@ struct tensor {
     int by_address; /* matrices may be given one by one */
 };
 
-enum { TENSORS = 5, OTHERS = 7 };
+enum { TENSORS = 5, OTHERS = 8 };
+
+/* Else the row copy is plain numbers, and may be left out where dbias is
+   wanted alone. */
+static int is_scaled(const struct quern_quantize_plan *plan)
+{
+    return qn_quantize_scaling(&plan->q, plan->recipe)->type != QUERN_TYPE_NONE;
+}
 
 /* All of them; what the work has not is described with no axes. */
 static void list_tensors(const struct quern_quantize_plan *plan,
@@ -31,6 +38,7 @@ static void list_tensors(const struct quern_quantize_plan *plan,
 {
     const struct quern_quantize_args *need = &plan->need.args;
     int work = plan->q.work, makes = work == QUERN_QUANTIZE;
+    int scaled = is_scaled(plan);
 #define NAMES(x)                                                               \
     x,                                                                         \
     {                                                                          \
@@ -39,8 +47,8 @@ static void list_tensors(const struct quern_quantize_plan *plan,
     const struct tensor all[TENSORS] = {
         {NAMES("in"), &args->in, &need->in, 1, 0, 0, 0, plan->q.of == QUERN_W},
         {NAMES("saved"), &args->saved, &need->saved, 1, 0, 0, 0, 0},
-        {NAMES("row"), &args->row, &need->row, 0, 1, makes, makes, 0},
-        {NAMES("column"), &args->column, &need->column, 0, 1,
+        {NAMES("row"), &args->row, &need->row, 0, scaled, makes, makes, 0},
+        {NAMES("column"), &args->column, &need->column, 0, scaled,
          work <= QUERN_REQUANTIZE, makes, 0},
         {NAMES("out"), &args->out, &need->out, 1, 0, 1, 0, 0},
     };
@@ -242,6 +250,9 @@ static int check_arrays(const struct quern_quantize_plan *plan,
         code = check_array("dbias", args->dbias, q->dbias, sizeof(float),
                            "the problem says dbias=1");
     if (!code)
+        code = check_array("dprob", args->dprob, q->dprob, sizeof(float),
+                           "the problem says dprob=1");
+    if (!code)
         code = check_array("scale", args->scale, delayed, sizeof(float),
                            "the recipe's scaling is delayed");
     if (!code)
@@ -310,6 +321,7 @@ static int check_overlap(const struct quern_quantize_plan *plan,
     struct qn_region list[OTHERS + TENSORS * FIELDS] = {
         {"workspace", args->workspace, plan->need.workspace_bytes, 1, 0},
         {"dbias", args->dbias, groups * (size_t)q->k * word, 1, 0},
+        {"dprob", args->dprob, (size_t)q->m * word, 1, 0},
         {"history", args->history, (size_t)plan->need.history * word, 1, 0},
         {"first_dims", args->first_dims, groups * entry, 0, 0},
         {"offsets", args->offsets, (groups + 1) * entry, 0, 0},
@@ -346,7 +358,7 @@ int qn_quantize_args(const struct quern_quantize_plan *plan,
     for (int i = 0; !code && i < TENSORS; i++)
         code = check_tensor(&list[i]);
     if (!code && plan->q.work == QUERN_QUANTIZE && !args->row.data &&
-        !args->column.data && plan->q.m)
+        !args->column.data && plan->q.m && (is_scaled(plan) || !args->dbias))
         code = qn_error_set(QUERN_EINVAL,
                             "row.data and column.data are NULL: there is "
                             "nothing to make");

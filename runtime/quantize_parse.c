@@ -1,7 +1,6 @@
 /*
 ** quantize_parse.c: a quantization as text, in both directions.
 */
-#include "guess.h"
 #include "problem.h"
 #include "quantize.h"
 #include "split.h"
@@ -11,38 +10,16 @@
 #include <string.h>
 
 struct parser {
-    struct quern_context *ctx;
     const char *at;
     char word[QN_LONGEST_WORD];
     struct quern_quantization *q;
 };
 
-/* A word of a list; else the nearest one is named. The line's first word has
-   the key "". */
-static int set_word(const char *key, const char *value, int *out,
-                    int (*find)(const char *, int *), const char *(*at)(int))
-{
-    struct qn_guess guess = {.word = value};
-    char hint[128], list[160] = "";
-    size_t used = 0;
-
-    if (find(value, out))
-        return QUERN_OK;
-    for (int i = 0; at(i) && used < sizeof list; i++) {
-        qn_guess_try(&guess, at(i));
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
-                                 i ? ", " : "", at(i));
-    }
-    return qn_error_set(QUERN_EINVAL, "%s%s%s: %s is expected%s", key,
-                        *key ? "=" : "", value, list,
-                        qn_guess_text(&guess, hint, sizeof hint));
-}
-
 static int set_of(void *quantization, const char *key, const char *value)
 {
     struct quern_quantization *q = quantization;
 
-    return set_word(key, value, &q->of, qn_of_find, qn_of_at);
+    return qn_parse_listed(key, value, &q->of, qn_of_find, qn_of_at);
 }
 
 static int set_activation(void *quantization, const char *key,
@@ -50,8 +27,8 @@ static int set_activation(void *quantization, const char *key,
 {
     struct quern_quantization *q = quantization;
 
-    return set_word(key, value, &q->activation, qn_activation_find,
-                    qn_activation_at);
+    return qn_parse_listed(key, value, &q->activation, qn_activation_find,
+                           qn_activation_at);
 }
 
 /* The list has "none", which is no copy. */
@@ -94,10 +71,11 @@ static int set_length(void *quantization, const char *key, const char *value)
 static int set_integer(void *quantization, const char *key, const char *value)
 {
     struct quern_quantization *q = quantization;
-    int *out = *key == 'g'   ? &q->groups
-               : *key == 'i' ? &q->interleave
-               : *key == 'p' ? &q->probability
-                             : &q->dbias;
+    int *out = *key == 'g'     ? &q->groups
+               : *key == 'i'   ? &q->interleave
+               : *key == 'p'   ? &q->probability
+               : key[1] == 'p' ? &q->dprob
+                               : &q->dbias;
     int64_t wide;
     int code = qn_parse_number(key, value, &wide);
 
@@ -129,6 +107,7 @@ static const struct qn_parse_key keys[] = {
     {"interleave", set_integer, 0},
     {"prob", set_integer, 0},
     {"dbias", set_integer, 0},
+    {"dprob", set_integer, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
 };
@@ -148,7 +127,7 @@ static int parse_work(struct parser *parser)
     q->type = QUERN_BF16;
     q->groups = 1;
     q->copies = QUERN_ROW | QUERN_COLUMN;
-    if (set_word("", parser->word, &q->work, qn_work_find, qn_work_at))
+    if (qn_parse_listed("", parser->word, &q->work, qn_work_find, qn_work_at))
         return QUERN_EINVAL;
     if (q->work == QUERN_REQUANTIZE)
         q->copies = QUERN_COLUMN;
@@ -157,29 +136,12 @@ static int parse_work(struct parser *parser)
     return QUERN_OK;
 }
 
-/* The second word. */
-static int parse_recipe(struct parser *parser)
-{
-    struct quern_quantization *q = parser->q;
-    int found = qn_parse_word(&parser->at, parser->word);
-
-    if (found < 0)
-        return QUERN_EINVAL;
-    if (!found || strchr(parser->word, '='))
-        return qn_error_set(QUERN_EINVAL, "a recipe is expected after '%s'",
-                            qn_work_name(q->work));
-    if (strlen(parser->word) >= sizeof q->recipe ||
-        !qn_context_recipe(parser->ctx, parser->word))
-        return qn_problem_no_recipe(parser->ctx, parser->word);
-    strcpy(q->recipe, parser->word);
-    return QUERN_OK;
-}
-
 int quern_quantize_parse(struct quern_context *ctx, const char *text,
                          struct quern_quantization *out)
 {
     struct quern_quantization q = {.work = 0};
-    struct parser parser = {.ctx = ctx, .at = text, .q = &q};
+    struct parser parser = {.at = text, .q = &q};
+    const struct qn_recipe *recipe;
     int code;
 
     if (!ctx || !text || !out)
@@ -189,7 +151,8 @@ int quern_quantize_parse(struct quern_context *ctx, const char *text,
                                     : "quantization");
     code = parse_work(&parser);
     if (!code)
-        code = parse_recipe(&parser);
+        code = qn_parse_recipe(ctx, &parser.at, qn_work_name(q.work), q.recipe,
+                               &recipe);
     if (!code)
         code = qn_parse_pairs(parser.at, keys, q.work != QUERN_RESCALE, &q);
     if (!code)
@@ -220,6 +183,8 @@ static void print_unusual(const struct quern_quantization *q, char *text,
         ADD(" prob=1");
     if (q->dbias)
         ADD(" dbias=1");
+    if (q->dprob)
+        ADD(" dprob=1");
 #undef ADD
 }
 

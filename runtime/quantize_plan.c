@@ -94,6 +94,8 @@ static int list_ops(const struct quern_quantization *q,
     ops[count++] = qn_quantize_op(q);
     if (q->dbias && backend != QUERN_BACKEND_HOST)
         ops[count++] = QN_SUM;
+    if (q->dprob)
+        ops[count++] = QN_DPROB;
     return count;
 }
 
@@ -365,8 +367,9 @@ static void explain(const struct qn_session *s,
                     ops[i] == QN_AMAX
                         ? ": scales span more than a tile, so that the input "
                           "is read twice"
-                    : ops[i] == QN_SUM ? ": dbias, from sums of 32 rows each"
-                                       : "");
+                    : ops[i] == QN_SUM   ? ": dbias, from sums of 32 rows each"
+                    : ops[i] == QN_DPROB ? ": a sum over each row's features"
+                                         : "");
         explain_op(s, q, ops[i], backend, text);
     }
 }

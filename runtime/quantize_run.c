@@ -61,6 +61,7 @@ static void set_values(const struct quern_quantize_plan *plan,
     v->out_stride = stride_of(&args->out, &need->out);
     v->probability = args->probability;
     v->dbias = args->dbias;
+    v->dprob = args->dprob;
     v->scale = args->scale;
     v->history = args->history;
     v->random = (const unsigned long long *)args->random;

@@ -30,7 +30,7 @@
 ** reads the environment once, in quern_open.
 **
 ** Contents: errors, types, context, problem, infer, describe, plan, run,
-** quantize, tune.
+** quantize, mlp, tune.
 */
 #ifndef QUERN_H
 #define QUERN_H
@@ -499,6 +499,7 @@ struct quern_quantization {
                         first half is a, the second b */
     int probability; /* 1: each row's result is multiplied by a number */
     int dbias;       /* 1: sums over each group's rows, too */
+    int dprob;       /* 1: of dy, the gradient of each row's number, too */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;       /* rows over all groups, 0 to 2^30; of w, rows of each */
     int64_t k;       /* features of what is quantized, 1 to 2^30 */
@@ -509,12 +510,15 @@ struct quern_quantization {
 ** Parse one line, as the CLI takes it:
 **
 **   quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE] [copies=row|column|both]
-**       [activation=NAME] [interleave=N] [prob=0|1] [dbias=0|1] [split=...]
+**       [activation=NAME] [interleave=N] [prob=0|1] [dbias=0|1] [dprob=0|1]
+**       [split=...]
 **   requantize RECIPE of=x|w|dy g=G m=M k=K [split=...]
 **   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=TYPE] [copies=row|column]
 **   rescale RECIPE of=x|w|dy
 **
-** in= and out= are bf16 unless given, copies= both (dequantize: row).
+** in= and out= are bf16 unless given, copies= both (dequantize: row). Of what
+** the recipe keeps as it is, quantize makes an activation's result or dbias,
+** and there is no column copy: copies=row.
 ** QUERN_EINVAL names the word, the rule and the nearest right word.
 */
 QUERN_API int quern_quantize_parse(struct quern_context *ctx, const char *text,
@@ -552,6 +556,7 @@ struct quern_quantize_args {
     int sizes_type;
     const float *probability; /* [m] */
     float *dbias;             /* [G, k] */
+    float *dprob;             /* [m] sums of dy * activation over features */
     float *scale;             /* [2] delayed scaling: what values are multiplied
                                  by, and its inverse; 1 and 1 at first */
     float *history;           /* [slots] delayed scaling: largest magnitudes,
@@ -597,10 +602,11 @@ QUERN_API void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
 **
 ** One launch for all groups; where a scale depends on more than a block, one
 ** before it for the largest magnitudes; with dbias, one behind it that adds up
-** what it has summed. Queued on `stream`; neither allocates
-** nor synchronizes nor reads device memory; may be captured, and the sizes may
-** change before each replay. The host backend runs at once. Same inputs, same
-** bytes, on any backend. QUERN_EINVAL (argument and rule), QUERN_ECUDA.
+** what it has summed; with dprob, one more. Queued on `stream`; neither
+** allocates nor synchronizes nor reads device memory; may be captured, and the
+** sizes may change before each replay. The host backend runs at once. Same
+** inputs, same bytes, on any backend. QUERN_EINVAL (argument and rule),
+** QUERN_ECUDA.
 */
 QUERN_API int quern_quantize_run(const struct quern_quantize_plan *plan,
                                  const struct quern_quantize_args *args,
@@ -616,6 +622,136 @@ QUERN_API int quern_quantize_why(struct quern_context *ctx,
                                  const struct quern_quantization *quantization,
                                  const struct quern_plan_options *options,
                                  char **text);
+
+/* --------------------------------------------------------------------- mlp
+** The MLP of a mixture-of-experts layer, an expert for each group, forward and
+** backward, out of the products and casts above:
+**
+**     pre = x w1^T    h = activation(pre) * probability    y = h w2^T
+**     dh = dy w2      dpre = the gradient of pre           dx = dpre w1
+**     dprob = sum of dh * activation(pre)    dw2 = dy^T h    dw1 = dpre^T x
+**
+** Where the recipe scales them x, h, dy, dpre and the weights are quantized on
+** the way, each once, into the copies that its products read. pre and dh are
+** rounded to the type of x; h and dpre as quantize says.
+*/
+struct quern_mlp {
+    char recipe[32];
+    int type;        /* of x, y, their gradients and the weights: QUERN_BF16,
+                        QUERN_F16 or QUERN_F32; that of what is not scaled */
+    int dw_type;     /* of dw1 and dw2 */
+    int dw_beta;     /* QUERN_BETA_ZERO, or QUERN_BETA_ONE: they are added to */
+    int activation;  /* enum quern_activation, not none */
+    int interleave;  /* as in struct quern_quantization */
+    int probability; /* 1: each row of h is multiplied by a number */
+    int groups;      /* 1 .. QUERN_MAX_GROUPS */
+    int64_t m;       /* tokens over all groups, 0 to 2^30 */
+    int64_t hidden;  /* features of x and y */
+    int64_t ffn;     /* of h; pre has P, twice as many but for squared_relu */
+    char split[256]; /* how tools draw group sizes; plans ignore it */
+};
+
+/*
+**   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
+**       [activation=NAME] [interleave=N] [prob=0|1] [split=...]
+**
+** As quern_problem_parse and quern_problem_print. in= is bf16, of recipes
+** without scales their type; dw= the recipe's usual D; activation= swiglu.
+*/
+QUERN_API int quern_mlp_parse(struct quern_context *ctx, const char *text,
+                              struct quern_mlp *mlp);
+QUERN_API int quern_mlp_print(const struct quern_mlp *mlp, char *buffer,
+                              size_t size);
+
+/* What may be quantized, in the order of args.scale, history and random. */
+enum quern_mlp_tensor {
+    QUERN_MLP_X,
+    QUERN_MLP_H,
+    QUERN_MLP_W1,
+    QUERN_MLP_W2,
+    QUERN_MLP_DY,
+    QUERN_MLP_DPRE,
+    QUERN_MLP_TENSORS
+};
+
+/* Tensors are packed, as described. With scales forward reads row copies of the
+   weights and backward column copies, made by quern_mlp_weights or by
+   quern_quantize_run; without, both read w1 and w2. */
+struct quern_mlp_args {
+    struct quern_tensor x, y;   /* [m, hidden] */
+    struct quern_tensor dy, dx; /* the same; dx.data NULL: not wanted */
+    struct quern_tensor w1, w2; /* [G, P, hidden], [G, hidden, ffn] */
+    struct quern_tensor w1_row, w1_column, w2_row, w2_column;
+    struct quern_tensor dw1, dw2; /* as w1, w2; data NULL: not now */
+    const void *first_dims;       /* [G], as in struct quern_tensor */
+    const void *offsets;          /* [G + 1] */
+    int sizes_type;
+    const float *probability;  /* [m] */
+    float *dprob;              /* [m] */
+    float *scale;              /* [QUERN_MLP_TENSORS][2], and .. */
+    float *history;            /* [QUERN_MLP_TENSORS][slots]: delayed scaling,
+                                  as of quern_quantize_run, which rescales */
+    const uint64_t *random;    /* [QUERN_MLP_TENSORS][2] */
+    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
+    void *saved;     /* what forward and backward leave for later: one for each
+                        microbatch; of forward alone NULL, nothing is kept */
+    void *workspace; /* zeroed once by the caller; one per concurrent run */
+};
+
+struct quern_mlp_description {
+    struct quern_mlp_args args;          /* all but the addresses */
+    size_t saved_bytes, workspace_bytes; /* at multiples of 256 */
+    int history; /* slots for each tensor; 0: no delayed scaling */
+    int random;  /* 1: args.random is needed */
+};
+
+/* As quern_describe. */
+QUERN_API int quern_mlp_describe(struct quern_context *ctx,
+                                 const struct quern_mlp *mlp,
+                                 struct quern_mlp_description *description);
+
+struct quern_mlp_plan; /* immutable after creation; may be shared */
+
+/* As quern_plan, for every step; neither a kernel nor cublaslt may be asked
+   for: QUERN_EINVAL. */
+QUERN_API int quern_mlp_plan(struct quern_context *ctx,
+                             const struct quern_mlp *mlp,
+                             const struct quern_plan_options *options,
+                             struct quern_mlp_plan **plan);
+QUERN_API void quern_mlp_plan_free(struct quern_mlp_plan *plan);
+
+/*
+** weights    make the copies of w1 and w2 whose data are not NULL
+** forward    y, from x
+** backward   dx and dprob, from dy; dw1 and dw2 too where their data are given
+** wgrad      these alone, any time later: x, dy (where they have no scales) and
+**            `saved` must still be there
+**
+** What lies outside every group is neither read nor written. Same inputs, same
+** bytes, whatever the buffers. All is checked before anything is queued on
+** `stream`; nothing allocates, synchronizes or reads device memory; may be
+** captured, and the sizes may change before each replay, though not from a
+** forward to its backward. QUERN_EINVAL (argument and rule), QUERN_ECUDA.
+*/
+QUERN_API int quern_mlp_weights(const struct quern_mlp_plan *plan,
+                                const struct quern_mlp_args *args,
+                                void *stream);
+QUERN_API int quern_mlp_forward(const struct quern_mlp_plan *plan,
+                                const struct quern_mlp_args *args,
+                                void *stream);
+QUERN_API int quern_mlp_backward(const struct quern_mlp_plan *plan,
+                                 const struct quern_mlp_args *args,
+                                 void *stream);
+QUERN_API int quern_mlp_wgrad(const struct quern_mlp_plan *plan,
+                              const struct quern_mlp_args *args, void *stream);
+QUERN_API int quern_mlp_check(const struct quern_mlp_plan *plan,
+                              const struct quern_mlp_args *args, void *stream);
+
+/* Each step with its kernel and the model's figures; as quern_why. */
+QUERN_API int quern_mlp_why(struct quern_context *ctx,
+                            const struct quern_mlp *mlp,
+                            const struct quern_plan_options *options,
+                            char **text);
 
 /* -------------------------------------------------------------------- tune
 ** Measure which kernel is fastest for a problem on this GPU, and remember it:

@@ -100,6 +100,7 @@
     X(out_stride, "long long", "elements from one row to the next")            \
     X(dbias, "float *", "[groups, k] sums over rows, or null")                 \
     X(partials, "float *", "sums over 32 rows each, in the workspace")         \
+    X(dprob, "float *", "[m] gradient of each row's probability")              \
     X(input, "int", "type before the cast: enum quern_type; 0: row copy")      \
     X(form, "int", "what is quantized: enum qn_form")                          \
     X(activation, "int", "which one: enum quern_activation")                   \
@@ -126,7 +127,8 @@ enum qn_cast_op {
     QN_AMAX,       /* the largest magnitudes that quantize then needs */
     QN_DEQUANTIZE, /* a copy back to numbers */
     QN_HISTORY,    /* delayed scaling: the next scale */
-    QN_SUM         /* dbias, from what quantize has summed */
+    QN_SUM,        /* dbias, from what quantize has summed */
+    QN_DPROB       /* the gradient of each row's probability */
 };
 
 /* What is quantized: numbers as they are, an activation's result, or the

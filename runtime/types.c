@@ -21,8 +21,9 @@ static const struct {
 };
 
 /* Products, then casts: COUPLED: ops */
-static const char *const ops[] = {"fprop", "dgrad",      "wgrad",   "quantize",
-                                  "amax",  "dequantize", "history", "sum"};
+static const char *const ops[] = {"fprop",    "dgrad", "wgrad",
+                                  "quantize", "amax",  "dequantize",
+                                  "history",  "sum",   "dprob"};
 static const char *const works[] = {"quantize", "requantize", "dequantize",
                                     "rescale"};
 static const char *const ofs[] = {"x", "w", "dy"};

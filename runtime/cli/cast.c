@@ -57,6 +57,7 @@ static size_t part_bytes(const struct qn_cast *c, int part)
         [QN_CAST_COLUMN_GLOBAL] = need->column.global_bytes,
         [QN_CAST_OUT] = need->out.bytes,
         [QN_CAST_DBIAS] = q->dbias ? groups * (size_t)q->k * sizeof(float) : 0,
+        [QN_CAST_DPROB] = q->dprob ? (size_t)q->m * sizeof(float) : 0,
     };
 
     if (q->work == QUERN_DEQUANTIZE &&
@@ -135,6 +136,7 @@ static void point(struct qn_cast *c)
     args->column.global = address(c, QN_CAST_COLUMN_GLOBAL);
     args->out.data = address(c, QN_CAST_OUT);
     args->dbias = address(c, QN_CAST_DBIAS);
+    args->dprob = address(c, QN_CAST_DPROB);
     args->workspace = c->workspace.data;
 }
 
@@ -317,7 +319,8 @@ double qn_cast_bytes(const struct qn_cast *c)
 static const char *const part_names[QN_CAST_PARTS] = {
     "in",     "saved",     "probability",   "random", "sizes",
     "scale",  "history",   "row",           "row.sf", "row.global",
-    "column", "column.sf", "column.global", "out",    "dbias"};
+    "column", "column.sf", "column.global", "out",    "dbias",
+    "dprob"};
 
 /* A NaN that a sum makes has other bits on a GPU than on the host: as one. */
 static void unify_nans(unsigned char *sums, size_t bytes)
@@ -342,7 +345,7 @@ static int compare_part(const struct qn_cast *a, const struct qn_cast *b,
 
     if (!code)
         code = qn_memory_read(&b->memory[part], 0, y, bytes);
-    if (!code && part == QN_CAST_DBIAS) {
+    if (!code && part >= QN_CAST_DBIAS) {
         unify_nans(x, bytes);
         unify_nans(y, bytes);
     }

@@ -26,6 +26,7 @@ enum qn_cast_part {
     QN_CAST_COLUMN_GLOBAL,
     QN_CAST_OUT,
     QN_CAST_DBIAS,
+    QN_CAST_DPROB,
     QN_CAST_PARTS
 };
 
@@ -75,17 +76,6 @@ double qn_cast_bytes(const struct qn_cast *);
    in the row copy of the recipe's tensor. 0; or 1, after printing. */
 int qn_cast_error(const struct qn_options *, struct quern_context *,
                   const char *recipe, int of, double *error);
-
-/*
-** The frame of commands that take one problem: the library is opened, and with
-** what the command line says, `cast` gets a quantization's text and `product`
-** any other. An exit status, after printing.
-*/
-int qn_cast_or(const struct qn_options *,
-               int (*cast)(const struct qn_options *, struct quern_context *,
-                           const char *text),
-               int (*product)(const struct qn_options *,
-                              struct quern_context *));
 
 /* What `quern run`, `bench`, `describe` and `why` do with a quantization. Exit
    statuses. */

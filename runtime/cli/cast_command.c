@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "argument.h"
 #include "cast.h"
 #include "element.h"
 #include "problem.h"
@@ -282,52 +283,6 @@ int qn_cast_command_bench(const struct qn_options *opt,
 
 /* ---------------------------------------------------------------- describe */
 
-static void add_row(cJSON *rows, const char *name, const char *type,
-                    const char *shape, size_t bytes, size_t alignment,
-                    const char *what)
-{
-    cJSON *row = cJSON_CreateObject();
-
-    cJSON_AddStringToObject(row, "argument", name);
-    cJSON_AddStringToObject(row, "type", type);
-    cJSON_AddStringToObject(row, "shape", shape);
-    if (bytes)
-        cJSON_AddNumberToObject(row, "bytes", (double)bytes);
-    cJSON_AddNumberToObject(row, "alignment", (double)alignment);
-    cJSON_AddStringToObject(row, "is", what);
-    cJSON_AddItemToArray(rows, row);
-}
-
-/* A tensor, and a copy's scales. */
-static void add_tensor(cJSON *rows, const char *name, const char *what,
-                       const struct quern_tensor *t, const char *sf_type)
-{
-    char shape[128] = "[", part[32];
-    size_t used = 1;
-
-    if (!t->ndim)
-        return;
-    for (int i = 0; i < t->ndim && used < sizeof shape; i++)
-        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld%s",
-                                 i ? ", " : "", (long long)t->shape[i],
-                                 i + 1 < t->ndim ? "" : "]");
-    if (t->stride && used < sizeof shape)
-        snprintf(shape + used, sizeof shape - used, ", rows %lld apart",
-                 (long long)t->stride);
-    add_row(rows, name, qn_type_name(t->type), shape, t->bytes, t->alignment,
-            what);
-    if (t->sf_bytes) {
-        snprintf(part, sizeof part, "%s.sf", name);
-        add_row(rows, part, sf_type, "", t->sf_bytes, QN_ALIGNMENT,
-                "its scale factors");
-    }
-    if (t->global_bytes) {
-        snprintf(part, sizeof part, "%s.global", name);
-        add_row(rows, part, "f32", "", t->global_bytes, QN_ALIGNMENT,
-                "its scale factors of the second level");
-    }
-}
-
 /* What else a run is given. */
 static void add_arrays(cJSON *rows, const struct quern_quantization *q,
                        const struct quern_quantize_description *need)
@@ -341,45 +296,42 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
     }
     if (q->of != QUERN_W && q->work != QUERN_RESCALE) {
         snprintf(text, sizeof text, "[%d]", q->groups);
-        add_row(rows, "first_dims", "i32, i64", text, 0, 8,
-                "rows of each group");
+        qn_argument_row(rows, "first_dims", "i32, i64", text, 0, 8,
+                        "rows of each group");
         snprintf(text, sizeof text, "[%d]", q->groups + 1);
-        add_row(rows, "offsets", "i32, i64", text, 0, 8,
-                "where each group begins; instead, or beside lengths");
+        qn_argument_row(rows, "offsets", "i32, i64", text, 0, 8,
+                        "where each group begins; instead, or beside lengths");
     }
     if (q->probability) {
         snprintf(text, sizeof text, "[%lld]", (long long)q->m);
-        add_row(rows, "probability", "f32", text, 4 * (size_t)q->m, 4,
-                "factor of each row");
+        qn_argument_row(rows, "probability", "f32", text, 4 * (size_t)q->m, 4,
+                        "factor of each row");
     }
     if (q->dbias) {
         snprintf(text, sizeof text, "[%d, %lld]", q->groups, (long long)q->k);
-        add_row(rows, "dbias", "f32", text,
-                4 * (size_t)q->groups * (size_t)q->k, 4,
-                "sums over each group's rows");
+        qn_argument_row(rows, "dbias", "f32", text,
+                        4 * (size_t)q->groups * (size_t)q->k, 4,
+                        "sums over each group's rows");
+    }
+    if (q->dprob) {
+        snprintf(text, sizeof text, "[%lld]", (long long)q->m);
+        qn_argument_row(rows, "dprob", "f32", text, 4 * (size_t)q->m, 4,
+                        "gradient of each row's factor");
     }
     if (need->history && q->work != QUERN_DEQUANTIZE) {
-        add_row(rows, "scale", "f32", "[2]", 8, 4, "factor and its inverse");
+        qn_argument_row(rows, "scale", "f32", "[2]", 8, 4,
+                        "factor and its inverse");
         snprintf(text, sizeof text, "[%d]", need->history);
-        add_row(rows, "history", "f32", text, 4 * (size_t)need->history, 4,
-                "largest magnitudes, the latest first");
+        qn_argument_row(rows, "history", "f32", text, 4 * (size_t)need->history,
+                        4, "largest magnitudes, the latest first");
     }
     if (need->random)
-        add_row(rows, "random", "u64", "[2]", 16, 8, "seed and offset");
+        qn_argument_row(rows, "random", "u64", "[2]", 16, 8, "seed and offset");
 }
 
 int qn_cast_command_describe(const struct qn_options *opt,
                              struct quern_context *ctx, const char *text)
 {
-    static const struct qn_column columns[] = {
-        {"argument", "argument", "s"},
-        {"type", "type", "s"},
-        {"shape", "shape", "s"},
-        {"bytes", "bytes", "%.0f"},
-        {"alignment", "alignment", "%.0f"},
-        {"is", "what it is", "s"},
-        {0},
-    };
     struct quern_quantization q;
     struct quern_quantize_description need;
     const struct qn_recipe *recipe;
@@ -394,18 +346,18 @@ int qn_cast_command_describe(const struct qn_options *opt,
     recipe = qn_context_recipe(ctx, q.recipe);
     sf = qn_type_name(recipe->scaling[q.of].type);
     rows = cJSON_CreateArray();
-    add_tensor(rows, "in", "what is quantized", &need.args.in, sf);
-    add_tensor(rows, "saved", "what the activation was given", &need.args.saved,
-               sf);
-    add_tensor(rows, "row", "row copy", &need.args.row, sf);
-    add_tensor(rows, "column", "column copy, transposed", &need.args.column,
-               sf);
-    add_tensor(rows, "out", "numbers again", &need.args.out, sf);
+    qn_argument_tensor(rows, "in", "what is quantized", &need.args.in, sf);
+    qn_argument_tensor(rows, "saved", "what the activation was given",
+                       &need.args.saved, sf);
+    qn_argument_tensor(rows, "row", "row copy", &need.args.row, sf);
+    qn_argument_tensor(rows, "column", "column copy, transposed",
+                       &need.args.column, sf);
+    qn_argument_tensor(rows, "out", "numbers again", &need.args.out, sf);
     add_arrays(rows, &q, &need);
     snprintf(shape, sizeof shape, "[%zu]", need.workspace_bytes);
-    add_row(rows, "workspace", "bytes", shape, need.workspace_bytes,
-            QN_ALIGNMENT, "zeroed once; one per concurrent run");
-    qn_table_print(opt, rows, columns);
+    qn_argument_row(rows, "workspace", "bytes", shape, need.workspace_bytes,
+                    QN_ALIGNMENT, "zeroed once; one per concurrent run");
+    qn_argument_print(opt, rows);
     return QN_EXIT_OK;
 }
 
@@ -436,23 +388,4 @@ int qn_cast_command_why(const struct qn_options *opt, struct quern_context *ctx,
     }
     quern_free(why);
     return QN_EXIT_OK;
-}
-
-int qn_cast_or(const struct qn_options *opt,
-               int (*cast)(const struct qn_options *, struct quern_context *,
-                           const char *text),
-               int (*product)(const struct qn_options *,
-                              struct quern_context *))
-{
-    struct quern_context *ctx;
-    char text[1024];
-    int status = qn_source_context(opt, &ctx);
-
-    if (status)
-        return status;
-    status = qn_source_join(opt, text, sizeof text);
-    if (!status)
-        status = qn_cast_is(text) ? cast(opt, ctx, text) : product(opt, ctx);
-    quern_close(ctx);
-    return status;
 }

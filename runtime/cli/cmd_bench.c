@@ -8,6 +8,7 @@
 #include "cast.h"
 #include "cli.h"
 #include "job.h"
+#include "layer.h"
 #include "overhead.h"
 #include "report.h"
 
@@ -76,6 +77,8 @@ static int time_one(const struct qn_options *opt, struct quern_context *ctx,
 
     if (qn_cast_is(text))
         return qn_cast_command_bench(opt, ctx, text, rows);
+    if (qn_layer_is(text))
+        return qn_layer_command_bench(opt, ctx, text, rows);
     status = qn_source_parse(opt, ctx, text, &problem);
     if (status)
         return status;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cast.h"
+#include "layer.h"
 #include "cli.h"
 #include "describe.h"
 #include "types.h"
@@ -194,7 +195,10 @@ static int describe_product(const struct qn_options *opt,
 
 static int run(const struct qn_options *opt)
 {
-    return qn_cast_or(opt, qn_cast_command_describe, describe_product);
+    static const struct qn_line_commands commands = {
+        describe_product, qn_cast_command_describe, qn_layer_command_describe};
+
+    return qn_layer_line(opt, &commands);
 }
 
 const struct qn_command qn_cmd_describe = {

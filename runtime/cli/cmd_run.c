@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "code.h"
 #include "job.h"
+#include "layer.h"
 #include "oracle.h"
 #include "report.h"
 #include "sizes.h"
@@ -140,9 +141,10 @@ static int show(const struct qn_options *opt)
 
 static int run(const struct qn_options *opt)
 {
-    if (opt->show)
-        return show(opt);
-    return qn_cast_or(opt, qn_cast_command_run, run_product);
+    static const struct qn_line_commands commands = {
+        run_product, qn_cast_command_run, qn_layer_command_run};
+
+    return opt->show ? show(opt) : qn_layer_line(opt, &commands);
 }
 
 const struct qn_command qn_cmd_run = {
@@ -154,13 +156,15 @@ const struct qn_command qn_cmd_run = {
         "of the file replace m=, or the k= of wgrad. m=@FILE, n=@FILE or "
         "k=@FILE gives the lengths of the groups and their sum at once. C, "
         "alpha and beta are random, too. A quantization is checked against the "
-        "host's bytes, on the host against the numbers before. --ptx, --sass "
-        "and --resources show the kernel that would run, on a machine without "
-        "a GPU the one for an H200, or the one that --kernel names. "
-        "Example:\n"
+        "host's bytes, on the host against the numbers before; an MLP, forward "
+        "and backward, against a chain in double. --ptx, --sass and "
+        "--resources show the kernel that would run, on a machine without a "
+        "GPU the one for an H200, or the one that --kernel names. Example:\n"
         "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew "
         "--check\n"
-        "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168 --check",
+        "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168 --check\n"
+        "  quern run mlp fp8_block g=8 m=512 hidden=512 ffn=256 prob=1 "
+        "--check",
     .options = options,
     .run = run,
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cast.h"
+#include "layer.h"
 #include "cli.h"
 #include "gen.h"
 #include "guess.h"
@@ -127,9 +128,12 @@ static int why_kernel(const struct qn_options *opt)
 
 static int run(const struct qn_options *opt)
 {
+    static const struct qn_line_commands commands = {
+        why_product, qn_cast_command_why, qn_layer_command_why};
+
     if (opt->nwords == 1 && strncmp(opt->words[0], "quern_", 6) == 0)
         return why_kernel(opt);
-    return qn_cast_or(opt, qn_cast_command_why, why_product);
+    return qn_layer_line(opt, &commands);
 }
 
 const struct qn_command qn_cmd_why = {

@@ -50,3 +50,17 @@ kernels "host_history" {
   op = "history", of = { "x", "w", "dy" }, input = "f32", element = narrow, scale = "blocked",
   arch = "host", template = "host/history.c", params = { "scale", "history" },
 }
+
+-- Activations of what has no scales, and sums over its rows.
+kernels "host_numbers" {
+  op = "quantize", of = { "x", "dy" }, input = { "bf16", "f16", "f32" }, element = { bf16, f16 },
+  form = { "plain", "forward", "backward" }, scale = "none", arch = "host",
+  template = "host/numbers.c",
+  params = join(values, { "row", "row_stride", "dbias" }, shape, sizes),
+}
+
+kernels "host_dprob" {
+  op = "dprob", of = "dy", input = { "bf16", "f16", "f32" }, form = "backward",
+  element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }, scale = { "none", "blocked" },
+  arch = "host", template = "host/dprob.c", params = join(values, { "dprob" }, shape, sizes),
+}

@@ -1,6 +1,7 @@
 -- Casts on GPUs: tiles of 128 x 128 values, read once.
 
 local narrow = { e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
+local every = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
 local numbers = { "bf16", "f16", "f32" }
 
 local copies = { "row", "row_stride", "row_sf", "row_global",
@@ -85,7 +86,7 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
 end
 
 kernels "sum" {
-  op = "sum", of = { "x", "dy" }, input = "f32", element = narrow, scale = "blocked",
+  op = "sum", of = { "x", "dy" }, input = "f32", element = every, scale = { "none", "blocked" },
   arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/sum.cu",
   params = join({ "dbias", "partials" }, shape, { "first_dims", "offsets", "sizes_bytes" }),
   derive "threads" (function () return 256 end),
@@ -98,4 +99,27 @@ kernels "history" {
   arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/history.cu",
   params = { "scale", "history" },
   derive "threads" (function () return 256 end),
+}
+
+-- Activations of what has no scales, and sums over its rows.
+for _, form in ipairs { "plain", "forward", "backward" } do
+  kernels("numbers_" .. form) {
+    op = "quantize", of = { "x", "dy" }, input = numbers, form = form, element = { bf16, f16 },
+    scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/numbers.cu",
+    params = join(inputs[form], { "row", "row_stride", "dbias", "partials" }, shape, sizes),
+    derive "threads" (function () return 256 end),
+    derive "band" (function () return 1 end), -- COUPLED: bands
+    derive "smem" (function (v) return 128 * 128 * (v.input.bits == 16 and 2 or 4) end),
+    derive "ctas" (function (v) return v.input.bits == 16 and v.arch ~= "sm_120a" and 2 or 1 end),
+  }
+end
+
+kernels "dprob" {
+  op = "dprob", of = "dy", input = numbers, form = "backward", element = every,
+  scale = { "none", "blocked" }, arch = { "sm_80", "sm_90a", "sm_120a" },
+  template = "quantize/dprob.cu",
+  params = join(inputs.backward, { "dprob" }, shape, sizes),
+  derive "threads" (function () return 256 end),
+  derive "band" (function () return 1 end), -- COUPLED: bands
+  derive "ctas" (function () return 2 end),
 }

@@ -10,17 +10,20 @@ void $(name)(void *const *params, int worker, int workers)
 //$ local has = {}
 //$ for _, p in ipairs(params) do has[p.name] = true end
 //$ for _, field in ipairs { "input", "form", "in", "in_pointers", "saved", "in_stride",
-//$   "in_group_stride", "saved_stride", "probability", "dbias", "activation", "interleave",
-//$   "limit", "slope", "shift", "history", "random", "out", "out_stride" } do
+//$   "in_group_stride", "saved_stride", "probability", "dbias", "dprob", "activation",
+//$   "interleave", "limit", "slope", "shift", "history", "random", "out", "out_stride" } do
 //$   if has[field] then
         .$(field) = $(field),
 //$   end
 //$ end
         .all = { m, k, groups },
 //$ for _, copy in ipairs { "row", "column" } do
-        .$(copy) = { $(copy), $(copy)_stride, (sf_element *)$(copy)_sf, $(copy)_global,
+//$   if has[copy] then
+//$   local scales = scale and "(sf_element *)" .. copy .. "_sf, " .. copy .. "_global" or "0, 0"
+        .$(copy) = { $(copy), $(copy)_stride, $(scales),
 //$   local amax = has[copy .. "_amax"] and copy .. "_amax" or "0"
                  $(amax) },
+//$   end
 //$ end
 //$ if has.scale then
         .delayed = scale,

@@ -1,21 +1,24 @@
-//$ local across, down = scale.k > 0 and scale.k or 128, scale.rows > 0 and scale.rows or 1
+//$ local across = scale and scale.k > 0 and scale.k or 128
+//$ local down = scale and scale.rows > 0 and scale.rows or 1
 #define FN static inline __attribute__((unused))
 enum { IN_COPY, IN_BF16, IN_F16, IN_F32 }; /* types before the cast; COUPLED: types */
 enum { PLAIN, FORWARD, BACKWARD };         /* COUPLED: forms */
 enum {
-    TILE = 128,
+    TILE = 128$(scale and "," or "")
+//$ if scale then
     ACROSS = $(across), /* values of a line that share a scale */
     DOWN = $(down)      /* lines that share it */
+//$ end
 };
 
 //$ once "cast/arith.c"
-//$ for _, type in ipairs { "bf16", "f16", "f32", element.type, scale.type } do
+//$ for _, type in ipairs { "bf16", "f16", "f32", element.type, scale and scale.type or "f32" } do
 //$   once("cast/from_" .. type .. ".c")
 //$ end
 //$ for _, type in ipairs { "bf16", "f16", "f32" } do
 //$   once("cast/to_" .. type .. ".c")
 //$ end
-//$ if op == "quantize" then
+//$ if op == "quantize" and scale then
 //$   once("cast/to_" .. element.type .. ".c")
 //$   if scale.stochastic then
 //$     once("cast/to_" .. element.type .. "_stochastic.c")
@@ -26,7 +29,7 @@ enum {
 //$   end
 //$ end
 //$ if op ~= "dequantize" then
-//$   if scale.hadamard then
+//$   if scale and scale.hadamard then
 //$     once "cast/hadamard.c"
 //$   end
 //$   once "cast/activation.c"
@@ -37,13 +40,19 @@ enum {
 //$ include "common/check_sizes.c"
 
 //$ end
+//$ if scale then
 //$ include "quantize/storage.c"
 
+//$ end
 //$ include "quantize/shape.c"
 
+//$ if scale then
 //$ include "quantize/value.c"
 
 typedef $(scale.type == "f32" and "float" or "unsigned char") sf_element;
+//$ else
+typedef void sf_element; /* there are none */
+//$ end
 
 /* One copy, and what its scales need. */
 struct copy {
@@ -67,7 +76,7 @@ struct work {
     long long saved_stride;
     const float *probability;
     struct copy row, column;
-    float *dbias;
+    float *dbias, *dprob;
     int activation, interleave;
     float limit, slope, shift;
     const float *delayed; /* factor, and its inverse */

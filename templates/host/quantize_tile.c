@@ -69,6 +69,7 @@ static float backward(const struct work *w, long long row, int f)
     return rounded(w, mul_rn(dy, second ? d.b : d.a));
 }
 
+//$ if scale then
 /* What the row copy holds. */
 static float copied(const struct work *w, const struct group *g, int row, int f)
 {
@@ -91,6 +92,7 @@ static float copied(const struct work *w, const struct group *g, int row, int f)
     return value_of(code, from_$(scale.type)(w->row.sf[sf])$(global));
 }
 
+//$ end
 /* What is quantized: of a row and a feature inside the group. */
 static float load(const struct work *w, const struct group *g, int row, int f)
 {
@@ -100,8 +102,10 @@ static float load(const struct work *w, const struct group *g, int row, int f)
         return forward(w, at, f);
     if (w->form == BACKWARD)
         return backward(w, at, f);
+//$ if scale then
     if (w->input == IN_COPY)
         return copied(w, g, row, f);
+//$ end
 //$ if of == "w" then
     if (w->in_pointers)
         return load_in(w, w->in_pointers[g->number], row * w->in_stride + f);
@@ -112,8 +116,8 @@ static float load(const struct work *w, const struct group *g, int row, int f)
 }
 
 /* Values of 128 rows and features; those that are not in the group are zero. */
-static void load_tile(const struct work *w, const struct group *g, int row, int feature,
-                      float tile[TILE][TILE])
+FN void load_tile(const struct work *w, const struct group *g, int row, int feature,
+                  float tile[TILE][TILE])
 {
     for (int i = 0; i < TILE; i++)
         for (int j = 0; j < TILE; j++)
@@ -135,7 +139,7 @@ FN unsigned int amax_of(const float *values, int count)
     return most;
 }
 
-//$ if op == "amax" or scale.delayed then
+//$ if op == "amax" or (scale and scale.delayed) then
 /* Whoever comes first: the largest of all stays. */
 static void note_amax(void *place, const void *values, int count)
 {

@@ -1,4 +1,5 @@
-//$ local across, down = scale.k > 0 and scale.k or 128, scale.rows > 0 and scale.rows or 1
+//$ local across = scale and scale.k > 0 and scale.k or 128
+//$ local down = scale and scale.rows > 0 and scale.rows or 1
 #define DEVICE __device__ __forceinline__
 #define FN DEVICE
 enum {
@@ -6,9 +7,11 @@ enum {
     TILE_M = 128, /* rows of a tile: each of 4 warps has 32 of them, and a thread all 32 */
     BAND = $(band),   /* strips of tiles that are visited together */
     TILE_N = 128, /* features: each of 2 warps has 64 of them, and a thread 2 */
-    ROWS = 32,    /* of a thread */
+    ROWS = 32$(scale and "," or " ")    /* of a thread */
+//$ if scale then
     ACROSS = $(across), /* values of a line that share a scale */
     DOWN = $(down)      /* lines that share it */
+//$ end
 };
 
 //$ once "cast/arith.c"
@@ -23,16 +26,16 @@ enum {
 //$ end
 //$ if op == "quantize" then
 //$   once("cast/to_" .. element.type .. ".c")
-//$   if scale.stochastic then
+//$   if scale and scale.stochastic then
 //$     once("cast/to_" .. element.type .. "_stochastic.c")
 //$     once "cast/random.c"
 //$   end
-//$   if scale.type == "e4m3" then
+//$   if scale and scale.type == "e4m3" then
 //$     once "cast/from_e4m3.c"
 //$     once "cast/to_e4m3.c"
 //$   end
 //$ end
-//$ if op ~= "dequantize" and scale.hadamard then
+//$ if op ~= "dequantize" and scale and scale.hadamard then
 //$   once "cast/hadamard.c"
 //$ end
 //$ if form ~= "plain" then
@@ -46,8 +49,12 @@ enum {
 //$ end
 //$ include "quantize/walk.cu"
 
+//$ if scale then
 //$ include "quantize/storage.c"
 
+//$ end
 //$ include "quantize/shape.c"
 
+//$ if scale then
 typedef $(scale.type == "f32" and "float" or "unsigned char") sf_element;
+//$ end

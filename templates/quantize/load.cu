@@ -1,33 +1,5 @@
 //$ local plain = form == "plain" and input.type ~= "copy"
-//$ include "quantize/held.cu"
+//$ include "quantize/given.cu"
 
-/* Where values come from. */
-struct source {
-    const void *in;
-//$ if plain and of == "w" then
-    const void *const *pointers; /* or each group's matrix, and where rows lie decides as well */
-//$ end
-    long long in_stride;
-    int paired; /* several neighbours can be read at once */
-//$ if form ~= "plain" then
-    const void *saved;
-    long long saved_stride;
-    const float *probability;
-    int activation, interleave;
-    float limit, slope, shift;
-//$ end
-//$ if input.type == "copy" then
-    const unsigned char *row;
-    long long row_stride;
-    const sf_element *row_sf;
-    const float *row_global;
-//$ end
-    struct shape all;
-};
-
-//$ if input.type ~= "copy" then
-typedef $(input.bits == 16 and "unsigned short" or "float") in_element;
-
-//$ end
 //$ local how = plain and "fetch" or input.type == "copy" and "recall" or "activate"
 //$ include("quantize/" .. how .. ".cu")

@@ -25,6 +25,7 @@ FN int most_tiles(const struct shape *all)
     return (int)((all->m + 127ll * all->groups) / 128);
 }
 
+//$ if scale then
 //$ local across, down = scale.k > 0 and scale.k or 1, scale.rows > 0 and scale.rows or 1
 /* Of the row copy: a row of scales for each $(down == 1 and "row" or down .. " rows"). */
 FN struct scales row_scales(const struct group *g, const struct shape *all)
@@ -81,3 +82,4 @@ FN struct scales column_scales(const struct group *g, const struct shape *all)
 //$ end
     return s;
 }
+//$ end

@@ -34,7 +34,7 @@ static const struct {
     {"bench " SMALL " --repeat -1", 2, "--repeat is '-1'"},
     {"describe --specs /dev/null " SMALL, 2, "/dev/null"},
     {"describe --specs '' " SMALL, 2, "--specs is empty"},
-    {"demo x", 2, "'x': the demo takes no problem"},
+    {"demo bf16 x", 2, "'x': the demo takes a recipe"},
     {"cache ls ls", 2, "it must be one of ls, verify, gc and where"},
     {"recipes a b", 2, ""},
     {"why", 2, "a problem is missing"},

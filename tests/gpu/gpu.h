@@ -240,6 +240,7 @@ void gpu_sms(void);
 void gpu_refusals(void);
 void gpu_cublaslt(void);
 void gpu_casts(void);
+void gpu_mlp(void);
 void gpu_nans(void);
 void gpu_tune(void);
 void gpu_scales(void);

@@ -42,13 +42,16 @@ static const char *const forward[] = {
     "g=3 m=200 k=97 activation=squared_relu prob=1",
     NULL};
 static const char *const backward[] = {
-    "g=4 m=300 k=256 activation=swiglu prob=1 dbias=1",
+    "g=4 m=300 k=256 activation=swiglu prob=1 dbias=1 dprob=1",
     "g=3 m=200 k=192 activation=clamped_swiglu",
     "g=3 m=200 k=128 activation=situ prob=1 interleave=32 dbias=1",
     "g=3 m=200 k=260 activation=geglu interleave=1",
     "g=3 m=200 k=192 activation=reglu dbias=1",
-    "g=3 m=200 k=97 activation=squared_relu prob=1",
+    "g=3 m=200 k=97 activation=squared_relu prob=1 dprob=1",
+    "g=65 m=900 k=200 activation=clamped_swiglu prob=1 dprob=1 split=zipf",
     NULL};
+static const char *const sums[] = {TORTURE " k=384 dbias=1",
+                                   "g=65 m=4000 k=33 split=zipf dbias=1", NULL};
 static const char *const others[] = {TORTURE " k=256", "g=2 m=300 k=97", NULL};
 
 /* Bits of bf16 and, 16 to the left, of fp32: each starts a block of its own
@@ -199,6 +202,19 @@ static void add_type(struct work *w, const char *recipe, const char *type)
     add_shapes(w, "dequantize", recipe, "w", more, weights);
     strcat(more, " copies=column");
     add_shapes(w, "dequantize", recipe, "dy", more, others);
+}
+
+/* What a recipe without scales has: activations, and sums. */
+static void add_numbers(struct work *w, const char *recipe)
+{
+    static const char *const inputs[] = {
+        " in=bf16 copies=row", " in=f16 copies=row", " in=f32 copies=row"};
+
+    for (int i = 0; i < 3; i++) {
+        add_shapes(w, "quantize", recipe, "dy", inputs[i], sums);
+        add_shapes(w, "quantize", recipe, "x", inputs[i], forward);
+        add_shapes(w, "quantize", recipe, "dy", inputs[i], backward);
+    }
 }
 
 static void add_recipe(struct work *w, const struct qn_recipe *recipe)
@@ -387,6 +403,8 @@ void gpu_casts(void)
     for (int i = 0; i < registry->nrecipes; i++)
         if (registry->recipes[i].scaled)
             add_recipe(work, &registry->recipes[i]);
+        else
+            add_numbers(work, registry->recipes[i].name);
     run_lines(work);
     for (int i = 0; i < registry->nrecipes; i++)
         if (registry->recipes[i].scaled)

@@ -51,6 +51,7 @@ static struct gpu_family families[] = {
     FAMILY(scales, "NaN, the largest and the least scale of one block"),
     FAMILY(casts, "every quantization, byte for byte against the host"),
     FAMILY(tune, "winners are measured, kept, and taken by plans"),
+    FAMILY(mlp, "the grouped MLP both ways, against a chain in double"),
     FAMILY(coverage, "no kernel was left out"),
 };
 static struct gpu_family sanitized =

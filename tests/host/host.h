@@ -71,5 +71,11 @@ void test_quantize_lying_sizes(void **state);
 void test_quantize_threads(void **state);
 void test_quantize_one_copy(void **state);
 void test_quantize_pointers(void **state);
+void test_mlp_right(void **state);
+void test_mlp_sizes(void **state);
+void test_mlp_phases(void **state);
+void test_mlp_arguments(void **state);
+void test_mlp_texts(void **state);
+void test_mlp_lies(void **state);
 
 #endif

@@ -66,6 +66,12 @@ int main(void)
         cmocka_unit_test(test_quantize_threads),
         cmocka_unit_test(test_quantize_one_copy),
         cmocka_unit_test(test_quantize_pointers),
+        cmocka_unit_test(test_mlp_right),
+        cmocka_unit_test(test_mlp_sizes),
+        cmocka_unit_test(test_mlp_phases),
+        cmocka_unit_test(test_mlp_arguments),
+        cmocka_unit_test(test_mlp_texts),
+        cmocka_unit_test(test_mlp_lies),
     };
 
     return cmocka_run_group_tests_name("host", tests, open_library,

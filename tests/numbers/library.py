@@ -17,8 +17,8 @@ class Tensor(ctypes.Structure):
 class Args(ctypes.Structure):
     _fields_ = [("input", Tensor), ("saved", Tensor), ("row", Tensor), ("column", Tensor),
                 ("out", Tensor), ("first_dims", P), ("offsets", P), ("sizes_type", I),
-                ("probability", P), ("dbias", P), ("scale", P), ("history", P), ("random", P),
-                ("limit", F), ("slope", F), ("shift", F), ("workspace", P)]
+                ("probability", P), ("dbias", P), ("dprob", P), ("scale", P), ("history", P),
+                ("random", P), ("limit", F), ("slope", F), ("shift", F), ("workspace", P)]
 
 
 class Description(ctypes.Structure):
@@ -26,7 +26,7 @@ class Description(ctypes.Structure):
 
 
 class Quantization(ctypes.Structure):
-    _fields_ = [("recipe", ctypes.c_char * 32), ("ints", I * 9), ("m", L), ("k", L),
+    _fields_ = [("recipe", ctypes.c_char * 32), ("ints", I * 10), ("m", L), ("k", L),
                 ("split", ctypes.c_char * 256)]
 
 

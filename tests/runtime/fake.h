@@ -31,6 +31,15 @@ struct fake_map {
 
 #define FAKE_PARAMS 48
 
+/* One of the launches since the test cleared `launches`: the kernel's name, and
+   its first parameters, which have 8 bytes each (if `trailed` says so). */
+enum { FAKE_TRAIL = 24, FAKE_TRAILED = 8 };
+struct fake_launch {
+    char kernel[128];
+    uint64_t params[FAKE_TRAILED];
+    const void *stream;
+};
+
 struct fake_cuda {
     /* the machine */
     int devices, major, minor, sms, shared_bytes;
@@ -65,6 +74,8 @@ struct fake_cuda {
     int watch;  /* parameter that is the address of `watched`, 0: none */
     int64_t watched[4];
     int band_at; /* 1 + the parameter that is the band; 0: none */
+    int trailed; /* parameters that each launch keeps */
+    struct fake_launch trail[FAKE_TRAIL];
 };
 
 /* What the fake cuBLASLt was told, and what it should do about it. */

@@ -346,6 +346,7 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
                      void **extra)
 {
     int code;
+    struct fake_launch *trail = &state.trail[state.launches % FAKE_TRAIL];
 
     (void)extra;
     ENTER();
@@ -353,6 +354,11 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
     if (code)
         return code;
     state.launches++;
+    snprintf(trail->kernel, sizeof trail->kernel, "%s",
+             ((struct cu_library *)function)->kernel);
+    trail->stream = launch->stream;
+    for (int i = 0; i < state.trailed; i++)
+        memcpy(&trail->params[i], parameters[i], sizeof trail->params[i]);
     state.launch = *launch;
     state.launch_context = top();
     if (launch->nattributes)

@@ -1,5 +1,5 @@
 /*
-** sizes.c: group sizes that lie. Nothing outside the buffers may be written,
+** lies.c: group sizes that lie. Nothing outside the buffers may be written,
 ** and quern_check must blame the first group that breaks a rule.
 */
 #include "host.h"

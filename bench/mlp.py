@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""The grouped MLP, forward and backward: quern beside what a user would compose instead, in one process, on one GPU.
+
+    python3 bench/mlp.py [--recipes bf16,fp8_block,fp8_row,mxfp8] [--shapes 'qwen3*,dsv3'] [--splits mild,skew]
+                         [--budget SECONDS] [--json FILE] [--commit HASH]
+
+Peers: torch's grouped products in BF16 with activation, probability and their gradients compiled by
+torch.compile into one kernel each (`torch_bf16`); and, beside every FP8 recipe, the same with x, h, dy
+and dpre cast to FP8 with row scales by a compiled kernel before torch._scaled_grouped_mm, forward and
+for dx, and wgrad in BF16 (`torch_fp8_row`: it has no other way to take sizes on the device). Weights
+are quantized before the clock starts, as they are once for many microbatches.
+
+Every row times forward, backward with both wgrads, and the two together. Timing is that of peers.py:
+CUDA graphs in turn. Before anything is timed, y, dx, dprob, dw1 and dw2 are compared with torch's in
+BF16: 1 - 2 xy / (xx + yy).
+"""
+
+import random
+import sys
+import time
+
+import torch
+
+import libquern
+import peers
+from watch import Watch
+
+E4M3_MAX = 448.0
+
+# Layers: experts, tokens routed to all of them, features of the model and of an expert.
+SHAPES = [
+    {"name": "dsv3", "groups": 8, "tokens": 32768, "hidden": 7168, "ffn": 2048},
+    {"name": "dsv3_g32", "groups": 32, "tokens": 32768, "hidden": 7168, "ffn": 2048},
+    {"name": "mixtral", "groups": 8, "tokens": 16384, "hidden": 4096, "ffn": 14336},
+    {"name": "qwen3", "groups": 128, "tokens": 65536, "hidden": 2048, "ffn": 768},
+    {"name": "gptoss", "groups": 32, "tokens": 32768, "hidden": 2880, "ffn": 2880},
+]
+
+
+def activate(pre, probability):
+    """h: swiglu of two halves, times each row's probability."""
+    a, b = pre.float().chunk(2, -1)
+    return (a * torch.sigmoid(a) * b * probability[:, None]).to(pre.dtype)
+
+
+def activate_back(dh, pre, probability):
+    """dpre and dprob."""
+    a, b = pre.float().chunk(2, -1)
+    s, d = torch.sigmoid(a), dh.float()
+    scaled = d * probability[:, None]
+    da, db = scaled * b * s * (1 + a * (1 - s)), scaled * a * s
+    return torch.cat((da, db), -1).to(pre.dtype), (d * a * s * b).sum(-1)
+
+
+def quantize_rows(x):
+    """FP8 with a scale for each row."""
+    scale = x.abs().amax(-1).float().clamp(min=1e-12) / E4M3_MAX
+    return (x.float() / scale[:, None]).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn), scale
+
+
+class Layer:
+    """Operands of one shape with one split, on the GPU, and who computes with them."""
+
+    def __init__(self, shape, kind, rng):
+        make = dict(device="cuda", dtype=torch.bfloat16)
+        g, m, hidden, ffn = (shape[key] for key in ("groups", "tokens", "hidden", "ffn"))
+        self.name, self.kind, self.shape = shape["name"], kind, shape
+        self.rows = peers.split(g, m, kind, rng)
+        self.x, self.dy = torch.randn(m, hidden, **make), torch.randn(m, hidden, **make)
+        self.w1 = torch.randn(g, 2 * ffn, hidden, **make) * hidden ** -0.5
+        self.w2 = torch.randn(g, hidden, ffn, **make) * ffn ** -0.5
+        self.probability = torch.rand(m, device="cuda")
+        self.sizes = torch.tensor(self.rows, device="cuda", dtype=torch.int32)
+        self.ends = self.sizes.cumsum(0).to(torch.int32)
+        self.flops = 6.0 * m * hidden * 3 * ffn
+        self.bytes = 2.0 * (m * (4 * hidden + 9 * ffn) + 9 * g * hidden * ffn)
+        self.line = f"g={g} m={m} hidden={hidden} ffn={ffn} prob=1 split={kind}"
+
+
+class Torch:
+    """The same in BF16, products grouped, the rest compiled."""
+
+    def __init__(self, layer):
+        self.l = layer
+        self.activate = torch.compile(activate)
+        self.activate_back = torch.compile(activate_back)
+
+    def product(self, a, w, transposed):
+        """a times the weights of its group."""
+        return torch._grouped_mm(a, w.transpose(-2, -1) if transposed else w, offs=self.l.ends)
+
+    def forward(self):
+        self.pre = self.product(self.l.x, self.l.w1, True)
+        self.h = self.activate(self.pre, self.l.probability)
+        self.y = self.product(self.h, self.l.w2, True)
+
+    def backward(self):
+        dh = self.product(self.l.dy, self.l.w2, False)
+        dpre, self.dprob = self.activate_back(dh, self.pre, self.l.probability)
+        self.dx = self.product(dpre, self.l.w1, False)
+        self.dw2 = torch._grouped_mm(self.l.dy.t(), self.h, offs=self.l.ends)
+        self.dw1 = torch._grouped_mm(dpre.t(), self.l.x, offs=self.l.ends)
+
+    def close(self):
+        pass
+
+
+class TorchRows(Torch):
+    """FP8 with row scales where torch takes it: forward and for the gradients of tokens."""
+
+    def __init__(self, layer):
+        super().__init__(layer)
+        self.quantize = torch.compile(quantize_rows)
+        self.copies = {}
+        for name in ("w1", "w2"):
+            w = getattr(layer, name)
+            for transposed in (True, False):  # rows are what is not summed
+                rows = w if transposed else w.transpose(-2, -1).contiguous()
+                scale = rows.abs().amax(-1).float().clamp(min=1e-12) / E4M3_MAX
+                cast = (rows.float() / scale[..., None]).to(torch.float8_e4m3fn)
+                self.copies[w.data_ptr(), transposed] = cast.transpose(-2, -1), scale
+
+    def product(self, a, w, transposed):
+        (qa, sa), (qb, sb) = self.quantize(a), self.copies[w.data_ptr(), transposed]
+        return torch._scaled_grouped_mm(qa, qb, sa, sb, offs=self.l.ends, out_dtype=torch.bfloat16,
+                                        use_fast_accum=True)
+
+
+class Quern:
+    """A plan with all its buffers."""
+
+    def __init__(self, layer, library, recipe):
+        self.line = f"mlp {recipe} {layer.line}"
+        self.plan = libquern.MlpPlan(library, self.line)
+        args, need, l = self.plan.args, self.plan.need, layer
+        self.keep = []
+        for name in ("x", "dy", "w1", "w2"):
+            getattr(args, name).data = getattr(l, name).data_ptr()
+        for name, like in (("y", l.x), ("dx", l.x), ("dw1", l.w1), ("dw2", l.w2)):
+            setattr(self, name, torch.full_like(like, float("nan")))
+            getattr(args, name).data = getattr(self, name).data_ptr()
+        for name in ("w1_row", "w1_column", "w2_row", "w2_column"):
+            tensor = getattr(args, name)
+            if tensor.ndim:
+                tensor.data, tensor.sf = self.zeros(tensor.bytes), self.zeros(tensor.sf_bytes)
+                tensor.global_ = self.zeros(tensor.global_bytes) if tensor.global_bytes else None
+        self.dprob = torch.full_like(l.probability, float("nan"))
+        args.first_dims, args.probability = l.sizes.data_ptr(), l.probability.data_ptr()
+        args.dprob = self.dprob.data_ptr()
+        args.saved, args.workspace = self.zeros(need.saved_bytes), self.zeros(need.workspace_bytes)
+        if need.random:
+            args.random = self.hold(torch.arange(12, device="cuda"))
+        if need.history:
+            args.scale = self.hold(torch.ones(12, device="cuda"))
+            args.history = self.zeros(24 * need.history)
+        self.call("weights")
+
+    def hold(self, tensor):
+        self.keep.append(tensor)
+        return tensor.data_ptr()
+
+    def zeros(self, count):
+        return self.hold(torch.zeros(max(count, 16), device="cuda", dtype=torch.uint8))
+
+    def call(self, name):
+        self.plan.call(name, torch.cuda.current_stream().cuda_stream)
+
+    def forward(self):
+        self.call("forward")
+
+    def backward(self):
+        self.call("backward")
+
+    def close(self):
+        self.call("check")
+        self.plan.close()
+
+
+def distance(got, expected):
+    """1 - 2 xy / (xx + yy) in fp32, in pieces that fit beside the operands."""
+    xy = both = 0.0
+    chunk = max(1, got.shape[0] // 16)
+    for a, b in zip(got.split(chunk), expected.split(chunk)):
+        a, b = a.float(), b.float()
+        xy += (a * b).sum(dtype=torch.float64).item()
+        both += (a * a + b * b).sum(dtype=torch.float64).item()
+    return 1 - 2 * xy / both
+
+
+def verify(candidates, reference):
+    """The largest distance of each one's results from the reference's."""
+    errors = {}
+    reference.forward()
+    reference.backward()
+    for name, candidate in candidates.items():
+        candidate.forward()
+        candidate.backward()
+        torch.cuda.synchronize()
+        errors[name] = {what: distance(getattr(candidate, what), getattr(reference, what))
+                        for what in ("y", "dx", "dprob", "dw1", "dw2")}
+    return errors
+
+
+def both(candidate):
+    candidate.forward()
+    candidate.backward()
+
+
+def bench_layer(layer, library, recipe, options, watch):
+    """Rows of results for one layer."""
+    reference = Torch(layer)
+    candidates = {"quern": Quern(layer, library, recipe), "torch_bf16": reference}
+    if recipe not in ("bf16", "fp16"):
+        candidates["torch_fp8_row"] = TorchRows(layer)
+    errors = verify(candidates, reference)
+    calls = max(2, min(20, round(options.replay * 600e12 / layer.flops)))
+    graphs = {}
+    for name, candidate in candidates.items():
+        for what, call in (("forward", candidate.forward), ("backward", candidate.backward),
+                           ("both", lambda c=candidate: both(c))):
+            try:
+                graphs[name, what] = peers.capture(call, calls)
+            except Exception as error:  # a peer that can't: noted, not fatal
+                print(f"# {layer.name} {recipe} {layer.kind} {name} {what}: {str(error)[:200]}")
+    results = peers.measure(graphs, calls, options.rounds, watch)
+    share = {"forward": 1 / 3, "backward": 2 / 3, "both": 1}
+    rows = [{"shape": layer.name, "recipe": recipe, "split": layer.kind, "phase": what,
+             "problem": candidates["quern"].line, "what": name, "errors": errors[name],
+             "calls": calls, **result,
+             "tflops": share[what] * layer.flops / result["ms"] / 1e9}
+            for (name, what), result in results.items()]
+    for candidate in candidates.values():
+        candidate.close()
+    return rows
+
+
+def show(rows):
+    """One layer's rows; the last column compares with the better peer of the same phase."""
+    for r in rows:
+        peer = min((p["ms"] for p in rows if p["phase"] == r["phase"] and p["what"] != "quern"),
+                   default=float("nan"))
+        print(f"{r['shape']:9s} {r['recipe']:10s} {r['split']:5s} {r['phase']:8s} {r['ms']:8.3f} ms "
+              f"{r['tflops']:6.0f} TFLOP/s {r['mhz'] or 0:5.0f} MHz {max(r['errors'].values()):8.1e} "
+              f"{peer / r['ms']:6.3f} {r['what']}", flush=True)
+
+
+def main(argv=None):
+    parser = peers.parser_of(__doc__)
+    parser.add_argument("--recipes", default="bf16,fp8_block,fp8_row,mxfp8")
+    options = parser.parse_args(argv)
+    if not torch.cuda.is_available():
+        print("bench/mlp.py needs an NVIDIA GPU and a PyTorch with CUDA", file=sys.stderr)
+        return 3
+    shapes = peers.choose(SHAPES, options.shapes)
+    begin = time.monotonic()
+    torch.manual_seed(options.seed)
+    torch.zeros(1, device="cuda")  # makes the context that the library then uses
+    library = libquern.open_library(options.library)
+    rng = random.Random(options.seed)
+    with Watch() as watch:
+        results = {"machine": peers.machine(options, library, watch), "rows": [], "left_out": []}
+        for shape, kind in ((s, k) for s in shapes for k in options.splits.split(",")):
+            layer = None
+            for recipe in options.recipes.split(","):
+                if time.monotonic() - begin > options.budget:
+                    results["left_out"].append([shape["name"], recipe, kind])
+                    continue
+                layer = layer or Layer(shape, kind, rng)
+                try:
+                    rows = bench_layer(layer, library, recipe, options, watch)
+                except libquern.Failed as error:  # no kernel yet: said, and the next
+                    print(f"# {shape['name']} {recipe} {kind}: {error}")
+                    continue
+                torch.cuda.empty_cache()
+                show(rows)
+                results["rows"] += rows
+                if options.json:
+                    peers.write(options.json, results)
+    if options.json:
+        peers.write(options.json, results)
+    for name in results["left_out"]:
+        print(f"# left out, the budget was spent: {' '.join(name)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+/*
+** argument.c: what `quern describe` says of an argument.
+*/
+#include "argument.h"
+
+#include <stdio.h>
+
+#include "problem.h"
+#include "types.h"
+
+void qn_argument_row(cJSON *rows, const char *name, const char *type,
+                     const char *shape, size_t bytes, size_t alignment,
+                     const char *what)
+{
+    cJSON *row = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(row, "argument", name);
+    cJSON_AddStringToObject(row, "type", type);
+    cJSON_AddStringToObject(row, "shape", shape);
+    if (bytes)
+        cJSON_AddNumberToObject(row, "bytes", (double)bytes);
+    cJSON_AddNumberToObject(row, "alignment", (double)alignment);
+    cJSON_AddStringToObject(row, "is", what);
+    cJSON_AddItemToArray(rows, row);
+}
+
+void qn_argument_tensor(cJSON *rows, const char *name, const char *what,
+                        const struct quern_tensor *t, const char *sf_type)
+{
+    char shape[128] = "[", part[32];
+    size_t used = 1;
+
+    if (!t->ndim)
+        return;
+    for (int i = 0; i < t->ndim && used < sizeof shape; i++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld%s",
+                                 i ? ", " : "", (long long)t->shape[i],
+                                 i + 1 < t->ndim ? "" : "]");
+    if (t->stride && used < sizeof shape)
+        snprintf(shape + used, sizeof shape - used, ", rows %lld apart",
+                 (long long)t->stride);
+    qn_argument_row(rows, name, qn_type_name(t->type), shape, t->bytes,
+                    t->alignment, what);
+    if (t->sf_bytes) {
+        snprintf(part, sizeof part, "%s.sf", name);
+        qn_argument_row(rows, part, sf_type, "", t->sf_bytes, QN_ALIGNMENT,
+                        "its scale factors");
+    }
+    if (t->global_bytes) {
+        snprintf(part, sizeof part, "%s.global", name);
+        qn_argument_row(rows, part, "f32", "", t->global_bytes, QN_ALIGNMENT,
+                        "its scale factors of the second level");
+    }
+}
+
+void qn_argument_print(const struct qn_options *opt, cJSON *rows)
+{
+    static const struct qn_column columns[] = {
+        {"argument", "argument", "s"},
+        {"type", "type", "s"},
+        {"shape", "shape", "s"},
+        {"bytes", "bytes", "%.0f"},
+        {"alignment", "alignment", "%.0f"},
+        {"is", "what it is", "s"},
+        {0},
+    };
+
+    qn_table_print(opt, rows, columns);
+}

@@ -1,0 +1,313 @@
+/*
+** layer_command.c: what commands do with a grouped MLP.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "argument.h"
+#include "cast.h"
+#include "context.h"
+#include "layer.h"
+#include "problem.h"
+#include "report.h"
+#include "sizes.h"
+#include "types.h"
+
+/* Tokens that are compared: a few seconds of one core. */
+enum { CHECKED = 128 };
+
+/* The text as an MLP; an exit status, after printing. */
+static int parse(const struct qn_options *opt, struct quern_context *ctx,
+                 const char *text, struct quern_mlp *mlp)
+{
+    int code = quern_mlp_parse(ctx, text, mlp);
+
+    return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
+}
+
+/* --------------------------------------------------------------------- run */
+
+static void add_verdict(cJSON *row, const struct qn_layer_verdict *v)
+{
+    cJSON *errors = cJSON_AddObjectToObject(row, "errors");
+
+    for (int i = 0; v->results[i].name; i++)
+        cJSON_AddNumberToObject(errors, v->results[i].name,
+                                v->results[i].error);
+    cJSON_AddStringToObject(row, "oracle", "float64");
+    cJSON_AddNumberToObject(row, "error", v->error);
+    cJSON_AddNumberToObject(row, "tolerance", v->tolerance);
+    cJSON_AddNumberToObject(row, "rows_compared", (double)v->results[0].rows);
+    cJSON_AddBoolToObject(row, "passed", v->passed);
+}
+
+cJSON *qn_layer_row(const struct qn_layer *l, const struct qn_job_time *time,
+                    const struct qn_layer_verdict *v)
+{
+    const struct qn_sizes_range range = qn_sizes_range(l->sizes, l->mlp.groups);
+    cJSON *row = cJSON_CreateObject();
+    char text[512];
+
+    quern_mlp_print(&l->mlp, text, sizeof text);
+    cJSON_AddStringToObject(row, "problem", text);
+    cJSON_AddStringToObject(row, "kernel", "forward and backward");
+    cJSON_AddStringToObject(row, "recipe", l->mlp.recipe);
+    cJSON_AddStringToObject(row, "backend", l->gpu ? "gpu" : "host");
+    cJSON_AddStringToObject(row, "device",
+                            l->gpu ? l->gpu->device.name : "host");
+    cJSON_AddNumberToObject(row, "rows_min", (double)range.min);
+    cJSON_AddNumberToObject(row, "rows_median", (double)range.median);
+    cJSON_AddNumberToObject(row, "rows_max", (double)range.max);
+    cJSON_AddNumberToObject(row, "ms", time->seconds * 1e3);
+    cJSON_AddNumberToObject(row, "ms_least", time->least * 1e3);
+    cJSON_AddNumberToObject(row, "runs", time->runs);
+    cJSON_AddNumberToObject(row, "tflops",
+                            qn_layer_flops(l) / time->seconds * 1e-12);
+    qn_report_load(row, "", &time->load);
+    if (v)
+        add_verdict(row, v);
+    return row;
+}
+
+static void print_verdict(const struct qn_layer_verdict *v)
+{
+    printf("check    %s against float64: distance at most %.0e%s%s\n",
+           v->passed ? "passed" : "FAILED", v->tolerance,
+           v->guards ? "" : "; bytes around a buffer were written",
+           v->untouched ? "" : "; what belongs to no group was written");
+    for (int i = 0; v->results[i].name; i++)
+        printf("  %-6s %.2e on %lld rows\n", v->results[i].name,
+               v->results[i].error, (long long)v->results[i].rows);
+}
+
+static void print(const struct qn_options *opt, const struct qn_layer *l,
+                  const struct qn_job_time *time,
+                  const struct qn_layer_verdict *v)
+{
+    const struct qn_sizes_range range = qn_sizes_range(l->sizes, l->mlp.groups);
+    char text[512];
+
+    if (opt->json) {
+        qn_table_json(qn_layer_row(l, time, v));
+        return;
+    }
+    quern_mlp_print(&l->mlp, text, sizeof text);
+    printf("problem  %s\n"
+           "tokens   %lld in %d groups, %lld to %lld, median %lld\n"
+           "device   %s\n"
+           "time     %.3f ms forward and backward, median of %d, %.3g "
+           "TFLOP/s\n",
+           text, (long long)l->rows, l->mlp.groups, (long long)range.min,
+           (long long)range.max, (long long)range.median,
+           l->gpu ? l->gpu->device.name : "host", time->seconds * 1e3,
+           time->runs, qn_layer_flops(l) / time->seconds * 1e-12);
+    if (v)
+        print_verdict(v);
+}
+
+/* The first run is checked: later ones may add to the gradients. */
+static int run_layer(const struct qn_options *opt, struct qn_layer *l)
+{
+    struct qn_job_time time;
+    struct qn_layer_verdict verdict;
+    int code = qn_layer_run(l);
+
+    if (!code && opt->check)
+        code = qn_layer_judge(l, CHECKED, &verdict);
+    if (!code)
+        code = qn_layer_measure(l, 0, &time);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(l->ctx));
+    print(opt, l, &time, opt->check ? &verdict : NULL);
+    return opt->check && !verdict.passed ? QN_EXIT_FAILED : QN_EXIT_OK;
+}
+
+/* --routes: rows of the file, whose sum becomes m. */
+static int read_routes(const struct qn_options *opt, struct quern_mlp *mlp,
+                       int64_t *sizes)
+{
+    char why[512];
+
+    if (!opt->routes)
+        return QN_EXIT_OK;
+    if (qn_sizes_routes(opt->routes, mlp->groups, sizes, &mlp->m, why,
+                        sizeof why))
+        return qn_message_fail(opt, QN_EXIT_USAGE, "%s", why);
+    return QN_EXIT_OK;
+}
+
+int qn_layer_command_run(const struct qn_options *opt,
+                         struct quern_context *ctx, const char *text)
+{
+    int64_t sizes[QUERN_MAX_GROUPS];
+    struct quern_mlp mlp;
+    struct qn_layer layer = {0};
+    int status = parse(opt, ctx, text, &mlp);
+
+    if (!status)
+        status = read_routes(opt, &mlp, sizes);
+    if (!status)
+        status = qn_layer_begin(&layer, opt, ctx, &mlp, opt->backend,
+                                opt->routes ? sizes : NULL);
+    if (!status)
+        status = run_layer(opt, &layer);
+    qn_layer_free(&layer);
+    return status;
+}
+
+int qn_layer_command_bench(const struct qn_options *opt,
+                           struct quern_context *ctx, const char *text,
+                           cJSON *rows)
+{
+    struct quern_mlp mlp;
+    struct qn_layer layer = {0};
+    struct qn_job_time time;
+    int code, status = parse(opt, ctx, text, &mlp);
+
+    if (!status)
+        status = qn_layer_begin(&layer, opt, ctx, &mlp, opt->backend, NULL);
+    if (!status) {
+        code = qn_layer_measure(&layer, opt->repeat, &time);
+        if (code)
+            status = qn_message_code(opt, code, quern_errmsg(ctx));
+        else
+            cJSON_AddItemToArray(rows, qn_layer_row(&layer, &time, NULL));
+    }
+    qn_layer_free(&layer);
+    return status;
+}
+
+/* ---------------------------------------------------------------- describe */
+
+static void add_tensors(cJSON *rows, const struct quern_mlp_args *a,
+                        const struct qn_recipe *recipe)
+{
+    const char *sf = qn_type_name(recipe->scaling[QUERN_W].type);
+    const struct {
+        const char *name, *what;
+        const struct quern_tensor *tensor;
+    } all[] = {
+        {"x", "tokens", &a->x},
+        {"w1", "first weights", &a->w1},
+        {"w2", "second weights", &a->w2},
+        {"w1_row", "row copy of w1, for forward", &a->w1_row},
+        {"w1_column", "its column copy, for backward", &a->w1_column},
+        {"w2_row", "row copy of w2, for forward", &a->w2_row},
+        {"w2_column", "its column copy, for backward", &a->w2_column},
+        {"y", "the result", &a->y},
+        {"dy", "its gradient", &a->dy},
+        {"dx", "gradient of x, or none", &a->dx},
+        {"dw1", "gradient of w1, now or later", &a->dw1},
+        {"dw2", "gradient of w2, now or later", &a->dw2},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        qn_argument_tensor(rows, all[i].name, all[i].what, all[i].tensor, sf);
+}
+
+static void add_arrays(cJSON *rows, const struct quern_mlp *mlp,
+                       const struct quern_mlp_description *need)
+{
+    const size_t tensors = QUERN_MLP_TENSORS;
+    const size_t slots = (size_t)need->history;
+    const struct {
+        const char *name, *type, *what;
+        size_t count, bytes, alignment;
+    } all[] = {
+        {"first_dims", "i32, i64", "tokens of each group", (size_t)mlp->groups,
+         0, 8},
+        {"offsets", "i32, i64", "where groups begin; instead, or beside",
+         (size_t)mlp->groups + 1, 0, 8},
+        {"probability", "f32", "factor of each token's h",
+         mlp->probability ? (size_t)mlp->m : 0, 4, 4},
+        {"dprob", "f32", "its gradient", mlp->probability ? (size_t)mlp->m : 0,
+         4, 4},
+        {"scale", "f32", "factors and inverses: x, h, w1, w2, dy, dpre",
+         slots ? 2 * tensors : 0, 4, 4},
+        {"history", "f32", "largest magnitudes of the same", slots * tensors, 4,
+         4},
+        {"random", "u64", "seeds and offsets of the same",
+         need->random ? 2 * tensors : 0, 8, 8},
+        {"saved", "bytes", "forward to backward and wgrad; of each microbatch",
+         need->saved_bytes, 1, 256},
+        {"workspace", "bytes", "zeroed once; one per concurrent run",
+         need->workspace_bytes, 1, 256},
+    };
+    char shape[64];
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (!all[i].count)
+            continue;
+        snprintf(shape, sizeof shape, "[%zu]", all[i].count);
+        qn_argument_row(rows, all[i].name, all[i].type, shape,
+                        all[i].count * all[i].bytes, all[i].alignment,
+                        all[i].what);
+    }
+}
+
+int qn_layer_command_describe(const struct qn_options *opt,
+                              struct quern_context *ctx, const char *text)
+{
+    struct quern_mlp_description need;
+    struct quern_mlp mlp;
+    cJSON *rows;
+    int code, status = parse(opt, ctx, text, &mlp);
+
+    if (status)
+        return status;
+    code = quern_mlp_describe(ctx, &mlp, &need);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(ctx));
+    rows = cJSON_CreateArray();
+    add_tensors(rows, &need.args, qn_context_recipe(ctx, mlp.recipe));
+    add_arrays(rows, &mlp, &need);
+    qn_argument_print(opt, rows);
+    return QN_EXIT_OK;
+}
+
+/* --------------------------------------------------------------------- why */
+
+int qn_layer_command_why(const struct qn_options *opt,
+                         struct quern_context *ctx, const char *text)
+{
+    const struct quern_plan_options options = {.backend = opt->backend,
+                                               .kernel = opt->kernel};
+    struct quern_mlp mlp;
+    cJSON *object;
+    char *why = NULL;
+    int code, status = parse(opt, ctx, text, &mlp);
+
+    if (status)
+        return status;
+    code = quern_mlp_why(ctx, &mlp, &options, &why);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(ctx));
+    if (opt->json) {
+        object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "problem", text);
+        cJSON_AddStringToObject(object, "why", why);
+        qn_table_json(object);
+    } else {
+        fputs(why, stdout);
+    }
+    quern_free(why);
+    return QN_EXIT_OK;
+}
+
+int qn_layer_line(const struct qn_options *opt,
+                  const struct qn_line_commands *commands)
+{
+    struct quern_context *ctx;
+    char text[1024];
+    int status = qn_source_context(opt, &ctx);
+
+    if (status)
+        return status;
+    status = qn_source_join(opt, text, sizeof text);
+    if (!status)
+        status = qn_cast_is(text)    ? commands->cast(opt, ctx, text)
+                 : qn_layer_is(text) ? commands->layer(opt, ctx, text)
+                                     : commands->product(opt, ctx);
+    quern_close(ctx);
+    return status;
+}

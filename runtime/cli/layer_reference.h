@@ -1,0 +1,50 @@
+/*
+** layer_reference.h: a grouped MLP in double, token by token.
+**
+** Written from the definitions alone, of numbers before any quantization: what
+** templates, casts and products make of them is compared with it.
+*/
+#ifndef QN_LAYER_REFERENCE_H
+#define QN_LAYER_REFERENCE_H
+
+#include "quern.h"
+
+/* What the caller has, in host memory; types as the MLP says. */
+struct qn_layer_numbers {
+    const struct quern_mlp *mlp;
+    const void *x, *dy, *w1, *w2;
+    const float *probability; /* NULL without */
+    float limit, slope, shift;
+};
+
+/* All that becomes of one token, and the weights of its group. */
+struct qn_layer_reference {
+    const struct qn_layer_numbers *in;
+    int64_t hidden, ffn, operands;
+    int group; /* whose weights lie here; -1: none yet */
+    float *w1, *w2;
+    double *x, *pre, *h, *y;     /* [hidden] [operands] [ffn] [hidden] */
+    double *dy, *dh, *dpre, *dx; /* [hidden] [ffn] [operands] [hidden] */
+    double dprob;
+    double *memory;
+};
+
+/* 0, or -1 when memory ran out; may be freed in both cases. */
+int qn_layer_reference_begin(struct qn_layer_reference *,
+                             const struct qn_layer_numbers *);
+void qn_layer_reference_free(struct qn_layer_reference *);
+
+/* Row `row` of all tokens, which is of `group`. */
+void qn_layer_reference_token(struct qn_layer_reference *, int group,
+                              int64_t row);
+
+/*
+** How far each result may be from it, as 1 - 2 xy / (xx + yy) over all values
+** that are compared: what NUMERICS allows one product, for as many products
+** and roundings as lie between x, dy and it.         COUPLED: tolerances
+*/
+struct qn_recipe;
+double qn_layer_reference_tolerance(const struct qn_recipe *,
+                                    const struct quern_mlp *);
+
+#endif

@@ -1,0 +1,429 @@
+/*
+** mlp.c: the rules that a grouped MLP must keep, the steps it is made of, and
+** what it needs.
+*/
+#include "mlp.h"
+#include "problem.h"
+#include "split.h"
+#include "types.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------- steps */
+
+const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
+    {QN_MLP_WEIGHTS, 1, QUERN_MLP_W1, "w1"},
+    {QN_MLP_WEIGHTS, 1, QUERN_MLP_W2, "w2"},
+    {QN_MLP_FORWARD, 1, QUERN_MLP_X, "x"},
+    {QN_MLP_FORWARD, 0, QN_MLP_PRE, "pre = x w1^T"},
+    {QN_MLP_FORWARD, 1, QUERN_MLP_H, "h = activation(pre)"},
+    {QN_MLP_FORWARD, 0, QN_MLP_Y, "y = h w2^T"},
+    {QN_MLP_BACKWARD, 1, QUERN_MLP_DY, "dy"},
+    {QN_MLP_BACKWARD, 0, QN_MLP_DH, "dh = dy w2"},
+    {QN_MLP_BACKWARD, 1, QUERN_MLP_DPRE, "dpre, from dh and pre"},
+    {QN_MLP_BACKWARD, 0, QN_MLP_DX, "dx = dpre w1"},
+    {QN_MLP_WGRAD, 0, QN_MLP_DW2, "dw2 = dy^T h"},
+    {QN_MLP_WGRAD, 0, QN_MLP_DW1, "dw1 = dpre^T x"},
+};
+
+/* Lengths of an MLP. */
+enum length { TOKENS, HIDDEN, FFN, OPERANDS };
+
+static const struct {
+    int of;
+    enum length rows, columns;
+} tensors[QUERN_MLP_TENSORS] = {
+    [QUERN_MLP_X] = {QUERN_X, TOKENS, HIDDEN},
+    [QUERN_MLP_H] = {QUERN_X, TOKENS, FFN},
+    [QUERN_MLP_W1] = {QUERN_W, OPERANDS, HIDDEN},
+    [QUERN_MLP_W2] = {QUERN_W, HIDDEN, FFN},
+    [QUERN_MLP_DY] = {QUERN_DY, TOKENS, HIDDEN},
+    [QUERN_MLP_DPRE] = {QUERN_DY, TOKENS, OPERANDS},
+};
+
+static const struct {
+    int op, a, b; /* tensors */
+    enum length m, n, k;
+} products[QN_MLP_PRODUCTS] = {
+    [QN_MLP_PRE] = {QUERN_FPROP, QUERN_MLP_X, QUERN_MLP_W1, TOKENS, OPERANDS,
+                    HIDDEN},
+    [QN_MLP_Y] = {QUERN_FPROP, QUERN_MLP_H, QUERN_MLP_W2, TOKENS, HIDDEN, FFN},
+    [QN_MLP_DH] = {QUERN_DGRAD, QUERN_MLP_DY, QUERN_MLP_W2, TOKENS, FFN,
+                   HIDDEN},
+    [QN_MLP_DX] = {QUERN_DGRAD, QUERN_MLP_DPRE, QUERN_MLP_W1, TOKENS, HIDDEN,
+                   OPERANDS},
+    [QN_MLP_DW2] = {QUERN_WGRAD, QUERN_MLP_DY, QUERN_MLP_H, HIDDEN, FFN,
+                    TOKENS},
+    [QN_MLP_DW1] = {QUERN_WGRAD, QUERN_MLP_DPRE, QUERN_MLP_X, OPERANDS, HIDDEN,
+                    TOKENS},
+};
+
+int64_t qn_mlp_operands(const struct quern_mlp *mlp)
+{
+    return mlp->activation == QUERN_SQUARED_RELU ? mlp->ffn : 2 * mlp->ffn;
+}
+
+static int64_t length_of(const struct quern_mlp *mlp, enum length which)
+{
+    return which == TOKENS   ? mlp->m
+           : which == HIDDEN ? mlp->hidden
+           : which == FFN    ? mlp->ffn
+                             : qn_mlp_operands(mlp);
+}
+
+int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor)
+{
+    return recipe->scaling[tensors[tensor].of].type != QUERN_TYPE_NONE;
+}
+
+int qn_mlp_operand(int product, int role)
+{
+    return role == QN_ROLE_A ? products[product].a : products[product].b;
+}
+
+int qn_mlp_cast(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                int tensor, struct quern_quantization *q)
+{
+    int acts = tensor == QUERN_MLP_H || tensor == QUERN_MLP_DPRE;
+    int scaled = qn_mlp_scaled(recipe, tensor);
+
+    memset(q, 0, sizeof *q);
+    strcpy(q->recipe, mlp->recipe);
+    q->of = tensors[tensor].of;
+    q->type = mlp->type;
+    q->copies = scaled ? QUERN_ROW | QUERN_COLUMN : QUERN_ROW;
+    q->activation = acts ? mlp->activation : QUERN_NO_ACTIVATION;
+    q->interleave = acts ? mlp->interleave : 0;
+    q->probability = acts && mlp->probability;
+    q->dprob = tensor == QUERN_MLP_DPRE && mlp->probability;
+    q->groups = mlp->groups;
+    q->m = length_of(mlp, tensors[tensor].rows);
+    q->k = length_of(mlp, tensors[tensor].columns);
+    return acts || scaled;
+}
+
+void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                    int product, struct quern_problem *p)
+{
+    memset(p, 0, sizeof *p);
+    strcpy(p->recipe, mlp->recipe);
+    p->op = products[product].op;
+    p->m = length_of(mlp, products[product].m);
+    p->n = length_of(mlp, products[product].n);
+    p->k = length_of(mlp, products[product].k);
+    p->groups = mlp->groups;
+    p->d_type = p->op == QUERN_WGRAD ? mlp->dw_type : mlp->type;
+    p->beta = p->op == QUERN_WGRAD ? mlp->dw_beta : QUERN_BETA_ZERO;
+    qn_parse_defaults(p, recipe);
+}
+
+/* ------------------------------------------------------------------- rules */
+
+static int check_enums(const struct quern_mlp *mlp)
+{
+    const struct {
+        const char *name;
+        int value, least, count;
+    } fields[] = {
+        {"type", mlp->type, QUERN_BF16, QUERN_F32 + 1},
+        {"dw_type", mlp->dw_type, QUERN_BF16, QUERN_F32 + 1},
+        {"dw_beta", mlp->dw_beta, QUERN_BETA_ZERO, QUERN_BETA_ONE + 1},
+        {"activation", mlp->activation, QUERN_SWIGLU, QUERN_SQUARED_RELU + 1},
+        {"probability", mlp->probability, 0, 2}};
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (fields[i].value < fields[i].least ||
+            fields[i].value >= fields[i].count)
+            return qn_error_set(QUERN_EINVAL,
+                                "%s is %d: not one of the values that an MLP "
+                                "can have",
+                                fields[i].name, fields[i].value);
+    if (!memchr(mlp->recipe, 0, sizeof mlp->recipe) ||
+        !memchr(mlp->split, 0, sizeof mlp->split))
+        return qn_error_set(QUERN_EINVAL,
+                            "recipe or split is not NUL-terminated");
+    return QUERN_OK;
+}
+
+/* Twice as many features as h has must not pass the bound of any. */
+static int check_lengths(const struct quern_mlp *mlp)
+{
+    const int64_t most = QN_RAGGED_LIMIT;
+    int code = qn_problem_groups(mlp->groups);
+
+    if (!code && (mlp->m < 0 || mlp->m > most))
+        code = qn_error_set(QUERN_EINVAL,
+                            "m=%lld: 0 to %lld tokens over all groups",
+                            (long long)mlp->m, (long long)most);
+    if (!code && (mlp->hidden < 1 || mlp->hidden > most))
+        code = qn_error_set(QUERN_EINVAL, "hidden=%lld: 1 to %lld features",
+                            (long long)mlp->hidden, (long long)most);
+    if (!code && (mlp->ffn < 1 || mlp->ffn > most / 2))
+        code = qn_error_set(QUERN_EINVAL, "ffn=%lld: 1 to %lld features",
+                            (long long)mlp->ffn, (long long)most / 2);
+    if (!code && (mlp->interleave < 0 ||
+                  (mlp->interleave && mlp->ffn % mlp->interleave)))
+        code =
+            qn_error_set(QUERN_EINVAL, "interleave=%d does not divide ffn=%lld",
+                         mlp->interleave, (long long)mlp->ffn);
+    return code;
+}
+
+/* What is not scaled is multiplied as it is. */
+static int check_type(const struct quern_mlp *mlp,
+                      const struct qn_recipe *recipe)
+{
+    const int elements[QN_TENSORS] = {recipe->x, recipe->w, recipe->dy};
+
+    for (int of = 0; of < QN_TENSORS; of++)
+        if (recipe->scaling[of].type == QUERN_TYPE_NONE &&
+            elements[of] != mlp->type)
+            return qn_error_set(QUERN_EINVAL, "in=%s: recipe %s keeps %s as %s",
+                                qn_type_name(mlp->type), recipe->name,
+                                qn_of_name(of), qn_type_name(elements[of]));
+    return QUERN_OK;
+}
+
+/* Of each step, as quantize and problem have them. */
+static int check_steps(struct quern_context *ctx, const struct quern_mlp *mlp,
+                       const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+    struct quern_problem p;
+    int code = QUERN_OK;
+
+    for (int i = 0; i < QN_MLP_STEPS && !code; i++) {
+        const struct qn_mlp_step *step = &qn_mlp_steps[i];
+
+        if (!step->is_cast) {
+            qn_mlp_product(mlp, recipe, step->index, &p);
+            code = qn_problem_check(ctx, &p, NULL);
+        } else if (qn_mlp_cast(mlp, recipe, step->index, &q)) {
+            code = qn_quantize_check(ctx, &q, NULL);
+        }
+        if (code)
+            qn_error_add("  in the step %s", step->name);
+    }
+    return code;
+}
+
+/* Tools draw sizes as they do for a problem with a ragged m. */
+static int check_split(const struct quern_mlp *mlp)
+{
+    struct quern_problem p = {.ragged = QUERN_AXIS_M, .groups = mlp->groups};
+
+    p.m = mlp->m;
+    strcpy(p.split, mlp->split);
+    return qn_split_check(&p);
+}
+
+int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
+                 const struct qn_recipe **out)
+{
+    const struct qn_recipe *recipe;
+    int code = check_enums(mlp);
+
+    if (code)
+        return code;
+    recipe = qn_context_recipe(ctx, mlp->recipe);
+    if (!recipe)
+        return qn_problem_no_recipe(ctx, mlp->recipe);
+    code = check_lengths(mlp);
+    if (!code)
+        code = check_type(mlp, recipe);
+    if (!code)
+        code = check_steps(ctx, mlp, recipe);
+    if (!code)
+        code = check_split(mlp);
+    if (out)
+        *out = recipe;
+    return code;
+}
+
+/* ------------------------------------------------------------------- space */
+
+enum { PLACE = 256 }; /* what every buffer begins at a multiple of */
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + PLACE - 1) / PLACE * PLACE;
+}
+
+/* Bytes of a tensor and all its scales. */
+static size_t room_of(const struct quern_tensor *t)
+{
+    return padded(t->bytes) + padded(t->sf_bytes) + padded(t->global_bytes);
+}
+
+/* The next place in one of the buffers. */
+static size_t take(size_t *used, const struct quern_tensor *t)
+{
+    size_t at = *used;
+
+    *used += room_of(t);
+    return at;
+}
+
+/* Numbers as they are: [m, columns], or [G, rows, columns]. */
+static void set_numbers(struct quern_tensor *t, int type, int64_t groups,
+                        int64_t rows, int64_t columns)
+{
+    int dims = 0;
+
+    if (groups)
+        t->shape[dims++] = groups;
+    t->shape[dims++] = rows;
+    t->shape[dims++] = columns;
+    t->ndim = dims;
+    t->type = type;
+    t->bytes = (size_t)((groups ? groups : 1) * rows * columns *
+                        qn_type_bits(type) / 8);
+    t->alignment = QN_ALIGNMENT;
+}
+
+/* Copies of what has tokens; those of weights are the caller's. */
+static int describe_copies(struct quern_context *ctx,
+                           const struct quern_mlp *mlp,
+                           const struct qn_recipe *recipe,
+                           struct qn_mlp_space *space, size_t *scratch)
+{
+    int code = QUERN_OK;
+
+    for (int t = 0; t < QUERN_MLP_TENSORS && !code; t++) {
+        struct quern_quantize_description need;
+        struct quern_quantization q;
+
+        if (!qn_mlp_cast(mlp, recipe, t, &q))
+            continue;
+        code = qn_quantize_describe(ctx, &q, &need, NULL, NULL);
+        if (!code && need.workspace_bytes > *scratch)
+            *scratch = need.workspace_bytes;
+        if (code || q.of == QUERN_W)
+            continue;
+        space->places[QN_MLP_ROW + t].need = need.args.row;
+        space->places[QN_MLP_COLUMN + t].need = need.args.column;
+    }
+    return code;
+}
+
+/*
+** `saved` has what backward and wgrad read: pre, and of each tensor the column
+** copy, or where it is not scaled the tensor. In the workspace, behind what the
+** casts need, forward and backward have the same bytes in turns.
+*/
+static void lay_out(struct qn_mlp_space *s, const struct qn_recipe *recipe,
+                    size_t scratch)
+{
+    static const int turns[2][3] = {
+        {QN_MLP_PRE_SLOT, QN_MLP_ROW + QUERN_MLP_X, QN_MLP_ROW + QUERN_MLP_H},
+        {QN_MLP_DH_SLOT, QN_MLP_ROW + QUERN_MLP_DY,
+         QN_MLP_ROW + QUERN_MLP_DPRE}};
+
+    for (int i = 0; i < QN_MLP_SLOTS; i++) {
+        struct qn_mlp_place *place = &s->places[i];
+        int row = i >= QN_MLP_ROW && i < QN_MLP_COLUMN;
+
+        place->saved =
+            row ? !qn_mlp_scaled(recipe, i - QN_MLP_ROW) : i != QN_MLP_DH_SLOT;
+        if (place->saved)
+            place->at = take(&s->saved, &place->need);
+    }
+    s->workspace = scratch;
+    for (int turn = 0; turn < 2; turn++) {
+        size_t used = scratch;
+
+        for (int i = 0; i < 3; i++) {
+            struct qn_mlp_place *place = &s->places[turns[turn][i]];
+
+            if (place->saved && turn)
+                continue;
+            place->loose = take(&used, &place->need);
+            if (!place->saved)
+                place->at = place->loose;
+        }
+        if (used > s->workspace)
+            s->workspace = used;
+    }
+}
+
+/* ---------------------------------------------------------------- describe */
+
+static void describe_numbers(const struct quern_mlp *mlp,
+                             struct quern_mlp_args *args)
+{
+    int64_t operands = qn_mlp_operands(mlp);
+    struct quern_tensor *tokens[] = {&args->x, &args->y, &args->dy, &args->dx};
+
+    for (int i = 0; i < 4; i++)
+        set_numbers(tokens[i], mlp->type, 0, mlp->m, mlp->hidden);
+    set_numbers(&args->w1, mlp->type, mlp->groups, operands, mlp->hidden);
+    set_numbers(&args->w2, mlp->type, mlp->groups, mlp->hidden, mlp->ffn);
+    set_numbers(&args->dw1, mlp->dw_type, mlp->groups, operands, mlp->hidden);
+    set_numbers(&args->dw2, mlp->dw_type, mlp->groups, mlp->hidden, mlp->ffn);
+    args->sizes_type = QUERN_I32;
+    args->limit = 7;
+    args->slope = 1.702f;
+    args->shift = 1;
+}
+
+static void describe_weights(const struct quern_mlp *mlp,
+                             const struct qn_recipe *recipe,
+                             struct quern_mlp_args *args)
+{
+    struct quern_quantization q;
+
+    if (!qn_mlp_cast(mlp, recipe, QUERN_MLP_W1, &q))
+        return;
+    qn_quantize_copy(&q, recipe, QUERN_ROW, &args->w1_row);
+    qn_quantize_copy(&q, recipe, QUERN_COLUMN, &args->w1_column);
+    qn_mlp_cast(mlp, recipe, QUERN_MLP_W2, &q);
+    qn_quantize_copy(&q, recipe, QUERN_ROW, &args->w2_row);
+    qn_quantize_copy(&q, recipe, QUERN_COLUMN, &args->w2_column);
+}
+
+int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
+                    struct quern_mlp_description *d, struct qn_mlp_space *out,
+                    const struct qn_recipe **recipe_out)
+{
+    size_t scratch = QN_WORKSPACE_BYTES;
+    struct qn_mlp_space space = {.saved = 0};
+    const struct qn_recipe *recipe;
+    int code = qn_mlp_check(ctx, mlp, &recipe);
+
+    if (code)
+        return code;
+    memset(d, 0, sizeof *d);
+    set_numbers(&space.places[QN_MLP_PRE_SLOT].need, mlp->type, 0, mlp->m,
+                qn_mlp_operands(mlp));
+    set_numbers(&space.places[QN_MLP_DH_SLOT].need, mlp->type, 0, mlp->m,
+                mlp->ffn);
+    code = describe_copies(ctx, mlp, recipe, &space, &scratch);
+    lay_out(&space, recipe, padded(scratch));
+    describe_numbers(mlp, &d->args);
+    describe_weights(mlp, recipe, &d->args);
+    d->saved_bytes = space.saved;
+    d->workspace_bytes = space.workspace;
+    for (int of = 0; of < QN_TENSORS; of++) {
+        const struct qn_scaling *s = &recipe->scaling[of];
+
+        d->random |= s->stochastic;
+        if (s->history > d->history)
+            d->history = s->history;
+    }
+    if (out)
+        *out = space;
+    if (recipe_out)
+        *recipe_out = recipe;
+    return code;
+}
+
+int quern_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
+                       struct quern_mlp_description *description)
+{
+    if (!ctx || !mlp || !description)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !ctx   ? "ctx"
+                            : !mlp ? "mlp"
+                                   : "description");
+    return qn_mlp_describe(ctx, mlp, description, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/*
+** mlp.h: what the parts of the grouped MLP share.
+**
+** It is made of tensors that may be quantized and of products of these, each
+** named by what it makes. A phase is a list of steps, each a cast or a product:
+** one kernel that does the work of two steps takes the place of one of them,
+** and the other has no plan then.
+*/
+#ifndef QUERN_MLP_PARTS_H
+#define QUERN_MLP_PARTS_H
+
+#include "quantize.h"
+
+enum qn_mlp_product {
+    QN_MLP_PRE, /* x w1^T */
+    QN_MLP_Y,   /* h w2^T */
+    QN_MLP_DH,  /* dy w2 */
+    QN_MLP_DX,  /* dpre w1 */
+    QN_MLP_DW2, /* dy^T h */
+    QN_MLP_DW1, /* dpre^T x */
+    QN_MLP_PRODUCTS
+};
+
+/* What lies in `saved` or in the workspace. Rows of x, h, dy and dpre are
+   their row copies, columns their column copies. */
+enum qn_mlp_slot {
+    QN_MLP_PRE_SLOT,
+    QN_MLP_DH_SLOT,
+    QN_MLP_ROW, /* + enum quern_mlp_tensor */
+    QN_MLP_COLUMN = QN_MLP_ROW + QUERN_MLP_TENSORS,
+    QN_MLP_SLOTS = QN_MLP_COLUMN + QUERN_MLP_TENSORS
+};
+
+/* One of them: all but the address, and its place. */
+struct qn_mlp_place {
+    struct quern_tensor need; /* ndim 0: there is none */
+    int saved;                /* in args.saved, else in the workspace */
+    size_t at;                /* then its scales, then those above these */
+    size_t loose;             /* of what forward needs: its place in the
+                                 workspace where nothing is saved */
+};
+
+struct qn_mlp_space {
+    struct qn_mlp_place places[QN_MLP_SLOTS];
+    size_t saved, workspace; /* bytes of both */
+};
+
+enum qn_mlp_phase {
+    QN_MLP_WEIGHTS,
+    QN_MLP_FORWARD,
+    QN_MLP_BACKWARD,
+    QN_MLP_WGRAD,
+    QN_MLP_PHASES
+};
+
+struct qn_mlp_step {
+    int phase;
+    int is_cast;
+    int index; /* enum quern_mlp_tensor or qn_mlp_product */
+    const char *name;
+};
+enum { QN_MLP_STEPS = 12 };
+extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
+
+struct quern_mlp_plan {
+    struct quern_context *ctx;
+    struct quern_mlp mlp;
+    const struct qn_recipe *recipe;
+    struct quern_mlp_description need;
+    struct qn_mlp_space space;
+    /* NULL: nothing to do */
+    struct quern_quantize_plan *casts[QUERN_MLP_TENSORS];
+    struct quern_plan *products[QN_MLP_PRODUCTS];
+};
+
+/* Features that the activation is given: of pre. */
+int64_t qn_mlp_operands(const struct quern_mlp *mlp);
+
+/* Does the recipe scale the tensor (enum quern_mlp_tensor)? */
+int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor);
+
+/* The cast that makes a tensor's copies; 0: it is used as it is. */
+int qn_mlp_cast(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                int tensor, struct quern_quantization *q);
+
+/* A product, and which tensors it multiplies. */
+void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                    int product, struct quern_problem *problem);
+int qn_mlp_operand(int product, int role);
+
+/* All rules on an MLP. QUERN_EINVAL names field and rule. */
+int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
+                 const struct qn_recipe **recipe);
+
+/* And all that follows from it; the last two may be NULL. */
+int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
+                    struct quern_mlp_description *description,
+                    struct qn_mlp_space *space,
+                    const struct qn_recipe **recipe);
+
+/* All rules of a phase's arguments. QUERN_EINVAL names argument and rule. */
+int qn_mlp_args(const struct quern_mlp_plan *plan,
+                const struct quern_mlp_args *args, int phase);
+
+#endif

@@ -1,0 +1,247 @@
+/*
+** mlp_args.c: the rules that the arguments of a phase must keep. Nothing is
+** read but the arguments themselves. Steps find nothing to refuse after it: a
+** phase is queued as a whole or not at all.
+*/
+#include "mlp.h"
+#include "problem.h"
+#include "region.h"
+#include "types.h"
+
+#include <stddef.h>
+
+/* Who uses a tensor, as bits of phases. */
+enum {
+    WEIGHTS = 1 << QN_MLP_WEIGHTS,
+    FORWARD = 1 << QN_MLP_FORWARD,
+    BACKWARD = 1 << QN_MLP_BACKWARD,
+    WGRAD = 1 << QN_MLP_WGRAD
+};
+
+/* What it is: numbers that the recipe scales are not looked at in some phases,
+   copies are those of what it scales. */
+enum kind { NUMBERS, COPY };
+
+static const struct row {
+    const char *name;
+    size_t offset;
+    int tensor; /* whose scaling decides */
+    enum kind kind;
+    int scaled, plain; /* phases that need it, if it is scaled and if not */
+    int optional;      /* phases that do without */
+    int written;
+} rows[] = {
+#define AT(name) #name, offsetof(struct quern_mlp_args, name)
+    {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0},
+    {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1},
+    {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0},
+    {AT(dx), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1},
+    {AT(w1), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0},
+    {AT(w2), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0},
+    {AT(w1_row), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1},
+    {AT(w2_row), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1},
+    {AT(w1_column), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1},
+    {AT(w2_column), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1},
+    {AT(dw1), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1},
+    {AT(dw2), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1},
+#undef AT
+};
+
+static int check_shape(const char *name, const struct quern_tensor *given,
+                       const struct quern_tensor *need)
+{
+    if (given->type != need->type)
+        return qn_error_set(QUERN_EINVAL, "%s.type is %s, the plan's is %s",
+                            name, qn_type_name(given->type),
+                            qn_type_name(need->type));
+    if (given->ndim != need->ndim)
+        return qn_error_set(QUERN_EINVAL, "%s.ndim is %d, the plan's is %d",
+                            name, given->ndim, need->ndim);
+    for (int i = 0; i < need->ndim; i++)
+        if (given->shape[i] != need->shape[i])
+            return qn_error_set(
+                QUERN_EINVAL, "%s.shape[%d] is %lld, the plan's is %lld", name,
+                i, (long long)given->shape[i], (long long)need->shape[i]);
+    return QUERN_OK;
+}
+
+/* As described: rows and matrices one behind the other. */
+static int check_place(const char *name, const struct quern_tensor *given,
+                       const struct quern_tensor *need)
+{
+    if (given->stride != need->stride || given->group_stride || given->pointers)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s: stride %lld, no group_stride and no pointers "
+                            "are expected, as described",
+                            name, (long long)need->stride);
+    if (given->bytes < need->bytes)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.bytes is %zu: its rows span %zu bytes", name,
+                            given->bytes, need->bytes);
+    if (need->bytes && !given->data)
+        return qn_error_set(QUERN_EINVAL, "%s.data is NULL", name);
+    if ((uintptr_t)given->data % QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.data is %p: it must be a multiple of %d", name,
+                            given->data, QN_ALIGNMENT);
+    return QUERN_OK;
+}
+
+static int check_tensor(const struct row *row, const struct quern_tensor *given,
+                        const struct quern_tensor *need)
+{
+    int code = check_shape(row->name, given, need);
+
+    if (!code)
+        code = check_place(row->name, given, need);
+    if (!code && row->kind == COPY)
+        code = qn_quantize_check_sf(row->name, "sf", given->sf, given->sf_bytes,
+                                    need->sf_bytes, 1);
+    if (!code && row->kind == COPY)
+        code = qn_quantize_check_sf(row->name, "global", given->global,
+                                    given->global_bytes, need->global_bytes,
+                                    need->global_bytes > 0);
+    return code;
+}
+
+static const struct quern_tensor *tensor_at(const struct quern_mlp_args *args,
+                                            const struct row *row)
+{
+    return (const void *)((const char *)args + row->offset);
+}
+
+/* All that the phase uses. */
+static int check_tensors(const struct quern_mlp_plan *plan,
+                         const struct quern_mlp_args *args, int phase)
+{
+    const int bit = 1 << phase;
+    int code = QUERN_OK;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !code; i++) {
+        const struct row *row = &rows[i];
+        const struct quern_tensor *given = tensor_at(args, row);
+        int scaled = qn_mlp_scaled(plan->recipe, row->tensor);
+
+        if (!((scaled ? row->scaled : row->plain) & bit) ||
+            (row->optional & bit && !given->data))
+            continue;
+        code = check_tensor(row, given, tensor_at(&plan->need.args, row));
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------ other arrays */
+
+/* Given where it is wanted; else it is not looked at. */
+static int check_array(const char *name, const void *array, int wanted,
+                       size_t alignment, const char *why)
+{
+    if (!wanted)
+        return QUERN_OK;
+    if (!array)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL: %s", name, why);
+    if ((uintptr_t)array % alignment)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is %p: it must be a multiple of %zu", name,
+                            array, alignment);
+    return QUERN_OK;
+}
+
+static int check_sizes(const struct quern_mlp_args *args)
+{
+    size_t bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
+
+    if (!args->first_dims && !args->offsets)
+        return qn_error_set(QUERN_EINVAL,
+                            "first_dims and offsets are NULL: the groups have "
+                            "no sizes");
+    if (args->sizes_type != QUERN_I32 && args->sizes_type != QUERN_I64)
+        return qn_error_set(QUERN_EINVAL,
+                            "sizes_type is %s: i32 or i64 is expected",
+                            qn_type_name(args->sizes_type));
+    if ((uintptr_t)args->first_dims % bytes || (uintptr_t)args->offsets % bytes)
+        return qn_error_set(QUERN_EINVAL,
+                            "first_dims and offsets must lie at multiples of "
+                            "%zu",
+                            bytes);
+    return QUERN_OK;
+}
+
+static int check_arrays(const struct quern_mlp_plan *plan,
+                        const struct quern_mlp_args *args, int phase)
+{
+    const struct quern_mlp_description *need = &plan->need;
+    int tokens = phase == QN_MLP_FORWARD || phase == QN_MLP_BACKWARD;
+    int casts = phase != QN_MLP_WGRAD;
+    int rows_scaled = tokens && plan->mlp.probability;
+    const struct {
+        const char *name;
+        const void *array;
+        int wanted;
+        size_t alignment;
+        const char *why;
+    } arrays[] = {
+        {"workspace", args->workspace, 1, 256, "zeroed bytes are needed"},
+        {"saved", args->saved, phase > QN_MLP_FORWARD || args->saved, 256,
+         "it has what forward left"},
+        {"probability", args->probability, rows_scaled, sizeof(float),
+         "the problem says prob=1"},
+        {"dprob", args->dprob, rows_scaled && phase == QN_MLP_BACKWARD,
+         sizeof(float), "the problem says prob=1"},
+        {"scale", args->scale, casts && need->history, sizeof(float),
+         "the recipe's scaling is delayed"},
+        {"history", args->history, casts && need->history, sizeof(float),
+         "the recipe's scaling is delayed"},
+        {"random", args->random, casts && need->random, sizeof(uint64_t),
+         "the recipe rounds by chance"},
+    };
+    int code = QUERN_OK;
+
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && !code; i++)
+        code = check_array(arrays[i].name, arrays[i].array, arrays[i].wanted,
+                           arrays[i].alignment, arrays[i].why);
+    return code;
+}
+
+/* ----------------------------------------------------------------- overlap */
+
+enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 7 };
+
+/* What is written must not be anything else. Scales are left to the casts. */
+static int check_overlap(const struct quern_mlp_plan *plan,
+                         const struct quern_mlp_args *args)
+{
+    const struct quern_mlp_description *need = &plan->need;
+    const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
+    const size_t groups = (size_t)plan->mlp.groups;
+    const size_t tokens = plan->mlp.probability ? (size_t)plan->mlp.m : 0;
+    struct qn_region list[OTHERS + ROWS] = {
+        {"workspace", args->workspace, need->workspace_bytes, 1, 0},
+        {"saved", args->saved, need->saved_bytes, 1, 0},
+        {"dprob", args->dprob, tokens * sizeof(float), 1, 0},
+        {"probability", args->probability, tokens * sizeof(float), 0, 0},
+        {"first_dims", args->first_dims, groups * entry, 0, 0},
+        {"offsets", args->offsets, (groups + 1) * entry, 0, 0},
+        {"history", args->history,
+         (size_t)need->history * QUERN_MLP_TENSORS * sizeof(float), 1, 0}};
+
+    for (int i = 0; i < ROWS; i++)
+        list[OTHERS + i] = (struct qn_region){
+            rows[i].name, tensor_at(args, &rows[i])->data,
+            tensor_at(&need->args, &rows[i])->bytes, rows[i].written, 0};
+    return qn_region_check(list, OTHERS + ROWS);
+}
+
+int qn_mlp_args(const struct quern_mlp_plan *plan,
+                const struct quern_mlp_args *args, int phase)
+{
+    int code = check_arrays(plan, args, phase);
+
+    if (!code)
+        code = check_tensors(plan, args, phase);
+    if (!code && phase != QN_MLP_WEIGHTS)
+        code = check_sizes(args);
+    if (!code)
+        code = check_overlap(plan, args);
+    return code;
+}

@@ -1,0 +1,174 @@
+/*
+** mlp_plan.c: a plan for each step of a grouped MLP.
+*/
+#include "mlp.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int check_options(const struct quern_plan_options *options)
+{
+    if (options && options->backend == QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.backend is cublaslt: it multiplies, and "
+                            "quantizes nothing");
+    if (options && options->kernel)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.kernel is '%s': an MLP runs many kernels, "
+                            "and none is to be named",
+                            options->kernel);
+    return QUERN_OK;
+}
+
+/* One step's plan, if there is something to do. */
+static int plan_step(struct quern_mlp_plan *plan,
+                     const struct qn_mlp_step *step,
+                     const struct quern_plan_options *options)
+{
+    struct quern_quantization q;
+    struct quern_problem p;
+    int code = QUERN_OK;
+
+    if (!step->is_cast) {
+        qn_mlp_product(&plan->mlp, plan->recipe, step->index, &p);
+        code = quern_plan(plan->ctx, &p, options, &plan->products[step->index]);
+    } else if (qn_mlp_cast(&plan->mlp, plan->recipe, step->index, &q)) {
+        code = quern_quantize_plan(plan->ctx, &q, options,
+                                   &plan->casts[step->index]);
+    }
+    if (code)
+        qn_error_add("  in the step %s", step->name);
+    return code;
+}
+
+void quern_mlp_plan_free(struct quern_mlp_plan *plan)
+{
+    if (!plan)
+        return;
+    for (int i = 0; i < QUERN_MLP_TENSORS; i++)
+        quern_quantize_plan_free(plan->casts[i]);
+    for (int i = 0; i < QN_MLP_PRODUCTS; i++)
+        quern_plan_free(plan->products[i]);
+    free(plan);
+}
+
+int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
+                   const struct quern_plan_options *options,
+                   struct quern_mlp_plan **out)
+{
+    struct quern_mlp_plan *plan;
+    int code;
+
+    if (!ctx || !mlp || !out)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !ctx   ? "ctx"
+                            : !mlp ? "mlp"
+                                   : "plan");
+    *out = NULL;
+    code = check_options(options);
+    if (code)
+        return code;
+    plan = calloc(1, sizeof *plan);
+    if (!plan)
+        return qn_error_memory();
+    plan->ctx = ctx;
+    plan->mlp = *mlp;
+    code = qn_mlp_describe(ctx, mlp, &plan->need, &plan->space, &plan->recipe);
+    for (int i = 0; i < QN_MLP_STEPS && !code; i++)
+        code = plan_step(plan, &qn_mlp_steps[i], options);
+    if (code)
+        quern_mlp_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* --------------------------------------------------------------------- why */
+
+/* Of an explanation, what it says about the kernels that would run: the lines
+   that begin with '>', and those that belong to them. */
+static void add_chosen(struct qn_text *text, const char *why)
+{
+    int chosen = 0;
+
+    while (*why) {
+        size_t length = strcspn(why, "\n");
+
+        if (strncmp(why, "    ", 4))
+            chosen = *why == '>';
+        if (chosen)
+            qn_text_add(text, "    %.*s\n", (int)length, why);
+        why += length + (why[length] == '\n');
+    }
+}
+
+/* One step: what it does, as a line of its own, and how. */
+static int explain_step(struct quern_context *ctx, const struct quern_mlp *mlp,
+                        const struct qn_recipe *recipe,
+                        const struct qn_mlp_step *step,
+                        const struct quern_plan_options *options,
+                        struct qn_text *text)
+{
+    struct quern_quantization q;
+    struct quern_problem p;
+    char line[512], *why = NULL;
+    int code;
+
+    if (step->is_cast) {
+        if (!qn_mlp_cast(mlp, recipe, step->index, &q))
+            return QUERN_OK;
+        quern_quantize_print(&q, line, sizeof line);
+        code = quern_quantize_why(ctx, &q, options, &why);
+    } else {
+        qn_mlp_product(mlp, recipe, step->index, &p);
+        quern_problem_print(&p, line, sizeof line);
+        code = quern_why(ctx, &p, options, &why);
+    }
+    if (code) {
+        qn_error_add("  in the step %s", step->name);
+        return code;
+    }
+    qn_text_add(text, "  %s\n    %s\n", step->name, line);
+    add_chosen(text, why);
+    quern_free(why);
+    return QUERN_OK;
+}
+
+int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
+                  const struct quern_plan_options *options, char **out)
+{
+    static const char *const phases[QN_MLP_PHASES] = {"weights", "forward",
+                                                      "backward", "wgrad"};
+    const struct qn_recipe *recipe;
+    struct qn_text text = {0};
+    char line[512];
+    int code, phase = -1;
+
+    if (!ctx || !mlp || !out)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !ctx   ? "ctx"
+                            : !mlp ? "mlp"
+                                   : "text");
+    *out = NULL;
+    code = check_options(options);
+    if (!code)
+        code = qn_mlp_check(ctx, mlp, &recipe);
+    if (code)
+        return code;
+    quern_mlp_print(mlp, line, sizeof line);
+    qn_text_add(&text, "%s\n", line);
+    for (int i = 0; i < QN_MLP_STEPS && !code; i++) {
+        if (qn_mlp_steps[i].phase != phase)
+            qn_text_add(&text, "\n%s\n", phases[qn_mlp_steps[i].phase]);
+        phase = qn_mlp_steps[i].phase;
+        code = explain_step(ctx, mlp, recipe, &qn_mlp_steps[i], options, &text);
+    }
+    if (!code) {
+        *out = qn_text_take(&text);
+        code = *out ? QUERN_OK : qn_error_memory();
+    }
+    qn_text_free(&text);
+    return code;
+}

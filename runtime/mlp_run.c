@@ -1,0 +1,283 @@
+/*
+** mlp_run.c: run the steps of a phase. Nothing here allocates.
+*/
+#include "check.h"
+#include "mlp.h"
+
+/* One run of a plan, for all its steps. */
+struct run {
+    const struct quern_mlp_plan *plan;
+    const struct quern_mlp_args *args;
+    void *stream;
+};
+
+/* ----------------------------------------------------------------- tensors */
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* What lies in `saved` or the workspace; no data where it is not kept. */
+static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
+{
+    const struct qn_mlp_place *place = &run->plan->space.places[slot];
+    char *base = run->args->workspace;
+    int column = slot >= QN_MLP_COLUMN;
+
+    *t = place->need;
+    if (place->saved && !run->args->saved && (column || !t->ndim))
+        return;
+    if (!place->saved)
+        base += place->at;
+    else if (run->args->saved)
+        base = (char *)run->args->saved + place->at;
+    else
+        base += place->loose;
+    t->data = base;
+    t->sf = t->sf_bytes ? base + padded(t->bytes) : NULL;
+    t->global =
+        t->global_bytes ? base + padded(t->bytes) + padded(t->sf_bytes) : NULL;
+}
+
+/* The numbers of a tensor that is used as it is, or is to be quantized. */
+static void find_numbers(const struct run *run, int tensor,
+                         struct quern_tensor *t)
+{
+    const struct quern_mlp_args *args = run->args;
+
+    switch (tensor) {
+    case QUERN_MLP_X:
+        *t = args->x;
+        break;
+    case QUERN_MLP_W1:
+        *t = args->w1;
+        break;
+    case QUERN_MLP_W2:
+        *t = args->w2;
+        break;
+    case QUERN_MLP_DY:
+        *t = args->dy;
+        break;
+    default: /* made by a cast, without scales */
+        find_slot(run, QN_MLP_ROW + tensor, t);
+    }
+}
+
+static void find_copy(const struct run *run, int tensor, int copy,
+                      struct quern_tensor *t)
+{
+    const struct quern_mlp_args *args = run->args;
+    int row = copy == QUERN_ROW;
+
+    if (tensor == QUERN_MLP_W1)
+        *t = row ? args->w1_row : args->w1_column;
+    else if (tensor == QUERN_MLP_W2)
+        *t = row ? args->w2_row : args->w2_column;
+    else
+        find_slot(run, (row ? QN_MLP_ROW : QN_MLP_COLUMN) + tensor, t);
+}
+
+/* ------------------------------------------------------------------- casts */
+
+/* What is quantized, and what dpre's activation was given. */
+static void find_input(const struct run *run, int tensor,
+                       struct quern_quantize_args *a)
+{
+    if (tensor == QUERN_MLP_H) {
+        find_slot(run, QN_MLP_PRE_SLOT, &a->in);
+    } else if (tensor == QUERN_MLP_DPRE) {
+        find_slot(run, QN_MLP_DH_SLOT, &a->in);
+        find_slot(run, QN_MLP_PRE_SLOT, &a->saved);
+    } else {
+        find_numbers(run, tensor, &a->in);
+    }
+}
+
+static void find_rest(const struct run *run, int tensor,
+                      const struct quern_quantize_plan *plan,
+                      struct quern_quantize_args *a)
+{
+    const struct quern_mlp_args *args = run->args;
+    const int slots = run->plan->need.history;
+
+    if (plan->q.of != QUERN_W) {
+        a->first_dims = args->first_dims;
+        a->offsets = args->offsets;
+    }
+    a->sizes_type = args->sizes_type;
+    a->probability = plan->q.probability ? args->probability : NULL;
+    a->dprob = plan->q.dprob ? args->dprob : NULL;
+    a->limit = args->limit;
+    a->slope = args->slope;
+    a->shift = args->shift;
+    if (plan->need.history) {
+        a->scale = args->scale + 2 * (ptrdiff_t)tensor;
+        a->history = args->history + (ptrdiff_t)slots * tensor;
+    }
+    if (plan->need.random)
+        a->random = args->random + 2 * (ptrdiff_t)tensor;
+    a->workspace = args->workspace;
+}
+
+static int run_cast(const struct run *run, int tensor)
+{
+    const struct quern_quantize_plan *plan = run->plan->casts[tensor];
+    struct quern_quantize_args a;
+
+    if (!plan)
+        return QUERN_OK;
+    a = plan->need.args;
+    find_input(run, tensor, &a);
+    find_copy(run, tensor, QUERN_ROW, &a.row);
+    if (plan->q.copies & QUERN_COLUMN)
+        find_copy(run, tensor, QUERN_COLUMN, &a.column);
+    if (plan->q.of == QUERN_W && !a.row.data && !a.column.data)
+        return QUERN_OK;
+    find_rest(run, tensor, plan, &a);
+    return quern_quantize_run(plan, &a, run->stream);
+}
+
+/* ---------------------------------------------------------------- products */
+
+/* As the product reads it: a copy, or the numbers. */
+static void find_operand(const struct run *run, int product, int role,
+                         struct quern_tensor *t)
+{
+    const struct quern_plan *plan = run->plan->products[product];
+    const int tensor = qn_mlp_operand(product, role);
+    const struct qn_geometry *g = &plan->operands[role];
+
+    if (g->sf.scaling)
+        find_copy(run, tensor, g->sf.copy, t);
+    else
+        find_numbers(run, tensor, t);
+}
+
+/* Where the product goes. */
+static void find_result(const struct run *run, int product,
+                        struct quern_tensor *t)
+{
+    const struct quern_mlp_args *args = run->args;
+
+    switch (product) {
+    case QN_MLP_PRE:
+        find_slot(run, QN_MLP_PRE_SLOT, t);
+        break;
+    case QN_MLP_DH:
+        find_slot(run, QN_MLP_DH_SLOT, t);
+        break;
+    default:
+        *t = product == QN_MLP_Y     ? args->y
+             : product == QN_MLP_DX  ? args->dx
+             : product == QN_MLP_DW1 ? args->dw1
+                                     : args->dw2;
+    }
+}
+
+/* Only A names the sizes; which array they are follows from its layout. */
+static void set_sizes(const struct quern_mlp_args *args,
+                      const struct qn_geometry *g, struct quern_tensor *a)
+{
+    a->first_dims = g->inner_ragged ? NULL : args->first_dims;
+    a->last_dims = g->inner_ragged ? args->first_dims : NULL;
+    a->offsets = args->offsets;
+    a->sizes_type = args->sizes_type;
+}
+
+static int run_product(const struct run *run, int product)
+{
+    const struct quern_plan *plan = run->plan->products[product];
+    struct quern_args a;
+
+    if (!plan)
+        return QUERN_OK;
+    a = plan->need.args;
+    find_result(run, product, &a.d);
+    if (!a.d.data)
+        return QUERN_OK; /* not wanted, or of no tokens */
+    find_operand(run, product, QN_ROLE_A, &a.a);
+    find_operand(run, product, QN_ROLE_B, &a.b);
+    set_sizes(run->args, &plan->operands[QN_ROLE_A], &a.a);
+    a.workspace = run->args->workspace;
+    return quern_run(plan, &a, run->stream);
+}
+
+/* ------------------------------------------------------------------ phases */
+
+static int run_steps(const struct run *run, int phase)
+{
+    int code = QUERN_OK;
+
+    for (int i = 0; i < QN_MLP_STEPS && !code; i++) {
+        const struct qn_mlp_step *step = &qn_mlp_steps[i];
+
+        if (step->phase != phase)
+            continue;
+        code = step->is_cast ? run_cast(run, step->index)
+                             : run_product(run, step->index);
+        if (code)
+            qn_error_add("  in the step %s", step->name);
+    }
+    return code;
+}
+
+/* One phase or two, whose arguments are all checked before. */
+static int run_phases(const struct quern_mlp_plan *plan,
+                      const struct quern_mlp_args *args, void *stream,
+                      int first, int last)
+{
+    const struct run run = {plan, args, stream};
+    int code = QUERN_OK;
+
+    if (!plan || !args)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !plan ? "plan" : "args");
+    for (int phase = first; phase <= last && !code; phase++)
+        code = qn_mlp_args(plan, args, phase);
+    for (int phase = first; phase <= last && !code; phase++)
+        code = run_steps(&run, phase);
+    return code;
+}
+
+int quern_mlp_weights(const struct quern_mlp_plan *plan,
+                      const struct quern_mlp_args *args, void *stream)
+{
+    return run_phases(plan, args, stream, QN_MLP_WEIGHTS, QN_MLP_WEIGHTS);
+}
+
+int quern_mlp_forward(const struct quern_mlp_plan *plan,
+                      const struct quern_mlp_args *args, void *stream)
+{
+    return run_phases(plan, args, stream, QN_MLP_FORWARD, QN_MLP_FORWARD);
+}
+
+int quern_mlp_backward(const struct quern_mlp_plan *plan,
+                       const struct quern_mlp_args *args, void *stream)
+{
+    return run_phases(plan, args, stream, QN_MLP_BACKWARD, QN_MLP_WGRAD);
+}
+
+int quern_mlp_wgrad(const struct quern_mlp_plan *plan,
+                    const struct quern_mlp_args *args, void *stream)
+{
+    return run_phases(plan, args, stream, QN_MLP_WGRAD, QN_MLP_WGRAD);
+}
+
+int quern_mlp_check(const struct quern_mlp_plan *plan,
+                    const struct quern_mlp_args *args, void *stream)
+{
+    struct quern_tensor sizes = {.type = QUERN_TYPE_NONE};
+    const struct quern_plan *product;
+
+    if (!plan || !args || !args->workspace)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !plan   ? "plan"
+                            : !args ? "args"
+                                    : "workspace");
+    product = plan->products[QN_MLP_PRE];
+    sizes.first_dims = args->first_dims;
+    sizes.offsets = args->offsets;
+    return qn_check_record(product->driver, product->context, args->workspace,
+                           &sizes, stream);
+}

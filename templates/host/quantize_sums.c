@@ -1,0 +1,18 @@
+/* Up to 128 features, summed over all rows of a group. */
+static void sum_rows(const struct work *w, const struct group *g, int feature)
+{
+    static _Thread_local float tile[TILE][TILE];
+    float sum[TILE] = { 0 };
+
+    for (int row = 0; row < g->length; row++) {
+        float part[TILE];
+        if (row % TILE == 0)
+            load_tile(w, g, row, feature, tile);
+        for (int j = 0; j < TILE; j++)
+            part[j] = row % 32 ? add_rn(part[j], tile[row % TILE][j]) : tile[row % TILE][j];
+        for (int j = 0; j < TILE && (row % 32 == 31 || row == g->length - 1); j++)
+            sum[j] = row < 32 ? part[j] : add_rn(sum[j], part[j]);
+    }
+    for (int j = 0; j < TILE && feature + j < w->all.k; j++)
+        w->dbias[(long long)g->number * w->all.k + feature + j] = sum[j];
+}

@@ -1,0 +1,95 @@
+/*
+** The gradient of each row's probability, which multiplies an activation's result: the sum over
+** features of that result times its gradient, both in $(input.type).
+**
+**   in     [m, k / 2]  the result's gradient (squared_relu: [m, k])
+**   saved  [m, k]      what the activation was given
+**   dprob  [m]         rows outside of every group are not written
+**
+** A warp sums a row: a lane features 2 l and 2 l + 1 of every 64 in ascending order, and then the
+** lanes what lanes 16, 8, .. 1 away have. All in fp32.                COUPLED: dprob
+*/
+//$ include "quantize/head.cu"
+
+//$ include "quantize/given.cu"
+
+//$ include "quantize/operands.cu"
+
+/* A lane's part of the sum of row `row`, of activation WHICH. */
+template <int WHICH, int PAIRED>
+DEVICE float sum_part(const struct source *s, long long row, int features, int lane)
+{
+    const in_element *in = (const in_element *)s->in + row * s->in_stride;
+    const in_element *from = (const in_element *)s->saved + row * s->saved_stride;
+    float sum = 0;
+
+#pragma unroll (PAIRED ? 4 : 1)
+    for (int f = 2 * lane; f < features; f += 64) {
+        const int next = f + 1 < features ? f + 1 : f;
+        struct operands o;
+
+        find_operands(s, &o, 0, f, features);
+        find_operands(s, &o, 1, next, features);
+        const held dy = load_pair<PAIRED>(in + f, in + next);
+        const held a = load_pair<PAIRED>(from + o.a[0], from + o.a[1]);
+        const held b = load_pair<PAIRED>(from + o.b[0], from + o.b[1]);
+        const float y = activate(WHICH, lo_of(a), lo_of(b), s->limit, s->slope, s->shift);
+        const float z = activate(WHICH, hi_of(a), hi_of(b), s->limit, s->slope, s->shift);
+        sum = add_rn(sum, mul_rn(lo_of(dy), y));
+        if (next > f)
+            sum = add_rn(sum, mul_rn(hi_of(dy), z));
+    }
+    return sum;
+}
+
+/* The rows of a strip that are the calling warp's. */
+template <int WHICH>
+DEVICE void sum_rows(const struct source *s, const struct group *g, int row, int warp, int lane,
+                     float *dprob)
+{
+    const int features = s->activation == SQUARED_RELU ? s->all.k : s->all.k / 2;
+
+    for (int i = row + warp; i < row + TILE_M && i < g->length; i += THREADS / 32) {
+        const long long at = (long long)g->start + i;
+        float sum = s->paired ? sum_part<WHICH, 1>(s, at, features, lane)
+                              : sum_part<WHICH, 0>(s, at, features, lane);
+
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2)
+            sum = add_rn(sum, __shfl_xor_sync(~0u, sum, distance));
+        if (lane == 0)
+            dprob[at] = sum;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
+$(name)(
+//$ for _, p in ipairs(params) do
+    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
+//$ end
+)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const struct shape all = { m, k, groups };
+    struct source source;
+    struct walk w;
+    struct tile t;
+
+//$ include "quantize/source.cu"
+//$ include "quantize/begin.cu"
+    w.across = 1; /* a strip of 128 rows is a tile */
+    while (walk_next(&w, &t, lane)) {
+        struct group g;
+
+//$ include "quantize/group.cu"
+        switch (activation) {
+//$ for i = 1, 6 do
+        case $(i):
+            sum_rows<$(i)>(&source, &g, t.row, warp, lane, dprob);
+            break;
+//$ end
+        }
+    }
+    if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */
+        check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
+}

@@ -1,0 +1,28 @@
+//$ local pair = input.type == "f32" and "float2" or "unsigned"
+enum { SQUARED_RELU = 6 }; /* COUPLED: activations */
+
+/* Two neighbours at once, or one by one where they are none. */
+template <int PAIRED> DEVICE held load_pair(const in_element *one, const in_element *two)
+{
+    if (!PAIRED)
+        return hold(*one, *two);
+    const $(pair) both = *(const $(pair) *)one;
+
+    return $(input.bits == 16 and "both" or "hold(both.x, both.y)");
+}
+
+/* Where the operands of two neighbouring features lie in a row. */
+struct operands {
+    long long a[2], b[2];
+};
+
+/* Those of one feature, in a row of `features` results. */
+FN void find_operands(const struct source *s, struct operands *o, int i, int f, int features)
+{
+    const int run = s->interleave;
+
+    o->a[i] = run ? (long long)f / run * 2 * run + f % run : f;
+    o->b[i] = run ? o->a[i] + run : o->a[i] + features;
+    if (s->activation == SQUARED_RELU)
+        o->a[i] = o->b[i] = f;
+}

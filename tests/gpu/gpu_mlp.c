@@ -1,0 +1,280 @@
+/*
+** gpu_mlp.c: the grouped MLP, forward and backward: every recipe with every
+** activation against a chain in double, the same bytes at each run and from
+** each buffer, and graphs whose sizes change between replays.
+*/
+#include "gpu.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "layer.h"
+
+enum { MOST_LINES = 1024, MOST_TOKENS = 4096, REPLAYS = 24 };
+
+struct line {
+    char text[256];
+    const struct qt_pattern *pattern; /* NULL: as the line's split says */
+    int graph;                        /* replays, too */
+    char result[700];                 /* what is wrong, "" if nothing is */
+};
+
+static struct {
+    int count, next;
+    struct line lines[MOST_LINES];
+} work;
+
+static void fail(struct line *line, const char *what, const char *more)
+{
+    snprintf(line->result, sizeof line->result, "%s%s%s: %s%s", line->text,
+             line->pattern ? ", " : "",
+             line->pattern ? line->pattern->name : "", what, more);
+}
+
+/* -------------------------------------------------------------------- runs */
+
+/* Every value that was computed, the guards and what belongs to no group. */
+static void judge(struct line *line, struct qn_layer *l)
+{
+    struct qn_layer_verdict v;
+    char text[200];
+
+    if (qn_layer_judge(l, MOST_TOKENS, &v)) {
+        fail(line, quern_errmsg(gpu_context), "");
+        return;
+    }
+    for (int i = 0; v.results[i].name && !*line->result; i++)
+        if (!(v.results[i].error <= v.tolerance)) {
+            snprintf(text, sizeof text, "%.2e away, at most %.0e",
+                     v.results[i].error, v.tolerance);
+            fail(line, v.results[i].name, text);
+        }
+    if (!*line->result && !v.passed)
+        fail(line,
+             v.guards ? "what belongs to no group was written"
+                      : "bytes around a buffer were written",
+             "");
+}
+
+/* Results of both must be the same, padding and poison included. */
+static void compare(struct line *line, const struct qn_layer *a,
+                    const struct qn_layer *b, const char *what)
+{
+    const char *where;
+
+    if (*line->result)
+        return;
+    if (qn_layer_compare(a, b, &where))
+        fail(line, quern_errmsg(gpu_context), "");
+    else if (where)
+        fail(line, where, what);
+}
+
+static void run(struct line *line, struct qn_layer *l)
+{
+    if (!*line->result && (qn_layer_reset(l) || qn_layer_run(l)))
+        fail(line, quern_errmsg(gpu_context), "");
+}
+
+/* ------------------------------------------------------------------ graphs */
+
+/* Other sizes with the same sum bound, on the device and for the judge. */
+static int set_sizes(struct qn_layer *l, int replay, uint64_t *state)
+{
+    int64_t left = l->mlp.m;
+
+    l->rows = 0;
+    for (int i = 0; i < l->mlp.groups; i++) {
+        int64_t size = replay % 7 == 3 ? (i == replay % l->mlp.groups) * left
+                       : left          ? qt_random_below(state, left / 2 + 2)
+                                       : 0;
+
+        l->sizes[i] = size < left ? size : left;
+        l->starts[i] = l->rows;
+        l->rows += l->sizes[i];
+        left -= l->sizes[i];
+    }
+    return qn_memory_write(&l->memory[QN_LAYER_SIZES], 0, l->sizes,
+                           l->memory[QN_LAYER_SIZES].bytes);
+}
+
+/* Forward and backward in a graph; NULL if they refused to be captured. */
+static void *capture(struct qn_layer *l, void *stream)
+{
+    void *graph, *executable;
+    int code;
+
+    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
+    code = quern_mlp_forward(l->plan, &l->args, stream);
+    if (!code)
+        code = quern_mlp_backward(l->plan, &l->args, stream);
+    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
+    if (code)
+        return NULL;
+    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
+    gpu_must(cu.graph_destroy(graph), "freeing a graph");
+    return executable;
+}
+
+/* A replay, beside a run of its own with the same sizes. */
+static void replay_all(struct line *line, struct qn_layer *l,
+                       struct qn_layer *eager)
+{
+    uint64_t one = 1, two = 1;
+    void *stream, *executable;
+
+    gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
+    executable = capture(l, stream);
+    if (!executable)
+        fail(line, "in a capture: ", quern_errmsg(gpu_context));
+    for (int i = 0; i < REPLAYS && !*line->result; i++) {
+        int code = set_sizes(l, i, &one);
+
+        code = code ? code : set_sizes(eager, i, &two);
+        code = code ? code : qn_layer_reset(l);
+        code = code ? code : quern_mlp_weights(l->plan, &l->args, NULL);
+        gpu_must(cu.synchronize(), "new sizes");
+        gpu_must(cu.graph_launch(executable, stream), "a replay");
+        gpu_wait(stream, line->text);
+        if (code || quern_mlp_check(l->plan, &l->args, stream))
+            fail(line, "in a replay: ", quern_errmsg(gpu_context));
+        run(line, eager);
+        compare(line, l, eager, " differs between a replay and a run");
+        if (i % 8 == 0 && !*line->result)
+            judge(line, l);
+    }
+    if (executable)
+        gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
+    gpu_must(cu.stream_destroy(stream), "freeing a stream");
+}
+
+/* ------------------------------------------------------------------- lines */
+
+static void run_line(struct line *line)
+{
+    static const struct qn_options options = {.command = "gpu_suite",
+                                              .seed = 1};
+    const int64_t *sizes = NULL;
+    struct qn_layer one = {0}, two = {0};
+    struct qt_case c = {.what = "mlp", .type = QUERN_BF16, .seed = 3};
+    struct quern_mlp mlp;
+
+    if (line->pattern) {
+        qt_case_op(&c, QUERN_FPROP);
+        qt_case_layout(&c, line->pattern);
+        sizes = c.length;
+    }
+    if (quern_mlp_parse(gpu_context, line->text, &mlp) ||
+        qn_layer_begin(&one, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
+                       sizes) ||
+        qn_layer_begin(&two, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
+                       sizes))
+        fail(line, "it cannot be planned: ", quern_errmsg(gpu_context));
+    run(line, &one);
+    if (!*line->result)
+        judge(line, &one);
+    run(line, &two);
+    compare(line, &one, &two, " differs from buffer to buffer");
+    run(line, &two);
+    compare(line, &one, &two, " differs from run to run");
+    if (line->graph && !*line->result)
+        replay_all(line, &one, &two);
+    qn_layer_free(&two);
+    qn_layer_free(&one);
+}
+
+static void add(const char *text, const struct qt_pattern *pattern, int graph)
+{
+    struct line *line = &work.lines[work.count];
+
+    if (work.count == MOST_LINES)
+        gpu_lost("gpu_mlp.c: MOST_LINES is too small");
+    work.count++;
+    snprintf(line->text, sizeof line->text, "%s", text);
+    line->pattern = pattern;
+    line->graph = graph;
+}
+
+/* Every activation, and what a line may say in turns. */
+static void add_activations(const char *recipe, int r)
+{
+    static const char *const activations[] = {
+        "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
+    static const char *const turns[] = {
+        "",
+        " interleave=32 dw=f32 beta=1",
+        " interleave=1",
+        " dw=f32",
+    };
+    char text[256];
+
+    for (int i = 0; i < 6; i++) {
+        snprintf(text, sizeof text,
+                 "mlp %s g=5 m=%d hidden=256 ffn=%d activation=%s prob=%d "
+                 "split=skew%s",
+                 recipe, 700 + i, i % 3 ? 128 : 160, activations[i],
+                 (r + i) % 3 > 0, turns[(r + i) % 4]);
+        add(text, NULL, i == 0);
+    }
+    snprintf(text, sizeof text,
+             "mlp %s g=3 m=333 hidden=97 ffn=41 split=mild prob=1", recipe);
+    add(text, NULL, 0); /* rows at odd places */
+}
+
+static void add_patterns(const char *recipe)
+{
+    char text[256];
+
+    for (int i = 0; i < qt_npatterns; i++) {
+        struct qt_case c = {.what = "mlp", .type = QUERN_BF16, .seed = 3};
+
+        qt_case_op(&c, QUERN_FPROP);
+        qt_case_layout(&c, &qt_patterns[i]);
+        snprintf(text, sizeof text,
+                 "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1", recipe, c.groups,
+                 (long long)c.m, c.groups > 100 ? 32 : 136,
+                 c.groups > 100 ? 16 : 72);
+        add(text, &qt_patterns[i], 0);
+    }
+}
+
+static void *run_some(void *unused)
+{
+    int i;
+
+    (void)unused;
+    while ((i = __atomic_fetch_add(&work.next, 1, __ATOMIC_SEQ_CST)) <
+           work.count)
+        run_line(&work.lines[i]);
+    return NULL;
+}
+
+/* --only names kernels of products. Lines run side by side, as most of the
+   time is the host's. */
+void gpu_mlp(void)
+{
+    enum { MOST = 64 };
+    const struct quern_registry *registry = &qn_registry_builtin;
+    pthread_t threads[MOST];
+    int count = 0;
+
+    if (gpu_options.only) {
+        gpu_skip("needs a run without --only");
+        return;
+    }
+    for (int r = 0; r < registry->nrecipes; r++) {
+        add_activations(registry->recipes[r].name, r);
+        if (!gpu_options.quick)
+            add_patterns(registry->recipes[r].name);
+    }
+    while (count < MOST && count < gpu_threads - 1 &&
+           !pthread_create(&threads[count], NULL, run_some, NULL))
+        count++;
+    run_some(NULL);
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < work.count; i++)
+        gpu_record(*work.lines[i].result ? work.lines[i].result : NULL);
+}

@@ -1,0 +1,311 @@
+/*
+** mlp.c: the grouped MLP through the public header: every recipe and
+** activation against a chain in double, sizes that have broken kernels,
+** phases apart and together, arguments.
+*/
+#include "host.h"
+
+#include "layer.h"
+#include "registry.h"
+#include "types.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const struct qn_options options = {.command = "test_host", .seed = 5};
+
+/* The MLP of a line, with data; `sizes` may be NULL. */
+static void begin(struct qn_layer *l, const char *text, const int64_t *sizes)
+{
+    struct quern_mlp mlp;
+
+    if (quern_mlp_parse(host_ctx, text, &mlp) ||
+        qn_layer_begin(l, &options, host_ctx, &mlp, QUERN_BACKEND_HOST, sizes))
+        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+}
+
+static void run(struct qn_layer *l, const char *text)
+{
+    if (qn_layer_run(l))
+        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+}
+
+/* Everything that was computed is near the chain in double, and nothing else
+   was touched. */
+static void check(struct qn_layer *l, const char *text)
+{
+    struct qn_layer_verdict v;
+
+    if (qn_layer_judge(l, 1 << 20, &v))
+        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    for (int i = 0; v.results[i].name; i++)
+        if (!(v.results[i].error <= v.tolerance))
+            fail_msg("%s: %s is %.2e away (at most %.0e)", text,
+                     v.results[i].name, v.results[i].error, v.tolerance);
+    if (!v.passed)
+        fail_msg("%s: guards %d, untouched %d", text, v.guards, v.untouched);
+}
+
+/* Run it and judge; then once more, on poison: the same bytes. */
+static void try_line(const char *text, const int64_t *sizes)
+{
+    struct qn_layer one = {0}, two = {0};
+    const char *where;
+
+    begin(&one, text, sizes);
+    begin(&two, text, sizes);
+    run(&one, text);
+    check(&one, text);
+    run(&two, text);
+    assert_int_equal(qn_layer_reset(&two), 0);
+    run(&two, text);
+    assert_int_equal(qn_layer_compare(&one, &two, &where), 0);
+    if (where)
+        fail_msg("%s: %s differs from run to run", text, where);
+    qn_layer_free(&one);
+    qn_layer_free(&two);
+}
+
+static const struct qn_recipe *recipe_at(int i)
+{
+    return i < qn_registry_builtin.nrecipes ? &qn_registry_builtin.recipes[i]
+                                            : NULL;
+}
+
+/* The i-th type that the recipe's products have, around and around. */
+static int type_at(const struct qn_recipe *recipe, int i)
+{
+    int types[4], count = 0;
+
+    for (int type = QUERN_BF16; type <= QUERN_F32; type++)
+        if (recipe->d_types >> type & 1)
+            types[count++] = type;
+    return types[i % count];
+}
+
+/* Every recipe with every activation; all that a line may say, in turns. */
+void test_mlp_right(void **state)
+{
+    static const char *const activations[] = {
+        "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
+    static const int64_t sizes[] = {0, 1, 33, 7};
+    static const char *const interleaves[] = {"", " interleave=8",
+                                              " interleave=1"};
+    const struct qn_recipe *recipe;
+    char text[256];
+
+    (void)state;
+    for (int r = 0; (recipe = recipe_at(r)); r++)
+        for (int i = 0; i < 6; i++) {
+            int n = r + i, delayed = recipe->scaling[0].history > 0;
+            int type = recipe->scaled ? type_at(recipe, n) : recipe->x;
+
+            if (delayed && i > 1)
+                continue; /* clears 6 histories of 1024 slots each time */
+            snprintf(text, sizeof text,
+                     "mlp %s g=4 m=%d hidden=%d ffn=%d in=%s dw=%s beta=%d "
+                     "activation=%s prob=%d%s",
+                     recipe->name, 41 + n % 3, n % 4 == 3 ? 49 : 64,
+                     n % 4 == 2 ? 136 : 40, qn_type_name(type),
+                     qn_type_name(type_at(recipe, n / 2)), n % 2,
+                     activations[i], n % 3 > 0, interleaves[n % 3]);
+            try_line(text, sizes);
+        }
+}
+
+/* Sizes that have broken kernels, of one recipe of each kind. */
+void test_mlp_sizes(void **state)
+{
+    static const char *const names[] = {"bf16", "fp8_block", "mxfp8", "nvfp4"};
+    char text[256];
+
+    (void)state;
+    for (int i = 0; i < qt_npatterns; i++) {
+        struct qt_case c = {.what = "sizes", .type = QUERN_BF16, .seed = 3};
+        int many;
+
+        qt_case_op(&c, QUERN_FPROP);
+        qt_case_layout(&c, &qt_patterns[i]);
+        many = c.groups > 100;
+        for (int r = 0; r < 4; r++) {
+            if (many ? r != i % 4 : r % 2 != i % 2)
+                continue;
+            snprintf(text, sizeof text,
+                     "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1", names[r],
+                     c.groups, (long long)c.m, many ? 8 : 24, many ? 8 : 16);
+            try_line(text, c.length);
+        }
+    }
+    try_line("mlp fp8_row g=3 m=0 hidden=40 ffn=24 prob=1", NULL);
+    try_line("mlp bf16 g=1 m=0 hidden=40 ffn=24 beta=1 dw=f32", NULL);
+}
+
+/* Gradients of the weights later, and forward alone: the same bytes. */
+void test_mlp_phases(void **state)
+{
+    const struct qn_recipe *recipe;
+    char text[256];
+
+    (void)state;
+    for (int r = 0; (recipe = recipe_at(r)); r++) {
+        struct qn_layer whole = {0}, apart = {0};
+        struct quern_mlp_args a;
+        const char *where;
+
+        snprintf(text, sizeof text,
+                 "mlp %s g=4 m=150 hidden=64 ffn=24 prob=1 split=skew",
+                 recipe->name);
+        begin(&whole, text, NULL);
+        begin(&apart, text, NULL);
+        run(&whole, text);
+        a = apart.args;
+        a.saved = NULL;
+        a.dw1.data = a.dw2.data = NULL;
+        assert_int_equal(quern_mlp_weights(apart.plan, &a, NULL), 0);
+        assert_int_equal(quern_mlp_forward(apart.plan, &a, NULL), 0);
+        assert_memory_equal(apart.memory[QN_LAYER_Y].data,
+                            whole.memory[QN_LAYER_Y].data,
+                            whole.memory[QN_LAYER_Y].bytes);
+        a.saved = apart.args.saved;
+        assert_int_equal(quern_mlp_forward(apart.plan, &a, NULL), 0);
+        assert_int_equal(quern_mlp_backward(apart.plan, &a, NULL), 0);
+        memset((char *)a.workspace + 256, 0xA5, /* another microbatch */
+               apart.need.workspace_bytes - 256);
+        assert_int_equal(quern_mlp_wgrad(apart.plan, &apart.args, NULL), 0);
+        assert_int_equal(qn_layer_compare(&whole, &apart, &where), 0);
+        if (where)
+            fail_msg("%s: %s differs from what one call makes", text, where);
+        qn_layer_free(&whole);
+        qn_layer_free(&apart);
+    }
+}
+
+/* ---------------------------------------------------------------- arguments */
+
+#define REFUSED(line, call, change, says)                                      \
+    do {                                                                       \
+        struct qn_layer l = {0};                                               \
+        struct quern_mlp_args *a = &l.args;                                    \
+        begin(&l, line, NULL);                                                 \
+        change;                                                                \
+        assert_int_equal(quern_mlp_##call(l.plan, a, NULL), QUERN_EINVAL);     \
+        if (!strstr(quern_errmsg(host_ctx), says))                             \
+            fail_msg("'%s' lacks '%s'", quern_errmsg(host_ctx), says);         \
+        qn_layer_free(&l);                                                     \
+    } while (0)
+
+void test_mlp_arguments(void **state)
+{
+    static const char scaled[] = "mlp nvfp4 g=4 m=60 hidden=32 ffn=16 prob=1";
+    static const char plain[] = "mlp bf16 g=4 m=60 hidden=32 ffn=16";
+
+    (void)state;
+    REFUSED(scaled, forward, a->workspace = NULL, "workspace is NULL");
+    REFUSED(scaled, forward, a->x.data = NULL, "x.data is NULL");
+    REFUSED(scaled, forward, a->x.shape[1] = 31, "x.shape[1] is 31");
+    REFUSED(scaled, forward, a->y.type = QUERN_F32, "y.type is f32");
+    REFUSED(scaled, forward, a->y.bytes = 8, "y.bytes is 8");
+    REFUSED(scaled, forward, a->w1_row.data = NULL, "w1_row.data is NULL");
+    REFUSED(scaled, forward, a->w2_row.sf = NULL, "w2_row.sf is NULL");
+    REFUSED(scaled, forward, a->w2_row.global = NULL, "w2_row.global is NULL");
+    REFUSED(scaled, forward, a->probability = NULL, "probability is NULL");
+    REFUSED(scaled, forward, a->first_dims = NULL, "the groups have no sizes");
+    REFUSED(scaled, forward, a->saved = a->workspace, "overlaps");
+    REFUSED(scaled, forward, a->y.data = a->saved, "saved overlaps y");
+    REFUSED(scaled, backward, a->saved = NULL, "saved is NULL");
+    REFUSED(scaled, backward, a->dprob = NULL, "dprob is NULL");
+    REFUSED(scaled, backward, a->random = NULL, "random is NULL");
+    REFUSED(scaled, backward, a->dw1.stride = 64, "dw1: stride 0");
+    REFUSED(scaled, weights, a->w1.data = NULL, "w1.data is NULL");
+    REFUSED(plain, forward, a->w1.data = NULL, "w1.data is NULL");
+    REFUSED(plain, wgrad, a->dy.data = NULL, "dy.data is NULL");
+    REFUSED("mlp fp8_tensor_delayed g=2 m=9 hidden=32 ffn=16", forward,
+            a->scale = NULL, "scale is NULL");
+}
+
+/* Each text, and what its message must say. */
+static const struct {
+    const char *text, *says;
+} texts[] = {
+    {"", "an MLP begins with mlp"},
+    {"mlp", "a recipe is expected after 'mlp'"},
+    {"mlp fp8_blok g=1", "did you mean 'fp8_block'?"},
+    {"mlp bf16 g=1 m=1 hidden=8", "ffn= is missing"},
+    {"mlp bf16 g=1 m=1 hiden=8", "did you mean 'hidden'?"},
+    {"mlp bf16 g=1 m=1 hidden=8 ffn=0", "ffn=0"},
+    {"mlp bf16 g=1 m=1 hidden=8 ffn=8 in=f32", "keeps x as bf16"},
+    {"mlp bf16 g=1 m=1 hidden=8 ffn=8 dw=f16", "f16"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 activation=swigloo",
+     "did you mean 'swiglu'"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 activation=none", "an MLP has one"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 interleave=3", "does not divide"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 prob=2", "0 or 1"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 split=3", "split=3"},
+};
+
+void test_mlp_texts(void **state)
+{
+    static const char *const right[] = {
+        ("mlp fp8_block g=8 m=4096 hidden=7168 ffn=2048 in=bf16 dw=f32 beta=1 "
+         "activation=swiglu prob=1 split=mild"),
+        ("mlp bf16 g=1 m=0 hidden=8 ffn=8 in=bf16 dw=bf16 "
+         "activation=squared_relu"),
+        ("mlp nvfp4 g=2 m=9 hidden=64 ffn=64 in=f32 dw=f16 activation=geglu "
+         "interleave=32")};
+    struct quern_mlp mlp;
+    char text[512];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        assert_int_equal(quern_mlp_parse(host_ctx, texts[i].text, &mlp),
+                         QUERN_EINVAL);
+        if (!strstr(quern_errmsg(host_ctx), texts[i].says))
+            fail_msg("%s: '%s' lacks '%s'", texts[i].text,
+                     quern_errmsg(host_ctx), texts[i].says);
+    }
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        if (quern_mlp_parse(host_ctx, right[i], &mlp))
+            fail_msg("%s: %s", right[i], quern_errmsg(host_ctx));
+        quern_mlp_print(&mlp, text, sizeof text);
+        assert_string_equal(text, right[i]);
+    }
+}
+
+/* -------------------------------------------------------------------- lies */
+
+/* The group is blamed, and nothing around the buffers is written. */
+void test_mlp_lies(void **state)
+{
+    static const int64_t lies[] = {-1, 301, INT64_MAX, INT64_MIN};
+    const struct qn_recipe *recipe;
+    char text[256], group[24];
+
+    (void)state;
+    for (int r = 0; (recipe = recipe_at(r)); r++) {
+        struct qn_layer l = {0};
+        struct qn_layer_verdict v;
+
+        snprintf(text, sizeof text,
+                 "mlp %s g=4 m=300 hidden=40 ffn=24 prob=1 split=10,140,0,130",
+                 recipe->name);
+        begin(&l, text, NULL);
+        for (int i = 0; i < 4; i++) {
+            int64_t *size =
+                (int64_t *)(void *)l.memory[QN_LAYER_SIZES].data + i;
+
+            *size = lies[i];
+            assert_int_equal(qn_layer_run(&l), QUERN_ESIZES);
+            snprintf(group, sizeof group, "group %d", i);
+            assert_non_null(strstr(quern_errmsg(host_ctx), group));
+            *size = l.sizes[i];
+        }
+        assert_int_equal(qn_layer_reset(&l), 0);
+        run(&l, text);
+        assert_int_equal(qn_layer_judge(&l, 1 << 20, &v), 0);
+        assert_true(v.passed);
+        qn_layer_free(&l);
+    }
+}

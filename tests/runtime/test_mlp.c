@@ -1,0 +1,424 @@
+/*
+** test_mlp.c: the launches of a grouped MLP: which, in what order, and that
+** each gets what the one before has made.
+*/
+#include "test.h"
+
+#include <stdlib.h>
+
+#define P(name) QN_PARAM_##name
+
+/* ------------------------------------------------------------ the registry */
+
+#define BLOCKS(rows_, order_)                                                  \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = rows_, .k = 128,     \
+        .order = order_, .pad_rows = 4, .pad_columns = 4                       \
+    }
+
+static const struct qn_recipe recipes[] = {
+    {.name = "plain",
+     .doc = "",
+     .spec = "recipes/test.lua:1",
+     .x = QUERN_BF16,
+     .w = QUERN_BF16,
+     .dy = QUERN_BF16,
+     .d_types = 1u << QUERN_BF16,
+     .default_d = QUERN_BF16,
+     .scale = "none",
+     .rule = ""},
+    {.name = "scaled",
+     .doc = "",
+     .spec = "recipes/test.lua:2",
+     .x = QUERN_E4M3,
+     .w = QUERN_E4M3,
+     .dy = QUERN_E4M3,
+     .d_types = 1u << QUERN_BF16,
+     .default_d = QUERN_BF16,
+     .scaled = 1,
+     .scale = "",
+     .rule = "",
+     .scaling = {BLOCKS(1, QN_ORDER_COLUMNS), BLOCKS(128, QN_ORDER_ROWS),
+                 BLOCKS(1, QN_ORDER_COLUMNS)}},
+};
+
+/* What the trail keeps of each launch; alike for all casts, for all
+   products. */
+enum { IN, SAVED, ROW, COLUMN, PROBABILITY, DPROB, FIRST_DIMS, ERROR };
+enum { A, B, D, A_SF, B_SF, A_STRIDE };
+
+static const unsigned char trail_cast[] = {
+    P(in),          P(saved), P(row),        P(column),
+    P(probability), P(dprob), P(first_dims), P(error)};
+static const unsigned char trail_product[] = {
+    P(a), P(b), P(d), P(a_sf), P(b_sf), P(a_stride), P(first_dims), P(error)};
+
+#define COMMON(name_, recipe_)                                                 \
+    .name = name_, .spec = "kernels/test.lua:1", .template = "test.cu",        \
+    .key = "key", .recipe = recipe_, .arch = "sm_90a", .schedule = "",         \
+    .addend = "none", .threads = 128, .nparams = 8, .cubin = "\177ELF",        \
+    .cubin_bytes = 4
+#define CAST(name_, recipe_, op_, of_, form_)                                  \
+    {                                                                          \
+        COMMON(name_, recipe_), .op = op_, .of = of_, .input = QUERN_BF16,     \
+                                .form = form_, .ctas = 1, .params = trail_cast \
+    }
+#define PRODUCT(name_, recipe_, op_, ragged_, a_, b_)                          \
+    {                                                                          \
+        COMMON(name_, recipe_),                                                \
+            .op = op_, .ragged = ragged_, .epilogue = QN_STORE,                \
+            .a = {.major = QUERN_MAJOR_##a_},                                  \
+            .b = {.major = QUERN_MAJOR_##b_}, .d = {.type = QUERN_BF16},       \
+            .tile = {128, 128, 64}, .cluster = {1, 1}, .params = trail_product \
+    }
+
+static const struct qn_kernel kernels[] = {
+    CAST("plain_h", "plain", QN_QUANTIZE, QUERN_X, QN_FORWARD),
+    CAST("plain_dpre", "plain", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
+    CAST("plain_dprob", "plain", QN_DPROB, QUERN_DY, QN_BACKWARD),
+    PRODUCT("plain_fprop", "plain", QUERN_FPROP, QUERN_AXIS_M, K, K),
+    PRODUCT("plain_dgrad", "plain", QUERN_DGRAD, QUERN_AXIS_M, K, MN),
+    PRODUCT("plain_wgrad", "plain", QUERN_WGRAD, QUERN_AXIS_K, MN, MN),
+    CAST("cast_x", "scaled", QN_QUANTIZE, QUERN_X, QN_PLAIN),
+    CAST("cast_h", "scaled", QN_QUANTIZE, QUERN_X, QN_FORWARD),
+    CAST("cast_w", "scaled", QN_QUANTIZE, QUERN_W, QN_PLAIN),
+    CAST("cast_dy", "scaled", QN_QUANTIZE, QUERN_DY, QN_PLAIN),
+    CAST("cast_dpre", "scaled", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
+    CAST("dprob", "scaled", QN_DPROB, QUERN_DY, QN_BACKWARD),
+    PRODUCT("fprop", "scaled", QUERN_FPROP, QUERN_AXIS_M, K, K),
+    PRODUCT("dgrad", "scaled", QUERN_DGRAD, QUERN_AXIS_M, K, K),
+    PRODUCT("wgrad", "scaled", QUERN_WGRAD, QUERN_AXIS_K, K, K),
+};
+
+static const struct quern_registry registry = {.hash = "mlp",
+                                               .recipes = recipes,
+                                               .nrecipes = 2,
+                                               .kernels = kernels,
+                                               .nkernels = sizeof kernels /
+                                                           sizeof kernels[0]};
+
+/* ---------------------------------------------------------------- a fixture */
+
+enum { ROOM = 1 << 16, ROOMS = 40 };
+
+struct fixture {
+    struct quern_context *ctx;
+    struct quern_mlp_plan *plan;
+    struct quern_mlp_description need;
+    struct quern_mlp_args args;
+    char *memory;
+    int used;
+};
+
+static void *room(struct fixture *f)
+{
+    assert_in_range(f->used, 0, ROOMS - 1);
+    return f->memory + f->used++ * ROOM;
+}
+
+static void give(struct fixture *f, struct quern_tensor *t)
+{
+    if (!t->ndim)
+        return;
+    assert_in_range(t->bytes, 0, ROOM);
+    t->data = room(f);
+    t->sf = t->sf_bytes ? room(f) : NULL;
+}
+
+static struct fixture begin(const char *recipe)
+{
+    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+    const struct quern_open_options open = {.registry = &registry};
+    struct fixture f = {.used = 0};
+    struct quern_mlp_args *a = &f.args;
+    struct quern_mlp mlp;
+    char text[128];
+
+    snprintf(text, sizeof text, "mlp %s g=3 m=60 hidden=64 ffn=32 prob=1",
+             recipe);
+    test_expect(quern_open(&open, &f.ctx), QUERN_OK, "");
+    test_expect(quern_mlp_parse(f.ctx, text, &mlp), QUERN_OK, "");
+    test_expect(quern_mlp_describe(f.ctx, &mlp, &f.need), QUERN_OK, "");
+    test_expect(quern_mlp_plan(f.ctx, &mlp, &aot, &f.plan), QUERN_OK, "");
+    f.memory = aligned_alloc(256, ROOMS * ROOM + 8 * ROOM);
+    assert_non_null(f.memory);
+    f.args = f.need.args;
+    give(&f, &a->x), give(&f, &a->y), give(&f, &a->dy), give(&f, &a->dx);
+    give(&f, &a->w1), give(&f, &a->w2), give(&f, &a->dw1), give(&f, &a->dw2);
+    give(&f, &a->w1_row), give(&f, &a->w1_column);
+    give(&f, &a->w2_row), give(&f, &a->w2_column);
+    a->first_dims = room(&f);
+    a->probability = room(&f);
+    a->dprob = room(&f);
+    a->workspace = room(&f);
+    assert_in_range(f.need.workspace_bytes, 256, ROOM);
+    a->saved = f.memory + ROOMS * ROOM;
+    assert_in_range(f.need.saved_bytes, 1, 8 * ROOM);
+    memset(a->workspace, 0, f.need.workspace_bytes);
+    test_cuda->trailed = FAKE_TRAILED;
+    return f;
+}
+
+static void end(struct fixture *f)
+{
+    quern_mlp_plan_free(f->plan);
+    quern_close(f->ctx);
+    free(f->memory);
+}
+
+/* The launches since the last call, by name. */
+static void launched(const char *const *names)
+{
+    int i = 0;
+
+    for (; names[i]; i++)
+        assert_string_equal(test_cuda->trail[i].kernel, names[i]);
+    assert_int_equal(test_cuda->launches, i);
+    test_cuda->launches = 0;
+}
+
+#define LAUNCHED(...) launched((const char *const[]){__VA_ARGS__, NULL})
+
+static const void *param(int launch, int which)
+{
+    return (const void *)(uintptr_t)test_cuda->trail[launch].params[which];
+}
+
+/* Is the address in `saved`, or in the workspace? */
+static int is_saved(const struct fixture *f, const void *at)
+{
+    return (const char *)at >= (const char *)f->args.saved &&
+           (const char *)at < (const char *)f->args.saved + f->need.saved_bytes;
+}
+
+static int is_scratch(const struct fixture *f, const void *at)
+{
+    const char *workspace = f->args.workspace;
+
+    return (const char *)at >= workspace + 256 &&
+           (const char *)at < workspace + f->need.workspace_bytes;
+}
+
+/* ------------------------------------------------------------------- tests */
+
+/* Each step gets what the one before has made. */
+static void runs_in_order(void **state)
+{
+    struct fixture f = begin("scaled");
+    struct quern_mlp_args *a = &f.args;
+    const void *pre, *x_column, *h_column, *dy_column;
+
+    (void)state;
+    test_expect(quern_mlp_weights(f.plan, a, (void *)256), QUERN_OK, "");
+    assert_ptr_equal(param(0, IN), a->w1.data);
+    assert_ptr_equal(param(0, ROW), a->w1_row.data);
+    assert_ptr_equal(param(1, COLUMN), a->w2_column.data);
+    assert_ptr_equal(test_cuda->trail[0].stream, (void *)256);
+    LAUNCHED("cast_w", "cast_w");
+
+    test_expect(quern_mlp_forward(f.plan, a, (void *)256), QUERN_OK, "");
+    pre = param(1, D);
+    x_column = param(0, COLUMN);
+    h_column = param(2, COLUMN);
+    assert_ptr_equal(param(0, IN), a->x.data);
+    assert_true(is_scratch(&f, param(0, ROW)));
+    assert_true(is_saved(&f, x_column));
+    assert_ptr_equal(param(1, A), param(0, ROW));
+    assert_ptr_equal(param(1, B), a->w1_row.data);
+    assert_ptr_equal(param(1, B_SF), a->w1_row.sf);
+    assert_true(is_saved(&f, pre));
+    assert_ptr_equal(param(2, IN), pre);
+    assert_ptr_equal(param(2, PROBABILITY), a->probability);
+    assert_ptr_equal(param(3, A), param(2, ROW));
+    assert_ptr_equal(param(3, B), a->w2_row.data);
+    assert_ptr_equal(param(3, D), a->y.data);
+    for (int i = 0; i < 4; i++) {
+        assert_ptr_equal(param(i, ERROR), a->workspace);
+        assert_ptr_equal(param(i, FIRST_DIMS), a->first_dims);
+        assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
+    }
+    LAUNCHED("cast_x", "fprop", "cast_h", "fprop");
+
+    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
+    dy_column = param(0, COLUMN);
+    assert_ptr_equal(param(0, IN), a->dy.data);
+    assert_ptr_equal(param(1, A), param(0, ROW));
+    assert_ptr_equal(param(1, B), a->w2_column.data);
+    assert_true(is_scratch(&f, param(1, D)));
+    assert_ptr_equal(param(2, IN), param(1, D));
+    assert_ptr_equal(param(2, SAVED), pre);
+    assert_ptr_equal(param(3, IN), param(1, D));
+    assert_ptr_equal(param(3, DPROB), a->dprob);
+    assert_ptr_equal(param(4, A), param(2, ROW));
+    assert_ptr_equal(param(4, B), a->w1_column.data);
+    assert_ptr_equal(param(4, D), a->dx.data);
+    assert_ptr_equal(param(5, A), dy_column);
+    assert_ptr_equal(param(5, B), h_column);
+    assert_ptr_equal(param(5, D), a->dw2.data);
+    assert_ptr_equal(param(6, A), param(2, COLUMN));
+    assert_ptr_equal(param(6, B), x_column);
+    assert_ptr_equal(param(6, D), a->dw1.data);
+    assert_true(is_saved(&f, dy_column));
+    LAUNCHED("cast_dy", "dgrad", "cast_dpre", "dprob", "dgrad", "wgrad",
+             "wgrad");
+    end(&f);
+}
+
+/* Without scales the caller's numbers are multiplied as they are. */
+static void runs_without_scales(void **state)
+{
+    struct fixture f = begin("plain");
+    struct quern_mlp_args *a = &f.args;
+    const void *h;
+
+    (void)state;
+    test_expect(quern_mlp_weights(f.plan, a, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 0);
+    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
+    h = param(1, ROW);
+    assert_ptr_equal(param(0, A), a->x.data);
+    assert_ptr_equal(param(0, B), a->w1.data);
+    assert_ptr_equal(param(2, A), h);
+    assert_true(is_saved(&f, h));
+    LAUNCHED("plain_fprop", "plain_h", "plain_fprop");
+    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(0, A), a->dy.data);
+    assert_ptr_equal(param(0, B), a->w2.data);
+    assert_ptr_equal(param(4, A), a->dy.data);
+    assert_ptr_equal(param(4, B), h);
+    assert_ptr_equal(param(5, A), param(1, ROW));
+    assert_ptr_equal(param(5, B), a->x.data);
+    LAUNCHED("plain_dgrad", "plain_dpre", "plain_dprob", "plain_dgrad",
+             "plain_wgrad", "plain_wgrad");
+    end(&f);
+}
+
+/* What is not wanted is not launched. */
+static void leaves_out(void **state)
+{
+    struct fixture f = begin("scaled");
+    struct quern_mlp_args a = f.args;
+
+    (void)state;
+    a.saved = NULL;
+    test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
+    assert_null(param(0, COLUMN));
+    assert_null(param(2, COLUMN));
+    assert_true(is_scratch(&f, param(1, D)));
+    LAUNCHED("cast_x", "fprop", "cast_h", "fprop");
+    a.saved = f.args.saved;
+    a.dx.data = a.dw1.data = NULL;
+    test_expect(quern_mlp_backward(f.plan, &a, NULL), QUERN_OK, "");
+    LAUNCHED("cast_dy", "dgrad", "cast_dpre", "dprob", "wgrad");
+    a.dw1.data = f.args.dw1.data;
+    a.dw2.data = NULL;
+    test_expect(quern_mlp_wgrad(f.plan, &a, NULL), QUERN_OK, "");
+    LAUNCHED("wgrad");
+    a.w1_row.data = a.w1_column.data = NULL;
+    test_expect(quern_mlp_weights(f.plan, &a, NULL), QUERN_OK, "");
+    LAUNCHED("cast_w");
+    a.dy.data = NULL; /* nothing is queued where anything is refused */
+    test_expect(quern_mlp_backward(f.plan, &a, NULL), QUERN_EINVAL, "dy.data");
+    assert_int_equal(test_cuda->launches, 0);
+    end(&f);
+}
+
+static void refuses_options(void **state)
+{
+    const struct quern_plan_options named = {.kernel = "fprop"};
+    const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
+    struct fixture f = begin("plain");
+    struct quern_mlp_plan *plan;
+    struct quern_mlp mlp;
+    char *text;
+
+    (void)state;
+    test_expect(
+        quern_mlp_parse(f.ctx, "mlp plain g=1 m=1 hidden=8 ffn=8", &mlp),
+        QUERN_OK, "");
+    test_expect(quern_mlp_plan(f.ctx, &mlp, &named, &plan), QUERN_EINVAL,
+                "none is to be named");
+    test_expect(quern_mlp_plan(f.ctx, &mlp, &loop, &plan), QUERN_EINVAL,
+                "quantizes nothing");
+    test_expect(quern_mlp_why(f.ctx, &mlp, NULL, &text), QUERN_OK, "");
+    assert_non_null(strstr(text, "pre = x w1^T"));
+    assert_non_null(strstr(text, "> plain_fprop"));
+    quern_free(text);
+    strcpy(mlp.recipe, "scaled");
+    mlp.activation = QUERN_NO_ACTIVATION;
+    test_expect(quern_mlp_plan(f.ctx, &mlp, NULL, &plan), QUERN_EINVAL,
+                "activation is 0");
+    mlp.activation = QUERN_SWIGLU;
+    mlp.type = QUERN_F32; /* products have no such D */
+    test_expect(quern_mlp_plan(f.ctx, &mlp, NULL, &plan), QUERN_EINVAL,
+                "in the step pre");
+    end(&f);
+}
+
+/* Every driver call fails once: the code is the driver's, unless nothing hangs
+   on the call, and all is freed. */
+static void fails_each_driver_call(void **state)
+{
+    (void)state;
+    for (int n = 1;; n++) {
+        struct fixture f = begin("scaled");
+        int code;
+
+        test_cuda->fail_code = 999;
+        test_cuda->calls = 0;
+        test_cuda->fail_at = n;
+        test_cuda->failed = NULL;
+        code = quern_mlp_forward(f.plan, &f.args, NULL);
+        if (!code)
+            code = quern_mlp_backward(f.plan, &f.args, NULL);
+        test_cuda->fail_at = 0;
+        if (!test_cuda->failed ||
+            strcmp(test_cuda->failed, "cuCtxPopCurrent_v2"))
+            assert_int_equal(code, test_cuda->failed ? QUERN_ECUDA : QUERN_OK);
+        assert_int_equal(test_cuda->depth, 0);
+        end(&f);
+        assert_int_equal(test_cuda->libraries, 0);
+        if (!test_cuda->failed) {
+            assert_true(n > 11); /* at least each launch */
+            break;
+        }
+    }
+}
+
+/* And every allocation of a plan. */
+static void fails_each_allocation(void **state)
+{
+    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+    struct fixture f = begin("scaled");
+    struct quern_mlp_plan *plan;
+    struct quern_mlp mlp;
+    int code, n = 0;
+
+    (void)state;
+    test_expect(
+        quern_mlp_parse(f.ctx, "mlp scaled g=1 m=1 hidden=8 ffn=8", &mlp),
+        QUERN_OK, "");
+    do {
+        test_fail_allocation(++n);
+        code = quern_mlp_plan(f.ctx, &mlp, &aot, &plan);
+        test_fail_allocation(0);
+        assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
+    } while (code);
+    assert_true(n > 11); /* a plan for each step */
+    quern_mlp_plan_free(plan);
+    end(&f);
+}
+
+int test_mlp_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(runs_in_order),
+        TEST(runs_without_scales),
+        TEST(leaves_out),
+        TEST(refuses_options),
+        TEST(fails_each_driver_call),
+        TEST(fails_each_allocation),
+    };
+
+    return cmocka_run_group_tests_name("mlp", tests, NULL, NULL);
+}
