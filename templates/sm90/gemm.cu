@@ -387,6 +387,7 @@ $(name)(
         registers_release($(registers[3]));
         while (uniformly(board_read(&s, &note, &t, &p, lane)))
             expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+        copy_wait(0); /* nothing lands when the CTA is gone */
 //$ end
     } else {
         registers_take($(registers[2]));
@@ -459,6 +460,9 @@ $(name)(
 //$ end
         if (lane == 0)
             store_wait(0);
+//$ if expand == "registers" then
+        copy_wait(0); /* nothing lands when the CTA is gone */
+//$ end
     }
 //$ if cluster.m * cluster.n > 1 then
     cluster_sync(); /* no CTA leaves while another may still arrive on its barriers */
