@@ -13,7 +13,7 @@ shipped {
   "quern_mxfp8_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x64_cluster1x1_registers",
   "quern_mxfp4_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x64_cluster1x1_registers",
   "quern_nvfp4_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x64_cluster1x1_registers",
-  "quern_nvfp4_wgrad_tn_k_f32_add_sm90a_cooperative_tile128x256x64_cluster1x1_registers",
+  "quern_nvfp4_wgrad_tn_k_f32_add_sm90a_cooperative_tile128x128x64_cluster1x1_registers",
   "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x128x64_cluster1x1",
   "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x192x64_cluster1x1",
   "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x64_cluster1x1",

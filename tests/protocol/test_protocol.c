@@ -154,11 +154,10 @@ static void test_scaled_k(void **state)
 static void test_expanded(void **state)
 {
     const struct form *forms[] = {
-        &EXPAND_M,           &EXPAND_M_GLOBAL, &EXPAND_M_SHORT,
-        &EXPAND_M_SCALE,     &EXPAND_K,        &EXPAND_K_ADD,
-        &EXPAND_K_FETCH,     &EXPAND_K_SCALE,  &EXPAND_M_REGISTERS,
-        &EXPAND_K_REGISTERS, &EXPAND_M_TILES,  &EXPAND_K_TILES,
-        &EXPAND_M_MIXED};
+        &EXPAND_M,           &EXPAND_M_GLOBAL,    &EXPAND_M_SHORT,
+        &EXPAND_K,           &EXPAND_K_ADD,       &EXPAND_K_SCALE,
+        &EXPAND_M_REGISTERS, &EXPAND_K_REGISTERS, &EXPAND_M_TILES,
+        &EXPAND_K_TILES,     &EXPAND_M_MIXED};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_enough);

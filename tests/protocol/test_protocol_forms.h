@@ -131,18 +131,12 @@ static const struct form EXPAND_M_GLOBAL = {
 static const struct form EXPAND_M_SHORT = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
     "none",       1,        "mxfp4",       64, "shared"};
-static const struct form EXPAND_M_SCALE = {
-    QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",       1,        "nvfp4",       128, "shared"};
 static const struct form EXPAND_K = {
     QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
     "none",       1,        "nvfp4",       128, "shared"};
 static const struct form EXPAND_K_ADD = {
     QUERN_AXIS_K, QN_ADD, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
     "reduce",     1,      "mxfp8",       128, "shared"};
-static const struct form EXPAND_K_FETCH = {
-    QUERN_AXIS_K, QN_ADD, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
-    "fetch",      1,      "mxfp4",       128, "shared"};
 static const struct form EXPAND_K_SCALE = {
     QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
     "read",       1,        "nvfp4",       128, "shared"};
