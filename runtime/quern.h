@@ -435,8 +435,8 @@ QUERN_API void quern_free(void *memory);
 ** host_sizes, read and checked (QUERN_EINVAL) before it returns; groups lie one
 ** behind the other, and no operand has pointers. The library may load kernels
 ** of its own when it first uses them. A stream that captures is refused unless
-** no axis is ragged (QUERN_ECAPTURE): a graph would freeze the sizes. FP8 copies
-** are taken with one fp32 scale for a group or a tensor or (from cublasLt 12.9
+** no axis is ragged (QUERN_ECAPTURE): a graph would freeze the sizes. It takes
+** FP8 copies with one fp32 scale for a group or a tensor or (from cublasLt 12.9
 ** on) for each row, where n is a multiple of 16; the plan's info says which.
 */
 QUERN_API int quern_run(const struct quern_plan *plan,
