@@ -144,7 +144,7 @@ end
 
 test("cli", nil, { "runtime/cli/cubin.c", "runtime/cli/gpu.c" })
 test "gen"
-test("fuzz", nil, { "runtime/cli/random.c", "runtime/cli/sizes.c" })
+test "fuzz"
 filter "fuzz" -- libFuzzer has a main of its own
 buildoptions { "-DFUZZ_LIBFUZZER" }
 linkoptions { "-fsanitize=fuzzer", "-rdynamic" }

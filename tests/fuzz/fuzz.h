@@ -48,6 +48,7 @@ void fuzz_spec(const char *text, size_t length);
 void fuzz_problem(const char *text, size_t length);
 void fuzz_cast(const char *text, size_t length);
 void fuzz_rule(const char *text, size_t length);
+void fuzz_tune(const char *text, size_t length);
 void fuzz_sizes(const char *text, size_t length);
 void fuzz_routes(const char *text, size_t length);
 void fuzz_cache(const char *text, size_t length);

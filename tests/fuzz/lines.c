@@ -1,6 +1,6 @@
 /*
 ** lines.c: lines and files that people write: problems, casts, rules, lengths
-** of groups, routes of tokens.
+** of groups, routes of tokens, tuning.
 */
 #include "fuzz.h"
 
@@ -10,6 +10,7 @@
 #include "expr.h"
 #include "quern.h"
 #include "sizes.h"
+#include "tune_file.h"
 
 /* One for all inputs, without a cache and with nothing to open. */
 static struct quern_context *context(void)
@@ -90,6 +91,29 @@ void fuzz_rule(const char *text, size_t length)
 
         FUZZ_HOLDS(!error || *error);
     }
+}
+
+/* A file of the tuner's winners: what was understood is printed so. */
+void fuzz_tune(const char *text, size_t length)
+{
+    struct qn_tune_file file = {"fuzz", "registry", NULL, 0}, again = file;
+    struct qn_text printed = {0}, twice = {0};
+    int code = qn_tune_file_parse(context(), "f", text, length, &file);
+
+    if (code) {
+        FUZZ_HOLDS(file.count == 0);
+        has_sentence(code);
+        return;
+    }
+    qn_tune_file_print(&file, &printed);
+    FUZZ_HOLDS(qn_tune_file_parse(context(), "f", printed.data, printed.length,
+                                  &again) == QUERN_OK);
+    qn_tune_file_print(&again, &twice);
+    FUZZ_HOLDS(!strcmp(printed.data, twice.data));
+    qn_text_free(&printed);
+    qn_text_free(&twice);
+    qn_tune_file_free(&file);
+    qn_tune_file_free(&again);
 }
 
 enum { GROUPS = 8, ROWS = 4096 };

@@ -133,6 +133,24 @@ static const char *const line_words[] = {"fprop",
 static const char *const rule_words[] = {
     "m", "n", "k",  "groups", "(",  ")",  "%",  "/", "*", "-",
     "+", "!", "&&", "||",     "==", "!=", "<=", "<", " ", NULL};
+static const char *const tune_words[] = {
+    "quern tune 1\n",
+    "gpu fuzz\n",
+    "registry registry\n",
+    " | ",
+    "sms=132",
+    " kernel=",
+    " band=",
+    " ns=",
+    " model=",
+    " model_ns=",
+    " ratio=",
+    " mhz=",
+    " certain=",
+    "fprop bf16 g=8 m=4096 n=2048 k=7168 d=bf16",
+    "\n",
+    " ",
+    NULL};
 static const char *const list_words[] = {
     ",", " ", "\n", "#", "expert", "-", "expert0", "token", "\r", "\"", NULL};
 static const char *const cache_words[] = {
@@ -158,6 +176,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"problem", fuzz_problem, 20000, line_words},
     {"cast", fuzz_cast, 20000, line_words},
     {"rule", fuzz_rule, 20000, rule_words},
+    {"tune", fuzz_tune, 8000, tune_words},
     {"sizes", fuzz_sizes, 4000, list_words},
     {"routes", fuzz_routes, 8000, list_words},
     {"cache", fuzz_cache, 1500, cache_words},
