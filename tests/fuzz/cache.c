@@ -1,9 +1,9 @@
 /*
 ** cache.c: an entry of the cache as somebody else left it there.
 **
-** An input is the entry's `sums`, then after a line "%%" its object, then after
-** another an index. Whatever the last line of `sums` is, a right checksum of all
-** before it follows: else nothing but the checksum would be tested.
+** An input is the entry's `sums`, then after a line "%%" its object, then
+** after another an index. Whatever the last line of `sums` is, a right checksum
+** of all before it follows: else nothing but the checksum would be tested.
 */
 #define _GNU_SOURCE
 #include "fuzz.h"

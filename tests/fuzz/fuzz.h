@@ -23,7 +23,7 @@ extern const struct fuzz_target fuzz_targets[];
 
 const struct fuzz_target *fuzz_find(const char *name);
 
-/* A rule of ours that did not hold: as a crash, so that every driver sees it. */
+/* A rule of ours that did not hold: as a crash, so that a driver sees it. */
 #define FUZZ_HOLDS(rule)                                                       \
     do {                                                                       \
         if (!(rule))                                                           \
@@ -31,7 +31,7 @@ const struct fuzz_target *fuzz_find(const char *name);
     } while (0)
 void fuzz_broken(const char *rule, const char *file, int line);
 
-/* ------------------------------------------------------------------ damage.c */
+/* -------------------- damage.c */
 
 enum { FUZZ_MOST = 8192 }; /* bytes of an input */
 
@@ -42,7 +42,7 @@ unsigned fuzz_draw(uint64_t *seed, unsigned below);
 size_t fuzz_damage(char *text, size_t length, const char *const *words,
                    uint64_t *seed);
 
-/* --------------------------------------------------------------- the targets */
+/* -------------------- the targets */
 
 void fuzz_spec(const char *text, size_t length);
 void fuzz_problem(const char *text, size_t length);
