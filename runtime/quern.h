@@ -392,7 +392,8 @@ QUERN_API void quern_plan_info(const struct quern_plan *plan,
 /*
 ** Explain the choice for a problem: what was measured; each kernel of the
 ** variant with the model's figures, or the rule that excludes it, or the reason
-** for which its point of the grid does not exist. `*text` is freed with quern_free.
+** for which its point of the grid does not exist. `*text` is freed with
+** quern_free.
 */
 QUERN_API int quern_why(struct quern_context *ctx,
                         const struct quern_problem *problem,
@@ -786,7 +787,7 @@ struct quern_tune_candidate {
     int rounds;         /* that it was measured in */
     double seconds;     /* median; 0: not measured */
     char reason[256];   /* why it is out: a rule, the model, the compiler, a
-                           launch, or how much slower; "" for those in the race */
+                           launch, or how much slower; "" if it is not */
 };
 
 struct quern_tune_progress {

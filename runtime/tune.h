@@ -54,9 +54,10 @@ struct qn_tune_job {
     struct cu_event *events[QN_TUNE_EVENTS];
     struct qn_nvml *nvml; /* NULL: no clock */
     int clock_mhz;
-    int rounds, certain, stopped; /* stopped: by the caller */
-    int failure;                  /* code of the run that failed last */
-    uint64_t random;              /* of the order in a round */
+    int rounds, certain;
+    int stopped;     /* by the caller; lock */
+    int failure;     /* code of the run that failed last */
+    uint64_t random; /* of the order in a round */
     /* threads that compile */
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -417,7 +417,11 @@ static void tell(struct qn_tune_job *job, int compiling)
     for (int i = 0; i < job->count; i++)
         progress.left += job->runners[i].plan != NULL;
     progress.best = best ? best->told : NULL;
-    job->stopped = job->options.progress(job->options.user, &progress) != 0;
+    if (job->options.progress(job->options.user, &progress)) {
+        pthread_mutex_lock(&job->lock);
+        job->stopped = 1;
+        pthread_mutex_unlock(&job->lock);
+    }
 }
 
 /* Half and twice the winner's band run against it: a kernel of its own each,
