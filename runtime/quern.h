@@ -825,7 +825,8 @@ struct quern_tune_result {
     double ratio; /* how many times as long the model's choice takes */
     int certain;  /* 0: time was up before the order was certain */
     int rounds;
-    int clock_mhz;  /* of the multiprocessors; 0: unknown */
+    int clock_mhz;  /* of the multiprocessors; 0: unknown, as where less than 5
+                       seconds were to be spent */
     size_t bytes;   /* of device memory that was taken, all given back */
     char file[512]; /* that has the line now; "" for none */
     struct quern_tune_candidate *candidates; /* freed with quern_free */

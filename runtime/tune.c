@@ -13,8 +13,9 @@
 #include <string.h>
 #include <time.h>
 
-#define SECONDS  20.0 /* unless the options say other */
-#define HOPELESS 2.0  /* of the model's cycles: more is not measured */
+#define SECONDS    20.0 /* unless the options say other */
+#define CLOCK_FROM 5.0  /* seconds to spend: opening NVML takes one */
+#define HOPELESS   2.0  /* of the model's cycles: more is not measured */
 
 double qn_tune_now(void)
 {
@@ -216,7 +217,7 @@ static int work(struct qn_tune_job *job)
         code = qn_tune_data_make(job);
     if (!code)
         code = make_events(job);
-    if (!code)
+    if (!code && job->options.seconds >= CLOCK_FROM)
         job->nvml =
             qn_nvml_open(job->session.driver, job->session.device.ordinal);
     if (!code)

@@ -166,7 +166,7 @@ static int spread(struct maker *m, int part, const void *block)
         size_t more = bytes - done < done ? bytes - done : done;
 
         code = QN_CU(driver, cuMemcpyDtoDAsync_v2, m->at[part] + done,
-                     m->at[part], more, m->job->options.stream);
+                     m->at[part], more, NULL);
         done += more;
     }
     return code;
@@ -241,7 +241,7 @@ static int fill_rest(struct maker *m)
                      m->bytes[FACTORS]);
     if (!code)
         code = QN_CU(m->driver, cuMemsetD8Async, m->at[WORKSPACE], 0,
-                     m->bytes[WORKSPACE], m->job->options.stream);
+                     m->bytes[WORKSPACE], NULL);
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
         code = fill_pointers(m, role);
     return code;
@@ -256,8 +256,9 @@ static int fill_all(struct maker *m)
         code = fill_operand(m, block, role);
     if (!code)
         code = fill_rest(m);
-    if (!code) /* what is copied must be there before `block` goes */
-        code = QN_CU(m->driver, cuStreamSynchronize, m->job->options.stream);
+    if (!code) /* copies from the host may still be under way, and the runs'
+                  stream need not wait for this one */
+        code = QN_CU(m->driver, cuStreamSynchronize, NULL);
     free(block);
     return code;
 }
