@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <ftw.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 char test_folder[256], test_cache[300], test_log[300];
@@ -141,12 +142,17 @@ int test_count(const char *start)
     return count;
 }
 
+/* By any thread, hence the lock. */
 void test_collect(void *user, int level, const char *line)
 {
-    size_t used = strlen(test_messages);
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    size_t used;
 
     (void)user, (void)level;
+    pthread_mutex_lock(&lock);
+    used = strlen(test_messages);
     snprintf(test_messages + used, sizeof test_messages - used, "%s\n", line);
+    pthread_mutex_unlock(&lock);
 }
 
 struct quern_context *test_open(void)
