@@ -291,8 +291,8 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
 
     if (need->args.in.ndim == 3) {
         snprintf(text, sizeof text, "[%d]", q->groups);
-        add_row(rows, "in.pointers", "addresses", text, 0, sizeof(void *),
-                "the matrices one by one, instead");
+        qn_argument_row(rows, "in.pointers", "addresses", text, 0,
+                        sizeof(void *), "the matrices one by one, instead");
     }
     if (q->of != QUERN_W && q->work != QUERN_RESCALE) {
         snprintf(text, sizeof text, "[%d]", q->groups);
