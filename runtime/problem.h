@@ -53,8 +53,8 @@ int qn_parse_recipe(struct quern_context *ctx, const char **at,
                     const char *before, char name[32],
                     const struct qn_recipe **recipe);
 
-/* A word of a list, as types.h has them; else the nearest one is named. A line's
-   first word has the key "". */
+/* A word of a list, as types.h has them; else the nearest one is named. The
+   first word of a line has the key "". */
 int qn_parse_listed(const char *key, const char *value, int *out,
                     int (*find)(const char *, int *), const char *(*at)(int));
 

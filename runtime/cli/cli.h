@@ -215,8 +215,8 @@ void qn_table_print(const struct qn_options *, cJSON *rows,
 /* Print a value as JSON and free it. */
 void qn_table_json(cJSON *value);
 
-/* A value as JSON, freed with cJSON_free; NULL without memory. Bytes that are no
-   UTF-8, as in a file's name, become "?". */
+/* A value as JSON, freed with cJSON_free; NULL without memory. Bytes that are
+   no UTF-8, as in a file's name, become "?". */
 char *qn_table_text(const cJSON *value);
 
 /* ----------------------------------------------------------------- progress */

@@ -7,7 +7,7 @@
 #include <signal.h>
 
 /*
-** From hold to release nobody interrupts this program, nor those that it starts:
+** From hold to release nobody interrupts this program, nor those it starts:
 ** what SIGINT, SIGTERM, SIGHUP and SIGQUIT ask for happens at the release. For
 ** the short while in which files are written.
 */
