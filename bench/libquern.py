@@ -28,6 +28,7 @@ class Tensor(ctypes.Structure):
 class Args(ctypes.Structure):
     _fields_ = [("a", Tensor), ("b", Tensor), ("c", Tensor), ("d", Tensor),
                 ("alpha", ctypes.c_void_p), ("beta", ctypes.c_void_p), ("scalars", ctypes.c_int),
+                ("noop", ctypes.c_void_p),
                 ("workspace", ctypes.c_void_p), ("host_sizes", ctypes.c_void_p)]
 
 
@@ -36,7 +37,7 @@ class Problem(ctypes.Structure):
                 ("a_major", ctypes.c_int), ("b_major", ctypes.c_int), ("d_type", ctypes.c_int),
                 ("alpha", ctypes.c_int), ("beta", ctypes.c_int),
                 ("alignment", ctypes.c_int), ("pointers", ctypes.c_int),
-                ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("n", ctypes.c_int64),
+                ("parts", ctypes.c_int), ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("n", ctypes.c_int64),
                 ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 
 
@@ -58,7 +59,8 @@ class QuantizeArgs(ctypes.Structure):
                 ("sizes_type", ctypes.c_int), ("probability", ctypes.c_void_p),
                 ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
                 ("scale", ctypes.c_void_p), ("history", ctypes.c_void_p),
-                ("random", ctypes.c_void_p), ("limit", ctypes.c_float), ("slope", ctypes.c_float),
+                ("random", ctypes.c_void_p), ("noop", ctypes.c_void_p),
+                ("limit", ctypes.c_float), ("slope", ctypes.c_float),
                 ("shift", ctypes.c_float), ("workspace", ctypes.c_void_p)]
 
 
@@ -106,7 +108,8 @@ class PlanOptions(ctypes.Structure):
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [("kernel", ctypes.c_char_p), ("backend", ctypes.c_int), ("sms", ctypes.c_int),
-                ("workspace_bytes", ctypes.c_size_t), ("tuned", ctypes.c_int)]
+                ("workspace_bytes", ctypes.c_size_t), ("parts", ctypes.c_int),
+                ("tuned", ctypes.c_int)]
 
 
 class TuneOptions(ctypes.Structure):

@@ -447,6 +447,21 @@ static int check_no_c(const struct quern_problem *p,
                                                   : "beta=0");
 }
 
+/* cuBLASLt's launches look at no flag. */
+static int check_noop(const struct quern_plan *plan,
+                      const struct quern_args *args)
+{
+    if (args->noop && plan->products)
+        return qn_error_set(QUERN_EINVAL,
+                            "noop is not NULL: the cublaslt backend has no "
+                            "launch that looks at it");
+    if ((uintptr_t)args->noop % sizeof *args->noop)
+        return qn_error_set(QUERN_EINVAL,
+                            "noop is %p: it must be a multiple of %zu",
+                            (const void *)args->noop, sizeof *args->noop);
+    return QUERN_OK;
+}
+
 static int check_factors(const struct quern_plan *plan,
                          const struct quern_args *args)
 {
@@ -489,6 +504,8 @@ int qn_args_check(const struct quern_plan *plan, const struct quern_args *args)
         code = qn_cublaslt_check(plan, args);
     if (!code)
         code = check_factors(plan, args);
+    if (!code)
+        code = check_noop(plan, args);
     for (int role = QN_ROLE_A; !code && role < QN_ROLES; role++)
         if (qn_args_has(plan, role))
             code = check_operand(plan, args, role);

@@ -5,6 +5,7 @@
 #define QUERN_ARGS_H
 
 #include "plan.h"
+#include "region.h"
 
 /* By enum qn_role. */
 const struct quern_tensor *qn_args_tensor(const struct quern_args *args,
@@ -31,6 +32,11 @@ int qn_args_check(const struct quern_plan *plan, const struct quern_args *args);
 /* Does the problem have the operand? C is one only where it is read from
    memory of its own. */
 int qn_args_has(const struct quern_plan *plan, int role);
+
+/* The bytes of an operand (enum qn_role) from the first to the last; none if
+   empty, or not in one buffer. */
+struct qn_region qn_args_region(const struct quern_plan *plan,
+                                const struct quern_args *args, int role);
 
 /* QUERN_EINVAL names two arguments that share a byte which is written. */
 int qn_args_overlap(const struct quern_plan *plan,

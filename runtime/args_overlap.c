@@ -3,13 +3,11 @@
 ** reads.
 */
 #include "args.h"
-#include "region.h"
 
 #include <string.h>
 
-/* From the first byte to the last; none if empty, or not in one buffer. */
-static struct qn_region region_of(const struct quern_plan *plan,
-                                  const struct quern_args *args, int role)
+struct qn_region qn_args_region(const struct quern_plan *plan,
+                                const struct quern_args *args, int role)
 {
     const struct quern_tensor *tensor = qn_args_tensor(args, role);
     struct qn_region r = {.data = tensor->data};
@@ -37,8 +35,8 @@ static int check_c_overlap(const struct quern_plan *plan,
                            const struct quern_args *args)
 {
     const struct quern_tensor *c = &args->c, *d = &args->d;
-    const struct qn_region x = region_of(plan, args, QN_ROLE_C),
-                           y = region_of(plan, args, QN_ROLE_D);
+    const struct qn_region x = qn_args_region(plan, args, QN_ROLE_C),
+                           y = qn_args_region(plan, args, QN_ROLE_D);
     int shared =
         (c->pointers && c->pointers == d->pointers) || qn_region_meets(&x, &y);
 
@@ -72,7 +70,7 @@ static int list_operand(const struct quern_plan *plan,
                  entry = t->sizes_type == QUERN_I64 ? 8 : 4;
 
     memset(list, 0, FIELDS * sizeof *list);
-    list[DATA] = region_of(plan, args, role);
+    list[DATA] = qn_args_region(plan, args, role);
     list[DATA].written = role == QN_ROLE_D;
     list[DATA].alike = role >= QN_ROLE_C; /* see check_c_overlap */
     if (plan->operands[role].sf.scaling) {
@@ -99,12 +97,13 @@ int qn_args_overlap(const struct quern_plan *plan,
 {
     const size_t factors =
         args->scalars > 1 ? (size_t)args->scalars : 1; /* of each */
-    struct qn_region list[3 + QN_ROLES * FIELDS] = {
+    struct qn_region list[4 + QN_ROLES * FIELDS] = {
         {"workspace", args->workspace, plan->need.workspace_bytes, 1, 0},
         {"alpha", args->alpha, factors * sizeof(float), 0, 0},
-        {"beta", args->beta, factors * sizeof(float), 0, 0}};
+        {"beta", args->beta, factors * sizeof(float), 0, 0},
+        {"noop", args->noop, sizeof *args->noop, 0, 0}};
     const int from = qn_args_sizes(plan, args);
-    int count = 3, code;
+    int count = 4, code;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (qn_args_has(plan, role))

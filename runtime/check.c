@@ -10,7 +10,7 @@
 
 /* The error record of registry.h. */
 struct record {
-    uint32_t code, group, low, high;
+    uint32_t code, group, low, high, part;
 };
 
 /* The array entries that the offending value may be. COUPLED: errors */
@@ -51,9 +51,14 @@ static int report(const struct quern_tensor *sizes, const struct record *record)
         if (errors[i].code == record->code)
             meaning = errors[i].meaning;
     name_entry(sizes, (int)record->code, record->group, entry, sizeof entry);
-    return qn_error_set(
-        QUERN_ESIZES, "group %u: %s is %lld: %s", record->group, entry,
-        (long long)((uint64_t)record->high << 32 | record->low), meaning);
+    qn_error_set(QUERN_ESIZES, "group %u: %s is %lld: %s", record->group, entry,
+                 (long long)((uint64_t)record->high << 32 | record->low),
+                 meaning);
+    if (record->part)
+        qn_error_add("  in product %u of a launch that merges several, counted "
+                     "from 0",
+                     record->part);
+    return QUERN_ESIZES;
 }
 
 /* Wait, copy the record, and clear it if it holds something. */
@@ -91,7 +96,7 @@ int qn_check_record(struct qn_driver *driver, struct cu_context *context,
                     void *workspace, const struct quern_tensor *sizes,
                     void *stream)
 {
-    struct record record = {0, 0, 0, 0};
+    struct record record = {0, 0, 0, 0, 0};
     int code = QUERN_OK;
 
     if (driver) {

@@ -279,6 +279,18 @@ static int set_pointers(void *problem, const char *key, const char *value)
     return QUERN_OK;
 }
 
+/* How many is problem.c's to say. */
+static int set_parts(void *problem, const char *key, const char *value)
+{
+    struct quern_problem *p = problem;
+    int64_t parts;
+    int code = qn_parse_number(key, value, &parts);
+
+    if (!code)
+        p->parts = parts < 1 || parts > INT32_MAX ? -1 : (int)parts;
+    return code;
+}
+
 /* Its syntax is checked when g and the lengths are known. */
 static int set_split(void *problem, const char *key, const char *value)
 {
@@ -300,6 +312,7 @@ static const struct qn_parse_key keys[] = {
     {"beta", set_beta, 0},
     {"align", set_align, 0},
     {"pointers", set_pointers, 0},
+    {"parts", set_parts, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
 };
@@ -409,6 +422,8 @@ static void print_unusual(const struct quern_problem *p, char *text,
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (p->pointers >> role & 1)
             ADD("%c", QN_LETTERS[role]);
+    if (p->parts > 1)
+        ADD(" parts=%d", p->parts);
 #undef ADD
 }
 

@@ -1,10 +1,14 @@
 /*
 ** plan.c: choose a kernel, load it, and prepare all that a run needs.
 */
+#include "args.h"
 #include "cublaslt_loop.h"
 #include "cublaslt_product.h"
+#include "describe.h"
 #include "jit.h"
+#include "quantize.h"
 #include "session.h"
+#include "types.h"
 #include "tune.h"
 
 #include <stdlib.h>
@@ -57,11 +61,12 @@ static void fill_maps(struct quern_plan *plan)
     const struct qn_kernel *kernel = plan->kernel;
     char reason[256];
 
+    plan->nmaps = 0;
     for (int i = 0; i < QN_MAPS; i++) {
         const struct qn_map_param *param = &qn_tensormap_params[i];
         struct qn_plan_map *map = &plan->maps[plan->nmaps];
 
-        if (!qn_tensormap_takes(kernel, param->param))
+        if (!qn_tensormap_needs(kernel, param->param))
             continue;
         map->param = param;
         plan->nmaps += qn_tensormap_build(
@@ -157,6 +162,7 @@ static int prepare(struct quern_plan *plan, const struct qn_session *s,
     plan->kernel = module->kernel;
     plan->backend = module->backend;
     plan->function = module->function;
+    plan->parts = qn_select_parts(&plan->problem, plan->kernel);
     fill_maps(plan);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         plan->takes_pointers[role] =
@@ -169,6 +175,73 @@ static int prepare(struct quern_plan *plan, const struct qn_session *s,
     if (!code)
         code = encode_maps(plan);
     return code;
+}
+
+/* ----------------------------------------------------------------- fitting */
+
+/*
+** The total of the ragged axis that the arguments give, by the first operand
+** that has the axis. Columns of a column copy stand for as many tokens as they
+** may hold. -1: there is no such total.
+*/
+static int64_t given_total(const struct quern_plan *plan,
+                           const struct quern_args *args, int64_t most)
+{
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct qn_geometry *g = &plan->operands[role];
+        const struct quern_tensor *tensor = qn_args_tensor(args, role);
+        int64_t given;
+
+        if (g->grouped || role == QN_ROLE_C || tensor->ndim != 2)
+            continue;
+        given = tensor->shape[g->inner_ragged];
+        if (g->sf.copy == QUERN_COLUMN && g->inner_ragged)
+            given = given == g->columns
+                        ? most
+                        : qn_quantize_tokens(given, plan->problem.groups);
+        return given < most ? given : most;
+    }
+    return most;
+}
+
+/* The plan for a smaller total. */
+static int shrink(struct quern_plan *plan, int64_t total)
+{
+    struct quern_problem *p = &plan->problem;
+    int64_t *lengths[] = {NULL, &p->m, &p->n, &p->k};
+    const struct qn_recipe *recipe;
+    char reason[256];
+    int code;
+
+    *lengths[p->ragged] = total;
+    code = qn_describe(plan->ctx, p, &plan->need, &recipe);
+    if (code)
+        return code;
+    if (!qn_select_requires(p, plan->kernel, reason, sizeof reason))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s=%lld: kernel %s serves no such "
+                            "total: %s",
+                            qn_axis_name(p->ragged), (long long)total,
+                            plan->kernel->name, reason);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        qn_geometry_of(p, recipe, role, &plan->operands[role]);
+    fill_values(plan);
+    fill_maps(plan);
+    return encode_maps(plan);
+}
+
+int qn_plan_fit(const struct quern_plan *plan, const struct quern_args *args,
+                struct quern_plan *room, const struct quern_plan **fitted)
+{
+    int64_t most = qn_geometry_length(&plan->problem, plan->problem.ragged);
+    int64_t total = given_total(plan, args, most);
+
+    *fitted = plan;
+    if (total == most || total < 0 || plan->products)
+        return QUERN_OK;
+    *room = *plan;
+    *fitted = room;
+    return shrink(room, total);
 }
 
 /* ---------------------------------------------------------------- choosing */
@@ -340,5 +413,6 @@ void quern_plan_info(const struct quern_plan *plan,
     info->backend = plan->backend;
     info->sms = plan->workers;
     info->workspace_bytes = plan->need.workspace_bytes;
+    info->parts = plan->kernel ? plan->parts : 1;
     info->tuned = plan->tuned;
 }

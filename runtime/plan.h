@@ -9,6 +9,26 @@
 
 struct qn_cublaslt_engine;
 
+/* One of the products that a launch merges.
+                                             COUPLED: parts -> common/parts.c */
+struct qn_part {
+    const void *a, *b, *first_dims, *offsets;
+    const void *a_sf, *b_sf;
+    const float *a_global, *b_global;
+    long long a_stride, b_stride, a_sf_stride, b_sf_stride;
+    int sizes_bytes, k;
+};
+
+struct qn_parts {
+    struct qn_part part[QUERN_MAX_PARTS];
+};
+
+struct qn_part_maps {
+    struct {
+        struct cu_tensor_map a, b;
+    } part[QUERN_MAX_PARTS];
+};
+
 /*
 ** A value for each parameter that kernels may declare, named as in QN_PARAMS.
 ** The plan holds all that is known before a run; the run completes a copy on
@@ -16,7 +36,8 @@ struct qn_cublaslt_engine;
 */
 struct qn_values {
     struct cu_tensor_map a_map, a_ragged_map, b_map, b_ragged_map,
-        b_pointer_map, d_map, d_ragged_map, d_pointer_map, a_sf_map, b_sf_map;
+        b_pointer_map, d_map, d_ragged_map, d_pointer_map, a_tail_map,
+        b_tail_map, a_sf_tail_map, b_sf_tail_map, a_sf_map, b_sf_map;
     const void *a, *b, *c;
     void *d;
     const void *const *a_pointers, *const *b_pointers, *const *c_pointers;
@@ -48,6 +69,11 @@ struct qn_values {
     float limit, slope, shift;
     float *scale, *history;
     const unsigned long long *random;
+    const int *noop;
+    /* of merged launches; what follows is copied for those alone */
+    int part_count;
+    struct qn_parts parts;
+    struct qn_part_maps part_maps;
 };
 
 /* Where each value lies in struct qn_values, by enum qn_param. */
@@ -72,6 +98,7 @@ struct quern_plan {
     struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */
     int mapped[QN_ROLES];                  /* the kernel has a map of it */
     int takes_pointers[QN_ROLES];          /* and its matrices' addresses */
+    int parts; /* products that a launch merges, at least 1 */
     struct qn_plan_map maps[QN_MAPS];
     int nmaps;
     struct qn_values values; /* complete but for addresses */
@@ -82,6 +109,13 @@ struct quern_plan {
     struct cu_launch launch; /* all but the stream and the attributes */
     struct cu_attribute cluster;
 };
+
+/*
+** The plan for these arguments: itself, or where they have fewer rows along the
+** ragged axis a copy of it in `room` for so many. QUERN_EINVAL, QUERN_ECUDA.
+*/
+int qn_plan_fit(const struct quern_plan *plan, const struct quern_args *args,
+                struct quern_plan *room, const struct quern_plan **fitted);
 
 /*
 ** What a run of a kernel would launch it with: `values`, and in `params` the

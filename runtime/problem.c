@@ -124,6 +124,20 @@ static int check_copies(const struct quern_problem *p,
     return QUERN_OK;
 }
 
+/* Whole weight gradients are merged, of which tokens are the parts. */
+static int check_parts(const struct quern_problem *p)
+{
+    if (p->parts < 0 || p->parts > QUERN_MAX_PARTS)
+        return qn_error_set(QUERN_EINVAL, "parts=%d: 1 to %d is expected",
+                            p->parts, QUERN_MAX_PARTS);
+    if (p->parts > 1 && (p->op != QUERN_WGRAD || p->ragged != QUERN_AXIS_K))
+        return qn_error_set(QUERN_EINVAL,
+                            "parts=%d: only products that sum over the groups' "
+                            "rows are merged (wgrad, ragged=k)",
+                            p->parts);
+    return QUERN_OK;
+}
+
 /* Only what has a group axis has many matrices. */
 static int check_pointers(const struct quern_problem *p,
                           const struct qn_recipe *recipe)
@@ -227,6 +241,8 @@ int qn_problem_check(struct quern_context *ctx,
     if (!recipe)
         return qn_problem_no_recipe(ctx, problem->recipe);
     code = check_alignment(problem);
+    if (!code)
+        code = check_parts(problem);
     if (!code)
         code = check_copies(problem, recipe);
     if (!code)

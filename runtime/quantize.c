@@ -53,6 +53,13 @@ int64_t qn_quantize_tiles(const struct quern_quantization *q)
     return (q->m + (TILE - 1) * (int64_t)q->groups) / TILE;
 }
 
+int64_t qn_quantize_tokens(int64_t columns, int groups)
+{
+    int64_t rows = columns + (TILE - 1) - (TILE - 1) * (int64_t)groups;
+
+    return columns % TILE || rows < 0 ? -1 : rows;
+}
+
 /* ------------------------------------------------------------------- rules */
 
 static int check_enums(const struct quern_quantization *q)

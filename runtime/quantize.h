@@ -54,6 +54,9 @@ int64_t qn_quantize_in_columns(const struct quern_quantization *q);
 /* Tiles of 128 rows that the groups have at most. */
 int64_t qn_quantize_tiles(const struct quern_quantization *q);
 
+/* The most rows of which a column copy has so many columns; -1: of none. */
+int64_t qn_quantize_tokens(int64_t columns, int groups);
+
 /* Blocks of `size` in a length, and the length of as many whole ones. */
 int64_t qn_quantize_ceil_div(int64_t length, int64_t size);
 int64_t qn_quantize_round_up(int64_t length, int64_t size);

@@ -22,7 +22,7 @@ struct tensor {
     int by_address; /* matrices may be given one by one */
 };
 
-enum { TENSORS = 5, OTHERS = 8 };
+enum { TENSORS = 5, OTHERS = 9 };
 
 /* Else the row copy is plain numbers, and may be left out where dbias is
    wanted alone. */
@@ -261,6 +261,9 @@ static int check_arrays(const struct quern_quantize_plan *plan,
     if (!code)
         code = check_array("random", args->random, plan->need.random,
                            sizeof(uint64_t), "the recipe rounds by chance");
+    if (!code)
+        code = check_array("noop", args->noop, args->noop != NULL, sizeof(int),
+                           "");
     return code;
 }
 
@@ -326,7 +329,8 @@ static int check_overlap(const struct quern_quantize_plan *plan,
         {"first_dims", args->first_dims, groups * entry, 0, 0},
         {"offsets", args->offsets, (groups + 1) * entry, 0, 0},
         {"probability", args->probability, (size_t)q->m * word, 0, 0},
-        {"random", args->random, 2 * sizeof(uint64_t), 0, 0}};
+        {"random", args->random, 2 * sizeof(uint64_t), 0, 0},
+        {"noop", args->noop, sizeof(int), 0, 0}};
     int regions = OTHERS;
 
     for (int i = 0; i < TENSORS; i++)

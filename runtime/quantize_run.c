@@ -65,6 +65,7 @@ static void set_values(const struct quern_quantize_plan *plan,
     v->scale = args->scale;
     v->history = args->history;
     v->random = (const unsigned long long *)args->random;
+    v->noop = args->noop;
     v->limit = args->limit;
     v->slope = args->slope;
     v->shift = args->shift;

@@ -30,7 +30,7 @@
 ** reads the environment once, in quern_open.
 **
 ** Contents: errors, types, context, problem, infer, describe, plan, run,
-** quantize, mlp, tune.
+** quantize, wgrad queue, mlp, tune.
 */
 #ifndef QUERN_H
 #define QUERN_H
@@ -64,7 +64,8 @@ extern "C" {
     X(EIO, 7, "a file could not be read or written")                           \
     X(ESIZES, 8, "the group sizes on the device break a rule")                 \
     X(ECAPTURE, 9, "not allowed while the stream captures a graph")            \
-    X(EMISSING, 10, "a library that this needs is not on this machine")
+    X(EMISSING, 10, "a library that this needs is not on this machine")        \
+    X(EFULL, 11, "a queue holds as much as it was made for")
 
 enum quern_status {
 #define QUERN_ERROR_ENUM(name, value, meaning) QUERN_##name = value,
@@ -130,6 +131,7 @@ enum quern_backend {
 #define QUERN_MAX_GROUPS 1024
 #define QUERN_MAX_DIMS   4 /* of a tensor that is multiplied */
 #define QUERN_MAX_RANK   8 /* of one that a problem is inferred from */
+#define QUERN_MAX_PARTS  8 /* microbatches that one launch merges */
 
 struct quern_context;  /* one per process is enough; may be shared by threads */
 struct quern_plan;     /* immutable after creation; may be shared by threads */
@@ -190,6 +192,9 @@ struct quern_args {
     const float *beta;  /* only with beta=any; a 0 leaves C unread */
     int scalars;        /* values in alpha and in beta: 0 or 1 for one that
                            all groups share, else as many as groups */
+    const int *noop;    /* on the device: a run whose flag is not 0 when it is
+                           executed writes nothing and checks no sizes; NULL:
+                           it runs. For what is in place already. */
     void *workspace;    /* zeroed once by the caller; one per concurrent run */
     const int64_t *host_sizes; /* [G] lengths along the ragged axis, in host
                                   memory: for the cublaslt backend, which takes
@@ -272,6 +277,8 @@ struct quern_problem {
                         16, which TMA needs */
     int pointers;    /* enum quern_pointers: what runs may give by address;
                         a kernel may take more */
+    int parts;       /* products of the same matrices that a queue's flush may
+                        merge into one launch: 1 .. QUERN_MAX_PARTS, 0 is 1 */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
     char split[256]; /* how tools and quern_tune draw group sizes; plans
@@ -283,7 +290,8 @@ struct quern_problem {
 **
 **   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt]
 **       [ragged=m|n|k|none] [alpha=1|any] [beta=0|1|any] [align=2|4|8|16]
-**       [pointers=LETTERS] [split=even|mild|skew|zipf|one|@FILE|LIST]
+**       [pointers=LETTERS] [parts=1..8]
+**       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
 ** the word, the rule and, for a misspelling, the nearest right word.
@@ -382,6 +390,8 @@ struct quern_plan_info {
     int sms;                /* CTAs launched, or host threads */
     size_t workspace_bytes; /* of each run: quern_describe's, or more where
                                the backend is cublaslt */
+    int parts;              /* products that one launch merges; 1: each product
+                               of a queue is a launch of its own */
     int tuned; /* 1: measured to be the fastest, 0: nothing is known */
 };
 
@@ -420,6 +430,9 @@ QUERN_API void quern_free(void *memory);
 ** fprop the row copies of x and w, of dgrad the row copy of dy and the column
 ** copy of w, of wgrad the column copies of dy [m, T] and x [n, T]. Sizes and
 ** offsets are those of the copies. What is not scaled is k-major, too.
+**
+** Along the ragged axis the operands may have fewer rows than the problem's:
+** what is given is the bound of this run, and of its copies' columns.
 **
 ** The sizes are the arrays of a; or of b, or of d, if a has none. The other
 ** ragged operands may repeat the same arrays. ragged=none takes no arrays.
@@ -563,6 +576,8 @@ struct quern_quantize_args {
     float *history;           /* [slots] delayed scaling: largest magnitudes,
                                  this call's first; zeros at first */
     const uint64_t *random;   /* [2] stochastic rounding: seed and offset */
+    const int *noop;          /* as in struct quern_args: weights that are
+                                 quantized already need not be again */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     void *workspace;           /* zeroed once by the caller; one per concurrent
                                  run */
@@ -623,6 +638,75 @@ QUERN_API int quern_quantize_why(struct quern_context *ctx,
                                  const struct quern_quantization *quantization,
                                  const struct quern_plan_options *options,
                                  char **text);
+
+/* ------------------------------------------------------------- wgrad queue
+** Schedules that split the backward pass compute dgrad at once and the weight
+** gradient later. A queue holds what was put off:
+**
+**     quern_queue(ctx, 64, &queue);
+**     quern_queue_put(queue, plan, &args, layer);     // each microbatch
+**     quern_queue_flush(queue, layer, 0, stream);     // while it would wait
+**
+** A queue holds host memory alone, as much as it was made with, and is used by
+** one thread at a time; different queues are independent of each other.
+*/
+struct quern_queue;
+
+#define QUERN_MAX_QUEUE  65536
+#define QUERN_ALL_LAYERS (-1)
+
+/* Make a queue that holds up to `capacity` products. QUERN_EINVAL, QUERN_ENOMEM
+   (the only call of a queue that allocates). */
+QUERN_API int quern_queue(struct quern_context *ctx, int capacity,
+                          struct quern_queue **queue);
+
+/* Free it, and forget what waits. NULL is allowed. */
+QUERN_API void quern_queue_free(struct quern_queue *queue);
+
+/*
+** Put off quern_run(plan, args): checks all that it checks, launches nothing.
+** The plan is one of a wgrad, `layer` a number of the caller's, 0 or more. args
+** are copied; the plan, and what args point to, stay the caller's until the
+** launch that a flush queues has read them. Neither allocates nor synchronizes.
+**
+** Products for the same matrices (d.data or d.pointers) add up in the order of
+** their puts. Only the first of them may have beta=0, so a layer needs two
+** plans: one that overwrites for its first microbatch, one that accumulates for
+** the others. A beta for each group (beta=any) says the same by group.
+**
+** Where the plans are made with parts=N, up to N of them that follow each other
+** in the queue become one launch, if all but the first accumulate (beta=1) and
+** they differ in nothing but a, b, their sizes, and fewer tokens. Each element
+** is then one sum over the tokens of the first product, the second, and so on,
+** to which D is added once: the order is fixed, and so are the bits, but they
+** are not those of single launches, which round D in between. Bad sizes of any
+** of them are noted in the first one's workspace.
+**
+** QUERN_EFULL; QUERN_EINVAL: also where d has another shape than products for
+** the same matrices that wait, would overwrite them, or overlaps a tensor that
+** waits.
+*/
+QUERN_API int quern_queue_put(struct quern_queue *queue,
+                              const struct quern_plan *plan,
+                              const struct quern_args *args, int layer);
+
+/*
+** Launch what waits for a layer, or for QUERN_ALL_LAYERS: the oldest products
+** first, `most` of them or with 0 all. Queued on `stream`; neither allocates
+** nor synchronizes; may be captured, and the sizes may change before each replay.
+** A product that was launched has left the queue; if one fails, it and those
+** behind it stay. QUERN_EINVAL: also where nothing waits for a layer that is
+** named, since it was flushed before; the errors of quern_run.
+*/
+QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
+                                void *stream);
+
+/* Forget what waits for a layer, or for QUERN_ALL_LAYERS, as if never put.
+   QUERN_EINVAL as quern_queue_flush. */
+QUERN_API int quern_queue_drop(struct quern_queue *queue, int layer);
+
+/* How many products wait for a layer, or for QUERN_ALL_LAYERS. */
+QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 
 /* --------------------------------------------------------------------- mlp
 ** The MLP of a mixture-of-experts layer, an expert for each group, forward and

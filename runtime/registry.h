@@ -19,7 +19,8 @@
 ** rows, inner] where it has a group axis. A _ragged_map is cut to one group by
 ** its coordinates, and a _pointer_map is moved to one group's matrix by them,
 ** wherever that lies (tensormap.c). An _sf_map covers fp32 scales that lie
-** column by column: [lines, rows with padding].
+** column by column: [lines, rows with padding]. A _tail_map is moved to the end
+** of one group's rows by coordinates, of any of the parts.
 **
 ** A line of scales is what lies side by side: a row of the matrix, of order
 ** "columns" a column, of order "tiles" 128 rows. The stride of lines is 0 where
@@ -38,8 +39,16 @@
     X(d_map, "const __grid_constant__ tensor_map", "D: shared -> global")      \
     X(d_ragged_map, "const __grid_constant__ tensor_map", "D, cut to a group") \
     X(d_pointer_map, "const __grid_constant__ tensor_map", "D, by address")    \
+    X(a_tail_map, "const __grid_constant__ tensor_map", "A, wherever it is")   \
+    X(b_tail_map, "const __grid_constant__ tensor_map", "B, wherever it is")   \
+    X(a_sf_tail_map, "const __grid_constant__ tensor_map", "A's scales, too")  \
+    X(b_sf_tail_map, "const __grid_constant__ tensor_map", "B's scales, too")  \
     X(a_sf_map, "const __grid_constant__ tensor_map", "A's scales -> shared")  \
     X(b_sf_map, "const __grid_constant__ tensor_map", "B's scales -> shared")  \
+    X(part_maps, "const __grid_constant__ struct part_maps", "of each part")   \
+    X(parts, "const __grid_constant__ struct parts", "operands and sizes")     \
+    X(noop, "const int *", "a launch does nothing if this is not 0; or null")  \
+    X(part_count, "int", "parts of this launch; 0: it is not merged")          \
     X(a, "const void *", "A's first element")                                  \
     X(b, "const void *", "B's first element")                                  \
     X(c, "const void *", "C's first element")                                  \
@@ -139,6 +148,7 @@ enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD };
 ** The error record, four 32-bit words at the start of the workspace. Group
 ** checks run in order, and the first that fails is recorded:
 **   [0] code   [1] group   [2] low and [3] high word of the offending value
+**   [4] part, of a merged launch
 **                                              COUPLED: errors -> pieces/sizes
 */
 #define QN_SIZE_ERRORS(X)                                                      \
@@ -238,6 +248,7 @@ struct qn_kernel {
     const char *addend;   /* how C arrives: "reduce", "read", "fetch", .. */
     const char *expand;   /* where codes become bf16: "shared", "registers" */
     int threads;
+    int parts;                   /* that a launch may merge, at least 1 */
     int ctas;                    /* on a multiprocessor, of persistent casts */
     int smem;                    /* bytes of dynamic shared memory */
     int shipped;                 /* named by specs/kernels/shipped.lua */

@@ -6,6 +6,9 @@
 */
 #include "args.h"
 #include "cublaslt_loop.h"
+#include "run.h"
+
+#include <string.h>
 
 /* ------------------------------------------------------------------ values */
 
@@ -18,16 +21,19 @@ const size_t qn_run_values[QN_PARAM_COUNT] = {
 };
 
 /*
-** Where a map begins. Pointer maps count from the workspace. An empty operand
-** and one of many matrices have no address, which no map takes: any will do.
+** Where a map begins. Those moved to any address count from the workspace. An
+** empty operand and one of many matrices have no address, which no map takes:
+** any will do.
 */
 static void *map_address(const struct quern_args *args,
                          const struct qn_map_param *param)
 {
     const struct quern_tensor *tensor = qn_args_tensor(args, param->role);
     void *data = param->kind == QN_MAP_SCALES ? tensor->sf : tensor->data;
+    int anywhere = param->kind == QN_MAP_POINTER ||
+                   param->kind == QN_MAP_TAIL || param->kind == QN_MAP_SF_TAIL;
 
-    return data && param->kind != QN_MAP_POINTER ? data : args->workspace;
+    return data && !anywhere ? data : args->workspace;
 }
 
 /* The plan's map with this run's address; anew for rows with gaps. */
@@ -111,6 +117,7 @@ static void set_values(const struct quern_plan *plan,
     v->alpha = args->alpha;
     v->beta = args->beta;
     v->scalar_step = args->scalars > 1;
+    v->noop = args->noop;
     v->error = args->workspace;
     if (from >= 0) {
         const struct quern_tensor *tensor = qn_args_tensor(args, from);
@@ -135,6 +142,96 @@ static int launch(const struct quern_plan *plan, void **params, void *stream)
                  params, NULL);
 }
 
+/* All that one product brings to a launch. */
+static void fill_part(const struct qn_values *v, struct qn_part *part)
+{
+    *part = (struct qn_part){
+        .a = v->a,
+        .b = v->b,
+        .first_dims = v->first_dims,
+        .offsets = v->offsets,
+        .a_sf = v->a_sf,
+        .b_sf = v->b_sf,
+        .a_global = v->a_global,
+        .b_global = v->b_global,
+        .a_stride = v->a_stride,
+        .b_stride = v->b_stride,
+        .a_sf_stride = v->a_sf_stride,
+        .b_sf_stride = v->b_sf_stride,
+        .sizes_bytes = v->sizes_bytes,
+        .k = v->k,
+    };
+}
+
+/* Plain values are the first product's. */
+#define PLAIN_BYTES offsetof(struct qn_values, part_count)
+
+/* Product i of a launch, whose values `v` it completes. */
+static int add_part(const struct quern_plan *plan,
+                    const struct quern_args *args, int i, struct qn_values *v)
+{
+    const struct quern_plan *fitted;
+    struct qn_values one;
+    struct quern_plan room;
+    int code = qn_plan_fit(plan, args, &room, &fitted);
+
+    if (code)
+        return code;
+    memcpy(&one, &fitted->values, PLAIN_BYTES);
+    set_values(fitted, args, &one);
+    if (plan->driver)
+        code = point_maps(fitted, args, &one);
+    if (i == 0)
+        memcpy(v, &one, PLAIN_BYTES);
+    v->part_count = i + 1;
+    fill_part(&one, &v->parts.part[i]);
+    v->part_maps.part[i].a = one.a_map;
+    v->part_maps.part[i].b = one.b_map;
+    return code;
+}
+
+/* Where the kernel finds each of its parameters. */
+static void list_params(const struct qn_kernel *kernel, struct qn_values *v,
+                        void *params[QN_PARAM_COUNT])
+{
+    for (int i = 0; i < kernel->nparams; i++)
+        params[i] = (char *)v + qn_run_values[kernel->params[i]];
+}
+
+/* The current context is the plan's. */
+static int merge(const struct quern_plan *plan,
+                 const struct quern_args *const *args, int count, void *stream)
+{
+    struct qn_values values;
+    void *params[QN_PARAM_COUNT];
+    int code = QUERN_OK;
+
+    for (int i = 0; !code && i < count; i++)
+        code = add_part(plan, args[i], i, &values);
+    if (code)
+        return code;
+    list_params(plan->kernel, &values, params);
+    if (plan->driver)
+        return launch(plan, params, stream);
+    qn_host_run(plan->function, params, plan->workers);
+    return QUERN_OK;
+}
+
+int qn_run_merged(const struct quern_plan *plan,
+                  const struct quern_args *const *args, int count, void *stream)
+{
+    struct qn_driver_scope scope;
+    int code;
+
+    if (!plan->driver)
+        return merge(plan, args, count, stream);
+    code = qn_driver_enter(plan->driver, plan->context, &scope);
+    if (!code)
+        code = merge(plan, args, count, stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
+}
+
 /* In the plan's context; the thread's comes back afterwards. */
 static int run_on_gpu(const struct quern_plan *plan,
                       const struct quern_args *args, struct qn_values *values,
@@ -151,36 +248,51 @@ static int run_on_gpu(const struct quern_plan *plan,
     return code;
 }
 
-/* All but the maps. */
-static int complete(const struct quern_plan *plan,
-                    const struct quern_args *args, struct qn_values *values,
-                    void **params)
+/* All but the maps, of a plan for just these arguments. */
+static void complete(const struct quern_plan *plan,
+                     const struct quern_args *args, struct qn_values *values,
+                     void **params)
 {
-    const struct qn_kernel *kernel = plan->kernel;
-    int code = qn_args_check(plan, args);
-
-    if (code)
-        return code;
-    *values = plan->values;
+    memcpy(values, &plan->values, PLAIN_BYTES);
+    values->part_count = 0;
     set_values(plan, args, values);
-    for (int i = 0; kernel && i < kernel->nparams; i++)
-        params[i] = (char *)values + qn_run_values[kernel->params[i]];
-    return QUERN_OK;
+    if (plan->kernel)
+        list_params(plan->kernel, values, params);
 }
 
 int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
                    struct qn_values *values, void **params)
 {
-    int code = complete(plan, args, values, params);
+    int code = qn_args_check(plan, args);
 
-    return code ? code : point_maps(plan, args, values);
+    if (code)
+        return code;
+    complete(plan, args, values, params);
+    return plan->parts > 1 ? add_part(plan, args, 0, values)
+                           : point_maps(plan, args, values);
+}
+
+/* With a plan for just these arguments. */
+static int run(const struct quern_plan *plan, const struct quern_args *args,
+               void *stream)
+{
+    struct qn_values values;
+    void *params[QN_PARAM_COUNT];
+
+    complete(plan, args, &values, params);
+    if (plan->products)
+        return qn_cublaslt_run(plan, &values, args->host_sizes, stream);
+    if (plan->driver)
+        return run_on_gpu(plan, args, &values, params, stream);
+    qn_host_run(plan->function, params, plan->workers);
+    return QUERN_OK;
 }
 
 int quern_run(const struct quern_plan *plan, const struct quern_args *args,
               void *stream)
 {
-    struct qn_values values;
-    void *params[QN_PARAM_COUNT];
+    const struct quern_plan *fitted;
+    struct quern_plan room;
     int code;
 
     if (!plan || !args)
@@ -188,13 +300,11 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
                             !plan ? "plan" : "args");
     code = qn_context_process(plan->ctx, "plan");
     if (!code)
-        code = complete(plan, args, &values, params);
+        code = qn_plan_fit(plan, args, &room, &fitted);
+    if (!code)
+        code = qn_args_check(fitted, args);
     if (code)
         return code;
-    if (plan->products)
-        return qn_cublaslt_run(plan, &values, args->host_sizes, stream);
-    if (plan->driver)
-        return run_on_gpu(plan, args, &values, params, stream);
-    qn_host_run(plan->function, params, plan->workers);
-    return QUERN_OK;
+    return plan->parts > 1 ? qn_run_merged(plan, &args, 1, stream)
+                           : run(fitted, args, stream);
 }

@@ -86,6 +86,15 @@ int qn_select_epilogue(const struct quern_problem *p, int epilogue)
     }
 }
 
+int qn_select_parts(const struct quern_problem *p,
+                    const struct qn_kernel *kernel)
+{
+    int wanted = p->parts > 1 ? p->parts : 1;
+    int parts = kernel->parts > 1 ? kernel->parts : 1;
+
+    return parts < wanted ? parts : wanted;
+}
+
 /* What the variant is but for the type of D and the epilogue. */
 static int same_product(const struct quern_problem *p,
                         const struct qn_kernel *kernel)
@@ -188,9 +197,9 @@ static int check_backend(const struct qn_demand *demand,
 }
 
 /* The spec's side. A rule without a value excludes, too. */
-static int check_requires(const struct quern_problem *p,
-                          const struct qn_kernel *kernel, char *reason,
-                          size_t size)
+int qn_select_requires(const struct quern_problem *p,
+                       const struct qn_kernel *kernel, char *reason,
+                       size_t size)
 {
     const struct qn_expr_values values = {p->m, p->n, p->k, p->groups};
 
@@ -225,6 +234,21 @@ static int check_pointers(const struct quern_problem *p,
     return 1;
 }
 
+/* What a kernel pays for merging, nobody should who merges nothing. */
+static int check_parts(const struct quern_problem *p,
+                       const struct qn_kernel *kernel, char *reason,
+                       size_t size)
+{
+    int always = qn_tensormap_takes(kernel, QN_PARAM_part_maps);
+
+    if (!always || p->parts > 1)
+        return 1;
+    snprintf(reason, size,
+             "merges up to %d products, the problem does not say parts=N",
+             kernel->parts);
+    return 0;
+}
+
 /* The operands' side: TMA has rules that no spec need repeat. */
 static int check_maps(const struct qn_demand *demand,
                       const struct qn_kernel *kernel, char *reason, size_t size)
@@ -234,7 +258,7 @@ static int check_maps(const struct qn_demand *demand,
         struct qn_geometry g;
         struct qn_map map;
 
-        if (!qn_tensormap_takes(kernel, param->param))
+        if (!qn_tensormap_needs(kernel, param->param))
             continue;
         if (qn_problem_alignment(demand->problem, QUERN_BF16) < QN_ALIGNMENT) {
             snprintf(reason, size,
@@ -271,8 +295,8 @@ static double whole(double a)
     return down < a ? down + 1 : down;
 }
 
-/* Of all operands, packed. */
-static double moved_bytes(const struct qn_demand *demand)
+/* Of all operands, packed; A and B of so many products. */
+static double moved_bytes(const struct qn_demand *demand, int parts)
 {
     struct qn_geometry g;
     double bytes = 0;
@@ -281,7 +305,8 @@ static double moved_bytes(const struct qn_demand *demand)
         if (role == QN_ROLE_C && demand->problem->beta == QUERN_BETA_ZERO)
             continue;
         qn_geometry_of(demand->problem, demand->recipe, role, &g);
-        bytes += (double)qn_geometry_bytes(&g, 0, 0);
+        bytes += (double)qn_geometry_bytes(&g, 0, 0) *
+                 (role <= QN_ROLE_B ? parts : 1);
     }
     return bytes;
 }
@@ -375,7 +400,7 @@ static void estimate_tile(const struct qn_kernel *kernel, double k,
     f->tile_cycles = larger(f->math, f->copy) + f->store + START_CYCLES;
 }
 
-/* The whole launch. */
+/* The whole launch, or as many as the problem's parts take. */
 static void estimate(const struct qn_demand *demand,
                      const struct qn_kernel *kernel, struct qn_figures *f)
 {
@@ -386,7 +411,10 @@ static void estimate(const struct qn_demand *demand,
     int cluster = kernel->cluster[0] * kernel->cluster[1];
     double sms = demand->sms - (cluster > 1 ? demand->sms % cluster : 0);
     double compute;
+    int parts = qn_select_parts(p, kernel);
+    int launches = ((p->parts > 1 ? p->parts : 1) + parts - 1) / parts;
 
+    lengths[2] *= parts;
     if (p->ragged != QUERN_AXIS_NONE)
         lengths[p->ragged - QUERN_AXIS_M] /= p->groups;
     estimate_tile(kernel, lengths[2], f);
@@ -397,12 +425,13 @@ static void estimate(const struct qn_demand *demand,
     f->waves = whole(f->tiles / larger(sms, 1));
     f->real = p->groups * lengths[0] * lengths[1] /
               (larger(f->tiles, 1) * tile_m * tile_n);
-    f->memory_cycles = moved_bytes(demand) / MEMORY_PER_CYCLE;
+    f->memory_cycles = moved_bytes(demand, parts) / MEMORY_PER_CYCLE;
     compute = f->waves * f->tile_cycles;
     if (p->beta == QUERN_BETA_ZERO)
         f->cycles = larger(compute, f->memory_cycles);
     else
         f->cycles = with_addend(kernel, compute, f->memory_cycles);
+    f->cycles *= launches;
 }
 
 /* -------------------------------------------------------------------- list */
@@ -419,8 +448,9 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
         return;
     }
     choice->fits = check_backend(demand, kernel, reason, size) &&
-                   check_requires(demand->problem, kernel, reason, size) &&
+                   qn_select_requires(demand->problem, kernel, reason, size) &&
                    check_pointers(demand->problem, kernel, reason, size) &&
+                   check_parts(demand->problem, kernel, reason, size) &&
                    check_maps(demand, kernel, reason, size);
     if (choice->fits)
         estimate(demand, kernel, &choice->figures);

@@ -45,6 +45,16 @@ int qn_select_band(const struct quern_problem *problem,
 int qn_select_pointers(const struct quern_problem *problem,
                        const struct qn_kernel *kernel, int role);
 
+/* Do the kernel's rules hold? 0 and the reason where one does not. */
+int qn_select_requires(const struct quern_problem *problem,
+                       const struct qn_kernel *kernel, char *reason,
+                       size_t size);
+
+/* How many products of the problem a launch of the kernel merges, at least
+   1. */
+int qn_select_parts(const struct quern_problem *problem,
+                    const struct qn_kernel *kernel);
+
 /* Does the kernel serve the problem's variant: op, layout, ragged axis, types,
    recipe, alpha and beta? */
 int qn_select_variant(const struct quern_problem *problem,

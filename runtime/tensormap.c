@@ -31,6 +31,13 @@
 ** address is the workspace, which every run has and every kernel knows as the
 ** error record. The map bounds column and row, not the matrices.
 **                                     COUPLED: pointer map -> templates/sm90
+**
+** A tail map is a pointer map of 2^30 rows for an operand with the ragged axis.
+** Its matrix lies so that the last of the rows wanted is its last one: `len`
+** rows that end before address e are those from 2^30 - len on of the matrix at
+** e - 2^30 * s, and a row behind them leaves the map. So one map cuts groups of
+** all the buffers that a merged launch reads.
+**                                     COUPLED: tail map -> templates/sm90
 */
 #include "tensormap.h"
 #include "types.h"
@@ -56,6 +63,10 @@ const struct qn_map_param qn_tensormap_params[QN_MAPS] = {
     {QN_PARAM_d_map, QN_ROLE_D, QN_MAP_PLAIN},
     {QN_PARAM_d_ragged_map, QN_ROLE_D, QN_MAP_RAGGED},
     {QN_PARAM_d_pointer_map, QN_ROLE_D, QN_MAP_POINTER},
+    {QN_PARAM_a_tail_map, QN_ROLE_A, QN_MAP_TAIL},
+    {QN_PARAM_b_tail_map, QN_ROLE_B, QN_MAP_TAIL},
+    {QN_PARAM_a_sf_tail_map, QN_ROLE_A, QN_MAP_SF_TAIL},
+    {QN_PARAM_b_sf_tail_map, QN_ROLE_B, QN_MAP_SF_TAIL},
     {QN_PARAM_a_sf_map, QN_ROLE_A, QN_MAP_SCALES},
     {QN_PARAM_b_sf_map, QN_ROLE_B, QN_MAP_SCALES},
 };
@@ -74,6 +85,13 @@ int qn_tensormap_takes(const struct qn_kernel *kernel, int param)
         if (kernel->params[i] == param)
             return 1;
     return 0;
+}
+
+int qn_tensormap_needs(const struct qn_kernel *kernel, int map)
+{
+    return qn_tensormap_takes(kernel, map) ||
+           ((map == QN_PARAM_a_map || map == QN_PARAM_b_map) &&
+            qn_tensormap_takes(kernel, QN_PARAM_part_maps));
 }
 
 /* 8-bit floats and packed 4-bit ones are bytes to TMA. */
@@ -132,11 +150,10 @@ static void fill_plain(struct qn_map *map, const struct qn_geometry *g,
 }
 
 /* Rows of one matrix; the two outer axes make the address. */
-static void fill_pointer(struct qn_map *map, const struct qn_geometry *g,
-                         uint64_t pitch)
+static void fill_pointer(struct qn_map *map, uint64_t rows, uint64_t pitch)
 {
     map->rank = 4;
-    map->dims[1] = (uint64_t)g->rows;
+    map->dims[1] = rows;
     map->dims[2] = POINTER_LOWER;
     map->dims[3] = POINTER_UPPER;
     map->strides[0] = pitch;
@@ -163,9 +180,11 @@ static int refuse(char *reason, size_t size, int role, const char *why)
 static const char *limit_passed(const struct qn_geometry *g, int kind,
                                 uint64_t pitch, uint64_t group_pitch)
 {
-    if (kind == QN_MAP_RAGGED && g->grouped)
+    int cut = kind == QN_MAP_RAGGED || kind == QN_MAP_TAIL;
+
+    if (cut && g->grouped)
         return "it has a group axis, not a ragged one";
-    if (kind == QN_MAP_RAGGED && g->inner_ragged)
+    if (cut && g->inner_ragged)
         return "its ragged axis is contiguous";
     if (kind == QN_MAP_POINTER && !g->grouped)
         return "it has no group axis";
@@ -206,8 +225,8 @@ static int check_pitches(const struct qn_geometry *g, uint64_t row,
 
 /* The operand's scales instead of its values. */
 static int build_scales(const struct qn_geometry *g,
-                        const struct qn_operand *operand, struct qn_map *map,
-                        char *reason, size_t size)
+                        const struct qn_operand *operand, int kind,
+                        struct qn_map *map, char *reason, size_t size)
 {
     if (!g->sf.lines)
         return refuse(reason, size, g->role,
@@ -228,6 +247,8 @@ static int build_scales(const struct qn_geometry *g,
     map->box[1] = (uint32_t)operand->sf_box[1];
     map->box[2] = map->box[3] = 1;
     map->swizzle = QN_CU_SWIZZLE_NONE;
+    if (kind == QN_MAP_SF_TAIL)
+        fill_pointer(map, RAGGED_ROWS, map->strides[0]);
     return 1;
 }
 
@@ -241,8 +262,8 @@ int qn_tensormap_build(const struct qn_geometry *g,
     uint64_t row, group;
 
     memset(map, 0, sizeof *map);
-    if (kind == QN_MAP_SCALES)
-        return build_scales(g, operand, map, reason, size);
+    if (kind == QN_MAP_SCALES || kind == QN_MAP_SF_TAIL)
+        return build_scales(g, operand, kind, map, reason, size);
     find_pitches(g, stride, group_stride, &row, &group);
     limit = limit_passed(g, kind, row / 8, group / 8);
     if (limit)
@@ -259,7 +280,9 @@ int qn_tensormap_build(const struct qn_geometry *g,
     if (kind == QN_MAP_RAGGED)
         fill_ragged(map, row / 8);
     else if (kind == QN_MAP_POINTER)
-        fill_pointer(map, g, row / 8);
+        fill_pointer(map, (uint64_t)g->rows, row / 8);
+    else if (kind == QN_MAP_TAIL)
+        fill_pointer(map, RAGGED_ROWS, row / 8);
     else
         fill_plain(map, g, row / 8, group / 8);
     return 1;

@@ -22,7 +22,9 @@ enum qn_map_kind {
     QN_MAP_PLAIN,   /* covers the buffer */
     QN_MAP_RAGGED,  /* cut to one group by its coordinates */
     QN_MAP_POINTER, /* moved to one group's matrix by coordinates */
-    QN_MAP_SCALES   /* covers the operand's scales */
+    QN_MAP_SCALES,  /* covers the operand's scales */
+    QN_MAP_TAIL,    /* moved by coordinates to where a group's rows end */
+    QN_MAP_SF_TAIL  /* the same for its scales */
 };
 
 /* A parameter that is a map. */
@@ -33,7 +35,7 @@ struct qn_map_param {
 };
 
 /* All of them, QN_MAPS in number. */
-#define QN_MAPS 10
+#define QN_MAPS 14
 extern const struct qn_map_param qn_tensormap_params[QN_MAPS];
 
 /* The kernel's operand that a map is for. */
@@ -42,6 +44,9 @@ const struct qn_operand *qn_tensormap_operand(const struct qn_kernel *kernel,
 
 /* 1 if the kernel declares the parameter (enum qn_param), a map or not. */
 int qn_tensormap_takes(const struct qn_kernel *kernel, int param);
+
+/* 1 if a launch needs the map: as a parameter, or of each part. */
+int qn_tensormap_needs(const struct qn_kernel *kernel, int map);
 
 /*
 ** Lay out the map for rows `stride` elements apart and groups `group_stride`;

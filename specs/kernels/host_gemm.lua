@@ -17,10 +17,12 @@ kernels "host_gemm" {
                "a_stride", "b_stride", "c_stride", "d_stride",
                "a_group_stride", "b_group_stride", "c_group_stride", "d_group_stride",
                "alpha", "beta", "scalar_step", "first_dims", "offsets", "sizes_bytes",
-               "ragged", "a_major", "b_major", "groups", "m", "n", "k", "error" },
+               "ragged", "a_major", "b_major", "groups", "m", "n", "k", "error",
+               "part_count", "parts", "noop" },
 
   -- Sums that fit into the vector registers, of 4 floats as of 16.
   derive "tile" (function (v) return { 4, 16, 128 } end),
+  derive "parts" (function () return 8 end),
 }
 
 -- The same of quantized copies: what a scale becomes follows from its fields.
@@ -40,8 +42,9 @@ kernels "host_gemm_scaled" {
                "a_sf", "b_sf", "a_sf_stride", "b_sf_stride",
                "a_sf_group_stride", "b_sf_group_stride", "a_global", "b_global",
                "alpha", "beta", "scalar_step", "first_dims", "offsets", "sizes_bytes",
-               "groups", "m", "n", "k", "error" },
+               "groups", "m", "n", "k", "error", "part_count", "parts", "noop" },
 
   -- Sums that fit into the vector registers, of 4 floats as of 16.
   derive "tile" (function (v) return { 4, 16, 128 } end),
+  derive "parts" (function () return 8 end),
 }

@@ -9,7 +9,7 @@ local copies = { "row", "row_stride", "row_sf", "row_global",
 local values = { "in", "in_stride", "in_group_stride", "saved", "saved_stride", "probability",
                  "input", "form", "activation", "interleave", "limit", "slope", "shift" }
 local amax = { "row_amax", "column_amax" }
-local shape = { "groups", "m", "k" }
+local shape = { "groups", "m", "k", "noop" }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "error" }
 
 local function join (...)
@@ -48,7 +48,7 @@ end
 
 kernels "host_history" {
   op = "history", of = { "x", "w", "dy" }, input = "f32", element = narrow, scale = "blocked",
-  arch = "host", template = "host/history.c", params = { "scale", "history" },
+  arch = "host", template = "host/history.c", params = { "scale", "history", "noop" },
 }
 
 -- Activations of what has no scales, and sums over its rows.

@@ -7,7 +7,7 @@ local numbers = { "bf16", "f16", "f32" }
 local copies = { "row", "row_stride", "row_sf", "row_global",
                  "column", "column_stride", "column_sf", "column_global" }
 local amax = { "row_amax", "column_amax" }
-local shape = { "groups", "m", "k" }
+local shape = { "groups", "m", "k", "noop" }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "error" }
 
 local function join (...)
@@ -97,7 +97,7 @@ kernels "sum" {
 kernels "history" {
   op = "history", of = { "x", "w", "dy" }, input = "f32", element = narrow, scale = "blocked",
   arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/history.cu",
-  params = { "scale", "history" },
+  params = { "scale", "history", "noop" },
   derive "threads" (function () return 256 end),
 }
 

@@ -2,7 +2,7 @@
 -- multiples of 16 bytes, a ragged axis that is contiguous, GPUs before and after Hopper.
 
 local sizes = { "first_dims", "offsets", "sizes_bytes" }
-local always = { "alpha", "beta", "scalar_step", "groups", "m", "n", "k", "band" }
+local always = { "alpha", "beta", "scalar_step", "groups", "m", "n", "k", "band", "noop" }
 
 -- The parameters of operands: those with a matrix for each group may be arrays of pointers.
 local function params(ragged)

@@ -4,7 +4,8 @@
 local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stride",
                  "a_sf", "b_sf", "a_sf_stride", "b_sf_stride", "a_sf_group_stride",
                  "b_sf_group_stride", "a_global", "b_global", "alpha", "beta", "scalar_step",
-                 "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" }
+                 "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+                 "noop" }
 
 -- D has a matrix for each group where these split k, else B has.
 local function join (more)

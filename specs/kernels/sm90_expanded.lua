@@ -34,6 +34,7 @@ end
 
 local function common ()
   return
+  derive "parts" (function () return 1 end),
   derive "factors" (function (v)
     local a, b = v.a.scale, v.b.scale
     return (a and a.global or b and b.global) and "global" or "none"
@@ -136,7 +137,8 @@ local function ragged_k ()
 end
 
 local element = { e4m3, e5m2, e2m3, e3m2, e2m1, bf16 }
-local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" }
+local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+                "noop" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 local sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",

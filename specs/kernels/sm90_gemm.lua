@@ -23,8 +23,11 @@ local function addend ()
   end)
 end
 
-local function common ()
+local function common (merges)
   return
+  merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
+         or derive "parts" (function () return 1 end),
+
   -- Values as they are: no scales, all sums in the tensor cores.
   derive "factors" (function () return "none" end),
   derive "expand" (function () return "none" end),
@@ -49,6 +52,7 @@ local function common ()
 
   -- Of a thread that walks and issues copies, and of one that multiplies: 504 for three warpgroups.
   derive "registers" (function (v)
+    if v.parts > 1 then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
@@ -104,7 +108,8 @@ kernels "sm90_gemm_m" {
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
   params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers",
-               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" },
+               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+               "noop" },
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 192, 64}, {128, 256, 64},
@@ -125,7 +130,8 @@ kernels "sm90_gemm_m_scale" {
   template = "sm90/gemm.cu",
   params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "c",
                "c_pointers", "c_stride", "c_group_stride", "alpha", "beta", "scalar_step",
-               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" },
+               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+               "noop" },
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
@@ -146,7 +152,8 @@ kernels "sm90_gemm_k" {
   template = "sm90/gemm.cu",
   params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
                "d_pointers", "c", "c_pointers", "c_stride", "c_group_stride",
-               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" },
+               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+               "noop" },
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
@@ -174,7 +181,7 @@ kernels "sm90_gemm_k_fetch" {
   template = "sm90/gemm.cu",
   params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
                "d_pointers", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
-               "band", "error" },
+               "band", "error", "noop" },
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
@@ -199,7 +206,7 @@ kernels "sm90_gemm_k_scale" {
   params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
                "d_pointers", "c", "c_pointers", "c_stride", "c_group_stride", "alpha", "beta",
                "scalar_step", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
-               "band", "error" },
+               "band", "error", "noop" },
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
@@ -209,6 +216,83 @@ kernels "sm90_gemm_k_scale" {
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
   addend(), common()
+}
+
+-- The same products of several microbatches that waited, as one: their tokens are one long k.
+local merged = { "a_tail_map", "b_tail_map", "d_map", "d_pointer_map", "part_maps", "parts",
+                 "part_count", "d_pointers", "groups", "m", "n", "band", "error", "noop" }
+
+local function with(list, ...)
+  local all = {}
+  for _, name in ipairs(list) do all[#all + 1] = name end
+  for _, name in ipairs { ... } do all[#all + 1] = name end
+  return all
+end
+
+local function merges ()
+  return
+  axis "parts" { 8 },
+  reject "16-bit C beside as many sums leaves too few registers: some would spill"
+    (function (v)
+      return v.addend == "read" and v.d.bytes == 2 and v.tile.m * v.tile.n > 128 * 128
+    end),
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  common "merges"
+end
+
+kernels "sm90_gemm_k_parts" {
+  op       = "wgrad",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = "nt",
+  ragged   = "k",
+  epilogue = { "store", "add" },
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = with(merged, "c", "c_pointers", "c_stride", "c_group_stride"),
+
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {128, 128, 64}, {128, 256, 64}, {256, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  addend(), merges()
+}
+
+kernels "sm90_gemm_k_parts_fetch" {
+  op       = "wgrad",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = "nt",
+  ragged   = "k",
+  epilogue = "add",
+  d        = f32,
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = merged,
+
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {128, 128, 64}, {128, 256, 64}, {256, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "addend"   { "fetch" },
+  merges()
+}
+
+kernels "sm90_gemm_k_parts_scale" {
+  op       = "wgrad",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = "nt",
+  ragged   = "k",
+  epilogue = "scale",
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = with(merged, "c", "c_pointers", "c_stride", "c_group_stride", "alpha", "beta",
+                  "scalar_step"),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
+  addend(), merges()
 }
 
 -- A uniform batch: no axis is ragged.
@@ -222,7 +306,7 @@ kernels "sm90_gemm_none" {
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
   params   = { "a_map", "b_map", "d_map", "c", "c_pointers", "c_stride", "c_group_stride",
-               "alpha", "beta", "scalar_step", "groups", "m", "n", "k", "band" },
+               "alpha", "beta", "scalar_step", "groups", "m", "n", "k", "band", "noop" },
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },

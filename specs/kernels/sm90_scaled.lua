@@ -28,8 +28,10 @@ local function slab_memory (v)
 end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_memory(v) end
 
-local function common ()
+local function common (merges)
   return
+  merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
+         or derive "parts" (function () return 1 end),
   derive "factors" (factors),
   derive "expand" (function () return "none" end),
   derive "bytes" (function (v) return v.a.bytes end),
@@ -55,6 +57,7 @@ local function common ()
   derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
   derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
   derive "registers" (function (v)
+    if v.parts > 1 then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
@@ -136,7 +139,8 @@ local function ragged_k (way)
   (way == "int8" and exact or common)()
 end
 
-local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error" }
+local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+                "noop" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 
@@ -233,3 +237,55 @@ for _, way in ipairs { "whole", "int8", "line" } do
     ragged_k(way)
   }
 end
+
+-- The same products of several microbatches that waited, as one: their tokens are one long k.
+-- Scales of blocks come along with them; those of whole sums differ from one to the next, so there
+-- each is a launch of its own.
+local merged = { "a_sf_tail_map", "b_sf_tail_map", "d_map", "d_pointer_map", "part_maps", "parts",
+                 "part_count", "d_pointers", "groups", "m", "n", "band", "error", "noop" }
+
+local function merges ()
+  return
+  axis "parts" { 8 },
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  common "merges"
+end
+
+kernels "sm90_line_k_parts" {
+  op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
+  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
+  params = join(merged, added),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {128, 128, 128}, {128, 256, 128} },
+  axis "cluster"  { {1, 1} },
+  derive "addend" (function (v)
+    if v.epilogue == "store" then return "none" end
+    return v.d.bytes == 4 and "reduce" or "read"
+  end),
+  merges()
+}
+
+kernels "sm90_line_k_parts_fetch" {
+  op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
+  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
+  params = merged,
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {128, 128, 128}, {128, 256, 128}, {256, 128, 128} },
+  axis "cluster"  { {1, 1} },
+  axis "addend"   { "fetch" },
+  merges()
+}
+
+kernels "sm90_line_k_parts_scale" {
+  op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
+  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+  params = join(merged, added, scalars),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {128, 128, 128}, {128, 256, 128} },
+  axis "cluster"  { {1, 1} },
+  derive "addend" (function () return "read" end),
+  merges()
+}

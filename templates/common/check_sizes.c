@@ -1,8 +1,9 @@
 //$ local fn = arch == "host" and "static" or "DEVICE"
 //$ include "common/size_rules.c"
 
-/* Record the first group that breaks a rule: code, group, low and high word of the value. */
-$(fn) void check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,
+/* Record the first group that breaks a rule: code, group, low and high word of the value. 1 if one
+   does. */
+$(fn) int check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,
                        unsigned int rows, unsigned int *error)
 {
     unsigned int end = 0;
@@ -17,9 +18,10 @@ $(fn) void check_sizes(const void *first_dims, const void *offsets, int bytes, i
             error[2] = (unsigned int)value;
             error[3] = (unsigned int)((unsigned long long)value >> 32);
             error[0] = (unsigned int)code;
-            return;
+            return 1;
         }
         if (length > 0)
             end = (unsigned int)(start + length);
     }
+    return 0;
 }

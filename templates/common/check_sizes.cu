@@ -3,8 +3,9 @@
 /*
 ** Record the first group that breaks a rule: code, group, low and high word of the value. Each lane
 ** of a warp looks at one of 32 groups; what those behind the first bad group find does not matter.
+** 1 if one does.
 */
-DEVICE void check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,
+DEVICE int check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,
                         unsigned int rows, unsigned int *error, int lane)
 {
     unsigned int end = 0; /* of the groups so far */
@@ -42,8 +43,9 @@ DEVICE void check_sizes(const void *first_dims, const void *offsets, int bytes, 
                 error[3] = (unsigned int)((unsigned long long)value >> 32);
                 error[0] = (unsigned int)code;
             }
-            return;
+            return 1;
         }
         end = __shfl_sync(~0u, reach, 31);
     }
+    return 0;
 }

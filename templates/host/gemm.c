@@ -6,7 +6,8 @@
 **
 ** Groups split one of the axes, and with it the operands that have it; an operand without it has a
 ** matrix for each group. Each element is one fp32 sum over k in ascending order, each product
-** rounded before it is added; then alpha * sum, then + beta * c, and at the end one rounding to the
+** rounded before it is added; where products are merged, over the k of the first, then of the
+** second and so on; then alpha * sum, then + beta * c, and at the end one rounding to the
 ** type of d. So the result depends neither on the number of workers nor on the width of the
 ** vectors. Compile with -ffp-contract=off.
 */
@@ -15,6 +16,7 @@ enum {
     TILE_M = $(tile.m),            /* rows summed side by side */
     TILE_N = $(tile.n),           /* columns, as wide as the widest vector */
     TILE_K = $(tile.k),          /* length of a packed run */
+    PARTS = $(parts),             /* products that a call may merge */
     BLOCK_M = 16 * TILE_M, /* what one worker computes at a time */
     BLOCK_N = 4 * TILE_N
 };
@@ -27,6 +29,8 @@ typedef $(storage[d.type]) d_element;
 //$ include "common/sizes.c"
 
 //$ include "common/check_sizes.c"
+
+//$ include "common/parts.c"
 
 //$ include("host/load_" .. a.type .. ".c")
 
@@ -42,20 +46,29 @@ typedef $(storage[d.type]) d_element;
 
 //$ include "host/gemm_run.c"
 
-/* One group's product. Elements of a are a_row apart along m, a_step along k; one of them is 1. */
-struct product {
-    int m, n, k;
+/* What one group sums over. Elements of a are a_row apart along m, a_step along k; one is 1. */
+struct stretch {
+    int k;
     const a_element *a;
     const b_element *b;
+    long long a_row, a_step, b_row, b_step;
+};
+
+/* One group's product. */
+struct product {
+    int m, n;
+    long long k; /* of all stretches */
+    struct stretch stretch[PARTS];
+    int stretches;
     const d_element *c; /* or null */
     d_element *d;
-    long long a_row, a_step, b_row, b_step, c_row, d_row;
+    long long c_row, d_row;
     const float *alpha, *beta; /* null for 1 */
     run_function *run;
 };
 
 /* Rows of a, a run of k each, one behind the other; rows that are missing are zero. */
-static void pack_a(float packed[BLOCK_M][TILE_K], const struct product *p, const a_element *a,
+static void pack_a(float packed[BLOCK_M][TILE_K], const struct stretch *p, const a_element *a,
                    int rows, int steps)
 {
     if (p->a_step == 1)
@@ -72,7 +85,7 @@ static void pack_a(float packed[BLOCK_M][TILE_K], const struct product *p, const
 }
 
 /* Rows of b, a run of k each, side by side; rows that are missing are zero. */
-static void pack_b(float packed[TILE_K][TILE_N], const struct product *p, const b_element *b,
+static void pack_b(float packed[TILE_K][TILE_N], const struct stretch *p, const b_element *b,
                    int rows, int steps)
 {
     if (p->b_step == 1)
@@ -90,14 +103,15 @@ static void pack_b(float packed[TILE_K][TILE_N], const struct product *p, const 
 
 //$ include "host/gemm_finish.c"
 
-/* Up to BLOCK_M x BLOCK_N elements of d, from d[m,n] on. */
-static void multiply_block(const struct product *p, int m, int n)
-{
-    float a[BLOCK_M][TILE_K], b[TILE_K][TILE_N], sum[BLOCK_N / TILE_N][BLOCK_M][TILE_N];
-    const int rows = p->m - m < BLOCK_M ? p->m - m : BLOCK_M;
-    const int columns = p->n - n < BLOCK_N ? p->n - n : BLOCK_N;
+/* Sums of up to BLOCK_M x BLOCK_N elements of d, from d[m,n] on. */
+typedef float block_sums[BLOCK_N / TILE_N][BLOCK_M][TILE_N];
 
-    __builtin_memset(sum, 0, sizeof sum);
+/* Add one stretch of k. */
+static void add_stretch(block_sums sum, const struct stretch *p, run_function *run, int m, int n,
+                        int rows, int columns)
+{
+    float a[BLOCK_M][TILE_K], b[TILE_K][TILE_N];
+
     for (long long k = 0; k < p->k; k += TILE_K) {
         const int steps = p->k - k < TILE_K ? (int)(p->k - k) : TILE_K;
         pack_a(a, p, p->a + m * p->a_row + k * p->a_step, rows, steps);
@@ -105,9 +119,20 @@ static void multiply_block(const struct product *p, int m, int n)
             const int width = columns - j < TILE_N ? columns - j : TILE_N;
             pack_b(b, p, p->b + (n + j) * p->b_row + k * p->b_step, width, steps);
             for (int r = 0; r < rows; r += TILE_M)
-                p->run(sum[j / TILE_N] + r, a + r, b, steps);
+                run(sum[j / TILE_N] + r, a + r, b, steps);
         }
     }
+}
+
+static void multiply_block(const struct product *p, int m, int n)
+{
+    const int rows = p->m - m < BLOCK_M ? p->m - m : BLOCK_M;
+    const int columns = p->n - n < BLOCK_N ? p->n - n : BLOCK_N;
+    block_sums sum;
+
+    __builtin_memset(sum, 0, sizeof sum);
+    for (int i = 0; i < p->stretches; i++)
+        add_stretch(sum, &p->stretch[i], p->run, m, n, rows, columns);
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < columns; j++)
             p->d[(m + r) * p->d_row + n + j] =
@@ -117,50 +142,77 @@ static void multiply_block(const struct product *p, int m, int n)
 
 //$ include "host/gemm_group.c"
 
+/* Where one product's groups lie along the ragged axis, one after the other. */
+struct place {
+    unsigned int start, length, end;
+};
+
+static void next_group(struct place *p, const struct part *part, int group, unsigned int total)
+{
+    p->start = part->offsets ? cut_to_rows(size_at(part->offsets, part->sizes_bytes, group), total)
+                             : p->end;
+    p->length = cut_to_rows(
+        group_length(part->first_dims, part->offsets, part->sizes_bytes, group), total - p->start);
+    p->end = p->start + p->length;
+}
+
 /* Worker `worker` of `workers`. */
 void $(name)(void *const *params, int worker, int workers)
 {
-//$ for _, p in ipairs(params) do
-    $(p.type) const $(p.name) = *($(p.type) const *)params[$(p.index)];
-//$ end
-    const long long a_row = a_major ? 1 : a_stride, a_step = a_major ? a_stride : 1;
-    const long long b_row = b_major ? 1 : b_stride, b_step = b_major ? b_stride : 1;
-    /* Elements from one row of the ragged axis to the next, 0 where an operand has none. */
-    const long long a_pitch = ragged == M ? a_row : ragged == K ? a_step : 0;
-    const long long b_pitch = ragged == N ? b_row : ragged == K ? b_step : 0;
+//$ include "host/params.c"
+    /* Without merging there is one part, as the other parameters say. */
+    const struct part whole = { .a = a, .b = b, .first_dims = first_dims, .offsets = offsets,
+                                .a_stride = a_stride, .b_stride = b_stride,
+                                .sizes_bytes = sizes_bytes,
+                                .k = ragged == M ? m : ragged == N ? n : k };
+    const struct part *const part = part_count ? parts->part : &whole;
+    const int count = part_count ? part_count : 1;
     const long long c_pitch = ragged == M ? c_stride : ragged == N;
     const long long d_pitch = ragged == M ? d_stride : ragged == N;
-    const unsigned int total = (unsigned int)(ragged == M ? m : ragged == N ? n : k);
-    unsigned int start = 0, length = 0, end = 0;
+    struct place places[PARTS] = { { 0, 0, 0 } };
     long long next = 0;
 
-    if (worker == 0 && ragged != NONE)
-        check_sizes(first_dims, offsets, sizes_bytes, groups, total, error);
-    for (int i = 0; i < groups; i++) {
-        if (ragged != NONE) {
-            start = offsets ? cut_to_rows(size_at(offsets, sizes_bytes, i), total) : end;
-            length = cut_to_rows(group_length(first_dims, offsets, sizes_bytes, i), total - start);
-            end = start + length;
+//$ include "common/noop.c"
+    for (int i = 0; i < count && worker == 0 && ragged != NONE; i++)
+        if (check_sizes(part[i].first_dims, part[i].offsets, part[i].sizes_bytes, groups,
+                        (unsigned int)part[i].k, error)) {
+            error[4] = (unsigned int)i;
+            break;
         }
-        const struct product p = {
-            .m = ragged == M ? (int)length : m,
-            .n = ragged == N ? (int)length : n,
-            .k = ragged == K ? (int)length : k,
-//$ for _, x in ipairs { "a", "b", "c", "d" } do
-//$   local element = x == "c" and "d_element" or x .. "_element"
+    for (int i = 0; i < groups; i++) {
+        for (int j = 0; j < count && ragged != NONE; j++)
+            next_group(&places[j], &part[j], i, (unsigned int)part[j].k);
+        struct product p = {
+            .m = ragged == M ? (int)places[0].length : m,
+            .n = ragged == N ? (int)places[0].length : n,
+//$ for _, x in ipairs { "c", "d" } do
             .$(x) = place($(x), (const void *const *)$(x)_pointers, i,
-                       i * $(x)_group_stride + start * $(x)_pitch, sizeof($(element))),
+                       i * $(x)_group_stride + places[0].start * $(x)_pitch, sizeof(d_element)),
 //$ end
-            .a_row = a_row,
-            .a_step = a_step,
-            .b_row = b_row,
-            .b_step = b_step,
             .c_row = c_stride,
             .d_row = d_stride,
             .alpha = alpha ? alpha + i * scalar_step : 0,
             .beta = beta ? beta + i * scalar_step : 0,
+            .stretches = count,
             .run = choose_run(),
         };
+        for (int j = 0; j < count; j++) {
+            struct stretch *const s = &p.stretch[j];
+            const struct part *const of = &part[j];
+
+            s->k = ragged == K ? (int)places[j].length : k;
+            p.k += s->k;
+//$ for _, x in ipairs { "a", "b" } do
+//$   local axis = x == "a" and "M" or "N"
+            s->$(x)_row = $(x)_major ? 1 : of->$(x)_stride;
+            s->$(x)_step = $(x)_major ? of->$(x)_stride : 1;
+            s->$(x) = place(of->$(x), (const void *const *)$(x)_pointers, i,
+                         i * $(x)_group_stride +
+                             places[j].start * (ragged == $(axis) ? s->$(x)_row
+                                                : ragged == K ? s->$(x)_step : 0),
+                         sizeof($(x)_element));
+//$ end
+        }
         multiply_group(&p, &next, worker, workers);
     }
 }

@@ -22,6 +22,8 @@
 //$ end
 //$ local run = chunk > 0 and gcd(chunk, 128) or 128
 //$ local all = { a = a, b = b }
+//$ local function of_whole(o) return o.scale and (o.scale.global or not of_block(o)) end
+//$ local apart = of_whole(a) or of_whole(b)
 //$ for _, x in ipairs { "a", "b" } do
 //$   if not all[x].scale then
 **   $(x)  has no scales: its values are summed as they are
@@ -44,6 +46,12 @@
 //$ else
 ** All of k is summed in fp32 in ascending order, each product rounded before it is added.
 //$ end
+//$ if apart then
+** Where products are merged the factors of whole sums are each one's own: its sum, times them, is
+** added to that of those before it.
+//$ else
+** Where products are merged, the sums go on from one to the next.
+//$ end
 ** At the end (factor of a * factor of b) * sum, alpha, + beta * c, and one rounding to the type of
 ** d. So the result depends neither on the number of workers nor on the width of the vectors.
 ** Compile with -ffp-contract=off.
@@ -59,6 +67,7 @@ enum {
     CHUNK = $(chunk),   /* values of k whose sum is added by itself; 0: all */
     BLOCK_M = 16 * TILE_M, /* what one worker computes at a time */
     BLOCK_N = 4 * TILE_N,
+    PARTS = $(parts), /* products that a call may merge */
     ALIGNED = 128 /* a group's tokens begin at multiples of it in column copies */
 };
 typedef $(codes[a.type] or "unsigned char") a_element;
@@ -69,6 +78,8 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 //$ include "common/sizes.c"
 
 //$ include "common/check_sizes.c"
+
+//$ include "common/parts.c"
 
 //$ once "cast/arith.c"
 //$ for _, o in ipairs { a, b } do
@@ -99,10 +110,18 @@ struct operand {
     float global; /* of the second level, else 1 */
 };
 
+/* What one group sums over. */
+struct stretch {
+    int k;
+    struct operand a, b;
+};
+
 /* One group's product. */
 struct product {
-    int m, n, k;
-    struct operand a, b;
+    int m, n;
+    long long k; /* of all stretches */
+    struct stretch stretch[PARTS];
+    int stretches;
     const d_element *c; /* or null */
     d_element *d;
     long long c_row, d_row;
@@ -116,10 +135,10 @@ struct product {
 //$ for _, x in ipairs { "a", "b" } do
 //$   local o, s = all[x], all[x].scale
 /* Element (row, k). */
-FN term value_$(x)(const struct product *p, long long row, long long k)
+FN term value_$(x)(const struct product *p, const struct stretch *t, long long row, long long k)
 {
-    const long long at = p->$(x).first + row * p->$(x).stride + k;
-    const $(x)_element *const data = p->$(x).data;
+    const long long at = t->$(x).first + row * t->$(x).stride + k;
+    const $(x)_element *const data = t->$(x).data;
 
 //$   if o.bits == 4 then
     return p->$(x)_values[data[at / 2] >> at % 2 * 4 & 15];
@@ -131,41 +150,41 @@ FN term value_$(x)(const struct product *p, long long row, long long k)
 }
 
 /* `steps` summands of a row from (row, k) on, `apart` from one to the next. */
-FN void load_run_$(x)(const struct product *p, term *out, int apart, long long row, long long k,
-                   int steps)
+FN void load_run_$(x)(const struct product *p, const struct stretch *t, term *out, int apart,
+                   long long row, long long k, int steps)
 {
 //$   if expands(o) then
     float scale = 0;
 
     for (int i = 0; i < steps; i++) {
         if (i == 0 || (k + i) % $(s.k) == 0)
-            scale = scale_$(x)(p->$(x).sf, &p->$(x).scales, row, k + i);
-        out[i * apart] = from_bf16(to_bf16(mul_rn(value_$(x)(p, row, k + i), scale)));
+            scale = scale_$(x)(t->$(x).sf, &t->$(x).scales, row, k + i);
+        out[i * apart] = from_bf16(to_bf16(mul_rn(value_$(x)(p, t, row, k + i), scale)));
     }
 //$   else
     for (int i = 0; i < steps; i++)
-        out[i * apart] = value_$(x)(p, row, k + i);
+        out[i * apart] = value_$(x)(p, t, row, k + i);
 //$   end
 }
 
 //$ end
 /* Rows of a, a run of k each, one behind the other; rows that are missing are zero. */
-static void pack_a(term packed[BLOCK_M][TILE_K], const struct product *p, int m, long long k,
-                   int rows, int steps)
+static void pack_a(term packed[BLOCK_M][TILE_K], const struct product *p,
+                   const struct stretch *t, int m, long long k, int rows, int steps)
 {
     for (int r = 0; r < rows; r++)
-        load_run_a(p, packed[r], 1, m + r, k, steps);
+        load_run_a(p, t, packed[r], 1, m + r, k, steps);
     for (int r = rows; r % TILE_M; r++)
         for (int i = 0; i < steps; i++)
             packed[r][i] = 0;
 }
 
 /* Rows of b, a run of k each, side by side; rows that are missing are zero. */
-static void pack_b(term packed[TILE_K][TILE_N], const struct product *p, int n, long long k,
-                   int rows, int steps)
+static void pack_b(term packed[TILE_K][TILE_N], const struct product *p,
+                   const struct stretch *t, int n, long long k, int rows, int steps)
 {
     for (int r = 0; r < rows; r++)
-        load_run_b(p, &packed[0][r], TILE_N, n + r, k, steps);
+        load_run_b(p, t, &packed[0][r], TILE_N, n + r, k, steps);
     for (int i = 0; i < steps; i++)
         for (int r = rows; r < TILE_N; r++)
             packed[i][r] = 0;
@@ -176,54 +195,90 @@ struct sums {
     int m, n, rows, columns; /* the block */
     term part[BLOCK_N / TILE_N][BLOCK_M][TILE_N];
     float whole[BLOCK_M][BLOCK_N];
+//$ if apart then
+    float total[BLOCK_M][BLOCK_N]; /* with factors, of all stretches so far */
+//$ end
 };
 
 /* Add the partial sums, which end before k, and begin new ones. */
-static void promote(struct sums *s, const struct product *p, long long k)
+static void promote(struct sums *s, const struct stretch *t, long long k)
 {
     float a[BLOCK_M], b[BLOCK_N];
 
-    (void)p, (void)k;
+    (void)t, (void)k;
     for (int r = 0; r < s->rows; r++)
-        a[r] = $(weighs(a) and "scale_a(p->a.sf, &p->a.scales, s->m + r, k - 1)" or "1");
+        a[r] = $(weighs(a) and "scale_a(t->a.sf, &t->a.scales, s->m + r, k - 1)" or "1");
     for (int j = 0; j < s->columns; j++)
-        b[j] = $(weighs(b) and "scale_b(p->b.sf, &p->b.scales, s->n + j, k - 1)" or "1");
+        b[j] = $(weighs(b) and "scale_b(t->b.sf, &t->b.scales, s->n + j, k - 1)" or "1");
     for (int r = 0; r < s->rows; r++)
         for (int j = 0; j < s->columns; j++)
             s->whole[r][j] += (a[r] * b[j]) * (float)s->part[j / TILE_N][r][j % TILE_N];
     __builtin_memset(s->part, 0, sizeof s->part);
 }
 
-/* Factors of whole sums, alpha, beta, and the rounding. Of no tokens there need be no scales. */
-static void store_block(const struct sums *s, const struct product *p)
+//$ if apart then
+/* Factors of whole sums, the first or another. Of no tokens there need be no scales. */
+static void weigh(struct sums *s, const struct stretch *t, int first)
 {
     float b[BLOCK_N];
 
     for (int j = 0; j < s->columns; j++)
 //$ if factors(b) then
-        b[j] = p->k ? scale_b(p->b.sf, &p->b.scales, s->n + j, 0) : 1;
+        b[j] = t->k ? scale_b(t->b.sf, &t->b.scales, s->n + j, 0) : 1;
 //$ else
-        b[j] = p->b.global;
+        b[j] = t->b.global;
 //$ end
     for (int r = 0; r < s->rows; r++) {
-        const long long row = s->m + r;
 //$ if factors(a) then
-        const float a = p->k ? scale_a(p->a.sf, &p->a.scales, row, 0) : 1;
+        const float a = t->k ? scale_a(t->a.sf, &t->a.scales, s->m + r, 0) : 1;
 //$ else
-        const float a = p->a.global;
+        const float a = t->a.global;
 //$ end
+
+        for (int j = 0; j < s->columns; j++) {
+            const float sum = (a * b[j]) * s->whole[r][j];
+            s->total[r][j] = first ? sum : s->total[r][j] + sum;
+        }
+    }
+    __builtin_memset(s->whole, 0, sizeof s->whole);
+}
+
+//$ end
+/* Alpha, beta, and the rounding. */
+static void store_block(const struct sums *s, const struct product *p)
+{
+//$ local sum = apart and "total" or "whole"
+    for (int r = 0; r < s->rows; r++) {
+        const long long row = s->m + r;
 
         for (int j = 0; j < s->columns; j++)
             p->d[row * p->d_row + s->n + j] =
-                finish(p, (a * b[j]) * s->whole[r][j],
-                       p->c ? p->c + row * p->c_row + s->n + j : 0);
+                finish(p, s->$(sum)[r][j], p->c ? p->c + row * p->c_row + s->n + j : 0);
+    }
+}
+
+/* Add one stretch of k. */
+static void add_stretch(struct sums *s, const struct product *p, const struct stretch *t)
+{
+    term a[BLOCK_M][TILE_K], b[TILE_K][TILE_N];
+
+    for (long long k = 0; k < t->k; k += TILE_K) {
+        const int steps = t->k - k < TILE_K ? (int)(t->k - k) : TILE_K;
+        pack_a(a, p, t, s->m, k, s->rows, steps);
+        for (int j = 0; j < s->columns; j += TILE_N) {
+            const int width = s->columns - j < TILE_N ? s->columns - j : TILE_N;
+            pack_b(b, p, t, s->n + j, k, width, steps);
+            for (int r = 0; r < s->rows; r += TILE_M)
+                p->run(s->part[j / TILE_N] + r, a + r, b, steps);
+        }
+        if (k + steps == t->k || (CHUNK && (k + steps) % CHUNK == 0))
+            promote(s, t, k + steps);
     }
 }
 
 /* Up to BLOCK_M x BLOCK_N elements of d, from d[m,n] on. */
 static void multiply_block(const struct product *p, int m, int n)
 {
-    term a[BLOCK_M][TILE_K], b[TILE_K][TILE_N];
     struct sums s = {
         .m = m,
         .n = n,
@@ -231,81 +286,75 @@ static void multiply_block(const struct product *p, int m, int n)
         .columns = p->n - n < BLOCK_N ? p->n - n : BLOCK_N,
     };
 
-    for (long long k = 0; k < p->k; k += TILE_K) {
-        const int steps = p->k - k < TILE_K ? (int)(p->k - k) : TILE_K;
-        pack_a(a, p, m, k, s.rows, steps);
-        for (int j = 0; j < s.columns; j += TILE_N) {
-            const int width = s.columns - j < TILE_N ? s.columns - j : TILE_N;
-            pack_b(b, p, n + j, k, width, steps);
-            for (int r = 0; r < s.rows; r += TILE_M)
-                p->run(s.part[j / TILE_N] + r, a + r, b, steps);
-        }
-        if (k + steps == p->k || (CHUNK && (k + steps) % CHUNK == 0))
-            promote(&s, p, k + steps);
+    for (int i = 0; i < p->stretches; i++) {
+        add_stretch(&s, p, &p->stretch[i]);
+//$ if apart then
+        weigh(&s, &p->stretch[i], i == 0);
+//$ end
     }
     store_block(&s, p);
 }
 
 //$ include "host/gemm_group.c"
 
+/* The next group of one product: where it lies among the tokens, and in its copies. */
+static void next_group(struct scale_group *g, const struct part *part, int group, int groups)
+{
+    const unsigned int total = (unsigned int)part->k;
+
+    g->number = group;
+    g->first += (g->length + ALIGNED - 1) / ALIGNED;
+    g->start = part->offsets ? cut_to_rows(size_at(part->offsets, part->sizes_bytes, group), total)
+                             : g->start + g->length;
+    g->length = cut_to_rows(group_length(part->first_dims, part->offsets, part->sizes_bytes, group),
+                            total - (unsigned int)g->start);
+    if (g->first + (g->length + ALIGNED - 1) / ALIGNED >
+        (total + (ALIGNED - 1ll) * groups) / ALIGNED)
+        g->length = 0; /* groups that overlap have no copy */
+}
+
 /* Worker `worker` of `workers`. */
 void $(name)(void *const *params, int worker, int workers)
 {
-//$ for _, p in ipairs(params) do
-    $(p.type) const $(p.name) UNUSED = *($(p.type) const *)params[$(p.index)];
-//$ end
-    const unsigned int total = (unsigned int)$(ragged == "k" and "k" or "m");
-    struct scale_group g = { .k = k };
+//$ include "host/params.c"
+    /* Without merging there is one part, as the other parameters say. */
+    const struct part whole = { .a = a, .b = b, .first_dims = first_dims, .offsets = offsets,
+                                .a_sf = a_sf, .b_sf = b_sf, .a_global = a_global,
+                                .b_global = b_global, .a_stride = a_stride,
+                                .b_stride = b_stride, .a_sf_stride = a_sf_stride,
+                                .b_sf_stride = b_sf_stride, .sizes_bytes = sizes_bytes,
+                                .k = $(ragged == "k" and "k" or "m") };
+    const struct part *const part = part_count ? parts->part : &whole;
+    const int count = part_count ? part_count : 1;
+    struct scale_group g[PARTS];
     long long next = 0;
 //$ for _, x in ipairs { "a", "b" } do
     term $(x)_values[256];
 //$ end
 
+//$ include "common/noop.c"
 //$ for _, x in ipairs { "a", "b" } do
 //$   if all[x].bits <= 8 then
     for (unsigned code = 0; code < $(all[x].bits == 4 and 16 or 256); code++)
         $(x)_values[code] = (term)from_$(all[x].type)(code);
 //$   end
 //$ end
-    if (worker == 0)
-        check_sizes(first_dims, offsets, sizes_bytes, groups, total, error);
+    for (int i = 0; i < count && worker == 0; i++)
+        if (check_sizes(part[i].first_dims, part[i].offsets, part[i].sizes_bytes, groups,
+                        (unsigned int)part[i].k, error)) {
+            error[4] = (unsigned int)i;
+            break;
+        }
+    for (int i = 0; i < count; i++)
+        g[i] = (struct scale_group){ .k = k };
     for (int i = 0; i < groups; i++) {
-        g.number = i;
-        g.first += (g.length + ALIGNED - 1) / ALIGNED;
-        g.start = offsets ? cut_to_rows(size_at(offsets, sizes_bytes, i), total)
-                          : g.start + g.length;
-        g.length = cut_to_rows(group_length(first_dims, offsets, sizes_bytes, i),
-                               total - (unsigned int)g.start);
-        if (g.first + (g.length + ALIGNED - 1) / ALIGNED >
-            (total + (ALIGNED - 1ll) * groups) / ALIGNED)
-            g.length = 0; /* groups that overlap have no copy */
+        for (int j = 0; j < count; j++)
+            next_group(&g[j], &part[j], i, groups);
         struct product p = {
-//$ if ragged == "k" then
-            .m = m,
-            .k = (int)round_up(g.length, ALIGNED), /* zeros, or what a transform made of them */
-//$ else
-            .m = (int)g.length,
-            .k = k,
-//$ end
+            .m = $(ragged == "k" and "m" or "(int)g[0].length"),
             .n = n,
-//$ for _, x in ipairs { "a", "b" } do
-//$   local o = all[x]
-            .$(x) = {
-                .data = $(x),
-//$   if ragged == "k" then
-                .first = g.first * ALIGNED,
-//$   elseif x == "a" then
-                .first = g.start * a_stride,
-//$   else
-                .first = i * b_group_stride,
-//$   end
-                .stride = $(x)_stride,
-                .sf = $(x)_sf,
-                .global = $(o.scale and o.scale.global and x .. "_global[i]" or "1"),
-            },
-//$ end
 //$ for _, x in ipairs { "c", "d" } do
-//$   local pitch = ragged == "k" and "" or " + g.start * " .. x .. "_stride"
+//$   local pitch = ragged == "k" and "" or " + g[0].start * " .. x .. "_stride"
             .$(x) = place($(x), (const void *const *)$(x)_pointers, i,
                        i * $(x)_group_stride$(pitch), sizeof(d_element)),
 //$ end
@@ -313,16 +362,43 @@ void $(name)(void *const *params, int worker, int workers)
             .d_row = d_stride,
             .alpha = alpha ? alpha + i * scalar_step : 0,
             .beta = beta ? beta + i * scalar_step : 0,
+            .stretches = count,
             .a_values = a_values,
             .b_values = b_values,
             .run = choose_run(),
         };
+        for (int j = 0; j < count; j++) {
+            const struct part *const of = &part[j];
+            struct stretch *const t = &p.stretch[j];
+
+//$ if ragged == "k" then
+            /* Behind its end zeros, or what a transform made of them. */
+            t->k = (int)round_up(g[j].length, ALIGNED);
+//$ else
+            t->k = k;
+//$ end
+            p.k += t->k;
 //$ for _, x in ipairs { "a", "b" } do
-//$   if all[x].scale then
-        p.$(x).scales = place_$(x)(&g, $(x == "a" and "m" or "n"), $(x)_sf_stride,
-                               $(x)_sf_group_stride);
+//$   local o = all[x]
+            t->$(x) = (struct operand){
+                .data = of->$(x),
+//$   if ragged == "k" then
+                .first = g[j].first * ALIGNED,
+//$   elseif x == "a" then
+                .first = g[j].start * a_stride,
+//$   else
+                .first = i * b_group_stride,
+//$   end
+                .stride = of->$(x)_stride,
+                .sf = of->$(x)_sf,
+                .global = $(o.scale and o.scale.global and "of->" .. x .. "_global[i]" or "1"),
+            };
+//$   if o.scale then
+            t->$(x).scales = place_$(x)(&g[j], $(x == "a" and "m" or "n"), of->$(x)_sf_stride,
+                                   $(x)_sf_group_stride);
 //$   end
 //$ end
+        }
         multiply_group(&p, &next, worker, workers);
     }
 }

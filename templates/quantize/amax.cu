@@ -65,6 +65,7 @@ $(name)(
     struct most most = { 0, 0, 0 };
 //$ end
 
+//$ include "common/noop.c"
 //$ include "quantize/source.cu"
     if (p.warp == 0) {
         const int lane = p.lane;

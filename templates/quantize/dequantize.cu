@@ -35,6 +35,7 @@ $(name)(
     struct walk w;
     struct tile t;
 
+//$ include "common/noop.c"
 //$ include "quantize/begin.cu"
     while (walk_next(&w, &t, lane)) {
         struct group g;

@@ -25,6 +25,7 @@ $(name)(
     __shared__ unsigned int most;
     float kept[EACH];
 
+//$ include "common/noop.c"
     if (threadIdx.x == 0)
         most = 0;
     __syncthreads();

@@ -81,6 +81,7 @@ $(name)(
     float most = 0; /* of the thread's values */
 //$ end
 
+//$ include "common/noop.c"
 //$ include "quantize/source.cu"
     if (warp == 0) {
         struct walk w;

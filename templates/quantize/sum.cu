@@ -68,6 +68,7 @@ $(name)(
     const unsigned int across = (unsigned int)ceil_div(k, FEATURES);
     struct walk w;
 
+//$ include "common/noop.c"
 //$ include "quantize/begin.cu"
     const unsigned int tasks = (unsigned int)groups * across;
     for (unsigned int task = blockIdx.x; task < tasks; task += gridDim.x) {

@@ -314,6 +314,7 @@ $(name)(
     struct walk w;
     struct tile t;
 
+//$ include "common/noop.c"
     if ($(ragged == "k" and "m == 0 || " or "")n == 0)
         return; /* D has no element, and a strip no tiles */
     w.groups = groups;

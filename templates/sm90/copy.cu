@@ -18,6 +18,12 @@ struct maps {
 //$ if ragged ~= "none" then
     const void *base; /* where the map by address begins */
 //$ end
+//$ if parts > 1 then
+    const struct parts *parts;
+    const struct part_maps *plain; /* of A and B */
+    int part; /* that is copied */
+    int groups;
+//$ end
 };
 
 //$ if ragged ~= "none" then
@@ -31,6 +37,17 @@ DEVICE struct reach reach_from(const void *base, const void *matrix)
     const u64 distance = (u64)matrix - (u64)base; /* may wrap, and then the map's address does */
     const struct reach r = { (int)(distance >> 4 & 0x7fffffff), (int)(distance >> 35) };
     return r;
+}
+
+//$ end
+//$ if parts > 1 then
+/*
+** The same for a map of RAGGED_ROW rows that is to end where row `end` of a buffer begins: the last
+** `length` rows before it are those from RAGGED_ROW - length on.      COUPLED: tail map
+*/
+DEVICE struct reach reach_tail(const void *base, const void *buffer, u64 pitch, u64 end)
+{
+    return reach_from(base, (const char *)buffer + (end - RAGGED_ROW) * pitch);
 }
 
 //$ end
@@ -68,22 +85,34 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ local along = packed and "x / 2" or "x"
 //$ local at = o.major == "k" and along .. ", mn" or "mn, x"
 //$ local pad = boxes == 1 and "" or "    "
+//$ local plain = parts > 1 and "&maps->plain->part[maps->part]." .. name or "maps->" .. name
+//$ if parts > 1 and o.major == "mn" then
+    const struct part *part = &maps->parts->part[maps->part];
+    const u64 pitch = (u64)part->$(name)_stride * $(o.bytes);
+    const struct reach r =
+        reach_tail(maps->base, part->$(name), pitch, (u64)t->start + t->length);
+//$ end
 //$ if boxes ~= 1 then
 #pragma unroll
     for (int i = 0; i < $(boxes); i++, mn += $(rows), to += $(rows) * TILE_K * $(o.bytes))
 //$ end
 //$ if o.ragged == "k" and o.major == "k" then
 //$ local token = packed and "((int)t->start + x) / 2" or "(int)t->start + x"
-    $(pad)load_box_2d$(cast)(to, maps->$(name), full, $(token), mn$(ctas));
+    $(pad)load_box_2d$(cast)(to, $(plain), full, $(token), mn$(ctas));
 //$ elseif o.ragged ~= "none" and o.major == "k" then
     $(pad)load_box_2d$(cast)(to, maps->$(name), full, $(along), (int)t->start + mn$(ctas));
 //$ elseif o.ragged ~= "none" then
     $(pad)if (x + TILE_K <= (int)t->length)
-        $(pad)load_box_2d$(cast)(to, maps->$(name), full, mn, (int)t->start + x$(ctas));
+        $(pad)load_box_2d$(cast)(to, $(plain), full, mn, (int)t->start + x$(ctas));
     $(pad)else
+//$ if parts == 1 then
         $(pad)load_box_4d$(cast)(to, maps->$(name)_ragged, full, mn,
                     $(pad)RAGGED_ROW - (int)t->length + x, RAGGED_ROW,
                     $(pad)(int)(t->start + t->length)$(ctas));
+//$ else
+        $(pad)load_box_4d$(cast)(to, maps->$(name)_tail, full, mn,
+                    $(pad)RAGGED_ROW - (int)t->length + x, r.near, r.far$(ctas));
+//$ end
 //$ elseif by_address then
     $(pad)if (t->matrix)
         $(pad)load_box_4d$(cast)(to, maps->b_pointer, full, $(at), r.near, r.far$(ctas));
@@ -108,9 +137,23 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
                     const struct tile *t, int block)
 {
+//$ if parts > 1 then
+    /* Blocks that the part's copies have room for: behind them all, zeros. */
+    const struct part *part = &maps->parts->part[maps->part];
+    const int blocks = (int)((part->k + (TILE_K - 1ll) * maps->groups) / TILE_K);
+    const struct reach a = reach_tail(maps->base, part->a_sf, (u64)part->a_sf_stride * 4,
+                                      (u64)blocks);
+    const struct reach b = reach_tail(maps->base, part->b_sf, (u64)part->b_sf_stride * 4,
+                                      (u64)blocks);
+
+    block += (int)t->start / TILE_K + RAGGED_ROW - blocks;
+    load_box_4d(to, maps->a_sf_tail, full, t->row, block, a.near, a.far);
+    load_box_4d(to + TILE_M * 4, maps->b_sf_tail, full, t->column, block, b.near, b.far);
+//$ else
     block += (int)t->start / TILE_K;
     load_box_2d(to, maps->a_sf, full, t->row, block);
     load_box_2d(to + TILE_M * 4, maps->b_sf, full, t->column, block);
+//$ end
 }
 
 //$ elseif factors == "squares" then

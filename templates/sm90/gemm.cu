@@ -13,6 +13,10 @@
 //$ if ragged ~= "none" then
 ** The groups' lengths along $(ragged) are read on the device.
 //$ end
+//$ if parts > 1 then
+** Up to PARTS products are one: each group's sum goes over its tokens in the first, then over those
+** in the second, and so on, and d is touched once.
+//$ end
 **
 **   a  $(shape[1])   $(a.type)
 **   b  $(shape[2])   $(b.type)
@@ -91,6 +95,9 @@ enum {
     ROW_SLABS = COLUMNS / SLAB_COLUMNS,
     BOARD = 4, /* tiles announced at a time */
     NOTE_BYTES = $(ragged == "k" and 48 or 32),
+//$ if parts > 1 then
+    PARTS = $(parts),
+//$ end
     TURNS = $(schedule == "pingpong" and 2 or 1), /* warpgroups that take the tiles in turn */
     RAGGED_ROW = 1 << 30
 };
@@ -101,6 +108,10 @@ enum {
 //$ include "common/sizes.c"
 
 //$ include "common/check_sizes.cu"
+
+//$ end
+//$ if parts > 1 then
+//$ include "sm90/parts.cu"
 
 //$ end
 //$ include "sm90/walk.cu"
@@ -240,6 +251,14 @@ DEVICE int k_length(const struct tile *t)
 {
     return t->length > 0 ? (int)t->length : 1;
 }
+//$ if parts > 1 then
+
+/* Of one part's share in a tile; that step is the first part's. */
+DEVICE int share_length(const struct tile *t, const struct tile *share, int part)
+{
+    return part == 0 && t->length == 0 ? 1 : (int)share->length;
+}
+//$ end
 
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -269,6 +288,7 @@ $(name)(
     unsigned int note = 0; /* of the board, on and on */
     struct tile t;
 
+//$ include "common/noop.c"
 //$ for _, p in ipairs(params) do
 //$ if p.type:sub(-10) == "tensor_map" then
     maps.$(p.name:sub(1, -5)) = &$(p.name);
@@ -276,6 +296,13 @@ $(name)(
 //$ end
 //$ if ragged ~= "none" then
     maps.base = error;
+//$ end
+//$ if parts > 1 then
+    maps.parts = &parts;
+    maps.plain = &part_maps;
+    maps.groups = groups;
+    w.parts = &parts;
+    w.count = part_count;
 //$ end
 //$ for _, p in ipairs(params) do
 //$ local of = p.name:sub(1, 1) == "a" and a or b
@@ -309,7 +336,7 @@ $(name)(
     addend.step = scalar_step;
 //$ end
 //$ end
-//$ if ragged ~= "none" then
+//$ if ragged ~= "none" and parts == 1 then
     w.first_dims = first_dims;
     w.offsets = offsets;
     w.sizes_bytes = sizes_bytes;
@@ -355,6 +382,12 @@ $(name)(
         prefetch_map(&$(p.name));
 //$ end
 //$ end
+//$ if parts > 1 then
+        for (int i = 0; i < part_count; i++) {
+            prefetch_map(&part_maps.part[i].a);
+            prefetch_map(&part_maps.part[i].b);
+        }
+//$ end
     }
 //$ if cluster.m * cluster.n > 1 then
     cluster_sync();
@@ -366,6 +399,19 @@ $(name)(
         registers_release($(registers[1]));
         if (warp == 0) {
             walk_begin(&w, cluster, clusters, lane);
+//$ if parts > 1 then
+            while (uniformly(walk_next(&w, &t, lane))) {
+                if (elect_lane())
+                    board_post(&s, &note, &t, &p, 1);
+                for (int i = 0; i < part_count; i++) {
+                    const struct tile share = walk_part(&w, &t, i);
+                    maps.part = i;
+                    if (elect_lane())
+                        load_tile(&s, &p, &share, &maps, share_length(&t, &share, i));
+                    __syncwarp();
+                }
+            }
+//$ else
             while (uniformly(walk_next(&w, &t, lane))) {
                 if (elect_lane()) {
                     board_post(&s, &note, &t, &p, 1);
@@ -373,10 +419,22 @@ $(name)(
                 }
                 __syncwarp();
             }
+//$ end
             for (int i = 0; i < TURNS; i++)
                 if (elect_lane())
                     board_post(&s, &note, &t, &p, 0);
-//$ if ragged ~= "none" then
+//$ if parts > 1 then
+        } else if (warp == 1 && blockIdx.x == 0) {
+            for (int i = 0; i < part_count; i++) {
+                const struct part *of = &parts.part[i];
+                if (check_sizes(of->first_dims, of->offsets, of->sizes_bytes, groups,
+                                (unsigned int)of->k, error, lane)) {
+                    if (lane == 0)
+                        error[4] = (unsigned int)i;
+                    break;
+                }
+            }
+//$ elseif ragged ~= "none" then
         } else if (warp == 1 && blockIdx.x == 0) {
             check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)$(ragged), error,
                         lane);

@@ -13,8 +13,27 @@
 ** that the clusters at work share rows of A and columns of B in L2.
 //$ end
 */
+//$ if parts > 1 then
+/*
+** Of merged products each has sizes of its own. A group is as long as its steps in all of them;
+** where it lies in each one is looked up when the walk comes to it, and held by as many lanes.
+*/
+//$ end
 //$ local which = ragged == "m" and "B" or "D"
 struct walk {
+//$ if parts > 1 then
+    const struct parts *parts;
+    int count; /* of them */
+    /* In lane i, of part i: */
+    unsigned int ends, ends_next; /* where the groups before the block end, and those of it */
+//$ if a.major == "k" then
+    unsigned int aligned_ends, aligned_ends_next; /* the same in the copies */
+//$ end
+    unsigned int part_start, part_length; /* of group `at` */
+    int at;
+    unsigned int steps; /* of group `at`, in all parts */
+    /* The part that was looked at last. */
+//$ end
 //$ if ragged ~= "none" then
     const void *first_dims, *offsets;
     int sizes_bytes;
@@ -138,10 +157,76 @@ DEVICE void walk_sort(struct walk *w, int lane)
 }
 
 //$ end
+//$ if parts > 1 then
+/* The sizes of one part's groups base .. base + 31, each lane's in `start` and `length`. */
+DEVICE void walk_read_part(struct walk *w, int part, int lane)
+{
+    const struct part *of = &w->parts->part[part];
+
+    w->first_dims = of->first_dims;
+    w->offsets = of->offsets;
+    w->sizes_bytes = of->sizes_bytes;
+    w->total = (unsigned int)of->k;
+    w->end_before = __shfl_sync(~0u, w->ends, part);
+    walk_read_sizes(w, lane);
+//$ if aligned then
+    w->aligned_before = __shfl_sync(~0u, w->aligned_ends, part);
+    walk_align(w, lane);
+//$ end
+}
+
+/* Where a group of the block lies in each part: lane i keeps part i's. */
+DEVICE void walk_find(struct walk *w, int group, int lane)
+{
+    w->at = group;
+    w->steps = 0;
+    for (int i = 0; i < w->count; i++) {
+        unsigned int start, length;
+
+        walk_read_part(w, i, lane);
+        start = __shfl_sync(~0u, w->start, group - w->base);
+        length = __shfl_sync(~0u, w->length, group - w->base);
+        w->steps += (length + TILE_K - 1) / TILE_K * TILE_K;
+        if (lane == i) {
+            w->part_start = start;
+            w->part_length = length;
+        }
+    }
+}
+
+/* The tile's share of one part, whose number is less than the lanes'. By all lanes. */
+DEVICE struct tile walk_part(const struct walk *w, const struct tile *t, int part)
+{
+    struct tile share = *t;
+
+    share.start = __shfl_sync(~0u, w->part_start, part);
+    share.length = __shfl_sync(~0u, w->part_length, part);
+    return share;
+}
+
+//$ end
 /* Read the sizes of groups base .. base + 31. */
 DEVICE void walk_read(struct walk *w, int lane)
 {
-//$ if ragged == "none" then
+//$ if parts > 1 then
+    unsigned int steps = 0;
+
+    w->ends = w->ends_next;
+//$ if aligned then
+    w->aligned_ends = w->aligned_ends_next;
+//$ end
+    for (int i = 0; i < w->count; i++) {
+        walk_read_part(w, i, lane);
+        steps += (w->length + TILE_K - 1) / TILE_K * TILE_K;
+        if (lane == i) {
+            w->ends_next = w->end_before;
+//$ if aligned then
+            w->aligned_ends_next = w->aligned_before;
+//$ end
+        }
+    }
+    w->length = steps;
+//$ elseif ragged == "none" then
     w->start = w->length = 0;
 //$ else
     walk_read_sizes(w, lane);
@@ -175,11 +260,19 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
     w->stride = stride;
     w->base = 0;
     w->tiles_before = 0;
+//$ if parts > 1 then
+    w->ends_next = 0;
+    w->at = -1;
+//$ if aligned then
+    w->aligned_ends_next = 0;
+//$ end
+//$ else
     w->end_before = 0;
 //$ if aligned then
     w->aligned_before = 0;
 //$ elseif expand ~= "none" and a_runs then
     w->runs_before = 0;
+//$ end
 //$ end
     walk_read(w, lane);
 }
@@ -258,10 +351,17 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
 //$ else
     t->group = w->base + owner;
 //$ end
+//$ if parts > 1 then
+    if (uniformly(t->group != w->at))
+        walk_find(w, t->group, lane);
+    t->start = 0;
+    t->length = w->steps;
+//$ else
     t->start = __shfl_sync(~0u, w->start, owner);
     t->length = __shfl_sync(~0u, w->length, owner);
 //$ if expand ~= "none" and a_runs then
     t->runs = __shfl_sync(~0u, w->runs, owner);
+//$ end
 //$ end
 //$ if ragged ~= "none" then
     t->matrix = w->pointers ? w->pointers[t->group] : 0;

@@ -237,6 +237,7 @@ void gpu_graphs(void);
 void gpu_repeats(void);
 void gpu_streams(void);
 void gpu_sms(void);
+void gpu_queue(void);
 void gpu_refusals(void);
 void gpu_cublaslt(void);
 void gpu_casts(void);

@@ -45,6 +45,7 @@ static struct gpu_family families[] = {
     FAMILY(repeats, "the same bits again"),
     FAMILY(streams, "two at once"),
     FAMILY(sms, "fewer multiprocessors"),
+    FAMILY(queue, "products that waited, merged, in graphs and out"),
     FAMILY(refusals, "shapes that some kernels do not take"),
     FAMILY(cublaslt, "the backend cublaslt, every form of a product"),
     FAMILY(nans, "a NaN in one row of a copy stays in it"),

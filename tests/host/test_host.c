@@ -11,7 +11,7 @@
 **   fp32 sums                    the bits of a plain ascending loop
 **                                                  COUPLED: tolerances
 **
-** Run: build/bin/test_host
+** Run: build/bin/test_host [name, may have * and ?]
 */
 #include "host.h"
 
@@ -36,7 +36,7 @@ static int close_library(void **state)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_variant),
@@ -65,6 +65,10 @@ int main(void)
         cmocka_unit_test(test_quantize_lying_sizes),
         cmocka_unit_test(test_quantize_threads),
         cmocka_unit_test(test_quantize_one_copy),
+        cmocka_unit_test(test_queue_schedules),
+        cmocka_unit_test(test_noop_flag),
+        cmocka_unit_test(test_queue_own_factors),
+        cmocka_unit_test(test_queue_order_of_sums),
         cmocka_unit_test(test_quantize_pointers),
         cmocka_unit_test(test_mlp_right),
         cmocka_unit_test(test_mlp_sizes),
@@ -74,6 +78,8 @@ int main(void)
         cmocka_unit_test(test_mlp_lies),
     };
 
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("host", tests, open_library,
                                        close_library);
 }

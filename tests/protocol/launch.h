@@ -11,7 +11,20 @@
 enum twin_role { TWIN_A, TWIN_B, TWIN_D, TWIN_ROLES };
 
 /* Those of the runtime's maps.       COUPLED: map kinds -> runtime/tensormap.h */
-enum twin_kind { TWIN_PLAIN, TWIN_RAGGED, TWIN_POINTER, TWIN_SCALES };
+enum twin_kind {
+    TWIN_PLAIN,
+    TWIN_RAGGED,
+    TWIN_POINTER,
+    TWIN_SCALES,
+    TWIN_TAIL,
+    TWIN_SF_TAIL
+};
+
+/*
+** Tokens of merged products are numbered on and on: those of part i from i
+** times this many on.
+*/
+enum { TWIN_APART = 1 << 24 };
 
 /* A tensor map as the runtime lays it out; the kernels' tensor_map. */
 struct twin_map {
@@ -20,6 +33,14 @@ struct twin_map {
     uint64_t base; /* an address; nothing lies there */
     uint64_t dims[4], strides[4];
     int box[2];
+    int part; /* of a plain map of merged products */
+};
+
+/* One of the merged products: where its operands and groups lie. */
+struct twin_part {
+    uint64_t base[2];           /* of A and B */
+    int64_t rows;               /* of tokens, in memory */
+    const int *starts, *lengths; /* of the groups, as in struct twin_launch */
 };
 
 /* How an operand lies in memory, by the sizes of the launch. */
@@ -82,7 +103,9 @@ struct twin_launch {
     int groups, m, n, k, smem;
     /* Of each group along the ragged axis, in the copies where they are what is
        read; NULL where the sizes lie. */
-    const int *starts, *lengths;
+    const int *starts, *lengths; /* merged: lengths over all parts */
+    const struct twin_part *part; /* merged products, or NULL */
+    int parts;
     int clusters; /* CTAs, counted in clusters */
     uint64_t seed;
 };

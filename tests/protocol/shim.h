@@ -75,8 +75,9 @@ struct sim_touch { struct sim_grain *grain; int row; };
 /* What a sum of 64 rows is made of. */
 struct sim_label {
     const float *sum;
-    int k, steps;  /* first k, how many in all */
+    int k, steps;  /* first k of a stretch, how many in it */
     int real;      /* those before the zeros behind the end */
+    int first, before; /* k of the first stretch; real steps in those before this one */
     int row, a_group, column, b_group;
 };
 
@@ -157,6 +158,7 @@ struct sim_cta {
 
 struct sim_copy {
     int cta, role, rows, bytes;
+    u64 address; /* of the rows that it is a part of */
     unsigned int to, barrier;
     struct sim_place place;
     const tensor_map *scales; /* instead of the operand's values */

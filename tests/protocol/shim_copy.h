@@ -28,6 +28,22 @@ static int sim_ragged_row(const struct twin_operand *o, u64 address, int rows)
     return (int)row;
 }
 
+/* The same of merged products: in which part, and where there. */
+static int sim_tail_row(int role, const struct twin_operand *o, u64 address, int rows)
+{
+    for (int i = 0; i < sim.launch->parts; i++) {
+        const struct twin_part *part = &sim.launch->part[i];
+        const u64 offset = address - part->base[role];
+        const int64_t row = (int64_t)(offset / o->pitch);
+
+        if (offset % o->pitch == 0 && row + rows <= part->rows)
+            return i * TWIN_APART + (int)row;
+    }
+    if (rows)
+        sim_fail("a tail map reaches outside the buffers", (long long)address, rows);
+    return 0;
+}
+
 /* The group whose matrix begins at an address. */
 static int sim_pointer_group(const struct twin_operand *o, u64 address)
 {
@@ -36,6 +52,11 @@ static int sim_pointer_group(const struct twin_operand *o, u64 address)
             return g;
     sim_fail("no matrix lies at this address", (long long)address, 0);
     return -1;
+}
+
+static int sim_of_scales(const tensor_map *map)
+{
+    return map->kind == TWIN_SCALES || map->kind == TWIN_SF_TAIL;
 }
 
 /* What the copy engine makes of coordinates. */
@@ -51,7 +72,7 @@ static struct sim_place sim_locate(const tensor_map *map, int rank, int x, int y
         sim_fail("a coordinate is negative", x < 0 ? x : y < 0 ? y : z, w);
     if ((rank > 2 && (u64)z >= map->dims[2]) || (rank > 3 && (u64)w >= map->dims[3]))
         sim_fail("an outer coordinate leaves the map", z, w);
-    if ((int64_t)x * (map->kind == TWIN_SCALES ? 4 : o->bytes) % 16)
+    if ((int64_t)x * (sim_of_scales(map) ? 4 : o->bytes) % 16)
         sim_fail("a box that does not start at a multiple of 16 bytes", x, y);
     p.columns = sim_clip((int64_t)map->dims[0], x, map->box[0]);
     p.rows = sim_clip((int64_t)map->dims[1], y, map->box[1]);
@@ -59,12 +80,18 @@ static struct sim_place sim_locate(const tensor_map *map, int rank, int x, int y
         p.row = sim_ragged_row(o, outer + (u64)y * map->strides[1], p.rows);
     else if (map->kind == TWIN_POINTER)
         p.group = sim_pointer_group(o, outer);
+    else if (map->kind == TWIN_TAIL)
+        p.row = sim_tail_row(map->role, o, outer + (u64)y * map->strides[1], p.rows);
     else if (rank == 3)
         p.group = z;
-    if (map->kind != TWIN_SCALES) { /* two values of 4 bits are a byte to the copy engine */
+    if (!sim_of_scales(map)) { /* two values of 4 bits are a byte to the copy engine */
         p.column *= o->values;
         p.columns *= o->values;
     }
+    if (o->k_major)
+        p.column += map->part * TWIN_APART;
+    else
+        p.row += map->part * TWIN_APART;
     return p;
 }
 
@@ -186,11 +213,13 @@ static void sim_copy_queue(struct sim_copy c)
 static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrier, int rank, int x,
                      int y, int z, int w, unsigned int ctas)
 {
-    const int scales = map->kind == TWIN_SCALES;
+    const int scales = sim_of_scales(map);
     struct sim_copy c = {
         .role = map->role, .rows = map->box[1], .to = to, .barrier = barrier,
         .bytes = map->box[0] * map->box[1] * (scales ? 4 : sim.launch->operand[map->role].bytes),
         .place = sim_locate(map, rank, x, y, z, w), .scales = scales ? map : NULL,
+        .address = map->base + (u64)y * map->strides[1] + (u64)z * map->strides[2] +
+                   (u64)w * map->strides[3],
     };
 
     if (!ctas || ctas >> CTAS)
@@ -314,6 +343,43 @@ static struct sim_label *sim_label_of(const float *sum)
     return &w->label[w->labels++];
 }
 
+/* The group whose tokens of one part begin at k, which is numbered as above; its length. */
+static int sim_group_at(int k, int *length)
+{
+    const struct twin_part *part = &sim.launch->part[k / TWIN_APART];
+
+    for (int g = 0; g < sim.launch->groups; g++)
+        if (part->lengths[g] && part->starts[g] == k % TWIN_APART) {
+            *length = part->lengths[g];
+            return g;
+        }
+    sim_fail("no group begins at this k", k / TWIN_APART, k % TWIN_APART);
+    return 0;
+}
+
+/* The sum goes on in another part: it has been over all of its group's tokens in the one before,
+   and the group has none in those between. */
+static void sim_go_on(struct sim_label *l, int k)
+{
+    int length, next, group, from = l->k / TWIN_APART + 1;
+
+    if (sim.launch->lengths) {
+        group = sim_group_at(l->k, &length);
+        if (l->real != length)
+            sim_fail("a part's k is left before its end", l->real, length);
+        if (sim_group_at(k, &next) != group)
+            sim_fail("a sum goes on with another group", k % TWIN_APART, group);
+        for (; from < k / TWIN_APART; from++)
+            if (sim.launch->part[from].lengths[group])
+                sim_fail("a part is left out", from, group);
+        if (from != k / TWIN_APART)
+            sim_fail("parts out of order", from, k / TWIN_APART);
+    }
+    l->before += l->real;
+    l->k = k;
+    l->steps = l->real = 0;
+}
+
 /*
 ** Add a product to its sum's label. A and B must end at the same k: zeros times what lies behind
 ** the end of a group would let a NaN through.
@@ -330,7 +396,10 @@ static void sim_multiply(const struct sim_product *p)
     if (a.k != b.k || a.real != b.real)
         sim_fail("A and B of different k", a.k - b.k, a.real - b.real);
     if (!p->accumulate)
-        *l = (struct sim_label){ l->sum, a.k, 0, 0, a.mn, a.group, b.mn, b.group };
+        *l = (struct sim_label){ .sum = l->sum, .k = a.k, .row = a.mn, .a_group = a.group,
+                                 .column = b.mn, .b_group = b.group, .first = a.k };
+    if (sim.launch->part && a.k / TWIN_APART != l->k / TWIN_APART)
+        sim_go_on(l, a.k);
     if (a.k != l->k + l->steps)
         sim_fail("k out of step", a.k, l->k + l->steps);
     if (l->row != a.mn || l->a_group != a.group || l->column != b.mn || l->b_group != b.group)
@@ -375,7 +444,7 @@ static void mma_wait(int pending)
 static float sim_made(const struct sim_thread *t, int i)
 {
     return SIM_VALUED ? sim_value_of(&t->made[i / (MMA_N / 2)], i % (MMA_N / 2))
-                      : t->made[0].real > 0;
+                      : t->made[0].real + t->made[0].before > 0;
 }
 
 static void sim_finish(void *sum, int count, int integers)

@@ -71,14 +71,14 @@ static void sim_queue_scales(const struct sim_copy *c)
 static void sim_land_scales(const struct sim_copy *c)
 {
     const struct sim_place *p = &c->place;
-    const char *row = (const char *)(c->scales->base + (u64)p->row * c->scales->strides[1]);
+    const float *row = (const float *)c->address;
     struct sim_scale *to = sim_scale_at(c->cta, c->to);
 
     if (c->rows != 1)
         sim_fail("a box of scales of more than one block", c->rows, 0);
     for (int i = 0; i < c->bytes / 4; i++)
         to[i] = (struct sim_scale){
-            p->rows && i < p->columns ? ((const float *)row)[p->column + i] : 0, 1
+            p->rows && i < p->columns ? row[p->column + i] : 0, 1
         };
 }
 

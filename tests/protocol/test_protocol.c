@@ -36,7 +36,7 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
            strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
            k->cluster[0] == f->cluster_m && k->cluster[1] == f->cluster_n &&
            k->d.type == f->d_type && k->b.major == f->b_major &&
-           strcmp(k->addend, f->addend) == 0;
+           (k->parts > 1) == f->merges && strcmp(k->addend, f->addend) == 0;
 }
 
 static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)
@@ -163,6 +163,20 @@ static void test_expanded(void **state)
     run_forms(forms, COUNT(forms), run_enough);
 }
 
+/* What shows every defect of merging is enough of it. */
+static void run_merged(const struct twin *twin)
+{
+    expect_right(run_telling(twin));
+}
+
+static void test_merged(void **state)
+{
+    const struct form *forms[] = {&PARTS, &PARTS_FETCH, &PARTS_BLOCK};
+
+    (void)state;
+    run_forms(forms, COUNT(forms), run_merged);
+}
+
 static void test_uniform(void **state)
 {
     const struct form *forms[] = {&UNIFORM, &UNIFORM_TURNS};
@@ -201,7 +215,7 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            a->b.major == b->b.major &&
            qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
            strcmp(a->schedule, b->schedule) == 0 &&
-           strcmp(a->addend, b->addend) == 0 &&
+           strcmp(a->addend, b->addend) == 0 && a->parts == b->parts &&
            strcmp(a->expand, b->expand) == 0 &&
            memcmp(a->cluster, b->cluster, sizeof a->cluster) == 0 &&
            same_scaling(recipe_of(r, a), recipe_of(r, b));
@@ -423,6 +437,29 @@ static const struct planted defects[] = {
     {&ROW_M, {FACTORS, "\"t->start\"", "\"0\""}},
     {&ROW_M, {FACTORS, "y < rows ? a[y] : 0;\n//$ end", "a[y];\n//$ end"}},
     {&ROW_M, {FACTORS, "x < columns ? b[x + 1] : 0", "b[x + 1]"}},
+    /* merged products */
+    {&PARTS, {WALK, "    w->ends = w->ends_next;", ""}},
+    {&PARTS,
+     {WALK, "if (lane == i) {\n            w->ends_next",
+      "if (lane == 0) {\n            w->ends_next"}},
+    {&PARTS,
+     {WALK, "w->steps += (length + TILE_K - 1) / TILE_K * TILE_K",
+      "w->steps += length"}},
+    {&PARTS, {WALK, "t->group != w->at", "w->at < 0"}},
+    {&PARTS, {WALK, "w->part_start, part)", "w->part_start, 0)"}},
+    {&PARTS, {COPY, "(end - RAGGED_ROW) * pitch", "end * pitch"}},
+    {&PARTS, {COPY, "(u64)t->start + t->length);", "(u64)t->start);"}},
+    {&PARTS, {GEMM, "maps.part = i;", "maps.part = 0;"}},
+    {&PARTS, {GEMM, "t->length == 0 ? 1", "0 ? 1"}},
+    {&PARTS, {GEMM, "error[4] = (unsigned int)i;", ";"}},
+    {&PARTS_FETCH,
+     {WALK, "    unsigned int steps = 0;", "unsigned steps = 64;"}},
+    {&PARTS_BLOCK, {WALK, "    w->aligned_ends = w->aligned_ends_next;", ""}},
+    {&PARTS_BLOCK, {COPY, "+ RAGGED_ROW - blocks", "+ RAGGED_ROW"}},
+    {&PARTS_BLOCK, {COPY, "part->b_sf_stride * 4", "part->a_sf_stride * 4"}},
+    {&PARTS_BLOCK,
+     {COPY, "load_box_4d(to, maps->a_sf_tail, full, t->row, block, a.near",
+      "load_box_4d(to, maps->a_sf_tail, full, t->row, block, b.near"}},
     /* slabs that a warpgroup shares */
     {&ROW_M,
      {STORE, "        store_wait(0);\n    named_wait",
@@ -575,6 +612,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_scaled_m),
         cmocka_unit_test(test_scaled_k),
         cmocka_unit_test(test_expanded),
+        cmocka_unit_test(test_merged),
         cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_each_form),
         cmocka_unit_test(test_defects_are_seen),

@@ -14,6 +14,7 @@ struct form {
     const char *recipe; /* NULL: one without scales */
     int tile_m;         /* 0: any */
     const char *expand; /* NULL: any */
+    int merges;         /* several products at once */
 };
 
 /*
@@ -23,54 +24,54 @@ struct form {
 */
 static const struct form M_STORE = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        NULL,          0, NULL};
+    "none",       1,        NULL,          0, NULL, 0};
 static const struct form M_TURNS = {
     QUERN_AXIS_M,   QN_STORE, "pingpong", 128,  1, QUERN_BF16,
-    QUERN_MAJOR_MN, "none",   1,          NULL, 0, NULL};
+    QUERN_MAJOR_MN, "none",   1,          NULL, 0, NULL, 0};
 static const struct form M_PAIRS = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        NULL,          0, NULL};
+    "none",       1,        NULL,          0, NULL, 0};
 static const struct form M_STACKS = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       2,        NULL,          0, NULL};
+    "none",       2,        NULL,          0, NULL, 0};
 static const struct form M_STACKS_TURNS = {
     QUERN_AXIS_M,   QN_STORE, "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "none",   2,          NULL, 0, NULL};
+    QUERN_MAJOR_MN, "none",   2,          NULL, 0, NULL, 0};
 static const struct form M_SCALE = {
     QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",       1,        NULL,          0, NULL};
+    "read",       1,        NULL,          0, NULL, 0};
 static const struct form K_STORE = {
     QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_MN,
-    "none",       1,        NULL,          0, NULL};
+    "none",       1,        NULL,          0, NULL, 0};
 static const struct form K_TURNS = {
     QUERN_AXIS_K,   QN_STORE, "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "none",   1,          NULL, 0, NULL};
+    QUERN_MAJOR_MN, "none",   1,          NULL, 0, NULL, 0};
 static const struct form K_PAIRS = {
     QUERN_AXIS_K, QN_STORE, "cooperative", 128, 2, QUERN_BF16, QUERN_MAJOR_MN,
-    "none",       1,        NULL,          0, NULL};
+    "none",       1,        NULL,          0, NULL, 0};
 /* The copy engine adds, or the registers do; or C is fetched, and added to. */
 static const struct form K_ADD = {
     QUERN_AXIS_K, QN_ADD, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_MN,
-    "reduce",     1,      NULL,          0, NULL};
+    "reduce",     1,      NULL,          0, NULL, 0};
 static const struct form K_READ = {
     QUERN_AXIS_K,   QN_ADD, "pingpong", 128,  1, QUERN_BF16,
-    QUERN_MAJOR_MN, "read", 1,          NULL, 0, NULL};
+    QUERN_MAJOR_MN, "read", 1,          NULL, 0, NULL, 0};
 static const struct form K_FETCH = {
     QUERN_AXIS_K,   QN_ADD,  "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "fetch", 1,          NULL, 0, NULL};
+    QUERN_MAJOR_MN, "fetch", 1,          NULL, 0, NULL, 0};
 /* 6 slabs in 4 places: each tile begins at another. */
 static const struct form K_FETCH_SIX = {
     QUERN_AXIS_K, QN_ADD, "cooperative", 192, 1, QUERN_F32, QUERN_MAJOR_MN,
-    "fetch",      1,      NULL,          0, NULL};
+    "fetch",      1,      NULL,          0, NULL, 0};
 static const struct form K_SCALE = {
     QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_MN,
-    "read",       1,        NULL,          0, NULL};
+    "read",       1,        NULL,          0, NULL, 0};
 static const struct form UNIFORM = {
     QUERN_AXIS_NONE, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",          1,        NULL,          0, NULL};
+    "read",          1,        NULL,          0, NULL, 0};
 static const struct form UNIFORM_TURNS = {
     QUERN_AXIS_NONE, QN_SCALE, "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN,  "read",   1,          NULL, 0, NULL};
+    QUERN_MAJOR_MN,  "read",   1,          NULL, 0, NULL, 0};
 
 /*
 ** Scaled: TENSOR, ROW and BLOCK say what shares a scale. HALVES: a tile's
@@ -79,43 +80,43 @@ static const struct form UNIFORM_TURNS = {
 */
 static const struct form TENSOR_M = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 192, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_tensor",  128, NULL};
+    "none",       1,        "fp8_tensor",  128, NULL, 0};
 static const struct form TENSOR_M_TURNS = {
     QUERN_AXIS_M,  QN_STORE, "pingpong", 128,          1,  QUERN_F32,
-    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128, NULL};
+    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128, NULL, 0};
 static const struct form ROW_M = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_row",     256, NULL};
+    "none",       1,        "fp8_row",     256, NULL, 0};
 static const struct form ROW_M_SCALE = {
     QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",       1,        "fp8_row",     128, NULL};
+    "read",       1,        "fp8_row",     128, NULL, 0};
 static const struct form BLOCK_M = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   128, NULL};
+    "none",       1,        "fp8_block",   128, NULL, 0};
 static const struct form BLOCK_M_TALL = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   256, NULL};
+    "none",       1,        "fp8_block",   256, NULL, 0};
 static const struct form BLOCK_M_HALVES = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   64, NULL};
+    "none",       1,        "fp8_block",   64, NULL, 0};
 static const struct form TENSOR_K = {
     QUERN_AXIS_K,  QN_STORE, "pingpong", 128,          1,  QUERN_BF16,
-    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128, NULL};
+    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128, NULL, 0};
 static const struct form TENSOR_K_FETCH = {
     QUERN_AXIS_K,  QN_ADD,  "pingpong", 128,          1,  QUERN_F32,
-    QUERN_MAJOR_K, "fetch", 1,          "fp8_tensor", 128, NULL};
+    QUERN_MAJOR_K, "fetch", 1,          "fp8_tensor", 128, NULL, 0};
 static const struct form ROW_K = {
     QUERN_AXIS_K, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_row",     128, NULL};
+    "none",       1,        "fp8_row",     128, NULL, 0};
 static const struct form BLOCK_K = {
     QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   128, NULL};
+    "none",       1,        "fp8_block",   128, NULL, 0};
 static const struct form BLOCK_K_ADD = {
     QUERN_AXIS_K, QN_ADD, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
-    "reduce",     1,      "fp8_block",   128, NULL};
+    "reduce",     1,      "fp8_block",   128, NULL, 0};
 static const struct form BLOCK_K_SCALE = {
     QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "read",       1,        "fp8_block",   128, NULL};
+    "read",       1,        "fp8_block",   128, NULL, 0};
 
 /*
 ** Expanded: values of blocks times their scales, in shared memory or in
@@ -124,39 +125,50 @@ static const struct form BLOCK_K_SCALE = {
 */
 static const struct form EXPAND_M = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "mxfp8",       128, "shared"};
+    "none",       1,        "mxfp8",       128, "shared", 0};
 static const struct form EXPAND_M_GLOBAL = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        "nvfp4",       128, "shared"};
+    "none",       1,        "nvfp4",       128, "shared", 0};
 static const struct form EXPAND_M_SHORT = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "mxfp4",       64, "shared"};
+    "none",       1,        "mxfp4",       64, "shared", 0};
 static const struct form EXPAND_K = {
     QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "nvfp4",       128, "shared"};
+    "none",       1,        "nvfp4",       128, "shared", 0};
 static const struct form EXPAND_K_ADD = {
     QUERN_AXIS_K, QN_ADD, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
-    "reduce",     1,      "mxfp8",       128, "shared"};
+    "reduce",     1,      "mxfp8",       128, "shared", 0};
 static const struct form EXPAND_K_SCALE = {
     QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "read",       1,        "nvfp4",       128, "shared"};
+    "read",       1,        "nvfp4",       128, "shared", 0};
 
 /* Six bits and scales in tiles; 4-bit weights beside A as it is. */
 static const struct form EXPAND_M_TILES = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "test_mx6",    128, "shared"};
+    "none",       1,        "test_mx6",    128, "shared", 0};
 static const struct form EXPAND_K_TILES = {
     QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "test_mx6",    128, "registers"};
+    "none",       1,        "test_mx6",    128, "registers", 0};
 static const struct form EXPAND_M_MIXED = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "test_w4",     64,  "shared"};
+    "none",       1,        "test_w4",     64,  "shared", 0};
 /* A in registers. */
 static const struct form EXPAND_M_REGISTERS = {
     QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "nvfp4",       128, "registers"};
+    "none",       1,        "nvfp4",       128, "registers", 0};
 static const struct form EXPAND_K_REGISTERS = {
     QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        "mxfp8",       128, "registers"};
+    "none",       1,        "mxfp8",       128, "registers", 0};
+
+/* Merged products. */
+static const struct form PARTS = {
+    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_MN,
+    "none",       1,        NULL,          0, NULL, 1};
+static const struct form PARTS_FETCH = {
+    QUERN_AXIS_K,   QN_ADD,  "pingpong", 128,  1, QUERN_F32,
+    QUERN_MAJOR_MN, "fetch", 1,          NULL, 0, NULL, 1};
+static const struct form PARTS_BLOCK = {
+    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
+    "none",       1,        "fp8_block",   128, NULL, 1};
 
 #endif

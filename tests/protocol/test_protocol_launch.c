@@ -7,9 +7,8 @@
 ** own text reads them. A wrong element shows by its value, and one behind the
 ** end by the signal that reading there raises.
 */
-#include "plan.h"
 #include "quantize.h"
-#include "test_protocol.h"
+#include "test_protocol_launch.h"
 #include "types.h"
 
 #include <limits.h>
@@ -23,24 +22,7 @@
 #define POOL_BYTES ((size_t)16 << 20)
 #define TRAP_BYTES ((size_t)64 << 20)
 
-enum { TILE = 128 }; /* where groups begin in copies of what is summed */
-
-struct launch {
-    struct twin_launch twin;
-    struct qn_values values;
-    const void *params[QN_PARAM_COUNT];
-    struct twin_map maps[QN_MAPS];
-    struct qn_geometry geometry[QN_ROLES];
-    int64_t stride[QN_ROLES], group_stride[QN_ROLES];
-    uint64_t apart[TWIN_ROLES][MAX_GROUPS];
-    const void *c_apart[MAX_GROUPS];
-    float alpha[MAX_GROUPS], beta[MAX_GROUPS];
-    char *scales[TWIN_D];
-    float global[TWIN_D][MAX_GROUPS];
-    int starts[MAX_GROUPS], lengths[MAX_GROUPS]; /* of groups in the copies */
-};
-
-static struct launch launch;
+struct launch launch;
 static _Alignas(256) unsigned int workspace[QN_WORKSPACE_BYTES / 4];
 static char *trap; /* just behind the pool */
 
@@ -77,7 +59,7 @@ static char *pool_end(char **end)
 
 static const struct quern_registry *registry; /* of the twin */
 
-static const struct qn_recipe *recipe_of(const struct qn_kernel *kernel)
+const struct qn_recipe *launch_recipe(const struct qn_kernel *kernel)
 {
     const struct quern_registry *r = registry;
 
@@ -88,8 +70,8 @@ static const struct qn_recipe *recipe_of(const struct qn_kernel *kernel)
     return NULL;
 }
 
-static struct quern_problem problem_of(const struct qn_kernel *kernel,
-                                       const struct shape *s)
+struct quern_problem launch_problem(const struct qn_kernel *kernel,
+                                    const struct shape *s)
 {
     return (struct quern_problem){
         .op = kernel->op,
@@ -108,8 +90,8 @@ static struct quern_problem problem_of(const struct qn_kernel *kernel,
    copies have none but what pads their rows. */
 static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
 {
-    const struct qn_recipe *recipe = recipe_of(kernel);
-    const struct quern_problem problem = problem_of(kernel, s);
+    const struct qn_recipe *recipe = launch_recipe(kernel);
+    const struct quern_problem problem = launch_problem(kernel, s);
 
     for (int role = 0; role < QN_ROLES; role++) {
         struct qn_geometry *g = &launch.geometry[role];
@@ -225,8 +207,19 @@ static int64_t place_in_tiles(int role, int group, int line, int block)
            line % TILE / 32 * 4 + block % 4;
 }
 
+/* Where groups lie: of a part, or of all there is. */
+static const int *starts_of(int part)
+{
+    return launch.twin.parts ? launch.part_starts[part] : launch.twin.starts;
+}
+
+static const int *lengths_of(int part)
+{
+    return launch.twin.parts ? launch.part_lengths[part] : launch.twin.lengths;
+}
+
 /* Where a scale lies, by its group and its place in the group. */
-static int64_t place_scale(int role, int group, int line, int block)
+static int64_t place_scale(int role, int part, int group, int line, int block)
 {
     const struct twin_launch *l = &launch.twin;
     const struct qn_scales *sf = &launch.geometry[role].sf;
@@ -242,16 +235,17 @@ static int64_t place_scale(int role, int group, int line, int block)
     if (sf->scaling->span == QN_SPAN_ROW)
         return first + line;
     if (l->ragged == QUERN_AXIS_K)
-        block += l->starts[group] / sf->scaling->k;
+        block += starts_of(part)[group] / sf->scaling->k;
     return first +
            (down ? block * sf->stride + line : line * sf->stride + block);
 }
 
-static void fill_scale(int role, int64_t at, int group, int line, int block)
+static void fill_scale(int role, int64_t at, int part, int group, int line,
+                       int block)
 {
     const struct twin_launch *l = &launch.twin;
     const float value =
-        twin_scale(role, group * l->scaling[role].each, line, block);
+        twin_scale(role, group * l->scaling[role].each + part, line, block);
 
     if (l->blocks[role].k)
         launch.scales[role][at] =
@@ -261,7 +255,7 @@ static void fill_scale(int role, int64_t at, int group, int line, int block)
 }
 
 /* Those of one group, of which an empty one has none. */
-static void fill_group(int role, int group)
+static void fill_group(int role, int part, int group)
 {
     const struct twin_launch *l = &launch.twin;
     const int each_rows =
@@ -271,14 +265,14 @@ static void fill_group(int role, int group)
     const int rows = role == QN_ROLE_B           ? l->n
                      : l->ragged == QUERN_AXIS_M ? l->lengths[group]
                                                  : l->m;
-    const int k = l->ragged == QUERN_AXIS_K ? l->lengths[group] : l->k;
+    const int k = l->ragged == QUERN_AXIS_K ? lengths_of(part)[group] : l->k;
 
     if (!rows || !k)
         return;
     for (int line = 0; line <= (rows - 1) / each_rows; line++)
         for (int block = 0; block <= (k - 1) / each_k; block++)
-            fill_scale(role, place_scale(role, group, line, block), group, line,
-                       block);
+            fill_scale(role, place_scale(role, part, group, line, block), part,
+                       group, line, block);
     launch.global[role][group] = twin_scale(role, group, 0, 0);
 }
 
@@ -286,23 +280,28 @@ static void fill_group(int role, int group)
 ** Scales of a copy as large as the runtime says, real because the kernel's own
 ** text may read them: NaN wherever the quantizer need not have written.
 */
-static void set_scales(const struct qn_kernel *kernel, const struct shape *s,
-                       int role)
+static void set_scales_of(const struct qn_kernel *kernel, const struct shape *s,
+                          int role, int part)
 {
     static char *ends[TWIN_D];
-    const struct quern_problem problem = problem_of(kernel, s);
+    struct quern_problem problem = launch_problem(kernel, s);
     const struct qn_scaling *f = launch.geometry[role].sf.scaling;
     struct quern_tensor copy = {0};
     struct quern_quantization q;
 
+    if (launch.twin.parts)
+        problem.k = launch.part_k[part];
     launch.scales[role] = NULL;
-    if (!qn_scale_source(&problem, recipe_of(kernel), role, &q))
+    if (!qn_scale_source(&problem, launch_recipe(kernel), role, &q))
         return;
-    qn_quantize_copy(&q, recipe_of(kernel), q.copies, &copy);
+    qn_quantize_copy(&q, launch_recipe(kernel), q.copies, &copy);
     assert_in_range(copy.sf_bytes, 0, POOL_BYTES - 16);
     /* a multiple of 16, as near to the trap as that allows */
+    if (part == 0)
+        launch.scales_end[role] = pool_end(&ends[role]);
+    launch.scales_end[role] -= (copy.sf_bytes + 15) / 16 * 16;
     launch.scales[role] =
-        pool_end(&ends[role]) - (copy.sf_bytes + 15) / 16 * 16;
+        launch.scales_end[role]; /* the next part's end there */
     launch.twin.nan_scale = f->type == QUERN_E8M0 ? 0xff : 0x7f;
     memset(launch.scales[role], f->type == QUERN_E4M3 ? 0x7f : 0xff,
            copy.sf_bytes); /* of fp32, too, a NaN */
@@ -310,7 +309,20 @@ static void set_scales(const struct qn_kernel *kernel, const struct shape *s,
         launch.global[role][g] = NAN;
     set_scaling(role);
     for (int g = 0; g < s->groups && launch.twin.lengths; g++)
-        fill_group(role, g);
+        fill_group(role, part, g);
+}
+
+static void set_scales(const struct qn_kernel *kernel, const struct shape *s,
+                       int role)
+{
+    const int parts = launch.twin.parts ? launch.twin.parts : 1;
+
+    for (int i = 0; i < parts; i++) {
+        struct qn_part *part = &launch.values.parts.part[i];
+
+        set_scales_of(kernel, s, role, i);
+        *(role ? &part->b_sf : &part->a_sf) = launch.scales[role];
+    }
 }
 
 /* --------------------------------------------------------------- maps */
@@ -321,6 +333,9 @@ static void set_map(const struct qn_kernel *kernel, int i)
     const struct qn_map_param *param = &qn_tensormap_params[i];
     const int role = param->role == QN_ROLE_D ? TWIN_D : param->role;
     const struct twin_operand *o = &launch.twin.operand[role];
+    const int anywhere = param->kind == QN_MAP_POINTER ||
+                         param->kind == QN_MAP_TAIL ||
+                         param->kind == QN_MAP_SF_TAIL;
     struct twin_map *to = &launch.maps[i];
     struct qn_map map;
     char reason[256];
@@ -328,7 +343,7 @@ static void set_map(const struct qn_kernel *kernel, int i)
     memset(to, 0, sizeof *to);
     launch.params[param->param] = to;
     if (!qn_tensormap_takes(kernel, param->param) ||
-        (param->kind == QN_MAP_POINTER) == !o->pointers)
+        (param->kind == QN_MAP_POINTER ? !o->pointers : o->pointers != NULL))
         return;
     if (!qn_tensormap_build(
             &launch.geometry[param->role], qn_tensormap_operand(kernel, param),
@@ -338,7 +353,7 @@ static void set_map(const struct qn_kernel *kernel, int i)
     to->role = role;
     to->kind = (int)param->kind;
     to->rank = map.rank;
-    to->base = param->kind == QN_MAP_POINTER ? (uint64_t)(uintptr_t)workspace
+    to->base = anywhere ? (uint64_t)(uintptr_t)workspace
                : param->kind == QN_MAP_SCALES
                    ? (uint64_t)(uintptr_t)launch.scales[param->role]
                    : o->base;
@@ -425,6 +440,8 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
     const struct qn_scales *a = &launch.geometry[QN_ROLE_A].sf;
     const struct qn_scales *b = &launch.geometry[QN_ROLE_B].sf;
 
+    const struct qn_parts parts = launch.values.parts; /* their scales */
+
     launch.values = (struct qn_values){
         .b_pointers = (const void *const *)l->operand[TWIN_B].pointers,
         .d_pointers = (void *const *)l->operand[TWIN_D].pointers,
@@ -455,9 +472,14 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
         .k = s->k,
         .band = 1 + (int)(s->seed % 16),
         .error = workspace,
+        .part_count = l->parts,
+        .parts = parts,
     };
+    for (int i = 0; i < l->parts; i++)
+        launch_part(kernel, s, i);
     for (int i = 0; i < QN_PARAM_COUNT; i++)
         launch.params[i] = (const char *)&launch.values + qn_run_values[i];
+    launch.params[QN_PARAM_part_maps] = launch.part_maps;
 }
 
 const char *twin_launch(const struct twin *twin, const struct shape *s,
@@ -483,7 +505,9 @@ const char *twin_launch(const struct twin *twin, const struct shape *s,
         .seed = s->seed,
     };
     set_geometry(kernel, s);
-    set_copies(kernel, &launch.twin);
+    launch_parts(kernel, s);
+    if (!launch.twin.parts)
+        set_copies(kernel, &launch.twin);
     set_scales(kernel, s, QN_ROLE_A);
     set_scales(kernel, s, QN_ROLE_B);
     set_operand(kernel, TWIN_A, QN_PARAM_a_pointers, 0);
@@ -495,5 +519,7 @@ const char *twin_launch(const struct twin *twin, const struct shape *s,
         set_map(kernel, i);
     wrong = twin->run(&launch.twin);
     memcpy(error, workspace, 4 * sizeof *error);
+    if (!*wrong && error[0] && (int)workspace[4] != launch.liar)
+        return "another part than the one whose sizes lie is blamed";
     return wrong;
 }

@@ -35,48 +35,75 @@ static float twin_c(int group, int row, int column)
 }
 
 /* The scale of a row of A or B and a step of k, both counted in the group; 1 without scales. */
-static float twin_scale_of(int role, int group, int row, int k)
+static float twin_scale_of(int role, int part, int group, int row, int k)
 {
     const struct twin_scaling *s = &sim.launch->scaling[role];
 
-    return s->rows ? twin_scale(role, group * s->each, row / s->rows, k / s->k) : 1;
+    return s->rows ? twin_scale(role, group * s->each + part, row / s->rows, k / s->k) : 1;
+}
+
+/* How many stretches of k a sum goes over, and where a group has the i-th. */
+static int twin_stretches(void)
+{
+    return sim.launch->part ? sim.launch->parts : 1;
+}
+
+static int twin_stretch(int part, int group, int *start)
+{
+    const struct twin_launch *l = sim.launch;
+
+    if (l->part) {
+        *start = part * TWIN_APART + l->part[part].starts[group];
+        return l->part[part].lengths[group];
+    }
+    *start = l->ragged == QUERN_AXIS_K ? l->starts[group] : 0;
+    return l->ragged == QUERN_AXIS_K ? l->lengths[group] : l->k;
 }
 
 /* What a row of A or B gives to a sum over `real` steps from `x` on of the group, with factors. */
-static float twin_share(int role, int group, int row, int x, int real)
+static float twin_share(int role, int part, int group, int row, int x, int real)
 {
     const struct twin_launch *l = sim.launch;
     const int whose = l->ragged == QUERN_AXIS_K || (role == TWIN_A && l->ragged == QUERN_AXIS_M)
                           ? -1 : group;
     const int first_row = role == TWIN_A && l->ragged == QUERN_AXIS_M ? l->starts[group] : 0;
-    const int first_k = l->ragged == QUERN_AXIS_K ? l->starts[group] : 0;
-    const float scale = twin_scale_of(role, group, row, x);
+    const float scale = twin_scale_of(role, part, group, row, x);
+    int first_k;
 
     if (!SIM_VALUED)
         return scale;
+    twin_stretch(part, group, &first_k);
     return scale * sim_share(role, whose, first_row + row, first_k + x, real);
 }
 
-/* The sums of a slab, from what each block of k adds, or all of k at once. */
-static void twin_sum(float sum[16][SLAB_COLUMNS], int group, int row, int column)
+/* What one stretch of k adds to the sums of a slab: each block, or all of it at once. */
+static void twin_add(float sum[16][SLAB_COLUMNS], int part, int group, int row, int column)
 {
-    const struct twin_launch *l = sim.launch;
-    const int length = l->ragged == QUERN_AXIS_K ? l->lengths[group] : l->k;
-    const int step = SIM_PROMOTE ? SIM_PROMOTE : length;
     float a[16], b[SLAB_COLUMNS];
+    int start;
+    const int length = twin_stretch(part, group, &start);
+    const int step = SIM_PROMOTE ? SIM_PROMOTE : length;
 
-    memset(sum, 0, 16 * sizeof *sum);
     for (int x = 0; x < length; x += step) {
         const int real = sim_clip(length, x, step);
 
         for (int i = 0; i < 16; i++)
-            a[i] = twin_share(TWIN_A, group, row + i, x, real);
+            a[i] = twin_share(TWIN_A, part, group, row + i, x, real);
         for (int j = 0; j < SLAB_COLUMNS; j++)
-            b[j] = twin_share(TWIN_B, group, column + j, x, real);
+            b[j] = twin_share(TWIN_B, part, group, column + j, x, real);
         for (int i = 0; i < 16; i++)
             for (int j = 0; j < SLAB_COLUMNS; j++)
                 sum[i][j] += a[i] * b[j];
     }
+}
+
+/* The sums of a slab. Where they are not made of values, they are 1 over any k. */
+static void twin_sum(float sum[16][SLAB_COLUMNS], int group, int row, int column)
+{
+    memset(sum, 0, 16 * sizeof *sum);
+    for (int i = 0; i < twin_stretches(); i++)
+        if (i == 0 || SIM_VALUED || sum[0][0] == 0)
+            twin_add(sum, i, group, row, column);
 }
 
 /* What the epilogue makes of a sum. */
@@ -118,13 +145,16 @@ static void twin_check_values(const struct sim_slab *s, const struct sim_place *
 static void twin_check_k(const struct sim_label *s, int group)
 {
     const struct twin_launch *l = sim.launch;
-    const int start = l->ragged == QUERN_AXIS_K ? l->starts[group] : 0;
     const int length = l->ragged == QUERN_AXIS_K ? l->lengths[group] : l->k;
+    int start = 0;
 
-    if (s->real != length)
-        sim_fail("a sum is stored with too few or too many k", s->real, length);
-    if (!SIM_VALUED && length && s->k != start)
-        sim_fail("a sum over the k of another group", s->k, start);
+    for (int i = 0; i < twin_stretches(); i++)
+        if (twin_stretch(i, group, &start))
+            break;
+    if (s->real + s->before != length)
+        sim_fail("a sum is stored with too few or too many k", s->real + s->before, length);
+    if (!SIM_VALUED && length && s->first != start)
+        sim_fail("a sum over the k of another group", s->first, start);
 }
 
 /* The group of the rows in a box; all of them must be its own. */

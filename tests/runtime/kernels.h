@@ -116,6 +116,7 @@ static const struct qn_recipe test_recipes[] = {
     {                                                                          \
         .name = symbol, .spec = "kernels/host.lua:1", .template = "host.c",    \
         .key = "key of " symbol, .recipe = recipe_, .arch = "host", .op = op_, \
+        .epilogue = op_ == QUERN_WGRAD ? QN_SCALE : QN_STORE,                  \
         .ragged = ragged_, .a = {.major = a_}, .b = {.major = b_},             \
         .d = {.type = d_}, .tile = {1, 1, 1}, .cluster = {1, 1},               \
         .schedule = "", .addend = "", .threads = 1, .params = host_params,     \

@@ -138,5 +138,6 @@ int test_nvrtc_group(void);
 int test_cublaslt_group(void);
 int test_cublaslt_use_group(void);
 int test_cublaslt_scaled_group(void);
+int test_queue_group(void);
 
 #endif

@@ -1,0 +1,363 @@
+/*
+** queue.c: weight gradients that wait.
+**
+** Entries lie in one array, made with the queue, in the order of their puts;
+** what leaves closes up. Each is a plan and the arguments of one run, by value:
+** what they point to stays the caller's until the launch that reads it.
+*/
+#include "args.h"
+#include "context.h"
+#include "run.h"
+#include "types.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* D first, then what is read. */
+enum { REGIONS = 5 };
+
+struct entry {
+    const struct quern_plan *plan;
+    struct quern_args args;
+    struct qn_region regions[REGIONS];
+    int layer;
+};
+
+struct quern_queue {
+    int capacity, count;
+    struct entry *entries; /* [capacity], the oldest first */
+};
+
+/* ---------------------------------------------------------------- conflicts */
+
+/* Matrices by address have no one place. `plan` fits the arguments. */
+static void fill_regions(struct entry *e, const struct quern_plan *plan)
+{
+    static const char *const names[REGIONS] = {"d.data", "a.data", "b.data",
+                                               "a.sf", "b.sf"};
+    static const int roles[REGIONS] = {QN_ROLE_D, QN_ROLE_A, QN_ROLE_B,
+                                       QN_ROLE_A, QN_ROLE_B};
+
+    for (int i = 0; i < REGIONS; i++) {
+        const struct quern_tensor *t = qn_args_tensor(&e->args, roles[i]);
+
+        if (i < 3)
+            e->regions[i] = qn_args_region(plan, &e->args, roles[i]);
+        else if (plan->operands[roles[i]].sf.scaling)
+            e->regions[i] =
+                (struct qn_region){.data = t->sf, .bytes = t->sf_bytes};
+        e->regions[i].name = names[i];
+    }
+}
+
+/* The same matrices, whatever is in them. */
+static int same_output(const struct quern_args *x, const struct quern_args *y)
+{
+    return x->d.data == y->d.data && x->d.pointers == y->d.pointers;
+}
+
+/* An output keeps its form while products for it wait. */
+static int check_form(const struct entry *old, const struct entry *new)
+{
+    const struct quern_tensor *a = &old->args.d, *b = &new->args.d;
+    const struct qn_geometry *g = &old->plan->operands[QN_ROLE_D];
+    const struct qn_geometry *h = &new->plan->operands[QN_ROLE_D];
+
+    if (a->type != b->type)
+        return qn_error_set(QUERN_EINVAL,
+                            "d.type is %s: products for these matrices wait "
+                            "that have %s",
+                            qn_type_name(b->type), qn_type_name(a->type));
+    if (g->groups != h->groups || g->rows != h->rows ||
+        g->columns != h->columns)
+        return qn_error_set(
+            QUERN_EINVAL,
+            "d.shape is [%lld, %lld, %lld]: products for these matrices wait "
+            "that have [%lld, %lld, %lld]",
+            (long long)h->groups, (long long)h->rows, (long long)h->columns,
+            (long long)g->groups, (long long)g->rows, (long long)g->columns);
+    if (qn_args_stride(a, g) != qn_args_stride(b, h) ||
+        qn_args_group_stride(a, g) != qn_args_group_stride(b, h))
+        return qn_error_set(QUERN_EINVAL,
+                            "d.stride or d.group_stride differs from that of "
+                            "products for these matrices that wait");
+    if (new->plan->problem.beta == QUERN_BETA_ZERO)
+        return qn_error_set(QUERN_EINVAL,
+                            "d.data: the plan has beta=0 and would overwrite "
+                            "what waits for these matrices; flush that first, "
+                            "or accumulate");
+    return QUERN_OK;
+}
+
+/* One entry against another: what one writes the other must not touch. */
+static int check_apart(const struct entry *old, const struct entry *new)
+{
+    const struct qn_region *x = old->regions, *y = new->regions;
+
+    for (int i = 0; i < REGIONS; i++)
+        for (int j = 0; j < REGIONS; j++)
+            if ((i == 0 || j == 0) &&
+                !(i == 0 && j == 0 && same_output(&old->args, &new->args)) &&
+                qn_region_meets(&x[i], &y[j]))
+                return qn_error_set(QUERN_EINVAL,
+                                    "%s overlaps %s of a product that waits "
+                                    "for layer %d",
+                                    y[j].name, x[i].name, old->layer);
+    return QUERN_OK;
+}
+
+/* Against all that wait. */
+static int check_conflicts(const struct quern_queue *queue,
+                           const struct entry *new)
+{
+    int code = QUERN_OK;
+
+    for (int i = 0; !code && i < queue->count; i++) {
+        if (same_output(&queue->entries[i].args, &new->args))
+            code = check_form(&queue->entries[i], new);
+        if (!code)
+            code = check_apart(&queue->entries[i], new);
+    }
+    return code;
+}
+
+/* -------------------------------------------------------------------- queue */
+
+int quern_queue(struct quern_context *ctx, int capacity,
+                struct quern_queue **queue)
+{
+    if (!ctx || !queue)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL", !ctx ? "ctx" : "queue");
+    *queue = NULL;
+    if (capacity < 1 || capacity > QUERN_MAX_QUEUE)
+        return qn_error_set(QUERN_EINVAL,
+                            "capacity is %d: 1 to %d products may wait",
+                            capacity, QUERN_MAX_QUEUE);
+    *queue = calloc(1, sizeof **queue);
+    if (*queue)
+        (*queue)->entries = calloc((size_t)capacity, sizeof(struct entry));
+    if (!*queue || !(*queue)->entries) {
+        free(*queue);
+        *queue = NULL;
+        return qn_error_memory();
+    }
+    (*queue)->capacity = capacity;
+    return QUERN_OK;
+}
+
+void quern_queue_free(struct quern_queue *queue)
+{
+    if (queue)
+        free(queue->entries);
+    free(queue);
+}
+
+static int matches(const struct entry *entry, int layer)
+{
+    return layer == QUERN_ALL_LAYERS || entry->layer == layer;
+}
+
+int quern_queue_count(const struct quern_queue *queue, int layer)
+{
+    int count = 0;
+
+    for (int i = 0; queue && i < queue->count; i++)
+        count += matches(&queue->entries[i], layer);
+    return count;
+}
+
+/* What no look at the queue is needed for. Completes the entry. */
+static int check_entry(struct entry *new)
+{
+    const struct quern_plan *fitted;
+    struct quern_plan room;
+    int code;
+
+    if (new->layer < 0)
+        return qn_error_set(QUERN_EINVAL, "layer is %d: 0 or more is expected",
+                            new->layer);
+    if (new->plan->problem.op != QUERN_WGRAD)
+        return qn_error_set(QUERN_EINVAL,
+                            "plan: its op is %s, and only the weight gradient "
+                            "may wait (wgrad)",
+                            qn_op_name(new->plan->problem.op));
+    code = qn_context_process(new->plan->ctx, "plan");
+    if (!code)
+        code = qn_plan_fit(new->plan, &new->args, &room, &fitted);
+    if (!code)
+        code = qn_args_check(fitted, &new->args);
+    if (!code)
+        fill_regions(new, fitted);
+    return code;
+}
+
+int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,
+                    const struct quern_args *args, int layer)
+{
+    struct entry new = {.plan = plan, .layer = layer};
+    int code;
+
+    if (!queue || !plan || !args)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !queue  ? "queue"
+                            : !plan ? "plan"
+                                    : "args");
+    new.args = *args;
+    code = check_entry(&new);
+    if (!code && queue->count == queue->capacity)
+        code = qn_error_set(QUERN_EFULL,
+                            "queue: %d products wait, as many as it was made "
+                            "for; flush some",
+                            queue->count);
+    if (!code)
+        code = check_conflicts(queue, &new);
+    if (!code)
+        queue->entries[queue->count++] = new;
+    return code;
+}
+
+/* -------------------------------------------------------------------- flush */
+
+/* Take an entry out; those behind it move up. */
+static void take_out(struct quern_queue *queue, int at)
+{
+    queue->count--;
+    memmove(&queue->entries[at], &queue->entries[at + 1],
+            (size_t)(queue->count - at) * sizeof queue->entries[0]);
+}
+
+/* A named layer without entries is one flushed twice, or never put. */
+static int check_flush(const struct quern_queue *queue, int layer, int most)
+{
+    if (!queue)
+        return qn_error_set(QUERN_EINVAL, "queue is NULL");
+    if (layer < 0 && layer != QUERN_ALL_LAYERS)
+        return qn_error_set(QUERN_EINVAL,
+                            "layer is %d: 0 or more, or QUERN_ALL_LAYERS, is "
+                            "expected",
+                            layer);
+    if (most < 0)
+        return qn_error_set(QUERN_EINVAL,
+                            "most is %d: 0 (all) or more is expected", most);
+    if (layer != QUERN_ALL_LAYERS && !quern_queue_count(queue, layer))
+        return qn_error_set(QUERN_EINVAL,
+                            "layer %d: nothing waits for it; it was flushed "
+                            "already, or never put",
+                            layer);
+    return QUERN_OK;
+}
+
+/* The oldest entry that matches, from `at` on; -1 if there is none. */
+static int find(const struct quern_queue *queue, int layer, int at)
+{
+    for (; at < queue->count; at++)
+        if (matches(&queue->entries[at], layer))
+            return at;
+    return -1;
+}
+
+/* The same product but for beta, the tokens and how many may be merged. */
+static int same_product(const struct quern_problem *x,
+                        const struct quern_problem *y)
+{
+    return !strcmp(x->recipe, y->recipe) && x->op == y->op &&
+           x->ragged == y->ragged && x->a_major == y->a_major &&
+           x->b_major == y->b_major && x->d_type == y->d_type &&
+           x->alpha == y->alpha && x->alignment == y->alignment &&
+           x->groups == y->groups && x->m == y->m && x->n == y->n;
+}
+
+/* Rows as far apart: one map cuts those of all products. */
+static int same_rows(const struct entry *x, const struct entry *y)
+{
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct qn_geometry *g = &x->plan->operands[role];
+
+        if (!g->sf.scaling &&
+            qn_args_stride(qn_args_tensor(&x->args, role), g) !=
+                qn_args_stride(qn_args_tensor(&y->args, role),
+                               &y->plan->operands[role]))
+            return 0;
+    }
+    return 1;
+}
+
+/* May an entry for the same matrices join the launch that `first` begins? It
+   must be one that adds, and nothing else. */
+static int joins(const struct entry *first, const struct entry *e)
+{
+    return e->plan->problem.beta == QUERN_BETA_ONE &&
+           same_product(&first->plan->problem, &e->plan->problem) &&
+           e->plan->problem.k <= first->plan->problem.k &&
+           e->plan->ctx == first->plan->ctx &&
+           e->plan->backend == first->plan->backend &&
+           e->args.alpha == first->args.alpha &&
+           e->args.scalars == first->args.scalars &&
+           e->args.noop == first->args.noop && same_rows(first, e);
+}
+
+/* The oldest entry that matches, and of the `most` oldest those that join it:
+   their places, in order. Returns how many; 0 if none matches. */
+static int collect(const struct quern_queue *queue, int layer, int most,
+                   int places[QUERN_MAX_PARTS])
+{
+    int at = find(queue, layer, 0), count = 0, parts;
+    const struct entry *first = &queue->entries[at < 0 ? 0 : at];
+
+    if (at < 0)
+        return 0;
+    parts = first->plan->parts > 1 ? first->plan->parts : 1;
+    places[count++] = at;
+    while (count < parts && --most > 0 &&
+           (at = find(queue, layer, at + 1)) >= 0) {
+        const struct entry *e = &queue->entries[at];
+
+        if (!same_output(&first->args, &e->args))
+            continue;
+        if (!joins(first, e))
+            break; /* what adds up stays in order */
+        places[count++] = at;
+    }
+    return count;
+}
+
+/* One launch, or a single run. */
+static int launch(const struct quern_queue *queue, const int *places, int count,
+                  void *stream)
+{
+    const struct entry *first = &queue->entries[places[0]];
+    const struct quern_args *args[QUERN_MAX_PARTS];
+
+    if (count == 1)
+        return quern_run(first->plan, &first->args, stream);
+    for (int i = 0; i < count; i++)
+        args[i] = &queue->entries[places[i]].args;
+    return qn_run_merged(first->plan, args, count, stream);
+}
+
+int quern_queue_flush(struct quern_queue *queue, int layer, int most,
+                      void *stream)
+{
+    int code = check_flush(queue, layer, most), places[QUERN_MAX_PARTS];
+    int left = most, count;
+
+    if (!most && !code)
+        left = queue->count;
+    while (!code && left > 0 &&
+           (count = collect(queue, layer, left, places)) > 0) {
+        code = launch(queue, places, count, stream);
+        left -= count;
+        while (!code && count > 0)
+            take_out(queue, places[--count]);
+    }
+    return code;
+}
+
+int quern_queue_drop(struct quern_queue *queue, int layer)
+{
+    int code = check_flush(queue, layer, 0), at = 0;
+
+    while (!code && (at = find(queue, layer, at)) >= 0)
+        take_out(queue, at);
+    return code;
+}

@@ -1,0 +1,18 @@
+/*
+** run.h: launches of several products at once.
+*/
+#ifndef QUERN_RUN_H
+#define QUERN_RUN_H
+
+#include "plan.h"
+
+/*
+** One launch of up to plan->parts products for the same matrices: the first as
+** the plan says, the others added. All arguments have been checked against
+** plans that differ from this one in beta and total alone.
+*/
+int qn_run_merged(const struct quern_plan *plan,
+                  const struct quern_args *const *args, int count,
+                  void *stream);
+
+#endif

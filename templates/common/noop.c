@@ -1,0 +1,2 @@
+    if (noop && *noop)
+        return; /* a flag on the device says so */

@@ -1,0 +1,324 @@
+/*
+** test_queue.c: the wgrad queue: what it refuses, and what it launches when.
+**
+** Host kernels of the tests note their last call alone, so the order shows in
+** single flushes. Numbers are the host tests' (tests/host/queue.c).
+*/
+#include "test.h"
+
+#define PROBLEM  "wgrad mixed g=3 m=16 n=24 k=100 beta=1"
+#define FIRST    "wgrad mixed g=3 m=16 n=24 k=100"
+#define NARROWER "wgrad mixed g=3 m=16 n=16 k=100 beta=1"
+
+static const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+
+/* A queue of four with plans that overwrite, accumulate, and differ. */
+struct bench {
+    struct quern_context *ctx;
+    struct quern_plan *first, *plan, *narrower;
+    struct quern_args args, other, narrow;
+    struct quern_queue *queue;
+};
+
+/* Room behind D, so that the tests decide what overlaps. */
+static struct quern_args roomy_args(struct quern_context *ctx, const char *text)
+{
+    struct quern_args args = test_args(ctx, text);
+
+    free(args.d.data);
+    args.d.data = aligned_alloc(64, 16384);
+    assert_non_null(args.d.data);
+    return args;
+}
+
+static struct bench set_up(void)
+{
+    struct bench b = {.ctx = test_open()};
+
+    b.first = test_plan(b.ctx, FIRST, &host);
+    b.plan = test_plan(b.ctx, PROBLEM, &host);
+    b.narrower = test_plan(b.ctx, NARROWER, &host);
+    b.args = roomy_args(b.ctx, PROBLEM);
+    b.other = roomy_args(b.ctx, PROBLEM);
+    b.narrow = roomy_args(b.ctx, NARROWER);
+    test_expect(quern_queue(b.ctx, 4, &b.queue), QUERN_OK, "");
+    return b;
+}
+
+static void tear_down(struct bench *b)
+{
+    quern_queue_free(b->queue);
+    quern_plan_free(b->first);
+    quern_plan_free(b->plan);
+    quern_plan_free(b->narrower);
+    test_args_free(&b->args);
+    test_args_free(&b->other);
+    test_args_free(&b->narrow);
+    quern_close(b->ctx);
+}
+
+static void refuses_bad_queues(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_queue *queue;
+
+    (void)state;
+    test_expect(quern_queue(NULL, 1, &queue), QUERN_EINVAL, "ctx is NULL");
+    test_expect(quern_queue(ctx, 1, NULL), QUERN_EINVAL, "queue is NULL");
+    test_expect(quern_queue(ctx, 0, &queue), QUERN_EINVAL,
+                "capacity is 0: 1 to 65536");
+    assert_null(queue);
+    test_expect(quern_queue(ctx, 65537, &queue), QUERN_EINVAL, "capacity is");
+    for (int i = 1; i <= 2; i++) {
+        test_fail_allocation(i);
+        test_expect(quern_queue(ctx, 4, &queue), QUERN_ENOMEM, "");
+        assert_null(queue);
+    }
+    quern_queue_free(NULL);
+    assert_int_equal(quern_queue_count(NULL, 0), 0);
+    quern_close(ctx);
+}
+
+/* Nothing is launched before the flush, and nothing allocated at all. */
+static void launches_when_flushed(void **state)
+{
+    struct bench b = set_up();
+    int before = test_host.calls;
+
+    (void)state;
+    test_fail_allocation(0);
+    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 4), QUERN_OK, "");
+    test_expect(quern_queue_put(b.queue, b.plan, &b.other, 7), QUERN_OK, "");
+    assert_int_equal(test_host.calls, before);
+    assert_int_equal(quern_queue_count(b.queue, 4), 1);
+    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
+    test_expect(quern_queue_flush(b.queue, 7, 0, NULL), QUERN_OK, "");
+    assert_int_equal(test_host.calls, before + 1);
+    assert_ptr_equal(test_host.d, b.other.d.data);
+    assert_int_equal(quern_queue_count(b.queue, 7), 0);
+    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
+                "");
+    assert_int_equal(test_host.calls, before + 2);
+    assert_ptr_equal(test_host.d, b.args.d.data);
+    assert_int_equal(test_fail_allocation(0), 0);
+    tear_down(&b);
+}
+
+/* The oldest first, in any layer or in one. */
+static void flushes_some(void **state)
+{
+    struct bench b = set_up();
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        test_expect(quern_queue_put(b.queue, b.plan,
+                                    i == 1 ? &b.other : &b.args, i / 2),
+                    QUERN_OK, "");
+    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK,
+                "");
+    assert_ptr_equal(test_host.d, b.args.d.data);
+    test_expect(quern_queue_flush(b.queue, 1, 5, NULL), QUERN_OK, "");
+    assert_ptr_equal(test_host.d, b.args.d.data);
+    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 1);
+    test_expect(quern_queue_flush(b.queue, 0, 1, NULL), QUERN_OK, "");
+    assert_ptr_equal(test_host.d, b.other.d.data);
+    /* all of nothing is nothing; a layer flushed twice is a mistake */
+    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
+                "");
+    test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_EINVAL,
+                "layer 0: nothing waits for it; it was flushed already");
+    tear_down(&b);
+}
+
+static void refuses_bad_calls(void **state)
+{
+    struct bench b = set_up();
+    struct quern_plan *fprop =
+        test_plan(b.ctx, "fprop bf16 g=8 m=1000 n=512 k=256", &host);
+    struct quern_args args = b.args;
+
+    (void)state;
+    test_expect(quern_queue_put(NULL, b.plan, &args, 0), QUERN_EINVAL,
+                "queue is NULL");
+    test_expect(quern_queue_put(b.queue, NULL, &args, 0), QUERN_EINVAL,
+                "plan is NULL");
+    test_expect(quern_queue_put(b.queue, b.plan, NULL, 0), QUERN_EINVAL,
+                "args is NULL");
+    test_expect(quern_queue_put(b.queue, b.plan, &args, -1), QUERN_EINVAL,
+                "layer is -1");
+    test_expect(quern_queue_put(b.queue, fprop, &args, 0), QUERN_EINVAL,
+                "plan: its op is fprop");
+    args.workspace = NULL;
+    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
+                "workspace is NULL");
+    test_expect(quern_queue_put(b.queue, b.plan, &b.narrow, 0), QUERN_EINVAL,
+                "b.shape[1] is 16, the plan's is 24");
+    test_expect(quern_queue_flush(NULL, 0, 0, NULL), QUERN_EINVAL,
+                "queue is NULL");
+    test_expect(quern_queue_flush(b.queue, -2, 0, NULL), QUERN_EINVAL,
+                "layer is -2");
+    test_expect(quern_queue_flush(b.queue, 0, -1, NULL), QUERN_EINVAL,
+                "most is -1");
+    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 0);
+    quern_plan_free(fprop);
+    tear_down(&b);
+}
+
+static void is_full(void **state)
+{
+    struct bench b = set_up();
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
+    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_EFULL,
+                "queue: 4 products wait, as many as it was made for");
+    assert_int_equal(quern_queue_count(b.queue, 0), 4);
+    test_expect(quern_queue_drop(b.queue, 1), QUERN_EINVAL, "layer 1: nothing");
+    test_expect(quern_queue_drop(b.queue, 0), QUERN_OK, "");
+    assert_int_equal(quern_queue_count(b.queue, 0), 0);
+    test_expect(quern_queue_drop(b.queue, QUERN_ALL_LAYERS), QUERN_OK, "");
+    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
+    tear_down(&b);
+}
+
+/* What two products do to each other's tensors. */
+static void refuses_conflicts(void **state)
+{
+    struct bench b = set_up();
+    struct quern_args args = b.other;
+
+    (void)state;
+    test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
+    test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_EINVAL,
+                "would overwrite");
+    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
+    args = b.narrow;
+    args.d.data = b.args.d.data;
+    test_expect(quern_queue_put(b.queue, b.narrower, &args, 0), QUERN_EINVAL,
+                "d.shape is [3, 16, 16]: products for these matrices wait that "
+                "have [3, 16, 24]");
+    args = b.other;
+    args.d.data = b.args.d.data;
+    args.d.stride = 28;
+    args.d.bytes += 4 * 4 * 48;
+    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
+                "d.stride or d.group_stride differs");
+    args = b.other;
+    args.d.data = (char *)b.args.d.data + 64;
+    test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_EINVAL,
+                "d.data overlaps d.data of a product that waits for layer 0");
+    args = b.other;
+    args.a.data = (char *)b.args.d.data + 8192;
+    test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_OK, "");
+    args = b.narrow;
+    args.d.data = (char *)b.args.d.data + 8192;
+    test_expect(quern_queue_put(b.queue, b.narrower, &args, 6), QUERN_EINVAL,
+                "d.data overlaps a.data of a product that waits for layer 5");
+    test_expect(quern_queue_drop(b.queue, 5), QUERN_OK, "");
+    args = b.other;
+    args.b.data = b.args.d.data;
+    test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_EINVAL,
+                "b.data overlaps d.data of a product that waits for layer 0");
+    /* what both only read may be shared */
+    args = b.other;
+    args.a.data = b.args.a.data;
+    test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_OK, "");
+    tear_down(&b);
+}
+
+/* Microbatches of fewer tokens than the plan's. */
+static void takes_fewer_tokens(void **state)
+{
+    struct bench b = set_up();
+    struct quern_args args = b.args;
+
+    (void)state;
+    args.a.shape[0] = args.b.shape[0] = 60;
+    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_OK, "");
+    test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
+    assert_int_equal(test_host.k, 60);
+    args.b.shape[0] = 50;
+    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
+                "b.shape[0] is 50, the plan's is 60");
+    args.a.shape[0] = args.b.shape[0] = 101;
+    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
+                "a.shape[0] is 101, the plan's is 100");
+    tear_down(&b);
+}
+
+static const unsigned char params[] = {QN_PARAM_a_map, QN_PARAM_b_map,
+                                       QN_PARAM_d_map, QN_PARAM_first_dims,
+                                       QN_PARAM_k,     QN_PARAM_error};
+static const struct qn_kernel kernels[] = {
+    {.name = "w_add",
+     .spec = "kernels/queue.lua:1",
+     .template = "queue.cu",
+     .key = "key of w_add",
+     .recipe = "bf16",
+     .arch = "sm_90a",
+     .op = QUERN_WGRAD,
+     .ragged = QUERN_AXIS_K,
+     .epilogue = QN_ADD,
+     .a = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN, .box = {64, 32}},
+     .b = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN, .box = {64, 32}},
+     .d = {.type = QUERN_F32, .box = {32, 16}},
+     .tile = {128, 128, 64},
+     .cluster = {1, 1},
+     .schedule = "",
+     .addend = "reduce",
+     .threads = 128,
+     .params = params,
+     .nparams = sizeof params,
+     .cubin = "cubin of w_add.cu",
+     .cubin_bytes = 16},
+};
+static const struct quern_registry registry = {
+    .hash = "queue", .kernels = kernels, .nkernels = 1};
+
+/* A launch that fails leaves its product, and those behind it. */
+static void keeps_what_failed(void **state)
+{
+    const struct quern_open_options open = {.registry = &registry};
+    struct quern_context *ctx;
+    struct quern_plan *plan;
+    struct quern_args args;
+    struct quern_queue *queue;
+
+    (void)state;
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    plan = test_plan(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1", NULL);
+    args = test_args(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1");
+    test_expect(quern_queue(ctx, 4, &queue), QUERN_OK, "");
+    for (int i = 0; i < 3; i++)
+        test_expect(quern_queue_put(queue, plan, &args, 0), QUERN_OK, "");
+    test_expect(quern_queue_flush(queue, 0, 1, NULL), QUERN_OK, "");
+    test_cuda->calls = 0;
+    test_cuda->fail_at = 3;
+    test_cuda->fail_code = 719;
+    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_ECUDA, "");
+    assert_int_equal(quern_queue_count(queue, 0), 2);
+    test_cuda->fail_at = 0;
+    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 3);
+    quern_queue_free(queue);
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+int test_queue_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(refuses_bad_queues),
+        TEST(launches_when_flushed),
+        TEST(flushes_some),
+        TEST(refuses_bad_calls),
+        TEST(is_full),
+        TEST(refuses_conflicts),
+        TEST(takes_fewer_tokens),
+        TEST(keeps_what_failed),
+    };
+
+    return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
+}
