@@ -18,7 +18,8 @@ class Args(ctypes.Structure):
     _fields_ = [("input", Tensor), ("saved", Tensor), ("row", Tensor), ("column", Tensor),
                 ("out", Tensor), ("first_dims", P), ("offsets", P), ("sizes_type", I),
                 ("probability", P), ("dbias", P), ("dprob", P), ("scale", P), ("history", P),
-                ("random", P), ("limit", F), ("slope", F), ("shift", F), ("workspace", P)]
+                ("random", P), ("noop", P), ("limit", F), ("slope", F), ("shift", F),
+                ("workspace", P)]
 
 
 class Description(ctypes.Structure):
@@ -31,12 +32,14 @@ class Quantization(ctypes.Structure):
 
 
 class PlanOptions(ctypes.Structure):
-    _fields_ = [("backend", I), ("sms", I), ("kernel", ctypes.c_char_p)]
+    _fields_ = [("backend", I), ("sms", I), ("kernel", ctypes.c_char_p),
+                ("tune_ms", I)]
 
 
 class OpenOptions(ctypes.Structure):
     _fields_ = [("registry", P), ("specs", P), ("specs_count", I), ("cache", ctypes.c_char_p),
-                ("log", P), ("log_user", P), ("log_level", I)]
+                ("log", P), ("log_user", P), ("log_level", I),
+                ("tune", ctypes.c_char_p)]
 
 
 class Library:
