@@ -75,6 +75,7 @@ $(name)(
     struct walk w;
     struct tile t;
 
+//$ include "common/noop.c"
 //$ include "quantize/source.cu"
 //$ include "quantize/begin.cu"
     w.across = 1; /* a strip of 128 rows is a tile */

@@ -61,6 +61,7 @@ $(name)(
     struct walk w;
     struct tile t;
 
+//$ include "common/noop.c"
 //$ include "quantize/source.cu"
 //$ include "quantize/begin.cu"
     while (walk_next(&w, &t, lane)) {
