@@ -12,12 +12,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Nothing is measured for the host, for cuBLAS, for a GPU that is not there. */
+/* Nothing is measured for the host, for cuBLAS, for a GPU that is not there, nor
+   for merged products, whose fastest kernels are others. */
 static int can_know(const struct qn_session *s)
 {
     return s->driver && s->device.present && !s->demand.kernel &&
            s->demand.backend != QUERN_BACKEND_HOST &&
-           s->demand.backend != QUERN_BACKEND_CUBLASLT;
+           s->demand.backend != QUERN_BACKEND_CUBLASLT &&
+           s->problem->parts <= 1;
 }
 
 int qn_tuned_look(struct qn_session *s)

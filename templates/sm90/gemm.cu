@@ -425,15 +425,7 @@ $(name)(
                     board_post(&s, &note, &t, &p, 0);
 //$ if parts > 1 then
         } else if (warp == 1 && blockIdx.x == 0) {
-            for (int i = 0; i < part_count; i++) {
-                const struct part *of = &parts.part[i];
-                if (check_sizes(of->first_dims, of->offsets, of->sizes_bytes, groups,
-                                (unsigned int)of->k, error, lane)) {
-                    if (lane == 0)
-                        error[4] = (unsigned int)i;
-                    break;
-                }
-            }
+            check_parts(&parts, part_count, groups, error, lane);
 //$ elseif ragged ~= "none" then
         } else if (warp == 1 && blockIdx.x == 0) {
             check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)$(ragged), error,

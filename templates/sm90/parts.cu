@@ -6,3 +6,19 @@ struct part_maps {
         tensor_map a, b;
     } part[PARTS];
 };
+
+/* Record the first part whose sizes break a rule, and what check_sizes does. */
+DEVICE void check_parts(const struct parts *parts, int count, int groups, unsigned int *error,
+                        int lane)
+{
+    for (int i = 0; i < count; i++) {
+        const struct part *of = &parts->part[i];
+
+        if (!check_sizes(of->first_dims, of->offsets, of->sizes_bytes, groups,
+                         (unsigned int)of->k, error, lane))
+            continue;
+        if (lane == 0)
+            error[4] = (unsigned int)i;
+        return;
+    }
+}

@@ -14,43 +14,6 @@
 
 /* ------------------------------------------------------------- kernels */
 
-static const struct qn_recipe *recipe_of(const struct quern_registry *r,
-                                         const struct qn_kernel *kernel)
-{
-    for (int i = 0; i < r->nrecipes; i++)
-        if (!strcmp(r->recipes[i].name, kernel->recipe))
-            return &r->recipes[i];
-    fail_msg("no recipe %s", kernel->recipe);
-    return NULL;
-}
-
-static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
-                   const struct form *f)
-{
-    if (f->recipe ? strcmp(k->recipe, f->recipe) : recipe_of(r, k)->scaled)
-        return 0;
-    return strcmp(k->template, "sm90/gemm.cu") == 0 && k->ragged == f->ragged &&
-           (!f->tile_m || k->tile[0] == f->tile_m) &&
-           (!f->expand || strcmp(k->expand, f->expand) == 0) &&
-           k->epilogue == f->epilogue &&
-           strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
-           k->cluster[0] == f->cluster_m && k->cluster[1] == f->cluster_n &&
-           k->d.type == f->d_type && k->b.major == f->b_major &&
-           (k->parts > 1) == f->merges && strcmp(k->addend, f->addend) == 0;
-}
-
-static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)
-{
-    const struct quern_registry *r = qg_registry(gen);
-
-    for (int i = 0; i < r->nkernels; i++)
-        if (is_form(r, &r->kernels[i], &form))
-            return &r->kernels[i];
-    fail_msg("no %s kernel with tile n %d, cluster n %d", form.schedule,
-             form.tile_n, form.cluster_n);
-    return NULL;
-}
-
 /* --------------------------------------------------------------- tests */
 
 static void expect_right(const char *wrong)
@@ -451,7 +414,7 @@ static const struct planted defects[] = {
     {&PARTS, {COPY, "(u64)t->start + t->length);", "(u64)t->start);"}},
     {&PARTS, {GEMM, "maps.part = i;", "maps.part = 0;"}},
     {&PARTS, {GEMM, "t->length == 0 ? 1", "0 ? 1"}},
-    {&PARTS, {GEMM, "error[4] = (unsigned int)i;", ";"}},
+    {&PARTS, {"templates/sm90/parts.cu", "error[4] = (unsigned int)i;", ";"}},
     {&PARTS_FETCH,
      {WALK, "    unsigned int steps = 0;", "unsigned steps = 64;"}},
     {&PARTS_BLOCK, {WALK, "    w->aligned_ends = w->aligned_ends_next;", ""}},

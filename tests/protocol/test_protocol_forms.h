@@ -4,6 +4,10 @@
 #ifndef QUERN_TEST_PROTOCOL_FORMS_H
 #define QUERN_TEST_PROTOCOL_FORMS_H
 
+#include "test_protocol.h"
+
+#include <string.h>
+
 /* What a kernel is but for op, recipe and the rest of its tile. */
 struct form {
     int ragged, epilogue;
@@ -170,5 +174,42 @@ static const struct form PARTS_FETCH = {
 static const struct form PARTS_BLOCK = {
     QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
     "none",       1,        "fp8_block",   128, NULL, 1};
+
+static const struct qn_recipe *recipe_of(const struct quern_registry *r,
+                                         const struct qn_kernel *kernel)
+{
+    for (int i = 0; i < r->nrecipes; i++)
+        if (!strcmp(r->recipes[i].name, kernel->recipe))
+            return &r->recipes[i];
+    fail_msg("no recipe %s", kernel->recipe);
+    return NULL;
+}
+
+static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
+                   const struct form *f)
+{
+    if (f->recipe ? strcmp(k->recipe, f->recipe) : recipe_of(r, k)->scaled)
+        return 0;
+    return strcmp(k->template, "sm90/gemm.cu") == 0 && k->ragged == f->ragged &&
+           (!f->tile_m || k->tile[0] == f->tile_m) &&
+           (!f->expand || strcmp(k->expand, f->expand) == 0) &&
+           k->epilogue == f->epilogue &&
+           strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
+           k->cluster[0] == f->cluster_m && k->cluster[1] == f->cluster_n &&
+           k->d.type == f->d_type && k->b.major == f->b_major &&
+           (k->parts > 1) == f->merges && strcmp(k->addend, f->addend) == 0;
+}
+
+static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)
+{
+    const struct quern_registry *r = qg_registry(gen);
+
+    for (int i = 0; i < r->nkernels; i++)
+        if (is_form(r, &r->kernels[i], &form))
+            return &r->kernels[i];
+    fail_msg("no %s kernel with tile n %d, cluster n %d", form.schedule,
+             form.tile_n, form.cluster_n);
+    return NULL;
+}
 
 #endif
