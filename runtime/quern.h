@@ -693,7 +693,7 @@ QUERN_API int quern_queue_put(struct quern_queue *queue,
 /*
 ** Launch what waits for a layer, or for QUERN_ALL_LAYERS: the oldest products
 ** first, `most` of them or with 0 all. Queued on `stream`; neither allocates
-** nor synchronizes; may be captured, and the sizes may change before each replay.
+** nor synchronizes; may be captured, and sizes may change before each replay.
 ** A product that was launched has left the queue; if one fails, it and those
 ** behind it stay. QUERN_EINVAL: also where nothing waits for a layer that is
 ** named, since it was flushed before; the errors of quern_run.

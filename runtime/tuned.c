@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Nothing is measured for the host, for cuBLAS, for a GPU that is not there, nor
-   for merged products, whose fastest kernels are others. */
+/* Nothing is measured for the host, for cuBLAS, for a GPU that is not there,
+   nor for merged products, whose fastest kernels are others. */
 static int can_know(const struct qn_session *s)
 {
     return s->driver && s->device.present && !s->demand.kernel &&
