@@ -257,7 +257,7 @@ const struct qn_command qn_cmd_tune = {
         "with take it. Example:\n"
         "  quern tune 'fprop bf16 g=8 m=32768 n=4096 k=7168 split=mild' "
         "\\\n    'wgrad bf16 g=8 m=4096 n=7168 k=32768 split=mild'\n"
-        "  quern tune --merge other/NVIDIA_H200.tune --store share/tune",
+        "  quern tune --merge other/NVIDIA_H200.tune --store bench/tune",
     .options = options,
     .run = run,
 };
