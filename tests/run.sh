@@ -55,7 +55,7 @@ have_gpu() {
 
 # The generator's Lua and the tests of failing allocations keep what a crash
 # test kills; everything else must free what it took.
-export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
 
 # All programs of a configuration; what they counted goes into a file as well,
