@@ -37,8 +37,8 @@ class Problem(ctypes.Structure):
                 ("a_major", ctypes.c_int), ("b_major", ctypes.c_int), ("d_type", ctypes.c_int),
                 ("alpha", ctypes.c_int), ("beta", ctypes.c_int),
                 ("alignment", ctypes.c_int), ("pointers", ctypes.c_int),
-                ("parts", ctypes.c_int), ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("n", ctypes.c_int64),
-                ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
+                ("parts", ctypes.c_int), ("groups", ctypes.c_int), ("m", ctypes.c_int64),
+                ("n", ctypes.c_int64), ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 
 
 class Description(ctypes.Structure):
@@ -59,9 +59,9 @@ class QuantizeArgs(ctypes.Structure):
                 ("sizes_type", ctypes.c_int), ("probability", ctypes.c_void_p),
                 ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
                 ("scale", ctypes.c_void_p), ("history", ctypes.c_void_p),
-                ("random", ctypes.c_void_p), ("noop", ctypes.c_void_p),
-                ("limit", ctypes.c_float), ("slope", ctypes.c_float),
-                ("shift", ctypes.c_float), ("workspace", ctypes.c_void_p)]
+                ("random", ctypes.c_void_p), ("noop", ctypes.c_void_p), ("limit", ctypes.c_float),
+                ("slope", ctypes.c_float), ("shift", ctypes.c_float),
+                ("workspace", ctypes.c_void_p)]
 
 
 class QuantizeDescription(ctypes.Structure):

@@ -262,7 +262,7 @@ static const struct planted defects[] = {
     {&M_PAIRS, {MULTIPLY, "mma_wait(1);", "mma_wait(2);"}},
     {&M_PAIRS, {MULTIPLY, "    mma_wait(0);", ""}},
     {&M_PAIRS,
-     {COPY, "barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);", ""}},
+     {COPY, "barrier_wait(s->$(ring[1])empty + p->stage", "(void)(p->stage"}},
     {&M_PAIRS, {COPY, "(1 << CTAS) - 1", "1"}},
     {&M_PAIRS, {GEMM, "    cluster_sync(); /*", "    /*"}},
     /* the board */
@@ -343,7 +343,7 @@ static const struct planted defects[] = {
     {&M_SCALE, {SCALE, "if (s.beta == 0)", "if (0)"}},
     {&M_SCALE, {SCALE, "a->beta[t->group * a->step] : 1", "1 : 0"}},
     /* 8 bits, and copies that are aligned */
-    {&TENSOR_M, {GEMM, "32 // a.bytes", "16"}},
+    {&TENSOR_M, {GEMM, "32 // bytes", "16"}},
     {&ROW_K,
      {WALK, "if (w->length == 0)\n        w->start", "if (0)\n w->start"}},
     {&BLOCK_K, {SIZES, "*before = __shfl_sync(~0u, end, 31);", ""}},
@@ -504,7 +504,7 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_REGISTERS,
      {EXPANDER, "pair[i], pair[8 + i]", "pair[i], pair[9 + i]"}},
     {&EXPAND_K_REGISTERS, {REGISTERS, "lane % 4 ^ row", "lane % 2 ^ row"}},
-    {&EXPAND_K_REGISTERS,
+    {&EXPAND_M_REGISTERS,
      {REGISTERS, "        barrier_wait(s->packed_full",
       "        (void)(s->packed_full"}},
     /* copied A, and tiles */

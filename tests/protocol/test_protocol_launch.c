@@ -299,6 +299,8 @@ static void set_scales_of(const struct qn_kernel *kernel, const struct shape *s,
     /* a multiple of 16, as near to the trap as that allows */
     if (part == 0)
         launch.scales_end[role] = pool_end(&ends[role]);
+    else
+        assert_int_equal(f->type, QUERN_F32);
     launch.scales_end[role] -= (copy.sf_bytes + 15) / 16 * 16;
     launch.scales[role] =
         launch.scales_end[role]; /* the next part's end there */
