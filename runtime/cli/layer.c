@@ -225,6 +225,8 @@ static int plan(struct qn_layer *l, int backend)
     if (!code && backend == QUERN_BACKEND_AUTO) {
         code = qn_gpu_open(l->ctx, &l->gpu);
         if (code == QUERN_ENODEVICE) {
+            qn_gpu_close(l->gpu);
+            l->gpu = NULL;
             options.backend = QUERN_BACKEND_HOST;
             code = QUERN_OK;
         }

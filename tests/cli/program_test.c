@@ -150,6 +150,7 @@ static const struct {
     {"run mlp bf16 g=3 m=90 hidden=40 ffn=24 dw=f32 beta=1 --backend host "
      "--check --json",
      0, "\"dw2\""},
+    {"run mlp bf16 g=3 m=90 hidden=64 ffn=48 --check", 0, "dw2"},
     {"run mlp bf16 g=3 m=90 hidden=64", 2, "ffn= is missing"},
     {"describe mlp fp8_row g=3 m=90 hidden=64 ffn=48", 0, "w2_column.sf"},
     {"why mlp mxfp8 g=3 m=90 hidden=64 ffn=48 --backend host", 0,
