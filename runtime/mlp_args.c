@@ -5,6 +5,7 @@
 */
 #include "mlp.h"
 #include "problem.h"
+#include "quantize.h"
 #include "region.h"
 #include "types.h"
 
@@ -147,26 +148,6 @@ static int check_array(const char *name, const void *array, int wanted,
     return QUERN_OK;
 }
 
-static int check_sizes(const struct quern_mlp_args *args)
-{
-    size_t bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
-
-    if (!args->first_dims && !args->offsets)
-        return qn_error_set(QUERN_EINVAL,
-                            "first_dims and offsets are NULL: the groups have "
-                            "no sizes");
-    if (args->sizes_type != QUERN_I32 && args->sizes_type != QUERN_I64)
-        return qn_error_set(QUERN_EINVAL,
-                            "sizes_type is %s: i32 or i64 is expected",
-                            qn_type_name(args->sizes_type));
-    if ((uintptr_t)args->first_dims % bytes || (uintptr_t)args->offsets % bytes)
-        return qn_error_set(QUERN_EINVAL,
-                            "first_dims and offsets must lie at multiples of "
-                            "%zu",
-                            bytes);
-    return QUERN_OK;
-}
-
 static int check_arrays(const struct quern_mlp_plan *plan,
                         const struct quern_mlp_args *args, int phase)
 {
@@ -240,7 +221,8 @@ int qn_mlp_args(const struct quern_mlp_plan *plan,
     if (!code)
         code = check_tensors(plan, args, phase);
     if (!code && phase != QN_MLP_WEIGHTS)
-        code = check_sizes(args);
+        code = qn_quantize_check_sizes(args->first_dims, args->offsets,
+                                       args->sizes_type);
     if (!code)
         code = check_overlap(plan, args);
     return code;

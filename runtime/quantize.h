@@ -70,6 +70,13 @@ void qn_quantize_copy(const struct quern_quantization *q,
                       struct quern_tensor *tensor);
 
 /*
+** Are the sizes of ragged groups given, of a type they can have and aligned to
+** it? QUERN_EINVAL.
+*/
+int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
+                            int sizes_type);
+
+/*
 ** Are the scales of one level given as they must be? `name` is the tensor's,
 ** `field` "sf" or "global"; `need` bytes, 0 of no rows; without `exists` none
 ** may be given. QUERN_EINVAL.

@@ -267,26 +267,27 @@ static int check_arrays(const struct quern_quantize_plan *plan,
     return code;
 }
 
-/* As those of products; the matrices of w have none. */
-static int check_sizes(const struct quern_quantize_plan *plan,
-                       const struct quern_quantize_args *args)
+static int check_sizes_type(int sizes_type)
 {
-    int ragged = plan->q.of != QUERN_W;
-    size_t bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
-
-    if (!ragged && (args->first_dims || args->offsets))
+    if (sizes_type != QUERN_I32 && sizes_type != QUERN_I64)
         return qn_error_set(QUERN_EINVAL,
-                            "first_dims and offsets must be NULL: the groups "
-                            "of w are alike");
-    if (ragged && !args->first_dims && !args->offsets)
+                            "sizes_type is %s: i32 or i64 is expected",
+                            qn_type_name(sizes_type));
+    return QUERN_OK;
+}
+
+int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
+                            int sizes_type)
+{
+    size_t bytes = sizes_type == QUERN_I64 ? 8 : 4;
+
+    if (!first_dims && !offsets)
         return qn_error_set(QUERN_EINVAL,
                             "first_dims and offsets are NULL: the groups have "
                             "no sizes");
-    if (args->sizes_type != QUERN_I32 && args->sizes_type != QUERN_I64)
-        return qn_error_set(QUERN_EINVAL,
-                            "sizes_type is %s: i32 or i64 is expected",
-                            qn_type_name(args->sizes_type));
-    if ((uintptr_t)args->first_dims % bytes || (uintptr_t)args->offsets % bytes)
+    if (check_sizes_type(sizes_type))
+        return QUERN_EINVAL;
+    if ((uintptr_t)first_dims % bytes || (uintptr_t)offsets % bytes)
         return qn_error_set(QUERN_EINVAL,
                             "first_dims and offsets must lie at multiples of "
                             "%zu",
@@ -350,6 +351,20 @@ static int check_workspace(const struct quern_quantize_plan *plan,
                             "workspace is %p: it must be a multiple of %d",
                             workspace, QN_ALIGNMENT);
     return QUERN_OK;
+}
+
+/* Those of rows; the matrices of w have none. */
+static int check_sizes(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args)
+{
+    if (plan->q.of != QUERN_W)
+        return qn_quantize_check_sizes(args->first_dims, args->offsets,
+                                       args->sizes_type);
+    if (args->first_dims || args->offsets)
+        return qn_error_set(QUERN_EINVAL,
+                            "first_dims and offsets must be NULL: the groups "
+                            "of w are alike");
+    return check_sizes_type(args->sizes_type);
 }
 
 int qn_quantize_args(const struct quern_quantize_plan *plan,

@@ -1,9 +1,11 @@
 /*
-** argument.c: what `quern describe` says of an argument.
+** argument.c: what `quern describe` says of an argument, and `quern why` of a
+** choice.
 */
 #include "argument.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "problem.h"
 #include "types.h"
@@ -24,21 +26,27 @@ void qn_argument_row(cJSON *rows, const char *name, const char *type,
     cJSON_AddItemToArray(rows, row);
 }
 
+void qn_argument_shape(char *text, size_t size, const struct quern_tensor *t)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+
+    for (int i = 0; i < t->ndim && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld%s",
+                                 i ? ", " : "", (long long)t->shape[i],
+                                 i + 1 < t->ndim ? "" : "]");
+    if (t->stride && used < size)
+        snprintf(text + used, size - used, ", rows %lld apart",
+                 (long long)t->stride);
+}
+
 void qn_argument_tensor(cJSON *rows, const char *name, const char *what,
                         const struct quern_tensor *t, const char *sf_type)
 {
-    char shape[128] = "[", part[32];
-    size_t used = 1;
+    char shape[128], part[32];
 
     if (!t->ndim)
         return;
-    for (int i = 0; i < t->ndim && used < sizeof shape; i++)
-        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld%s",
-                                 i ? ", " : "", (long long)t->shape[i],
-                                 i + 1 < t->ndim ? "" : "]");
-    if (t->stride && used < sizeof shape)
-        snprintf(shape + used, sizeof shape - used, ", rows %lld apart",
-                 (long long)t->stride);
+    qn_argument_shape(shape, sizeof shape, t);
     qn_argument_row(rows, name, qn_type_name(t->type), shape, t->bytes,
                     t->alignment, what);
     if (t->sf_bytes) {
@@ -66,4 +74,21 @@ void qn_argument_print(const struct qn_options *opt, cJSON *rows)
     };
 
     qn_table_print(opt, rows, columns);
+}
+
+void qn_argument_why(const struct qn_options *opt, const char *key,
+                     const char *subject, const char *text)
+{
+    cJSON *object;
+
+    if (!opt->json) {
+        fputs(text, stdout);
+        if (*text && text[strlen(text) - 1] != '\n')
+            putchar('\n');
+        return;
+    }
+    object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, key, subject);
+    cJSON_AddStringToObject(object, "why", text);
+    qn_table_json(object);
 }

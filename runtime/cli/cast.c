@@ -275,21 +275,9 @@ static int queue(void *cast)
 int qn_cast_measure(struct qn_cast *c, int runs, struct qn_job_time *time)
 {
     const struct qn_timed timed = {queue, c, c->gpu};
-    double seconds[QN_TIMING_MOST];
-    int code = qn_timing_runs(&timed, seconds, 2, &time->load);
+    int code = qn_timing_measure(&timed, runs, time);
 
-    memset(time, 0, sizeof *time);
-    if (!code) {
-        runs = qn_timing_count(runs, seconds[1]);
-        code = qn_timing_runs(&timed, seconds, runs, &time->load);
-    }
-    if (code)
-        return code;
-    qn_timing_sort(seconds, runs);
-    time->seconds = seconds[runs / 2];
-    time->least = seconds[0];
-    time->runs = runs;
-    return quern_quantize_check(c->plan, &c->args, NULL);
+    return code ? code : quern_quantize_check(c->plan, &c->args, NULL);
 }
 
 /* Of what lies in groups; scales as many as there are. */

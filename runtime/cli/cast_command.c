@@ -13,6 +13,7 @@
 #include "problem.h"
 #include "report.h"
 #include "sizes.h"
+#include "tolerance.h"
 #include "types.h"
 
 /* The text as a quantization; an exit status, after printing. */
@@ -53,23 +54,6 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
     return status;
 }
 
-/* How far values in this format may be from what they were. */
-static double tolerance_of(int type)
-{
-    switch (type) {
-    case QUERN_E4M3:
-    case QUERN_I8:
-        return 1e-3;
-    case QUERN_E5M2:
-    case QUERN_E2M3:
-        return 3e-3;
-    case QUERN_E3M2:
-        return 1e-2;
-    default:
-        return 2e-2;
-    }
-}
-
 /* 1 - 2 x y / (x x + y y), over all values of the groups. */
 static double distance(const struct qn_cast *c, const float *y)
 {
@@ -104,7 +88,7 @@ static int compare_numbers(struct qn_cast *c, const struct qn_options *opt,
     back.args.row = c->args.row;
     code = qn_cast_run(&back);
     if (!code) {
-        v->tolerance = tolerance_of(c->need.args.row.type);
+        v->tolerance = qn_tolerance_format(c->need.args.row.type);
         v->error =
             distance(c, (const float *)(void *)back.memory[QN_CAST_OUT].data);
     }
@@ -369,7 +353,6 @@ int qn_cast_command_why(const struct qn_options *opt, struct quern_context *ctx,
     const struct quern_plan_options options = {.backend = opt->backend,
                                                .kernel = opt->kernel};
     struct quern_quantization q;
-    cJSON *object;
     char *why = NULL;
     int code, status = parse(opt, ctx, text, &q);
 
@@ -378,14 +361,7 @@ int qn_cast_command_why(const struct qn_options *opt, struct quern_context *ctx,
     code = quern_quantize_why(ctx, &q, &options, &why);
     if (code)
         return qn_message_code(opt, code, quern_errmsg(ctx));
-    if (opt->json) {
-        object = cJSON_CreateObject();
-        cJSON_AddStringToObject(object, "problem", text);
-        cJSON_AddStringToObject(object, "why", why);
-        qn_table_json(object);
-    } else {
-        fputs(why, stdout);
-    }
+    qn_argument_why(opt, "problem", text, why);
     quern_free(why);
     return QN_EXIT_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "argument.h"
 #include "cast.h"
 #include "layer.h"
 #include "cli.h"
@@ -21,38 +22,14 @@ static void add_operand(cJSON *rows, const char *name, const char *role,
                         const struct quern_tensor *tensor)
 {
     cJSON *row = cJSON_CreateObject();
-    char shape[128] = "[";
-    size_t used = 1;
+    char shape[128];
 
-    for (int i = 0; i < tensor->ndim && used < sizeof shape; i++)
-        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld%s",
-                                 i ? ", " : "", (long long)tensor->shape[i],
-                                 i + 1 < tensor->ndim ? "" : "]");
-    if (tensor->stride && used < sizeof shape)
-        snprintf(shape + used, sizeof shape - used, ", rows %lld apart",
-                 (long long)tensor->stride);
+    qn_argument_shape(shape, sizeof shape, tensor);
     cJSON_AddStringToObject(row, "argument", name);
     cJSON_AddStringToObject(row, "type", qn_type_name(tensor->type));
     cJSON_AddStringToObject(row, "shape", shape);
     cJSON_AddNumberToObject(row, "bytes", (double)tensor->bytes);
     cJSON_AddNumberToObject(row, "alignment", (double)tensor->alignment);
-    cJSON_AddStringToObject(row, "is", role);
-    cJSON_AddItemToArray(rows, row);
-}
-
-/* What else a run is given. */
-static void add_memory(cJSON *rows, const char *name, const char *type,
-                       const char *shape, double bytes, double alignment,
-                       const char *role)
-{
-    cJSON *row = cJSON_CreateObject();
-
-    cJSON_AddStringToObject(row, "argument", name);
-    cJSON_AddStringToObject(row, "type", type);
-    cJSON_AddStringToObject(row, "shape", shape);
-    if (bytes > 0)
-        cJSON_AddNumberToObject(row, "bytes", bytes);
-    cJSON_AddNumberToObject(row, "alignment", alignment);
     cJSON_AddStringToObject(row, "is", role);
     cJSON_AddItemToArray(rows, row);
 }
@@ -67,13 +44,13 @@ static void add_scales(cJSON *rows, const char *name,
     if (!g->sf.scaling)
         return;
     snprintf(field, sizeof field, "%s.sf", name);
-    add_memory(rows, field, qn_type_name(g->sf.scaling->type), "",
-               (double)tensor->sf_bytes, QN_ALIGNMENT, "its scale factors");
+    qn_argument_row(rows, field, qn_type_name(g->sf.scaling->type), "",
+                    tensor->sf_bytes, QN_ALIGNMENT, "its scale factors");
     if (!tensor->global_bytes)
         return;
     snprintf(field, sizeof field, "%s.global", name);
-    add_memory(rows, field, "f32", "", (double)tensor->global_bytes,
-               QN_ALIGNMENT, "its scale factors of the second level");
+    qn_argument_row(rows, field, "f32", "", tensor->global_bytes, QN_ALIGNMENT,
+                    "its scale factors of the second level");
 }
 
 /* The tensors of a layer that each op multiplies. COUPLED: ops, quern.h */
@@ -111,8 +88,8 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
             continue;
         snprintf(name, sizeof name, "%s.pointers", names[role]);
         snprintf(text, sizeof text, "[%d]", problem->groups);
-        add_memory(rows, name, "addresses", text, 0, sizeof(void *),
-                   "the matrices one by one, instead");
+        qn_argument_row(rows, name, "addresses", text, 0, sizeof(void *),
+                        "the matrices one by one, instead");
     }
 }
 
@@ -128,11 +105,11 @@ static void add_sizes(cJSON *rows, const struct quern_problem *problem,
     snprintf(name, sizeof name, "%c.%s", "ab"[role],
              geometry[role].inner_ragged ? "last_dims" : "first_dims");
     snprintf(text, sizeof text, "[%d]", problem->groups);
-    add_memory(rows, name, "i32, i64", text, 0, 8, "length of each group");
+    qn_argument_row(rows, name, "i32, i64", text, 0, 8, "length of each group");
     snprintf(name, sizeof name, "%c.offsets", "ab"[role]);
     snprintf(text, sizeof text, "[%d]", problem->groups + 1);
-    add_memory(rows, name, "i32, i64", text, 0, 8,
-               "where each group begins; instead, or beside lengths");
+    qn_argument_row(rows, name, "i32, i64", text, 0, 8,
+                    "where each group begins; instead, or beside lengths");
 }
 
 /* One value, or as many as groups. */
@@ -142,9 +119,10 @@ static void add_factors(cJSON *rows, const struct quern_problem *problem)
 
     snprintf(text, sizeof text, "[1] or [%d]", problem->groups);
     if (problem->alpha)
-        add_memory(rows, "alpha", "f32", text, 0, 4, "factor of the product");
+        qn_argument_row(rows, "alpha", "f32", text, 0, 4,
+                        "factor of the product");
     if (problem->beta == QUERN_BETA_ANY)
-        add_memory(rows, "beta", "f32", text, 0, 4, "factor of c");
+        qn_argument_row(rows, "beta", "f32", text, 0, 4, "factor of c");
 }
 
 static void print(const struct qn_options *opt,
@@ -152,15 +130,6 @@ static void print(const struct qn_options *opt,
                   const struct quern_description *need,
                   const struct qn_recipe *recipe)
 {
-    static const struct qn_column columns[] = {
-        {"argument", "argument", "s"},
-        {"type", "type", "s"},
-        {"shape", "shape", "s"},
-        {"bytes", "bytes", "%.0f"},
-        {"alignment", "alignment", "%.0f"},
-        {"is", "what it is", "s"},
-        {0},
-    };
     struct qn_geometry geometry[QN_ROLES];
     cJSON *rows = cJSON_CreateArray();
     char text[64];
@@ -171,9 +140,9 @@ static void print(const struct qn_options *opt,
     add_sizes(rows, problem, geometry);
     add_factors(rows, problem);
     snprintf(text, sizeof text, "[%zu]", need->workspace_bytes);
-    add_memory(rows, "workspace", "bytes", text, (double)need->workspace_bytes,
-               QN_ALIGNMENT, "zeroed once; one per concurrent run");
-    qn_table_print(opt, rows, columns);
+    qn_argument_row(rows, "workspace", "bytes", text, need->workspace_bytes,
+                    QN_ALIGNMENT, "zeroed once; one per concurrent run");
+    qn_argument_print(opt, rows);
 }
 
 static int describe_product(const struct qn_options *opt,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "argument.h"
 #include "cast.h"
 #include "layer.h"
 #include "cli.h"
@@ -15,24 +16,6 @@
 static const struct argp_option options[] = {
     QN_OPTION_BACKEND, QN_OPTION_KERNEL, QN_OPTION_SPECS, QN_OPTION_JSON, {0},
 };
-
-/* `text` for people, or in an object under "why". */
-static void print_text(const struct qn_options *opt, const char *key,
-                       const char *subject, const char *text)
-{
-    cJSON *object;
-
-    if (!opt->json) {
-        fputs(text, stdout);
-        if (*text && text[strlen(text) - 1] != '\n')
-            putchar('\n');
-        return;
-    }
-    object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, key, subject);
-    cJSON_AddStringToObject(object, "why", text);
-    qn_table_json(object);
-}
 
 static int why_product(const struct qn_options *opt, struct quern_context *ctx)
 {
@@ -46,7 +29,7 @@ static int why_product(const struct qn_options *opt, struct quern_context *ctx)
         quern_problem_print(&problem, line, sizeof line);
         code = quern_why(ctx, &problem, &plan, &text);
         if (code == QUERN_OK)
-            print_text(opt, "problem", line, text);
+            qn_argument_why(opt, "problem", line, text);
         else
             status = qn_message_code(opt, code, quern_errmsg(ctx));
     }
@@ -120,7 +103,7 @@ static int why_kernel(const struct qn_options *opt)
         return status;
     status = explain_name(opt, opt->words[0], qg_registry(generator), &text);
     if (status == QN_EXIT_OK && text.data)
-        print_text(opt, "kernel", opt->words[0], text.data);
+        qn_argument_why(opt, "kernel", opt->words[0], text.data);
     qn_text_free(&text);
     qg_close(generator);
     return status;

@@ -437,15 +437,6 @@ static int take_turns(struct qn_job *const *jobs, int count,
     return code;
 }
 
-/* The times in order, their median. */
-static void sum_up(double *seconds, int runs, struct qn_job_time *time)
-{
-    qn_timing_sort(seconds, runs);
-    time->seconds = seconds[runs / 2];
-    time->least = seconds[0];
-    time->runs = runs;
-}
-
 int qn_job_compare(struct qn_job *const *jobs, int count, int runs,
                    struct qn_job_time *times)
 {
@@ -458,7 +449,7 @@ int qn_job_compare(struct qn_job *const *jobs, int count, int runs,
         code = take_turns(jobs, count, seconds, runs, times);
     for (int i = 0; i < count && !code; i++) {
         code = qn_job_check(jobs[i]);
-        sum_up(seconds[i], runs, &times[i]);
+        qn_timing_sum(seconds[i], runs, &times[i]);
     }
     return code;
 }

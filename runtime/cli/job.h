@@ -8,6 +8,7 @@
 #include "geometry.h"
 #include "gpu.h"
 #include "memory.h"
+#include "timing.h"
 
 /* All zero is a job that was not begun; qn_job_free takes any. */
 struct qn_job {
@@ -68,14 +69,6 @@ int64_t qn_job_length(const struct qn_job *, int axis, int group);
    (m, n) of C and D, counted inside the group. */
 int64_t qn_job_element(const struct qn_job *, int role, int group, int64_t x,
                        int64_t y);
-
-/* How long it takes. */
-struct qn_job_time {
-    double seconds; /* median of one launch */
-    double least;
-    int runs;
-    struct qn_gpu_load load; /* while it ran */
-};
 
 /* Is A or B a quantized copy? */
 int qn_job_scaled(const struct qn_job *);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "mlp.h"
 #include "random.h"
 #include "sizes.h"
 #include "timing.h"
@@ -219,23 +220,18 @@ static int draw_sizes(struct qn_layer *l, const struct qn_options *opt,
 /* Plan, and open the GPU if the plan is for one. */
 static int plan(struct qn_layer *l, int backend)
 {
-    struct quern_plan_options options = {.backend = backend};
+    const struct quern_plan_options options = {.backend = backend};
+    struct quern_plan_info info;
     int code = quern_mlp_describe(l->ctx, &l->mlp, &l->need);
 
-    if (!code && backend == QUERN_BACKEND_AUTO) {
-        code = qn_gpu_open(l->ctx, &l->gpu);
-        if (code == QUERN_ENODEVICE) {
-            qn_gpu_close(l->gpu);
-            l->gpu = NULL;
-            options.backend = QUERN_BACKEND_HOST;
-            code = QUERN_OK;
-        }
-    } else if (!code && backend != QUERN_BACKEND_HOST) {
-        code = qn_gpu_open(l->ctx, &l->gpu);
-    }
     if (!code)
         code = quern_mlp_plan(l->ctx, &l->mlp, &options, &l->plan);
-    return code;
+    if (code)
+        return code;
+    quern_plan_info(l->plan->products[QN_MLP_PRE], &info);
+    if (info.backend == QUERN_BACKEND_HOST)
+        return QUERN_OK;
+    return qn_gpu_open(l->ctx, &l->gpu);
 }
 
 int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
@@ -291,23 +287,11 @@ int qn_layer_run(struct qn_layer *l)
 int qn_layer_measure(struct qn_layer *l, int runs, struct qn_job_time *time)
 {
     const struct qn_timed timed = {queue, l, l->gpu};
-    double seconds[QN_TIMING_MOST];
     int code = quern_mlp_weights(l->plan, &l->args, NULL);
 
-    memset(time, 0, sizeof *time);
     if (!code)
-        code = qn_timing_runs(&timed, seconds, 2, &time->load);
-    if (!code) {
-        runs = qn_timing_count(runs, seconds[1]);
-        code = qn_timing_runs(&timed, seconds, runs, &time->load);
-    }
-    if (code)
-        return code;
-    qn_timing_sort(seconds, runs);
-    time->seconds = seconds[runs / 2];
-    time->least = seconds[0];
-    time->runs = runs;
-    return quern_mlp_check(l->plan, &l->args, NULL);
+        code = qn_timing_measure(&timed, runs, time);
+    return code ? code : quern_mlp_check(l->plan, &l->args, NULL);
 }
 
 int qn_layer_once(struct qn_layer *l, struct qn_job_time *time)

@@ -273,7 +273,6 @@ int qn_layer_command_why(const struct qn_options *opt,
     const struct quern_plan_options options = {.backend = opt->backend,
                                                .kernel = opt->kernel};
     struct quern_mlp mlp;
-    cJSON *object;
     char *why = NULL;
     int code, status = parse(opt, ctx, text, &mlp);
 
@@ -282,14 +281,7 @@ int qn_layer_command_why(const struct qn_options *opt,
     code = quern_mlp_why(ctx, &mlp, &options, &why);
     if (code)
         return qn_message_code(opt, code, quern_errmsg(ctx));
-    if (opt->json) {
-        object = cJSON_CreateObject();
-        cJSON_AddStringToObject(object, "problem", text);
-        cJSON_AddStringToObject(object, "why", why);
-        qn_table_json(object);
-    } else {
-        fputs(why, stdout);
-    }
+    qn_argument_why(opt, "problem", text, why);
     quern_free(why);
     return QN_EXIT_OK;
 }

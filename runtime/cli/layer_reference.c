@@ -8,6 +8,7 @@
 
 #include "element.h"
 #include "registry.h"
+#include "tolerance.h"
 #include "types.h"
 
 /* ------------------------------------------------------------- activations */
@@ -232,27 +233,6 @@ void qn_layer_reference_token(struct qn_layer_reference *r, int group,
 
 /* --------------------------------------------------------------- tolerance */
 
-/* Of one product of such operands, as NUMERICS has it. */
-static double of_type(int type)
-{
-    switch (type) {
-    case QUERN_BF16:
-    case QUERN_F16:
-    case QUERN_F32:
-        return 1e-5;
-    case QUERN_E4M3:
-    case QUERN_I8:
-        return 1e-3;
-    case QUERN_E5M2:
-    case QUERN_E2M3:
-        return 3e-3;
-    case QUERN_E3M2:
-        return 1e-2;
-    default:
-        return 2e-2;
-    }
-}
-
 double qn_layer_reference_tolerance(const struct qn_recipe *recipe,
                                     const struct quern_mlp *mlp)
 {
@@ -262,7 +242,7 @@ double qn_layer_reference_tolerance(const struct qn_recipe *recipe,
     double most = 0;
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        most = fmax(most, of_type(types[i]));
+        most = fmax(most, qn_tolerance_format(types[i]));
     if (mlp->activation == QUERN_REGLU) /* steps where pre's sign turns, as */
         return STEPS * most + sqrt(most) / 4; /* often as it is wrong by much */
     return STEPS * most;

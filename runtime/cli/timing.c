@@ -100,3 +100,28 @@ void qn_timing_sort(double *seconds, int count)
 {
     qsort(seconds, (size_t)count, sizeof *seconds, compare_seconds);
 }
+
+void qn_timing_sum(double *seconds, int runs, struct qn_job_time *time)
+{
+    qn_timing_sort(seconds, runs);
+    time->seconds = seconds[runs / 2];
+    time->least = seconds[0];
+    time->runs = runs;
+}
+
+int qn_timing_measure(const struct qn_timed *timed, int runs,
+                      struct qn_job_time *time)
+{
+    double seconds[QN_TIMING_MOST];
+    int code;
+
+    *time = (struct qn_job_time){0};
+    code = qn_timing_runs(timed, seconds, 2, &time->load);
+    if (!code) {
+        runs = qn_timing_count(runs, seconds[1]);
+        code = qn_timing_runs(timed, seconds, runs, &time->load);
+    }
+    if (!code)
+        qn_timing_sum(seconds, runs, time);
+    return code;
+}

@@ -59,3 +59,23 @@ struct qn_tolerance qn_tolerance_of(const struct quern_problem *p,
                  (t.sums == QN_SUMS_PROMOTED && p->d_type == QUERN_BF16);
     return t;
 }
+
+double qn_tolerance_format(int type)
+{
+    switch (type) {
+    case QUERN_BF16:
+    case QUERN_F16:
+    case QUERN_F32:
+        return 1e-5;
+    case QUERN_E4M3:
+    case QUERN_I8:
+        return 1e-3;
+    case QUERN_E5M2:
+    case QUERN_E2M3:
+        return 3e-3;
+    case QUERN_E3M2:
+        return 1e-2;
+    default:
+        return 2e-2;
+    }
+}

@@ -24,4 +24,10 @@ struct qn_tolerance {
 struct qn_tolerance qn_tolerance_of(const struct quern_problem *problem,
                                     const struct qn_recipe *recipe, int64_t k);
 
+/*
+** 1 - 2xy / (xx + yy) at most, y being normal numbers x after a trip through
+** the format `type`, or a product of such numbers.
+*/
+double qn_tolerance_format(int type);
+
 #endif
