@@ -67,6 +67,7 @@ struct gpu_family {
     struct gpu_counts counts;
     double seconds;
     int ran;
+    int apart; /* of no kernel of products: left out under --only */
 };
 
 extern struct gpu_options gpu_options;

@@ -260,10 +260,6 @@ void gpu_mlp(void)
     pthread_t threads[MOST];
     int count = 0;
 
-    if (gpu_options.only) {
-        gpu_skip("needs a run without --only");
-        return;
-    }
     for (int r = 0; r < registry->nrecipes; r++) {
         add_activations(registry->recipes[r].name, r);
         if (!gpu_options.quick)

@@ -36,6 +36,8 @@ static void line_of(const struct qn_kernel *k, char *line, size_t size)
                                : k->epilogue == QN_ADD ? 1
                                                        : 4];
     qt_case_text(&c, line, size);
+    if (k->parts > 1)
+        strncat(line, " parts=8", size - strlen(line) - 1);
 }
 
 /* One kernel; what it was refused for is kept. */

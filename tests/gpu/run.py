@@ -21,11 +21,12 @@ import time
 
 SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
 APART = ("casts", "cublaslt", "mlp")  # families that look at no kernel of products
+ALONE = "tune"  # one that measures, when all others have ended
 
 
-def kernels(suite):
+def kernels(common):
     """{"RECIPE_OP": kernels} of all that run here."""
-    listed = subprocess.run([suite, "--list"], stdout=subprocess.PIPE, text=True)
+    listed = subprocess.run(common + ["--list"], stdout=subprocess.PIPE, text=True)
     if listed.returncode:
         sys.exit(listed.returncode)
     found = (re.match(r"quern_(\w+?)_(fprop|dgrad|wgrad)_", name) for name in listed.stdout.split())
@@ -34,15 +35,15 @@ def kernels(suite):
 
 def commands(args, folder):
     """(name, command) of each process, the longest first."""
-    products = {name: count for name, count in kernels(args.suite).items()
-                if not args.recipes or name.rsplit("_", 1)[0] in args.recipes}
     common = [args.suite, f"--threads={args.threads}", f"--commit={args.commit}"]
     common += ["--quick"] if args.quick else []
+    products = {name: count for name, count in kernels(common).items()
+                if not args.recipes or name.rsplit("_", 1)[0] in args.recipes}
     share = -(-args.random // max(1, len(products))) * (10 if args.quick else 1)
     for seed, name in enumerate(sorted(products, key=lambda name: -products[name])):
         yield name, common + [f"--only=quern_{name}_*", f"--random={share}", f"--seed={args.seed + seed}",
                               f"--json={folder}/{name}.json"]
-    for family in APART if not args.recipes else ():
+    for family in APART + (ALONE,) if not args.recipes else ():
         yield family, common + [f"--family={family}", f"--json={folder}/{family}.json"]
 
 
@@ -106,9 +107,11 @@ def main():
     began = time.time()
 
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        jobs = {name: pool.submit(run, name, command, began + args.seconds, folder)
-                for name, command in commands(args, folder)}
-        results, wrong = [], []
+        jobs, results, wrong = {}, [], []
+        for name, command in commands(args, folder):
+            if name == ALONE:
+                concurrent.futures.wait(jobs.values())
+            jobs[name] = pool.submit(run, name, command, began + args.seconds, folder)
         for name, job in jobs.items():
             problem = job.result()
             if os.path.exists(f"{folder}/{name}.json"):
