@@ -18,7 +18,7 @@ DEVICE void board_post(const struct memory *s, unsigned int *turn, const struct 
     store_shared_x4(note + 32, (unsigned int)(u64)t->matrix, (unsigned int)((u64)t->matrix >> 32),
                     0, 0);
 //$ end
-    barrier_arrive(s->posted + at * 8, cluster_rank());
+    barrier_arrive(s->posted + at * 8);
     ++*turn;
 }
 
@@ -36,7 +36,7 @@ DEVICE int board_read(const struct memory *s, unsigned int *turn, struct tile *t
         load_shared_x4(note + i * 4, word + i);
     __syncwarp();
     if (lane == 0)
-        barrier_arrive(s->read + at * 8, cluster_rank());
+        barrier_arrive(s->read + at * 8);
     *turn += TURNS;
     t->group = (int)word[0];
     t->start = word[1];

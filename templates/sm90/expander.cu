@@ -117,7 +117,7 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
         __syncwarp();
         release_packed(s, p->stage, lane);
         if (lane == 0)
-            barrier_arrive(s->full + q->stage * 8, 0);
+            barrier_arrive(s->full + q->stage * 8);
         place_next(p, PACKED_STAGES);
         place_next(q, STAGES);
     }

@@ -201,11 +201,16 @@ DEVICE void place_next(struct place *p, int stages)
 
 //$ include "sm90/board.cu"
 
-/* A math warp is done with a stage: tell every CTA that writes into it. */
+/* A math warp is done with a stage: tell $(cluster.m * cluster.n > 1 and "every CTA that writes into it" or "who writes into it"). */
 DEVICE void release(const struct memory *s, int stage, int lane)
 {
+//$ if cluster.m * cluster.n > 1 then
     if (lane < CTAS)
-        barrier_arrive(s->empty + stage * 8, lane);
+        barrier_arrive_at(s->empty + stage * 8, lane);
+//$ else
+    if (lane == 0)
+        barrier_arrive(s->empty + stage * 8);
+//$ end
 }
 
 //$ if expand ~= "none" then
@@ -213,7 +218,7 @@ DEVICE void release(const struct memory *s, int stage, int lane)
 DEVICE void release_packed(const struct memory *s, int stage, int lane)
 {
     if (lane == 0)
-        barrier_arrive(s->packed_empty + stage * 8, 0);
+        barrier_arrive(s->packed_empty + stage * 8);
 }
 
 //$ end

@@ -30,12 +30,20 @@ DEVICE void barrier_expect(unsigned int barrier, unsigned int bytes)
                  : : "r"(barrier), "r"(bytes) : "memory");
 }
 
+/* Arrive: what the thread has read and written before is over for whoever waits. */
+DEVICE void barrier_arrive(unsigned int barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier) : "memory");
+}
+
+//$ if cluster.m * cluster.n > 1 then
 /*
-** Arrive on the barrier at the same place in CTA `rank` of the cluster. Releases at the scope of
-** the CTA: enough for a reader that gives a stage back, since it has no writes to publish, and the
-** wider scope costs a fence of the whole GPU.
+** Arrive on the barrier at the same place in CTA `rank` of the cluster. It may overtake the thread's
+** own reads of shared memory (seen on sm_90), so it is for what the tensor cores have read. Releases
+** at the scope of the CTA: the wider one costs a fence of the whole GPU, and a reader that gives a
+** stage back has no writes to publish.
 */
-DEVICE void barrier_arrive(unsigned int barrier, unsigned int rank)
+DEVICE void barrier_arrive_at(unsigned int barrier, unsigned int rank)
 {
     asm volatile("{\n"
                  "  .reg .b32 remote;\n"
@@ -45,6 +53,7 @@ DEVICE void barrier_arrive(unsigned int barrier, unsigned int rank)
                  : : "r"(barrier), "r"(rank) : "memory");
 }
 
+//$ end
 /* Wait until the phase of this parity has ended. */
 DEVICE void barrier_wait(unsigned int barrier, unsigned int parity)
 {

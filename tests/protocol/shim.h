@@ -355,7 +355,7 @@ static void barrier_expect(unsigned int barrier, unsigned int bytes)
     sim_barrier_settle(b);
 }
 
-static void barrier_arrive(unsigned int barrier, unsigned int rank)
+static void barrier_arrive_at(unsigned int barrier, unsigned int rank)
 {
     struct sim_barrier *b = sim_barrier_of((int)rank, barrier);
     if (b->pending == 0)
@@ -364,6 +364,11 @@ static void barrier_arrive(unsigned int barrier, unsigned int rank)
         sim_fail("arrival at a CTA that has left", barrier, rank);
     b->pending--;
     sim_barrier_settle(b);
+}
+
+static void barrier_arrive(unsigned int barrier)
+{
+    barrier_arrive_at(barrier, (unsigned int)(sim.current / THREADS));
 }
 
 static void barrier_wait(unsigned int barrier, unsigned int parity)
