@@ -93,6 +93,7 @@ DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fr
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
         expand_fragment(next, s, s->packed + p->stage * PACKED_BYTES, x + TILE_K,
                         skip, warp_row, lane);
+        copy_engine_fence(); /* what was read may be copied over */
         __syncwarp();
         release_packed(s, p->stage, lane);
         place_next(p, PACKED_STAGES);
@@ -128,6 +129,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     __syncwarp();
     barrier_wait(s->packed_full + p->stage * 8, p->parity);
     expand_fragment(&even, s, s->packed + p->stage * PACKED_BYTES, 0, skip, warp_row, lane);
+    copy_engine_fence(); /* what was read may be copied over */
     __syncwarp();
     release_packed(s, p->stage, lane);
     place_next(p, PACKED_STAGES);

@@ -49,12 +49,13 @@ static gpu_address allocate(size_t bytes, int *size_class)
 /* A byte at least, so that a buffer of none has an address. */
 void gpu_buffer_make(struct gpu_buffer *b, size_t bytes, size_t guard)
 {
-    /* Exact sizes under a sanitizer: it sees the end of an allocation. */
+    /* Exact sizes under a sanitizer: it sees the end of an allocation. In
+       words, as it takes a cp.async of the last few bytes for one of four. */
     b->guard = gpu_options.sanitize ? 0 : guard;
     b->bytes = bytes;
     b->size_class = -1;
     if (gpu_options.sanitize)
-        gpu_must(cu.alloc(&b->memory, bytes + !bytes),
+        gpu_must(cu.alloc(&b->memory, (bytes + !bytes + 3) / 4 * 4),
                  "allocating device memory");
     else
         b->memory = allocate(bytes + 2 * guard + !bytes, &b->size_class);

@@ -20,9 +20,8 @@ import time
 BIN = os.path.join(os.path.dirname(__file__), "../../build/bin")
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SIZES = "g=3 m=200 k=256 split=0,129,71"
-CASTS = ("quantize {} of=x " + SIZES, "quantize {} of=dy dbias=1 " + SIZES,
-         "quantize {} of=w g=2 m=128 k=256", "quantize {} of=x activation=swiglu prob=1 " + SIZES,
-         "dequantize {} of=x copies=column " + SIZES)
+CASTS = ("quantize {} of=dy dbias=1 " + SIZES, "quantize {} of=w g=2 m=128 k=256",
+         "quantize {} of=x activation=swiglu prob=1 " + SIZES, "dequantize {} of=x copies=column " + SIZES)
 UNSCALED = ("bf16", "fp16")  # no copies to make: activations alone
 MLP = "mlp {} g=3 m=200 hidden=256 ffn=128 prob=1 split=0,129,71"
 
@@ -50,13 +49,14 @@ def sanitize(tool, what, command, deadline):
     if left <= 0:
         return result
     wrapped = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"] + command
+    began = time.time()
     try:
         ended = subprocess.run(wrapped, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=left,
                                errors="replace")
     except subprocess.TimeoutExpired:
         return dict(result, summary="stopped: its time was over")
     found = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", ended.stdout)
-    result.update(passed=ended.returncode == 0, summary=found[-1] if found else "no summary")
+    result.update(passed=ended.returncode == 0, seconds=round(time.time() - began, 1), summary=found[-1] if found else "no summary")
     if ended.returncode:
         result["output"] = ended.stdout[-3000:]
     return result
