@@ -169,7 +169,7 @@ def roofline(path, results, report):
     rows = [r for r in results["rows"] if r["what"] == "quern" and r.get("gbytes")]
     if not peak or not rows:
         return ""
-    factor = peak["fp8"] if any(r.get("op", "").startswith("fp8") for r in rows) else 1
+    factor = peak["fp8"] if any(report.pass_of(r).startswith("fp8") for r in rows) else 1
     top = peak["tflops"] * factor
     clock = sorted(r["mhz"] for r in rows if r.get("mhz"))
     x = sorted([2 ** (i / 8) for i in range(8 * 3, 8 * 13)] + [top / peak["tbytes"]])
@@ -187,7 +187,7 @@ def roofline(path, results, report):
     colours = list(dict.fromkeys(SERIES.values()))
     for i, op in enumerate(report.passes(results)):
         points = [(1000 * r["tflops"] / r["gbytes"], r["tflops"]) for r in rows
-                  if r.get("op", "fprop") == op]
+                  if report.pass_of(r) == op]
         if points:
             axes.scatter(*zip(*points), s=26, marker=PASSES.get(op, "o"), linewidths=0, label=op,
                          color=colours[i % len(colours)], zorder=3)

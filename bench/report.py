@@ -12,27 +12,34 @@ import math
 import os
 import sys
 
-PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "quern_untuned")
+PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "quern_untuned", "torch_bf16",
+         "torch_fp8_row")
 COLUMNS = (("quern", "quern"), ("quern_untuned", "the model alone"), ("torch_grouped_mm", "torch grouped"),
-           ("torch_scaled_grouped_mm", "torch scaled grouped"), ("cublas_loop", "cuBLAS loop"),
+           ("torch_scaled_grouped_mm", "torch scaled grouped"), ("torch_bf16", "torch BF16"),
+           ("torch_fp8_row", "torch FP8, rows"), ("cublas_loop", "cuBLAS loop"),
            ("cublas_dense", "dense cuBLAS"), ("cublas_dense_fp8", "dense cuBLAS, FP8"))
 
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+def pass_of(row):
+    """What was computed; of an MLP the recipe and the phase."""
+    return f"{row['recipe']} {row['phase']}" if "phase" in row else row.get("op", "fprop")
+
+
 def cases(results, op):
     """{(shape, split): {what: row}} of one pass, in the order of the file."""
     found = {}
     for row in results["rows"]:
-        if "shape" in row and row.get("op", "fprop") == op:
+        if "shape" in row and pass_of(row) == op:
             found.setdefault((row["shape"], row["split"]), {})[row["what"]] = row
     return found
 
 
 def passes(results):
     """The passes that were measured, in the order of the file."""
-    return list(dict.fromkeys(row.get("op", "fprop") for row in results["rows"] if "shape" in row))
+    return list(dict.fromkeys(pass_of(row) for row in results["rows"] if "shape" in row))
 
 
 def deepgemm(shape, op, rows):
@@ -122,7 +129,7 @@ def summary(results):
         lines.append(list(case) + [f"{cell(rows, 'quern')} ({times(ratio(rows))})" if "quern" in rows
                                    else "–" for rows in cells])
     means = [geometric_mean([r for r in map(ratio, found[op].values()) if r]) for op in ops]
-    lines.append(["geometric mean", ""] + [f"**{mean:.3f} ×**" for mean in means])
+    lines.append(["geometric mean", ""] + ["–" if math.isnan(mean) else f"**{mean:.3f} ×**" for mean in means])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
