@@ -99,9 +99,14 @@ void gpu_tails(void)
         }
 }
 
-/* Many tiles for each multiprocessor, and more than 32 groups at once. */
+/*
+** Many tiles for each multiprocessor, and more than 32 groups at once. Short
+** ones for every kernel: whoever hands a stage back too early is soonest seen
+** where tiles meet.
+*/
 void gpu_large(void)
 {
+    static const struct qt_pattern brief = {"large, brief", 24, 0, {0}, 45};
     static const struct qt_pattern patterns[] = {
         {"large, 16 groups", 16, 0, {0}, 400},
         {"large, 100 groups", 100, 0, {0}, 60},
@@ -112,6 +117,10 @@ void gpu_large(void)
         const struct qt_pattern *pattern = &patterns[i % 3];
         struct gpu_case p;
 
+        begin(&p, &gpu_variants[i], brief.name, i);
+        gpu_variant_sides(&p.c, 712, 1032, 264);
+        qt_case_layout(&p.c, &brief);
+        gpu_case_run_all(&p, &gpu_variants[i], i);
         if (gpu_options.quick && i % 5)
             continue;
         begin(&p, &gpu_variants[i], pattern->name, i);
