@@ -107,6 +107,7 @@ void gpu_tails(void)
 void gpu_large(void)
 {
     static const struct qt_pattern brief = {"large, brief", 24, 0, {0}, 45};
+    static const struct qt_pattern alike = {"large, alike", 3, 0, {0}, 0};
     static const struct qt_pattern patterns[] = {
         {"large, 16 groups", 16, 0, {0}, 400},
         {"large, 100 groups", 100, 0, {0}, 60},
@@ -119,7 +120,8 @@ void gpu_large(void)
 
         begin(&p, &gpu_variants[i], brief.name, i);
         gpu_variant_sides(&p.c, 712, 1032, 264);
-        qt_case_layout(&p.c, &brief);
+        qt_case_layout(
+            &p.c, gpu_variants[i].ragged == QUERN_AXIS_NONE ? &alike : &brief);
         gpu_case_run_all(&p, &gpu_variants[i], i);
         if (gpu_options.quick && i % 5)
             continue;
