@@ -174,6 +174,6 @@ for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do
   local name = path:match("([%w_]+)%.c$")
   begin(name, "SharedLib", name, "lib", "")
   targetprefix ""
-  files { path }
+  files { path, (path:gsub("%.c$", "/*.c")) }
   includedirs { "runtime/cli" }
 end

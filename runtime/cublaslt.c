@@ -32,8 +32,12 @@ static int load_symbols(struct qn_cublaslt *lt)
 static void read_version(struct qn_cublaslt *lt)
 {
     static const char *const scales[QN_CUBLASLT_SCALES] = {
-        "", ", FP8 scaled by rows", ", FP8 scaled by groups",
-        ", FP8 scaled by tensors"};
+        "",
+        ", FP8 scaled by rows",
+        ", FP8 scaled by groups",
+        ", FP8 scaled by tensors",
+        ", FP8 scaled by blocks",
+        ", MXFP8"};
     unsigned version = (unsigned)lt->cublasLtGetVersion();
 
     lt->number = version;

@@ -11,12 +11,15 @@
 #include "geometry.h"
 
 /* What the factors of a product are scaled by: fp32 numbers, each of them for
-   a row, for all rows of a group, or for all of them. */
+   a row, for all rows of a group, for all of them, or for a block of 1 x 128 or
+   128 x 128; or e8m0 for blocks of 1 x 32. */
 enum qn_cublaslt_scale {
     QN_CUBLASLT_UNSCALED,
-    QN_CUBLASLT_ROWS,
-    QN_CUBLASLT_GROUPS,
-    QN_CUBLASLT_TENSORS,
+    QN_CUBLASLT_ROW_SCALES,
+    QN_CUBLASLT_GROUP_SCALES,
+    QN_CUBLASLT_TENSOR_SCALES,
+    QN_CUBLASLT_BLOCK_SCALES,
+    QN_CUBLASLT_TILE_SCALES,
     QN_CUBLASLT_SCALES
 };
 

@@ -62,7 +62,10 @@ enum { /* CUBLASLT_MATMUL_DESC_... */
 };
 enum { /* CUBLASLT_MATMUL_MATRIX_SCALE_... */
        LT_SCALE_SCALAR = 0,
-       LT_SCALE_OUTER_VECTOR = 3 /* from 12.9 on: fp32 for each row */
+       LT_SCALE_VECTOR_32 = 2,    /* from 12.8 on: e8m0, tiles of 128 x 4 */
+       LT_SCALE_OUTER_VECTOR = 3, /* from 12.9 on: fp32 for each row */
+       LT_SCALE_VECTOR_128 = 4,   /* from 12.9 on: fp32 [k / 128][rows] */
+       LT_SCALE_BLOCK_128 = 5     /* and [rows / 128][k / 128, in fours] */
 };
 enum { /* CUBLASLT_MATRIX_LAYOUT_... */
        LT_LAYOUT_BATCH_COUNT = 5,

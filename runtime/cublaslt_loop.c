@@ -5,219 +5,27 @@
 ** Evenly spaced groups of one size go as one batch. A group without rows or
 ** columns has nothing to compute; one whose summed axis is empty gets zeros,
 ** keeps D, or gets beta C: the product of zeros, since cuBLAS sums at least
-** one value.
+** one value. Products of a group go one behind the other on one stream; which
+** one of several, the amount of work decides.
 **
 ** Scaled FP8 is a recipe's copies as they are, one product for each group with
-** its scales' addresses: one fp32 for all of A and all of B, or one for each of
-** their rows (from version 12.9 on). Rows end with zeros up to 16 bytes, which
-** are summed with the others.
-**
-** The workspace, from its first byte:
-**
-**     256             the error record, which this backend leaves alone
-**     256             1.0f and 0.0f, written by runs that need them
-**     zeros_bytes     zeros, written by runs that need them
-**     to the end      cuBLASLt's scratch, at a multiple of 256
+** its scales' addresses. Rows end with zeros up to 16 bytes, which are summed
+** with the others. Scales of blocks [k / 128][rows] have one line for all
+** groups, where the library wants each group's alone: they are copied together
+** first. It takes them for whole fours of rows, so what is left of a group is
+** copied, rows and all, and multiplied by itself.
 */
 #include "cublaslt_loop.h"
-#include "context.h"
 #include "cublaslt_product.h"
-#include "text.h"
+#include "cublaslt_room.h"
 #include "types.h"
 
-#include <stdlib.h>
-
 enum {
-    CONSTANTS = QN_WORKSPACE_BYTES,
-    ZEROS = CONSTANTS + 256,
-    ROW_BYTES = 16,        /* of zeros, and what FP8 rows are multiples of */
-    COPY_START = 128,      /* groups of a column copy start at multiples */
-    OUTER_VECTORS = 120900 /* the version that has them */
+    BLOCK = 128, /* groups of a column copy start at multiples; fp32 scales */
+    TILE_COLUMNS = 4
 };
 
 static const float one = 1, zero = 0;
-
-static uintptr_t round_up(uintptr_t value)
-{
-    return (value + QN_CUBLASLT_ALIGNMENT - 1) &
-           ~(uintptr_t)(QN_CUBLASLT_ALIGNMENT - 1);
-}
-
-/* ---------------------------------------------------------------- planning */
-
-/* Both operands of beta C for an empty sum, which share their zeros. */
-static size_t zeros_bytes(const struct quern_problem *p)
-{
-    int64_t longer = p->m > p->n ? p->m : p->n;
-
-    if (p->ragged != QUERN_AXIS_K || p->beta != QUERN_BETA_ANY)
-        return 0;
-    return (size_t)longer * ROW_BYTES;
-}
-
-size_t qn_cublaslt_workspace(const struct quern_problem *p)
-{
-    return ZEROS + round_up(zeros_bytes(p)) + QN_CUBLASLT_ALIGNMENT +
-           QN_CUBLASLT_SCRATCH;
-}
-
-/* Scalars of the caller's lie on the device; constants may lie here. */
-static int has_scalars(const struct quern_problem *p)
-{
-    return p->alpha || p->beta == QUERN_BETA_ANY;
-}
-
-/* A recipe's scales as the library takes them: of a whole matrix, which may be
-   a group's, or of each row. Those of blocks lie otherwise than it wants them,
-   since the groups of one buffer share their lines. */
-static int check_scales(const struct quern_problem *p,
-                        const struct qn_recipe *recipe,
-                        const struct qn_geometry *a,
-                        const struct qn_geometry *b)
-{
-    const struct qn_scaling *left = a->sf.scaling, *right = b->sf.scaling;
-
-    if (!left || !right || left->span != right->span ||
-        left->span == QN_SPAN_BLOCK || left->type != QUERN_F32)
-        return qn_error_set(QUERN_ENOKERNEL,
-                            "backend cublaslt takes fp32 scales of a row, a "
-                            "group or a tensor: recipe %s has others",
-                            recipe->name);
-    if (p->ragged == QUERN_AXIS_N)
-        return qn_error_set(QUERN_ENOKERNEL,
-                            "backend cublaslt takes no scales with ragged=n");
-    if (p->n % ROW_BYTES)
-        return qn_error_set(QUERN_ENOKERNEL,
-                            "backend cublaslt takes FP8 where n is a multiple "
-                            "of %d, here it is %lld",
-                            ROW_BYTES, (long long)p->n);
-    return QUERN_OK;
-}
-
-int qn_cublaslt_serves(const struct quern_problem *p,
-                       const struct qn_recipe *recipe)
-{
-    struct qn_geometry a, b;
-    int code = QUERN_OK;
-
-    qn_geometry_of(p, recipe, QN_ROLE_A, &a);
-    qn_geometry_of(p, recipe, QN_ROLE_B, &b);
-    if (recipe->scaled)
-        code = check_scales(p, recipe, &a, &b);
-    if (code)
-        return code;
-    if (p->pointers)
-        return qn_error_set(QUERN_ENOKERNEL,
-                            "backend cublaslt takes operands in one buffer, "
-                            "the problem says pointers=");
-    if (!qn_cublaslt_has(a.type, b.type, p->d_type))
-        return qn_error_set(QUERN_ENOKERNEL,
-                            "backend cublaslt has no product %s x %s -> %s: "
-                            "bf16 -> bf16 or f32, f16 -> f16 or f32 and scaled "
-                            "FP8, of both at most one e5m2, are possible",
-                            qn_type_name(a.type), qn_type_name(b.type),
-                            qn_type_name(p->d_type));
-    return QUERN_OK;
-}
-
-/* By the span of the scales, which both operands share. */
-static enum qn_cublaslt_scale scale_of(const struct qn_geometry *a)
-{
-    if (!a->sf.scaling)
-        return QN_CUBLASLT_UNSCALED;
-    return a->sf.scaling->span == QN_SPAN_ROW     ? QN_CUBLASLT_ROWS
-           : a->sf.scaling->span == QN_SPAN_GROUP ? QN_CUBLASLT_GROUPS
-                                                  : QN_CUBLASLT_TENSORS;
-}
-
-/* Rules that the library's version decides about. */
-static int check_version(const struct qn_cublaslt *lt,
-                         const struct qn_geometry *a)
-{
-    if (scale_of(a) != QN_CUBLASLT_ROWS || lt->number >= OUTER_VECTORS)
-        return QUERN_OK;
-    return qn_error_set(QUERN_ENOKERNEL,
-                        "backend cublaslt takes scales of rows from cublasLt "
-                        "12.9 on, this is %s",
-                        lt->version);
-}
-
-int qn_cublaslt_plan(struct quern_plan *plan, const struct qn_recipe *recipe,
-                     int sms)
-{
-    const struct quern_problem *p = &plan->problem;
-    const struct qn_geometry *a = &plan->operands[QN_ROLE_A];
-    const struct qn_cublaslt_make make = {
-        .a_type = a->type,
-        .b_type = plan->operands[QN_ROLE_B].type,
-        .scale = (int)scale_of(a),
-        .fast = !recipe->promote,
-        .d_type = p->d_type,
-        .a_major = p->a_major,
-        .b_major = p->b_major,
-        .device_scalars = has_scalars(p),
-        .sms = sms,
-        .groups = p->groups,
-    };
-    struct qn_cublaslt *lt;
-    int code = qn_cublaslt_serves(p, recipe);
-
-    if (!code)
-        code = qn_context_cublaslt(plan->ctx, &lt);
-    if (!code)
-        code = check_version(lt, a);
-    if (code)
-        return code;
-    plan->need.workspace_bytes = qn_cublaslt_workspace(p);
-    plan->products = malloc(sizeof *plan->products);
-    if (!plan->products)
-        return qn_error_memory();
-    code = qn_cublaslt_engine_open(plan->products, lt, &make);
-    if (code) {
-        free(plan->products);
-        plan->products = NULL;
-    }
-    return code;
-}
-
-void qn_cublaslt_why(struct quern_context *ctx, const struct quern_problem *p,
-                     const struct qn_recipe *recipe, struct qn_text *text)
-{
-    struct qn_cublaslt *lt;
-    struct qn_geometry a;
-    int code = qn_cublaslt_serves(p, recipe);
-
-    qn_geometry_of(p, recipe, QN_ROLE_A, &a);
-    if (!code)
-        code = qn_context_cublaslt(ctx, &lt);
-    if (!code)
-        code = check_version(lt, &a);
-    if (code)
-        qn_text_add(text, "nothing runs\n    %s\n", qn_error_text());
-    else
-        qn_text_add(text,
-                    "> %s\n    %s; sizes are host_sizes; %zu bytes of "
-                    "workspace\n    because it was asked for: no plan takes "
-                    "this backend by itself\n",
-                    lt->names[scale_of(&a)],
-                    p->ragged == QUERN_AXIS_NONE && !recipe->scaled
-                        ? "all groups as one batch"
-                        : "one product for each group, in a loop on the host",
-                    qn_cublaslt_workspace(p));
-}
-
-/* In its own context where that can be entered; the memory goes either way. */
-void qn_cublaslt_plan_free(struct quern_plan *plan)
-{
-    struct qn_driver_scope scope;
-
-    if (!plan->products || !qn_context_here(plan->ctx))
-        return;
-    qn_driver_enter(plan->driver, plan->context, &scope);
-    qn_cublaslt_engine_close(plan->products);
-    qn_driver_leave(plan->driver, &scope);
-    free(plan->products);
-}
 
 /* ---------------------------------------------------------------- checking */
 
@@ -302,9 +110,19 @@ struct loop {
     const struct qn_values *values;
     const float *alpha, *beta; /* of the first group */
     int64_t alpha_step, beta_step;
-    char *zeros;
-    int zeroed; /* the run has written the zeros */
-    int scaled; /* FP8: rows of 16 bytes, padded with zeros */
+    struct qn_cublaslt_room room;
+    char *workspace, *lanes; /* the latter aligned */
+    int scaled;              /* FP8: rows of 16 bytes, padded with zeros */
+    int gathers;             /* A's scales are copied together */
+    struct qn_cublaslt_fork fork;
+};
+
+/* Where a group begins. */
+struct place {
+    int group;
+    int64_t start, length; /* along the ragged axis */
+    int64_t tiles;         /* of 128 rows in the groups before it */
+    int64_t gathered;      /* rows of gathered scales before it */
 };
 
 /* 1.0f and 0.0f on the device, for the scalar that the problem fixes. */
@@ -331,8 +149,8 @@ static int set_scalars(struct loop *l, struct cu_stream *stream)
     const float *ones = &one, *zeros = &zero;
     int code = QUERN_OK;
 
-    if (has_scalars(p)) {
-        ones = (const float *)((char *)v->error + CONSTANTS);
+    if (l->plan->products->device_scalars) {
+        ones = (const float *)(l->workspace + QN_WORKSPACE_BYTES);
         zeros = ones + 1;
         if (!p->alpha || p->beta != QUERN_BETA_ANY)
             code = write_constants(l->plan, ones, stream);
@@ -364,33 +182,50 @@ static void set_matrices(struct loop *l)
             (void *)(uintptr_t)v->c, v->c_stride, v->c_group_stride};
 }
 
-/* What is summed of a copy: its rows end with zeros. */
-static int64_t row_of(int64_t k)
+/* Is there a sum of no values that beta C is the result of? */
+static int needs_zeros(const struct quern_plan *plan, const int64_t *sizes)
 {
-    return (k + ROW_BYTES - 1) / ROW_BYTES * ROW_BYTES;
+    const struct quern_problem *p = &plan->problem;
+
+    for (int g = 0; p->ragged == QUERN_AXIS_K && g < p->groups; g++)
+        if (!sizes[g])
+            return p->beta == QUERN_BETA_ANY;
+    return 0;
 }
 
 static int start_loop(struct loop *l, const struct quern_plan *plan,
-                      const struct qn_values *values, struct cu_stream *stream)
+                      const struct qn_values *values, const int64_t *sizes,
+                      struct cu_stream *stream)
 {
     const struct quern_problem *p = &plan->problem;
-    char *workspace = (char *)values->error;
+    const struct qn_geometry *a = &plan->operands[QN_ROLE_A];
+    uintptr_t lanes;
+    int code;
 
     *l = (struct loop){
         .plan = plan,
         .values = values,
-        .zeros = workspace + ZEROS,
+        .workspace = (char *)values->error,
         .scaled = plan->scaled,
+        .gathers = qn_cublaslt_gathers(a),
         .product = {.form = QN_CUBLASLT_PLAIN,
                     .m = p->m,
                     .n = p->n,
-                    .k = plan->scaled ? row_of(p->k) : p->k,
+                    .k = plan->scaled ? qn_cublaslt_row(p->k) : p->k,
                     .batch = 1,
                     .stream = stream},
     };
-    l->product.scratch = (void *)round_up((uintptr_t)l->zeros + zeros_bytes(p));
+    qn_cublaslt_room(p, a, plan->products->lanes.count, &l->room);
+    lanes = (uintptr_t)l->workspace + l->room.lanes + QN_CUBLASLT_ALIGNMENT - 1;
+    l->lanes = (char *)(lanes / QN_CUBLASLT_ALIGNMENT * QN_CUBLASLT_ALIGNMENT);
+    l->product.scratch = l->lanes;
     set_matrices(l);
-    return set_scalars(l, stream);
+    code = set_scalars(l, stream);
+    if (!code && needs_zeros(plan, sizes))
+        code = QN_CU(plan->driver, cuMemsetD8Async,
+                     (uintptr_t)l->workspace + l->room.zeros, 0,
+                     l->room.zeros_bytes, stream);
+    return code;
 }
 
 /* The operand's matrix of one group, whose ragged axis begins at `start`. */
@@ -405,17 +240,29 @@ static void move_to(const struct qn_geometry *g, int group, int64_t start,
     matrix->data = (void *)((uintptr_t)matrix->data + (uintptr_t)elements);
 }
 
-/* The scales of one group; those of rows start where the rows do. */
-static const float *scales_of(const struct qn_geometry *g, const float *sf,
-                              int group, int64_t start)
+/* The scales of one group, by how many of them lie before it. */
+static const void *scales_of(const struct qn_geometry *g, const void *sf,
+                             const struct place *at)
 {
     const struct qn_scales *s = &g->sf;
+    const int bytes = s->scaling ? qn_type_bits(s->scaling->type) / 8 : 0;
+    int64_t before = 0;
 
     if (!s->scaling)
         return NULL;
     if (s->group_stride)
-        return sf + group * s->group_stride;
-    return s->scaling->span == QN_SPAN_ROW ? sf + start : sf;
+        before = at->group * s->group_stride;
+    else if (s->scaling->span == QN_SPAN_ROW)
+        before = at->start;
+    else if (s->scaling->span != QN_SPAN_BLOCK)
+        before = 0;
+    else if (s->copy == QUERN_ROW) /* in tiles: others are gathered */
+        before = at->tiles * s->stride;
+    else if (s->scaling->order == QN_ORDER_COLUMNS)
+        before = at->start / BLOCK * s->stride;
+    else
+        before = (g->rows + BLOCK - 1) / BLOCK * at->start * TILE_COLUMNS;
+    return (const char *)sf + before * bytes;
 }
 
 /* D = 0; its rows may have gaps, which stay as they are. */
@@ -437,19 +284,15 @@ static int clear(const struct loop *l, const struct qn_cublaslt_product *p)
 /* D = beta C: A and B are zeros, as few as the tensor cores like to read. */
 static int scale(struct loop *l, struct qn_cublaslt_product *p)
 {
-    const int64_t k = ROW_BYTES / (l->scaled ? 1 : 2);
-    const struct qn_cublaslt_matrix zeros = {l->zeros, k, 0};
-    int code = QUERN_OK;
+    const int64_t k = QN_CUBLASLT_ROW_BYTES / (l->scaled ? 1 : 2);
+    const struct qn_cublaslt_matrix zeros = {l->workspace + l->room.zeros, k,
+                                             0};
 
-    if (!l->zeroed)
-        code = QN_CU(l->plan->driver, cuMemsetD8Async, (uintptr_t)l->zeros, 0,
-                     zeros_bytes(&l->plan->problem), p->stream);
-    l->zeroed = 1;
     p->form = QN_CUBLASLT_ZEROS;
     p->k = k;
     p->scales[QN_LT_A] = p->scales[QN_LT_B] = NULL;
     p->matrices[QN_LT_A] = p->matrices[QN_LT_B] = zeros;
-    return code ? code : qn_cublaslt_multiply(l->plan->products, p);
+    return qn_cublaslt_multiply(l->plan->products, p);
 }
 
 /* A sum of no values. */
@@ -464,32 +307,142 @@ static int multiply_nothing(struct loop *l, struct qn_cublaslt_product *p)
     return scale(l, p);
 }
 
-static int multiply_group(struct loop *l, int group, int64_t start,
-                          int64_t length)
+/* Rows of `width` bytes, so many bytes apart. */
+static int copy_rows(const struct loop *l, struct cu_stream *stream,
+                     const struct qn_cublaslt_matrix *from,
+                     const struct qn_cublaslt_matrix *to, int64_t rows,
+                     int64_t width)
 {
-    const struct quern_plan *plan = l->plan;
-    struct qn_cublaslt_product p = l->product;
-    int64_t *const axes[] = {
-        [QUERN_AXIS_M] = &p.m, [QUERN_AXIS_N] = &p.n, [QUERN_AXIS_K] = &p.k};
+    const struct cu_copy copy = {
+        .from = {.memory = QN_CU_MEMORY_DEVICE,
+                 .device = (uintptr_t)from->data,
+                 .pitch = (size_t)from->stride},
+        .to = {.memory = QN_CU_MEMORY_DEVICE,
+               .device = (uintptr_t)to->data,
+               .pitch = (size_t)to->stride},
+        .width = (size_t)width,
+        .height = (size_t)rows,
+    };
+
+    return QN_CU(l->plan->driver, cuMemcpy2DAsync_v2, &copy, stream);
+}
+
+/* The scales of `rows` rows from `row` on, as the library wants those of
+   p->m; `done` rows have been gathered. */
+static int gather(const struct loop *l, struct qn_cublaslt_product *p,
+                  int64_t row, int64_t rows, int64_t done)
+{
+    const struct qn_scales *s = &l->plan->operands[QN_ROLE_A].sf;
+    const int64_t lines = (l->plan->problem.k + BLOCK - 1) / BLOCK;
+    const int64_t bytes = sizeof(float);
+    const struct qn_cublaslt_matrix from = {
+        (void *)(uintptr_t)(l->values->a_sf + row), s->stride * bytes, 0};
+    const struct qn_cublaslt_matrix to = {
+        l->workspace + l->room.scales + done * lines * bytes, p->m * bytes, 0};
+
+    p->scales[QN_LT_A] = to.data;
+    return copy_rows(l, p->stream, &from, &to, lines, rows * bytes);
+}
+
+/* A matrix as copy_rows takes it. */
+static struct qn_cublaslt_matrix in_bytes(struct qn_cublaslt_matrix matrix,
+                                          int type)
+{
+    matrix.stride = matrix.stride * qn_type_bits(type) / 8;
+    return matrix;
+}
+
+/* The last rows of a group, fewer than 4: by way of the lane's memory. */
+static int multiply_rest(const struct loop *l, struct qn_cublaslt_product *p,
+                         const struct place *at, int64_t rows)
+{
+    const struct quern_problem *problem = &l->plan->problem;
+    const int type = l->plan->operands[QN_ROLE_A].type;
+    const int64_t whole = at->length - rows;
+    const int64_t width = p->n * qn_type_bits(problem->d_type) / 8;
+    char *lane = p->scratch;
+    struct qn_cublaslt_matrix x[QN_LT_MATRICES],
+        a = {lane + l->room.a_rows, p->k, 0},
+        d = {lane + l->room.d_rows, p->n, 0}, to;
+    int code;
+
+    for (int i = 0; i < QN_LT_MATRICES; i++) {
+        x[i] = in_bytes(p->matrices[i], i == QN_LT_A ? type : problem->d_type);
+        x[i].data = (char *)x[i].data + whole * x[i].stride;
+    }
+    p->m = QN_CUBLASLT_ROWS;
+    p->matrices[QN_LT_A] = a;
+    p->matrices[QN_LT_C] = p->matrices[QN_LT_D] = d;
+    code = gather(l, p, at->start + whole, rows, at->gathered + whole);
+    to = in_bytes(a, type);
+    if (!code)
+        code = copy_rows(l, p->stream, &x[QN_LT_A], &to, rows, p->k);
+    to = in_bytes(d, problem->d_type);
+    if (!code && problem->beta != QUERN_BETA_ZERO)
+        code = copy_rows(l, p->stream, &x[QN_LT_C], &to, rows, width);
+    if (!code)
+        code = qn_cublaslt_multiply(l->plan->products, p);
+    return code ? code : copy_rows(l, p->stream, &to, &x[QN_LT_D], rows, width);
+}
+
+/* A group whose scales lie among those of the others. */
+static int multiply_gathered(const struct loop *l,
+                             const struct qn_cublaslt_product *group,
+                             const struct place *at)
+{
+    const int64_t rest = at->length % QN_CUBLASLT_ROWS;
+    struct qn_cublaslt_product p = *group;
+    int code = QUERN_OK;
+
+    p.m = at->length - rest;
+    if (p.m)
+        code = gather(l, &p, at->start, p.m, at->gathered);
+    if (!code && p.m)
+        code = qn_cublaslt_multiply(l->plan->products, &p);
+    p = *group;
+    return code || !rest ? code : multiply_rest(l, &p, at, rest);
+}
+
+/* What belongs to the group alone; m, n or k may become 0. */
+static void set_group(const struct loop *l, const struct place *at,
+                      struct qn_cublaslt_product *p)
+{
     static const int roles[QN_LT_MATRICES] = {QN_ROLE_A, QN_ROLE_B, QN_ROLE_C,
                                               QN_ROLE_D};
+    const struct quern_plan *plan = l->plan;
+    const struct qn_geometry *operands = plan->operands;
+    int64_t *const axes[] = {
+        [QUERN_AXIS_M] = &p->m, [QUERN_AXIS_N] = &p->n, [QUERN_AXIS_K] = &p->k};
 
     if (plan->problem.ragged != QUERN_AXIS_NONE)
         *axes[plan->problem.ragged] =
-            l->scaled && plan->problem.ragged == QUERN_AXIS_K ? row_of(length)
-                                                              : length;
+            l->scaled && plan->problem.ragged == QUERN_AXIS_K
+                ? qn_cublaslt_row(at->length)
+                : at->length;
+    for (int i = 0; i < QN_LT_MATRICES; i++)
+        move_to(&operands[roles[i]], at->group, at->start, &p->matrices[i]);
+    p->scales[QN_LT_A] = scales_of(&operands[QN_ROLE_A], l->values->a_sf, at);
+    p->scales[QN_LT_B] = scales_of(&operands[QN_ROLE_B], l->values->b_sf, at);
+    p->alpha = l->alpha + at->group * l->alpha_step;
+    p->beta = l->beta + at->group * l->beta_step;
+}
+
+/* On the lane that has the least to do. */
+static int multiply_group(struct loop *l, const struct place *at)
+{
+    struct qn_cublaslt_product p = l->product;
+    int lane;
+
+    set_group(l, at, &p);
     if (p.m == 0 || p.n == 0)
         return QUERN_OK;
-    for (int i = 0; i < QN_LT_MATRICES; i++)
-        move_to(&plan->operands[roles[i]], group, start, &p.matrices[i]);
-    p.scales[QN_LT_A] =
-        scales_of(&plan->operands[QN_ROLE_A], l->values->a_sf, group, start);
-    p.scales[QN_LT_B] =
-        scales_of(&plan->operands[QN_ROLE_B], l->values->b_sf, group, start);
-    p.alpha = l->alpha + group * l->alpha_step;
-    p.beta = l->beta + group * l->beta_step;
-    return p.k ? qn_cublaslt_multiply(plan->products, &p)
-               : multiply_nothing(l, &p);
+    lane = qn_cublaslt_lanes_next(&l->fork, at->length + 1);
+    p.stream = l->fork.streams[lane];
+    p.scratch = l->lanes + (size_t)lane * l->room.lane_bytes;
+    if (!p.k)
+        return multiply_nothing(l, &p);
+    return l->gathers ? multiply_gathered(l, &p, at)
+                      : qn_cublaslt_multiply(l->plan->products, &p);
 }
 
 /* All groups at once. */
@@ -512,24 +465,41 @@ static int check_capture(const struct quern_plan *plan,
     return code;
 }
 
-/* Group after group; where no axis is ragged, all at once if that will do. */
-static int multiply_all(struct loop *l, const int64_t *sizes)
+static int multiply_groups(struct loop *l, const int64_t *sizes)
 {
     /* column copies start their groups at multiples */
     const int64_t step =
-        l->scaled && l->plan->problem.ragged == QUERN_AXIS_K ? COPY_START : 1;
-    int64_t start = 0;
+        l->scaled && l->plan->problem.ragged == QUERN_AXIS_K ? BLOCK : 1;
+    struct place at = {0};
     int code = QUERN_OK;
+
+    for (; !code && at.group < l->plan->problem.groups; at.group++) {
+        at.length = sizes ? sizes[at.group] : 0;
+        code = multiply_group(l, &at);
+        if (code)
+            qn_error_add("  of group %d", at.group);
+        at.start += (at.length + step - 1) / step * step;
+        at.tiles += (at.length + BLOCK - 1) / BLOCK;
+        at.gathered += (at.length + QN_CUBLASLT_ROWS - 1) / QN_CUBLASLT_ROWS *
+                       QN_CUBLASLT_ROWS;
+    }
+    return code;
+}
+
+/* Group after group; where no axis is ragged, all at once if that will do. */
+static int multiply_all(struct loop *l, const int64_t *sizes)
+{
+    struct qn_cublaslt_lanes *lanes = &l->plan->products->lanes;
+    int code, joined;
 
     if (!sizes && !l->scaled && !l->alpha_step && !l->beta_step)
         return multiply_batch(l);
-    for (int g = 0; !code && g < l->plan->problem.groups; g++) {
-        code = multiply_group(l, g, start, sizes ? sizes[g] : 0);
-        start += sizes ? (sizes[g] + step - 1) / step * step : 0;
-        if (code)
-            qn_error_add("  of group %d", g);
-    }
-    return code;
+    code = qn_cublaslt_lanes_fork(lanes, l->plan->problem.groups,
+                                  l->product.stream, &l->fork);
+    if (!code)
+        code = multiply_groups(l, sizes);
+    joined = qn_cublaslt_lanes_join(lanes, &l->fork);
+    return code ? code : joined;
 }
 
 int qn_cublaslt_run(const struct quern_plan *plan,
@@ -543,7 +513,7 @@ int qn_cublaslt_run(const struct quern_plan *plan,
     if (!code && sizes)
         code = check_capture(plan, stream);
     if (!code)
-        code = start_loop(&l, plan, values, stream);
+        code = start_loop(&l, plan, values, sizes, stream);
     if (!code)
         code = multiply_all(&l, sizes);
     qn_driver_leave(plan->driver, &scope);

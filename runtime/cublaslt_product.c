@@ -106,19 +106,19 @@ static int make_desc(const struct qn_cublaslt_engine *engine,
     return code;
 }
 
+/* What scalars need no library older than 12.8 must know. */
 static int set_mode(const struct qn_cublaslt_engine *engine,
-                    struct lt_desc *desc, int attribute)
+                    struct lt_desc *desc, int attribute, int32_t mode)
 {
-    const int32_t mode = engine->scale_mode;
-
+    if (mode == LT_SCALE_SCALAR)
+        return QUERN_OK;
     return QN_LT(engine->lt, cublasLtMatmulDescSetAttribute, desc, attribute,
                  &mode, sizeof mode);
 }
 
 /*
 ** The same with the scales of one product, whose addresses belong to it: made
-** anew, as the library does not promise that a copy serves. What scalars need
-** no library older than 12.9 must know.
+** anew, as the library does not promise that a copy serves.
 */
 static int make_scaled(const struct qn_cublaslt_engine *engine,
                        const struct qn_cublaslt_product *p,
@@ -135,10 +135,12 @@ static int make_scaled(const struct qn_cublaslt_engine *engine,
         code = QN_LT(engine->lt, cublasLtMatmulDescSetAttribute, desc,
                      LT_DESC_B_SCALE_POINTER, &p->scales[QN_LT_A],
                      sizeof p->scales[QN_LT_A]);
-    if (!code && engine->scale_mode != LT_SCALE_SCALAR)
-        code = set_mode(engine, desc, LT_DESC_A_SCALE_MODE);
-    if (!code && engine->scale_mode != LT_SCALE_SCALAR)
-        code = set_mode(engine, desc, LT_DESC_B_SCALE_MODE);
+    if (!code)
+        code = set_mode(engine, desc, LT_DESC_A_SCALE_MODE,
+                        engine->modes[QN_LT_B]);
+    if (!code)
+        code = set_mode(engine, desc, LT_DESC_B_SCALE_MODE,
+                        engine->modes[QN_LT_A]);
     if (!code)
         code = QN_LT(engine->lt, cublasLtMatmulDescSetAttribute, desc,
                      LT_DESC_FAST_ACCUM, &fast, sizeof fast);
@@ -177,12 +179,10 @@ int qn_cublaslt_engine_open(struct qn_cublaslt_engine *engine,
 {
     int code;
 
-    memset(engine, 0, sizeof *engine);
     engine->lt = lt;
     engine->device_scalars = make->device_scalars;
     engine->sms = make->sms;
-    engine->scale_mode = make->scale == QN_CUBLASLT_ROWS ? LT_SCALE_OUTER_VECTOR
-                                                         : LT_SCALE_SCALAR;
+    memcpy(engine->modes, make->modes, sizeof engine->modes);
     engine->name = lt->names[make->scale];
     engine->fast = make->fast;
     engine->types[QN_LT_A] = type_of(make->a_type);

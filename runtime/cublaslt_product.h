@@ -6,6 +6,7 @@
 #define QUERN_CUBLASLT_PRODUCT_H
 
 #include "cublaslt.h"
+#include "cublaslt_lanes.h"
 
 #include <pthread.h>
 
@@ -28,8 +29,8 @@ struct qn_cublaslt_product {
     int64_t batch;   /* matrices of each operand; 1: steps count for nothing */
     struct qn_cublaslt_matrix matrices[QN_LT_MATRICES];
     const void *alpha, *beta; /* floats, where the form says */
-    const void *scales[2];    /* of A, of B: fp32 on the device, as the engine
-                                 says; NULL: 1 */
+    const void *scales[2];    /* of A, of B: on the device, as the engine's
+                                 modes say; NULL, both: 1 */
     void *scratch;            /* QN_CUBLASLT_SCRATCH bytes */
     struct cu_stream *stream;
 };
@@ -64,7 +65,8 @@ struct qn_cublaslt_engine {
     const char *name; /* for people; the library's own */
     struct lt_context *context;
     int types[QN_LT_MATRICES]; /* cudaDataType */
-    int device_scalars, sms, scale_mode, fast;
+    int device_scalars, sms, modes[2], fast;
+    struct qn_cublaslt_lanes lanes; /* opened and closed apart */
     struct qn_cublaslt_form forms[QN_CUBLASLT_FORMS];
     pthread_mutex_t lock;          /* guards what follows */
     struct qn_cublaslt_memo *memo; /* sets of 4; a full one forgets in turn */
@@ -76,6 +78,7 @@ struct qn_cublaslt_engine {
 struct qn_cublaslt_make {
     int a_type, b_type, d_type; /* enum quern_type */
     int scale;                  /* enum qn_cublaslt_scale */
+    int modes[2];               /* of A's scales, of B's: LT_SCALE_... */
     int fast;                   /* FP8: sums need not leave the tensor cores */
     int a_major, b_major;
     int device_scalars; /* alpha and beta are in device memory */

@@ -45,6 +45,9 @@ enum { /* CU_FUNC_ATTRIBUTE_... */
 
 enum { QN_CU_CAPTURE_NONE, QN_CU_CAPTURE_ACTIVE, QN_CU_CAPTURE_INVALIDATED };
 
+enum { QN_CU_STREAM_NON_BLOCKING = 1 };
+enum { QN_CU_EVENT_DISABLE_TIMING = 2 };
+
 enum { QN_CU_ATTRIBUTE_CLUSTER_DIMENSION = 4 };
 
 struct cu_attribute {
@@ -67,6 +70,21 @@ struct cu_launch {
 
 struct cu_tensor_map {
     _Alignas(128) uint64_t opaque[16];
+};
+
+enum { QN_CU_MEMORY_DEVICE = 2 };
+
+/* CUDA_MEMCPY2D: `height` rows of `width` bytes. */
+struct cu_copy {
+    struct {
+        size_t x, y; /* where it begins: bytes, rows */
+        int memory;  /* on the device: what follows but `device` is unused */
+        const void *host;
+        uint64_t device;
+        void *array;
+        size_t pitch; /* bytes from one row to the next */
+    } from, to;
+    size_t width, height;
 };
 
 enum { /* CU_TENSOR_MAP_DATA_TYPE_... */
@@ -126,6 +144,12 @@ enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
     X(cuTensorMapReplaceAddress, (struct cu_tensor_map * map, void *address))  \
     X(cuStreamIsCapturing, (struct cu_stream * stream, int *status))           \
     X(cuStreamSynchronize, (struct cu_stream * stream))                        \
+    X(cuStreamCreate, (struct cu_stream * *stream, unsigned flags))            \
+    X(cuStreamDestroy_v2, (struct cu_stream * stream))                         \
+    X(cuStreamGetCaptureInfo,                                                  \
+      (struct cu_stream * stream, int *status, uint64_t *id))                  \
+    X(cuStreamWaitEvent,                                                       \
+      (struct cu_stream * stream, struct cu_event * event, unsigned flags))    \
     X(cuMemcpyDtoHAsync_v2,                                                    \
       (void *to, uint64_t from, size_t bytes, struct cu_stream *stream))       \
     X(cuMemsetD8Async, (uint64_t to, unsigned char value, size_t bytes,        \
@@ -135,6 +159,8 @@ enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
     X(cuMemsetD2D8Async,                                                       \
       (uint64_t to, size_t pitch, unsigned char value, size_t width,           \
        size_t height, struct cu_stream *stream))                               \
+    X(cuMemcpy2DAsync_v2,                                                      \
+      (const struct cu_copy *copy, struct cu_stream *stream))                  \
     X(cuMemGetInfo_v2, (size_t * unused, size_t * total))                      \
     X(cuMemAlloc_v2, (uint64_t * address, size_t bytes))                       \
     X(cuMemFree_v2, (uint64_t address))                                        \

@@ -142,12 +142,10 @@ static void fill_plan(struct quern_plan *plan, const struct qn_session *s)
 /* Of the backend cublaslt, which has no kernel to choose. */
 static int prepare_products(struct quern_plan *plan, const struct qn_session *s)
 {
-    const int all = s->demand.sms == s->device.sms;
-
     plan->backend = QUERN_BACKEND_CUBLASLT;
     plan->driver = s->driver;
     plan->context = s->scope.context;
-    return qn_cublaslt_plan(plan, s->demand.recipe, all ? 0 : s->demand.sms);
+    return qn_cublaslt_plan(plan, s);
 }
 
 /* All that does not depend on a run's arguments. */
@@ -413,6 +411,7 @@ void quern_plan_info(const struct quern_plan *plan,
     info->backend = plan->backend;
     info->sms = plan->workers;
     info->workspace_bytes = plan->need.workspace_bytes;
+    info->streams = plan->products ? plan->products->lanes.count : 0;
     info->parts = plan->kernel ? plan->parts : 1;
     info->tuned = plan->tuned;
 }

@@ -128,10 +128,11 @@ enum quern_backend {
                               on the host. Only where it is asked for. */
 };
 
-#define QUERN_MAX_GROUPS 1024
-#define QUERN_MAX_DIMS   4 /* of a tensor that is multiplied */
-#define QUERN_MAX_RANK   8 /* of one that a problem is inferred from */
-#define QUERN_MAX_PARTS  8 /* microbatches that one launch merges */
+#define QUERN_MAX_GROUPS  1024
+#define QUERN_MAX_DIMS    4 /* of a tensor that is multiplied */
+#define QUERN_MAX_RANK    8 /* of one that a problem is inferred from */
+#define QUERN_MAX_PARTS   8 /* microbatches that one launch merges */
+#define QUERN_MAX_STREAMS 8
 
 struct quern_context;  /* one per process is enough; may be shared by threads */
 struct quern_plan;     /* immutable after creation; may be shared by threads */
@@ -363,6 +364,8 @@ struct quern_plan_options {
                            found for this size, else the model chooses */
     int tune_ms; /* above 0: where nothing is known of this size, measure first,
                     for about so many milliseconds, as quern_tune does */
+    int streams; /* cublaslt alone: over which a run spreads its groups, 1 to 8;
+                    0: 1. Each needs 32 MiB of workspace more. */
 };
 
 /*
@@ -392,7 +395,8 @@ struct quern_plan_info {
                                the backend is cublaslt */
     int parts;              /* products that one launch merges; 1: each product
                                of a queue is a launch of its own */
-    int tuned; /* 1: measured to be the fastest, 0: nothing is known */
+    int tuned;   /* 1: measured to be the fastest, 0: nothing is known */
+    int streams; /* of the backend cublaslt; 0 for all others */
 };
 
 /* What a plan chose; of NULL, zeros and no name. */
@@ -445,13 +449,17 @@ QUERN_API void quern_free(void *memory);
 ** buffers is touched. D and the workspace share no byte with anything else that
 ** is given: QUERN_EINVAL names both, except D with itself as C.
 **
-** The backend cublaslt queues one product for each group. Its sizes are
-** host_sizes, read and checked (QUERN_EINVAL) before it returns; groups lie one
-** behind the other, and no operand has pointers. The library may load kernels
-** of its own when it first uses them. A stream that captures is refused unless
-** no axis is ragged (QUERN_ECAPTURE): a graph would freeze the sizes. It takes
-** FP8 copies with one fp32 scale for a group or a tensor or (from cublasLt 12.9
-** on) for each row, where n is a multiple of 16; the plan's info says which.
+** The backend cublaslt queues one product for each group, options.streams at
+** once: on `stream` and on its own, which begin behind what `stream` was given
+** and which it waits for, in a capture, too. Bits do not depend on how many.
+** Its sizes are host_sizes, read and checked (QUERN_EINVAL) before it returns;
+** groups lie one behind the other, and no operand has pointers. The library may
+** load kernels of its own when it first uses them. A stream that captures is
+** refused unless no axis is ragged (QUERN_ECAPTURE): a graph would freeze the
+** sizes. It takes FP8 copies, where n is a multiple of 16, with fp32 scales of
+** tensors, groups or (from cublasLt 12.9 on) rows; of blocks as fp8_block has
+** them, on Hopper from 12.9 on; and e8m0 scales stored in tiles, on Blackwell.
+** The plan's info says which.
 */
 QUERN_API int quern_run(const struct quern_plan *plan,
                         const struct quern_args *args, void *stream);

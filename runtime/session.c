@@ -64,6 +64,15 @@ static int check_options(const struct quern_plan_options *options)
                             "options.sms is %d: 0 (all) or more "
                             "is expected",
                             options->sms);
+    if (options->streams < 0 || options->streams > QUERN_MAX_STREAMS)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.streams is %d: 0 (1) to %d is expected",
+                            options->streams, QUERN_MAX_STREAMS);
+    if (options->streams && options->backend != QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.streams is %d: only the cublaslt backend "
+                            "spreads groups over streams",
+                            options->streams);
     return QUERN_OK;
 }
 

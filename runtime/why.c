@@ -154,7 +154,7 @@ static int explain(struct qn_session *s, struct qn_text *text)
 
     if (s->demand.backend == QUERN_BACKEND_CUBLASLT) {
         add_title(text, s);
-        qn_cublaslt_why(s->ctx, s->problem, s->demand.recipe, text);
+        qn_cublaslt_why(s, text);
         return QUERN_OK;
     }
     code = choose(s, &list, &count);

@@ -36,6 +36,7 @@ struct qn_options {
     const char *kernel;
     int backend; /* enum quern_backend */
     int against; /* the same, to compare with; AUTO: none */
+    int streams; /* of the one that is cublaslt; 0: as the library has it */
     int jobs;
     int check;
     int show; /* bits: QN_SHOW_ */
@@ -68,6 +69,7 @@ enum {
     QN_KEY_AGAINST,
     QN_KEY_SEED,
     QN_KEY_KERNEL,
+    QN_KEY_STREAMS,
     QN_KEY_FIELDS,
     QN_KEY_REPEAT,
     QN_KEY_OVERHEAD,
@@ -113,6 +115,11 @@ enum { QN_SHOW_PTX = 1, QN_SHOW_SASS = 2, QN_SHOW_RESOURCES = 4 };
     {                                                                          \
         "kernel", QN_KEY_KERNEL, "NAME", 0,                                    \
             "Use this kernel, not the model's", 0                              \
+    }
+#define QN_OPTION_STREAMS                                                      \
+    {                                                                          \
+        "streams", QN_KEY_STREAMS, "N", 0,                                     \
+            "Of cublaslt: spread the groups over N streams (default 1)", 0     \
     }
 #define QN_OPTION_SEED                                                         \
     {                                                                          \

@@ -25,6 +25,7 @@ static const struct argp_option options[] = {
      0},
     QN_OPTION_BACKEND,
     QN_OPTION_KERNEL,
+    QN_OPTION_STREAMS,
     QN_OPTION_SEED,
     QN_OPTION_SPECS,
     QN_OPTION_VERBOSE,

@@ -29,6 +29,7 @@ static const struct argp_option options[] = {
     QN_OPTION_ROUTES,
     QN_OPTION_BACKEND,
     QN_OPTION_KERNEL,
+    QN_OPTION_STREAMS,
     QN_OPTION_SEED,
     QN_OPTION_SPECS,
     QN_OPTION_JSON,

@@ -14,13 +14,15 @@
 #include "types.h"
 
 static const struct argp_option options[] = {
-    QN_OPTION_BACKEND, QN_OPTION_KERNEL, QN_OPTION_SPECS, QN_OPTION_JSON, {0},
+    QN_OPTION_BACKEND, QN_OPTION_KERNEL, QN_OPTION_STREAMS,
+    QN_OPTION_SPECS,   QN_OPTION_JSON,   {0},
 };
 
 static int why_product(const struct qn_options *opt, struct quern_context *ctx)
 {
     const struct quern_plan_options plan = {.backend = opt->backend,
-                                            .kernel = opt->kernel};
+                                            .kernel = opt->kernel,
+                                            .streams = opt->streams};
     struct quern_problem problem;
     char line[1024], *text = NULL;
     int code, status = qn_source_problem(opt, ctx, &problem);

@@ -244,10 +244,23 @@ static void point(struct qn_job *job)
 }
 
 /* Plan, and open the GPU if the plan is for one. */
-static int plan(struct qn_job *job, int backend, const char *kernel)
+/* They go to the backend that has them; the library refuses them where neither
+   does. */
+static int streams_of(const struct qn_options *opt, int backend)
+{
+    const int other = opt->backend == QUERN_BACKEND_CUBLASLT ||
+                      opt->against == QUERN_BACKEND_CUBLASLT;
+
+    return backend == QUERN_BACKEND_CUBLASLT || !other ? opt->streams : 0;
+}
+
+static int plan(struct qn_job *job, const struct qn_options *opt, int backend,
+                const char *kernel)
 {
     const struct quern_plan_options options = {.backend = backend,
-                                               .kernel = kernel};
+                                               .kernel = kernel,
+                                               .streams =
+                                                   streams_of(opt, backend)};
     int code = qn_describe(job->ctx, &job->problem, &job->need, &job->recipe);
 
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
@@ -272,7 +285,7 @@ int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
     status = draw_sizes(job, opt, sizes);
     if (status)
         return status;
-    code = plan(job, opt->backend, opt->kernel);
+    code = plan(job, opt, opt->backend, opt->kernel);
     if (!code)
         code = fill_all(job, opt->seed);
     if (code)
@@ -317,7 +330,7 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
         other->global[role] = job->global[role];
         other->pointers[role] = job->pointers[role];
     }
-    code = plan(other, opt->against, NULL);
+    code = plan(other, opt, opt->against, NULL);
     if (!code && !other->gpu != !job->gpu)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "--against: one of %s and %s computes on the "

@@ -191,6 +191,10 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
     case QN_KEY_REPEAT:
         options->repeat = (int)parse_number(text, 100000, "--repeat", state);
         return 0;
+    case QN_KEY_STREAMS:
+        options->streams =
+            (int)parse_number(text, QUERN_MAX_STREAMS, "--streams", state);
+        return 0;
     case QN_KEY_BUDGET:
         options->budget = (int)parse_number(text, 86400, "--budget", state);
         return 0;

@@ -40,6 +40,13 @@ struct fake_launch {
     const void *stream;
 };
 
+/* One of the calls that order streams: 'r'ecord or 'w'ait. */
+enum { FAKE_ORDERS = 32 };
+struct fake_order {
+    char what;
+    const void *stream, *event;
+};
+
 struct fake_cuda {
     /* the machine */
     int devices, major, minor, sms, shared_bytes;
@@ -64,7 +71,7 @@ struct fake_cuda {
     size_t param_sizes[FAKE_PARAMS]; /* set by the test: how much to keep */
     unsigned char params[FAKE_PARAMS][128];
     /* memory and events, which must be balanced, too */
-    int allocations, events;
+    int allocations, events, streams;
     size_t free_bytes; /* of the device; 0: plenty */
     /* time, which only launches spend: see fake_cuda.c */
     double now; /* milliseconds */
@@ -76,7 +83,17 @@ struct fake_cuda {
     int band_at; /* 1 + the parameter that is the band; 0: none */
     int trailed; /* parameters that each launch keeps */
     struct fake_launch trail[FAKE_TRAIL];
+    /* streams: what was ordered since the test cleared `orders`, and two that
+       belong to captures */
+    int orders;
+    struct fake_order order[FAKE_ORDERS];
+    struct {
+        const void *stream;
+        uint64_t id;
+    } captured[2];
 };
+
+enum { FAKE_PRODUCTS = 16 };
 
 /* What the fake cuBLASLt was told, and what it should do about it. */
 struct fake_cublaslt {
@@ -94,6 +111,9 @@ struct fake_cublaslt {
     const void *scales[2]; /* of its A and B, which are our B and A */
     int fast;
     void *stream;
+    int modes[2];
+    /* of the first products since the test cleared `products` */
+    void *streams[FAKE_PRODUCTS], *scratches[FAKE_PRODUCTS];
     const char *broken; /* a rule that a call broke, or NULL */
 };
 

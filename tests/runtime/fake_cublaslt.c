@@ -8,6 +8,7 @@
 */
 #include "fake.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@
 enum { DESC = 0x11, LAYOUT, PREFERENCE, ALGO };
 
 struct desc {
-    const float *scales[2];
+    const void *scales[2];
     int32_t kind, compute, scale, ops[2], device, sms, modes[2];
     int8_t fast;
 };
@@ -263,6 +264,28 @@ static int is_8_bits(int type)
     return type == LT_R_8F_E4M3 || type == LT_R_8F_E5M2;
 }
 
+static int is_block(int mode)
+{
+    return mode == LT_SCALE_VECTOR_128 || mode == LT_SCALE_BLOCK_128;
+}
+
+/* Pairs that there are; scales of blocks at multiples of 16 bytes, of rows in
+   whole fours, and summed in fp32. */
+static int check_modes(const struct desc *desc, const struct layout *const x[4])
+{
+    const int *modes = desc->modes;
+
+    RULE(is_block(modes[0]) ? is_block(modes[1]) : modes[0] == modes[1]);
+    RULE(modes[0] != LT_SCALE_BLOCK_128 || modes[1] != LT_SCALE_BLOCK_128);
+    for (int i = 0; i < 2; i++) {
+        RULE(modes[i] == LT_SCALE_SCALAR || desc->scales[i]);
+        RULE((modes[i] != LT_SCALE_VECTOR_32 && !is_block(modes[i])) ||
+             ((uintptr_t)desc->scales[i] % 16 == 0));
+        RULE(!is_block(modes[i]) || (x[i]->columns % 4 == 0 && !desc->fast));
+    }
+    return 0;
+}
+
 /* FP8: both k-major, rows at multiples of 16 bytes, one e5m2 at most. */
 static int check_8_bits(const struct desc *desc,
                         const struct layout *const x[4])
@@ -272,10 +295,7 @@ static int check_8_bits(const struct desc *desc,
     RULE(desc->ops[0] == LT_OP_T && desc->ops[1] == LT_OP_N);
     RULE(x[0]->ld % 16 == 0 && x[1]->ld % 16 == 0);
     RULE(x[0]->rows % 16 == 0 && x[0]->columns % 16 == 0);
-    for (int i = 0; i < 2; i++)
-        RULE(desc->modes[i] == LT_SCALE_SCALAR ||
-             (desc->modes[i] == LT_SCALE_OUTER_VECTOR && desc->scales[i]));
-    return 0;
+    return check_modes(desc, x);
 }
 
 /* Shapes fit, types are a product that there is, one batch for all. */
@@ -371,7 +391,33 @@ static float load(const struct layout *l, const void *data, int batch,
     return qn_element_load(data, type_of(l->type), place(l, batch, i, j));
 }
 
-/* One element of op(A) op(B). */
+/* The factor of element k of A's row or B's column `index`, of `count`. */
+static float scale_of(const struct desc *desc, int which, uint64_t index,
+                      uint64_t count, uint64_t k, uint64_t length)
+{
+    const float *scales = desc->scales[which];
+    const unsigned char *bytes = desc->scales[which];
+    const uint64_t blocks = (length + 127) / 128, tile = k / 128;
+
+    if (!scales)
+        return 1;
+    switch (desc->modes[which]) {
+    case LT_SCALE_OUTER_VECTOR:
+        return scales[index];
+    case LT_SCALE_VECTOR_128:
+        return scales[tile * count + index];
+    case LT_SCALE_BLOCK_128:
+        return scales[index / 128 * ((blocks + 3) / 4 * 4) + tile];
+    case LT_SCALE_VECTOR_32:
+        return ldexpf(
+            1, bytes[(index / 128 * blocks + tile) * 512 + index % 32 * 16 +
+                     index % 128 / 32 * 4 + k / 32 % 4] -
+                   127);
+    }
+    return scales[0];
+}
+
+/* One element of op(A) op(B), each with its scales. */
 static float sum(const struct desc *desc, const struct layout *const x[4],
                  const void *a, const void *b, int batch, uint64_t i,
                  uint64_t j)
@@ -384,19 +430,10 @@ static float sum(const struct desc *desc, const struct layout *const x[4],
                                              : load(x[0], a, batch, k, i);
         float right = desc->ops[1] == LT_OP_N ? load(x[1], b, batch, k, j)
                                               : load(x[1], b, batch, j, k);
-        total += left * right;
+        total += left * scale_of(desc, 0, i, x[3]->rows, k, length) * right *
+                 scale_of(desc, 1, j, x[3]->columns, k, length);
     }
     return total;
-}
-
-/* The factor of A's row i or of B's column j. */
-static float scale_of(const struct desc *desc, int which, uint64_t index)
-{
-    const float *scales = desc->scales[which];
-
-    if (!scales)
-        return 1;
-    return scales[desc->modes[which] == LT_SCALE_OUTER_VECTOR ? index : 0];
 }
 
 struct call {
@@ -432,10 +469,8 @@ static void compute(const struct call *call, int batch)
 
     for (uint64_t j = 0; j < d->columns; j++)
         for (uint64_t i = 0; i < d->rows; i++) {
-            float value =
-                call->alpha *
-                sum(call->desc, call->x, call->a, call->b, batch, i, j) *
-                scale_of(call->desc, 0, i) * scale_of(call->desc, 1, j);
+            float value = call->alpha * sum(call->desc, call->x, call->a,
+                                            call->b, batch, i, j);
 
             if (call->beta != 0)
                 value += call->beta * load(call->x[2], call->c, batch, i, j);
@@ -456,11 +491,16 @@ static int use_scratch(char *workspace, size_t bytes, const struct algo *algo)
 
 /* Any number of threads may multiply: the last one is kept. */
 static void note(const struct call *call, const struct algo *algo,
-                 const void *alpha, const void *beta, void *stream)
+                 const void *alpha, const void *beta, void *scratch,
+                 void *stream)
 {
     static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
 
     pthread_mutex_lock(&noting);
+    if (state.products < FAKE_PRODUCTS) {
+        state.streams[state.products] = stream;
+        state.scratches[state.products] = scratch;
+    }
     state.products++;
     state.batch = call->x[3]->batch;
     state.device_scalars = call->desc->device;
@@ -472,6 +512,7 @@ static void note(const struct call *call, const struct algo *algo,
     state.scales[0] = call->desc->scales[0];
     state.scales[1] = call->desc->scales[1];
     state.fast = call->desc->fast;
+    memcpy(state.modes, call->desc->modes, sizeof state.modes);
     state.stream = stream;
     pthread_mutex_unlock(&noting);
 }
@@ -509,7 +550,7 @@ int cublasLtMatmul(struct lt_context *context, struct lt_desc *desc,
         return status;
     memcpy(&call.alpha, alpha, sizeof call.alpha);
     memcpy(&call.beta, beta, sizeof call.beta);
-    note(&call, algo, alpha, beta, stream);
+    note(&call, algo, alpha, beta, workspace, stream);
     for (int i = 0; i < call.x[3]->batch; i++)
         compute(&call, i);
     return 0;

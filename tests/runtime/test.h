@@ -138,6 +138,7 @@ int test_nvrtc_group(void);
 int test_cublaslt_group(void);
 int test_cublaslt_use_group(void);
 int test_cublaslt_scaled_group(void);
+int test_cublaslt_lanes_group(void);
 int test_queue_group(void);
 
 #endif

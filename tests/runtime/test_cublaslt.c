@@ -182,9 +182,12 @@ static char *behind(const struct quern_plan *plan, const struct run *r)
     return (char *)r->args.workspace + info.workspace_bytes;
 }
 
-/* Run, and compare the whole buffer. */
-static void try_form(struct quern_context *ctx, const struct form *f)
+/* Run, over so many streams, and compare the whole buffer. */
+static void try_form(struct quern_context *ctx, const struct form *f,
+                     int streams)
 {
+    const struct quern_plan_options options = {
+        .backend = QUERN_BACKEND_CUBLASLT, .streams = streams};
     static _Alignas(256) float want[ELEMENTS];
     static const char untouched[256]; /* the error record's size */
     struct quern_plan *plan;
@@ -194,7 +197,7 @@ static void try_form(struct quern_context *ctx, const struct form *f)
     if (f->beta == QUERN_BETA_ZERO) /* D is not read: poison it */
         memset(test_memory[2], 0xFF, sizeof test_memory[2]);
     refer(&r, f, want);
-    test_expect(quern_plan(ctx, &r.p, &test_options, &plan), QUERN_OK, "");
+    test_expect(quern_plan(ctx, &r.p, &options, &plan), QUERN_OK, "");
     memset(behind(plan, &r), 0, sizeof untouched);
     test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
     test_expect(quern_check(plan, &r.args, NULL), QUERN_OK, "");
@@ -206,8 +209,8 @@ static void try_form(struct quern_context *ctx, const struct form *f)
         char text[512];
 
         quern_problem_print(&r.p, text, sizeof text);
-        print_error("%s alpha=%d beta=%d scalars=%d wide=%d\n", text, f->alpha,
-                    f->beta, f->scalars, f->wide);
+        print_error("%s alpha=%d beta=%d scalars=%d wide=%d streams=%d\n", text,
+                    f->alpha, f->beta, f->scalars, f->wide, streams);
         fail();
     }
 }
@@ -248,7 +251,8 @@ static void multiplies_every_form(void **state)
             .wide = i / 576,
         };
 
-        try_form(ctx, &f);
+        try_form(ctx, &f, 1);
+        try_form(ctx, &f, 3);
         forms++;
     }
     assert_int_equal(forms, 1152);
@@ -264,6 +268,8 @@ static void agrees_with_the_real_one(void **state)
     const int64_t step = 1000;
     const uint64_t scratch = 1 << 25;
     const uint32_t small = 2;
+    const int32_t modes[] = {LT_SCALE_VECTOR_32, LT_SCALE_OUTER_VECTOR,
+                             LT_SCALE_VECTOR_128, LT_SCALE_BLOCK_128};
     struct qn_cublaslt *lt;
     struct lt_desc desc;
     struct lt_layout layout;
@@ -280,6 +286,9 @@ static void agrees_with_the_real_one(void **state)
         TAKES(cublasLtMatmulDescSetAttribute, &desc, i, &operation, 4);
     TAKES(cublasLtMatmulDescSetAttribute, &desc, LT_DESC_SM_COUNT_TARGET, &sms,
           4);
+    for (int i = 0; i < 8 && lt->number >= 120900; i++)
+        TAKES(cublasLtMatmulDescSetAttribute, &desc,
+              LT_DESC_A_SCALE_MODE + i / 4, &modes[i % 4], 4);
     TAKES(cublasLtMatrixLayoutInit_internal, &layout, sizeof layout, LT_R_16BF,
           7, 9, 16);
     TAKES(cublasLtMatrixLayoutSetAttribute, &layout, LT_LAYOUT_BATCH_COUNT,

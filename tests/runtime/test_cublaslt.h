@@ -6,7 +6,7 @@
 
 #include "test.h"
 
-enum { GROUPS = 5, TOTAL = 17, ELEMENTS = 8192, WORKSPACE = 34 << 20 };
+enum { GROUPS = 5, TOTAL = 17, ELEMENTS = 8192, WORKSPACE = 98 << 20 };
 
 extern const int64_t test_sizes[GROUPS]; /* two of TOTAL are left over */
 extern const float test_alphas[GROUPS], test_betas[GROUPS];

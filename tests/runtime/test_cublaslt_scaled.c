@@ -8,6 +8,8 @@
 */
 #include "test.h"
 
+#include "cublaslt_api.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,9 +20,14 @@ enum {
     N = 16,
     K = 18, /* features of x: rows of 32 bytes */
     PITCH = 32,
-    ROOM = 1 << 17
+    ROOM = 1 << 17,
+    WIDE_K = 150, /* two blocks of 128; rows of 160 bytes */
+    WIDE_PITCH = 160,
+    WIDE_N = 144,
+    SCALES = 4096
 };
 static const int64_t sizes[GROUPS] = {3, 0, 1, 7, 4};
+static const int64_t long_sizes[GROUPS] = {130, 0, 1, 7, 260};
 
 #define FP32(span_)                                                            \
     {                                                                          \
@@ -37,6 +44,24 @@ static const int64_t sizes[GROUPS] = {3, 0, 1, 7, 4};
             FP32(span),                                                        \
             FP32(span)                                                         \
         }                                                                      \
+    }
+
+/* As fp8_block has them: of tokens, and of weights. */
+#define LINES                                                                  \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 1, .k = 128,         \
+        .order = QN_ORDER_COLUMNS, .pad_rows = 4, .pad_columns = 1             \
+    }
+#define SQUARES                                                                \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 128, .k = 128,       \
+        .order = QN_ORDER_ROWS, .pad_rows = 1, .pad_columns = 4                \
+    }
+/* As Blackwell reads them. */
+#define TILES                                                                  \
+    {                                                                          \
+        .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = 32,         \
+        .order = QN_ORDER_TILES, .pad_rows = 128, .pad_columns = 4, .apart = 1 \
     }
 
 static const struct qn_recipe recipes[] = {
@@ -67,13 +92,38 @@ static const struct qn_recipe recipes[] = {
                   .pad_rows = 1,
                   .pad_columns = 1},
                  {.type = QUERN_TYPE_NONE}}},
+    {.name = "in_blocks",
+     .doc = "",
+     .spec = "recipes/test.lua:1",
+     .x = QUERN_E4M3,
+     .w = QUERN_E4M3,
+     .dy = QUERN_E4M3,
+     .d_types = 1u << QUERN_F32,
+     .default_d = QUERN_F32,
+     .scaled = 1,
+     .scale = "",
+     .rule = "",
+     .promote = 128,
+     .scaling = {LINES, SQUARES, LINES}},
+    {.name = "in_tiles",
+     .doc = "",
+     .spec = "recipes/test.lua:1",
+     .x = QUERN_E4M3,
+     .w = QUERN_E4M3,
+     .dy = QUERN_E4M3,
+     .d_types = 1u << QUERN_F32,
+     .default_d = QUERN_F32,
+     .scaled = 1,
+     .scale = "",
+     .rule = "",
+     .scaling = {TILES, TILES, TILES}},
 };
 static const struct quern_registry registry = {
-    .hash = "scaled", .recipes = recipes, .nrecipes = 4};
+    .hash = "scaled", .recipes = recipes, .nrecipes = 6};
 
 _Alignas(256) static unsigned char a[ROOM], b[ROOM];
-_Alignas(256) static float d[ROOM], c[ROOM], a_sf[256], b_sf[256];
-_Alignas(256) static char workspace[34 << 20];
+_Alignas(256) static float d[ROOM], c[ROOM], a_sf[SCALES], b_sf[SCALES];
+_Alignas(256) static char workspace[100 << 20];
 
 static struct quern_context *open_scaled(void)
 {
@@ -119,33 +169,38 @@ static void fill_rows(unsigned char *at, int rows, int columns, int pitch,
 }
 
 /* Columns of a column copy: groups at multiples of 128, zeros behind each. */
-static void fill_columns(unsigned char *at, int rows, int pitch, int mantissa,
-                         unsigned seed)
+static void fill_columns(unsigned char *at, const int64_t *lengths, int rows,
+                         int pitch, int mantissa, unsigned seed)
 {
     memset(at, 0x7F, ROOM);
     for (int i = 0; i < rows; i++) {
         int start = 0;
         for (int g = 0; g < GROUPS; g++) {
-            const int whole = ((int)sizes[g] + 127) / 128 * 128;
+            const int whole = ((int)lengths[g] + 127) / 128 * 128;
             for (int j = 0; j < whole; j++)
                 at[i * pitch + start + j] =
-                    j < sizes[g] ? draw(&seed, mantissa) : 0;
+                    j < lengths[g] ? draw(&seed, mantissa) : 0;
             start += whole;
         }
     }
 }
 
+/* Powers of two without a period. */
 static void fill_scales(void)
 {
-    for (int i = 0; i < 256; i++) {
-        a_sf[i] = i % 3 ? 2 : 0.5f;
-        b_sf[i] = i % 4 ? 1 : 4;
+    unsigned seed = 5;
+
+    for (int i = 0; i < SCALES; i++) {
+        seed = seed * 1664525 + 1013904223;
+        a_sf[i] = ldexpf(0.5f, (int)(seed >> 16) % 3);
+        b_sf[i] = ldexpf(1, (int)(seed >> 24) % 3);
     }
 }
 
 /* A plan with the arguments for the buffers above. */
-static struct quern_plan *prepare(struct quern_context *ctx, const char *text,
-                                  struct quern_args *args)
+static struct quern_plan *prepare_on(struct quern_context *ctx,
+                                     const char *text, int streams,
+                                     struct quern_args *args)
 {
     struct quern_problem p = test_problem(ctx, text);
     struct quern_description need;
@@ -164,7 +219,14 @@ static struct quern_plan *prepare(struct quern_context *ctx, const char *text,
     fill_scales();
     return test_plan(
         ctx, text,
-        &(struct quern_plan_options){.backend = QUERN_BACKEND_CUBLASLT});
+        &(struct quern_plan_options){.backend = QUERN_BACKEND_CUBLASLT,
+                                     .streams = streams});
+}
+
+static struct quern_plan *prepare(struct quern_context *ctx, const char *text,
+                                  struct quern_args *args)
+{
+    return prepare_on(ctx, text, 0, args);
 }
 
 static void run(struct quern_plan *plan, struct quern_args *args)
@@ -236,8 +298,8 @@ static void check_wgrad(const char *recipe)
     if (strcmp(recipe, "of_tensors")) /* of an empty group they are nothing */
         for (int i = 0; i < (strcmp(recipe, "of_rows") ? 1 : M); i++)
             a_sf[scale_index(recipe, 1, i, M)] = NAN;
-    fill_columns(a, M, pitch, 2, 3);
-    fill_columns(b, N, pitch, 3, 4);
+    fill_columns(a, sizes, M, pitch, 2, 3);
+    fill_columns(b, sizes, N, pitch, 3, 4);
     run(plan, &args);
     for (int g = 0; g < GROUPS; g++) {
         for (int i = 0; i < M; i++)
@@ -255,6 +317,152 @@ static void check_wgrad(const char *recipe)
         start += ((int)sizes[g] + 127) / 128 * 128;
     }
     quern_close(ctx);
+}
+
+/* Where a scale lies, from the definition: of `row` of a group's matrix of
+   `columns` scales a row, or of `rows` in all. */
+static int in_line(int row, int k, int rows)
+{
+    return k / 128 * rows + row;
+}
+
+static int in_square(int row, int k, int columns)
+{
+    return row / 128 * ((columns + 3) / 4 * 4) + k / 128;
+}
+
+static int in_tile(int row, int k, int columns)
+{
+    const int j = k / 32;
+
+    return (row / 128 * ((columns + 3) / 4) + j / 4) * 512 + row % 32 * 16 +
+           row % 128 / 32 * 4 + j % 4;
+}
+
+/* Bytes that stand for 1/2, 1 and 2. */
+static void fill_tiles(float *scales, unsigned seed)
+{
+    unsigned char *bytes = (unsigned char *)scales;
+
+    for (size_t i = 0; i < SCALES * sizeof *scales; i++) {
+        seed = seed * 1664525 + 1013904223;
+        bytes[i] = (unsigned char)(126 + (seed >> 16) % 3);
+    }
+}
+
+static float from_tile(const float *scales, int i)
+{
+    return ldexpf(1, ((const unsigned char *)scales)[i] - 127);
+}
+
+/* d[i,:] += x[i,:] * w[g]^T: whole fours of rows, and what is left of each. */
+static void check_wide_fprop(const char *recipe, int beta, int streams)
+{
+    const int tiles = !strcmp(recipe, "in_tiles");
+    struct quern_context *ctx = open_scaled();
+    struct quern_args args;
+    struct quern_plan *plan;
+    char text[128];
+    int token = 0, base = 0;
+
+    snprintf(text, sizeof text, "fprop %s g=%d m=%d n=%d k=%d beta=%d", recipe,
+             GROUPS, TOKENS, WIDE_N, WIDE_K, beta);
+    plan = prepare_on(ctx, text, streams, &args);
+    fill_rows(a, TOKENS, WIDE_K, WIDE_PITCH, 3, 1);
+    fill_rows(b, GROUPS * WIDE_N, WIDE_K, WIDE_PITCH, 3, 2);
+    if (tiles) {
+        fill_tiles(a_sf, 6);
+        fill_tiles(b_sf, 7);
+    }
+    run(plan, &args);
+    assert_int_equal(test_cublaslt->fast, 0);
+    for (int g = 0; g < GROUPS; base += sizes[g++] ? 128 * 8 : 0)
+        for (int i = 0; i < sizes[g]; i++, token++)
+            for (int j = 0; j < WIDE_N; j++) {
+                float sum = 0;
+                for (int k = 0; k < WIDE_K; k++)
+                    sum += value_of(a[token * WIDE_PITCH + k], 3) *
+                           value_of(b[(g * WIDE_N + j) * WIDE_PITCH + k], 3) *
+                           (tiles ? from_tile(a_sf, base + in_tile(i, k, 5)) *
+                                        from_tile(b_sf, g * 256 * 8 +
+                                                            in_tile(j, k, 5))
+                                  : a_sf[in_line(token, k, TOKENS + 3)] *
+                                        b_sf[g * 2 * 4 + in_square(j, k, 2)]);
+                sum += beta ? c[token * WIDE_N + j] : 0;
+                assert_true(d[token * WIDE_N + j] == sum);
+            }
+    for (int i = token * WIDE_N; i < TOKENS * WIDE_N; i++)
+        assert_true(d[i] == c[i]); /* no token of a group */
+    quern_close(ctx);
+}
+
+/* dw[g] = dy^T x over column copies of groups with several blocks. */
+static void check_wide_wgrad(const char *recipe)
+{
+    const int tiles = !strcmp(recipe, "in_tiles"), tokens = 400;
+    const int pitch = (tokens + 127 * GROUPS) / 128 * 128;
+    struct quern_context *ctx = open_scaled();
+    struct quern_args args;
+    struct quern_plan *plan;
+    char text[128];
+    int start = 0;
+
+    snprintf(text, sizeof text, "wgrad %s g=%d m=%d n=%d k=%d", recipe, GROUPS,
+             M, N, tokens);
+    plan = prepare_on(ctx, text, 1, &args);
+    args.host_sizes = long_sizes;
+    fill_columns(a, long_sizes, M, pitch, 3, 3);
+    fill_columns(b, long_sizes, N, pitch, 3, 4);
+    if (tiles) {
+        fill_tiles(a_sf, 6);
+        fill_tiles(b_sf, 7);
+    }
+    run(plan, &args);
+    for (int g = 0; g < GROUPS; g++) {
+        const int blocks = ((int)long_sizes[g] + 127) / 128, at = start / 128;
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++) {
+                float sum = 0;
+                for (int t = 0; t < long_sizes[g]; t++)
+                    sum +=
+                        value_of(a[i * pitch + start + t], 3) *
+                        value_of(b[j * pitch + start + t], 3) *
+                        (tiles
+                             ? from_tile(a_sf,
+                                         at * 512 + in_tile(i, t, 4 * blocks)) *
+                                   from_tile(b_sf,
+                                             at * 512 +
+                                                 in_tile(j, t, 4 * blocks))
+                             : a_sf[at * M + in_line(i, t, M)] *
+                                   b_sf[at * N + in_line(j, t, N)]);
+                assert_true(d[(g * M + i) * N + j] == sum);
+            }
+        start += blocks * 128;
+    }
+    quern_close(ctx);
+}
+
+static void scales_by_blocks(void **state)
+{
+    (void)state;
+    check_wide_fprop("in_blocks", 0, 1);
+    assert_int_equal(test_cublaslt->modes[0], LT_SCALE_BLOCK_128);
+    assert_int_equal(test_cublaslt->modes[1], LT_SCALE_VECTOR_128);
+    check_wide_fprop("in_blocks", 1, 1);
+    check_wide_fprop("in_blocks", 1, 3);
+    check_wide_wgrad("in_blocks");
+    assert_int_equal(test_cublaslt->modes[0], LT_SCALE_VECTOR_128);
+}
+
+/* No GPU of ours has them; the stand-in does as NVIDIA's manual says. */
+static void scales_by_tiles(void **state)
+{
+    (void)state;
+    test_cuda->major = 10;
+    check_wide_fprop("in_tiles", 1, 1);
+    assert_int_equal(test_cublaslt->modes[0], LT_SCALE_VECTOR_32);
+    check_wide_wgrad("in_tiles");
+    test_cuda->major = 9;
 }
 
 static void scales_by_groups(void **state)
@@ -307,6 +515,10 @@ static void says_what_scales(void **state)
     quern_plan_info(plan, &info);
     assert_string_equal(info.kernel, "cublasLt 13.1.2, FP8 scaled by rows");
     quern_plan_free(plan);
+    plan = test_plan(ctx, "fprop in_blocks g=2 m=8 n=16 k=16", &options);
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "cublasLt 13.1.2, FP8 scaled by blocks");
+    quern_plan_free(plan);
     expect_refusal(ctx, "fprop of_groups g=2 m=8 n=12 k=16",
                    "n is a multiple of 16, here it is 12");
     expect_refusal(ctx, "fprop of_blocks g=2 m=8 n=16 k=32",
@@ -317,17 +529,31 @@ static void says_what_scales(void **state)
     plan = test_plan(ctx, "fprop of_groups g=2 m=8 n=16 k=16", &options);
     quern_plan_free(plan);
     expect_refusal(ctx, "fprop of_rows g=2 m=8 n=16 k=16",
-                   "from cublasLt 12.9 on, this is cublasLt 12.8.5");
+                   "scales of rows from cublasLt 12.9 on, this is cublasLt "
+                   "12.8.5");
+    expect_refusal(ctx, "fprop in_blocks g=2 m=8 n=16 k=16",
+                   "scales of blocks, fp32, from cublasLt 12.9 on, this is");
+    quern_close(ctx);
+    test_cublaslt->version = 0;
+    test_cuda->major = 10;
+    ctx = open_scaled();
+    expect_refusal(ctx, "fprop in_blocks g=2 m=8 n=16 k=16",
+                   "of blocks, fp32, on Hopper alone, this GPU is sm_100");
+    test_cuda->major = 9;
+    expect_refusal(ctx, "fprop in_tiles g=2 m=8 n=16 k=32",
+                   "of blocks, e8m0, on Blackwell and later GPUs alone, this "
+                   "GPU is sm_90");
+    expect_refusal(ctx, "wgrad in_blocks g=2 m=18 n=16 k=128",
+                   "scales of blocks where m is a multiple of 4, here it is "
+                   "18");
     quern_close(ctx);
 }
 
 int test_cublaslt_scaled_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(scales_by_groups),
-        TEST(scales_by_rows),
-        TEST(scales_by_tensors),
-        TEST(says_what_scales),
+        TEST(scales_by_groups), TEST(scales_by_rows),  TEST(scales_by_tensors),
+        TEST(scales_by_blocks), TEST(scales_by_tiles), TEST(says_what_scales),
     };
 
     return cmocka_run_group_tests_name("cublaslt_scaled", tests, NULL, NULL);

@@ -455,6 +455,8 @@ static int use_all(void)
                                          .d_type = QUERN_F32,
                                          .wide = 1};
     static const struct form uniform = {.recipe = "bf16", .d_type = QUERN_BF16};
+    const struct quern_plan_options spread = {.backend = QUERN_BACKEND_CUBLASLT,
+                                              .streams = 2};
     const struct form *forms[] = {&accumulating, &clearing, &uniform};
     struct quern_context *ctx;
     int code = quern_open(NULL, &ctx);
@@ -464,7 +466,7 @@ static int use_all(void)
         struct run r;
 
         test_prepare(ctx, forms[i], &r);
-        code = quern_plan(ctx, &r.p, &test_options, &plan);
+        code = quern_plan(ctx, &r.p, i ? &spread : &test_options, &plan);
         if (!code)
             code = quern_run(plan, &r.args, NULL);
         quern_plan_free(plan);
@@ -516,6 +518,8 @@ static void fails_each_driver_call(void **state)
         code = use_all();
         assert_int_equal(test_cublaslt->contexts, 0);
         assert_int_equal(test_cuda->depth, 0);
+        assert_int_equal(test_cuda->streams, 0);
+        assert_int_equal(test_cuda->events, 0);
         if (!test_cuda->failed) {
             assert_int_equal(code, QUERN_OK);
             break;

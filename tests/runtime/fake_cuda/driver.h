@@ -1,0 +1,37 @@
+/*
+** driver.h: what the files of the fake driver share.
+*/
+#ifndef FAKE_CUDA_DRIVER_H
+#define FAKE_CUDA_DRIVER_H
+
+#include "../fake.h"
+#include "gpu.h"
+
+extern struct fake_cuda fake_state;
+
+/* One call at a time: what is recorded is of one thread. */
+int fake_enter(const char *name);
+void fake_leave(const int *code);
+
+static inline void fake_add(int *counter, int change)
+{
+    __atomic_add_fetch(counter, change, __ATOMIC_SEQ_CST);
+}
+
+/* Until the function returns no other call is made. */
+#define BEGIN()                                                                \
+    int code_ __attribute__((cleanup(fake_leave))) = fake_enter(__func__)
+
+/* Fail if it is this call's turn. */
+#define ENTER()                                                                \
+    BEGIN();                                                                   \
+    if (code_)                                                                 \
+    return code_
+
+#define DECLARE(name, arguments) FAKE_API int name arguments;
+QN_CU_FUNCTIONS(DECLARE)
+QN_CU_OPTIONAL(DECLARE)
+QN_GPU_FUNCTIONS(DECLARE)
+#undef DECLARE
+
+#endif
