@@ -121,23 +121,17 @@ void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
 
 static int check_enums(const struct quern_mlp *mlp)
 {
-    const struct {
-        const char *name;
-        int value, least, count;
-    } fields[] = {
+    const struct qn_problem_field fields[] = {
         {"type", mlp->type, QUERN_BF16, QUERN_F32 + 1},
         {"dw_type", mlp->dw_type, QUERN_BF16, QUERN_F32 + 1},
         {"dw_beta", mlp->dw_beta, QUERN_BETA_ZERO, QUERN_BETA_ONE + 1},
         {"activation", mlp->activation, QUERN_SWIGLU, QUERN_SQUARED_RELU + 1},
         {"probability", mlp->probability, 0, 2}};
+    int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
+                                 "an MLP can have");
 
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        if (fields[i].value < fields[i].least ||
-            fields[i].value >= fields[i].count)
-            return qn_error_set(QUERN_EINVAL,
-                                "%s is %d: not one of the values that an MLP "
-                                "can have",
-                                fields[i].name, fields[i].value);
+    if (code)
+        return code;
     if (!memchr(mlp->recipe, 0, sizeof mlp->recipe) ||
         !memchr(mlp->split, 0, sizeof mlp->split))
         return qn_error_set(QUERN_EINVAL,

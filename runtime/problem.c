@@ -33,25 +33,31 @@ int qn_problem_no_recipe(struct quern_context *ctx, const char *name)
                         name, qn_guess_text(&guess, hint, sizeof hint), names);
 }
 
+int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
+                      const char *whose)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fields[i].value < fields[i].least ||
+            fields[i].value >= fields[i].count)
+            return qn_error_set(QUERN_EINVAL,
+                                "%s is %d: not one of the values that %s",
+                                fields[i].name, fields[i].value, whose);
+    return QUERN_OK;
+}
+
 /* A problem may come from a program rather than from text. */
 static int check_enums(const struct quern_problem *p)
 {
-    const struct {
-        const char *name;
-        int value, count;
-    } fields[] = {{"op", p->op, 3},           {"ragged", p->ragged, 4},
-                  {"a_major", p->a_major, 2}, {"b_major", p->b_major, 2},
-                  {"alpha", p->alpha, 2},     {"beta", p->beta, 3}};
+    const struct qn_problem_field fields[] = {
+        {"op", p->op, 0, 3},           {"ragged", p->ragged, 0, 4},
+        {"a_major", p->a_major, 0, 2}, {"b_major", p->b_major, 0, 2},
+        {"alpha", p->alpha, 0, 2},     {"beta", p->beta, 0, 3}};
+    int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
+                                 "quern.h gives it");
 
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        if (fields[i].value < 0 || fields[i].value >= fields[i].count)
-            return qn_error_set(QUERN_EINVAL,
-                                "%s is %d: not one of the values that "
-                                "quern.h gives it",
-                                fields[i].name, fields[i].value);
-    if (!memchr(p->recipe, 0, sizeof p->recipe))
-        return qn_error_set(QUERN_EINVAL, "recipe is not NUL-terminated");
-    return QUERN_OK;
+    if (!code && !memchr(p->recipe, 0, sizeof p->recipe))
+        code = qn_error_set(QUERN_EINVAL, "recipe is not NUL-terminated");
+    return code;
 }
 
 int qn_problem_alignment(const struct quern_problem *p, int type)

@@ -25,6 +25,16 @@ int qn_problem_check(struct quern_context *ctx,
                      const struct quern_problem *problem,
                      const struct qn_recipe **recipe);
 
+/* A field that has values least .. count - 1. */
+struct qn_problem_field {
+    const char *name;
+    int value, least, count;
+};
+
+/* QUERN_EINVAL names the first whose value is none of `whose`. */
+int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
+                      const char *whose);
+
 /* QUERN_EINVAL for a number of groups that no problem has. */
 int qn_problem_groups(int groups);
 

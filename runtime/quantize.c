@@ -64,25 +64,20 @@ int64_t qn_quantize_tokens(int64_t columns, int groups)
 
 static int check_enums(const struct quern_quantization *q)
 {
-    const struct {
-        const char *name;
-        int value, least, count;
-    } fields[] = {{"work", q->work, 0, QUERN_RESCALE + 1},
-                  {"of", q->of, 0, QN_TENSORS},
-                  {"type", q->type, QUERN_BF16, QUERN_F32 + 1},
-                  {"copies", q->copies, 1, 4},
-                  {"activation", q->activation, 0, QUERN_SQUARED_RELU + 1},
-                  {"probability", q->probability, 0, 2},
-                  {"dbias", q->dbias, 0, 2},
-                  {"dprob", q->dprob, 0, 2}};
+    const struct qn_problem_field fields[] = {
+        {"work", q->work, 0, QUERN_RESCALE + 1},
+        {"of", q->of, 0, QN_TENSORS},
+        {"type", q->type, QUERN_BF16, QUERN_F32 + 1},
+        {"copies", q->copies, 1, 4},
+        {"activation", q->activation, 0, QUERN_SQUARED_RELU + 1},
+        {"probability", q->probability, 0, 2},
+        {"dbias", q->dbias, 0, 2},
+        {"dprob", q->dprob, 0, 2}};
+    int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
+                                 "quern.h gives it");
 
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        if (fields[i].value < fields[i].least ||
-            fields[i].value >= fields[i].count)
-            return qn_error_set(QUERN_EINVAL,
-                                "%s is %d: not one of the values that "
-                                "quern.h gives it",
-                                fields[i].name, fields[i].value);
+    if (code)
+        return code;
     if (!memchr(q->recipe, 0, sizeof q->recipe) ||
         !memchr(q->split, 0, sizeof q->split))
         return qn_error_set(QUERN_EINVAL,

@@ -194,6 +194,18 @@ int qn_source_select(const struct qn_options *, struct qg_selection *,
 /* The words of a command line as one problem, in `text`. */
 int qn_source_join(const struct qn_options *, char *text, size_t size);
 
+/* Each problem of a command line, in the program's arguments or in here. */
+struct qn_texts {
+    const char *const *all;
+    int count;
+    const char *joined;
+    char line[1024];
+};
+
+/* Arguments with blanks are problems; words without any are one together. An
+   exit status. */
+int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
+
 /*
 ** A problem's text, which may give the ragged axis as m=@FILE, n=@FILE or
 ** k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis

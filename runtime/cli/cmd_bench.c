@@ -111,32 +111,17 @@ static int save(const struct qn_options *opt, const cJSON *rows)
                   : QN_EXIT_OK;
 }
 
-static int time_problems(const struct qn_options *opt,
-                         struct quern_context *ctx, const char *const *texts,
-                         int count, cJSON *rows)
-{
-    int status = QN_EXIT_OK;
-
-    if (opt->overhead)
-        return qn_overhead_rows(opt, ctx, texts, count, rows);
-    for (int i = 0; i < count && !status; i++)
-        status = time_one(opt, ctx, texts[i], rows);
-    return status;
-}
-
-/* Arguments with blanks are problems; words without any are one together. */
 static int time_all(const struct qn_options *opt, struct quern_context *ctx,
                     cJSON *rows)
 {
-    char line[1024];
-    const char *const one = line;
-    int status;
+    struct qn_texts texts;
+    int status = qn_source_texts(opt, &texts);
 
-    if (opt->nwords && strchr(opt->words[0], ' '))
-        return time_problems(opt, ctx, (const char *const *)opt->words,
-                             opt->nwords, rows);
-    status = qn_source_join(opt, line, sizeof line);
-    return status ? status : time_problems(opt, ctx, &one, 1, rows);
+    if (!status && opt->overhead)
+        return qn_overhead_rows(opt, ctx, texts.all, texts.count, rows);
+    for (int i = 0; !status && i < texts.count; i++)
+        status = time_one(opt, ctx, texts.all[i], rows);
+    return status;
 }
 
 static const struct qn_column *columns(const struct qn_options *opt)

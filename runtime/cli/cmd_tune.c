@@ -202,19 +202,14 @@ static int merge_all(const struct qn_options *opt, struct quern_context *ctx)
 
 /* ---------------------------------------------------------------------- run */
 
-/* Arguments with blanks are problems; words without any are one together. */
 static int tune_all(const struct qn_options *opt, struct quern_context *ctx,
                     cJSON *rows)
 {
-    char line[1024];
-    int status = QN_EXIT_OK;
+    struct qn_texts texts;
+    int status = qn_source_texts(opt, &texts);
 
-    if (opt->nwords == 0 || !strchr(opt->words[0], ' ')) {
-        status = qn_source_join(opt, line, sizeof line);
-        return status ? status : tune_problem(opt, ctx, line, rows);
-    }
-    for (int i = 0; i < opt->nwords && !status; i++)
-        status = tune_problem(opt, ctx, opt->words[i], rows);
+    for (int i = 0; !status && i < texts.count; i++)
+        status = tune_problem(opt, ctx, texts.all[i], rows);
     return status;
 }
 

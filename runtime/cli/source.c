@@ -100,6 +100,18 @@ int qn_source_join(const struct qn_options *options, char *text, size_t size)
     return QN_EXIT_OK;
 }
 
+int qn_source_texts(const struct qn_options *options, struct qn_texts *texts)
+{
+    texts->joined = texts->line;
+    texts->all = &texts->joined;
+    texts->count = 1;
+    if (!options->nwords || !strchr(options->words[0], ' '))
+        return qn_source_join(options, texts->line, sizeof texts->line);
+    texts->all = (const char *const *)options->words;
+    texts->count = options->nwords;
+    return QN_EXIT_OK;
+}
+
 int qn_source_emit(const struct qn_options *options, struct qg *generator,
                    const char *folder, const struct qg_selection *selection,
                    int *count)

@@ -40,6 +40,10 @@ int host_run(const struct quern_plan *plan, struct quern_args *args,
 void host_multiply(const struct qt_case *c, const struct qt_data *data,
                    int threads, struct host_output *out);
 
+/* The case with sizes that lie: reported for the first wrong group, and nothing
+   written outside of the buffers. */
+void host_lie(struct qt_case *c, const struct qt_lie *lie, int sizes_type);
+
 /* The same with data of its own, compared with float64. */
 void host_case_right(const struct qt_case *c);
 

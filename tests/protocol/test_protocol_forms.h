@@ -12,168 +12,123 @@
 struct form {
     int ragged, epilogue;
     const char *schedule;
-    int tile_n, cluster_n, d_type, b_major;
+    int tile_n, cluster_m, cluster_n, d_type, b_major;
     const char *addend;
-    int cluster_m;
-    const char *recipe; /* NULL: one without scales */
     int tile_m;         /* 0: any */
+    const char *recipe; /* NULL: one without scales */
     const char *expand; /* NULL: any */
     int merges;         /* several products at once */
 };
+
+/* One of them, with the rest by name: what is not given is NULL or 0. */
+#define FORM(name, ragged_, epilogue_, schedule_, n, cluster_m_, cluster_n_, d,\
+             b, ...)                                                          \
+    static const struct form name = {.ragged = QUERN_AXIS_##ragged_,          \
+                                     .epilogue = QN_##epilogue_,              \
+                                     .schedule = #schedule_,                  \
+                                     .tile_n = n,                             \
+                                     .cluster_m = cluster_m_,                 \
+                                     .cluster_n = cluster_n_,                 \
+                                     .d_type = QUERN_##d,                     \
+                                     .b_major = QUERN_MAJOR_##b,              \
+                                     __VA_ARGS__}
 
 /*
 ** M and K say which axis is ragged. TURNS: a warpgroup has tiles of its own.
 ** PAIRS: two CTAs share rows of A. STACKS: they share columns of B, but in a
 ** group's odd last row of tiles, rows of A.
 */
-static const struct form M_STORE = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        NULL,          0, NULL, 0};
-static const struct form M_TURNS = {
-    QUERN_AXIS_M,   QN_STORE, "pingpong", 128,  1, QUERN_BF16,
-    QUERN_MAJOR_MN, "none",   1,          NULL, 0, NULL, 0};
-static const struct form M_PAIRS = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        NULL,          0, NULL, 0};
-static const struct form M_STACKS = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       2,        NULL,          0, NULL, 0};
-static const struct form M_STACKS_TURNS = {
-    QUERN_AXIS_M,   QN_STORE, "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "none",   2,          NULL, 0, NULL, 0};
-static const struct form M_SCALE = {
-    QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",       1,        NULL,          0, NULL, 0};
-static const struct form K_STORE = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_MN,
-    "none",       1,        NULL,          0, NULL, 0};
-static const struct form K_TURNS = {
-    QUERN_AXIS_K,   QN_STORE, "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "none",   1,          NULL, 0, NULL, 0};
-static const struct form K_PAIRS = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 2, QUERN_BF16, QUERN_MAJOR_MN,
-    "none",       1,        NULL,          0, NULL, 0};
+FORM(M_STORE, M, STORE, cooperative, 128, 1, 1, BF16, K, .addend = "none");
+FORM(M_TURNS, M, STORE, pingpong, 128, 1, 1, BF16, MN, .addend = "none");
+FORM(M_PAIRS, M, STORE, cooperative, 128, 1, 2, F32, K, .addend = "none");
+FORM(M_STACKS, M, STORE, cooperative, 128, 2, 1, BF16, K, .addend = "none");
+FORM(M_STACKS_TURNS, M, STORE, pingpong, 128, 2, 1, F32, MN, .addend = "none");
+FORM(M_SCALE, M, SCALE, cooperative, 128, 1, 1, BF16, K, .addend = "read");
+FORM(K_STORE, K, STORE, cooperative, 128, 1, 1, BF16, MN, .addend = "none");
+FORM(K_TURNS, K, STORE, pingpong, 128, 1, 1, F32, MN, .addend = "none");
+FORM(K_PAIRS, K, STORE, cooperative, 128, 1, 2, BF16, MN, .addend = "none");
 /* The copy engine adds, or the registers do; or C is fetched, and added to. */
-static const struct form K_ADD = {
-    QUERN_AXIS_K, QN_ADD, "cooperative", 128, 2, QUERN_F32, QUERN_MAJOR_MN,
-    "reduce",     1,      NULL,          0, NULL, 0};
-static const struct form K_READ = {
-    QUERN_AXIS_K,   QN_ADD, "pingpong", 128,  1, QUERN_BF16,
-    QUERN_MAJOR_MN, "read", 1,          NULL, 0, NULL, 0};
-static const struct form K_FETCH = {
-    QUERN_AXIS_K,   QN_ADD,  "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "fetch", 1,          NULL, 0, NULL, 0};
+FORM(K_ADD, K, ADD, cooperative, 128, 1, 2, F32, MN, .addend = "reduce");
+FORM(K_READ, K, ADD, pingpong, 128, 1, 1, BF16, MN, .addend = "read");
+FORM(K_FETCH, K, ADD, pingpong, 128, 1, 1, F32, MN, .addend = "fetch");
 /* 6 slabs in 4 places: each tile begins at another. */
-static const struct form K_FETCH_SIX = {
-    QUERN_AXIS_K, QN_ADD, "cooperative", 192, 1, QUERN_F32, QUERN_MAJOR_MN,
-    "fetch",      1,      NULL,          0, NULL, 0};
-static const struct form K_SCALE = {
-    QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_MN,
-    "read",       1,        NULL,          0, NULL, 0};
-static const struct form UNIFORM = {
-    QUERN_AXIS_NONE, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",          1,        NULL,          0, NULL, 0};
-static const struct form UNIFORM_TURNS = {
-    QUERN_AXIS_NONE, QN_SCALE, "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN,  "read",   1,          NULL, 0, NULL, 0};
+FORM(K_FETCH_SIX, K, ADD, cooperative, 192, 1, 1, F32, MN, .addend = "fetch");
+FORM(K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, MN, .addend = "read");
+FORM(UNIFORM, NONE, SCALE, cooperative, 128, 1, 1, BF16, K, .addend = "read");
+FORM(UNIFORM_TURNS, NONE, SCALE, pingpong, 128, 1, 1, F32, MN,
+     .addend = "read");
 
 /*
 ** Scaled: TENSOR, ROW and BLOCK say what shares a scale. HALVES: a tile's
 ** columns are shared out, not its rows. TALL: its rows' scales come in two
 ** boxes.
 */
-static const struct form TENSOR_M = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 192, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_tensor",  128, NULL, 0};
-static const struct form TENSOR_M_TURNS = {
-    QUERN_AXIS_M,  QN_STORE, "pingpong", 128,          1,  QUERN_F32,
-    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128, NULL, 0};
-static const struct form ROW_M = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_row",     256, NULL, 0};
-static const struct form ROW_M_SCALE = {
-    QUERN_AXIS_M, QN_SCALE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "read",       1,        "fp8_row",     128, NULL, 0};
-static const struct form BLOCK_M = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   128, NULL, 0};
-static const struct form BLOCK_M_TALL = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   256, NULL, 0};
-static const struct form BLOCK_M_HALVES = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   64, NULL, 0};
-static const struct form TENSOR_K = {
-    QUERN_AXIS_K,  QN_STORE, "pingpong", 128,          1,  QUERN_BF16,
-    QUERN_MAJOR_K, "none",   1,          "fp8_tensor", 128, NULL, 0};
-static const struct form TENSOR_K_FETCH = {
-    QUERN_AXIS_K,  QN_ADD,  "pingpong", 128,          1,  QUERN_F32,
-    QUERN_MAJOR_K, "fetch", 1,          "fp8_tensor", 128, NULL, 0};
-static const struct form ROW_K = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_row",     128, NULL, 0};
-static const struct form BLOCK_K = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   128, NULL, 0};
-static const struct form BLOCK_K_ADD = {
-    QUERN_AXIS_K, QN_ADD, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
-    "reduce",     1,      "fp8_block",   128, NULL, 0};
-static const struct form BLOCK_K_SCALE = {
-    QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "read",       1,        "fp8_block",   128, NULL, 0};
+FORM(TENSOR_M, M, STORE, cooperative, 192, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_tensor");
+FORM(TENSOR_M_TURNS, M, STORE, pingpong, 128, 1, 1, F32, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_tensor");
+FORM(ROW_M, M, STORE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 256, .recipe = "fp8_row");
+FORM(ROW_M_SCALE, M, SCALE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "read", .tile_m = 128, .recipe = "fp8_row");
+FORM(BLOCK_M, M, STORE, cooperative, 128, 1, 1, F32, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_block");
+FORM(BLOCK_M_TALL, M, STORE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 256, .recipe = "fp8_block");
+FORM(BLOCK_M_HALVES, M, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 64, .recipe = "fp8_block");
+FORM(TENSOR_K, K, STORE, pingpong, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_tensor");
+FORM(TENSOR_K_FETCH, K, ADD, pingpong, 128, 1, 1, F32, K,
+     .addend = "fetch", .tile_m = 128, .recipe = "fp8_tensor");
+FORM(ROW_K, K, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_row");
+FORM(BLOCK_K, K, STORE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_block");
+FORM(BLOCK_K_ADD, K, ADD, cooperative, 256, 1, 1, F32, K,
+     .addend = "reduce", .tile_m = 128, .recipe = "fp8_block");
+FORM(BLOCK_K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, K,
+     .addend = "read", .tile_m = 128, .recipe = "fp8_block");
 
 /*
 ** Expanded: values of blocks times their scales, in shared memory or in
 ** registers. GLOBAL: a second level of scales. SHORT: half of the threads have
 ** a row of A.
 */
-static const struct form EXPAND_M = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "mxfp8",       128, "shared", 0};
-static const struct form EXPAND_M_GLOBAL = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        "nvfp4",       128, "shared", 0};
-static const struct form EXPAND_M_SHORT = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "mxfp4",       64, "shared", 0};
-static const struct form EXPAND_K = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "nvfp4",       128, "shared", 0};
-static const struct form EXPAND_K_ADD = {
-    QUERN_AXIS_K, QN_ADD, "cooperative", 256, 1, QUERN_F32, QUERN_MAJOR_K,
-    "reduce",     1,      "mxfp8",       128, "shared", 0};
-static const struct form EXPAND_K_SCALE = {
-    QUERN_AXIS_K, QN_SCALE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "read",       1,        "nvfp4",       128, "shared", 0};
+FORM(EXPAND_M, M, STORE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "mxfp8", .expand = "shared");
+FORM(EXPAND_M_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
+     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .expand = "shared");
+FORM(EXPAND_M_SHORT, M, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 64, .recipe = "mxfp4", .expand = "shared");
+FORM(EXPAND_K, K, STORE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .expand = "shared");
+FORM(EXPAND_K_ADD, K, ADD, cooperative, 256, 1, 1, F32, K,
+     .addend = "reduce", .tile_m = 128, .recipe = "mxfp8", .expand = "shared");
+FORM(EXPAND_K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, K,
+     .addend = "read", .tile_m = 128, .recipe = "nvfp4", .expand = "shared");
 
 /* Six bits and scales in tiles; 4-bit weights beside A as it is. */
-static const struct form EXPAND_M_TILES = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "test_mx6",    128, "shared", 0};
-static const struct form EXPAND_K_TILES = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "test_mx6",    128, "registers", 0};
-static const struct form EXPAND_M_MIXED = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "test_w4",     64,  "shared", 0};
+FORM(EXPAND_M_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "test_mx6", .expand = "shared");
+FORM(EXPAND_K_TILES, K, STORE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "test_mx6",
+     .expand = "registers");
+FORM(EXPAND_M_MIXED, M, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 64, .recipe = "test_w4", .expand = "shared");
 /* A in registers. */
-static const struct form EXPAND_M_REGISTERS = {
-    QUERN_AXIS_M, QN_STORE, "cooperative", 256, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "nvfp4",       128, "registers", 0};
-static const struct form EXPAND_K_REGISTERS = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_F32, QUERN_MAJOR_K,
-    "none",       1,        "mxfp8",       128, "registers", 0};
+FORM(EXPAND_M_REGISTERS, M, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .expand = "registers");
+FORM(EXPAND_K_REGISTERS, K, STORE, cooperative, 128, 1, 1, F32, K,
+     .addend = "none", .tile_m = 128, .recipe = "mxfp8", .expand = "registers");
 
 /* Merged products. */
-static const struct form PARTS = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_MN,
-    "none",       1,        NULL,          0, NULL, 1};
-static const struct form PARTS_FETCH = {
-    QUERN_AXIS_K,   QN_ADD,  "pingpong", 128,  1, QUERN_F32,
-    QUERN_MAJOR_MN, "fetch", 1,          NULL, 0, NULL, 1};
-static const struct form PARTS_BLOCK = {
-    QUERN_AXIS_K, QN_STORE, "cooperative", 128, 1, QUERN_BF16, QUERN_MAJOR_K,
-    "none",       1,        "fp8_block",   128, NULL, 1};
+FORM(PARTS, K, STORE, cooperative, 128, 1, 1, BF16, MN,
+     .addend = "none", .merges = 1);
+FORM(PARTS_FETCH, K, ADD, pingpong, 128, 1, 1, F32, MN,
+     .addend = "fetch", .merges = 1);
+FORM(PARTS_BLOCK, K, STORE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_block", .merges = 1);
 
 static const struct qn_recipe *recipe_of(const struct quern_registry *r,
                                          const struct qn_kernel *kernel)
