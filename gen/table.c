@@ -59,6 +59,29 @@ static int insert(lua_State *L)
     return 0;
 }
 
+/* join(list, ...): a new list of what all of them hold. */
+static int join(lua_State *L)
+{
+    int lists = lua_gettop(L);
+    lua_Integer used = 0;
+
+    lua_newtable(L);
+    for (int i = 1; i <= lists; i++) {
+        lua_Integer n;
+
+        if (qg_frozen_content(L, i))
+            lua_replace(L, i);
+        luaL_checktype(L, i, LUA_TTABLE);
+        n = (lua_Integer)lua_rawlen(L, i);
+        qg_sandbox_charge(L, n);
+        for (lua_Integer j = 1; j <= n; j++) {
+            lua_rawgeti(L, i, j);
+            lua_rawseti(L, lists + 1, ++used);
+        }
+    }
+    return 1;
+}
+
 /* remove(list) or remove(list, position) */
 static int take_out(lua_State *L)
 {
@@ -92,8 +115,6 @@ static int unpack(lua_State *L)
     return (int)n;
 }
 
-const luaL_Reg qg_table[] = {{"concat", concat},
-                             {"insert", insert},
-                             {"remove", take_out},
-                             {"unpack", unpack},
-                             {NULL, NULL}};
+const luaL_Reg qg_table[] = {{"concat", concat}, {"insert", insert},
+                             {"join", join},     {"remove", take_out},
+                             {"unpack", unpack}, {NULL, NULL}};

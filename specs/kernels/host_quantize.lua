@@ -12,13 +12,7 @@ local amax = { "row_amax", "column_amax" }
 local shape = { "groups", "m", "k", "noop" }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "error" }
 
-local function join (...)
-  local list = {}
-  for _, part in ipairs { ... } do
-    for _, name in ipairs(part) do list[#list + 1] = name end
-  end
-  return list
-end
+local join = table.join
 
 -- Rows of w are not ragged: each group has a matrix.
 for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do

@@ -10,13 +10,7 @@ local amax = { "row_amax", "column_amax" }
 local shape = { "groups", "m", "k", "noop" }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "error" }
 
-local function join (...)
-  local list = {}
-  for _, part in ipairs { ... } do
-    for _, name in ipairs(part) do list[#list + 1] = name end
-  end
-  return list
-end
+local join = table.join
 
 -- What each form reads besides the copies.
 local inputs = {

@@ -7,19 +7,12 @@ local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stri
                  "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
                  "noop" }
 
--- D has a matrix for each group where these split k, else B has.
-local function join (more)
-  local list = {}
-  for _, name in ipairs(params) do list[#list + 1] = name end
-  for _, name in ipairs(more) do list[#list + 1] = name end
-  return list
-end
-
 local function expands (o) return o.scale.span == "block" and o.scale.type ~= "f32" end
 
 -- Bits that a value takes in memory: six have a byte, too.
 local function stored (o) return o.bits == 4 and 4 or 8 end
 
+-- D has a matrix for each group where these split k, else B has.
 local function grid (ops, ragged, more)
   kernels("sm80_scaled_" .. ragged) {
     op       = ops,
@@ -30,7 +23,7 @@ local function grid (ops, ragged, more)
     epilogue = "scale",
     arch     = { "sm_80", "sm_90a", "sm_120a" },
     template = "sm80/gemm_scaled.cu",
-    params   = join(more),
+    params   = table.join(params, more),
 
     axis "tile" { {64, 128, 64} },
 

@@ -144,13 +144,7 @@ local scalars = { "alpha", "beta", "scalar_step" }
 local sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
              "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" }
 
-local function join (...)
-  local list = {}
-  for _, part in ipairs { ... } do
-    for _, name in ipairs(part) do list[#list + 1] = name end
-  end
-  return list
-end
+local join = table.join
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
 local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }

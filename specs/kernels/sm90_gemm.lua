@@ -222,13 +222,6 @@ kernels "sm90_gemm_k_scale" {
 local merged = { "a_tail_map", "b_tail_map", "d_map", "d_pointer_map", "part_maps", "parts",
                  "part_count", "d_pointers", "groups", "m", "n", "band", "error", "noop" }
 
-local function with(list, ...)
-  local all = {}
-  for _, name in ipairs(list) do all[#all + 1] = name end
-  for _, name in ipairs { ... } do all[#all + 1] = name end
-  return all
-end
-
 local function merges ()
   return
   axis "parts" { 8 },
@@ -250,7 +243,7 @@ kernels "sm90_gemm_k_parts" {
   epilogue = { "store", "add" },
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = with(merged, "c", "c_pointers", "c_stride", "c_group_stride"),
+  params   = table.join(merged, { "c", "c_pointers", "c_stride", "c_group_stride" }),
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64}, {256, 128, 64} },
@@ -286,8 +279,8 @@ kernels "sm90_gemm_k_parts_scale" {
   epilogue = "scale",
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = with(merged, "c", "c_pointers", "c_stride", "c_group_stride", "alpha", "beta",
-                  "scalar_step"),
+  params   = table.join(merged, { "c", "c_pointers", "c_stride", "c_group_stride", "alpha", "beta",
+                                  "scalar_step" }),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },

@@ -156,13 +156,7 @@ sf.int8, spans.int8 = sf.whole, spans.whole
 local floats = { e4m3, e5m2 }
 local element = { whole = floats, int8 = { i8 }, square = floats, line = floats }
 
-local function join (...)
-  local list = {}
-  for _, part in ipairs { ... } do
-    for _, name in ipairs(part) do list[#list + 1] = name end
-  end
-  return list
-end
+local join = table.join
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
 for _, way in ipairs { "whole", "int8", "square" } do
