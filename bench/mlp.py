@@ -15,15 +15,12 @@ CUDA graphs in turn. Before anything is timed, y, dx, dprob, dw1 and dw2 are com
 BF16: 1 - 2 xy / (xx + yy).
 """
 
-import random
 import sys
-import time
 
 import torch
 
 import libquern
 import peers
-from watch import Watch
 
 E4M3_MAX = 448.0
 
@@ -248,39 +245,21 @@ def main(argv=None):
     parser = peers.parser_of(__doc__)
     parser.add_argument("--recipes", default="bf16,fp8_block,fp8_row,mxfp8")
     options = parser.parse_args(argv)
-    if not torch.cuda.is_available():
-        print("bench/mlp.py needs an NVIDIA GPU and a PyTorch with CUDA", file=sys.stderr)
-        return 3
-    shapes = peers.choose(SHAPES, options.shapes)
-    begin = time.monotonic()
-    torch.manual_seed(options.seed)
-    torch.zeros(1, device="cuda")  # makes the context that the library then uses
-    library = libquern.open_library(options.library)
-    rng = random.Random(options.seed)
-    with Watch() as watch:
-        results = {"machine": peers.machine(options, library, watch), "rows": [], "left_out": []}
-        for shape, kind in ((s, k) for s in shapes for k in options.splits.split(",")):
-            layer = None
-            for recipe in options.recipes.split(","):
-                if time.monotonic() - begin > options.budget:
-                    results["left_out"].append([shape["name"], recipe, kind])
-                    continue
-                layer = layer or Layer(shape, kind, rng)
-                try:
-                    rows = bench_layer(layer, library, recipe, options, watch)
-                except libquern.Failed as error:  # no kernel yet: said, and the next
-                    print(f"# {shape['name']} {recipe} {kind}: {error}")
-                    continue
-                torch.cuda.empty_cache()
-                show(rows)
-                results["rows"] += rows
-                if options.json:
-                    peers.write(options.json, results)
-    if options.json:
-        peers.write(options.json, results)
-    for name in results["left_out"]:
-        print(f"# left out, the budget was spent: {' '.join(name)}")
-    return 0
+    layers = {}  # the last one: its recipes share the data
+
+    def cases():
+        shapes = peers.choose(SHAPES, options.shapes)
+        return ([[shape["name"], recipe, kind], (shape, recipe, kind)] for shape in shapes
+                for kind in options.splits.split(",") for recipe in options.recipes.split(","))
+
+    def measure(case, library, rng, watch):
+        shape, recipe, kind = case
+        if (shape["name"], kind) not in layers:
+            layers.clear()
+            layers[shape["name"], kind] = Layer(shape, kind, rng)
+        return bench_layer(layers[shape["name"], kind], library, recipe, options, watch)
+
+    return peers.compare(options, "bench/mlp.py", cases, measure, show)
 
 
 if __name__ == "__main__":

@@ -299,12 +299,18 @@ def write(path, results):
     os.replace(path + ".new", path)
 
 
-def main(argv=None):
-    options = parser_of(__doc__).parse_args(argv)
+def compare(options, program, cases, measure, show, finish=None):
+    """Measure case after case until the budget is spent; what is measured is kept. main's status.
+
+    cases()                            yields (names, case); the names say which it is, for people
+    measure(case, library, rng, watch) its rows; libquern.Failed: said, and the next
+    show(rows)                         prints them
+    finish(watch)                      a last row
+    """
     if not torch.cuda.is_available():
-        print("bench/peers.py needs an NVIDIA GPU and a PyTorch with CUDA", file=sys.stderr)
+        print(f"{program} needs an NVIDIA GPU and a PyTorch with CUDA", file=sys.stderr)
         return 3
-    shapes = choose(json.load(open(os.path.join(HERE, "shapes.json")))["shapes"], options.shapes)
+    todo = cases()
     begin = time.monotonic()
     torch.manual_seed(options.seed)
     torch.zeros(1, device="cuda")  # makes the context that the library then uses
@@ -312,23 +318,42 @@ def main(argv=None):
     rng = random.Random(options.seed)
     with Watch() as watch:
         results = {"machine": machine(options, library, watch), "rows": [], "left_out": []}
-        for shape, op in ((s, o) for s in shapes for o in options.ops.split(",")):
-            for kind in options.splits.split(","):
-                if time.monotonic() - begin > options.budget:
-                    results["left_out"].append([shape["name"], op, kind])
-                    continue
-                rows = bench_layer(Layer(shape, op, kind, rng), library, options, watch)
-                torch.cuda.empty_cache()
-                show(rows)
-                results["rows"] += rows
-                if options.json:
-                    write(options.json, results)  # what is measured is kept
-        results["rows"].append(copy_rate(watch))
+        for names, case in todo:
+            if time.monotonic() - begin > options.budget:
+                results["left_out"].append(names)
+                continue
+            try:
+                rows = measure(case, library, rng, watch)
+            except libquern.Failed as error:  # no kernel yet, for example
+                print(f"# {' '.join(names)}: {error}")
+                continue
+            torch.cuda.empty_cache()
+            show(rows)
+            results["rows"] += rows
+            if options.json:
+                write(options.json, results)
+        if finish:
+            results["rows"].append(finish(watch))
     if options.json:
         write(options.json, results)
-    for name in results["left_out"]:
-        print(f"# left out, the budget was spent: {' '.join(name)}")
+    for names in results["left_out"]:
+        print(f"# left out, the budget was spent: {' '.join(names)}")
     return 0
+
+
+def main(argv=None):
+    options = parser_of(__doc__).parse_args(argv)
+
+    def cases():
+        with open(os.path.join(HERE, "shapes.json")) as file:
+            shapes = choose(json.load(file)["shapes"], options.shapes)
+        return ([[shape["name"], op, kind], (shape, op, kind)] for shape in shapes
+                for op in options.ops.split(",") for kind in options.splits.split(","))
+
+    def measure(case, library, rng, watch):
+        return bench_layer(Layer(*case, rng), library, options, watch)
+
+    return compare(options, "bench/peers.py", cases, measure, show, copy_rate)
 
 
 if __name__ == "__main__":

@@ -20,15 +20,12 @@ with a BF16 product of what the copies hold.
 
 import json
 import os
-import random
 import sys
-import time
 
 import torch
 
 import libquern
 import peers
-from watch import Watch
 
 E4M3_MAX = 448.0
 EXPANDED = {"mxfp8": 8, "mxfp8_ocp": 8, "mxfp4": 4, "nvfp4": 4}  # bits of a value
@@ -323,13 +320,13 @@ def show(rows):
               f"{peer / r['ms']:6.3f} {r['what']}", flush=True)
 
 
-def cases(options, shapes):
+def cases(options):
     """Every recipe, shape, pass and split, shapes first, so that a budget leaves whole shapes."""
-    for shape in shapes:
-        for recipe in options.recipes.split(","):
-            for op in options.ops.split(","):
-                for kind in options.splits.split(","):
-                    yield shape, recipe, op, kind
+    with open(os.path.join(peers.HERE, "shapes.json")) as file:
+        shapes = peers.choose(json.load(file)["shapes"], options.shapes)
+    return ([[shape["name"], recipe, op, kind], (shape, recipe, op, kind)] for shape in shapes
+            for recipe in options.recipes.split(",") for op in options.ops.split(",")
+            for kind in options.splits.split(","))
 
 
 def main(argv=None):
@@ -337,39 +334,14 @@ def main(argv=None):
     parser.add_argument("--recipes", default="fp8_row,fp8_tensor,fp8_block")
     parser.set_defaults(ops="fprop,dgrad,wgrad,accumulate,layer")
     options = parser.parse_args(argv)
-    if not torch.cuda.is_available():
-        print("bench/peers_fp8.py needs an NVIDIA GPU and a PyTorch with CUDA", file=sys.stderr)
-        return 3
-    with open(os.path.join(peers.HERE, "shapes.json")) as file:
-        shapes = peers.choose(json.load(file)["shapes"], options.shapes)
-    begin = time.monotonic()
-    torch.manual_seed(options.seed)
-    torch.zeros(1, device="cuda")  # makes the context that the library then uses
-    library = libquern.open_library(options.library)
-    rng = random.Random(options.seed)
-    with Watch() as watch:
-        results = {"machine": peers.machine(options, library, watch), "rows": [], "left_out": []}
-        for shape, recipe, op, kind in cases(options, shapes):
-            if time.monotonic() - begin > options.budget:
-                results["left_out"].append([shape["name"], recipe, op, kind])
-                continue
-            whole = op == "layer"
-            try:
-                layer = Layer(library, recipe, shape, "fprop" if whole else op, kind, rng)
-                rows = bench_layer(layer, whole, library, options, watch)
-            except libquern.Failed as error:  # no kernel yet: said, and the next
-                print(f"# {shape['name']} {recipe} {op} {kind}: {error}")
-                continue
-            torch.cuda.empty_cache()
-            show(rows)
-            results["rows"] += rows
-            if options.json:
-                peers.write(options.json, results)
-    if options.json:
-        peers.write(options.json, results)
-    for name in results["left_out"]:
-        print(f"# left out, the budget was spent: {' '.join(name)}")
-    return 0
+
+    def measure(case, library, rng, watch):
+        shape, recipe, op, kind = case
+        whole = op == "layer"
+        layer = Layer(library, recipe, shape, "fprop" if whole else op, kind, rng)
+        return bench_layer(layer, whole, library, options, watch)
+
+    return peers.compare(options, "bench/peers_fp8.py", lambda: cases(options), measure, show)
 
 
 if __name__ == "__main__":
