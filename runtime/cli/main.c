@@ -24,25 +24,29 @@ static void print_help(void)
            "Grouped GEMM kernels, written from Lua specs.\n\n");
     for (int i = 0; i < NCOMMANDS; i++)
         printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("\nA PROBLEM is one short line, for example\n"
-           "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew\n"
-           "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168\n"
-           "of a product,\n"
-           "  fprop|dgrad|wgrad RECIPE g=G m=M n=N k=K [d=TYPE] "
-           "[layout=tn|nn|nt|tt]\n"
-           "    [ragged=m|n|k|none] [alpha=any] [beta=0|1|any] "
-           "[align=2|4|8|16] [pointers=LETTERS]\n"
-           "    [split=even|mild|skew|zipf|one|@FILE|LIST]\n"
-           "or of a cast:\n"
-           "  quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE] "
-           "[copies=row|column|both]\n"
-           "    [activation=NAME] [interleave=N] [prob=1] [dbias=1] "
-           "[split=...]\n"
-           "  requantize RECIPE ... | dequantize RECIPE ... [out=TYPE] | "
-           "rescale RECIPE of=x|w|dy\n\n"
-           "`quern COMMAND --help` explains a command. Exit status: 0 success, "
-           "1 a check failed,\n2 bad use, 3 the machine can't (no GPU, no "
-           "compiler).\n");
+    printf(
+        "\nA PROBLEM is one short line, for example\n"
+        "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew\n"
+        "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168\n"
+        "of a product,\n"
+        "  fprop|dgrad|wgrad RECIPE g=G m=M n=N k=K [d=TYPE] "
+        "[layout=tn|nn|nt|tt]\n"
+        "    [ragged=m|n|k|none] [alpha=any] [beta=0|1|any] "
+        "[align=2|4|8|16] [pointers=LETTERS]\n"
+        "    [parts=1..8] [split=even|mild|skew|zipf|one|@FILE|LIST]\n"
+        "of a cast,\n"
+        "  quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE] "
+        "[copies=row|column|both]\n"
+        "    [activation=NAME] [interleave=N] [prob=1] [dbias=1] "
+        "[dprob=1] [split=...]\n"
+        "  requantize RECIPE ... | dequantize RECIPE ... [out=TYPE] | "
+        "rescale RECIPE of=x|w|dy\n"
+        "or of an MLP, forward and backward:\n"
+        "  mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]\n"
+        "    [activation=NAME] [interleave=N] [prob=1] [split=...]\n\n"
+        "`quern COMMAND --help` explains a command. Exit status: 0 success, "
+        "1 a check failed,\n2 bad use, 3 the machine can't (no GPU, no "
+        "compiler).\n");
 }
 
 /* The row of that name, or NULL. */
