@@ -201,7 +201,7 @@ DEVICE void place_next(struct place *p, int stages)
 
 //$ include "sm90/board.cu"
 
-/* A math warp is done with a stage: tell $(cluster.m * cluster.n > 1 and "every CTA that writes into it" or "who writes into it"). */
+/* A math warp is done with a stage: tell every CTA that writes into it. */
 DEVICE void release(const struct memory *s, int stage, int lane)
 {
 //$ if cluster.m * cluster.n > 1 then

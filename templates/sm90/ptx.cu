@@ -38,10 +38,9 @@ DEVICE void barrier_arrive(unsigned int barrier)
 
 //$ if cluster.m * cluster.n > 1 then
 /*
-** Arrive on the barrier at the same place in CTA `rank` of the cluster. It may overtake the thread's
-** own reads of shared memory (seen on sm_90), so it is for what the tensor cores have read. Releases
-** at the scope of the CTA: the wider one costs a fence of the whole GPU, and a reader that gives a
-** stage back has no writes to publish.
+** Arrive on the barrier at the same place in CTA `rank` of the cluster. Releases at the scope of
+** the CTA: the wider one costs a fence of the whole GPU, and a reader that gives a stage back has
+** no writes to publish.
 */
 DEVICE void barrier_arrive_at(unsigned int barrier, unsigned int rank)
 {
