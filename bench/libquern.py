@@ -37,8 +37,9 @@ class Problem(ctypes.Structure):
                 ("a_major", ctypes.c_int), ("b_major", ctypes.c_int), ("d_type", ctypes.c_int),
                 ("alpha", ctypes.c_int), ("beta", ctypes.c_int),
                 ("alignment", ctypes.c_int), ("pointers", ctypes.c_int),
-                ("parts", ctypes.c_int), ("groups", ctypes.c_int), ("m", ctypes.c_int64),
-                ("n", ctypes.c_int64), ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
+                ("parts", ctypes.c_int), ("sizes", ctypes.c_int), ("groups", ctypes.c_int),
+                ("m", ctypes.c_int64), ("n", ctypes.c_int64), ("k", ctypes.c_int64),
+                ("split", ctypes.c_char * 256)]
 
 
 class Description(ctypes.Structure):

@@ -154,9 +154,9 @@ static int major_of(const char *name)
 
 static int op_of(const char *op)
 {
-    static const char *const names[] = {"fprop",    "dgrad", "wgrad",
-                                        "quantize", "amax",  "dequantize",
-                                        "history",  "sum",   "dprob"};
+    static const char *const names[] = {
+        "fprop",      "dgrad",   "wgrad", "quantize", "amax",
+        "dequantize", "history", "sum",   "dprob",    "sizes"};
     int i = 0;
 
     while (strcmp(names[i], op))

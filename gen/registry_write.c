@@ -47,8 +47,9 @@ static void put_type(struct writer *w, int type)
 static const char *op_name(int op)
 {
     static const char *const names[] = {
-        "QUERN_FPROP",   "QUERN_DGRAD", "QUERN_WGRAD", "QN_QUANTIZE", "QN_AMAX",
-        "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM",      "QN_DPROB"};
+        "QUERN_FPROP", "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
+        "QN_AMAX",     "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM",
+        "QN_DPROB",    "QN_SIZES"};
 
     return names[op];
 }

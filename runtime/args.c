@@ -5,6 +5,7 @@
 #include "args.h"
 #include "cublaslt_loop.h"
 #include "describe.h"
+#include "host_sizes.h"
 #include "quantize.h"
 #include "types.h"
 
@@ -385,6 +386,34 @@ static int check_other_sizes(const struct quern_plan *plan,
     return QUERN_OK;
 }
 
+/* Instead of all arrays. */
+static int check_host_sizes(const struct quern_plan *plan,
+                            const struct quern_args *args)
+{
+    const struct quern_problem *p = &plan->problem;
+
+    if (!p->sizes)
+        return qn_error_set(QUERN_EINVAL,
+                            "host_sizes is not NULL: the problem says "
+                            "sizes=device; sizes=host takes them");
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct quern_tensor *t = qn_args_tensor(args, role);
+
+        if (qn_args_has(plan, role) &&
+            (t->first_dims || t->last_dims || t->offsets))
+            return qn_error_set(QUERN_EINVAL,
+                                "%c.%s is not NULL: host_sizes are given, "
+                                "which say it all",
+                                names[role],
+                                t->first_dims  ? "first_dims"
+                                : t->last_dims ? "last_dims"
+                                               : "offsets");
+    }
+    return qn_host_size_check(args->host_sizes, p->groups,
+                              qn_axis_name(p->ragged),
+                              qn_geometry_length(p, p->ragged));
+}
+
 static int check_all_sizes(const struct quern_plan *plan,
                            const struct quern_args *args)
 {
@@ -392,10 +421,7 @@ static int check_all_sizes(const struct quern_plan *plan,
     int code = QUERN_OK;
 
     if (args->host_sizes)
-        return qn_error_set(QUERN_EINVAL,
-                            "host_sizes is not NULL: sizes on the host are "
-                            "for the cublaslt backend, this plan's is %s",
-                            qn_backend_name(plan->backend));
+        return check_host_sizes(plan, args);
     if (from >= 0)
         code = check_sizes(qn_args_tensor(args, from), &plan->operands[from]);
     for (int role = QN_ROLE_A; !code && role < QN_ROLES; role++)

@@ -21,7 +21,9 @@ static void name_entry(const struct quern_tensor *sizes, int code,
     int has_lengths = sizes->first_dims || sizes->last_dims;
     enum { NEGATIVE = 1, PAST_END, OVERLAP };
 
-    if (code == OVERLAP)
+    if (!has_lengths && !sizes->offsets)
+        snprintf(text, size, "host_sizes[%u]", group);
+    else if (code == OVERLAP)
         snprintf(text, size, "offsets[%u]", group);
     else if (!has_lengths)
         snprintf(text, size, "offsets[%u] - offsets[%u]%s%s", group + 1, group,

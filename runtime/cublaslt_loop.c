@@ -18,6 +18,7 @@
 #include "cublaslt_loop.h"
 #include "cublaslt_product.h"
 #include "cublaslt_room.h"
+#include "host_sizes.h"
 #include "types.h"
 
 enum {
@@ -28,27 +29,6 @@ enum {
 static const float one = 1, zero = 0;
 
 /* ---------------------------------------------------------------- checking */
-
-/* None negative, and no more in all than the ragged axis has. */
-static int check_lengths(const struct quern_problem *p, const int64_t *sizes)
-{
-    int64_t left = qn_geometry_length(p, p->ragged);
-
-    for (int g = 0; g < p->groups; g++) {
-        if (sizes[g] < 0)
-            return qn_error_set(QUERN_EINVAL, "host_sizes[%d] is %lld: %s", g,
-                                (long long)sizes[g],
-                                "a group's size must not be negative");
-        if (sizes[g] > left)
-            return qn_error_set(QUERN_EINVAL,
-                                "host_sizes[%d] is %lld: the groups pass "
-                                "%s=%lld",
-                                g, (long long)sizes[g], qn_axis_name(p->ragged),
-                                (long long)qn_geometry_length(p, p->ragged));
-        left -= sizes[g];
-    }
-    return QUERN_OK;
-}
 
 /* What lies on the device stays there: the host cannot read it. */
 static int check_tensor(char name, const struct quern_tensor *t)
@@ -98,7 +78,9 @@ int qn_cublaslt_check(const struct quern_plan *plan,
                             "host_sizes is NULL: the cublaslt backend needs "
                             "the %d groups' sizes on the host",
                             p->groups);
-    return check_lengths(p, args->host_sizes);
+    return qn_host_size_check(args->host_sizes, p->groups,
+                              qn_axis_name(p->ragged),
+                              qn_geometry_length(p, p->ragged));
 }
 
 /* ----------------------------------------------------------------- running */
@@ -454,17 +436,6 @@ static int multiply_batch(struct loop *l)
     return qn_cublaslt_multiply(l->plan->products, &l->product);
 }
 
-static int check_capture(const struct quern_plan *plan,
-                         struct cu_stream *stream)
-{
-    int code = qn_driver_no_capture(plan->driver, stream, "this run");
-
-    if (code == QUERN_ECAPTURE)
-        qn_error_set(code, "the stream captures a graph: host_sizes would be "
-                           "frozen into the graph");
-    return code;
-}
-
 static int multiply_groups(struct loop *l, const int64_t *sizes)
 {
     /* column copies start their groups at multiples */
@@ -511,7 +482,7 @@ int qn_cublaslt_run(const struct quern_plan *plan,
     int code = qn_driver_enter(plan->driver, plan->context, &scope);
 
     if (!code && sizes)
-        code = check_capture(plan, stream);
+        code = qn_host_size_capture(plan->driver, plan->problem.sizes, stream);
     if (!code)
         code = start_loop(&l, plan, values, sizes, stream);
     if (!code)

@@ -3,6 +3,7 @@
 ** kernel of a variant takes the same operands.
 */
 #include "describe.h"
+#include "host_sizes.h"
 #include "quantize.h"
 #include "types.h"
 
@@ -49,7 +50,10 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     if (problem->beta == QUERN_BETA_ANY)
         describe_operand(problem, recipe, QN_ROLE_C, &description->args.c);
     describe_operand(problem, recipe, QN_ROLE_D, &description->args.d);
-    description->workspace_bytes = QN_WORKSPACE_BYTES;
+    description->workspace_bytes =
+        QN_WORKSPACE_BYTES +
+        qn_host_size_bytes(problem->sizes, problem->groups,
+                           problem->parts > 1 ? problem->parts : 1);
     if (out)
         *out = recipe;
     return QUERN_OK;

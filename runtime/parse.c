@@ -62,6 +62,16 @@ int qn_parse_split(const char *value, char *split, size_t size)
     return QUERN_OK;
 }
 
+int qn_parse_sizes(const char *key, const char *value, int *sizes)
+{
+    if (qn_sizes_find(value, sizes))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s=%s: device, host or fixed is expected; host takes "
+                        "args.host_sizes, too, fixed lets graphs freeze them",
+                        key, value);
+}
+
 int qn_parse_recipe(struct quern_context *ctx, const char **at,
                     const char *before, char name[32],
                     const struct qn_recipe **recipe)
@@ -291,6 +301,13 @@ static int set_parts(void *problem, const char *key, const char *value)
     return code;
 }
 
+static int set_sizes(void *problem, const char *key, const char *value)
+{
+    struct quern_problem *p = problem;
+
+    return qn_parse_sizes(key, value, &p->sizes);
+}
+
 /* Its syntax is checked when g and the lengths are known. */
 static int set_split(void *problem, const char *key, const char *value)
 {
@@ -313,6 +330,7 @@ static const struct qn_parse_key keys[] = {
     {"align", set_align, 0},
     {"pointers", set_pointers, 0},
     {"parts", set_parts, 0},
+    {"sizes", set_sizes, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
 };
@@ -424,6 +442,8 @@ static void print_unusual(const struct quern_problem *p, char *text,
             ADD("%c", QN_LETTERS[role]);
     if (p->parts > 1)
         ADD(" parts=%d", p->parts);
+    if (p->sizes)
+        ADD(" sizes=%s", qn_sizes_name(p->sizes));
 #undef ADD
 }
 

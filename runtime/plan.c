@@ -5,6 +5,7 @@
 #include "cublaslt_loop.h"
 #include "cublaslt_product.h"
 #include "describe.h"
+#include "host_sizes.h"
 #include "jit.h"
 #include "quantize.h"
 #include "session.h"
@@ -149,7 +150,7 @@ static int prepare_products(struct quern_plan *plan, const struct qn_session *s)
 }
 
 /* All that does not depend on a run's arguments. */
-static int prepare(struct quern_plan *plan, const struct qn_session *s,
+static int prepare(struct quern_plan *plan, struct qn_session *s,
                    const struct qn_module *module)
 {
     int code = QUERN_OK;
@@ -169,6 +170,9 @@ static int prepare(struct quern_plan *plan, const struct qn_session *s,
         plan->driver = s->driver;
         plan->context = s->scope.context;
         code = prepare_launch(plan, module, s);
+        if (!code && plan->problem.sizes)
+            code = qn_host_size_load(s, plan->problem.recipe, plan->backend,
+                                     &plan->size_step);
     }
     if (!code)
         code = encode_maps(plan);

@@ -23,6 +23,19 @@ struct qn_parts {
     struct qn_part part[QUERN_MAX_PARTS];
 };
 
+/* Sizes that the host knows, as many as a launch carries: parameters have 4096
+   bytes in all.                       COUPLED: host sizes -> host_sizes.cu */
+enum { QN_HOST_SIZES = 512 };
+struct qn_host_sizes {
+    int count, size[QN_HOST_SIZES];
+};
+
+/* The kernel that brings them; NULL where sizes are on the device. */
+struct qn_size_step {
+    const struct qn_kernel *kernel;
+    struct cu_function *handle;
+};
+
 struct qn_part_maps {
     struct {
         struct cu_tensor_map a, b;
@@ -74,7 +87,13 @@ struct qn_values {
     int part_count;
     struct qn_parts parts;
     struct qn_part_maps part_maps;
+    /* of the kernel that brings sizes, which has no others */
+    struct qn_host_sizes host_sizes;
+    int *device_sizes;
 };
+
+/* Values of all launches but merged ones. */
+#define QN_PLAIN_BYTES offsetof(struct qn_values, part_count)
 
 /* Where each value lies in struct qn_values, by enum qn_param. */
 extern const size_t qn_run_values[QN_PARAM_COUNT];
@@ -108,6 +127,7 @@ struct quern_plan {
     struct cu_function *kernel_function;
     struct cu_launch launch; /* all but the stream and the attributes */
     struct cu_attribute cluster;
+    struct qn_size_step size_step;
 };
 
 /*

@@ -3,6 +3,7 @@
 */
 #include "problem.h"
 #include "guess.h"
+#include "host_sizes.h"
 #include "quantize.h"
 #include "types.h"
 
@@ -249,6 +250,9 @@ int qn_problem_check(struct quern_context *ctx,
     code = check_alignment(problem);
     if (!code)
         code = check_parts(problem);
+    if (!code)
+        code = qn_host_size_problem(problem->sizes,
+                                    problem->ragged != QUERN_AXIS_NONE);
     if (!code)
         code = check_copies(problem, recipe);
     if (!code)

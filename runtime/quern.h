@@ -128,6 +128,13 @@ enum quern_backend {
                               on the host. Only where it is asked for. */
 };
 
+/* Where groups' sizes are when a run is queued. */
+enum quern_sizes {
+    QUERN_SIZES_DEVICE, /* in the arrays of the tensors */
+    QUERN_SIZES_HOST,   /* there, or in args.host_sizes: see quern_run */
+    QUERN_SIZES_FIXED   /* the same, and what a graph captures never changes */
+};
+
 #define QUERN_MAX_GROUPS  1024
 #define QUERN_MAX_DIMS    4 /* of a tensor that is multiplied */
 #define QUERN_MAX_RANK    8 /* of one that a problem is inferred from */
@@ -198,8 +205,9 @@ struct quern_args {
                            it runs. For what is in place already. */
     void *workspace;    /* zeroed once by the caller; one per concurrent run */
     const int64_t *host_sizes; /* [G] lengths along the ragged axis, in host
-                                  memory: for the cublaslt backend, which takes
-                                  no others; NULL for all others */
+                                  memory, instead of the tensors' arrays: with
+                                  sizes=host or fixed, and for the backend
+                                  cublaslt, which takes no others; else NULL */
 };
 
 /* ----------------------------------------------------------------- context */
@@ -280,6 +288,7 @@ struct quern_problem {
                         a kernel may take more */
     int parts;       /* products of the same matrices that a queue's flush may
                         merge into one launch: 1 .. QUERN_MAX_PARTS, 0 is 1 */
+    int sizes;       /* enum quern_sizes */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
     char split[256]; /* how tools and quern_tune draw group sizes; plans
@@ -291,7 +300,7 @@ struct quern_problem {
 **
 **   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt]
 **       [ragged=m|n|k|none] [alpha=1|any] [beta=0|1|any] [align=2|4|8|16]
-**       [pointers=LETTERS] [parts=1..8]
+**       [pointers=LETTERS] [parts=1..8] [sizes=device|host|fixed]
 **       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
@@ -449,14 +458,17 @@ QUERN_API void quern_free(void *memory);
 ** buffers is touched. D and the workspace share no byte with anything else that
 ** is given: QUERN_EINVAL names both, except D with itself as C.
 **
-** The backend cublaslt queues one product for each group, options.streams at
-** once: on `stream` and on its own, which begin behind what `stream` was given
-** and which it waits for, in a capture, too. Bits do not depend on how many.
-** Its sizes are host_sizes, read and checked (QUERN_EINVAL) before it returns;
-** groups lie one behind the other, and no operand has pointers. The library may
-** load kernels of its own when it first uses them. A stream that captures is
-** refused unless no axis is ragged (QUERN_ECAPTURE): a graph would freeze the
-** sizes. It takes FP8 copies, where n is a multiple of 16, with fp32 scales of
+** host_sizes are read and checked (QUERN_EINVAL names the group) before the
+** call returns, and the groups lie one behind the other. They travel as
+** parameters of a small launch before the product's, 512 in each: no copy, no
+** wait. A graph would freeze them, so a stream that captures is refused
+** (QUERN_ECAPTURE) unless the problem says sizes=fixed.
+**
+** The backend cublaslt queues one product for each group, of host_sizes, which
+** need no word in the problem, options.streams at once: on `stream` and on its
+** own, which begin behind what `stream` was given and which it waits for, in a
+** capture, too. Bits do not depend on how many. No operand has pointers. The
+** library may load kernels of its own when it first uses them. It takes FP8 copies, where n is a multiple of 16, with fp32 scales of
 ** tensors, groups or (from cublasLt 12.9 on) rows; of blocks as fp8_block has
 ** them, on Hopper from 12.9 on; and e8m0 scales stored in tiles, on Blackwell.
 ** The plan's info says which.

@@ -264,7 +264,8 @@ static int same_product(const struct quern_problem *x,
            x->ragged == y->ragged && x->a_major == y->a_major &&
            x->b_major == y->b_major && x->d_type == y->d_type &&
            x->alpha == y->alpha && x->alignment == y->alignment &&
-           x->groups == y->groups && x->m == y->m && x->n == y->n;
+           x->groups == y->groups && x->m == y->m && x->n == y->n &&
+           x->sizes == y->sizes;
 }
 
 /* Rows as far apart: one map cuts those of all products. */

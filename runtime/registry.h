@@ -119,7 +119,9 @@
     X(shift, "float", "constant of the clamped activation")                    \
     X(scale, "float *", "delayed scaling: factor, and its inverse")            \
     X(history, "float *", "delayed scaling: largest magnitudes, newest first") \
-    X(random, "const unsigned long long *", "seed and offset of the rounding")
+    X(random, "const unsigned long long *", "seed and offset of the rounding") \
+    X(host_sizes, "const __grid_constant__ struct host_sizes", "by value")     \
+    X(device_sizes, "int *", "where these go, in the workspace")
 
 enum qn_param {
 #define QN_PARAM_ENUM(name, type, meaning) QN_PARAM_##name,
@@ -137,7 +139,8 @@ enum qn_cast_op {
     QN_DEQUANTIZE, /* a copy back to numbers */
     QN_HISTORY,    /* delayed scaling: the next scale */
     QN_SUM,        /* dbias, from what quantize has summed */
-    QN_DPROB       /* the gradient of each row's probability */
+    QN_DPROB,      /* the gradient of each row's probability */
+    QN_SIZES       /* sizes from the host to where the others read them */
 };
 
 /* What is quantized: numbers as they are, an activation's result, or the

@@ -6,6 +6,7 @@
 */
 #include "args.h"
 #include "cublaslt_loop.h"
+#include "host_sizes.h"
 #include "run.h"
 
 #include <string.h>
@@ -107,25 +108,45 @@ static void set_operands(const struct quern_plan *plan,
     v->d_group_stride = qn_args_group_stride(&args->d, &g[QN_ROLE_D]);
 }
 
-/* What a run adds to the plan's values. */
-static void set_values(const struct quern_plan *plan,
-                       const struct quern_args *args, struct qn_values *v)
+/* Where product `i` of a launch has the sizes that come from the host. */
+static int *sizes_place(const struct quern_plan *plan, void *workspace, int i)
 {
-    int from = qn_args_sizes(plan, args);
+    return (int *)(void *)((char *)workspace + QN_WORKSPACE_BYTES) +
+           (ptrdiff_t)i * plan->problem.groups;
+}
 
-    set_operands(plan, args, v);
-    v->alpha = args->alpha;
-    v->beta = args->beta;
-    v->scalar_step = args->scalars > 1;
-    v->noop = args->noop;
-    v->error = args->workspace;
-    if (from >= 0) {
+/* Of the host itself as they are, else where they are brought. */
+static void set_sizes(const struct quern_plan *plan,
+                      const struct quern_args *args, struct qn_values *v)
+{
+    const int from = qn_args_sizes(plan, args);
+
+    if (args->host_sizes) {
+        v->first_dims =
+            plan->driver ? (const void *)sizes_place(plan, args->workspace, 0)
+                         : args->host_sizes;
+        v->offsets = NULL;
+        v->sizes_bytes = plan->driver ? 4 : 8;
+    } else if (from >= 0) {
         const struct quern_tensor *tensor = qn_args_tensor(args, from);
 
         v->first_dims = qn_args_lengths(tensor, &plan->operands[from]);
         v->offsets = tensor->offsets;
         v->sizes_bytes = tensor->sizes_type == QUERN_I64 ? 8 : 4;
     }
+}
+
+/* What a run adds to the plan's values. */
+static void set_values(const struct quern_plan *plan,
+                       const struct quern_args *args, struct qn_values *v)
+{
+    set_operands(plan, args, v);
+    set_sizes(plan, args, v);
+    v->alpha = args->alpha;
+    v->beta = args->beta;
+    v->scalar_step = args->scalars > 1;
+    v->noop = args->noop;
+    v->error = args->workspace;
 }
 
 /* --------------------------------------------------------------------- run */
@@ -140,6 +161,29 @@ static int launch(const struct quern_plan *plan, void **params, void *stream)
     config.attributes = config.nattributes ? &cluster : NULL;
     return QN_CU(plan->driver, cuLaunchKernelEx, &config, plan->kernel_function,
                  params, NULL);
+}
+
+/* Queue the sizes that come from the host, if any do, all into the workspace
+   of the first product. */
+static int put_sizes(const struct quern_plan *plan,
+                     const struct quern_args *const *args, int count,
+                     void *stream)
+{
+    const int64_t *lists[QUERN_MAX_PARTS];
+    int any = 0, code;
+
+    for (int i = 0; i < count; i++) {
+        lists[i] = args[i]->host_sizes;
+        any |= lists[i] != NULL;
+    }
+    if (!any || !plan->driver)
+        return QUERN_OK;
+    code = qn_host_size_capture(plan->driver, plan->problem.sizes, stream);
+    if (code)
+        return code;
+    return qn_host_size_put(plan->driver, &plan->size_step, lists, count,
+                            plan->problem.groups,
+                            sizes_place(plan, args[0]->workspace, 0), stream);
 }
 
 /* All that one product brings to a launch. */
@@ -163,10 +207,8 @@ static void fill_part(const struct qn_values *v, struct qn_part *part)
     };
 }
 
-/* Plain values are the first product's. */
-#define PLAIN_BYTES offsetof(struct qn_values, part_count)
-
-/* Product i of a launch, whose values `v` it completes. */
+/* Product i of a launch, whose values `v` it completes; plain values are the
+   first product's. */
 static int add_part(const struct quern_plan *plan,
                     const struct quern_args *args, int i, struct qn_values *v)
 {
@@ -177,12 +219,14 @@ static int add_part(const struct quern_plan *plan,
 
     if (code)
         return code;
-    memcpy(&one, &fitted->values, PLAIN_BYTES);
+    memcpy(&one, &fitted->values, QN_PLAIN_BYTES);
     set_values(fitted, args, &one);
     if (plan->driver)
         code = point_maps(fitted, args, &one);
     if (i == 0)
-        memcpy(v, &one, PLAIN_BYTES);
+        memcpy(v, &one, QN_PLAIN_BYTES);
+    if (args->host_sizes && plan->driver)
+        one.first_dims = sizes_place(plan, v->error, i);
     v->part_count = i + 1;
     fill_part(&one, &v->parts.part[i]);
     v->part_maps.part[i].a = one.a_map;
@@ -211,10 +255,12 @@ static int merge(const struct quern_plan *plan,
     if (code)
         return code;
     list_params(plan->kernel, &values, params);
-    if (plan->driver)
+    code = put_sizes(plan, args, count, stream);
+    if (!code && plan->driver)
         return launch(plan, params, stream);
-    qn_host_run(plan->function, params, plan->workers);
-    return QUERN_OK;
+    if (!code)
+        qn_host_run(plan->function, params, plan->workers);
+    return code;
 }
 
 int qn_run_merged(const struct quern_plan *plan,
@@ -243,6 +289,8 @@ static int run_on_gpu(const struct quern_plan *plan,
     if (!code)
         code = point_maps(plan, args, values);
     if (!code)
+        code = put_sizes(plan, &args, 1, stream);
+    if (!code)
         code = launch(plan, params, stream);
     qn_driver_leave(plan->driver, &scope);
     return code;
@@ -253,7 +301,7 @@ static void complete(const struct quern_plan *plan,
                      const struct quern_args *args, struct qn_values *values,
                      void **params)
 {
-    memcpy(values, &plan->values, PLAIN_BYTES);
+    memcpy(values, &plan->values, QN_PLAIN_BYTES);
     values->part_count = 0;
     set_values(plan, args, values);
     if (plan->kernel)
@@ -265,6 +313,10 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
 {
     int code = qn_args_check(plan, args);
 
+    if (!code && args->host_sizes)
+        code = qn_error_set(QUERN_EINVAL,
+                            "args.host_sizes is not NULL: what is measured is "
+                            "one launch, with sizes on the device");
     if (code)
         return code;
     complete(plan, args, values, params);

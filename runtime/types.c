@@ -21,9 +21,9 @@ static const struct {
 };
 
 /* Products, then casts: COUPLED: ops */
-static const char *const ops[] = {"fprop",    "dgrad", "wgrad",
-                                  "quantize", "amax",  "dequantize",
-                                  "history",  "sum",   "dprob"};
+static const char *const ops[] = {"fprop", "dgrad",      "wgrad",   "quantize",
+                                  "amax",  "dequantize", "history", "sum",
+                                  "dprob", "sizes"};
 static const char *const works[] = {"quantize", "requantize", "dequantize",
                                     "rescale"};
 static const char *const ofs[] = {"x", "w", "dy"};
@@ -33,6 +33,7 @@ static const char *const activations[] = {
     "geglu", "reglu",  "squared_relu"}; /* COUPLED: activations */
 static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
+static const char *const sizes[] = {"device", "host", "fixed"};
 static const char *const epilogues[] = {"store", "add", "scale"};
 static const char *const backends[] = {"auto", "host", "jit", "aot",
                                        "cublaslt"};
@@ -143,6 +144,16 @@ const char *qn_beta_name(int beta)
 const char *qn_epilogue_name(int epilogue)
 {
     return name_at(epilogues, COUNT(epilogues), epilogue);
+}
+
+const char *qn_sizes_name(int value)
+{
+    return name_at(sizes, COUNT(sizes), value);
+}
+
+int qn_sizes_find(const char *name, int *value)
+{
+    return name_find(sizes, COUNT(sizes), name, value);
 }
 
 int qn_beta_find(const char *name, int *beta)

@@ -12,6 +12,7 @@ const char *qn_op_name(int op); /* enum qn_cast_op too */
 const char *qn_axis_name(int axis);
 const char *qn_layout_name(int a_major, int b_major);
 const char *qn_beta_name(int beta);         /* as the problem line has it */
+const char *qn_sizes_name(int sizes);       /* the same */
 const char *qn_epilogue_name(int epilogue); /* as specs have it */
 const char *qn_backend_name(int backend);
 
@@ -21,6 +22,7 @@ int qn_op_find(const char *name, int *op);
 int qn_axis_find(const char *name, int *axis);
 int qn_layout_find(const char *name, int *a_major, int *b_major);
 int qn_beta_find(const char *name, int *beta);
+int qn_sizes_find(const char *name, int *sizes);
 
 /* The same for the words of quantizations: enum quern_work, quern_of,
    quern_copies and quern_activation. */

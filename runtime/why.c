@@ -144,6 +144,13 @@ static void add_title(struct qn_text *text, const struct qn_session *s)
                 qn_backend_name(s->demand.backend), s->demand.sms,
                 s->demand.backend == QUERN_BACKEND_HOST ? "threads"
                                                         : "multiprocessors");
+    if (s->problem->sizes && s->demand.backend != QUERN_BACKEND_HOST &&
+        s->demand.backend != QUERN_BACKEND_CUBLASLT)
+        qn_text_add(text,
+                    "sizes from the host come with a launch of their own%s\n\n",
+                    s->problem->sizes == QUERN_SIZES_FIXED
+                        ? ", which graphs keep"
+                        : ", which no graph captures");
 }
 
 /* Three lists: what fits, what does not, what does not exist. */

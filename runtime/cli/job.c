@@ -237,7 +237,7 @@ static void point(struct qn_job *job)
     args->beta = p->beta == QUERN_BETA_ANY ? factors + QUERN_MAX_GROUPS : NULL;
     args->scalars = p->groups;
     args->workspace = job->workspace.data;
-    if (job->info.backend != QUERN_BACKEND_CUBLASLT)
+    if (job->info.backend != QUERN_BACKEND_CUBLASLT && !p->sizes)
         point_sizes(job);
     else if (p->ragged != QUERN_AXIS_NONE)
         args->host_sizes = job->sizes;

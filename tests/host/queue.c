@@ -35,6 +35,7 @@ struct batch {
     struct quern_tensor a, b;
     void *memory[6]; /* to be freed */
     int32_t sizes[MOST_GROUPS];
+    int64_t host_sizes[MOST_GROUPS]; /* the same */
 };
 
 /* What the schedules of one recipe share. */
@@ -45,12 +46,12 @@ struct shop {
     struct batch batches[BATCHES];
     size_t d_bytes;
     void *d[LAYERS], *model[LAYERS];
-    _Alignas(16) uint32_t workspace[64];
+    _Alignas(16) uint32_t workspace[128];
     uint64_t state;
 };
 
 struct waiting {
-    int layer, batch, overwrite;
+    int layer, batch, overwrite, host_sizes;
 };
 
 struct list {
@@ -142,6 +143,8 @@ static void make_batch(struct shop *s, const char *recipe, struct batch *b,
 
     memset(b, 0, sizeof *b);
     draw_sizes(s, b, tokens);
+    for (int g = 0; g < s->groups; g++)
+        b->host_sizes[g] = b->sizes[g];
     b->memory[0] = dy = draw_numbers(s, b, tokens, M);
     b->memory[1] = x = draw_numbers(s, b, tokens, N);
     b->a = s->args.a;
@@ -170,9 +173,10 @@ static struct quern_plan *make_plan(const struct shop *s, const char *recipe,
     struct quern_plan *plan = NULL;
     char line[128];
 
-    snprintf(line, sizeof line, "wgrad %s g=%d m=%d n=%d k=%d d=%s parts=%d%s",
-             recipe, s->groups, M, N, TOKENS,
-             s->d_type == QUERN_F32 ? "f32" : "bf16", s->parts, more);
+    snprintf(line, sizeof line,
+             "wgrad %s g=%d m=%d n=%d k=%d d=%s parts=%d sizes=host%s", recipe,
+             s->groups, M, N, TOKENS, s->d_type == QUERN_F32 ? "f32" : "bf16",
+             s->parts, more);
     if (quern_problem_parse(host_ctx, line, &p) ||
         quern_describe(host_ctx, &p, &need) ||
         quern_plan(host_ctx, &p, &options, &plan))
@@ -231,6 +235,10 @@ static const struct quern_plan *arguments(const struct shop *s,
     args->a = s->batches[w->batch].a;
     args->b = s->batches[w->batch].b;
     args->d.data = d;
+    if (w->host_sizes) {
+        args->a.first_dims = args->a.last_dims = NULL;
+        args->host_sizes = s->batches[w->batch].host_sizes;
+    }
     return w->overwrite ? s->overwrite : s->accumulate;
 }
 
@@ -240,6 +248,7 @@ static void put(struct shop *s, struct quern_queue *queue, struct list *list)
         .layer = (int)qt_random_below(&s->state, LAYERS),
         .batch = (int)qt_random_below(&s->state, BATCHES),
         .overwrite = qt_random_below(&s->state, 4) == 0,
+        .host_sizes = qt_random_below(&s->state, 3) == 0,
     };
     const struct quern_plan *plan;
     struct quern_args args;

@@ -65,11 +65,13 @@ struct fake_cuda {
     const void *code; /* given to cuLibraryLoadData */
     char kernel[256];
     int smem, nonportable, loaded, launches, encodes, replaces;
+    int copies; /* calls that copy or set memory */
     struct cu_launch launch;
     struct cu_attribute attribute;
     void *launch_context;
+    const char *only; /* set by the test: keep this kernel's alone, or NULL */
     size_t param_sizes[FAKE_PARAMS]; /* set by the test: how much to keep */
-    unsigned char params[FAKE_PARAMS][128];
+    unsigned char params[FAKE_PARAMS][512];
     /* memory and events, which must be balanced, too */
     int allocations, events, streams;
     size_t free_bytes; /* of the device; 0: plenty */

@@ -32,6 +32,9 @@ static const unsigned char host_params[] = {HOST_PARAMS};
 
 static const unsigned char cast_params[] = {CAST_PARAMS};
 
+static const unsigned char size_params[] = {QN_PARAM_host_sizes,
+                                            QN_PARAM_device_sizes};
+
 static const struct qn_requires gpu_requires[] = {
     {"k % 8 == 0", "rows of A and B must start at multiples of 16 bytes"},
 };
@@ -94,6 +97,17 @@ static const struct qn_recipe test_recipes[] = {
         .nparams = sizeof params_, .host = function                            \
     }
 
+/* The one that the fake driver executes. */
+#define SIZE_KERNEL(symbol, recipe_)                                           \
+    {                                                                          \
+        .name = symbol, .spec = "kernels/sizes.lua:1", .template = "sizes.cu", \
+        .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",          \
+        .op = QN_SIZES, .of = QUERN_X, .input = QUERN_F32, .form = QN_PLAIN,   \
+        .tile = {1, 1, 1}, .cluster = {1, 1}, .schedule = "", .addend = "",    \
+        .threads = 256, .ctas = 1, .params = size_params,                      \
+        .nparams = sizeof size_params                                          \
+    }
+
 /* One of the variant "fprop bf16", by its tile. */
 #define GPU_KERNEL(symbol, architecture, m_, n_, cm, cn, shared)               \
     {                                                                          \
@@ -139,6 +153,7 @@ static const struct qn_recipe test_recipes[] = {
         CAST_KERNEL("k_cast", "sm_90a", QN_QUANTIZE, QUERN_BF16, cast_params,  \
                     NULL),                                                     \
         CAST_KERNEL("k_sum", "sm_90a", QN_SUM, QUERN_F32, cast_params, NULL),  \
+        SIZE_KERNEL("k_sizes", "bf16"), SIZE_KERNEL("k_sizes_group", "group"), \
         CAST_KERNEL("k_amax_host", "host", QN_AMAX, QUERN_BF16, host_params,   \
                     function),                                                 \
         CAST_KERNEL("k_cast_host", "host", QN_QUANTIZE, QUERN_BF16,            \

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define PROBLEM  "fprop bf16 g=3 m=40 n=32 k=16"
+#define HOST     PROBLEM " sizes=host"
 #define CAST     "quantize group of=dy g=3 m=200 k=96 dbias=1"
 #define PRODUCTS "wgrad bf16 g=3 m=16 n=8 k=40 alpha=any beta=any"
 #define BATCH    "wgrad bf16 g=3 m=16 n=8 k=40 ragged=none"
@@ -19,6 +20,8 @@ const struct scene test_scenes[] = {
     {"host", QUERN_BACKEND_HOST, 0, CAST, PROBLEM, NULL},
     {"cublaslt", QUERN_BACKEND_CUBLASLT, 0, NULL, PRODUCTS, NULL},
     {"cublaslt, one batch", QUERN_BACKEND_CUBLASLT, 0, NULL, BATCH, NULL},
+    {"jit, sizes on the host", QUERN_BACKEND_JIT, 0, NULL, HOST, NULL},
+    {"aot, sizes on the host", QUERN_BACKEND_AOT, 1, NULL, HOST, NULL},
 };
 
 const int test_scenes_count = sizeof test_scenes / sizeof test_scenes[0];
@@ -197,7 +200,7 @@ static void give_args(struct play *play, const struct quern_description *need)
         lengths[g] = (int32_t)sizes[g];
     if (p->ragged == QUERN_AXIS_NONE)
         return;
-    if (play->scene->backend == QUERN_BACKEND_CUBLASLT)
+    if (play->scene->backend == QUERN_BACKEND_CUBLASLT || p->sizes)
         play->args.host_sizes = sizes;
     else
         play->args.a.first_dims = lengths;

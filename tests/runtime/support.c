@@ -204,9 +204,9 @@ struct quern_args test_args(struct quern_context *ctx, const char *text)
     give(&need.args.d);
     sizes = &need.args.a;
     sizes->first_dims = calloc((size_t)problem.groups, 8);
-    need.args.workspace = aligned_alloc(64, 256);
+    need.args.workspace = aligned_alloc(64, need.workspace_bytes);
     assert_non_null(need.args.workspace);
-    memset(need.args.workspace, 0, 256);
+    memset(need.args.workspace, 0, need.workspace_bytes);
     return need.args;
 }
 

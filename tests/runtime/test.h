@@ -140,5 +140,6 @@ int test_cublaslt_use_group(void);
 int test_cublaslt_scaled_group(void);
 int test_cublaslt_lanes_group(void);
 int test_queue_group(void);
+int test_host_sizes_group(void);
 
 #endif

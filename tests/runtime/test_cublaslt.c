@@ -71,6 +71,7 @@ static struct quern_problem problem_of(struct quern_context *ctx,
     p.d_type = f->d_type;
     p.alpha = f->alpha;
     p.beta = f->beta;
+    p.sizes = f->sizes;
     if (f->ragged)
         *(f->ragged == QUERN_AXIS_M   ? &p.m
           : f->ragged == QUERN_AXIS_N ? &p.n

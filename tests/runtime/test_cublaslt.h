@@ -23,6 +23,7 @@ struct form {
     int a_major, b_major, ragged, d_type;
     int alpha, beta, scalars; /* as in problem and args */
     int wide;                 /* rows and matrices with gaps */
+    int sizes;                /* enum quern_sizes */
 };
 
 /* An operand by the axes of the canonical product. */

@@ -243,7 +243,8 @@ static void refuses_what_lies_on_the_device(void **state)
     quern_close(ctx);
 }
 
-/* Sizes on the host are this backend's alone, kernels are the others'. */
+/* Kernels take sizes on the host only where the problem says so, and are the
+   other backends'. */
 static void refuses_to_be_mixed(void **state)
 {
     static const char text[] = "fprop bf16 g=8 m=1000 n=512 k=256";
@@ -257,8 +258,8 @@ static void refuses_to_be_mixed(void **state)
     (void)state;
     args.host_sizes = test_sizes;
     test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL,
-                "host_sizes is not NULL: sizes on the host are for the "
-                "cublaslt backend, this plan's is jit");
+                "host_sizes is not NULL: the problem says sizes=device; "
+                "sizes=host takes them");
     test_args_free(&args);
     quern_plan_free(plan);
     test_expect(quern_plan(ctx, &p, &named, &plan), QUERN_EINVAL,
@@ -286,6 +287,14 @@ static void refuses_to_freeze_sizes(void **state)
     assert_int_equal(test_cublaslt->products, 0);
     test_cuda->capture_status = QN_CU_CAPTURE_NONE;
     quern_plan_free(plan);
+    uniform.sizes = QUERN_SIZES_FIXED;
+    plan = make_plan(ctx, &uniform, &r);
+    test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
+    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
+    assert_true(test_cublaslt->products > 0);
+    test_cuda->capture_status = QN_CU_CAPTURE_NONE;
+    quern_plan_free(plan);
+    uniform.sizes = QUERN_SIZES_DEVICE;
     uniform.ragged = QUERN_AXIS_NONE;
     plan = make_plan(ctx, &uniform, &r);
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;

@@ -34,6 +34,7 @@ int main(int argc, char **argv)
     failed += test_cublaslt_group();
     failed += test_cublaslt_use_group();
     failed += test_queue_group();
+    failed += test_host_sizes_group();
     failed += test_tune_group();
     failed += test_tune_file_group();
     failed += test_cublaslt_scaled_group();

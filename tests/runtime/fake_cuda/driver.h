@@ -28,6 +28,11 @@ static inline void fake_add(int *counter, int change)
     if (code_)                                                                 \
     return code_
 
+/* The same of a call that copies or sets memory. */
+#define COPY()                                                                 \
+    ENTER();                                                                   \
+    fake_state.copies++
+
 #define DECLARE(name, arguments) FAKE_API int name arguments;
 QN_CU_FUNCTIONS(DECLARE)
 QN_CU_OPTIONAL(DECLARE)

@@ -1,0 +1,150 @@
+/*
+** host_sizes.c: groups' sizes that the host knows.
+*/
+#include "host_sizes.h"
+#include "jit.h"
+#include "select.h"
+#include "types.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------- rules */
+
+size_t qn_host_size_bytes(int sizes, int groups, int count)
+{
+    size_t bytes = (size_t)groups * (size_t)count * sizeof(int);
+
+    if (sizes == QUERN_SIZES_DEVICE)
+        return 0;
+    return (bytes + QN_WORKSPACE_BYTES - 1) / QN_WORKSPACE_BYTES *
+           QN_WORKSPACE_BYTES;
+}
+
+int qn_host_size_problem(int sizes, int ragged)
+{
+    if (sizes < QUERN_SIZES_DEVICE || sizes > QUERN_SIZES_FIXED)
+        return qn_error_set(QUERN_EINVAL,
+                            "sizes is %d: not one of the values that quern.h "
+                            "gives it",
+                            sizes);
+    if (sizes != QUERN_SIZES_DEVICE && !ragged)
+        return qn_error_set(QUERN_EINVAL,
+                            "sizes=%s: no axis is ragged, so that groups have "
+                            "no sizes",
+                            qn_sizes_name(sizes));
+    return QUERN_OK;
+}
+
+int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
+                       int64_t total)
+{
+    int64_t left = total;
+
+    for (int g = 0; g < groups; g++) {
+        if (sizes[g] < 0)
+            return qn_error_set(QUERN_EINVAL, "host_sizes[%d] is %lld: %s", g,
+                                (long long)sizes[g],
+                                "a group's size must not be negative");
+        if (sizes[g] > left)
+            return qn_error_set(QUERN_EINVAL,
+                                "host_sizes[%d] is %lld: the groups pass "
+                                "%s=%lld",
+                                g, (long long)sizes[g], axis, (long long)total);
+        left -= sizes[g];
+    }
+    return QUERN_OK;
+}
+
+int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream)
+{
+    int code = sizes == QUERN_SIZES_FIXED
+                   ? QUERN_OK
+                   : qn_driver_no_capture(driver, stream, "this run");
+
+    if (code == QUERN_ECAPTURE)
+        qn_error_set(code, "the stream captures a graph: host_sizes would be "
+                           "frozen into the graph; sizes=fixed in the problem "
+                           "says that they never change");
+    return code;
+}
+
+/* -------------------------------------------------------------------- load */
+
+/* The recipe's kernel for the device, or NULL. */
+static const struct qn_candidate *find(const struct qn_session *s,
+                                       const char *recipe, int backend)
+{
+    for (int i = 0; i < s->ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+
+        if (kernel->op == QN_SIZES && !strcmp(kernel->recipe, recipe) &&
+            qn_select_arch(kernel->arch, s->demand.device) &&
+            (backend == QUERN_BACKEND_JIT || kernel->cubin))
+            return &s->ctx->kernels[i];
+    }
+    return NULL;
+}
+
+int qn_host_size_load(struct qn_session *session, const char *recipe,
+                      int backend, struct qn_size_step *step)
+{
+    struct qn_driver *driver = session->driver;
+    const struct qn_candidate *found = find(session, recipe, backend);
+    struct qn_module *module;
+    int code;
+
+    if (!found)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "no kernel brings sizes from the host for recipe "
+                            "%s and backend %s",
+                            recipe, qn_backend_name(backend));
+    code = qn_module_get(session->ctx, found, backend, &module);
+    if (code)
+        return code == QN_REJECTED ? QUERN_ECOMPILE : code;
+    step->kernel = found->kernel;
+    code = QN_CU(driver, cuKernelGetFunction, &step->handle, module->handle);
+    if (!code && driver->cuFuncLoad)
+        code = QN_CU(driver, cuFuncLoad, step->handle);
+    return code;
+}
+
+/* --------------------------------------------------------------------- put */
+
+/* One launch of what `sizes` holds. */
+static int launch(struct qn_driver *driver, const struct qn_size_step *step,
+                  struct qn_host_sizes *sizes, int *place, void *stream)
+{
+    const struct cu_launch config = {
+        .grid = {1, 1, 1},
+        .block = {(unsigned)step->kernel->threads, 1, 1},
+        .stream = stream,
+    };
+    void *params[QN_PARAM_COUNT];
+
+    for (int i = 0; i < step->kernel->nparams; i++)
+        params[i] = step->kernel->params[i] == QN_PARAM_host_sizes
+                        ? (void *)sizes
+                        : (void *)&place;
+    return QN_CU(driver, cuLaunchKernelEx, &config, step->handle, params, NULL);
+}
+
+int qn_host_size_put(struct qn_driver *driver, const struct qn_size_step *step,
+                     const int64_t *const *lists, int count, int groups,
+                     void *place, void *stream)
+{
+    struct qn_host_sizes sizes;
+    int *to = place, total = count * groups, code = QUERN_OK;
+
+    for (int first = 0; !code && first < total; first += QN_HOST_SIZES) {
+        int left = total - first;
+
+        sizes.count = left < QN_HOST_SIZES ? left : QN_HOST_SIZES;
+        for (int i = 0; i < sizes.count; i++) {
+            const int64_t *list = lists[(first + i) / groups];
+
+            sizes.size[i] = list ? (int)list[(first + i) % groups] : 0;
+        }
+        code = launch(driver, step, &sizes, to + first, stream);
+    }
+    return code;
+}

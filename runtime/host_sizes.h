@@ -1,0 +1,42 @@
+/*
+** host_sizes.h: groups' sizes that the host knows.
+**
+** A kernel of their own takes them as parameters, by value, and leaves them as
+** int32 in the workspace, behind the error record, where the kernels behind it
+** read sizes as ever: sizes on the device cost nothing more than without this.
+*/
+#ifndef QUERN_HOST_SIZES_H
+#define QUERN_HOST_SIZES_H
+
+#include "plan.h"
+#include "session.h"
+
+/* Bytes of the workspace for the sizes of so many launches' groups. */
+size_t qn_host_size_bytes(int sizes, int groups, int count);
+
+/* QUERN_EINVAL: `sizes` is none of enum quern_sizes, or not of one whose groups
+   have no sizes (`ragged` 0). */
+int qn_host_size_problem(int sizes, int ragged);
+
+/* None negative, and no more in all than `total`, the length of `axis`.
+   QUERN_EINVAL names the group. */
+int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
+                       int64_t total);
+
+/* QUERN_ECAPTURE where a graph would freeze sizes that are not `fixed`. */
+int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream);
+
+/* Load the kernel, in the current context. Errors are those of quern_plan. */
+int qn_host_size_load(struct qn_session *session, const char *recipe,
+                      int backend, struct qn_size_step *step);
+
+/*
+** Queue the sizes of `count` lists (at most QUERN_MAX_PARTS, not all of them
+** NULL) on their way to `place`, list by list: zeros for a list that is NULL.
+** In the current context; neither allocates nor synchronizes.
+*/
+int qn_host_size_put(struct qn_driver *driver, const struct qn_size_step *step,
+                     const int64_t *const *lists, int count, int groups,
+                     void *place, void *stream);
+
+#endif

@@ -1,0 +1,340 @@
+/*
+** test_host_sizes.c: groups' sizes that the host knows: how they travel, what
+** is refused, and what a graph may keep.
+**
+** The fake driver executes the kernel that brings them, so that the workspace
+** has what the product behind it would read.
+*/
+#include "plan.h"
+#include "test.h"
+
+#define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
+#define HOST    PROBLEM " sizes=host"
+#define FIXED   PROBLEM " sizes=fixed"
+
+static const int64_t lengths[8] = {100, 0, 1, 127, 0, 500, 272, 0};
+
+static int32_t *place_of(const struct quern_args *args)
+{
+    return (int32_t *)(void *)((char *)args->workspace + 256);
+}
+
+static void expect_sizes(const int32_t *place, const int64_t *sizes, int count)
+{
+    for (int i = 0; i < count; i++)
+        assert_int_equal(place[i], sizes ? sizes[i] : 0);
+}
+
+/* The arguments for sizes on the host. */
+static struct quern_args host_args(struct quern_context *ctx, const char *text)
+{
+    struct quern_args args = test_args(ctx, text);
+
+    free((void *)(uintptr_t)args.a.first_dims);
+    args.a.first_dims = NULL;
+    args.host_sizes = lengths;
+    return args;
+}
+
+/* One small launch before the product's, and nothing else. */
+static void travel_as_parameters(void **state)
+{
+    const struct quern_plan_options options = {.kernel = "k_large"};
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, HOST, &options);
+    struct quern_args args = host_args(ctx, HOST);
+    int stream;
+
+    (void)state;
+    test_cuda->copies = 0;
+    test_fail_allocation(0);
+    test_expect(quern_run(plan, &args, &stream), QUERN_OK, "");
+    assert_int_equal(test_fail_allocation(0), 0);
+    assert_int_equal(test_cuda->launches, 2);
+    assert_int_equal(test_cuda->copies, 0);
+    assert_string_equal(test_cuda->trail[0].kernel, "k_sizes");
+    assert_string_equal(test_cuda->trail[1].kernel, "k_large");
+    assert_ptr_equal(test_cuda->trail[0].stream, &stream);
+    assert_ptr_equal(test_cuda->trail[1].stream, &stream);
+    expect_sizes(place_of(&args), lengths, 8);
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+/* Where the product looks for them: int32, behind the error record. */
+static void are_read_from_the_workspace(void **state)
+{
+    const struct quern_plan_options options = {.kernel = "k_large"};
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, HOST, &options);
+    struct quern_args args = host_args(ctx, HOST), device = args;
+    void *seen;
+    int bytes;
+
+    (void)state;
+    test_cuda->param_sizes[4] = test_cuda->param_sizes[5] = 8;
+    test_cuda->param_sizes[6] = 4;
+    test_cuda->only = "k_large";
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    memcpy(&seen, test_cuda->params[4], sizeof seen);
+    memcpy(&bytes, test_cuda->params[6], sizeof bytes);
+    assert_ptr_equal(seen, place_of(&args));
+    assert_int_equal(bytes, 4);
+    memcpy(&seen, test_cuda->params[5], sizeof seen);
+    assert_null(seen);
+    /* the same plan takes sizes on the device, with one launch */
+    device.host_sizes = NULL;
+    device.a.first_dims = lengths;
+    device.a.sizes_type = QUERN_I64;
+    test_cuda->launches = 0;
+    test_expect(quern_run(plan, &device, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 1);
+    memcpy(&seen, test_cuda->params[4], sizeof seen);
+    assert_ptr_equal(seen, lengths);
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+/* 512 sizes a launch. */
+static void many_travel_in_turns(void **state)
+{
+    static const char text[] =
+        "fprop bf16 g=1024 m=3000 n=512 k=256 sizes=host";
+    static int64_t many[1024];
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, text, NULL);
+    struct quern_args args = host_args(ctx, text);
+
+    (void)state;
+    for (int i = 0; i < 1024; i++)
+        many[i] = i % 7 % 5;
+    args.host_sizes = many;
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 3);
+    expect_sizes(place_of(&args), many, 1024);
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+/* The host reads them where they are. */
+static void the_host_reads_them(void **state)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, HOST, &options);
+    struct quern_args args = host_args(ctx, HOST);
+
+    (void)state;
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    assert_ptr_equal(test_host.first_dims, lengths);
+    assert_null(test_host.offsets);
+    assert_int_equal(test_host.sizes_bytes, 8);
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+/* Nothing is launched where the host can see that they lie. */
+static void lies_are_refused_at_once(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, HOST, NULL);
+    struct quern_plan *device = test_plan(ctx, PROBLEM, NULL);
+    struct quern_args good = host_args(ctx, HOST), args = good;
+    int64_t bad[8] = {0};
+
+    (void)state;
+    args.host_sizes = bad;
+#define LIE(group, size, part)                                                 \
+    memcpy(bad, lengths, sizeof bad);                                          \
+    bad[group] = size;                                                         \
+    test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL, part)
+    LIE(3, -1, "host_sizes[3] is -1: a group's size must not be negative");
+    LIE(7, 1, "host_sizes[7] is 1: the groups pass m=1000");
+    LIE(0, 1001, "host_sizes[0] is 1001: the groups pass m=1000");
+    LIE(1, INT64_MAX, "host_sizes[1] is 9223372036854775807: the groups pass");
+#undef LIE
+#define BREAK(plan_, change, part)                                             \
+    args = good;                                                               \
+    change;                                                                    \
+    test_expect(quern_run(plan_, &args, NULL), QUERN_EINVAL, part)
+    BREAK(plan, args.a.first_dims = bad, "a.first_dims is not NULL: host");
+    BREAK(plan, args.d.offsets = bad, "d.offsets is not NULL: host_sizes");
+    BREAK(plan, args.host_sizes = NULL, "a.first_dims and a.offsets are NULL");
+    BREAK(device, args.host_sizes = lengths, "the problem says sizes=device");
+    /* fewer rows than the plan's are a bound, too */
+    BREAK(plan, args.a.shape[0] = args.d.shape[0] = 999,
+          "host_sizes[6] is 272: the groups pass m=999");
+#undef BREAK
+    assert_int_equal(test_cuda->launches, 0);
+    quern_plan_free(plan);
+    quern_plan_free(device);
+    test_args_free(&good);
+    quern_close(ctx);
+}
+
+static void graphs_keep_what_is_fixed(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_plan *plan = test_plan(ctx, HOST, NULL);
+    struct quern_plan *fixed = test_plan(ctx, FIXED, NULL);
+    struct quern_args args = host_args(ctx, HOST);
+
+    (void)state;
+    test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
+    test_expect(quern_run(plan, &args, NULL), QUERN_ECAPTURE,
+                "the stream captures a graph: host_sizes would be frozen into "
+                "the graph; sizes=fixed in the problem");
+    assert_int_equal(test_cuda->launches, 0);
+    test_expect(quern_run(fixed, &args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 2);
+    /* sizes on the device are any graph's */
+    args.a.first_dims = calloc(8, 4);
+    args.host_sizes = NULL;
+    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_cuda->capture_status = QN_CU_CAPTURE_NONE;
+    quern_plan_free(plan);
+    quern_plan_free(fixed);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+/* A plan for sizes on the device has no room for others, nor their kernel. */
+static void others_pay_nothing(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_problem p = test_problem(ctx, PROBLEM);
+    struct quern_problem host = test_problem(ctx, HOST);
+    struct quern_description need;
+    struct quern_plan *plan;
+    char line[256], *why;
+
+    (void)state;
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    assert_int_equal(need.workspace_bytes, 256);
+    plan = test_plan(ctx, PROBLEM, NULL);
+    assert_int_equal(test_count("nvrtc compile k_sizes"), 0);
+    quern_plan_free(plan);
+    test_expect(quern_describe(ctx, &host, &need), QUERN_OK, "");
+    assert_int_equal(need.workspace_bytes, 512);
+    plan = test_plan(ctx, HOST, NULL);
+    assert_int_equal(test_count("nvrtc compile k_sizes"), 1);
+    quern_plan_free(plan);
+    quern_problem_print(&host, line, sizeof line);
+    assert_string_equal(line, "fprop bf16 g=8 m=1000 n=512 k=256 d=bf16 "
+                              "sizes=host");
+    test_expect(quern_why(ctx, &host, NULL, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, "sizes from the host come with a launch of "
+                                "their own, which no graph captures"));
+    quern_free(why);
+    quern_close(ctx);
+}
+
+static void refuses_bad_problems(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_description need;
+    struct quern_problem p;
+
+    (void)state;
+    test_expect(quern_problem_parse(ctx, PROBLEM " sizes=hots", &p),
+                QUERN_EINVAL, "sizes=hots: device, host or fixed is expected");
+    test_expect(quern_problem_parse(ctx, PROBLEM " ragged=none sizes=host", &p),
+                QUERN_EINVAL, "sizes=host: no axis is ragged");
+    p = test_problem(ctx, HOST);
+    p.sizes = 3;
+    test_expect(quern_describe(ctx, &p, &need), QUERN_EINVAL,
+                "sizes is 3: not one of the values");
+    quern_close(ctx);
+}
+
+/* ---------------------------------------------------------- merged products */
+
+static const unsigned char params[] = {QN_PARAM_part_count, QN_PARAM_parts,
+                                       QN_PARAM_d_map, QN_PARAM_error};
+#define LINKED(symbol)                                                         \
+    .name = symbol, .spec = "kernels/queue.lua:1", .template = "queue.cu",     \
+    .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a",               \
+    .cluster = {1, 1}, .schedule = "", .threads = 128,                         \
+    .cubin = "cubin of " symbol ".cu", .cubin_bytes = 24
+static const struct qn_kernel kernels[] = {
+    {LINKED("w_parts"), .op = QUERN_WGRAD, .ragged = QUERN_AXIS_K,
+     .epilogue = QN_ADD,
+     .a = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN, .box = {64, 32}},
+     .b = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN, .box = {64, 32}},
+     .d = {.type = QUERN_F32, .box = {32, 16}}, .tile = {128, 128, 64},
+     .addend = "reduce", .parts = 8, .params = params,
+     .nparams = sizeof params},
+    {LINKED("k_sizes_linked"), .op = QN_SIZES, .input = QUERN_F32, .addend = "",
+     .params = size_params, .nparams = sizeof size_params},
+};
+static const struct quern_registry registry = {
+    .hash = "sizes", .kernels = kernels, .nkernels = 2};
+
+/* Each product's own, side by side in the workspace of the first. */
+static void merged_products_have_their_own(void **state)
+{
+    static const char text[] =
+        "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 parts=3 sizes=host";
+    static const int64_t other[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const struct quern_open_options open = {.registry = &registry};
+    struct qn_part parts[3];
+    struct quern_context *ctx;
+    struct quern_queue *queue;
+    struct quern_plan *plan;
+    struct quern_args args, device;
+    int32_t *place;
+
+    (void)state;
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    plan = test_plan(ctx, text, NULL);
+    args = host_args(ctx, text);
+    place = place_of(&args);
+    device = args;
+    device.host_sizes = NULL;
+    device.a.first_dims = other;
+    device.a.sizes_type = QUERN_I64;
+    test_expect(quern_queue(ctx, 3, &queue), QUERN_OK, "");
+    test_expect(quern_queue_put(queue, plan, &args, 0), QUERN_OK, "");
+    test_expect(quern_queue_put(queue, plan, &device, 0), QUERN_OK, "");
+    args.host_sizes = other;
+    test_expect(quern_queue_put(queue, plan, &args, 0), QUERN_OK, "");
+    memset(place, 0xff, 24 * sizeof *place);
+    test_cuda->only = "w_parts";
+    test_cuda->param_sizes[1] = sizeof parts;
+    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 2);
+    expect_sizes(place, lengths, 8);
+    expect_sizes(place + 8, NULL, 8);
+    expect_sizes(place + 16, other, 8);
+    memcpy(parts, test_cuda->params[1], sizeof parts);
+    assert_ptr_equal(parts[0].first_dims, place);
+    assert_ptr_equal(parts[1].first_dims, other);
+    assert_int_equal(parts[1].sizes_bytes, 8);
+    assert_ptr_equal(parts[2].first_dims, place + 16);
+    assert_int_equal(parts[2].sizes_bytes, 4);
+    quern_queue_free(queue);
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
+int test_host_sizes_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(travel_as_parameters),
+        TEST(are_read_from_the_workspace),
+        TEST(many_travel_in_turns),
+        TEST(the_host_reads_them),
+        TEST(lies_are_refused_at_once),
+        TEST(graphs_keep_what_is_fixed),
+        TEST(others_pay_nothing),
+        TEST(refuses_bad_problems),
+        TEST(merged_products_have_their_own),
+    };
+
+    return cmocka_run_group_tests_name("host_sizes", tests, NULL, NULL);
+}
