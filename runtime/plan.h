@@ -78,7 +78,7 @@ struct qn_values {
     void *out;
     long long out_stride;
     float *dbias, *partials, *dprob;
-    int input, form, activation, interleave;
+    int dbias_add, input, form, activation, interleave;
     float limit, slope, shift;
     float *scale, *history;
     const unsigned long long *random;

@@ -71,7 +71,7 @@ static int check_enums(const struct quern_quantization *q)
         {"copies", q->copies, 1, 4},
         {"activation", q->activation, 0, QUERN_SQUARED_RELU + 1},
         {"probability", q->probability, 0, 2},
-        {"dbias", q->dbias, 0, 2},
+        {"dbias", q->dbias, 0, QUERN_DBIAS_ADD + 1},
         {"dprob", q->dprob, 0, 2}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");

@@ -248,7 +248,7 @@ static int check_arrays(const struct quern_quantize_plan *plan,
 
     if (!code)
         code = check_array("dbias", args->dbias, q->dbias, sizeof(float),
-                           "the problem says dbias=1");
+                           "the problem says dbias=1 or dbias=add");
     if (!code)
         code = check_array("dprob", args->dprob, q->dprob, sizeof(float),
                            "the problem says dprob=1");

@@ -60,6 +60,11 @@ static int set_type(void *quantization, const char *key, const char *value)
                         key, value);
 }
 
+static const char *dbias_name(int dbias)
+{
+    return dbias == QUERN_DBIAS_ADD ? "add" : dbias ? "1" : "0";
+}
+
 /* Ranges are checked when all is known. */
 static int set_length(void *quantization, const char *key, const char *value)
 {
@@ -71,11 +76,10 @@ static int set_length(void *quantization, const char *key, const char *value)
 static int set_integer(void *quantization, const char *key, const char *value)
 {
     struct quern_quantization *q = quantization;
-    int *out = *key == 'g'     ? &q->groups
-               : *key == 'i'   ? &q->interleave
-               : *key == 'p'   ? &q->probability
-               : key[1] == 'p' ? &q->dprob
-                               : &q->dbias;
+    int *out = *key == 'g'   ? &q->groups
+               : *key == 'i' ? &q->interleave
+               : *key == 'p' ? &q->probability
+                             : &q->dprob;
     int64_t wide;
     int code = qn_parse_number(key, value, &wide);
 
@@ -84,6 +88,19 @@ static int set_integer(void *quantization, const char *key, const char *value)
         code =
             qn_error_set(QUERN_EINVAL, "%s=%s: 0 or 1 is expected", key, value);
     return code;
+}
+
+static int set_dbias(void *quantization, const char *key, const char *value)
+{
+    struct quern_quantization *q = quantization;
+
+    for (q->dbias = 0; q->dbias <= QUERN_DBIAS_ADD; q->dbias++)
+        if (!strcmp(value, dbias_name(q->dbias)))
+            return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s=%s: 0, 1 or add is expected; 1 overwrites dbias, "
+                        "add adds to it",
+                        key, value);
 }
 
 static int set_split(void *quantization, const char *key, const char *value)
@@ -106,7 +123,7 @@ static const struct qn_parse_key keys[] = {
     {"activation", set_activation, 0},
     {"interleave", set_integer, 0},
     {"prob", set_integer, 0},
-    {"dbias", set_integer, 0},
+    {"dbias", set_dbias, 0},
     {"dprob", set_integer, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
@@ -182,7 +199,7 @@ static void print_unusual(const struct quern_quantization *q, char *text,
     if (q->probability)
         ADD(" prob=1");
     if (q->dbias)
-        ADD(" dbias=1");
+        ADD(" dbias=%s", dbias_name(q->dbias));
     if (q->dprob)
         ADD(" dprob=1");
 #undef ADD

@@ -209,6 +209,7 @@ static void fill_values(struct quern_quantize_plan *plan)
     v->k = (int)q->k;
     v->input = q->work == QUERN_REQUANTIZE ? QUERN_TYPE_NONE : q->type;
     v->form = form_of(q);
+    v->dbias_add = q->dbias == QUERN_DBIAS_ADD;
     v->activation = q->activation;
     v->interleave = q->interleave;
     v->row_stride = need->row.stride ? need->row.stride : q->k;

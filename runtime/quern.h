@@ -522,6 +522,12 @@ enum quern_activation {
     QUERN_SQUARED_RELU    /* max(a, 0)^2: has no b */
 };
 
+enum quern_dbias {
+    QUERN_NO_DBIAS,
+    QUERN_DBIAS,    /* overwritten; of an empty group zeros */
+    QUERN_DBIAS_ADD /* the sums are added to it; an empty group leaves it */
+};
+
 struct quern_quantization {
     char recipe[32];
     int work;        /* enum quern_work */
@@ -532,7 +538,7 @@ struct quern_quantization {
     int interleave;  /* a and b alternate in runs of so many features; 0: the
                         first half is a, the second b */
     int probability; /* 1: each row's result is multiplied by a number */
-    int dbias;       /* 1: sums over each group's rows, too */
+    int dbias;       /* enum quern_dbias: sums over each group's rows, too */
     int dprob;       /* 1: of dy, the gradient of each row's number, too */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;       /* rows over all groups, 0 to 2^30; of w, rows of each */
@@ -544,8 +550,8 @@ struct quern_quantization {
 ** Parse one line, as the CLI takes it:
 **
 **   quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE] [copies=row|column|both]
-**       [activation=NAME] [interleave=N] [prob=0|1] [dbias=0|1] [dprob=0|1]
-**       [split=...]
+**       [activation=NAME] [interleave=N] [prob=0|1] [dbias=0|1|add]
+**       [dprob=0|1] [split=...]
 **   requantize RECIPE of=x|w|dy g=G m=M k=K [split=...]
 **   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=TYPE] [copies=row|column]
 **   rescale RECIPE of=x|w|dy
@@ -709,6 +715,20 @@ QUERN_API void quern_queue_free(struct quern_queue *queue);
 QUERN_API int quern_queue_put(struct quern_queue *queue,
                               const struct quern_plan *plan,
                               const struct quern_args *args, int layer);
+
+/*
+** Put off the bias gradient of a microbatch likewise: quern_quantize_run(plan,
+** args) of a quantization that makes dbias alone, as "quantize bf16 of=dy ..
+** copies=row dbias=1" does without row.data, of any dy of its type. It
+** overwrites dbias, or of a plan with dbias=add adds to it; those for the same
+** dbias run in the order of their puts, so the bits are those of single runs.
+** It counts as a product. QUERN_EFULL; QUERN_EINVAL: also where dbias would
+** overwrite one that waits, has another shape, or overlaps a tensor that waits.
+*/
+QUERN_API int quern_queue_put_dbias(struct quern_queue *queue,
+                                    const struct quern_quantize_plan *plan,
+                                    const struct quern_quantize_args *args,
+                                    int layer);
 
 /*
 ** Launch what waits for a layer, or for QUERN_ALL_LAYERS: the oldest products

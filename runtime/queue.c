@@ -1,5 +1,5 @@
 /*
-** queue.c: weight gradients that wait.
+** queue.c: weight and bias gradients that wait.
 **
 ** Entries lie in one array, made with the queue, in the order of their puts;
 ** what leaves closes up. Each is a plan and the arguments of one run, by value:
@@ -7,18 +7,24 @@
 */
 #include "args.h"
 #include "context.h"
+#include "quantize.h"
 #include "run.h"
 #include "types.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* D first, then what is read. */
+/* What is written first, then what is read. */
 enum { REGIONS = 5 };
 
+/* A product, or sums over the rows of each group. */
 struct entry {
-    const struct quern_plan *plan;
-    struct quern_args args;
+    const struct quern_plan *plan;          /* NULL: sums */
+    const struct quern_quantize_plan *sums; /* NULL: a product */
+    union {
+        struct quern_args args;
+        struct quern_quantize_args cast;
+    };
     struct qn_region regions[REGIONS];
     int layer;
 };
@@ -50,10 +56,62 @@ static void fill_regions(struct entry *e, const struct quern_plan *plan)
     }
 }
 
-/* The same matrices, whatever is in them. */
-static int same_output(const struct quern_args *x, const struct quern_args *y)
+/* A tensor of sums; those of weights do not exist. */
+static struct qn_region rows_region(const char *name,
+                                    const struct quern_tensor *given,
+                                    const struct quern_tensor *need)
 {
-    return x->d.data == y->d.data && x->d.pointers == y->d.pointers;
+    const int64_t rows = need->shape[0], columns = need->shape[1];
+    const int64_t stride = given->stride ? given->stride : columns;
+    int64_t count = rows > 0 ? (rows - 1) * stride + columns : 0;
+
+    return (struct qn_region){
+        .name = name,
+        .data = given->data,
+        .bytes = (size_t)(count * qn_type_bits(need->type) / 8)};
+}
+
+static void fill_sum_regions(struct entry *e)
+{
+    const struct quern_quantize_args *args = &e->cast;
+    const struct quern_quantize_args *need = &e->sums->need.args;
+    const struct quern_quantization *q = &e->sums->q;
+    const struct qn_region regions[REGIONS] = {
+        {"dbias", args->dbias, (size_t)q->groups * (size_t)q->k * sizeof(float),
+         1, 0},
+        rows_region("in.data", &args->in, &need->in),
+        rows_region("saved.data", &args->saved, &need->saved),
+        {"probability", args->probability, (size_t)q->m * sizeof(float), 0, 0},
+        {.name = ""}};
+
+    memcpy(e->regions, regions, sizeof regions);
+}
+
+/* The same matrices, whatever is in them; or the same sums. */
+static int same_output(const struct entry *x, const struct entry *y)
+{
+    if (x->sums || y->sums)
+        return x->sums && y->sums && x->cast.dbias == y->cast.dbias;
+    return x->args.d.data == y->args.d.data &&
+           x->args.d.pointers == y->args.d.pointers;
+}
+
+/* Sums that wait stay as many, and are added to. */
+static int check_sums(const struct entry *old, const struct entry *new)
+{
+    const struct quern_quantization *x = &old->sums->q, *y = &new->sums->q;
+
+    if (x->groups != y->groups || x->k != y->k)
+        return qn_error_set(QUERN_EINVAL,
+                            "dbias is [%d, %lld]: sums for it wait that are "
+                            "[%d, %lld]",
+                            y->groups, (long long)y->k, x->groups,
+                            (long long)x->k);
+    if (y->dbias != QUERN_DBIAS_ADD)
+        return qn_error_set(QUERN_EINVAL,
+                            "dbias: the plan has dbias=1 and would overwrite "
+                            "what waits for it; flush that first, or add");
+    return QUERN_OK;
 }
 
 /* An output keeps its form while products for it wait. */
@@ -97,12 +155,14 @@ static int check_apart(const struct entry *old, const struct entry *new)
     for (int i = 0; i < REGIONS; i++)
         for (int j = 0; j < REGIONS; j++)
             if ((i == 0 || j == 0) &&
-                !(i == 0 && j == 0 && same_output(&old->args, &new->args)) &&
+                !(i == 0 && j == 0 && same_output(old, new)) &&
                 qn_region_meets(&x[i], &y[j]))
                 return qn_error_set(QUERN_EINVAL,
-                                    "%s overlaps %s of a product that waits "
-                                    "for layer %d",
-                                    y[j].name, x[i].name, old->layer);
+                                    "%s overlaps %s of %s that waits for layer "
+                                    "%d",
+                                    y[j].name, x[i].name,
+                                    old->sums ? "a bias gradient" : "a product",
+                                    old->layer);
     return QUERN_OK;
 }
 
@@ -113,8 +173,9 @@ static int check_conflicts(const struct quern_queue *queue,
     int code = QUERN_OK;
 
     for (int i = 0; !code && i < queue->count; i++) {
-        if (same_output(&queue->entries[i].args, &new->args))
-            code = check_form(&queue->entries[i], new);
+        if (same_output(&queue->entries[i], new))
+            code =
+                (new->sums ? check_sums : check_form)(&queue->entries[i], new);
         if (!code)
             code = check_apart(&queue->entries[i], new);
     }
@@ -167,15 +228,12 @@ int quern_queue_count(const struct quern_queue *queue, int layer)
 }
 
 /* What no look at the queue is needed for. Completes the entry. */
-static int check_entry(struct entry *new)
+static int check_product(struct entry *new)
 {
     const struct quern_plan *fitted;
     struct quern_plan room;
     int code;
 
-    if (new->layer < 0)
-        return qn_error_set(QUERN_EINVAL, "layer is %d: 0 or more is expected",
-                            new->layer);
     if (new->plan->problem.op != QUERN_WGRAD)
         return qn_error_set(QUERN_EINVAL,
                             "plan: its op is %s, and only the weight gradient "
@@ -191,29 +249,86 @@ static int check_entry(struct entry *new)
     return code;
 }
 
-int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,
-                    const struct quern_args *args, int layer)
+/* The same of sums, which make nothing else. */
+static int check_dbias(struct entry *new)
 {
-    struct entry new = {.plan = plan, .layer = layer};
+    const struct quern_quantize_plan *plan = new->sums;
+    const struct quern_quantize_args *args = &new->cast;
     int code;
 
-    if (!queue || !plan || !args)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !queue  ? "queue"
-                            : !plan ? "plan"
-                                    : "args");
-    new.args = *args;
-    code = check_entry(&new);
+    if (!plan->q.dbias || plan->q.dprob)
+        return qn_error_set(QUERN_EINVAL,
+                            "plan: a quantization with dbias=1 or dbias=add "
+                            "and without dprob is expected");
+    if (qn_quantize_scaling(&plan->q, plan->recipe)->type != QUERN_TYPE_NONE)
+        return qn_error_set(QUERN_EINVAL,
+                            "plan: recipe %s makes dbias beside its copies, "
+                            "and only dbias alone may wait: a recipe without "
+                            "scales makes that",
+                            plan->recipe->name);
+    if (args->row.data)
+        return qn_error_set(QUERN_EINVAL,
+                            "row.data is not NULL: only dbias may wait");
+    code = qn_context_process(plan->ctx, "plan");
+    if (!code)
+        code = qn_quantize_args(plan, args);
+    if (!code)
+        fill_sum_regions(new);
+    return code;
+}
+
+/* Of a new entry. */
+static int put(struct quern_queue *queue, struct entry *new)
+{
+    int code;
+
+    if (new->layer < 0)
+        return qn_error_set(QUERN_EINVAL, "layer is %d: 0 or more is expected",
+                            new->layer);
+    code = (new->sums ? check_dbias : check_product)(new);
     if (!code && queue->count == queue->capacity)
         code = qn_error_set(QUERN_EFULL,
                             "queue: %d products wait, as many as it was made "
                             "for; flush some",
                             queue->count);
     if (!code)
-        code = check_conflicts(queue, &new);
+        code = check_conflicts(queue, new);
     if (!code)
-        queue->entries[queue->count++] = new;
+        queue->entries[queue->count++] = *new;
     return code;
+}
+
+static int check_put(const void *queue, const void *plan, const void *args)
+{
+    if (queue && plan && args)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                        !queue  ? "queue"
+                        : !plan ? "plan"
+                                : "args");
+}
+
+int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,
+                    const struct quern_args *args, int layer)
+{
+    struct entry new = {.plan = plan, .layer = layer};
+
+    if (check_put(queue, plan, args))
+        return QUERN_EINVAL;
+    new.args = *args;
+    return put(queue, &new);
+}
+
+int quern_queue_put_dbias(struct quern_queue *queue,
+                          const struct quern_quantize_plan *plan,
+                          const struct quern_quantize_args *args, int layer)
+{
+    struct entry new = {.sums = plan, .layer = layer};
+
+    if (check_put(queue, plan, args))
+        return QUERN_EINVAL;
+    new.cast = *args;
+    return put(queue, &new);
 }
 
 /* -------------------------------------------------------------------- flush */
@@ -307,13 +422,13 @@ static int collect(const struct quern_queue *queue, int layer, int most,
 
     if (at < 0)
         return 0;
-    parts = first->plan->parts > 1 ? first->plan->parts : 1;
+    parts = first->plan && first->plan->parts > 1 ? first->plan->parts : 1;
     places[count++] = at;
     while (count < parts && --most > 0 &&
            (at = find(queue, layer, at + 1)) >= 0) {
         const struct entry *e = &queue->entries[at];
 
-        if (!same_output(&first->args, &e->args))
+        if (!same_output(first, e))
             continue;
         if (!joins(first, e))
             break; /* what adds up stays in order */
@@ -329,6 +444,8 @@ static int launch(const struct quern_queue *queue, const int *places, int count,
     const struct entry *first = &queue->entries[places[0]];
     const struct quern_args *args[QUERN_MAX_PARTS];
 
+    if (first->sums)
+        return quern_quantize_run(first->sums, &first->cast, stream);
     if (count == 1)
         return quern_run(first->plan, &first->args, stream);
     for (int i = 0; i < count; i++)

@@ -108,6 +108,7 @@
     X(out, "void *", "values again: [m, k]")                                   \
     X(out_stride, "long long", "elements from one row to the next")            \
     X(dbias, "float *", "[groups, k] sums over rows, or null")                 \
+    X(dbias_add, "int", "1: dbias is added to, 0: overwritten")                \
     X(partials, "float *", "sums over 32 rows each, in the workspace")         \
     X(dprob, "float *", "[m] gradient of each row's probability")              \
     X(input, "int", "type before the cast: enum quern_type; 0: row copy")      \

@@ -99,7 +99,9 @@ static int make_part(struct qn_cast *c, int part, uint64_t seed)
     size_t bytes = part_bytes(c, part);
     int code = qn_memory_new(&c->memory[part], c->gpu, bytes);
 
-    if (code || !bytes || part >= QN_CAST_ROW)
+    if (code || !bytes ||
+        (part >= QN_CAST_ROW &&
+         (part != QN_CAST_DBIAS || c->q.dbias != QUERN_DBIAS_ADD)))
         return code;
     c->host[part] = malloc(bytes);
     if (!c->host[part])

@@ -295,7 +295,9 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
         snprintf(text, sizeof text, "[%d, %lld]", q->groups, (long long)q->k);
         qn_argument_row(rows, "dbias", "f32", text,
                         4 * (size_t)q->groups * (size_t)q->k, 4,
-                        "sums over each group's rows");
+                        q->dbias == QUERN_DBIAS_ADD
+                            ? "sums over each group's rows, added to it"
+                            : "sums over each group's rows");
     }
     if (q->dprob) {
         snprintf(text, sizeof text, "[%lld]", (long long)q->m);

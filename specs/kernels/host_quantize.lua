@@ -23,7 +23,8 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
     op = "quantize", of = tensors, input = { "bf16", "f16", "f32", "copy" }, element = narrow,
     form = { "plain", "forward", "backward" }, scale = "blocked", arch = "host",
     template = "host/quantize.c",
-    params = join(values, copies, amax, { "dbias", "scale", "history", "random" }, groups),
+    params = join(values, copies, amax, { "dbias", "dbias_add", "scale", "history", "random" },
+                  groups),
   }
 
   kernels("host_amax_" .. of) {
@@ -50,7 +51,7 @@ kernels "host_numbers" {
   op = "quantize", of = { "x", "dy" }, input = { "bf16", "f16", "f32" }, element = { bf16, f16 },
   form = { "plain", "forward", "backward" }, scale = "none", arch = "host",
   template = "host/numbers.c",
-  params = join(values, { "row", "row_stride", "dbias" }, shape, sizes),
+  params = join(values, { "row", "row_stride", "dbias", "dbias_add" }, shape, sizes),
 }
 
 kernels "host_dprob" {

@@ -82,7 +82,8 @@ end
 kernels "sum" {
   op = "sum", of = { "x", "dy" }, input = "f32", element = every, scale = { "none", "blocked" },
   arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/sum.cu",
-  params = join({ "dbias", "partials" }, shape, { "first_dims", "offsets", "sizes_bytes" }),
+  params = join({ "dbias", "dbias_add", "partials" }, shape,
+                { "first_dims", "offsets", "sizes_bytes" }),
   derive "threads" (function () return 256 end),
   derive "band" (function () return 1 end),
   derive "ctas" (function () return 4 end),

@@ -10,8 +10,9 @@ void $(name)(void *const *params, int worker, int workers)
 //$ local has = {}
 //$ for _, p in ipairs(params) do has[p.name] = true end
 //$ for _, field in ipairs { "input", "form", "in", "in_pointers", "saved", "in_stride",
-//$   "in_group_stride", "saved_stride", "probability", "dbias", "dprob", "activation",
-//$   "interleave", "limit", "slope", "shift", "history", "random", "out", "out_stride" } do
+//$   "in_group_stride", "saved_stride", "probability", "dbias", "dbias_add", "dprob",
+//$   "activation", "interleave", "limit", "slope", "shift", "history", "random", "out",
+//$   "out_stride" } do
 //$   if has[field] then
         .$(field) = $(field),
 //$   end

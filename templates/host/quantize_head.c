@@ -77,6 +77,7 @@ struct work {
     const float *probability;
     struct copy row, column;
     float *dbias, *dprob;
+    int dbias_add; /* 1: dbias is added to */
     int activation, interleave;
     float limit, slope, shift;
     const float *delayed; /* factor, and its inverse */

@@ -1,4 +1,5 @@
-/* Up to 128 features, summed over all rows of a group. */
+/* Up to 128 features, summed over all rows of a group. What is added to dbias is nothing where it
+   has no rows. */
 static void sum_rows(const struct work *w, const struct group *g, int feature)
 {
     static _Thread_local float tile[TILE][TILE];
@@ -13,6 +14,11 @@ static void sum_rows(const struct work *w, const struct group *g, int feature)
         for (int j = 0; j < TILE && (row % 32 == 31 || row == g->length - 1); j++)
             sum[j] = row < 32 ? part[j] : add_rn(sum[j], part[j]);
     }
-    for (int j = 0; j < TILE && feature + j < w->all.k; j++)
-        w->dbias[(long long)g->number * w->all.k + feature + j] = sum[j];
+    for (int j = 0; j < TILE && feature + j < w->all.k; j++) {
+        float *const to = &w->dbias[(long long)g->number * w->all.k + feature + j];
+        if (!w->dbias_add)
+            *to = sum[j];
+        else if (g->length > 0)
+            *to = add_rn(*to, sum[j]);
+    }
 }

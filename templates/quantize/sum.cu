@@ -1,6 +1,7 @@
 /*
 ** dbias of $(of) in $(recipe): the sums of 32 rows each, which quantize leaves in the workspace,
-** added up in ascending order. A group without rows gets zeros.
+** added up in ascending order. A group without rows gets zeros, or stays as it is where sums are
+** added to dbias.
 **
 **   partials  [tiles * 4, k]  a group's begin with its first tile of 128 rows
 **   dbias     [groups, k]
@@ -95,7 +96,12 @@ $(name)(
             }
             __syncthreads();
         }
-        if (warp == 0 && feature < k)
-            dbias[(long long)group * k + feature] = p.count > 0 ? sum : 0;
+        if (warp == 0 && feature < k) {
+            float *const to = &dbias[(long long)group * k + feature];
+            if (!dbias_add)
+                *to = p.count > 0 ? sum : 0;
+            else if (p.count > 0)
+                *to = add_rn(*to, sum);
+        }
     }
 }

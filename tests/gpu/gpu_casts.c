@@ -22,7 +22,7 @@ static const char *const tokens[] = {
     TORTURE " k=384 dbias=1",
     "g=1 m=1000 k=96 dbias=1",
     "g=3 m=333 k=173 split=skew",
-    "g=9 m=700 k=128 dbias=1 split=one",
+    "g=9 m=700 k=128 dbias=add split=one",
     "g=65 m=4000 k=32 split=zipf dbias=1",
     "g=256 m=3000 k=64 split=mild",
     "g=2 m=0 k=64 dbias=1",
@@ -50,8 +50,8 @@ static const char *const backward[] = {
     "g=3 m=200 k=97 activation=squared_relu prob=1 dprob=1",
     "g=65 m=900 k=200 activation=clamped_swiglu prob=1 dprob=1 split=zipf",
     NULL};
-static const char *const sums[] = {TORTURE " k=384 dbias=1",
-                                   "g=65 m=4000 k=33 split=zipf dbias=1", NULL};
+static const char *const sums[] = {
+    TORTURE " k=384 dbias=1", "g=65 m=4000 k=33 split=zipf dbias=add", NULL};
 static const char *const others[] = {TORTURE " k=256", "g=2 m=300 k=97", NULL};
 
 /* Bits of bf16 and, 16 to the left, of fp32: each starts a block of its own

@@ -202,7 +202,8 @@ static const struct {
     {"quantize mxfp8 g=0 m=1 k=1", "g=0"},
     {"quantize mxfp8 g=1 m=1 k=0", "1 to"},
     {"quantize mxfp8 of=w g=1 m=0 k=1", "1 to"},
-    {"quantize mxfp8 of=w g=1 m=1 k=1 dbias=1", "weights have none"},
+    {"quantize mxfp8 of=w g=1 m=1 k=1 dbias=add", "weights have none"},
+    {"quantize mxfp8 g=1 m=1 k=1 dbias=2", "0, 1 or add is expected"},
     {"quantize mxfp8 g=1 m=1 k=1 activation=swigloo", "did you mean 'swiglu'"},
     {"quantize mxfp8 of=dy g=1 m=1 k=3 activation=swiglu", "an even number"},
     {"quantize mxfp8 g=1 m=1 k=6 activation=swiglu interleave=4",
@@ -223,6 +224,7 @@ void test_quantize_texts(void **state)
         "quantize fp8_block of=x g=8 m=32768 k=7168 in=bf16 copies=both",
         ("quantize nvfp4 of=dy g=2 m=5 k=64 in=f32 copies=column "
          "activation=swiglu interleave=32 prob=1 dbias=1 split=2,3"),
+        "quantize bf16 of=dy g=2 m=5 k=64 in=bf16 copies=row dbias=add",
         "requantize mxfp8 of=w g=8 m=64 k=32",
         "dequantize mxfp8 of=x g=8 m=64 k=32 out=f16 copies=column",
         "rescale fp8_tensor_delayed of=dy"};
@@ -276,6 +278,42 @@ void test_quantize_lying_sizes(void **state)
                              QUERN_OK);
         }
         setup_free(&s);
+    }
+}
+
+/* What is added is what would be written, in one rounding; an empty group's
+   stays as it is. */
+void test_quantize_adds_dbias(void **state)
+{
+    char text[160];
+
+    (void)state;
+    for (int r = 0; r <= RECIPES; r++) {
+        struct setup whole, sum;
+        float *stored, *added;
+
+        make_text(text, r < RECIPES ? recipes[r] : "bf16 copies=row");
+        setup_make(&whole, text);
+        strcpy(strstr(text, "dbias=1"), "dbias=add");
+        setup_make(&sum, text);
+        if (r == RECIPES) /* sums alone */
+            whole.need.args.row.data = whole.need.args.column.data =
+                sum.need.args.row.data = sum.need.args.column.data = NULL;
+        stored = (float *)(void *)whole.dbias.data;
+        added = (float *)(void *)sum.dbias.data;
+        for (int i = 0; i < GROUPS * K; i++)
+            added[i] = i % 3 ? 0.37f * (float)i : -0.0f;
+        assert_int_equal(quern_quantize_run(whole.plan, &whole.need.args, NULL),
+                         0);
+        assert_int_equal(quern_quantize_run(sum.plan, &sum.need.args, NULL), 0);
+        for (int i = 0; i < GROUPS * K; i++) {
+            float old = i % 3 ? 0.37f * (float)i : -0.0f;
+            float expected = whole.sizes[i / K] ? old + stored[i] : old;
+
+            assert_memory_equal(&added[i], &expected, sizeof expected);
+        }
+        setup_free(&whole);
+        setup_free(&sum);
     }
 }
 

@@ -1,13 +1,14 @@
 /*
-** queue.c: the wgrad queue in random schedules, against products computed at
+** queue.c: the wgrad queue in random schedules, against gradients computed at
 ** once.
 **
-** A schedule puts microbatches of a few layers, flushes some, one layer or all,
-** and drops some, in any order. A model of the queue, a plain list, says which
-** products each call must launch or which error it must return; the model's
-** products are computed by quern_run, one by one. Operands are small integers,
-** so that sums are exact in any order: every bit of every D must agree. What
-** merging does to the order of other sums, a run over all tokens at once tells.
+** A schedule puts weight and bias gradients of microbatches of a few layers,
+** flushes some, one layer or all, and drops some, in any order. A model of the
+** queue, a plain list, says which of them each call must launch or which error
+** it must return; the model's are computed by quern_run and quern_quantize_run,
+** one by one. Operands are small integers, so that sums are exact in any order:
+** every bit of every D must agree. Bias gradients begin with numbers that round
+** at each sum, so that their order shows.
 */
 #include "host.h"
 
@@ -36,6 +37,10 @@ struct batch {
     void *memory[6]; /* to be freed */
     int32_t sizes[MOST_GROUPS];
     int64_t host_sizes[MOST_GROUPS]; /* the same */
+    /* dbias of dy: overwritten, and added to */
+    struct quern_quantize_plan *sums[2];
+    struct quern_quantize_args cast;
+    void *scratch; /* the casts' workspace */
 };
 
 /* What the schedules of one recipe share. */
@@ -46,12 +51,14 @@ struct shop {
     struct batch batches[BATCHES];
     size_t d_bytes;
     void *d[LAYERS], *model[LAYERS];
+    size_t bias_bytes;
+    float *bias[LAYERS], *bias_model[LAYERS];
     _Alignas(16) uint32_t workspace[128];
     uint64_t state;
 };
 
 struct waiting {
-    int layer, batch, overwrite, host_sizes;
+    int layer, batch, overwrite, host_sizes, is_bias;
 };
 
 struct list {
@@ -105,24 +112,34 @@ static uint16_t *draw_numbers(struct shop *s, const struct batch *b,
     return numbers;
 }
 
+static struct quern_quantize_plan *
+cast_plan(const char *line, struct quern_quantize_description *need)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST,
+                                               .sms = 1};
+    struct quern_quantize_plan *plan = NULL;
+    struct quern_quantization q;
+
+    if (quern_quantize_parse(host_ctx, line, &q) ||
+        quern_quantize_describe(host_ctx, &q, need) ||
+        quern_quantize_plan(host_ctx, &q, &options, &plan))
+        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    return plan;
+}
+
 /* The column copy of a recipe with scales. */
 static void quantize(struct shop *s, const char *recipe, const char *of,
                      struct batch *b, int64_t tokens, int64_t columns,
                      void *numbers, struct quern_tensor *out, void **memory)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
     struct quern_quantize_description need;
-    struct quern_quantize_plan *plan = NULL;
-    struct quern_quantization q;
+    struct quern_quantize_plan *plan;
     char line[128];
 
     snprintf(line, sizeof line,
              "quantize %s of=%s g=%d m=%lld k=%lld copies=column", recipe, of,
              s->groups, (long long)tokens, (long long)columns);
-    if (quern_quantize_parse(host_ctx, line, &q) ||
-        quern_quantize_describe(host_ctx, &q, &need) ||
-        quern_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    plan = cast_plan(line, &need);
     need.args.in.data = numbers;
     need.args.first_dims = b->sizes;
     need.args.column.data = memory[0] = zeros(need.args.column.bytes);
@@ -133,6 +150,26 @@ static void quantize(struct shop *s, const char *recipe, const char *of,
     *out = need.args.column;
     free(need.args.workspace);
     quern_quantize_plan_free(plan);
+}
+
+/* dbias of dy, whatever recipe the product has. */
+static void make_sums(const struct shop *s, struct batch *b, int64_t tokens,
+                      uint16_t *dy)
+{
+    static const char *const kinds[] = {"1", "add"};
+    struct quern_quantize_description need;
+    char line[128];
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line,
+                 "quantize bf16 of=dy g=%d m=%lld k=%d copies=row dbias=%s",
+                 s->groups, (long long)tokens, M, kinds[i]);
+        b->sums[i] = cast_plan(line, &need);
+    }
+    b->cast = need.args;
+    b->cast.in.data = dy;
+    b->cast.first_dims = b->sizes;
+    b->cast.workspace = b->scratch = zeros(need.workspace_bytes);
 }
 
 static void make_batch(struct shop *s, const char *recipe, struct batch *b,
@@ -157,6 +194,7 @@ static void make_batch(struct shop *s, const char *recipe, struct batch *b,
         b->b.data = x;
         b->a.shape[0] = b->b.shape[0] = tokens;
     }
+    make_sums(s, b, tokens, dy);
     b->a.sizes_type = QUERN_I32;
     *(scaled ? &b->a.last_dims : &b->a.first_dims) = b->sizes;
 }
@@ -199,9 +237,14 @@ static struct shop *open_shop(const char *recipe, int d_type, int parts,
     s->accumulate = make_plan(s, recipe, " beta=1", &s->args);
     s->args.workspace = s->workspace;
     s->d_bytes = s->args.d.bytes;
+    s->bias_bytes = (size_t)s->groups * M * sizeof(float);
+    s->bias[0] = zeros(LAYERS * s->bias_bytes);
+    s->bias_model[0] = zeros(LAYERS * s->bias_bytes);
     for (int i = 0; i < LAYERS; i++) {
         s->d[i] = zeros(s->d_bytes);
         s->model[i] = zeros(s->d_bytes);
+        s->bias[i] = s->bias[0] + i * s->groups * M;
+        s->bias_model[i] = s->bias_model[0] + i * s->groups * M;
     }
     for (int i = 0; i < BATCHES; i++) {
         int64_t tokens = i ? qt_random_below(&s->state, TOKENS + 1) : TOKENS;
@@ -219,9 +262,15 @@ static void close_shop(struct shop *s)
         free(s->d[i]);
         free(s->model[i]);
     }
-    for (int i = 0; i < BATCHES; i++)
+    free(s->bias[0]);
+    free(s->bias_model[0]);
+    for (int i = 0; i < BATCHES; i++) {
         for (int j = 0; j < 6; j++)
             free(s->batches[i].memory[j]);
+        for (int j = 0; j < 2; j++)
+            quern_quantize_plan_free(s->batches[i].sums[j]);
+        free(s->batches[i].scratch);
+    }
     free(s);
 }
 
@@ -242,6 +291,45 @@ static const struct quern_plan *arguments(const struct shop *s,
     return w->overwrite ? s->overwrite : s->accumulate;
 }
 
+/* The same of a bias gradient. */
+static const struct quern_quantize_plan *
+bias_arguments(const struct shop *s, const struct waiting *w, float *bias,
+               struct quern_quantize_args *args)
+{
+    const struct batch *b = &s->batches[w->batch];
+
+    *args = b->cast;
+    args->dbias = bias;
+    return b->sums[!w->overwrite];
+}
+
+/* Put off what the model has. */
+static int put_it(struct shop *s, struct quern_queue *queue,
+                  const struct waiting *w)
+{
+    struct quern_quantize_args cast;
+    struct quern_args args;
+
+    if (w->is_bias)
+        return quern_queue_put_dbias(
+            queue, bias_arguments(s, w, s->bias[w->layer], &cast), &cast,
+            w->layer);
+    return quern_queue_put(queue, arguments(s, w, s->d[w->layer], &args), &args,
+                           w->layer);
+}
+
+/* Compute it, into the model's memory. */
+static int run_it(struct shop *s, const struct waiting *w)
+{
+    struct quern_quantize_args cast;
+    struct quern_args args;
+
+    if (w->is_bias)
+        return quern_quantize_run(
+            bias_arguments(s, w, s->bias_model[w->layer], &cast), &cast, NULL);
+    return quern_run(arguments(s, w, s->model[w->layer], &args), &args, NULL);
+}
+
 static void put(struct shop *s, struct quern_queue *queue, struct list *list)
 {
     struct waiting w = {
@@ -249,16 +337,15 @@ static void put(struct shop *s, struct quern_queue *queue, struct list *list)
         .batch = (int)qt_random_below(&s->state, BATCHES),
         .overwrite = qt_random_below(&s->state, 4) == 0,
         .host_sizes = qt_random_below(&s->state, 3) == 0,
+        .is_bias = qt_random_below(&s->state, 3) == 0,
     };
-    const struct quern_plan *plan;
-    struct quern_args args;
     int expected = list->count == CAPACITY ? QUERN_EFULL : QUERN_OK;
 
-    plan = arguments(s, &w, s->d[w.layer], &args);
     for (int i = 0; !expected && i < list->count; i++)
-        if (w.overwrite && list->items[i].layer == w.layer)
+        if (w.overwrite && list->items[i].layer == w.layer &&
+            list->items[i].is_bias == w.is_bias)
             expected = QUERN_EINVAL;
-    if (quern_queue_put(queue, plan, &args, w.layer) != expected)
+    if (put_it(s, queue, &w) != expected)
         fail_msg("put: %d is expected: %s", expected, quern_errmsg(host_ctx));
     if (!expected)
         list->items[list->count++] = w;
@@ -269,7 +356,6 @@ static int leave(struct shop *s, struct list *list, int layer, int most,
                  int run)
 {
     struct list rest = {.count = 0};
-    struct quern_args args;
     int left = 0;
 
     for (int i = 0; i < list->count; i++) {
@@ -281,8 +367,7 @@ static int leave(struct shop *s, struct list *list, int layer, int most,
             continue;
         }
         left++;
-        if (run &&
-            quern_run(arguments(s, w, s->model[w->layer], &args), &args, NULL))
+        if (run && run_it(s, w))
             fail_msg("%s", quern_errmsg(host_ctx));
     }
     *list = rest;
@@ -294,6 +379,9 @@ static void compare(const struct shop *s, int schedule)
     for (int i = 0; i < LAYERS; i++)
         if (memcmp(s->d[i], s->model[i], s->d_bytes))
             fail_msg("schedule %d: layer %d differs", schedule, i);
+    for (int i = 0; i < LAYERS; i++)
+        if (memcmp(s->bias[i], s->bias_model[i], s->bias_bytes))
+            fail_msg("schedule %d: dbias of layer %d differs", schedule, i);
     if (s->workspace[0])
         fail_msg("schedule %d: sizes were refused", schedule);
 }
@@ -326,6 +414,8 @@ static void run_schedule(struct shop *s, int schedule)
         memset(s->d[i], 0, s->d_bytes);
     for (int i = 0; i < LAYERS; i++)
         memset(s->model[i], 0, s->d_bytes);
+    for (size_t i = 0; i < LAYERS * s->bias_bytes / sizeof(float); i++)
+        s->bias[0][i] = s->bias_model[0][i] = 3e7f + 0.37f * (float)i;
     for (int i = 0; i < STEPS; i++)
         step(s, queue, &list);
     leave(s, &list, QUERN_ALL_LAYERS, 0, 1);
@@ -357,154 +447,7 @@ void test_queue_schedules(void **state)
     }
 }
 
-/* ------------------------------------------------------------ order of sums */
-
-/* Products of one weight, and the same tokens in one: group by group, those of
-   the first product, then those of the second, and so on. */
-struct stack {
-    int count, groups;
-    int32_t sizes[QUERN_MAX_PARTS][MOST_GROUPS], all[MOST_GROUPS];
-    int64_t tokens[QUERN_MAX_PARTS], total;
-    uint16_t *dy[QUERN_MAX_PARTS], *x[QUERN_MAX_PARTS], *all_dy, *all_x;
-};
-
-/* Rows of one product's group to where they are in the whole. */
-static void copy_rows(uint16_t *to, const uint16_t *from, int64_t at,
-                      int64_t row, int64_t rows, int64_t columns)
-{
-    memcpy(to + at * columns, from + row * columns,
-           (size_t)(rows * columns) * 2);
-}
-
-static void stack_rows(struct stack *k)
-{
-    int64_t at = 0, row[QUERN_MAX_PARTS] = {0};
-
-    for (int g = 0; g < k->groups; g++)
-        for (int i = 0; i < k->count; i++) {
-            const int32_t rows = k->sizes[i][g];
-
-            copy_rows(k->all_dy, k->dy[i], at, row[i], rows, M);
-            copy_rows(k->all_x, k->x[i], at, row[i], rows, N);
-            at += rows;
-            row[i] += rows;
-            k->all[g] += rows;
-        }
-}
-
-static struct stack make_stack(uint64_t *state, int count)
-{
-    struct stack k = {.count = count, .groups = MOST_GROUPS};
-
-    for (int i = 0; i < count; i++) {
-        for (int g = 0; g < k.groups; g++) {
-            k.sizes[i][g] =
-                (int32_t)(qt_random_below(state, 3) ? qt_random_below(state, 40)
-                                                    : 0);
-            k.tokens[i] += k.sizes[i][g];
-        }
-        k.total += k.tokens[i];
-        k.dy[i] = zeros((size_t)k.tokens[i] * M * 2);
-        k.x[i] = zeros((size_t)k.tokens[i] * N * 2);
-        for (int64_t j = 0; j < k.tokens[i] * M; j++)
-            k.dy[i][j] = qt_bf16(qt_draw(state, QT_NORMAL));
-        for (int64_t j = 0; j < k.tokens[i] * N; j++)
-            k.x[i][j] = qt_bf16(qt_draw(state, QT_NORMAL));
-    }
-    k.all_dy = zeros((size_t)k.total * M * 2);
-    k.all_x = zeros((size_t)k.total * N * 2);
-    stack_rows(&k);
-    return k;
-}
-
-static void free_stack(struct stack *k)
-{
-    for (int i = 0; i < k->count; i++) {
-        free(k->dy[i]);
-        free(k->x[i]);
-    }
-    free(k->all_dy);
-    free(k->all_x);
-}
-
-static struct quern_plan *stack_plan(const char *more, struct quern_args *args)
-{
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_description need;
-    struct quern_problem p;
-    struct quern_plan *plan = NULL;
-    char line[128];
-
-    snprintf(line, sizeof line, "wgrad bf16 g=%d m=%d n=%d k=2000 d=f32%s",
-             MOST_GROUPS, M, N, more);
-    if (quern_problem_parse(host_ctx, line, &p) ||
-        quern_describe(host_ctx, &p, &need) ||
-        quern_plan(host_ctx, &p, &options, &plan))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
-    *args = need.args;
-    return plan;
-}
-
-static void set_tokens(struct quern_args *args, void *dy, void *x,
-                       const int32_t *sizes, int64_t tokens)
-{
-    args->a.data = dy;
-    args->b.data = x;
-    args->a.first_dims = sizes;
-    args->a.shape[0] = args->b.shape[0] = tokens;
-}
-
-/* `first` of the merged products overwrites, or all are added to D. */
-static void expect_order(struct stack *k, const char *more, int overwrite)
-{
-    _Alignas(16) uint32_t workspace[64] = {0};
-    struct quern_args args;
-    struct quern_plan *add = stack_plan(" beta=1 parts=8", &args);
-    struct quern_plan *first = stack_plan(more, &args);
-    struct quern_queue *queue;
-    float *d[2];
-
-    assert_int_equal(quern_queue(host_ctx, QUERN_MAX_PARTS, &queue), 0);
-    args.workspace = workspace;
-    for (int i = 0; i < 2; i++) {
-        d[i] = zeros(args.d.bytes);
-        for (size_t j = 0; j < args.d.bytes / 4; j++)
-            d[i][j] = overwrite ? 1e30f : (float)j * 0.37f;
-    }
-    args.d.data = d[0];
-    for (int i = 0; i < k->count; i++) {
-        set_tokens(&args, k->dy[i], k->x[i], k->sizes[i], k->tokens[i]);
-        if (quern_queue_put(queue, i ? add : first, &args, 0))
-            fail_msg("%s", quern_errmsg(host_ctx));
-    }
-    assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
-    args.d.data = d[1];
-    set_tokens(&args, k->all_dy, k->all_x, k->all, k->total);
-    assert_int_equal(quern_run(first, &args, NULL), QUERN_OK);
-    assert_memory_equal(d[0], d[1], args.d.bytes);
-    assert_int_equal(workspace[0], 0);
-    quern_queue_free(queue);
-    quern_plan_free(add);
-    quern_plan_free(first);
-    free(d[0]);
-    free(d[1]);
-}
-
-/* Merged products are one sum over the tokens of all, in the order of the
-   puts. */
-void test_queue_order_of_sums(void **state)
-{
-    uint64_t seed = 7;
-
-    (void)state;
-    for (int count = 1; count <= QUERN_MAX_PARTS; count++) {
-        struct stack k = make_stack(&seed, count);
-
-        expect_order(&k, " beta=1 parts=8", 0);
-        expect_order(&k, " parts=8", 1);
-        free_stack(&k);
-    }
-}
+/* -------------------------------------------------------------- own factors */
 
 /* Where each product has factors of its own, its sum is made alone and then
    added to those before it: what single launches do, the first overwriting. */
@@ -534,6 +477,75 @@ void test_queue_own_factors(void **state)
         quern_queue_free(queue);
         close_shop(s);
     }
+}
+
+/* ----------------------------------------------------------- bias gradients */
+
+#define REFUSED(change, says)                                                  \
+    do {                                                                       \
+        args = good;                                                           \
+        change;                                                                \
+        assert_int_equal(quern_queue_put_dbias(queue, plan, &args, layer),     \
+                         QUERN_EINVAL);                                        \
+        if (!strstr(quern_errmsg(host_ctx), says))                             \
+            fail_msg("'%s' lacks '%s'", quern_errmsg(host_ctx), says);         \
+        plan = s->batches[0].sums[1];                                          \
+        layer = 0;                                                             \
+    } while (0)
+
+/* What a bias gradient that waits may not be, and not touch. */
+void test_queue_refuses_dbias(void **state)
+{
+    struct shop *s = open_shop("bf16", QUERN_F32, 2, 5);
+    const struct waiting first = {.overwrite = 1};
+    struct quern_quantize_description need;
+    struct quern_quantize_plan *scaled, *none, *narrow;
+    const struct quern_quantize_plan *plan = s->batches[0].sums[1];
+    struct quern_quantize_args good, args;
+    struct quern_args product;
+    struct quern_queue *queue;
+    char line[128];
+    int layer = 0;
+
+    (void)state;
+#define PLAN(recipe, k, more)                                                  \
+    (snprintf(line, sizeof line, "quantize %s of=dy g=%d m=%d k=%d " more,     \
+              recipe, s->groups, TOKENS, k),                                   \
+     cast_plan(line, &need))
+    scaled = PLAN("fp8_block", M, "dbias=1");
+    none = PLAN("fp8_block", M, "");
+    narrow = PLAN("bf16", M - 8, "copies=row dbias=add");
+#undef PLAN
+    assert_int_equal(quern_queue(host_ctx, 3, &queue), QUERN_OK);
+    bias_arguments(s, &first, s->bias[0], &good);
+    REFUSED(layer = -1, "layer is -1: 0 or more");
+    REFUSED(plan = none, "a quantization with dbias=1 or dbias=add");
+    REFUSED(plan = scaled, "recipe fp8_block makes dbias beside its copies");
+    REFUSED(args.row.data = s->d[0], "row.data is not NULL: only dbias may");
+    REFUSED(args.dbias = NULL, "there is nothing to make");
+    REFUSED(args.in.stride = M - 1, "in.stride is");
+    assert_int_equal(quern_queue_put_dbias(NULL, plan, &good, 0), QUERN_EINVAL);
+    assert_int_equal(quern_queue_put_dbias(queue, plan, &good, 0), QUERN_OK);
+    REFUSED(plan = s->batches[0].sums[0], "dbias=1 and would overwrite");
+    REFUSED((plan = narrow, args.in.shape[1] = M - 8, args.in.bytes -= 16,
+             args.row = need.args.row),
+            "dbias is [");
+    REFUSED(args.dbias = s->bias[0] + 1, "dbias overlaps dbias of a bias "
+                                         "gradient that waits for layer 0");
+    REFUSED(args.dbias = (float *)args.in.data, "dbias overlaps in.data");
+    arguments(s, &first, s->bias[0], &product);
+    assert_int_equal(quern_queue_put(queue, s->accumulate, &product, 0),
+                     QUERN_EINVAL);
+    assert_non_null(strstr(quern_errmsg(host_ctx),
+                           "d.data overlaps dbias of a bias gradient"));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(quern_queue_put_dbias(queue, plan, &good, 1), 0);
+    assert_int_equal(quern_queue_put_dbias(queue, plan, &good, 1), QUERN_EFULL);
+    quern_queue_free(queue);
+    quern_quantize_plan_free(scaled);
+    quern_quantize_plan_free(none);
+    quern_quantize_plan_free(narrow);
+    close_shop(s);
 }
 
 /* ------------------------------------------------------------------ skipped */

@@ -250,6 +250,14 @@ static void takes_fewer_tokens(void **state)
 static const unsigned char params[] = {QN_PARAM_a_map, QN_PARAM_b_map,
                                        QN_PARAM_d_map, QN_PARAM_first_dims,
                                        QN_PARAM_k,     QN_PARAM_error};
+static const unsigned char sum_params[] = {QN_PARAM_dbias, QN_PARAM_dbias_add};
+#define SUMS(symbol)                                                           \
+    .name = symbol, .spec = "kernels/queue.lua:2", .template = "sums.cu",      \
+    .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a",               \
+    .of = QUERN_DY, .form = QN_PLAIN, .tile = {1, 1, 1}, .cluster = {1, 1},    \
+    .schedule = "", .addend = "", .threads = 128, .ctas = 1,                   \
+    .params = sum_params, .nparams = sizeof sum_params,                        \
+    .cubin = "cubin of " symbol ".cu", .cubin_bytes = 16
 static const struct qn_kernel kernels[] = {
     {.name = "w_add",
      .spec = "kernels/queue.lua:1",
@@ -272,9 +280,11 @@ static const struct qn_kernel kernels[] = {
      .nparams = sizeof params,
      .cubin = "cubin of w_add.cu",
      .cubin_bytes = 16},
+    {SUMS("n_cast"), .op = QN_QUANTIZE, .input = QUERN_BF16},
+    {SUMS("n_sum"), .op = QN_SUM, .input = QUERN_F32},
 };
 static const struct quern_registry registry = {
-    .hash = "queue", .kernels = kernels, .nkernels = 1};
+    .hash = "queue", .kernels = kernels, .nkernels = 3};
 
 /* A launch that fails leaves its product, and those behind it. */
 static void keeps_what_failed(void **state)
@@ -307,6 +317,86 @@ static void keeps_what_failed(void **state)
     quern_close(ctx);
 }
 
+static struct quern_quantize_plan *
+sums_plan(struct quern_context *ctx, const char *text,
+          struct quern_quantize_description *need)
+{
+    struct quern_quantization q;
+    struct quern_quantize_plan *plan;
+
+    test_expect(quern_quantize_parse(ctx, text, &q), QUERN_OK, "");
+    test_expect(quern_quantize_describe(ctx, &q, need), QUERN_OK, "");
+    test_expect(quern_quantize_plan(ctx, &q, NULL, &plan), QUERN_OK, "");
+    return plan;
+}
+
+static void expect_trail(const char *const *names, int count)
+{
+    assert_int_equal(test_cuda->launches, count);
+    for (int i = 0; i < count; i++)
+        assert_string_equal(test_cuda->trail[i].kernel, names[i]);
+    test_cuda->launches = 0;
+}
+
+/* Bias gradients leave with the products that they were put between. */
+static void flushes_bias_gradients_in_order(void **state)
+{
+    static const char *const both[] = {"w_add", "n_cast", "n_sum"};
+    static const char *const sums[] = {"n_cast", "n_sum"};
+    static const char text[] =
+        "quantize bf16 of=dy g=3 m=100 k=128 copies=row dbias=";
+    const struct quern_open_options open = {.registry = &registry};
+    struct quern_quantize_plan *first, *add;
+    struct quern_quantize_description need;
+    _Alignas(16) static char dy[100 * 128 * 2], scratch[1 << 16];
+    static float dbias[3 * 128];
+    struct quern_context *ctx;
+    struct quern_queue *queue;
+    struct quern_args args;
+    struct quern_plan *plan;
+    char line[128];
+    int stream;
+
+    (void)state;
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    plan = test_plan(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1", NULL);
+    args = test_args(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1");
+    first = sums_plan(ctx, strcat(strcpy(line, text), "1"), &need);
+    add = sums_plan(ctx, strcat(strcpy(line, text), "add"), &need);
+    assert_true(need.workspace_bytes <= sizeof scratch);
+    need.args.in.data = dy;
+    need.args.dbias = dbias;
+    need.args.first_dims = args.a.first_dims;
+    need.args.workspace = scratch;
+    test_expect(quern_queue(ctx, 8, &queue), QUERN_OK, "");
+    for (int i = 0; i < 3; i++) {
+        test_expect(quern_queue_put(queue, plan, &args, i / 2), QUERN_OK, "");
+        test_expect(
+            quern_queue_put_dbias(queue, i ? add : first, &need.args, i / 2),
+            QUERN_OK, "");
+    }
+    test_cuda->trailed = 2;
+    test_expect(quern_queue_flush(queue, 0, 2, &stream), QUERN_OK, "");
+    expect_trail(both, 3);
+    assert_ptr_equal(test_cuda->trail[2].stream, &stream);
+    assert_int_equal((int)test_cuda->trail[2].params[1], 0);
+    test_expect(quern_queue_flush(queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK,
+                "");
+    expect_trail(both, 1);
+    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+    expect_trail(sums, 2);
+    assert_int_equal((int)test_cuda->trail[1].params[1], 1);
+    assert_int_equal(quern_queue_count(queue, 1), 2);
+    test_expect(quern_queue_flush(queue, 1, 0, NULL), QUERN_OK, "");
+    expect_trail(both, 3);
+    quern_queue_free(queue);
+    quern_quantize_plan_free(first);
+    quern_quantize_plan_free(add);
+    quern_plan_free(plan);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
 int test_queue_group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +408,7 @@ int test_queue_group(void)
         TEST(refuses_conflicts),
         TEST(takes_fewer_tokens),
         TEST(keeps_what_failed),
+        TEST(flushes_bias_gradients_in_order),
     };
 
     return cmocka_run_group_tests_name("queue", tests, NULL, NULL);

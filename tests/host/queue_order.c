@@ -1,0 +1,170 @@
+/*
+** queue_order.c: merged products are one sum in a fixed order, which a run over
+** all their tokens at once tells.
+*/
+#include "host.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { M = 24, N = 16, MOST_GROUPS = 5 };
+
+static void *zeros(size_t bytes)
+{
+    void *memory = aligned_alloc(64, bytes / 64 * 64 + 64);
+
+    assert_non_null(memory);
+    memset(memory, 0, bytes / 64 * 64 + 64);
+    return memory;
+}
+
+/* Products of one weight, and the same tokens in one: group by group, those of
+   the first product, then those of the second, and so on. */
+struct stack {
+    int count, groups;
+    int32_t sizes[QUERN_MAX_PARTS][MOST_GROUPS], all[MOST_GROUPS];
+    int64_t tokens[QUERN_MAX_PARTS], total;
+    uint16_t *dy[QUERN_MAX_PARTS], *x[QUERN_MAX_PARTS], *all_dy, *all_x;
+};
+
+/* Rows of one product's group to where they are in the whole. */
+static void copy_rows(uint16_t *to, const uint16_t *from, int64_t at,
+                      int64_t row, int64_t rows, int64_t columns)
+{
+    memcpy(to + at * columns, from + row * columns,
+           (size_t)(rows * columns) * 2);
+}
+
+static void stack_rows(struct stack *k)
+{
+    int64_t at = 0, row[QUERN_MAX_PARTS] = {0};
+
+    for (int g = 0; g < k->groups; g++)
+        for (int i = 0; i < k->count; i++) {
+            const int32_t rows = k->sizes[i][g];
+
+            copy_rows(k->all_dy, k->dy[i], at, row[i], rows, M);
+            copy_rows(k->all_x, k->x[i], at, row[i], rows, N);
+            at += rows;
+            row[i] += rows;
+            k->all[g] += rows;
+        }
+}
+
+static struct stack make_stack(uint64_t *state, int count)
+{
+    struct stack k = {.count = count, .groups = MOST_GROUPS};
+
+    for (int i = 0; i < count; i++) {
+        for (int g = 0; g < k.groups; g++) {
+            k.sizes[i][g] =
+                (int32_t)(qt_random_below(state, 3) ? qt_random_below(state, 40)
+                                                    : 0);
+            k.tokens[i] += k.sizes[i][g];
+        }
+        k.total += k.tokens[i];
+        k.dy[i] = zeros((size_t)k.tokens[i] * M * 2);
+        k.x[i] = zeros((size_t)k.tokens[i] * N * 2);
+        for (int64_t j = 0; j < k.tokens[i] * M; j++)
+            k.dy[i][j] = qt_bf16(qt_draw(state, QT_NORMAL));
+        for (int64_t j = 0; j < k.tokens[i] * N; j++)
+            k.x[i][j] = qt_bf16(qt_draw(state, QT_NORMAL));
+    }
+    k.all_dy = zeros((size_t)k.total * M * 2);
+    k.all_x = zeros((size_t)k.total * N * 2);
+    stack_rows(&k);
+    return k;
+}
+
+static void free_stack(struct stack *k)
+{
+    for (int i = 0; i < k->count; i++) {
+        free(k->dy[i]);
+        free(k->x[i]);
+    }
+    free(k->all_dy);
+    free(k->all_x);
+}
+
+static struct quern_plan *stack_plan(const char *more, struct quern_args *args)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct quern_description need;
+    struct quern_problem p;
+    struct quern_plan *plan = NULL;
+    char line[128];
+
+    snprintf(line, sizeof line, "wgrad bf16 g=%d m=%d n=%d k=2000 d=f32%s",
+             MOST_GROUPS, M, N, more);
+    if (quern_problem_parse(host_ctx, line, &p) ||
+        quern_describe(host_ctx, &p, &need) ||
+        quern_plan(host_ctx, &p, &options, &plan))
+        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    *args = need.args;
+    return plan;
+}
+
+static void set_tokens(struct quern_args *args, void *dy, void *x,
+                       const int32_t *sizes, int64_t tokens)
+{
+    args->a.data = dy;
+    args->b.data = x;
+    args->a.first_dims = sizes;
+    args->a.shape[0] = args->b.shape[0] = tokens;
+}
+
+/* `first` of the merged products overwrites, or all are added to D. */
+static void expect_order(struct stack *k, const char *more, int overwrite)
+{
+    _Alignas(16) uint32_t workspace[64] = {0};
+    struct quern_args args;
+    struct quern_plan *add = stack_plan(" beta=1 parts=8", &args);
+    struct quern_plan *first = stack_plan(more, &args);
+    struct quern_queue *queue;
+    float *d[2];
+
+    assert_int_equal(quern_queue(host_ctx, QUERN_MAX_PARTS, &queue), 0);
+    args.workspace = workspace;
+    for (int i = 0; i < 2; i++) {
+        d[i] = zeros(args.d.bytes);
+        for (size_t j = 0; j < args.d.bytes / 4; j++)
+            d[i][j] = overwrite ? 1e30f : (float)j * 0.37f;
+    }
+    args.d.data = d[0];
+    for (int i = 0; i < k->count; i++) {
+        set_tokens(&args, k->dy[i], k->x[i], k->sizes[i], k->tokens[i]);
+        if (quern_queue_put(queue, i ? add : first, &args, 0))
+            fail_msg("%s", quern_errmsg(host_ctx));
+    }
+    assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+    args.d.data = d[1];
+    set_tokens(&args, k->all_dy, k->all_x, k->all, k->total);
+    assert_int_equal(quern_run(first, &args, NULL), QUERN_OK);
+    assert_memory_equal(d[0], d[1], args.d.bytes);
+    assert_int_equal(workspace[0], 0);
+    quern_queue_free(queue);
+    quern_plan_free(add);
+    quern_plan_free(first);
+    free(d[0]);
+    free(d[1]);
+}
+
+/* Merged products are one sum over the tokens of all, in the order of the
+   puts. */
+void test_queue_order_of_sums(void **state)
+{
+    uint64_t seed = 7;
+
+    (void)state;
+    for (int count = 1; count <= QUERN_MAX_PARTS; count++) {
+        struct stack k = make_stack(&seed, count);
+
+        expect_order(&k, " beta=1 parts=8", 0);
+        expect_order(&k, " parts=8", 1);
+        free_stack(&k);
+    }
+}
