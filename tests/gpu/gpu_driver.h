@@ -32,6 +32,10 @@ typedef unsigned long long gpu_address; /* the driver's CUdeviceptr */
     X(stream_create, "cuStreamCreate", (void **, unsigned int))                \
     X(stream_destroy, "cuStreamDestroy_v2", (void *))                          \
     X(stream_query, "cuStreamQuery", (void *))                                 \
+    X(event_create, "cuEventCreate", (void **, unsigned int))                  \
+    X(event_record, "cuEventRecord", (void *, void *))                         \
+    X(event_destroy, "cuEventDestroy_v2", (void *))                            \
+    X(stream_wait, "cuStreamWaitEvent", (void *, void *, unsigned int))        \
     X(capture_begin, "cuStreamBeginCapture_v2", (void *, int))                 \
     X(capture_end, "cuStreamEndCapture", (void *, void **))                    \
     X(graph_instantiate, "cuGraphInstantiateWithFlags",                        \

@@ -4,17 +4,30 @@
 **
 ** Every product is a case of its own that shares D with the first one. The
 ** reference of D is the sum of theirs. Operands are small integers, so that it
-** is right to the bit in any order.
+** is right to the bit in any order. Where dy is numbers, row by row, its bias
+** gradients wait with the products; the host's bits are theirs.
 */
 #include "gpu.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { GROUPS = 6, TOKENS = 384, PARTS = QUERN_MAX_PARTS };
 
+/* dbias of all dy: overwritten by the first, to which the others are added. */
+struct sums {
+    struct quern_quantize_plan *gpu[2], *host[2];
+    struct quern_quantize_args args; /* all but addresses */
+    struct gpu_buffer dbias, workspace;
+    void *host_workspace;
+    float *expected;
+};
+
 /* The products of one D. */
 struct pile {
+    int has_sums;
+    struct sums sums;
     struct gpu_case parts[PARTS];
     struct gpu_run runs[PARTS]; /* [0] has D; the others their arguments */
     struct quern_queue *queue;
@@ -98,13 +111,140 @@ static void draw(struct pile *p, uint64_t *state)
             sum->ref[j] += p->parts[i].data.ref[j];
 }
 
+/* ---------------------------------------------------------- bias gradients */
+
+static int plan_sums(struct sums *s, const struct qt_case *c, int add,
+                     struct quern_quantize_description *need)
+{
+    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST},
+                                    gpu = {.backend = QUERN_BACKEND_JIT};
+    struct quern_quantization q;
+    char line[160];
+    int code;
+
+    snprintf(line, sizeof line,
+             "quantize %s of=dy g=%d m=%d k=%lld copies=row in=%s dbias=%s",
+             c->type == QUERN_F16 ? "fp16" : "bf16", GROUPS, TOKENS,
+             (long long)c->m, c->type == QUERN_F16 ? "f16" : "bf16",
+             add ? "add" : "1");
+    code = quern_quantize_parse(gpu_context, line, &q);
+    if (!code)
+        code = quern_quantize_describe(gpu_context, &q, need);
+    if (!code)
+        code = quern_quantize_plan(gpu_context, &q, &gpu, &s->gpu[add]);
+    if (!code)
+        code = quern_quantize_plan(gpu_context, &q, &host, &s->host[add]);
+    return code;
+}
+
+/* NULL, or why there are none. */
+static const char *open_sums(struct pile *p)
+{
+    const struct qt_case *c = &p->parts[0].c;
+    struct quern_quantize_description need;
+    struct sums *s = &p->sums;
+    struct qt_place place;
+
+    p->has_sums = !c->recipe && c->a_major == QUERN_MAJOR_MN;
+    if (!p->has_sums)
+        return NULL;
+    if (plan_sums(s, c, 0, &need) || plan_sums(s, c, 1, &need))
+        return gpu_text("dbias: %s", quern_errmsg(gpu_context));
+    qt_place_of(c, QT_A, &place);
+    s->args = need.args;
+    s->args.in.stride = place.stride;
+    s->args.in.bytes = p->parts[0].data.bytes[QT_A];
+    gpu_buffer_make(&s->dbias, (size_t)(GROUPS * c->m) * sizeof(float),
+                    GPU_GUARD);
+    gpu_buffer_make(&s->workspace, need.workspace_bytes, GPU_GUARD);
+    gpu_buffer_zero(&s->workspace);
+    s->expected = malloc(s->dbias.bytes);
+    s->host_workspace =
+        aligned_alloc(64, (need.workspace_bytes + 63) / 64 * 64);
+    if (!s->expected || !s->host_workspace)
+        gpu_lost("host memory ran out");
+    memset(s->host_workspace, 0, need.workspace_bytes);
+    return NULL;
+}
+
+static void close_sums(struct pile *p)
+{
+    struct sums *s = &p->sums;
+
+    for (int i = 0; i < 2; i++) {
+        quern_quantize_plan_free(s->gpu[i]);
+        quern_quantize_plan_free(s->host[i]);
+    }
+    gpu_buffer_free(&s->dbias);
+    gpu_buffer_free(&s->workspace);
+    free(s->expected);
+    free(s->host_workspace);
+}
+
+static int put_sums(struct pile *p, int i)
+{
+    const struct gpu_buffer *parts = p->parts[i].parts;
+    struct quern_quantize_args args = p->sums.args;
+
+    args.in.data = (void *)(uintptr_t)parts[GPU_A].data;
+    args.first_dims = (const void *)(uintptr_t)parts[GPU_FIRST].data;
+    args.sizes_type = p->parts[i].c.sizes_type;
+    args.dbias = (float *)(uintptr_t)p->sums.dbias.data;
+    args.workspace = (void *)(uintptr_t)p->sums.workspace.data;
+    return quern_queue_put_dbias(p->queue, p->sums.gpu[i > 0], &args, 3);
+}
+
+/* The host's, of the same dy and sizes, one after the other. */
+static const char *check_sums(struct pile *p)
+{
+    struct sums *s = &p->sums;
+    void *seen = malloc(s->dbias.bytes + 1);
+    const char *bad = gpu_buffer_guarded(&s->dbias, "dbias");
+
+    if (!seen)
+        gpu_lost("host memory ran out");
+    bad = bad ? bad : gpu_buffer_guarded(&s->workspace, "its workspace");
+    for (int i = 0; i < p->count && !bad; i++) {
+        struct quern_quantize_args args = s->args;
+
+        args.in.data = p->parts[i].data.operand[QT_A];
+        args.first_dims = p->parts[i].data.first;
+        args.sizes_type = p->parts[i].c.sizes_type;
+        args.dbias = s->expected;
+        args.workspace = s->host_workspace;
+        if (quern_quantize_run(s->host[i > 0], &args, NULL))
+            bad = gpu_text("dbias: %s", quern_errmsg(gpu_context));
+    }
+    gpu_buffer_download(&s->dbias, seen);
+    if (!bad && memcmp(seen, s->expected, s->dbias.bytes))
+        bad = "dbias has other bits than the host's";
+    free(seen);
+    return bad;
+}
+
+/* ---------------------------------------------------------------- products */
+
 /* All of them into the queue; the first with its own plan. */
 static const char *put(struct pile *p)
 {
-    for (int i = 0; i < p->count; i++)
-        if (quern_queue_put(p->queue, p->runs[i].plan, &p->runs[i].args, 3))
+    int code = QUERN_OK;
+
+    for (int i = 0; i < p->count && !code; i++) {
+        code = quern_queue_put(p->queue, p->runs[i].plan, &p->runs[i].args, 3);
+        if (!code && p->has_sums)
+            code = put_sums(p, i);
+        if (code)
             return gpu_text("put %d: %s", i, quern_errmsg(gpu_context));
+    }
     return NULL;
+}
+
+/* What a flush has written, D and dbias. */
+static const char *check_all(struct pile *p)
+{
+    const char *bad = gpu_run_finish(&p->runs[0], &p->parts[0]);
+
+    return bad || !p->has_sums ? bad : check_sums(p);
 }
 
 /* Product i adds to the D of the first. */
@@ -156,14 +296,18 @@ static const char *run_pile(struct pile *p, int replays, uint64_t *state)
     if (!bad && quern_queue_flush(p->queue, 3, 0, stream))
         bad = gpu_text("flush: %s", quern_errmsg(gpu_context));
     if (!bad)
-        bad = gpu_run_finish(&p->runs[0], &p->parts[0]);
+        bad = check_all(p);
     if (bad || !(executable = capture(p, &bad)))
         return bad;
     for (int i = 0; i < replays && !bad; i++) {
         draw(p, state);
         gpu_run_reset(&p->runs[0], &p->parts[0]);
+        if (p->has_sums)
+            gpu_must(cu.fill_async(p->sums.dbias.data, QT_POISON,
+                                   p->sums.dbias.bytes, stream),
+                     "poisoning dbias");
         gpu_must(cu.graph_launch(executable, stream), "a replay");
-        bad = gpu_run_finish(&p->runs[0], &p->parts[0]);
+        bad = check_all(p);
         if (bad)
             bad = gpu_text("replay %d: %s", i, bad);
     }
@@ -178,7 +322,7 @@ static void run_choice(const struct gpu_variant *v,
     struct pile *p = calloc(1, sizeof *p);
     int code = 0;
 
-    if (!p || quern_queue(gpu_context, PARTS, &p->queue))
+    if (!p || quern_queue(gpu_context, 2 * PARTS, &p->queue))
         gpu_lost("host memory ran out");
     p->count = count;
     for (int i = 0; i < count; i++) {
@@ -190,8 +334,12 @@ static void run_choice(const struct gpu_variant *v,
         if (code)
             gpu_run_unopened(&p->runs[i], code);
     }
-    if (!code)
-        gpu_run_record(&p->runs[0], run_pile(p, replays, state));
+    if (!code) {
+        const char *bad = open_sums(p);
+
+        gpu_run_record(&p->runs[0], bad ? bad : run_pile(p, replays, state));
+    }
+    close_sums(p);
     quern_queue_free(p->queue);
     for (int i = 0; i < count; i++) {
         gpu_run_close(&p->runs[i]);
