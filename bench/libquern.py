@@ -50,8 +50,8 @@ class Quantization(ctypes.Structure):
     _fields_ = [("recipe", ctypes.c_char * 32), ("work", ctypes.c_int), ("of", ctypes.c_int),
                 ("type", ctypes.c_int), ("copies", ctypes.c_int), ("activation", ctypes.c_int),
                 ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
-                ("dbias", ctypes.c_int), ("dprob", ctypes.c_int), ("groups", ctypes.c_int),
-                ("m", ctypes.c_int64), ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
+                ("dbias", ctypes.c_int), ("dprob", ctypes.c_int), ("sizes", ctypes.c_int),
+                ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 
 
 class QuantizeArgs(ctypes.Structure):
@@ -62,7 +62,7 @@ class QuantizeArgs(ctypes.Structure):
                 ("scale", ctypes.c_void_p), ("history", ctypes.c_void_p),
                 ("random", ctypes.c_void_p), ("noop", ctypes.c_void_p), ("limit", ctypes.c_float),
                 ("slope", ctypes.c_float), ("shift", ctypes.c_float),
-                ("workspace", ctypes.c_void_p)]
+                ("workspace", ctypes.c_void_p), ("host_sizes", ctypes.c_void_p)]
 
 
 class QuantizeDescription(ctypes.Structure):
@@ -81,7 +81,7 @@ class Mlp(ctypes.Structure):
     _fields_ = [("recipe", ctypes.c_char * 32), ("type", ctypes.c_int), ("dw_type", ctypes.c_int),
                 ("dw_beta", ctypes.c_int), ("activation", ctypes.c_int),
                 ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
-                ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("hidden", ctypes.c_int64),
+                ("sizes", ctypes.c_int), ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("hidden", ctypes.c_int64),
                 ("ffn", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 
 
@@ -93,7 +93,8 @@ class MlpArgs(ctypes.Structure):
                 [(name, ctypes.c_void_p) for name in ("probability", "dprob", "scale", "history",
                                                       "random")] +
                 [(name, ctypes.c_float) for name in ("limit", "slope", "shift")] +
-                [("saved", ctypes.c_void_p), ("workspace", ctypes.c_void_p)])
+                [("saved", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
+                 ("host_sizes", ctypes.c_void_p)])
 
 
 class MlpDescription(ctypes.Structure):

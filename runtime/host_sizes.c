@@ -55,6 +55,21 @@ int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
     return QUERN_OK;
 }
 
+int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
+                      const void *first_dims, const void *offsets)
+{
+    if (!sizes)
+        return qn_error_set(QUERN_EINVAL,
+                            "host_sizes is not NULL: the problem says "
+                            "sizes=device; sizes=host takes them");
+    if (first_dims || offsets)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is not NULL: host_sizes are given, which say "
+                            "it all",
+                            first_dims ? "first_dims" : "offsets");
+    return qn_host_size_check(host, groups, "m", m);
+}
+
 int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream)
 {
     int code = sizes == QUERN_SIZES_FIXED

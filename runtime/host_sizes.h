@@ -23,6 +23,11 @@ int qn_host_size_problem(int sizes, int ragged);
 int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
                        int64_t total);
 
+/* The same of a cast or an MLP of `m` rows, which say by `sizes` that they take
+   them: instead of all arrays. */
+int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
+                      const void *first_dims, const void *offsets);
+
 /* QUERN_ECAPTURE where a graph would freeze sizes that are not `fixed`. */
 int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream);
 

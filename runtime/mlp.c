@@ -3,6 +3,7 @@
 ** what it needs.
 */
 #include "mlp.h"
+#include "host_sizes.h"
 #include "problem.h"
 #include "split.h"
 #include "types.h"
@@ -112,6 +113,7 @@ void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     p->n = length_of(mlp, products[product].n);
     p->k = length_of(mlp, products[product].k);
     p->groups = mlp->groups;
+    p->sizes = product == QN_MLP_PRE ? mlp->sizes : 0; /* brings them for all */
     p->d_type = p->op == QUERN_WGRAD ? mlp->dw_type : mlp->type;
     p->beta = p->op == QUERN_WGRAD ? mlp->dw_beta : QUERN_BETA_ZERO;
     qn_parse_defaults(p, recipe);
@@ -223,6 +225,8 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (!recipe)
         return qn_problem_no_recipe(ctx, mlp->recipe);
     code = check_lengths(mlp);
+    if (!code)
+        code = qn_host_size_problem(mlp->sizes, 1);
     if (!code)
         code = check_type(mlp, recipe);
     if (!code)
@@ -379,6 +383,7 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
                     struct quern_mlp_description *d, struct qn_mlp_space *out,
                     const struct qn_recipe **recipe_out)
 {
+    const size_t sizes = qn_host_size_bytes(mlp->sizes, mlp->groups, 1);
     size_t scratch = QN_WORKSPACE_BYTES;
     struct qn_mlp_space space = {.saved = 0};
     const struct qn_recipe *recipe;
@@ -392,7 +397,11 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
     set_numbers(&space.places[QN_MLP_DH_SLOT].need, mlp->type, 0, mlp->m,
                 mlp->ffn);
     code = describe_copies(ctx, mlp, recipe, &space, &scratch);
+    if (QN_WORKSPACE_BYTES + sizes > scratch)
+        scratch = QN_WORKSPACE_BYTES + sizes;
     lay_out(&space, recipe, padded(scratch));
+    space.sizes = space.workspace;
+    space.workspace += sizes;
     describe_numbers(mlp, &d->args);
     describe_weights(mlp, recipe, &d->args);
     d->saved_bytes = space.saved;

@@ -43,6 +43,7 @@ struct qn_mlp_place {
 struct qn_mlp_space {
     struct qn_mlp_place places[QN_MLP_SLOTS];
     size_t saved, workspace; /* bytes of both */
+    size_t sizes; /* where in the workspace those from the host lie */
 };
 
 enum qn_mlp_phase {

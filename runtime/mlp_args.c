@@ -4,6 +4,7 @@
 ** phase is queued as a whole or not at all.
 */
 #include "mlp.h"
+#include "host_sizes.h"
 #include "problem.h"
 #include "quantize.h"
 #include "region.h"
@@ -220,7 +221,11 @@ int qn_mlp_args(const struct quern_mlp_plan *plan,
 
     if (!code)
         code = check_tensors(plan, args, phase);
-    if (!code && phase != QN_MLP_WEIGHTS)
+    if (!code && phase != QN_MLP_WEIGHTS && args->host_sizes)
+        code = qn_host_size_rows(args->host_sizes, plan->mlp.sizes,
+                                 plan->mlp.groups, plan->mlp.m,
+                                 args->first_dims, args->offsets);
+    else if (!code && phase != QN_MLP_WEIGHTS)
         code = qn_quantize_check_sizes(args->first_dims, args->offsets,
                                        args->sizes_type);
     if (!code)

@@ -69,6 +69,13 @@ static int set_activation(void *target, const char *key, const char *value)
     return code;
 }
 
+static int set_sizes(void *target, const char *key, const char *value)
+{
+    struct quern_mlp *mlp = target;
+
+    return qn_parse_sizes(key, value, &mlp->sizes);
+}
+
 static int set_split(void *target, const char *key, const char *value)
 {
     struct quern_mlp *mlp = target;
@@ -88,6 +95,7 @@ static const struct qn_parse_key keys[] = {
     {"activation", set_activation, 0},
     {"interleave", set_integer, 0},
     {"prob", set_switch, 0},
+    {"sizes", set_sizes, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
 };
@@ -147,12 +155,13 @@ int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
     return snprintf(
         buffer, size,
         "mlp %.*s g=%d m=%lld hidden=%lld ffn=%lld in=%s dw=%s%s "
-        "activation=%s%s%s%s%.*s",
+        "activation=%s%s%s%s%s%s%.*s",
         (int)sizeof mlp->recipe, mlp->recipe, mlp->groups, (long long)mlp->m,
         (long long)mlp->hidden, (long long)mlp->ffn, qn_type_name(mlp->type),
         qn_type_name(mlp->dw_type),
         mlp->dw_beta == QUERN_BETA_ONE ? " beta=1" : "",
         qn_activation_name(mlp->activation), interleave,
-        mlp->probability ? " prob=1" : "", mlp->split[0] ? " split=" : "",
-        (int)sizeof mlp->split, mlp->split);
+        mlp->probability ? " prob=1" : "", mlp->sizes ? " sizes=" : "",
+        mlp->sizes ? qn_sizes_name(mlp->sizes) : "",
+        mlp->split[0] ? " split=" : "", (int)sizeof mlp->split, mlp->split);
 }

@@ -2,6 +2,7 @@
 ** mlp_run.c: run the steps of a phase. Nothing here allocates.
 */
 #include "check.h"
+#include "host_sizes.h"
 #include "mlp.h"
 
 /* One run of a plan, for all its steps. */
@@ -203,6 +204,36 @@ static int run_product(const struct run *run, int product)
     return quern_run(plan, &a, run->stream);
 }
 
+/* ------------------------------------------------------------------- sizes */
+
+/* From the host, once for all steps: `args` has them on the device then. The
+   kernel is that of the plan of pre. */
+static int bring_sizes(const struct quern_mlp_plan *plan,
+                       struct quern_mlp_args *args, void *stream)
+{
+    const struct quern_plan *pre = plan->products[QN_MLP_PRE];
+    const int64_t *sizes = args->host_sizes;
+    struct qn_driver_scope scope;
+    int code;
+
+    args->host_sizes = NULL;
+    args->first_dims = sizes;
+    args->sizes_type = QUERN_I64;
+    if (!pre->driver)
+        return QUERN_OK;
+    args->first_dims = (char *)args->workspace + plan->space.sizes;
+    args->sizes_type = QUERN_I32;
+    code = qn_driver_enter(pre->driver, pre->context, &scope);
+    if (!code)
+        code = qn_host_size_capture(pre->driver, plan->mlp.sizes, stream);
+    if (!code)
+        code = qn_host_size_put(
+            pre->driver, &pre->size_step, &sizes, 1, plan->mlp.groups,
+            (char *)args->workspace + plan->space.sizes, stream);
+    qn_driver_leave(pre->driver, &scope);
+    return code;
+}
+
 /* ------------------------------------------------------------------ phases */
 
 static int run_steps(const struct run *run, int phase)
@@ -227,7 +258,8 @@ static int run_phases(const struct quern_mlp_plan *plan,
                       const struct quern_mlp_args *args, void *stream,
                       int first, int last)
 {
-    const struct run run = {plan, args, stream};
+    struct run run = {plan, args, stream};
+    struct quern_mlp_args brought;
     int code = QUERN_OK;
 
     if (!plan || !args)
@@ -235,6 +267,11 @@ static int run_phases(const struct quern_mlp_plan *plan,
                             !plan ? "plan" : "args");
     for (int phase = first; phase <= last && !code; phase++)
         code = qn_mlp_args(plan, args, phase);
+    if (!code && first != QN_MLP_WEIGHTS && args->host_sizes) {
+        brought = *args;
+        run.args = &brought;
+        code = bring_sizes(plan, &brought, stream);
+    }
     for (int phase = first; phase <= last && !code; phase++)
         code = run_steps(&run, phase);
     return code;

@@ -2,6 +2,7 @@
 ** quantize.c: the rules that a quantization must keep, and what it needs.
 */
 #include "quantize.h"
+#include "host_sizes.h"
 #include "problem.h"
 #include "split.h"
 #include "types.h"
@@ -220,6 +221,9 @@ int qn_quantize_check(struct quern_context *ctx,
     if (!recipe)
         return qn_problem_no_recipe(ctx, q->recipe);
     code = check_recipe(q, recipe);
+    if (!code)
+        code = qn_host_size_problem(q->sizes, q->of != QUERN_W &&
+                                                  q->work != QUERN_RESCALE);
     if (!code && q->work != QUERN_RESCALE)
         code = check_lengths(q);
     if (!code)
@@ -380,7 +384,9 @@ static void lay_out(const struct quern_quantization *q,
     w->partials = at = (at + 255) / 256 * 256;
     if (q->dbias)
         at += (size_t)(qn_quantize_tiles(q) * (TILE / 32) * q->k * word);
-    w->end = at;
+    w->sizes = (at + 255) / 256 * 256;
+    w->end =
+        q->sizes ? w->sizes + qn_host_size_bytes(q->sizes, q->groups, 1) : at;
 }
 
 int qn_quantize_describe(struct quern_context *ctx,

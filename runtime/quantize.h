@@ -9,7 +9,7 @@
 /* Where the parts of the workspace lie, behind the error record. What is
    cleared before each run ends where the partial sums begin. */
 struct qn_quantize_space {
-    size_t row_amax, column_amax, partials, end;
+    size_t row_amax, column_amax, partials, sizes, end;
 };
 
 /* One launch of a run. */
@@ -34,6 +34,7 @@ struct quern_quantize_plan {
     struct qn_values values;  /* complete but for what a run brings */
     struct qn_driver *driver; /* NULL for the host */
     struct cu_context *context;
+    struct qn_size_step size_step;
 };
 
 /* How the recipe scales the tensor. */

@@ -2,6 +2,7 @@
 ** quantize_args.c: the rules that the arguments of a run must keep. Nothing is
 ** read but the arguments themselves.
 */
+#include "host_sizes.h"
 #include "problem.h"
 #include "quantize.h"
 #include "region.h"
@@ -357,6 +358,10 @@ static int check_workspace(const struct quern_quantize_plan *plan,
 static int check_sizes(const struct quern_quantize_plan *plan,
                        const struct quern_quantize_args *args)
 {
+    if (args->host_sizes)
+        return qn_host_size_rows(args->host_sizes, plan->q.sizes,
+                                 plan->q.groups, plan->q.m, args->first_dims,
+                                 args->offsets);
     if (plan->q.of != QUERN_W)
         return qn_quantize_check_sizes(args->first_dims, args->offsets,
                                        args->sizes_type);

@@ -103,6 +103,13 @@ static int set_dbias(void *quantization, const char *key, const char *value)
                         key, value);
 }
 
+static int set_sizes(void *quantization, const char *key, const char *value)
+{
+    struct quern_quantization *q = quantization;
+
+    return qn_parse_sizes(key, value, &q->sizes);
+}
+
 static int set_split(void *quantization, const char *key, const char *value)
 {
     struct quern_quantization *q = quantization;
@@ -125,6 +132,7 @@ static const struct qn_parse_key keys[] = {
     {"prob", set_integer, 0},
     {"dbias", set_dbias, 0},
     {"dprob", set_integer, 0},
+    {"sizes", set_sizes, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
 };
@@ -202,6 +210,8 @@ static void print_unusual(const struct quern_quantization *q, char *text,
         ADD(" dbias=%s", dbias_name(q->dbias));
     if (q->dprob)
         ADD(" dprob=1");
+    if (q->sizes)
+        ADD(" sizes=%s", qn_sizes_name(q->sizes));
 #undef ADD
 }
 

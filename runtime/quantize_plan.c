@@ -5,6 +5,7 @@
 ** architecture, so nothing has to be weighed: of those that run on the device,
 ** the one made for the latest architecture is taken.
 */
+#include "host_sizes.h"
 #include "jit.h"
 #include "module.h"
 #include "quantize.h"
@@ -179,6 +180,8 @@ static int load_steps(struct quern_quantize_plan *plan, struct qn_session *s,
     plan->nsteps = 0;
     for (int i = 0; !code && i < count; i++)
         code = load_step(plan, s, ops[i]);
+    if (!code && plan->q.sizes && backend != QUERN_BACKEND_HOST)
+        code = qn_host_size_load(s, plan->q.recipe, backend, &plan->size_step);
     return code;
 }
 

@@ -2,6 +2,7 @@
 ** quantize_run.c: launch a plan's kernels. Nothing here allocates.
 */
 #include "check.h"
+#include "host_sizes.h"
 #include "problem.h"
 #include "quantize.h"
 
@@ -42,6 +43,22 @@ static int64_t stride_of(const struct quern_tensor *given,
     return given->stride ? given->stride : need->shape[need->ndim - 1];
 }
 
+/* The caller's arrays; sizes from the host lie in the workspace, or where the
+   host itself computes as they are. */
+static void set_sizes(const struct quern_quantize_plan *plan,
+                      const struct quern_quantize_args *args,
+                      struct qn_values *v)
+{
+    v->first_dims = args->first_dims;
+    v->offsets = args->offsets;
+    v->sizes_bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
+    if (!args->host_sizes)
+        return;
+    v->first_dims = plan->driver ? (char *)args->workspace + plan->space.sizes
+                                 : (const void *)args->host_sizes;
+    v->sizes_bytes = plan->driver ? 4 : 8;
+}
+
 /* What a run adds to the plan's values. */
 static void set_values(const struct quern_quantize_plan *plan,
                        const struct quern_quantize_args *args,
@@ -69,9 +86,7 @@ static void set_values(const struct quern_quantize_plan *plan,
     v->limit = args->limit;
     v->slope = args->slope;
     v->shift = args->shift;
-    v->first_dims = args->first_dims;
-    v->offsets = args->offsets;
-    v->sizes_bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
+    set_sizes(plan, args, v);
     v->error = args->workspace;
     v->partials = (float *)(void *)(space + plan->space.partials);
 }
@@ -88,6 +103,22 @@ static void list_params(const struct qn_kernel *kernel,
 static size_t cleared_bytes(const struct quern_quantize_plan *plan)
 {
     return plan->space.partials - QN_WORKSPACE_BYTES;
+}
+
+/* Queue the sizes that come from the host, if they do. */
+static int put_sizes(const struct quern_quantize_plan *plan,
+                     const struct quern_quantize_args *args, void *stream)
+{
+    int code;
+
+    if (!args->host_sizes)
+        return QUERN_OK;
+    code = qn_host_size_capture(plan->driver, plan->q.sizes, stream);
+    if (code)
+        return code;
+    return qn_host_size_put(
+        plan->driver, &plan->size_step, &args->host_sizes, 1, plan->q.groups,
+        (char *)args->workspace + plan->space.sizes, stream);
 }
 
 static int launch(const struct quern_quantize_plan *plan,
@@ -114,13 +145,16 @@ static int launch(const struct quern_quantize_plan *plan,
 }
 
 static int run_on_gpu(const struct quern_quantize_plan *plan,
-                      struct qn_values *values, void *workspace, void *stream)
+                      const struct quern_quantize_args *args,
+                      struct qn_values *values, void *stream)
 {
     struct qn_driver_scope scope;
     int code = qn_driver_enter(plan->driver, plan->context, &scope);
 
     if (!code)
-        code = launch(plan, values, workspace, stream);
+        code = put_sizes(plan, args, stream);
+    if (!code)
+        code = launch(plan, values, args->workspace, stream);
     qn_driver_leave(plan->driver, &scope);
     return code;
 }
@@ -152,10 +186,10 @@ int quern_quantize_run(const struct quern_quantize_plan *plan,
         code = qn_quantize_args(plan, args);
     if (code)
         return code;
-    values = plan->values;
+    memcpy(&values, &plan->values, QN_PLAIN_BYTES);
     set_values(plan, args, &values);
     if (plan->driver)
-        return run_on_gpu(plan, &values, args->workspace, stream);
+        return run_on_gpu(plan, args, &values, stream);
     run_on_host(plan, &values, args->workspace);
     return QUERN_OK;
 }

@@ -540,6 +540,7 @@ struct quern_quantization {
     int probability; /* 1: each row's result is multiplied by a number */
     int dbias;       /* enum quern_dbias: sums over each group's rows, too */
     int dprob;       /* 1: of dy, the gradient of each row's number, too */
+    int sizes;       /* enum quern_sizes */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;       /* rows over all groups, 0 to 2^30; of w, rows of each */
     int64_t k;       /* features of what is quantized, 1 to 2^30 */
@@ -551,9 +552,10 @@ struct quern_quantization {
 **
 **   quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE] [copies=row|column|both]
 **       [activation=NAME] [interleave=N] [prob=0|1] [dbias=0|1|add]
-**       [dprob=0|1] [split=...]
-**   requantize RECIPE of=x|w|dy g=G m=M k=K [split=...]
+**       [dprob=0|1] [sizes=device|host|fixed] [split=...]
+**   requantize RECIPE of=x|w|dy g=G m=M k=K [sizes=..] [split=...]
 **   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=TYPE] [copies=row|column]
+**       [sizes=..]
 **   rescale RECIPE of=x|w|dy
 **
 ** in= and out= are bf16 unless given, copies= both (dequantize: row). Of what
@@ -607,6 +609,8 @@ struct quern_quantize_args {
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     void *workspace;           /* zeroed once by the caller; one per concurrent
                                  run */
+    const int64_t *host_sizes; /* [G] as in struct quern_args, instead of
+                                  first_dims and offsets */
 };
 
 struct quern_quantize_description {
@@ -769,6 +773,7 @@ struct quern_mlp {
     int activation;  /* enum quern_activation, not none */
     int interleave;  /* as in struct quern_quantization */
     int probability; /* 1: each row of h is multiplied by a number */
+    int sizes;       /* enum quern_sizes */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;       /* tokens over all groups, 0 to 2^30 */
     int64_t hidden;  /* features of x and y */
@@ -778,7 +783,8 @@ struct quern_mlp {
 
 /*
 **   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
-**       [activation=NAME] [interleave=N] [prob=0|1] [split=...]
+**       [activation=NAME] [interleave=N] [prob=0|1] [sizes=device|host|fixed]
+**       [split=...]
 **
 ** As quern_problem_parse and quern_problem_print. in= is bf16, of recipes
 ** without scales their type; dw= the recipe's usual D; activation= swiglu.
@@ -821,6 +827,7 @@ struct quern_mlp_args {
     void *saved;     /* what forward and backward leave for later: one for each
                         microbatch; of forward alone NULL, nothing is kept */
     void *workspace; /* zeroed once by the caller; one per concurrent run */
+    const int64_t *host_sizes; /* [G] as in struct quern_quantize_args */
 };
 
 struct quern_mlp_description {

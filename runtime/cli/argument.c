@@ -76,6 +76,19 @@ void qn_argument_print(const struct qn_options *opt, cJSON *rows)
     qn_table_print(opt, rows, columns);
 }
 
+void qn_argument_host_sizes(cJSON *rows, int sizes, int groups)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "[%d]", groups);
+    if (sizes != QUERN_SIZES_DEVICE)
+        qn_argument_row(rows, "host_sizes", "i64", text, 0, 8,
+                        sizes == QUERN_SIZES_FIXED
+                            ? "lengths in host memory, instead; graphs keep "
+                              "them"
+                            : "lengths in host memory, instead; not in graphs");
+}
+
 void qn_argument_why(const struct qn_options *opt, const char *key,
                      const char *subject, const char *text)
 {

@@ -126,7 +126,10 @@ static void point(struct qn_cast *c)
     args->saved.data = address(c, QN_CAST_SAVED);
     args->probability = address(c, QN_CAST_PROBABILITY);
     args->random = address(c, QN_CAST_RANDOM);
-    args->first_dims = address(c, QN_CAST_SIZES);
+    if (c->q.sizes)
+        args->host_sizes = c->sizes;
+    else
+        args->first_dims = address(c, QN_CAST_SIZES);
     args->sizes_type = QUERN_I64;
     args->scale = address(c, QN_CAST_SCALE);
     args->history = address(c, QN_CAST_HISTORY);

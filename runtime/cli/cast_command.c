@@ -285,6 +285,7 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
         snprintf(text, sizeof text, "[%d]", q->groups + 1);
         qn_argument_row(rows, "offsets", "i32, i64", text, 0, 8,
                         "where each group begins; instead, or beside lengths");
+        qn_argument_host_sizes(rows, q->sizes, q->groups);
     }
     if (q->probability) {
         snprintf(text, sizeof text, "[%lld]", (long long)q->m);

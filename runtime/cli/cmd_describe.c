@@ -110,13 +110,7 @@ static void add_sizes(cJSON *rows, const struct quern_problem *problem,
     snprintf(text, sizeof text, "[%d]", problem->groups + 1);
     qn_argument_row(rows, name, "i32, i64", text, 0, 8,
                     "where each group begins; instead, or beside lengths");
-    if (!problem->sizes)
-        return;
-    snprintf(text, sizeof text, "[%d]", problem->groups);
-    qn_argument_row(rows, "host_sizes", "i64", text, 0, 8,
-                    problem->sizes == QUERN_SIZES_FIXED
-                        ? "lengths in host memory, instead; graphs keep them"
-                        : "lengths in host memory, instead; not in graphs");
+    qn_argument_host_sizes(rows, problem->sizes, problem->groups);
 }
 
 /* One value, or as many as groups. */

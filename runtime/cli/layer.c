@@ -184,7 +184,10 @@ static void point(struct qn_layer *l)
         copy_of(args, part)->sf = address(l, part + 1);
         copy_of(args, part)->global = address(l, part + 2);
     }
-    args->first_dims = address(l, QN_LAYER_SIZES);
+    if (l->mlp.sizes)
+        args->host_sizes = l->sizes;
+    else
+        args->first_dims = address(l, QN_LAYER_SIZES);
     args->sizes_type = QUERN_I64;
     if (l->mlp.probability) {
         args->probability = (void *)l->memory[QN_LAYER_PROBABILITY].data;

@@ -243,6 +243,7 @@ static void add_arrays(cJSON *rows, const struct quern_mlp *mlp,
                         all[i].count * all[i].bytes, all[i].alignment,
                         all[i].what);
     }
+    qn_argument_host_sizes(rows, mlp->sizes, mlp->groups);
 }
 
 int qn_layer_command_describe(const struct qn_options *opt,

@@ -143,11 +143,12 @@ void test_mlp_sizes(void **state)
     try_line("mlp bf16 g=1 m=0 hidden=40 ffn=24 beta=1 dw=f32", NULL);
 }
 
-/* Gradients of the weights later, and forward alone: the same bytes. */
+/* Gradients of the weights later, and forward alone: the same bytes; with every
+   other recipe of sizes in host_sizes, too. */
 void test_mlp_phases(void **state)
 {
     const struct qn_recipe *recipe;
-    char text[256];
+    char text[256], other[300];
 
     (void)state;
     for (int r = 0; (recipe = recipe_at(r)); r++) {
@@ -159,7 +160,8 @@ void test_mlp_phases(void **state)
                  "mlp %s g=4 m=150 hidden=64 ffn=24 prob=1 split=skew",
                  recipe->name);
         begin(&whole, text, NULL);
-        begin(&apart, text, NULL);
+        snprintf(other, sizeof other, "%s%s", text, r % 2 ? " sizes=host" : "");
+        begin(&apart, other, NULL);
         run(&whole, text);
         a = apart.args;
         a.saved = NULL;

@@ -19,7 +19,7 @@ class Args(ctypes.Structure):
                 ("out", Tensor), ("first_dims", P), ("offsets", P), ("sizes_type", I),
                 ("probability", P), ("dbias", P), ("dprob", P), ("scale", P), ("history", P),
                 ("random", P), ("noop", P), ("limit", F), ("slope", F), ("shift", F),
-                ("workspace", P)]
+                ("workspace", P), ("host_sizes", P)]
 
 
 class Description(ctypes.Structure):
@@ -27,7 +27,7 @@ class Description(ctypes.Structure):
 
 
 class Quantization(ctypes.Structure):
-    _fields_ = [("recipe", ctypes.c_char * 32), ("ints", I * 10), ("m", L), ("k", L),
+    _fields_ = [("recipe", ctypes.c_char * 32), ("ints", I * 11), ("m", L), ("k", L),
                 ("split", ctypes.c_char * 256)]
 
 

@@ -251,6 +251,83 @@ static void refuses_bad_problems(void **state)
     quern_close(ctx);
 }
 
+/* ------------------------------------------------------------------- casts */
+
+#define CAST "quantize group of=dy g=3 m=200 k=96"
+
+/* One launch before the others, whose sizes are where it put them. */
+static void casts_take_them(void **state)
+{
+    static const int64_t good[3] = {130, 0, 70}, bad[3] = {130, 0, 71};
+    static const char *const lines[] = {CAST " sizes=host",
+                                        CAST " sizes=fixed"};
+    _Alignas(256) static char memory[4][1 << 16];
+    struct quern_context *ctx = test_open();
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct quern_quantize_description need;
+        struct quern_quantize_args *args = &need.args;
+        struct quern_quantize_plan *plan;
+        struct quern_quantization q;
+        char line[128];
+        int32_t *place;
+
+        test_expect(quern_quantize_parse(ctx, lines[i], &q), QUERN_OK, "");
+        quern_quantize_print(&q, line, sizeof line);
+        assert_non_null(strstr(line, i ? " sizes=fixed" : " sizes=host"));
+        test_expect(quern_quantize_describe(ctx, &q, &need), QUERN_OK, "");
+        test_expect(quern_quantize_plan(ctx, &q, NULL, &plan), QUERN_OK, "");
+        args->in.data = memory[0];
+        args->row.data = memory[1];
+        args->row.sf = memory[2];
+        args->column.data = NULL;
+        args->workspace = memset(memory[3], 0, need.workspace_bytes);
+        args->host_sizes = bad;
+        test_expect(quern_quantize_run(plan, args, NULL), QUERN_EINVAL,
+                    "host_sizes[2] is 71: the groups pass m=200");
+        args->host_sizes = good;
+        args->offsets = good;
+        test_expect(quern_quantize_run(plan, args, NULL), QUERN_EINVAL,
+                    "offsets is not NULL: host_sizes are given");
+        args->offsets = NULL;
+        test_cuda->launches = 0;
+        test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
+        test_expect(quern_quantize_run(plan, args, NULL),
+                    i ? QUERN_OK : QUERN_ECAPTURE, i ? "" : "frozen");
+        assert_int_equal(test_cuda->launches, i ? 3 : 0);
+        test_cuda->capture_status = QN_CU_CAPTURE_NONE;
+        test_cuda->launches = 0;
+        test_cuda->only = "k_cast";
+        test_cuda->param_sizes[9] = sizeof place;
+        test_expect(quern_quantize_run(plan, args, NULL), QUERN_OK, "");
+        assert_int_equal(test_cuda->launches, 3);
+        assert_string_equal(test_cuda->trail[0].kernel, "k_sizes_group");
+        assert_string_equal(test_cuda->trail[2].kernel, "k_cast");
+        memcpy(&place, test_cuda->params[9], sizeof place);
+        assert_true((char *)place >= memory[3] + 256 &&
+                    (char *)(place + 3) <= memory[3] + need.workspace_bytes);
+        expect_sizes(place, good, 3);
+        quern_quantize_plan_free(plan);
+    }
+    test_cuda->param_sizes[9] = 0;
+    quern_close(ctx);
+}
+
+static void casts_without_sizes_refuse_them(void **state)
+{
+    struct quern_context *ctx = test_open();
+    struct quern_quantization q;
+
+    (void)state;
+    test_expect(quern_quantize_parse(ctx, CAST " sizes=hot", &q), QUERN_EINVAL,
+                "sizes=hot: device, host or fixed is expected");
+    test_expect(quern_quantize_parse(
+                    ctx, "quantize group of=w g=3 m=8 k=96 sizes=host", &q),
+                QUERN_EINVAL, "sizes=host: no axis is ragged");
+    quern_close(ctx);
+}
+
 /* ---------------------------------------------------------- merged products */
 
 static const unsigned char params[] = {QN_PARAM_part_count, QN_PARAM_parts,
@@ -333,6 +410,8 @@ int test_host_sizes_group(void)
         TEST(graphs_keep_what_is_fixed),
         TEST(others_pay_nothing),
         TEST(refuses_bad_problems),
+        TEST(casts_take_them),
+        TEST(casts_without_sizes_refuse_them),
         TEST(merged_products_have_their_own),
     };
 

@@ -72,6 +72,15 @@ static const unsigned char trail_product[] = {
             .tile = {128, 128, 64}, .cluster = {1, 1}, .params = trail_product \
     }
 
+#define SIZES(name_, recipe_)                                                  \
+    {                                                                          \
+        .name = name_, .spec = "kernels/test.lua:2", .template = "sizes.cu",   \
+        .key = "key", .recipe = recipe_, .arch = "sm_90a", .op = QN_SIZES,     \
+        .input = QUERN_F32, .schedule = "", .addend = "", .threads = 256,      \
+        .params = size_params, .nparams = sizeof size_params,                  \
+        .cubin = "\177ELF", .cubin_bytes = 4                                   \
+    }
+
 static const struct qn_kernel kernels[] = {
     CAST("plain_h", "plain", QN_QUANTIZE, QUERN_X, QN_FORWARD),
     CAST("plain_dpre", "plain", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
@@ -88,6 +97,8 @@ static const struct qn_kernel kernels[] = {
     PRODUCT("fprop", "scaled", QUERN_FPROP, QUERN_AXIS_M, K, K),
     PRODUCT("dgrad", "scaled", QUERN_DGRAD, QUERN_AXIS_M, K, K),
     PRODUCT("wgrad", "scaled", QUERN_WGRAD, QUERN_AXIS_K, K, K),
+    SIZES("k_sizes_plain", "plain"),
+    SIZES("k_sizes_scaled", "scaled"),
 };
 
 static const struct quern_registry registry = {.hash = "mlp",
@@ -125,7 +136,7 @@ static void give(struct fixture *f, struct quern_tensor *t)
     t->sf = t->sf_bytes ? room(f) : NULL;
 }
 
-static struct fixture begin(const char *recipe)
+static struct fixture begin_with(const char *recipe, const char *more)
 {
     const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     const struct quern_open_options open = {.registry = &registry};
@@ -134,8 +145,8 @@ static struct fixture begin(const char *recipe)
     struct quern_mlp mlp;
     char text[128];
 
-    snprintf(text, sizeof text, "mlp %s g=3 m=60 hidden=64 ffn=32 prob=1",
-             recipe);
+    snprintf(text, sizeof text, "mlp %s g=3 m=60 hidden=64 ffn=32 prob=1%s",
+             recipe, more);
     test_expect(quern_open(&open, &f.ctx), QUERN_OK, "");
     test_expect(quern_mlp_parse(f.ctx, text, &mlp), QUERN_OK, "");
     test_expect(quern_mlp_describe(f.ctx, &mlp, &f.need), QUERN_OK, "");
@@ -157,6 +168,11 @@ static struct fixture begin(const char *recipe)
     memset(a->workspace, 0, f.need.workspace_bytes);
     test_cuda->trailed = FAKE_TRAILED;
     return f;
+}
+
+static struct fixture begin(const char *recipe)
+{
+    return begin_with(recipe, "");
 }
 
 static void end(struct fixture *f)
@@ -409,6 +425,60 @@ static void fails_each_allocation(void **state)
     end(&f);
 }
 
+/* All steps of a call but those of weights read the same sizes, which one small
+   launch brought. */
+static void expect_brought(const struct fixture *f, const int64_t *sizes)
+{
+    const void *place = param(1, FIRST_DIMS);
+
+    assert_true(is_scratch(f, place));
+    for (int i = 1; i < test_cuda->launches; i++) {
+        assert_ptr_equal(param(i, FIRST_DIMS), place);
+        assert_true(strncmp(test_cuda->trail[i].kernel, "k_sizes", 7) != 0);
+    }
+    for (int g = 0; g < 3; g++)
+        assert_int_equal(((const int32_t *)place)[g], sizes[g]);
+}
+
+static void takes_host_sizes(void **state)
+{
+    static const int64_t sizes[] = {20, 0, 40}, bad[] = {20, -1, 0};
+    static const char *const recipes_[] = {"plain", "scaled"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct fixture f =
+            begin_with(recipes_[i % 2], i < 2 ? " sizes=host" : " sizes=fixed");
+
+        test_cuda->launches = test_cuda->copies = 0;
+        f.args.host_sizes = sizes;
+        test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_EINVAL,
+                    "first_dims is not NULL: host_sizes are given");
+        f.args.first_dims = NULL;
+        f.args.host_sizes = bad;
+        test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_EINVAL,
+                    "host_sizes[1] is -1: a group's size must not");
+        assert_int_equal(test_cuda->launches, 0);
+        f.args.host_sizes = sizes;
+        test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
+        test_expect(quern_mlp_backward(f.plan, &f.args, NULL),
+                    i < 2 ? QUERN_ECAPTURE : QUERN_OK,
+                    i < 2 ? "would be frozen into the graph" : "");
+        test_cuda->capture_status = QN_CU_CAPTURE_NONE;
+        assert_true(i < 2 ? !test_cuda->launches : test_cuda->launches > 3);
+        test_cuda->launches = 0;
+        test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
+        assert_true(test_cuda->launches > 3);
+        expect_brought(&f, sizes);
+        test_cuda->launches = 0;
+        test_expect(quern_mlp_wgrad(f.plan, &f.args, NULL), QUERN_OK, "");
+        assert_int_equal(test_cuda->launches, 3);
+        expect_brought(&f, sizes);
+        test_cuda->launches = 0;
+        end(&f);
+    }
+}
+
 int test_mlp_group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +488,7 @@ int test_mlp_group(void)
         TEST(refuses_options),
         TEST(fails_each_driver_call),
         TEST(fails_each_allocation),
+        TEST(takes_host_sizes),
     };
 
     return cmocka_run_group_tests_name("mlp", tests, NULL, NULL);
