@@ -30,7 +30,10 @@ static const struct {
     {"d_box", AT(d.box), 2, 1, 256, 0, "2 whole numbers from 1 to 256"},
     {"a_sf_box", AT(a.sf_box), 2, 1, 256, 0, "2 whole numbers from 1 to 256"},
     {"b_sf_box", AT(b.sf_box), 2, 1, 256, 0, "2 whole numbers from 1 to 256"},
+    {"interleave", AT(interleave), 1, 0, 65536, 0,
+     "a whole number from 0 to 65536"},
 };
+enum { INTERLEAVE = sizeof rows / sizeof *rows - 1 };
 
 /* The bytes of a swizzle; 128 where a box is given. */
 static const struct {
@@ -50,7 +53,9 @@ static const struct {
     {"schedule", AT(schedule)},
     {"addend", AT(addend)},
     {"expand", AT(expand)},
+    {"activation", AT(activation)},
 };
+enum { ACTIVATION = sizeof names / sizeof *names - 1 };
 
 /* The axis or derive that gives a value, to blame it on that line. */
 static struct qg_place place_of(const struct qg_kernels *kernels,
@@ -171,4 +176,15 @@ int qg_describe_fill(struct qg *q, const struct qg_kernels *kernels,
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         errors += fill_name(q, kernels, kernel, (int)i);
     return errors;
+}
+
+/*
+** The same of what belongs to the variant alone, as far as a rejected point has
+** come to it.
+*/
+int qg_describe_variant(struct qg *q, const struct qg_kernels *kernels,
+                        struct qn_kernel *kernel)
+{
+    return fill_row(q, kernels, kernel, INTERLEAVE) +
+           fill_name(q, kernels, kernel, ACTIVATION);
 }

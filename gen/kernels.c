@@ -33,9 +33,10 @@ static const struct qg_field fields[] = {
     {"form", QG_F_NAMES, 0, AT(form), "plain forward backward", NULL,
      "what is quantized: values as they are, an activation's result, or the "
      "gradient of what it was given; of casts (default \"plain\")"},
-    {"epilogue", QG_F_NAMES, 0, AT(epilogue), "store add scale", NULL,
-     "what happens to the product: it becomes D, is added to D, or is scaled "
-     "and added to a scaled C (default \"store\")"},
+    {"epilogue", QG_F_NAMES, 0, AT(epilogue), "store add scale activate", NULL,
+     "what happens to the product: it becomes D, is added to D, is scaled and "
+     "added to a scaled C, or an activation of it becomes D (default "
+     "\"store\")"},
     {"arch", QG_F_NAMES, 1, AT(arch), ARCHES, NULL,
      "what the kernels are compiled for"},
     {"template", QG_F_PATH, 1, AT(template), NULL, NULL,

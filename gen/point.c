@@ -187,9 +187,10 @@ static int is_cast(const struct qg_variant *v)
 
 static int epilogue_of(const char *epilogue)
 {
-    return !strcmp(epilogue, "store") ? QN_STORE
-           : !strcmp(epilogue, "add") ? QN_ADD
-                                      : QN_SCALE;
+    return !strcmp(epilogue, "store")   ? QN_STORE
+           : !strcmp(epilogue, "add")   ? QN_ADD
+           : !strcmp(epilogue, "scale") ? QN_SCALE
+                                        : QN_ACTIVATE;
 }
 
 /* D is always contiguous along n. */
@@ -519,11 +520,11 @@ struct qg_point *qg_point_make(struct qg *q, const struct qg_variant *v,
     lua_settop(L, result < 0 ? 0 : 1);
     if (result < 0)
         return NULL;
-    if (!result) {
-        if (qg_describe_fill(q, v->kernels, &point->kernel))
-            return NULL;
+    if (result ? qg_describe_variant(q, v->kernels, &point->kernel)
+               : qg_describe_fill(q, v->kernels, &point->kernel))
+        return NULL;
+    if (!result)
         keep_values(q, v, point);
-    }
     lua_settop(L, 0);
     return point;
 }

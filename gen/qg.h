@@ -559,8 +559,8 @@ struct qg_point *qg_point_make(struct qg *, const struct qg_variant *,
                                const int *choice);
 /* Set table[name] on top of the stack. */
 void qg_point_set(lua_State *, const char *name, const struct qg_value *);
-
-/* Fill the descriptor from the table of values on top of the stack. */
+int qg_describe_variant(struct qg *, const struct qg_kernels *,
+                        struct qn_kernel *);
 int qg_describe_fill(struct qg *, const struct qg_kernels *,
                      struct qn_kernel *);
 

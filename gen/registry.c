@@ -176,6 +176,8 @@ static void add_rejected(struct qg *q)
                                        .a_major = kernel->a.major,
                                        .b_major = kernel->b.major,
                                        .d_type = kernel->d.type,
+                                       .activation = kernel->activation,
+                                       .interleave = kernel->interleave,
                                        .reason = point->reason};
     }
     q->registry.rejected = rows;

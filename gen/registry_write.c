@@ -64,7 +64,8 @@ static const char *axis_name(int axis)
 
 static const char *epilogue_name(int epilogue)
 {
-    static const char *const names[] = {"QN_STORE", "QN_ADD", "QN_SCALE"};
+    static const char *const names[] = {"QN_STORE", "QN_ADD", "QN_SCALE",
+                                        "QN_ACTIVATE"};
 
     return names[epilogue];
 }
@@ -180,6 +181,16 @@ static void put_variant(struct writer *w, int op, int ragged, int epilogue)
                   op_name(op), axis_name(ragged), epilogue_name(epilogue));
 }
 
+/* Of the same; most products have none. */
+static void put_activation(struct writer *w, const char *activation,
+                           int interleave)
+{
+    if (!activation[0])
+        return;
+    put_string(w, "activation", activation);
+    put_int(w, "interleave", interleave);
+}
+
 /* The lists that all kernels of a statement share. */
 static void put_lists(struct writer *w, struct qg_kernels *k, int number)
 {
@@ -280,6 +291,7 @@ static void put_kernel(struct writer *w, const struct qn_kernel *kernel,
         put_operand(w, "a", &kernel->a);
         put_operand(w, "b", &kernel->b);
         put_operand(w, "d", &kernel->d);
+        put_activation(w, kernel->activation, kernel->interleave);
     }
     put_sizes(w, kernel);
     put_lists_of(w, k);
@@ -361,6 +373,7 @@ static void put_rejected(struct writer *w)
                           major_name(r->a_major), major_name(r->b_major));
             put_type(w, r->d_type);
             put(w, ",\n");
+            put_activation(w, r->activation, r->interleave);
         }
         put_string(w, "reason", r->reason);
         put(w, "    },\n");

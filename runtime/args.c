@@ -14,8 +14,8 @@ static const char names[] = QN_LETTERS;
 const struct quern_tensor *qn_args_tensor(const struct quern_args *args,
                                           int role)
 {
-    const struct quern_tensor *tensors[QN_ROLES] = {&args->a, &args->b,
-                                                    &args->c, &args->d};
+    const struct quern_tensor *tensors[QN_ROLES] = {
+        &args->a, &args->b, &args->c, &args->d, &args->p};
 
     return tensors[role];
 }
@@ -43,8 +43,11 @@ const void *qn_args_lengths(const struct quern_tensor *tensor,
     return g->inner_ragged ? tensor->last_dims : tensor->first_dims;
 }
 
-int qn_args_has(const struct quern_plan *plan, int role)
+int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
+                int role)
 {
+    if (role == QN_ROLE_P)
+        return plan->problem.saved && args->p.data;
     return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
 }
 
@@ -56,7 +59,7 @@ int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args)
         const struct quern_tensor *tensor = qn_args_tensor(args, role);
         const struct qn_geometry *g = &plan->operands[role];
 
-        if (g->grouped || role == QN_ROLE_C)
+        if (g->grouped || role == QN_ROLE_C || role == QN_ROLE_P)
             continue;
         if (qn_args_lengths(tensor, g) || tensor->offsets)
             return role;
@@ -425,7 +428,7 @@ static int check_all_sizes(const struct quern_plan *plan,
     if (from >= 0)
         code = check_sizes(qn_args_tensor(args, from), &plan->operands[from]);
     for (int role = QN_ROLE_A; !code && role < QN_ROLES; role++)
-        if (qn_args_has(plan, role))
+        if (qn_args_has(plan, args, role))
             code = check_other_sizes(plan, args, from, role);
     return code;
 }
@@ -473,6 +476,41 @@ static int check_no_c(const struct quern_problem *p,
                                                   : "beta=0");
 }
 
+/* An array that is given exactly if the problem has it. */
+static int check_given(const char *name, const void *array, size_t alignment,
+                       int wanted, const char *word)
+{
+    if (!wanted && array)
+        return qn_error_set(
+            QUERN_EINVAL, "%s is not NULL: the problem says %s=0", name, word);
+    if (wanted && !array)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL: the problem says %s=1",
+                            name, word);
+    if ((uintptr_t)array % alignment)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is %p: it must be a multiple of %zu", name,
+                            array, alignment);
+    return QUERN_OK;
+}
+
+/* Rows of a bias are read in pairs of columns. What no tokens have may be
+   NULL. */
+static int check_epilogue(const struct quern_plan *plan,
+                          const struct quern_args *args)
+{
+    const struct quern_problem *p = &plan->problem;
+    int code =
+        check_given("bias", args->bias, 2 * sizeof(float), p->bias, "bias");
+
+    if (!code)
+        code = check_given("probability", args->probability, sizeof(float),
+                           p->probability && (p->m > 0 || args->probability),
+                           "prob");
+    if (!code && !p->saved)
+        code = check_given("p.data", args->p.data, 1, 0, "saved");
+    return code;
+}
+
 /* cuBLASLt's launches look at no flag. */
 static int check_noop(const struct quern_plan *plan,
                       const struct quern_args *args)
@@ -501,6 +539,8 @@ static int check_factors(const struct quern_plan *plan,
         code = check_no_c(p, &args->c);
     if (!code)
         code = check_scalars(p, args->scalars);
+    if (!code)
+        code = check_epilogue(plan, args);
     return code;
 }
 
@@ -533,7 +573,7 @@ int qn_args_check(const struct quern_plan *plan, const struct quern_args *args)
     if (!code)
         code = check_noop(plan, args);
     for (int role = QN_ROLE_A; !code && role < QN_ROLES; role++)
-        if (qn_args_has(plan, role))
+        if (qn_args_has(plan, args, role))
             code = check_operand(plan, args, role);
     if (!code && !plan->products)
         code = check_all_sizes(plan, args);

@@ -29,9 +29,10 @@ const void *qn_args_lengths(const struct quern_tensor *tensor,
 /* All rules of quern_run. QUERN_EINVAL names argument and rule. */
 int qn_args_check(const struct quern_plan *plan, const struct quern_args *args);
 
-/* Does the problem have the operand? C is one only where it is read from
-   memory of its own. */
-int qn_args_has(const struct quern_plan *plan, int role);
+/* Does the run have the operand? C is one only where it is read from memory of
+   its own, P where the caller wants it. */
+int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
+                int role);
 
 /* The bytes of an operand (enum qn_role) from the first to the last; none if
    empty, or not in one buffer. */

@@ -49,7 +49,7 @@ static int check_c_overlap(const struct quern_plan *plan,
                         c->data ? "data" : "pointers");
 }
 
-enum { DATA, SF, GLOBAL, LENGTHS, OFFSETS, POINTERS, FIELDS };
+enum { DATA, SF, GLOBAL, LENGTHS, OFFSETS, POINTERS, FIELDS, OTHERS = 6 };
 
 /* All that an operand names, into `list`; sizes only of the one that has
    them. Returns how many. */
@@ -63,7 +63,7 @@ static int list_operand(const struct quern_plan *plan,
             x ".pointers"                                                      \
     }
     static const char *const fields[QN_ROLES][FIELDS] = {
-        NAMES("a"), NAMES("b"), NAMES("c"), NAMES("d")};
+        NAMES("a"), NAMES("b"), NAMES("c"), NAMES("d"), NAMES("p")};
 #undef NAMES
     const struct quern_tensor *t = qn_args_tensor(args, role);
     const size_t groups = (size_t)plan->problem.groups,
@@ -71,8 +71,9 @@ static int list_operand(const struct quern_plan *plan,
 
     memset(list, 0, FIELDS * sizeof *list);
     list[DATA] = qn_args_region(plan, args, role);
-    list[DATA].written = role == QN_ROLE_D;
-    list[DATA].alike = role >= QN_ROLE_C; /* see check_c_overlap */
+    list[DATA].written = role >= QN_ROLE_D;
+    list[DATA].alike =
+        role == QN_ROLE_C || role == QN_ROLE_D; /* see check_c_overlap */
     if (plan->operands[role].sf.scaling) {
         list[SF] = (struct qn_region){.data = t->sf, .bytes = t->sf_bytes};
         list[GLOBAL] =
@@ -97,18 +98,23 @@ int qn_args_overlap(const struct quern_plan *plan,
 {
     const size_t factors =
         args->scalars > 1 ? (size_t)args->scalars : 1; /* of each */
-    struct qn_region list[4 + QN_ROLES * FIELDS] = {
+    const struct quern_problem *p = &plan->problem;
+    const size_t bias = (size_t)p->groups * (size_t)p->n * sizeof(float);
+    struct qn_region list[OTHERS + QN_ROLES * FIELDS] = {
         {"workspace", args->workspace, plan->need.workspace_bytes, 1, 0},
         {"alpha", args->alpha, factors * sizeof(float), 0, 0},
         {"beta", args->beta, factors * sizeof(float), 0, 0},
-        {"noop", args->noop, sizeof *args->noop, 0, 0}};
+        {"noop", args->noop, sizeof *args->noop, 0, 0},
+        {"bias", args->bias, bias, 0, 0},
+        {"probability", args->probability, (size_t)p->m * sizeof(float), 0, 0}};
     const int from = qn_args_sizes(plan, args);
-    int count = 4, code;
+    int count = OTHERS, code;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
-        if (qn_args_has(plan, role))
+        if (qn_args_has(plan, args, role))
             count += list_operand(plan, args, role, role == from, list + count);
     code = qn_region_check(list, count);
-    return !code && qn_args_has(plan, QN_ROLE_C) ? check_c_overlap(plan, args)
-                                                 : code;
+    return !code && qn_args_has(plan, args, QN_ROLE_C)
+               ? check_c_overlap(plan, args)
+               : code;
 }

@@ -129,6 +129,11 @@ static int check_problem(const struct quern_problem *p,
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt takes operands in one buffer, "
                             "the problem says pointers=");
+    if (p->bias || p->activation)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "backend cublaslt multiplies and adds, the problem "
+                            "says %s=",
+                            p->bias ? "bias" : "activation");
     if (!qn_cublaslt_has(a->type, b->type, p->d_type))
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt has no product %s x %s -> %s: "

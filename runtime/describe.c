@@ -50,6 +50,11 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     if (problem->beta == QUERN_BETA_ANY)
         describe_operand(problem, recipe, QN_ROLE_C, &description->args.c);
     describe_operand(problem, recipe, QN_ROLE_D, &description->args.d);
+    if (problem->saved)
+        describe_operand(problem, recipe, QN_ROLE_P, &description->args.p);
+    description->args.limit = 7;
+    description->args.slope = 1.702f;
+    description->args.shift = 1;
     description->workspace_bytes =
         QN_WORKSPACE_BYTES +
         qn_host_size_bytes(problem->sizes, problem->groups,

@@ -18,6 +18,11 @@ int64_t qn_geometry_length(const struct quern_problem *problem, int axis)
     }
 }
 
+int qn_geometry_halves(const struct quern_problem *p)
+{
+    return p->activation && p->activation != QUERN_SQUARED_RELU;
+}
+
 /* The type of A or B is that of the layer's tensor which it is. */
 static int type_of(const struct quern_problem *p,
                    const struct qn_recipe *recipe, int role)
@@ -51,7 +56,10 @@ void qn_geometry_of(const struct quern_problem *p,
     g->inner_ragged = g->inner == p->ragged;
     g->groups = g->grouped ? p->groups : 1;
     g->rows = qn_geometry_length(p, g->outer);
-    g->columns = g->pitch = qn_geometry_length(p, g->inner);
+    g->columns = qn_geometry_length(p, g->inner);
+    if (role == QN_ROLE_D && qn_geometry_halves(p))
+        g->columns /= 2;
+    g->pitch = g->columns;
     qn_scale_columns(p, recipe, role, &g->columns, &g->pitch);
     qn_scale_of(p, recipe, role, &g->sf);
 }

@@ -9,11 +9,21 @@
 /* Length of an axis; the ragged one's total. */
 int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
 
-/* C lies as D does. */
-enum qn_role { QN_ROLE_A, QN_ROLE_B, QN_ROLE_C, QN_ROLE_D, QN_ROLES };
+/* C lies as D does; P is what an activation was given. */
+enum qn_role {
+    QN_ROLE_A,
+    QN_ROLE_B,
+    QN_ROLE_C,
+    QN_ROLE_D,
+    QN_ROLE_P,
+    QN_ROLES
+};
 
 /* By enum qn_role, as arguments are named. */
-#define QN_LETTERS "abcd"
+#define QN_LETTERS "abcdp"
+
+/* Does the activation take two operands, so that D is half as wide as P? */
+int qn_geometry_halves(const struct quern_problem *problem);
 
 /* How an operand lies in memory: [G,] outer, inner; inner is contiguous. */
 struct qn_geometry {

@@ -115,7 +115,7 @@ static int unknown_key(const struct qn_parse_key *keys, const char *word,
                        int has_value)
 {
     struct qn_guess guess = {.word = word};
-    char hint[128], known[160] = "";
+    char hint[128], known[256] = "";
     size_t used = 0;
 
     for (; keys->name && used < sizeof known; keys++) {
@@ -279,7 +279,7 @@ static int set_pointers(void *problem, const char *key, const char *value)
     for (const char *at = value; *at; at++) {
         const char *letter = strchr(QN_LETTERS, *at);
 
-        if (!letter)
+        if (!letter || letter - QN_LETTERS > QN_ROLE_D)
             return qn_error_set(QUERN_EINVAL,
                                 "%s=%s: letters of operands are expected, like "
                                 "b or bd",
@@ -308,6 +308,40 @@ static int set_sizes(void *problem, const char *key, const char *value)
     return qn_parse_sizes(key, value, &p->sizes);
 }
 
+/* bias, prob and saved. */
+static int set_flag(void *problem, const char *key, const char *value)
+{
+    struct quern_problem *p = problem;
+    int *out = *key == 'b'   ? &p->bias
+               : *key == 'p' ? &p->probability
+                             : &p->saved;
+
+    *out = !strcmp(value, "1");
+    if (*out || !strcmp(value, "0"))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "%s=%s: 0 or 1 is expected", key, value);
+}
+
+static int set_activation(void *problem, const char *key, const char *value)
+{
+    struct quern_problem *p = problem;
+
+    return qn_parse_listed(key, value, &p->activation, qn_activation_find,
+                           qn_activation_at);
+}
+
+/* Its range is problem.c's to say. */
+static int set_interleave(void *problem, const char *key, const char *value)
+{
+    struct quern_problem *p = problem;
+    int64_t run;
+    int code = qn_parse_number(key, value, &run);
+
+    if (!code)
+        p->interleave = run > INT32_MAX ? INT32_MAX : (int)run;
+    return code;
+}
+
 /* Its syntax is checked when g and the lengths are known. */
 static int set_split(void *problem, const char *key, const char *value)
 {
@@ -331,6 +365,11 @@ static const struct qn_parse_key keys[] = {
     {"pointers", set_pointers, 0},
     {"parts", set_parts, 0},
     {"sizes", set_sizes, 0},
+    {"bias", set_flag, 0},
+    {"activation", set_activation, 0},
+    {"interleave", set_interleave, 0},
+    {"prob", set_flag, 0},
+    {"saved", set_flag, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
 };
@@ -447,20 +486,36 @@ static void print_unusual(const struct quern_problem *p, char *text,
 #undef ADD
 }
 
+/* The same of what follows the product. */
+static void print_epilogue(const struct quern_problem *p, char *text,
+                           size_t size)
+{
+    char interleave[32] = "";
+
+    if (p->interleave)
+        snprintf(interleave, sizeof interleave, " interleave=%d",
+                 p->interleave);
+    snprintf(text, size, "%s%s%s%s%s%s", p->bias ? " bias=1" : "",
+             p->activation ? " activation=" : "",
+             p->activation ? qn_activation_name(p->activation) : "", interleave,
+             p->probability ? " prob=1" : "", p->saved ? " saved=1" : "");
+}
+
 int quern_problem_print(const struct quern_problem *p, char *buffer,
                         size_t size)
 {
-    char unusual[160] = "";
+    char unusual[160] = "", epilogue[128] = "";
 
     if (!buffer)
         size = 0;
     if (!p)
         return snprintf(buffer, size, "%s", "");
     print_unusual(p, unusual, sizeof unusual);
+    print_epilogue(p, epilogue, sizeof epilogue);
     return snprintf(
-        buffer, size, "%s %.*s g=%d m=%lld n=%lld k=%lld d=%s%s%s%.*s",
+        buffer, size, "%s %.*s g=%d m=%lld n=%lld k=%lld d=%s%s%s%s%.*s",
         qn_op_name(p->op), (int)sizeof p->recipe, p->recipe, p->groups,
         (long long)p->m, (long long)p->n, (long long)p->k,
-        qn_type_name(p->d_type), unusual, p->split[0] ? " split=" : "",
-        (int)sizeof p->split, p->split);
+        qn_type_name(p->d_type), unusual, epilogue,
+        p->split[0] ? " split=" : "", (int)sizeof p->split, p->split);
 }

@@ -50,6 +50,8 @@ static void fill_values(struct quern_plan *plan)
     v->m = (int)p->m;
     v->n = (int)p->n;
     v->k = (int)p->k;
+    v->activation = p->activation;
+    v->interleave = p->interleave;
     v->a_sf_stride = a->stride;
     v->b_sf_stride = b->stride;
     v->a_sf_group_stride = a->group_stride;

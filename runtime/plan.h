@@ -49,8 +49,9 @@ struct qn_part_maps {
 */
 struct qn_values {
     struct cu_tensor_map a_map, a_ragged_map, b_map, b_ragged_map,
-        b_pointer_map, d_map, d_ragged_map, d_pointer_map, a_tail_map,
-        b_tail_map, a_sf_tail_map, b_sf_tail_map, a_sf_map, b_sf_map;
+        b_pointer_map, d_map, d_ragged_map, d_pointer_map, p_map, p_ragged_map,
+        a_tail_map, b_tail_map, a_sf_tail_map, b_sf_tail_map, a_sf_map,
+        b_sf_map;
     const void *a, *b, *c;
     void *d;
     const void *const *a_pointers, *const *b_pointers, *const *c_pointers;
@@ -60,7 +61,7 @@ struct qn_values {
     const float *a_sf, *b_sf;
     long long a_sf_stride, b_sf_stride, a_sf_group_stride, b_sf_group_stride;
     const float *a_global, *b_global;
-    const float *alpha, *beta;
+    const float *alpha, *beta, *bias;
     int scalar_step;
     const void *first_dims, *offsets;
     int sizes_bytes, ragged, a_major, b_major, groups, m, n, k, band;

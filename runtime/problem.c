@@ -50,9 +50,16 @@ int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
 static int check_enums(const struct quern_problem *p)
 {
     const struct qn_problem_field fields[] = {
-        {"op", p->op, 0, 3},           {"ragged", p->ragged, 0, 4},
-        {"a_major", p->a_major, 0, 2}, {"b_major", p->b_major, 0, 2},
-        {"alpha", p->alpha, 0, 2},     {"beta", p->beta, 0, 3}};
+        {"op", p->op, 0, 3},
+        {"ragged", p->ragged, 0, 4},
+        {"a_major", p->a_major, 0, 2},
+        {"b_major", p->b_major, 0, 2},
+        {"alpha", p->alpha, 0, 2},
+        {"beta", p->beta, 0, 3},
+        {"bias", p->bias, 0, 2},
+        {"activation", p->activation, 0, QUERN_SQUARED_RELU + 1},
+        {"probability", p->probability, 0, 2},
+        {"saved", p->saved, 0, 2}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");
 
@@ -145,18 +152,64 @@ static int check_parts(const struct quern_problem *p)
     return QUERN_OK;
 }
 
+/* What an activation needs, and what a bias. */
+static const char *wrong_epilogue(const struct quern_problem *p)
+{
+    if (!p->activation && p->probability)
+        return "prob=1: rows are multiplied with an activation only";
+    if (!p->activation && p->saved)
+        return "saved=1: there is no activation, so D is what it would be "
+               "given";
+    if (!p->activation && p->interleave)
+        return "interleave: there is no activation whose operands alternate";
+    if (!p->activation && !p->bias)
+        return NULL;
+    if (p->op != QUERN_FPROP || p->ragged != QUERN_AXIS_M)
+        return "bias and activation are of fprop with ragged=m";
+    if (p->beta != QUERN_BETA_ZERO)
+        return "beta: where there is a bias or an activation nothing is added "
+               "to D, beta=0 is expected";
+    return NULL;
+}
+
+/* Operands of an activation are halves, or runs of equal length. */
+static int check_epilogue(const struct quern_problem *p)
+{
+    const char *wrong = wrong_epilogue(p);
+
+    if (wrong)
+        return qn_error_set(QUERN_EINVAL, "%s", wrong);
+    if (p->interleave < 0 || p->interleave > 1 << 16)
+        return qn_error_set(QUERN_EINVAL,
+                            "interleave=%d: 0 to 65536 is expected",
+                            p->interleave);
+    if (!qn_geometry_halves(p))
+        return QUERN_OK;
+    if (p->n % 2)
+        return qn_error_set(QUERN_EINVAL,
+                            "n=%lld: an activation's two operands are an even "
+                            "number of columns",
+                            (long long)p->n);
+    if (p->interleave && p->n / 2 % p->interleave)
+        return qn_error_set(QUERN_EINVAL,
+                            "interleave=%d does not divide %lld results of a "
+                            "row",
+                            p->interleave, (long long)p->n / 2);
+    return QUERN_OK;
+}
+
 /* Only what has a group axis has many matrices. */
 static int check_pointers(const struct quern_problem *p,
                           const struct qn_recipe *recipe)
 {
     struct qn_geometry g;
 
-    if (p->pointers < 0 || p->pointers >> QN_ROLES)
+    if (p->pointers < 0 || p->pointers >> (QN_ROLE_D + 1))
         return qn_error_set(QUERN_EINVAL,
                             "pointers is %d: bits of enum quern_pointers are "
                             "expected",
                             p->pointers);
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++) {
         if (!(p->pointers >> role & 1))
             continue;
         qn_geometry_of(p, recipe, role, &g);
@@ -213,16 +266,17 @@ static int check_lengths(const struct quern_problem *p)
 static int check_bytes(const struct quern_problem *p,
                        const struct qn_recipe *recipe)
 {
-    static const char names[] = "ABCD";
+    static const char names[] = "ABCDP";
     struct quern_quantization copy;
     struct qn_geometry geometry;
 
-    for (int i = 0; i < 3; i++) { /* C lies as D does */
-        int role = i < 2 ? QN_ROLE_A + i : QN_ROLE_D;
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         int fits = role > QN_ROLE_B ||
                    !qn_scale_source(p, recipe, role, &copy) ||
                    qn_quantize_fits(&copy);
 
+        if (role == QN_ROLE_C || (role == QN_ROLE_P && !p->saved))
+            continue; /* C lies as D does */
         if (fits)
             qn_geometry_of(p, recipe, role, &geometry);
         if (!fits || qn_geometry_bytes(&geometry, 0, 0) < 0)
@@ -260,10 +314,39 @@ int qn_problem_check(struct quern_context *ctx,
     if (!code)
         code = check_lengths(problem);
     if (!code)
+        code = check_epilogue(problem);
+    if (!code)
         code = check_bytes(problem, recipe);
     if (!code)
         code = check_pointers(problem, recipe);
     if (out)
         *out = recipe;
     return code;
+}
+
+/* ----------------------------------------------------------------- kernels */
+
+/* Where there is one operand, nothing alternates. */
+static int same_activation(const struct quern_problem *p,
+                           const char *activation, int interleave)
+{
+    return !strcmp(activation, "any") ||
+           (!strcmp(activation, qn_activation_name(p->activation)) &&
+            interleave == (qn_geometry_halves(p) ? p->interleave : 0));
+}
+
+int qn_problem_takes(const struct quern_problem *p, int epilogue,
+                     const char *activation, int interleave)
+{
+    if (p->bias || p->activation)
+        return epilogue == QN_ACTIVATE &&
+               same_activation(p, activation, interleave);
+    switch (epilogue) {
+    case QN_STORE:
+        return !p->alpha && p->beta == QUERN_BETA_ZERO;
+    case QN_ADD:
+        return !p->alpha && p->beta == QUERN_BETA_ONE;
+    default:
+        return epilogue == QN_SCALE;
+    }
 }

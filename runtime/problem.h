@@ -35,6 +35,11 @@ struct qn_problem_field {
 int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
                       const char *whose);
 
+/* Does a kernel of that epilogue (enum qn_epilogue), and of that activation,
+   serve what the problem makes of the product? */
+int qn_problem_takes(const struct quern_problem *problem, int epilogue,
+                     const char *activation, int interleave);
+
 /* QUERN_EINVAL for a number of groups that no problem has. */
 int qn_problem_groups(int groups);
 

@@ -5,7 +5,8 @@
 **
 **     D[m,n] = alpha * sum_k A[m,k] * B[n,k] + beta * C[m,n]
 **
-** where one axis (say m, the tokens) has another length in each group. The
+** and of fprop an activation's result, where the problem says so. One axis (say
+** m, the tokens) has another length in each group. The
 ** lengths stay on the device: nothing is padded, nothing is read on the host.
 **
 **     struct quern_context *ctx;
@@ -196,14 +197,19 @@ struct quern_args {
     struct quern_tensor b;
     struct quern_tensor c; /* only with beta=any: as d, D itself or apart */
     struct quern_tensor d;
-    const float *alpha; /* only with alpha=any */
-    const float *beta;  /* only with beta=any; a 0 leaves C unread */
-    int scalars;        /* values in alpha and in beta: 0 or 1 for one that
+    struct quern_tensor p;     /* only with saved=1: what the activation was
+                                 given; data NULL: not wanted by this run */
+    const float *bias;         /* [G, n] only with bias=1 */
+    const float *probability;  /* [m] only with prob=1 */
+    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
+    const float *alpha;        /* only with alpha=any */
+    const float *beta;         /* only with beta=any; a 0 leaves C unread */
+    int scalars;     /* values in alpha and in beta: 0 or 1 for one that
                            all groups share, else as many as groups */
-    const int *noop;    /* on the device: a run whose flag is not 0 when it is
+    const int *noop; /* on the device: a run whose flag is not 0 when it is
                            executed writes nothing and checks no sizes; NULL:
                            it runs. For what is in place already. */
-    void *workspace;    /* zeroed once by the caller; one per concurrent run */
+    void *workspace; /* zeroed once by the caller; one per concurrent run */
     const int64_t *host_sizes; /* [G] lengths along the ragged axis, in host
                                   memory, instead of the tensors' arrays: with
                                   sizes=host or fixed, and for the backend
@@ -279,16 +285,21 @@ struct quern_problem {
     int a_major; /* enum quern_major */
     int b_major;
     int d_type;
-    int alpha;       /* 0: 1.0, 1: args.alpha */
-    int beta;        /* enum quern_beta */
-    int alignment;   /* bytes at whose multiples buffers and, where strides are
+    int alpha;      /* 0: 1.0, 1: args.alpha */
+    int beta;       /* enum quern_beta */
+    int alignment;  /* bytes at whose multiples buffers and, where strides are
                         given, rows and matrices start: 2, 4, 8, or 16; 0 is
                         16, which TMA needs */
-    int pointers;    /* enum quern_pointers: what runs may give by address;
+    int pointers;   /* enum quern_pointers: what runs may give by address;
                         a kernel may take more */
-    int parts;       /* products of the same matrices that a queue's flush may
+    int parts;      /* products of the same matrices that a queue's flush may
                         merge into one launch: 1 .. QUERN_MAX_PARTS, 0 is 1 */
-    int sizes;       /* enum quern_sizes */
+    int sizes;      /* enum quern_sizes */
+    int bias;       /* 1: fprop adds a row for each group */
+    int activation; /* enum quern_activation: D is its result; of fprop alone */
+    int interleave; /* as in struct quern_quantization */
+    int probability; /* 1: each row of that is multiplied by a number */
+    int saved;       /* 1: runs may also want what the activation was given */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
     char split[256]; /* how tools and quern_tune draw group sizes; plans
@@ -300,7 +311,8 @@ struct quern_problem {
 **
 **   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt]
 **       [ragged=m|n|k|none] [alpha=1|any] [beta=0|1|any] [align=2|4|8|16]
-**       [pointers=LETTERS] [parts=1..8] [sizes=device|host|fixed]
+**       [pointers=LETTERS] [parts=1..8] [sizes=device|host|fixed] [bias=0|1]
+**       [activation=NAME] [interleave=N] [prob=0|1] [saved=0|1]
 **       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
@@ -438,6 +450,10 @@ QUERN_API void quern_free(void *memory);
 ** a and b that are not k-major have their last two axes the other way round:
 ** [k, m], [k, n]. What lies outside every group is not written. With ragged=k
 ** an empty group's matrix becomes zeros, or beta * C.
+**
+** With an activation d is [m, n / 2], of squared_relu [m, n], and p [m, n] as
+** the type of d: alpha * product + bias, of which the activation takes the fp32
+** value. d is rounded once, after the probability.
 **
 ** With scales a and b are copies as quern_quantize_run made them, layout=tn: of
 ** fprop the row copies of x and w, of dgrad the row copy of dy and the column

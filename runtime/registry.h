@@ -39,6 +39,8 @@
     X(d_map, "const __grid_constant__ tensor_map", "D: shared -> global")      \
     X(d_ragged_map, "const __grid_constant__ tensor_map", "D, cut to a group") \
     X(d_pointer_map, "const __grid_constant__ tensor_map", "D, by address")    \
+    X(p_map, "const __grid_constant__ tensor_map", "P: shared -> global")      \
+    X(p_ragged_map, "const __grid_constant__ tensor_map", "P, cut to a group") \
     X(a_tail_map, "const __grid_constant__ tensor_map", "A, wherever it is")   \
     X(b_tail_map, "const __grid_constant__ tensor_map", "B, wherever it is")   \
     X(a_sf_tail_map, "const __grid_constant__ tensor_map", "A's scales, too")  \
@@ -76,6 +78,7 @@
     X(alpha, "const float *", "factor of the product, or null for 1")          \
     X(beta, "const float *", "factor of C, or null for 1")                     \
     X(scalar_step, "int", "0: one alpha and beta, 1: one for each group")      \
+    X(bias, "const float *", "[groups, n] added to the product, or null")      \
     X(first_dims, "const void *", "[groups] length of each group, or null")    \
     X(offsets, "const void *", "[groups + 1] starts of the groups, or null")   \
     X(sizes_bytes, "int", "4 or 8: int32 or int64 in both arrays")             \
@@ -92,7 +95,7 @@
     X(in_pointers, "const void *const *", "[groups] w's matrices, or null")    \
     X(in_stride, "long long", "elements from one row of it to the next")       \
     X(in_group_stride, "long long", "elements from one matrix to the next")    \
-    X(saved, "const void *", "[m, 2 k] what the activation was given")         \
+    X(saved, "const void *", "what the activation was given; P, or null")      \
     X(saved_stride, "long long", "elements from one row of it to the next")    \
     X(probability, "const float *", "[m] factor of each row, or null")         \
     X(row, "unsigned char *", "row copy, or null")                             \
@@ -164,12 +167,14 @@ enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD };
 
 /*
 ** What a kernel does with the product. A problem with alpha, or with any beta,
-** needs SCALE, which serves the others too: see QN_PARAMS for its nulls.
+** needs SCALE, which serves the others too: see QN_PARAMS for its nulls. One
+** with a bias or an activation needs ACTIVATE, which serves no other.
 */
 enum qn_epilogue {
-    QN_STORE, /* D = A*B */
-    QN_ADD,   /* D += A*B: C is D, beta is 1 */
-    QN_SCALE  /* D = alpha*A*B + beta*C */
+    QN_STORE,   /* D = A*B */
+    QN_ADD,     /* D += A*B: C is D, beta is 1 */
+    QN_SCALE,   /* D = alpha*A*B + beta*C */
+    QN_ACTIVATE /* P = alpha*A*B + bias, D = activation(P) * probability */
 };
 
 /* An operand of the canonical product as one kernel takes it. */
@@ -248,9 +253,12 @@ struct qn_kernel {
     int tile[3];    /* m, n, k */
     int cluster[2]; /* CTAs along m, along n */
     int stages;
-    const char *schedule; /* "cooperative", "pingpong", "" */
-    const char *addend;   /* how C arrives: "reduce", "read", "fetch", .. */
-    const char *expand;   /* where codes become bf16: "shared", "registers" */
+    const char *schedule;   /* "cooperative", "pingpong", "" */
+    const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
+    const char *expand;     /* where codes become bf16: "shared", "registers" */
+    const char *activation; /* of ACTIVATE: the one it makes; "any": that of
+                               its parameter, and any interleave */
+    int interleave;
     int threads;
     int parts;                   /* that a launch may merge, at least 1 */
     int ctas;                    /* on a multiprocessor, of persistent casts */
@@ -275,6 +283,8 @@ struct qn_rejected {
     int ragged, epilogue;
     int a_major, b_major;
     int d_type;
+    const char *activation;
+    int interleave;
     const char *reason;
 };
 

@@ -98,6 +98,8 @@ static void set_operands(const struct quern_plan *plan,
     v->b_sf = args->b.sf;
     v->a_global = args->a.global;
     v->b_global = args->b.global;
+    v->saved = args->p.data;
+    v->saved_stride = qn_args_stride(&args->p, &g[QN_ROLE_P]);
     v->a_stride = qn_args_stride(&args->a, &g[QN_ROLE_A]);
     v->b_stride = qn_args_stride(&args->b, &g[QN_ROLE_B]);
     v->c_stride = qn_args_stride(c, &g[QN_ROLE_C]);
@@ -145,6 +147,11 @@ static void set_values(const struct quern_plan *plan,
     v->alpha = args->alpha;
     v->beta = args->beta;
     v->scalar_step = args->scalars > 1;
+    v->bias = args->bias;
+    v->probability = args->probability;
+    v->limit = args->limit;
+    v->slope = args->slope;
+    v->shift = args->shift;
     v->noop = args->noop;
     v->error = args->workspace;
 }

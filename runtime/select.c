@@ -74,18 +74,6 @@ static const struct arrival {
     {"read", 1.0, 1.2, 0.5}, /* by the math warps */
 };
 
-int qn_select_epilogue(const struct quern_problem *p, int epilogue)
-{
-    switch (epilogue) {
-    case QN_STORE:
-        return !p->alpha && p->beta == QUERN_BETA_ZERO;
-    case QN_ADD:
-        return !p->alpha && p->beta == QUERN_BETA_ONE;
-    default:
-        return 1;
-    }
-}
-
 int qn_select_parts(const struct quern_problem *p,
                     const struct qn_kernel *kernel)
 {
@@ -108,7 +96,8 @@ int qn_select_variant(const struct quern_problem *p,
                       const struct qn_kernel *kernel)
 {
     return same_product(p, kernel) && kernel->d.type == p->d_type &&
-           qn_select_epilogue(p, kernel->epilogue);
+           qn_problem_takes(p, kernel->epilogue, kernel->activation,
+                            kernel->interleave);
 }
 
 int qn_select_arch(const char *arch, const struct qn_device *device)
@@ -131,6 +120,7 @@ int qn_select_pointers(const struct quern_problem *p,
         [QN_ROLE_B] = QN_PARAM_b_pointers,
         [QN_ROLE_C] = QN_PARAM_c_pointers,
         [QN_ROLE_D] = QN_PARAM_d_pointers,
+        [QN_ROLE_P] = -1,
     };
     /* where D is added to, it may be read as C */
     int also_c = role == QN_ROLE_D && p->beta == QUERN_BETA_ONE &&
@@ -224,7 +214,7 @@ static int check_pointers(const struct quern_problem *p,
                           const struct qn_kernel *kernel, char *reason,
                           size_t size)
 {
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++)
         if (p->pointers >> role & 1 && !qn_select_pointers(p, kernel, role)) {
             snprintf(reason, size,
                      "takes %c in one buffer, the problem says pointers=%c",
@@ -302,7 +292,8 @@ static double moved_bytes(const struct qn_demand *demand, int parts)
     double bytes = 0;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        if (role == QN_ROLE_C && demand->problem->beta == QUERN_BETA_ZERO)
+        if ((role == QN_ROLE_C && demand->problem->beta == QUERN_BETA_ZERO) ||
+            (role == QN_ROLE_P && !demand->problem->saved))
             continue;
         qn_geometry_of(demand->problem, demand->recipe, role, &g);
         bytes += (double)qn_geometry_bytes(&g, 0, 0) *
@@ -520,9 +511,9 @@ int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
 /* What the kernels of the problem's layout and ragged axis write. */
 static int add_outputs(struct quern_context *ctx, const struct quern_problem *p)
 {
-    static const char *const epilogues[] = {"beta=0", "beta=1",
-                                            "any alpha and beta"};
-    unsigned seen[3] = {0}; /* a bit for each type of D */
+    static const char *const epilogues[] = {
+        "beta=0", "beta=1", "any alpha and beta", "bias and activation"};
+    unsigned seen[4] = {0}; /* a bit for each type of D */
     int count = 0;
 
     for (int i = 0; i < ctx->nkernels; i++) {

@@ -33,10 +33,6 @@ struct qn_demand {
     const char *kernel;             /* the only one wanted, or NULL */
 };
 
-/* Does a kernel of that epilogue (enum qn_epilogue) serve the problem's alpha
-   and beta? */
-int qn_select_epilogue(const struct quern_problem *problem, int epilogue);
-
 /* Strips of tiles that so many CTAs should visit together, at least 1. */
 int qn_select_band(const struct quern_problem *problem,
                    const struct qn_kernel *kernel, int ctas);

@@ -63,6 +63,8 @@ const struct qn_map_param qn_tensormap_params[QN_MAPS] = {
     {QN_PARAM_d_map, QN_ROLE_D, QN_MAP_PLAIN},
     {QN_PARAM_d_ragged_map, QN_ROLE_D, QN_MAP_RAGGED},
     {QN_PARAM_d_pointer_map, QN_ROLE_D, QN_MAP_POINTER},
+    {QN_PARAM_p_map, QN_ROLE_P, QN_MAP_PLAIN},
+    {QN_PARAM_p_ragged_map, QN_ROLE_P, QN_MAP_RAGGED},
     {QN_PARAM_a_tail_map, QN_ROLE_A, QN_MAP_TAIL},
     {QN_PARAM_b_tail_map, QN_ROLE_B, QN_MAP_TAIL},
     {QN_PARAM_a_sf_tail_map, QN_ROLE_A, QN_MAP_SF_TAIL},
@@ -172,7 +174,7 @@ static uint64_t packed(int64_t elements, int bits)
 /* The letter of the operand comes first. */
 static int refuse(char *reason, size_t size, int role, const char *why)
 {
-    snprintf(reason, size, "%c has no tensor map: %s", "ABCD"[role], why);
+    snprintf(reason, size, "%c has no tensor map: %s", "ABCDP"[role], why);
     return 0;
 }
 

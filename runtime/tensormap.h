@@ -35,10 +35,10 @@ struct qn_map_param {
 };
 
 /* All of them, QN_MAPS in number. */
-#define QN_MAPS 14
+#define QN_MAPS 16
 extern const struct qn_map_param qn_tensormap_params[QN_MAPS];
 
-/* The kernel's operand that a map is for. */
+/* The kernel's operand that a map is for; P is stored as D is. */
 const struct qn_operand *qn_tensormap_operand(const struct qn_kernel *kernel,
                                               const struct qn_map_param *param);
 

@@ -17,7 +17,7 @@
 
 enum { BLOCK = 1 << 20, ALIGN = 256 };
 
-/* What lies in the one allocation, one behind the other; A, B, C, D each. */
+/* What lies in the one allocation, one behind the other; A to P each. */
 enum part {
     DATA,
     SCALES = DATA + QN_ROLES,
@@ -25,6 +25,8 @@ enum part {
     POINTERS = GLOBAL + QN_ROLES,
     SIZES = POINTERS + QN_ROLES,
     FACTORS,
+    BIAS,
+    PROBABILITY,
     WORKSPACE,
     PARTS
 };
@@ -42,7 +44,7 @@ struct maker {
 static struct quern_tensor *tensor(const struct maker *m, int role)
 {
     struct quern_tensor *all[QN_ROLES] = {&m->args->a, &m->args->b, &m->args->c,
-                                          &m->args->d};
+                                          &m->args->d, &m->args->p};
 
     return all[role];
 }
@@ -66,6 +68,10 @@ static size_t lay_out(struct maker *m)
     }
     m->bytes[SIZES] = groups * sizeof(int64_t);
     m->bytes[FACTORS] = 2 * groups * sizeof(float);
+    if (m->p->bias)
+        m->bytes[BIAS] = groups * (size_t)m->p->n * sizeof(float);
+    if (m->p->probability)
+        m->bytes[PROBABILITY] = (size_t)m->p->m * sizeof(float);
     m->bytes[WORKSPACE] = m->job->session.need.workspace_bytes;
     for (int i = 0; i < PARTS; i++) {
         m->at[i] = sum;
@@ -192,7 +198,8 @@ static int fill_operand(struct maker *m, void *block, int role)
     const struct qn_scaling *scaling;
     struct quern_quantization q;
     const int type = tensor(m, role)->type;
-    const int read = role < QN_ROLE_D || m->p->beta == QUERN_BETA_ONE;
+    const int read =
+        role < QN_ROLE_D || (role == QN_ROLE_D && m->p->beta == QUERN_BETA_ONE);
     float scale = 1;
     int code = QUERN_OK;
 
@@ -254,6 +261,8 @@ static int fill_all(struct maker *m)
 
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
         code = fill_operand(m, block, role);
+    for (int part = BIAS; part <= PROBABILITY && !code; part++)
+        code = fill_values(m, block, part, QUERN_F32, 1);
     if (!code)
         code = fill_rest(m);
     if (!code) /* copies from the host may still be under way, and the runs'
@@ -282,7 +291,7 @@ static void point(struct maker *m)
 
         if (p->pointers >> role & 1)
             t->pointers = pointer(m->at[POINTERS + role]);
-        else
+        else if (role != QN_ROLE_P || p->saved)
             t->data = pointer(m->at[DATA + role]);
         t->sf = t->sf_bytes ? pointer(m->at[SCALES + role]) : NULL;
         t->global = t->global_bytes ? pointer(m->at[GLOBAL + role]) : NULL;
@@ -299,6 +308,10 @@ static void point(struct maker *m)
         args->alpha = pointer(m->at[FACTORS]);
     if (p->beta == QUERN_BETA_ANY)
         args->beta = pointer(m->at[FACTORS]);
+    if (p->bias)
+        args->bias = pointer(m->at[BIAS]);
+    if (p->probability)
+        args->probability = pointer(m->at[PROBABILITY]);
     args->scalars = p->groups;
     args->workspace = pointer(m->at[WORKSPACE]);
 }

@@ -34,7 +34,7 @@ static const char *const activations[] = {
 static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
 static const char *const sizes[] = {"device", "host", "fixed"};
-static const char *const epilogues[] = {"store", "add", "scale"};
+static const char *const epilogues[] = {"store", "add", "scale", "activate"};
 static const char *const backends[] = {"auto", "host", "jit", "aot",
                                        "cublaslt"};
 

@@ -82,7 +82,8 @@ static int of_variant(const struct quern_problem *p,
     return point->op == p->op && point->ragged == p->ragged &&
            point->a_major == p->a_major && point->b_major == p->b_major &&
            point->d_type == p->d_type && !strcmp(point->recipe, p->recipe) &&
-           qn_select_epilogue(p, point->epilogue);
+           qn_problem_takes(p, point->epilogue, point->activation,
+                            point->interleave);
 }
 
 /* With the sentence of their spec. */

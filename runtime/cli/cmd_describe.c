@@ -55,9 +55,9 @@ static void add_scales(cJSON *rows, const char *name,
 
 /* The tensors of a layer that each op multiplies. COUPLED: ops, quern.h */
 static const char *const tensors[][QN_ROLES] = {
-    {"x", "w", "added to y", "y"},
-    {"dy", "w", "added to dx", "dx"},
-    {"dy", "x", "added to dw", "dw"},
+    {"x", "w", "added to y", "y", "what the activation was given"},
+    {"dy", "w", "added to dx", "dx", ""},
+    {"dy", "x", "added to dw", "dw", ""},
 };
 
 /* Each operand that the problem has, and the addresses that may replace it. */
@@ -65,9 +65,9 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
                          const struct quern_args *need,
                          const struct qn_geometry *geometry)
 {
-    static const char *const names[QN_ROLES] = {"a", "b", "c", "d"};
+    static const char *const names[QN_ROLES] = {"a", "b", "c", "d", "p"};
     const struct quern_tensor *all[QN_ROLES] = {&need->a, &need->b, &need->c,
-                                                &need->d};
+                                                &need->d, &need->p};
     char text[64], name[32];
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
@@ -116,12 +116,23 @@ static void add_sizes(cJSON *rows, const struct quern_problem *problem,
 /* One value, or as many as groups. */
 static void add_factors(cJSON *rows, const struct quern_problem *problem)
 {
-    char text[64];
+    char text[64], bias[64];
 
     snprintf(text, sizeof text, "[1] or [%d]", problem->groups);
     if (problem->alpha)
         qn_argument_row(rows, "alpha", "f32", text, 0, 4,
                         "factor of the product");
+    if (problem->bias) {
+        snprintf(bias, sizeof bias, "[%d, %lld]", problem->groups,
+                 (long long)problem->n);
+        qn_argument_row(rows, "bias", "f32", bias, 0, 8,
+                        "added to the group's product");
+    }
+    if (problem->probability) {
+        snprintf(bias, sizeof bias, "[%lld]", (long long)problem->m);
+        qn_argument_row(rows, "probability", "f32", bias, 0, 4,
+                        "factor of each row of d");
+    }
     if (problem->beta == QUERN_BETA_ANY)
         qn_argument_row(rows, "beta", "f32", text, 0, 4, "factor of c");
 }

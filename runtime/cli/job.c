@@ -56,6 +56,13 @@ int64_t qn_job_length(const struct qn_job *job, int axis, int group)
                : qn_geometry_length(&job->problem, axis);
 }
 
+int64_t qn_job_columns(const struct qn_job *job, int role, int group)
+{
+    const struct qn_geometry *g = &job->operands[role];
+
+    return g->inner_ragged ? job->sizes[group] : g->columns;
+}
+
 int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
                        int64_t y)
 {
@@ -84,8 +91,8 @@ static int is_read(const struct qn_job *job, int role)
 static const struct quern_tensor *need_of(const struct qn_job *job, int role)
 {
     const struct quern_args *need = &job->need.args;
-    const struct quern_tensor *tensors[QN_ROLES] = {&need->a, &need->b,
-                                                    &need->c, &need->d};
+    const struct quern_tensor *tensors[QN_ROLES] = {
+        &need->a, &need->b, &need->c, &need->d, &need->p};
 
     return tensors[role];
 }
@@ -156,6 +163,33 @@ static int fill_factors(struct qn_job *job, uint64_t seed)
                        sizeof job->factors);
 }
 
+/* Random numbers, and a buffer with a copy of them. */
+static int fill_array(struct qn_job *job, int64_t count, uint64_t seed,
+                      float **numbers, struct qn_memory *memory)
+{
+    *numbers = malloc((size_t)(count + 1) * sizeof **numbers);
+    if (!*numbers)
+        return QUERN_ENOMEM;
+    if (qn_random_fill(*numbers, QUERN_F32, (size_t)count, seed, 1))
+        return QUERN_EINVAL;
+    return fill_memory(job, memory, *numbers, (size_t)count * sizeof **numbers);
+}
+
+/* What a bias adds and rows are multiplied by. */
+static int fill_epilogue(struct qn_job *job, uint64_t seed)
+{
+    const struct quern_problem *p = &job->problem;
+    int code = QUERN_OK;
+
+    if (p->bias)
+        code = fill_array(job, p->groups * p->n, seed ^ 0xB1A5, &job->bias,
+                          &job->bias_memory);
+    if (!code && p->probability)
+        code = fill_array(job, p->m, seed ^ 0x960B, &job->probability,
+                          &job->probability_memory);
+    return code;
+}
+
 static int fill_workspace(struct qn_job *job)
 {
     int code =
@@ -192,6 +226,8 @@ static int fill_all(struct qn_job *job, uint64_t seed)
     if (!code)
         code = fill_factors(job, seed);
     if (!code)
+        code = fill_epilogue(job, seed);
+    if (!code)
         code = fill_workspace(job);
     return code;
 }
@@ -220,7 +256,7 @@ static void point(struct qn_job *job)
     struct quern_args *args = &job->args;
 
     struct quern_tensor *all[QN_ROLES] = {&args->a, &args->b, &args->c,
-                                          &args->d};
+                                          &args->d, &args->p};
 
     *args = job->need.args;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
@@ -236,6 +272,8 @@ static void point(struct qn_job *job)
     args->alpha = p->alpha ? factors : NULL;
     args->beta = p->beta == QUERN_BETA_ANY ? factors + QUERN_MAX_GROUPS : NULL;
     args->scalars = p->groups;
+    args->bias = (const float *)(void *)job->bias_memory.data;
+    args->probability = (const float *)(void *)job->probability_memory.data;
     args->workspace = job->workspace.data;
     if (job->info.backend != QUERN_BACKEND_CUBLASLT && !p->sizes)
         point_sizes(job);
@@ -317,6 +355,10 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
         .borrowed = 1,
         .sizes_memory = job->sizes_memory,
         .factors_memory = job->factors_memory,
+        .bias = job->bias,
+        .probability = job->probability,
+        .bias_memory = job->bias_memory,
+        .probability_memory = job->probability_memory,
     };
     memcpy(other->sizes, job->sizes, sizeof other->sizes);
     memcpy(other->starts, job->starts, sizeof other->starts);
@@ -366,6 +408,10 @@ void qn_job_free(struct qn_job *job)
     if (!job->borrowed) {
         qn_memory_free(&job->sizes_memory);
         qn_memory_free(&job->factors_memory);
+        qn_memory_free(&job->bias_memory);
+        qn_memory_free(&job->probability_memory);
+        free(job->bias);
+        free(job->probability);
     }
     qn_memory_free(&job->memory[QN_ROLE_D]);
     qn_memory_free(&job->pointers[QN_ROLE_D]);
@@ -502,7 +548,8 @@ double qn_job_bytes(const struct qn_job *job)
         double parts = role == QN_ROLE_D ? (double)g->groups : used;
         double rows = (double)g->rows, columns = (double)g->columns;
 
-        if (role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ZERO)
+        if ((role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ZERO) ||
+            (role == QN_ROLE_P && !job->problem.saved))
             continue;
         if (!g->grouped) {
             parts = 1;

@@ -32,6 +32,8 @@ struct qn_job {
     float factors[2][QUERN_MAX_GROUPS]; /* alphas, betas: one of each a group */
     struct qn_memory pointers[QN_ROLES]; /* addresses of the matrices */
     struct qn_memory sizes_memory, factors_memory, workspace;
+    float *bias, *probability; /* [G, n], [m]; NULL where there is none */
+    struct qn_memory bias_memory, probability_memory;
     int borrowed; /* all but D, its pointers and the workspace are another
                      job's */
     struct quern_args args;
@@ -65,8 +67,11 @@ int qn_job_fresh(struct qn_job *);
 /* The length of an axis (enum quern_axis) in a group. */
 int64_t qn_job_length(const struct qn_job *, int axis, int group);
 
+/* Columns of D or P inside a group. */
+int64_t qn_job_columns(const struct qn_job *, int role, int group);
+
 /* The element of a group in an operand's buffer: (m, k) of A, (n, k) of B,
-   (m, n) of C and D, counted inside the group. */
+   (m, n) of C, D and P, counted inside the group. */
 int64_t qn_job_element(const struct qn_job *, int role, int group, int64_t x,
                        int64_t y);
 

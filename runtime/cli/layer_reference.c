@@ -67,12 +67,12 @@ static struct act geglu(double a, double b)
     };
 }
 
-static struct act activate(const struct qn_layer_numbers *in, double a,
-                           double b)
+static struct act activate(const struct qn_layer_numbers *in, int activation,
+                           double a, double b)
 {
     const double up = a > 0 ? a : 0;
 
-    switch (in->mlp->activation) {
+    switch (activation) {
     case QUERN_SWIGLU:
         return swiglu(a, b);
     case QUERN_CLAMPED_SWIGLU:
@@ -86,6 +86,12 @@ static struct act activate(const struct qn_layer_numbers *in, double a,
     default:
         return (struct act){up * up, 2 * up, 0};
     }
+}
+
+double qn_layer_reference_activate(const struct qn_layer_numbers *in,
+                                   int activation, double a, double b)
+{
+    return activate(in, activation, a, b).y;
 }
 
 /* ------------------------------------------------------------------- token */
@@ -191,7 +197,9 @@ static void go_forward(struct qn_layer_reference *r, double probability)
         int64_t a, b;
 
         place(r, f, &a, &b);
-        r->h[f] = activate(r->in, r->pre[a], r->pre[b]).y * probability;
+        r->h[f] =
+            activate(r->in, r->in->mlp->activation, r->pre[a], r->pre[b]).y *
+            probability;
     }
     multiply(r->y, r->w2, r->hidden, r->ffn, r->h);
 }
@@ -205,7 +213,7 @@ static void go_back(struct qn_layer_reference *r, double probability)
         int64_t a, b;
 
         place(r, f, &a, &b);
-        act = activate(r->in, r->pre[a], r->pre[b]);
+        act = activate(r->in, r->in->mlp->activation, r->pre[a], r->pre[b]);
         r->dprob += r->dh[f] * act.y;
         r->dpre[b] = r->dh[f] * probability * act.b;
         r->dpre[a] = r->dh[f] * probability * act.a;

@@ -29,6 +29,11 @@ struct qn_layer_reference {
     double *memory;
 };
 
+/* What an activation (enum quern_activation) makes of its operands; of the
+   numbers only limit, slope and shift are looked at. */
+double qn_layer_reference_activate(const struct qn_layer_numbers *,
+                                   int activation, double a, double b);
+
 /* 0, or -1 when memory ran out; may be freed in both cases. */
 int qn_layer_reference_begin(struct qn_layer_reference *,
                              const struct qn_layer_numbers *);

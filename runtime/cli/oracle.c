@@ -30,10 +30,10 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
 
     for (int64_t i = 0; i < s->count && !code; i++) {
         const struct qn_sample_row *r = &s->rows[i];
-        const int64_t n = qn_job_length(job, QUERN_AXIS_N, r->group);
-        const int64_t at = qn_job_element(job, QN_ROLE_D, r->group, r->row, 0);
+        const int64_t n = qn_job_columns(job, s->role, r->group);
+        const int64_t at = qn_job_element(job, s->role, r->group, r->row, 0);
 
-        code = qn_memory_read(&job->memory[QN_ROLE_D], (size_t)at * bytes, row,
+        code = qn_memory_read(&job->memory[s->role], (size_t)at * bytes, row,
                               (size_t)n * bytes);
         for (int64_t j = 0; j < n && !code; j++) {
             const double want = reference[r->at + j];
@@ -49,15 +49,14 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
     return code;
 }
 
-/* Are bytes of D from `start` on as they were before the run? */
-static int look_at(const struct qn_job *job, size_t start, size_t count,
-                   int *untouched)
+/* Are bytes of D or P from `start` on as they were before the run? */
+static int look_at(const struct qn_job *job, int role, size_t start,
+                   size_t count, int *untouched)
 {
-    const unsigned char *before = job->host[QN_ROLE_D];
+    const unsigned char *before = job->host[role];
     unsigned char *data = malloc(count + 1);
-    int code = data
-                   ? qn_memory_read(&job->memory[QN_ROLE_D], start, data, count)
-                   : qn_error_memory();
+    int code = data ? qn_memory_read(&job->memory[role], start, data, count)
+                    : qn_error_memory();
 
     for (size_t i = 0; i < count && !code; i++)
         *untouched &=
@@ -68,30 +67,31 @@ static int look_at(const struct qn_job *job, size_t start, size_t count,
 
 /* What belongs to no group: rows past the last one, or the ends of all rows
    where the groups split these. */
-static int look_outside(const struct qn_job *job, int *untouched)
+static int look_outside(const struct qn_job *job, int role, int *untouched)
 {
-    const struct qn_geometry *g = &job->operands[QN_ROLE_D];
+    const struct qn_geometry *g = &job->operands[role];
     const size_t row = (size_t)g->columns * element_bytes(job);
     const size_t used = (size_t)job->rows * element_bytes(job);
     int code = QUERN_OK;
 
-    *untouched = 1;
     if (g->grouped)
         return QUERN_OK;
     if (!g->inner_ragged)
-        return look_at(job, row * (size_t)job->rows,
+        return look_at(job, role, row * (size_t)job->rows,
                        row * (size_t)(g->rows - job->rows), untouched);
     for (int64_t i = 0; i < g->rows && row > used && !code; i++)
-        code = look_at(job, (size_t)i * row + used, row - used, untouched);
+        code =
+            look_at(job, role, (size_t)i * row + used, row - used, untouched);
     return code;
 }
 
 /* No byte around any buffer may have changed. */
 static int look_at_guards(const struct qn_job *job, int *guards)
 {
-    enum { OTHERS = 3, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
-    const struct qn_memory *all[ALL] = {&job->sizes_memory,
-                                        &job->factors_memory, &job->workspace};
+    enum { OTHERS = 5, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
+    const struct qn_memory *all[ALL] = {
+        &job->sizes_memory, &job->factors_memory, &job->workspace,
+        &job->bias_memory, &job->probability_memory};
     int code = QUERN_OK;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
@@ -111,13 +111,13 @@ static int look_at_guards(const struct qn_job *job, int *guards)
     return code;
 }
 
-/* The sampled rows against what they should be. */
-static int judge_rows(struct qn_job *job, enum qn_oracle oracle, int64_t most,
-                      struct qn_verdict *verdict)
+/* The sampled rows of D or P against what they should be. */
+static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
+                      int64_t most, struct qn_verdict *verdict)
 {
-    double *reference = NULL;
+    double *reference = NULL, error = 0;
     struct qn_sample s;
-    int code = qn_sample_take(job, most, &s);
+    int code = qn_sample_take(job, role, most, &s);
 
     if (!code &&
         !(reference = malloc((size_t)(s.elements + 1) * sizeof *reference)))
@@ -126,7 +126,9 @@ static int judge_rows(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         code = oracle == QN_ORACLE_HOST ? qn_sample_host(job, &s, reference)
                                         : qn_sample_float64(job, &s, reference);
     if (!code)
-        code = compare(job, &s, reference, &verdict->error);
+        code = compare(job, &s, reference, &error);
+    if (!isnan(verdict->error) && !(error <= verdict->error))
+        verdict->error = error; /* a NaN stays */
     verdict->rows = s.count;
     free(reference);
     free(s.rows);
@@ -136,19 +138,25 @@ static int judge_rows(struct qn_job *job, enum qn_oracle oracle, int64_t most,
 int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
                     struct qn_verdict *verdict)
 {
+    const struct quern_problem *p = &job->problem;
     int code = qn_job_fresh(job);
 
-    if (qn_job_scaled(job)) /* the host backend takes no single rows of it */
+    /* the host backend takes no single rows of these */
+    if (qn_job_scaled(job) || p->bias || p->activation)
         oracle = QN_ORACLE_FLOAT64;
     *verdict = (struct qn_verdict){
         .oracle = oracle == QN_ORACLE_HOST ? "host backend" : "float64",
         .tolerance =
             qn_tolerance_of(&job->problem, job->recipe, job->problem.k).error,
+        .untouched = 1,
     };
-    if (!code)
-        code = judge_rows(job, oracle, most, verdict);
-    if (!code)
-        code = look_outside(job, &verdict->untouched);
+    for (int role = QN_ROLE_D; role <= (p->saved ? QN_ROLE_P : QN_ROLE_D);
+         role++) {
+        if (!code)
+            code = judge_rows(job, role, oracle, most, verdict);
+        if (!code)
+            code = look_outside(job, role, &verdict->untouched);
+    }
     if (!code)
         code = look_at_guards(job, &verdict->guards);
     verdict->passed = !code && verdict->error <= verdict->tolerance &&

@@ -13,6 +13,7 @@
 #include "copies.h"
 #include "element.h"
 #include "error.h"
+#include "layer_reference.h"
 #include "random.h"
 #include "types.h"
 
@@ -86,16 +87,18 @@ static void drop_twins(const struct qn_job *job, struct qn_sample *s)
     s->count = kept;
     for (int64_t i = 0; i < s->count; i++) {
         s->rows[i].at = s->elements;
-        s->elements += qn_job_length(job, QUERN_AXIS_N, s->rows[i].group);
+        s->elements += qn_job_columns(job, s->role, s->rows[i].group);
     }
 }
 
-int qn_sample_take(const struct qn_job *job, int64_t most, struct qn_sample *s)
+int qn_sample_take(const struct qn_job *job, int role, int64_t most,
+                   struct qn_sample *s)
 {
     uint64_t state = 7;
     int64_t all = 0;
 
     memset(s, 0, sizeof *s);
+    s->role = role;
     for (int g = 0; g < job->problem.groups; g++)
         all += rows_of(job, g);
     most = affordable(job, all, most);
@@ -124,7 +127,8 @@ struct part {
     const struct qn_sample_row *rows;
     int64_t count;
     int group;
-    int64_t n, k;
+    int role;                       /* whose rows */
+    int64_t n, k;                   /* n: their columns */
     const struct qn_decode *decode; /* of A and B, where these are copies */
 };
 
@@ -135,12 +139,16 @@ static int next_part(const struct qn_job *job, const struct qn_sample *s,
     if (*next == s->count)
         return 0;
     *part = (struct part){
-        .job = job, .rows = s->rows + *next, .group = s->rows[*next].group};
+        .job = job,
+        .rows = s->rows + *next,
+        .group = s->rows[*next].group,
+        .role = s->role,
+    };
     while (*next < s->count && s->rows[*next].group == part->group) {
         part->count++;
         ++*next;
     }
-    part->n = qn_job_length(job, QUERN_AXIS_N, part->group);
+    part->n = qn_job_columns(job, s->role, part->group);
     part->k = qn_job_length(job, QUERN_AXIS_K, part->group);
     return 1;
 }
@@ -327,13 +335,15 @@ static double dot(const double *a, const double *b, int64_t count)
     return sums[0] + sums[1] + (sums[2] + sums[3]);
 }
 
-/* alpha * sum + beta * C */
+/* alpha * sum + bias, or + beta * C */
 static double finish(const struct part *p, double sum, int64_t i, int64_t j)
 {
     const struct quern_problem *problem = &p->job->problem;
 
     if (problem->alpha)
         sum *= (double)p->job->factors[0][p->group];
+    if (problem->bias)
+        sum += (double)p->job->bias[p->group * problem->n + j];
     if (problem->beta == QUERN_BETA_ONE)
         sum += (double)c_value(p, i, j);
     if (problem->beta == QUERN_BETA_ANY)
@@ -341,21 +351,68 @@ static double finish(const struct part *p, double sum, int64_t i, int64_t j)
     return sum;
 }
 
+/* The columns of the product that make column j: one, or the two operands of
+   an activation. Returns how many. */
+static int columns_of(const struct part *p, int64_t j, int64_t columns[2])
+{
+    const struct quern_problem *problem = &p->job->problem;
+    const int64_t run =
+        problem->interleave ? problem->interleave : problem->n / 2;
+
+    columns[0] = j;
+    if (p->role != QN_ROLE_D || !qn_geometry_halves(problem))
+        return 1;
+    columns[0] = j / run * 2 * run + j % run;
+    columns[1] = columns[0] + run;
+    return 2;
+}
+
+/* D's element from them. */
+static double activated(const struct part *p, const double x[2], int64_t i)
+{
+    const struct qn_job *job = p->job;
+    const struct qn_layer_numbers constants = {.limit = job->args.limit,
+                                               .slope = job->args.slope,
+                                               .shift = job->args.shift};
+    const int64_t row = job->starts[p->group] + p->rows[i].row;
+
+    if (p->role != QN_ROLE_D || !job->problem.activation)
+        return x[0];
+    return qn_layer_reference_activate(&constants, job->problem.activation,
+                                       x[0], x[1]) *
+           (job->probability ? (double)job->probability[row] : 1);
+}
+
+/* Column j of all rows; `b` has room for two rows of B. */
+static void refer_column(const struct part *p, int64_t j, const double *a,
+                         double *b, double *reference)
+{
+    int64_t columns[2];
+    const int count = columns_of(p, j, columns);
+
+    for (int c = 0; c < count; c++)
+        load_run(p, QN_ROLE_B, columns[c], b + c * p->k);
+    for (int64_t i = 0; i < p->count; i++) {
+        double x[2] = {0};
+
+        for (int c = 0; c < count; c++)
+            x[c] =
+                finish(p, dot(a + i * p->k, b + c * p->k, p->k), i, columns[c]);
+        reference[p->rows[i].at + j] = activated(p, x, i);
+    }
+}
+
 /* Column by column, so that B is read once. */
 static int refer_part(const struct part *p, double *reference)
 {
     double *a = malloc((size_t)(p->count * p->k) * sizeof *a + 1);
-    double *b = malloc((size_t)p->k * sizeof *b + 1);
+    double *b = malloc((size_t)p->k * 2 * sizeof *b + 1);
     int code = a && b ? QUERN_OK : qn_error_memory();
 
     for (int64_t i = 0; !code && i < p->count; i++)
         load_run(p, QN_ROLE_A, p->rows[i].row, a + i * p->k);
-    for (int64_t j = 0; !code && j < p->n; j++) {
-        load_run(p, QN_ROLE_B, j, b);
-        for (int64_t i = 0; i < p->count; i++)
-            reference[p->rows[i].at + j] =
-                finish(p, dot(a + i * p->k, b, p->k), i, j);
-    }
+    for (int64_t j = 0; !code && j < p->n; j++)
+        refer_column(p, j, a, b, reference);
     free(a);
     free(b);
     return code;

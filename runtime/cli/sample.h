@@ -6,7 +6,7 @@
 
 #include "job.h"
 
-/* A row of D inside one group. */
+/* A row of D or P inside one group. */
 struct qn_sample_row {
     int group;
     int64_t row;
@@ -14,6 +14,7 @@ struct qn_sample_row {
 };
 
 struct qn_sample {
+    int role;                   /* QN_ROLE_D or QN_ROLE_P */
     struct qn_sample_row *rows; /* by group and row */
     int64_t count;
     int64_t elements;
@@ -21,10 +22,12 @@ struct qn_sample {
 
 /* At most `most` rows (0: as many as a few seconds allow), the same ones on
    every machine. Codes of the library; freed with free(sample->rows). */
-int qn_sample_take(const struct qn_job *, int64_t most, struct qn_sample *);
+int qn_sample_take(const struct qn_job *, int role, int64_t most,
+                   struct qn_sample *);
 
 /* What those rows should be, `sample->elements` numbers one behind the other:
-   by the host backend, or in double. Codes of the library. */
+   by the host backend (of D without bias and activation), or in double. Codes
+   of the library. */
 int qn_sample_host(const struct qn_job *, const struct qn_sample *,
                    double *reference);
 int qn_sample_float64(const struct qn_job *, const struct qn_sample *,

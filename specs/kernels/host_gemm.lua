@@ -25,6 +25,28 @@ kernels "host_gemm" {
   derive "parts" (function () return 8 end),
 }
 
+-- With a bias and an activation, which is a parameter, too.
+
+kernels "host_gemm_activate" {
+  op       = "fprop",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn", "nt", "tt" },
+  ragged   = "m",
+  epilogue = "activate",
+  arch     = "host",
+  template = "host/gemm.c",
+  params   = { "a", "b", "d", "a_pointers", "b_pointers", "a_stride", "b_stride", "d_stride",
+               "a_group_stride", "b_group_stride", "alpha", "scalar_step", "bias", "saved",
+               "saved_stride", "probability", "activation", "interleave", "limit", "slope",
+               "shift", "first_dims", "offsets", "sizes_bytes", "ragged", "a_major", "b_major",
+               "groups", "m", "n", "k", "error", "part_count", "parts", "noop" },
+
+  derive "activation" (function () return "any" end),
+  derive "tile" (function (v) return { 4, 16, 128 } end),
+  derive "parts" (function () return 1 end),
+}
+
 -- The same of quantized copies: what a scale becomes follows from its fields.
 
 kernels "host_gemm_scaled" {
@@ -47,4 +69,26 @@ kernels "host_gemm_scaled" {
   -- Sums that fit into the vector registers, of 4 floats as of 16.
   derive "tile" (function (v) return { 4, 16, 128 } end),
   derive "parts" (function () return 8 end),
+}
+
+kernels "host_gemm_scaled_activate" {
+  op       = "fprop",
+  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+  scale    = { "none", "blocked" },
+  layout   = "tn",
+  ragged   = "m",
+  epilogue = "activate",
+  arch     = "host",
+  template = "host/gemm_scaled.c",
+  params   = { "a", "b", "d", "a_stride", "b_stride", "d_stride", "b_group_stride",
+               "a_sf", "b_sf", "a_sf_stride", "b_sf_stride",
+               "a_sf_group_stride", "b_sf_group_stride", "a_global", "b_global",
+               "alpha", "scalar_step", "bias", "saved", "saved_stride", "probability",
+               "activation", "interleave", "limit", "slope", "shift",
+               "first_dims", "offsets", "sizes_bytes",
+               "groups", "m", "n", "k", "error", "part_count", "parts", "noop" },
+
+  derive "activation" (function () return "any" end),
+  derive "tile" (function (v) return { 4, 16, 128 } end),
+  derive "parts" (function () return 1 end),
 }

@@ -1,13 +1,27 @@
+//$ local follows = epilogue == "activate"
 /*
+//$ if follows then
+** p = alpha * a * b^T + bias, d = activation(p) * probability for each group, on the host.
+**
+**   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along either axis
+**   d  $(d.type) [m, n], or [m, n / 2] where an activation takes two operands; p [m, n], or null
+**
+//$ else
 ** d = alpha * a * b^T + beta * c for each group, on the host.
 **
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along either axis
 **   d  $(d.type) [m, n], contiguous along n; c the same, or null for none
 **
+//$ end
 ** Groups split one of the axes, and with it the operands that have it; an operand without it has a
 ** matrix for each group. Each element is one fp32 sum over k in ascending order, each product
 ** rounded before it is added; where products are merged, over the k of the first, then of the
+//$ if follows then
+** second and so on; then alpha * sum, then + bias, then what follows in fp32, and at the end one
+** rounding to the
+//$ else
 ** second and so on; then alpha * sum, then + beta * c, and at the end one rounding to the
+//$ end
 ** type of d. So the result depends neither on the number of workers nor on the width of the
 ** vectors. Compile with -ffp-contract=off.
 */
@@ -38,13 +52,19 @@ typedef $(storage[d.type]) d_element;
 //$ include("host/load_" .. b.type .. ".c")
 
 //$ end
-//$ if d.type ~= a.type and d.type ~= b.type then
+//$ if not follows and d.type ~= a.type and d.type ~= b.type then
 //$ include("host/load_" .. d.type .. ".c")
 
 //$ end
 //$ include("host/store_" .. d.type .. ".c")
 
 //$ include "host/gemm_run.c"
+
+//$ if follows then
+#define FN static inline __attribute__((unused))
+//$ include "host/gemm_activate.c"
+
+//$ end
 
 /* What one group sums over. Elements of a are a_row apart along m, a_step along k; one is 1. */
 struct stretch {
@@ -60,10 +80,14 @@ struct product {
     long long k; /* of all stretches */
     struct stretch stretch[PARTS];
     int stretches;
+//$ if follows then
+    struct follow follow;
+//$ else
     const d_element *c; /* or null */
     d_element *d;
     long long c_row, d_row;
     const float *alpha, *beta; /* null for 1 */
+//$ end
     run_function *run;
 };
 
@@ -84,6 +108,20 @@ static void pack_a(float packed[BLOCK_M][TILE_K], const struct stretch *p, const
             packed[r][i] = 0;
 }
 
+//$ if follows then
+/* Rows of b, a run of k each, side by side, from a place on; rows that are missing are zero. */
+static void pack_places(float packed[TILE_K][TILE_N], const struct stretch *p,
+                        const struct follow *follow, int place, long long k, int rows, int steps)
+{
+    for (int r = 0; r < TILE_N; r++) {
+        const int column = r < rows ? column_at(follow, place + r) : -1;
+        const b_element *b = p->b + column * p->b_row + k * p->b_step;
+
+        for (int i = 0; i < steps; i++)
+            packed[i][r] = column < 0 ? 0 : load_$(b.type)(b[i * p->b_step]);
+    }
+}
+//$ else
 /* Rows of b, a run of k each, side by side; rows that are missing are zero. */
 static void pack_b(float packed[TILE_K][TILE_N], const struct stretch *p, const b_element *b,
                    int rows, int steps)
@@ -102,13 +140,14 @@ static void pack_b(float packed[TILE_K][TILE_N], const struct stretch *p, const 
 }
 
 //$ include "host/gemm_finish.c"
+//$ end
 
 /* Sums of up to BLOCK_M x BLOCK_N elements of d, from d[m,n] on. */
 typedef float block_sums[BLOCK_N / TILE_N][BLOCK_M][TILE_N];
 
 /* Add one stretch of k. */
-static void add_stretch(block_sums sum, const struct stretch *p, run_function *run, int m, int n,
-                        int rows, int columns)
+static void add_stretch(block_sums sum, const struct product *product, const struct stretch *p,
+                        int m, int n, int rows, int columns)
 {
     float a[BLOCK_M][TILE_K], b[TILE_K][TILE_N];
 
@@ -117,9 +156,13 @@ static void add_stretch(block_sums sum, const struct stretch *p, run_function *r
         pack_a(a, p, p->a + m * p->a_row + k * p->a_step, rows, steps);
         for (int j = 0; j < columns; j += TILE_N) {
             const int width = columns - j < TILE_N ? columns - j : TILE_N;
+//$ if follows then
+            pack_places(b, p, &product->follow, n + j, k, width, steps);
+//$ else
             pack_b(b, p, p->b + (n + j) * p->b_row + k * p->b_step, width, steps);
+//$ end
             for (int r = 0; r < rows; r += TILE_M)
-                run(sum[j / TILE_N] + r, a + r, b, steps);
+                product->run(sum[j / TILE_N] + r, a + r, b, steps);
         }
     }
 }
@@ -132,12 +175,22 @@ static void multiply_block(const struct product *p, int m, int n)
 
     __builtin_memset(sum, 0, sizeof sum);
     for (int i = 0; i < p->stretches; i++)
-        add_stretch(sum, &p->stretch[i], p->run, m, n, rows, columns);
+        add_stretch(sum, p, &p->stretch[i], m, n, rows, columns);
+//$ if follows then
+    for (int r = 0; r < rows; r++) {
+        float row[BLOCK_N];
+
+        for (int j = 0; j < columns; j++)
+            row[j] = sum[j / TILE_N][r][j % TILE_N];
+        follow_row(&p->follow, row, m + r, n, columns);
+    }
+//$ else
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < columns; j++)
             p->d[(m + r) * p->d_row + n + j] =
                 finish(p, sum[j / TILE_N][r][j % TILE_N],
                        p->c ? p->c + (m + r) * p->c_row + n + j : 0);
+//$ end
 }
 
 //$ include "host/gemm_group.c"
@@ -167,8 +220,10 @@ void $(name)(void *const *params, int worker, int workers)
                                 .k = ragged == M ? m : ragged == N ? n : k };
     const struct part *const part = part_count ? parts->part : &whole;
     const int count = part_count ? part_count : 1;
+//$ if not follows then
     const long long c_pitch = ragged == M ? c_stride : ragged == N;
     const long long d_pitch = ragged == M ? d_stride : ragged == N;
+//$ end
     struct place places[PARTS] = { { 0, 0, 0 } };
     long long next = 0;
 
@@ -182,8 +237,14 @@ void $(name)(void *const *params, int worker, int workers)
     for (int i = 0; i < groups; i++) {
         for (int j = 0; j < count && ragged != NONE; j++)
             next_group(&places[j], &part[j], i, (unsigned int)part[j].k);
+//$ if follows then
+        const long long start = places[0].start;
+//$ end
         struct product p = {
             .m = ragged == M ? (int)places[0].length : m,
+//$ if follows then
+//$ include "host/gemm_follow.c"
+//$ else
             .n = ragged == N ? (int)places[0].length : n,
 //$ for _, x in ipairs { "c", "d" } do
             .$(x) = place($(x), (const void *const *)$(x)_pointers, i,
@@ -193,9 +254,13 @@ void $(name)(void *const *params, int worker, int workers)
             .d_row = d_stride,
             .alpha = alpha ? alpha + i * scalar_step : 0,
             .beta = beta ? beta + i * scalar_step : 0,
+//$ end
             .stretches = count,
             .run = choose_run(),
         };
+//$ if follows then
+        p.n = count_places(&p.follow);
+//$ end
         for (int j = 0; j < count; j++) {
             struct stretch *const s = &p.stretch[j];
             const struct part *const of = &part[j];

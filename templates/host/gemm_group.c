@@ -1,11 +1,15 @@
 /*
-** Deal out the blocks of a group to the workers; `next` counts those of all groups. Where nothing
-** is added to d it stays as it is, to the bit.
+** Deal out the blocks of a group to the workers; `next` counts those of all groups.
+//$ if epilogue ~= "activate" then
+** Where nothing is added to d it stays as it is, to the bit.
+//$ end
 */
 static void multiply_group(const struct product *p, long long *next, int worker, int workers)
 {
+//$ if epilogue ~= "activate" then
     if (p->k == 0 && p->c == p->d && !p->beta)
         return;
+//$ end
     for (long long m = 0; m < p->m; m += BLOCK_M)
         for (long long n = 0; n < p->n; n += BLOCK_N)
             if ((*next)++ % workers == worker)

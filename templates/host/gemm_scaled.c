@@ -1,13 +1,23 @@
+//$ local follows = epilogue == "activate"
 /*
+//$ if follows then
+** p = alpha * a * b^T + bias, d = activation(p) * probability for each group, on the host, of
+** quantized copies.
+**
+**   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
+**   d  $(d.type) [m, n], or [m, n / 2] where an activation takes two operands; p [m, n], or null
+**
+//$ else
 ** d = alpha * a * b^T + beta * c for each group, on the host, of quantized copies.
 **
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
 **   d  $(d.type) [m, n], contiguous along n; c the same, or null for none
 **
+//$ end
 //$ if ragged == "k" then
 ** Groups split k: the tokens of both column copies, where each group begins at a multiple of 128.
 //$ else
-** Groups split the rows of a, d and c; b has a matrix for each group.
+** Groups split the rows of a, d and $(follows and "p" or "c"); b has a matrix for each group.
 //$ end
 //$ -- What a scale becomes follows from what shares it and how it is stored.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
@@ -52,7 +62,8 @@
 //$ else
 ** Where products are merged, the sums go on from one to the next.
 //$ end
-** At the end (factor of a * factor of b) * sum, alpha, + beta * c, and one rounding to the type of
+//$ local rest = follows and "+ bias, what follows, and one" or "+ beta * c, and one"
+** At the end (factor of a * factor of b) * sum, alpha, $(rest) rounding to the type of
 ** d. So the result depends neither on the number of workers nor on the width of the vectors.
 ** Compile with -ffp-contract=off.
 */
@@ -92,11 +103,18 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 //$   once "cast/to_bf16.c"
 //$   once "cast/from_bf16.c"
 //$ end
+//$ if not follows then
 //$ include("host/load_" .. d.type .. ".c")
 
+//$ end
 //$ include("host/store_" .. d.type .. ".c")
 
 //$ include "host/gemm_run.c"
+
+//$ if follows then
+//$ include "host/gemm_activate.c"
+
+//$ end
 
 //$ include "common/scales.c"
 
@@ -122,15 +140,28 @@ struct product {
     long long k; /* of all stretches */
     struct stretch stretch[PARTS];
     int stretches;
+//$ if follows then
+    struct follow follow;
+//$ else
     const d_element *c; /* or null */
     d_element *d;
     long long c_row, d_row;
     const float *alpha, *beta; /* null for 1 */
+//$ end
     const term *a_values, *b_values; /* of each code */
     run_function *run;
 };
 
+//$ if follows then
+/* The row of b at a place; any where there is none, of which nothing becomes. */
+FN int row_of_b(const struct product *p, int place)
+{
+    const int column = column_at(&p->follow, place);
+    return column < 0 ? 0 : column;
+}
+//$ else
 //$ include "host/gemm_finish.c"
+//$ end
 
 //$ for _, x in ipairs { "a", "b" } do
 //$   local o, s = all[x], all[x].scale
@@ -184,7 +215,8 @@ static void pack_b(term packed[TILE_K][TILE_N], const struct product *p,
                    const struct stretch *t, int n, long long k, int rows, int steps)
 {
     for (int r = 0; r < rows; r++)
-        load_run_b(p, t, &packed[0][r], TILE_N, n + r, k, steps);
+        load_run_b(p, t, &packed[0][r], TILE_N, $(follows and "row_of_b(p, n + r)" or "n + r"), k,
+                   steps);
     for (int i = 0; i < steps; i++)
         for (int r = rows; r < TILE_N; r++)
             packed[i][r] = 0;
@@ -201,15 +233,16 @@ struct sums {
 };
 
 /* Add the partial sums, which end before k, and begin new ones. */
-static void promote(struct sums *s, const struct stretch *t, long long k)
+static void promote(struct sums *s, const struct product *p, const struct stretch *t, long long k)
 {
     float a[BLOCK_M], b[BLOCK_N];
 
-    (void)t, (void)k;
+    (void)p, (void)t, (void)k;
     for (int r = 0; r < s->rows; r++)
         a[r] = $(weighs(a) and "scale_a(t->a.sf, &t->a.scales, s->m + r, k - 1)" or "1");
     for (int j = 0; j < s->columns; j++)
-        b[j] = $(weighs(b) and "scale_b(t->b.sf, &t->b.scales, s->n + j, k - 1)" or "1");
+//$ local row = follows and "row_of_b(p, s->n + j)" or "s->n + j"
+        b[j] = $(weighs(b) and "scale_b(t->b.sf, &t->b.scales, " .. row .. ", k - 1)" or "1");
     for (int r = 0; r < s->rows; r++)
         for (int j = 0; j < s->columns; j++)
             s->whole[r][j] += (a[r] * b[j]) * (float)s->part[j / TILE_N][r][j % TILE_N];
@@ -218,13 +251,14 @@ static void promote(struct sums *s, const struct stretch *t, long long k)
 
 //$ if apart then
 /* Factors of whole sums, the first or another. Of no tokens there need be no scales. */
-static void weigh(struct sums *s, const struct stretch *t, int first)
+static void weigh(struct sums *s, const struct product *p, const struct stretch *t, int first)
 {
     float b[BLOCK_N];
 
+    (void)p;
     for (int j = 0; j < s->columns; j++)
 //$ if factors(b) then
-        b[j] = t->k ? scale_b(t->b.sf, &t->b.scales, s->n + j, 0) : 1;
+        b[j] = t->k ? scale_b(t->b.sf, &t->b.scales, $(row), 0) : 1;
 //$ else
         b[j] = t->b.global;
 //$ end
@@ -244,16 +278,20 @@ static void weigh(struct sums *s, const struct stretch *t, int first)
 }
 
 //$ end
-/* Alpha, beta, and the rounding. */
+/* $(follows and "What follows the sums" or "Alpha, beta, and the rounding"). */
 static void store_block(const struct sums *s, const struct product *p)
 {
 //$ local sum = apart and "total" or "whole"
     for (int r = 0; r < s->rows; r++) {
+//$ if follows then
+        follow_row(&p->follow, s->$(sum)[r], s->m + r, s->n, s->columns);
+//$ else
         const long long row = s->m + r;
 
         for (int j = 0; j < s->columns; j++)
             p->d[row * p->d_row + s->n + j] =
                 finish(p, s->$(sum)[r][j], p->c ? p->c + row * p->c_row + s->n + j : 0);
+//$ end
     }
 }
 
@@ -272,7 +310,7 @@ static void add_stretch(struct sums *s, const struct product *p, const struct st
                 p->run(s->part[j / TILE_N] + r, a + r, b, steps);
         }
         if (k + steps == t->k || (CHUNK && (k + steps) % CHUNK == 0))
-            promote(s, t, k + steps);
+            promote(s, p, t, k + steps);
     }
 }
 
@@ -289,7 +327,7 @@ static void multiply_block(const struct product *p, int m, int n)
     for (int i = 0; i < p->stretches; i++) {
         add_stretch(&s, p, &p->stretch[i]);
 //$ if apart then
-        weigh(&s, &p->stretch[i], i == 0);
+        weigh(&s, p, &p->stretch[i], i == 0);
 //$ end
     }
     store_block(&s, p);
@@ -350,8 +388,14 @@ void $(name)(void *const *params, int worker, int workers)
     for (int i = 0; i < groups; i++) {
         for (int j = 0; j < count; j++)
             next_group(&g[j], &part[j], i, groups);
+//$ if follows then
+        const long long start = g[0].start;
+//$ end
         struct product p = {
             .m = $(ragged == "k" and "m" or "(int)g[0].length"),
+//$ if follows then
+//$ include "host/gemm_follow.c"
+//$ else
             .n = n,
 //$ for _, x in ipairs { "c", "d" } do
 //$   local pitch = ragged == "k" and "" or " + g[0].start * " .. x .. "_stride"
@@ -362,11 +406,15 @@ void $(name)(void *const *params, int worker, int workers)
             .d_row = d_stride,
             .alpha = alpha ? alpha + i * scalar_step : 0,
             .beta = beta ? beta + i * scalar_step : 0,
+//$ end
             .stretches = count,
             .a_values = a_values,
             .b_values = b_values,
             .run = choose_run(),
         };
+//$ if follows then
+        p.n = count_places(&p.follow);
+//$ end
         for (int j = 0; j < count; j++) {
             const struct part *const of = &part[j];
             struct stretch *const t = &p.stretch[j];
