@@ -20,7 +20,7 @@ FN float float_of(unsigned bits)
 FN float add_rn(float x, float y) { return x + y; }
 FN float mul_rn(float x, float y) { return x * y; }
 FN float div_rn(float x, float y) { return x / y; }
-FN float rcp_rn(float x) { return 1 / x; }
+FN float rcp_rn(float x) { return 1 / x; } /* of x within 2^-125 .. 2^125, or NaN */
 
 /*
 ** x * y + z rounded once. The product is exact in double; a sum that is not is made odd, so that
@@ -58,9 +58,20 @@ FN float float_of(unsigned bits) { return __uint_as_float(bits); }
 FN float add_rn(float x, float y) { return __fadd_rn(x, y); }
 FN float mul_rn(float x, float y) { return __fmul_rn(x, y); }
 FN float div_rn(float x, float y) { return __fdiv_rn(x, y); }
-FN float rcp_rn(float x) { return __frcp_rn(x); } /* div_rn(1, x) for less */
 FN float fma_rn(float x, float y, float z) { return __fmaf_rn(x, y, z); }
 FN float magnitude(float x) { return fabsf(x); }
+
+/*
+** div_rn(1, x) for less, of x within 2^-125 .. 2^125, or NaN. It is what __frcp_rn does of these,
+** without its branch for others, whose call costs whole kernels their registers.
+*/
+FN float rcp_rn(float x)
+{
+    float y;
+
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return __fmaf_rn(y, -__fmaf_rn(x, y, -1), y);
+}
 
 /* x within -most .. most; NaN becomes most. */
 FN float clamp(float x, float most) { return fmaxf(fminf(x, most), -most); }

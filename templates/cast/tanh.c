@@ -15,7 +15,7 @@ FN float tanh_f32(float x)
         const struct power e = exp_parts(bounded(add_rn(size, size), 0, 40));
         const float scale = power_of_two(e.whole);
 
-        t = add_rn(1, -div_rn(2, fma_rn(scale, e.part, add_rn(scale, 1))));
+        t = add_rn(1, -mul_rn(2, rcp_rn(fma_rn(scale, e.part, add_rn(scale, 1)))));
     }
     return float_of(bits_of(t) | (bits_of(x) & 0x80000000u));
 }
