@@ -119,6 +119,17 @@ void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     qn_parse_defaults(p, recipe);
 }
 
+int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                 struct quern_problem *p)
+{
+    qn_mlp_product(mlp, recipe, QN_MLP_PRE, p);
+    p->activation = mlp->activation;
+    p->interleave = mlp->interleave;
+    p->probability = mlp->probability;
+    p->saved = 1;
+    return !qn_mlp_scaled(recipe, QUERN_MLP_H);
+}
+
 /* ------------------------------------------------------------------- rules */
 
 static int check_enums(const struct quern_mlp *mlp)

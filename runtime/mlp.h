@@ -72,6 +72,7 @@ struct quern_mlp_plan {
     /* NULL: nothing to do */
     struct quern_quantize_plan *casts[QUERN_MLP_TENSORS];
     struct quern_plan *products[QN_MLP_PRODUCTS];
+    int fused; /* the product of pre makes h, too, so no cast does */
 };
 
 /* Features that the activation is given: of pre. */
@@ -88,6 +89,11 @@ int qn_mlp_cast(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
 void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
                     int product, struct quern_problem *problem);
 int qn_mlp_operand(int product, int role);
+
+/* The product of pre that makes h in the same launch; 0: h is quantized, which
+   no product does. */
+int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                 struct quern_problem *problem);
 
 /* All rules on an MLP. QUERN_EINVAL names field and rule. */
 int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,

@@ -22,6 +22,27 @@ static int check_options(const struct quern_plan_options *options)
     return QUERN_OK;
 }
 
+/* pre and h at once, where a kernel does that. */
+static int plan_fused(struct quern_mlp_plan *plan,
+                      const struct quern_plan_options *options)
+{
+    struct quern_problem p;
+    int code;
+
+    if (!qn_mlp_fused(&plan->mlp, plan->recipe, &p))
+        return QUERN_OK;
+    code = quern_plan(plan->ctx, &p, options, &plan->products[QN_MLP_PRE]);
+    plan->fused = !code;
+    return code == QUERN_ENOKERNEL ? QUERN_OK : code;
+}
+
+/* Does the kernel that makes pre and h do it? */
+static int is_fused(const struct qn_mlp_step *step, int fused)
+{
+    return fused &&
+           step->index == (step->is_cast ? (int)QUERN_MLP_H : (int)QN_MLP_PRE);
+}
+
 /* One step's plan, if there is something to do. */
 static int plan_step(struct quern_mlp_plan *plan,
                      const struct qn_mlp_step *step,
@@ -31,7 +52,11 @@ static int plan_step(struct quern_mlp_plan *plan,
     struct quern_problem p;
     int code = QUERN_OK;
 
-    if (!step->is_cast) {
+    if (!step->is_cast && step->index == QN_MLP_PRE)
+        code = plan_fused(plan, options);
+    if (code || is_fused(step, plan->fused)) {
+        /* failed, or done */
+    } else if (!step->is_cast) {
         qn_mlp_product(&plan->mlp, plan->recipe, step->index, &p);
         code = quern_plan(plan->ctx, &p, options, &plan->products[step->index]);
     } else if (qn_mlp_cast(&plan->mlp, plan->recipe, step->index, &q)) {
@@ -104,6 +129,39 @@ static void add_chosen(struct qn_text *text, const char *why)
     }
 }
 
+/* pre and h at once. *fused: is there a kernel? Else why not is a line of its
+   own. */
+static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
+                         const struct qn_recipe *recipe,
+                         const struct quern_plan_options *options, int *fused,
+                         struct qn_text *text)
+{
+    struct quern_problem p;
+    char line[512], *why = NULL;
+    int code = QUERN_OK;
+
+    *fused = qn_mlp_fused(mlp, recipe, &p);
+    if (!*fused) {
+        qn_text_add(text, "  h apart from pre: a cast makes its copies\n");
+        return QUERN_OK;
+    }
+    code = quern_why(ctx, &p, options, &why);
+    if (code)
+        return code;
+    quern_problem_print(&p, line, sizeof line);
+    *fused = strstr(why, "\n>") != NULL;
+    if (*fused) {
+        qn_text_add(text, "  pre = x w1^T and h = activation(pre)\n    %s\n",
+                    line);
+        add_chosen(text, why);
+    } else {
+        qn_text_add(text, "  h apart from pre: no kernel serves\n    %s\n",
+                    line);
+    }
+    quern_free(why);
+    return QUERN_OK;
+}
+
 /* One step: what it does, as a line of its own, and how. */
 static int explain_step(struct quern_context *ctx, const struct quern_mlp *mlp,
                         const struct qn_recipe *recipe,
@@ -144,7 +202,7 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
     const struct qn_recipe *recipe;
     struct qn_text text = {0};
     char line[512];
-    int code, phase = -1;
+    int code, phase = -1, fused = 0;
 
     if (!ctx || !mlp || !out)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
@@ -163,7 +221,11 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
         if (qn_mlp_steps[i].phase != phase)
             qn_text_add(&text, "\n%s\n", phases[qn_mlp_steps[i].phase]);
         phase = qn_mlp_steps[i].phase;
-        code = explain_step(ctx, mlp, recipe, &qn_mlp_steps[i], options, &text);
+        if (!qn_mlp_steps[i].is_cast && qn_mlp_steps[i].index == QN_MLP_PRE)
+            code = explain_fused(ctx, mlp, recipe, options, &fused, &text);
+        if (!code && !is_fused(&qn_mlp_steps[i], fused))
+            code = explain_step(ctx, mlp, recipe, &qn_mlp_steps[i], options,
+                                &text);
     }
     if (!code) {
         *out = qn_text_take(&text);

@@ -163,7 +163,9 @@ static void find_result(const struct run *run, int product,
 
     switch (product) {
     case QN_MLP_PRE:
-        find_slot(run, QN_MLP_PRE_SLOT, t);
+        find_slot(run,
+                  run->plan->fused ? QN_MLP_ROW + QUERN_MLP_H : QN_MLP_PRE_SLOT,
+                  t);
         break;
     case QN_MLP_DH:
         find_slot(run, QN_MLP_DH_SLOT, t);
@@ -186,6 +188,19 @@ static void set_sizes(const struct quern_mlp_args *args,
     a->sizes_type = args->sizes_type;
 }
 
+/* What makes h of pre; this is kept where backward will read it. */
+static void set_epilogue(const struct run *run, struct quern_args *a)
+{
+    const struct quern_mlp_args *args = run->args;
+
+    if (args->saved)
+        find_slot(run, QN_MLP_PRE_SLOT, &a->p);
+    a->probability = run->plan->mlp.probability ? args->probability : NULL;
+    a->limit = args->limit;
+    a->slope = args->slope;
+    a->shift = args->shift;
+}
+
 static int run_product(const struct run *run, int product)
 {
     const struct quern_plan *plan = run->plan->products[product];
@@ -200,6 +215,8 @@ static int run_product(const struct run *run, int product)
     find_operand(run, product, QN_ROLE_A, &a.a);
     find_operand(run, product, QN_ROLE_B, &a.b);
     set_sizes(run->args, &plan->operands[QN_ROLE_A], &a.a);
+    if (product == QN_MLP_PRE && run->plan->fused)
+        set_epilogue(run, &a);
     a.workspace = run->args->workspace;
     return quern_run(plan, &a, run->stream);
 }

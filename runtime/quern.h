@@ -778,7 +778,9 @@ QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 **
 ** Where the recipe scales them x, h, dy, dpre and the weights are quantized on
 ** the way, each once, into the copies that its products read. pre and dh are
-** rounded to the type of x; h and dpre as quantize says.
+** rounded to the type of x; h and dpre as quantize says. Where nothing scales h
+** and a kernel makes it and pre in one launch (quern_mlp_why says so) it is of
+** the pre that is not rounded yet, and pre is written only into args.saved.
 */
 struct quern_mlp {
     char recipe[32];

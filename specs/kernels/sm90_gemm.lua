@@ -18,7 +18,7 @@ end
 -- How what is added to the product arrives: fp32 sums in L2, others in registers.
 local function addend ()
   return derive "addend" (function (v)
-    if v.epilogue == "store" then return "none" end
+    if v.epilogue == "store" or v.epilogue == "activate" then return "none" end
     return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
   end)
 end
@@ -61,7 +61,10 @@ local function common (merges)
   derive "a_box" (function (v)
     return box(v.a, v.tile.m // (v.cluster.m * v.cluster.n), v)
   end),
-  derive "b_box" (function (v) return box(v.b, v.tile.n // v.cluster.m, v) end),
+  derive "b_box" (function (v)
+    local halves = v.epilogue == "activate" and v.operands == "halves"
+    return box(v.b, v.tile.n // (halves and 2 or v.cluster.m), v)
+  end),
   derive "d_box" (function (v) return { 128 // v.d.bytes, 16 } end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
@@ -136,6 +139,42 @@ kernels "sm90_gemm_m_scale" {
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
+
+  ragged_m()
+}
+
+-- y = activation(x wᵀ + bias), times a number for each row. An activation takes its operands from
+-- two columns of the product, which must be sums of one thread: two halves are brought together as
+-- B's rows are copied, runs of 8 columns lie in neighbouring fragments.
+kernels "sm90_gemm_m_activate" {
+  op       = "fprop",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = "tn",
+  ragged   = "m",
+  epilogue = "activate",
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
+               "p_ragged_map", "b_pointers", "alpha", "scalar_step", "bias", "saved",
+               "probability", "limit", "slope", "shift", "first_dims", "offsets", "sizes_bytes",
+               "groups", "m", "n", "k", "band", "error", "noop" },
+
+  axis "activation" { "none", "swiglu", "clamped_swiglu", "situ", "geglu", "reglu",
+                      "squared_relu" },
+  axis "interleave" { 0, 1, 8, 32 },
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
+
+  derive "operands" (function (v)
+    if v.activation == "none" or v.activation == "squared_relu" then return "one" end
+    return v.interleave == 0 and "halves" or "runs"
+  end),
+  reject "nothing alternates: there is one operand"
+    (function (v) return v.operands == "one" and v.interleave > 0 end),
+  reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
+    (function (v) return v.interleave % 8 ~= 0 end),
 
   ragged_m()
 }

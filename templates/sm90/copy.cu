@@ -18,6 +18,9 @@ struct maps {
 //$ if ragged ~= "none" then
     const void *base; /* where the map by address begins */
 //$ end
+//$ if epilogue == "activate" and operands == "halves" then
+    int half; /* rows of B from one operand of a result to the other */
+//$ end
 //$ if parts > 1 then
     const struct parts *parts;
     const struct part_maps *plain; /* of A and B */
@@ -81,6 +84,9 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ -- the rows of one box, and how many boxes make a stage
 //$ local rows = o.major == "mn" and 64 or (name == "a" and a_box or b_box)[2]
 //$ local boxes = part // rows
+//$ -- of two operands of an activation that lie apart each has a box
+//$ local halves = name == "b" and epilogue == "activate" and operands == "halves"
+//$ local next_row = halves and "maps->half" or rows
 //$ local packed = o.bits == 4 and o.major == "k" -- two values in a byte
 //$ local along = packed and "x / 2" or "x"
 //$ local at = o.major == "k" and along .. ", mn" or "mn, x"
@@ -94,7 +100,7 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ end
 //$ if boxes ~= 1 then
 #pragma unroll
-    for (int i = 0; i < $(boxes); i++, mn += $(rows), to += $(rows) * TILE_K * $(o.bytes))
+    for (int i = 0; i < $(boxes); i++, mn += $(next_row), to += $(rows) * TILE_K * $(o.bytes))
 //$ end
 //$ if o.ragged == "k" and o.major == "k" then
 //$ local token = packed and "((int)t->start + x) / 2" or "(int)t->start + x"
@@ -191,7 +197,8 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
         }
 //$ else
         load_a(maps, stage, full, t, x, t->row);
-        load_b(maps, stage + $(ring[4]), full, t, x, t->column);
+//$ local halves = epilogue == "activate" and operands == "halves"
+        load_b(maps, stage + $(ring[4]), full, t, x, t->column$(halves and " / 2" or ""));
 //$ end
 //$ if of_blocks then
         load_sf(maps, s->sf + p->stage * SF_BYTES, full, t, x / TILE_K);

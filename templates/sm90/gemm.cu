@@ -7,8 +7,12 @@
 //$   none = { a.major == "k" and "[groups, m, k]" or "[groups, k, m]",
 //$            b.major == "k" and "[groups, n, k]" or "[groups, k, n]", "[groups, m, n]" },
 //$ }
-//$ local formulas = { store = "a * b", add = "d + a * b", scale = "alpha * a * b + beta * c" }
+//$ local formulas = { store = "a * b", add = "d + a * b", scale = "alpha * a * b + beta * c",
+//$                    activate = "activation(alpha * a * b + bias) * probability" }
 //$ local shape = shapes[ragged]
+//$ if epilogue == "activate" and operands ~= "one" then
+//$   shape[3] = "[m, n / 2]"
+//$ end
 ** d = $(formulas[epilogue]) for each group, summed over k.
 //$ if ragged ~= "none" then
 ** The groups' lengths along $(ragged) are read on the device.
@@ -241,6 +245,7 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 //$ local extra = addend == "read" and " &scale, added," or ""
+//$ extra = epilogue == "activate" and " &finish," or extra
 //$ local of_tile = of_blocks and " &factors, &t," or ""
 //$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
 //$ local d_rows = ragged == "m" and "(int)t.length" or "m"
@@ -285,9 +290,6 @@ $(name)(
     struct scales scales;
     struct place q = { 0, 0 }; /* in the ring of what is multiplied; p is in the packed one */
 //$ end
-//$ if addend == "read" then
-    struct addend addend;
-//$ end
     struct walk w;
     struct place p = { 0, 0 };
     unsigned int note = 0; /* of the board, on and on */
@@ -329,18 +331,7 @@ $(name)(
 //$ if factors == "row" or factors == "squares" then
     factors.columns = n;
 //$ end
-//$ if addend == "read" then
-    addend.c = c;
-    addend.c_pointers = c_pointers;
-    addend.stride = c_stride;
-    addend.group_stride = c_group_stride;
-    addend.columns = n;
-//$ if epilogue == "scale" then
-    addend.alpha = alpha;
-    addend.beta = beta;
-    addend.step = scalar_step;
-//$ end
-//$ end
+//$ include "sm90/epilogue.cu"
 //$ if ragged ~= "none" and parts == 1 then
     w.first_dims = first_dims;
     w.offsets = offsets;
@@ -476,6 +467,8 @@ $(name)(
             read_ahead(added, &scale, &t, row, $(d_rows), lane);
 //$ elseif addend == "fetch" then
             fetch_ahead(&slabs, &maps, &t, row, $(d_rows), lane);
+//$ elseif epilogue == "activate" then
+            const struct finish finish = finish_of(&follow, &t, row, $(d_rows), lane);
 //$ end
             multiply_tile(sum, &s, $(places)$(of_tile) $(first), $(k_length), lane);
 //$ if of_group then
@@ -496,6 +489,9 @@ $(name)(
             read_ahead(added, &scale, &t, t.row + warp % 4 * 16, $(d_rows), lane);
 //$ elseif addend == "fetch" then
             fetch_ahead(&slabs, &maps, &t, t.row + warp % 4 * 16, $(d_rows), lane);
+//$ elseif epilogue == "activate" then
+            const struct finish finish =
+                finish_of(&follow, &t, t.row + warp % 4 * 16, $(d_rows), lane);
 //$ end
 //$ if factors == "row" then
             factors_prefetch(&factors, &t, t.row + warp % 4 * 16, $(d_rows), lane);

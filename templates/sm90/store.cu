@@ -42,7 +42,9 @@ DEVICE void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 }
 
 //$ end
-//$ if addend == "fetch" then
+//$ if epilogue == "activate" then
+//$ include "sm90/activate.cu"
+//$ elseif addend == "fetch" then
 //$ include "sm90/fetch.cu"
 //$ elseif store == "warpgroup" then
 /*

@@ -112,6 +112,7 @@ void test_golden(void **state)
     check_folder("toy");
     check_folder("scales");
     check_folder("products");
+    check_folder("activate");
 }
 
 /* The specs and templates of this tree: they load, and each file is made. */

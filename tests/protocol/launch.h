@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum twin_role { TWIN_A, TWIN_B, TWIN_D, TWIN_ROLES };
+enum twin_role { TWIN_A, TWIN_B, TWIN_D, TWIN_P, TWIN_ROLES };
 
 /* Those of the runtime's maps.       COUPLED: map kinds -> runtime/tensormap.h */
 enum twin_kind {
@@ -91,6 +91,14 @@ static inline int twin_scale_code(int role, int group, int line, int block)
     return 1 + (37 * role + 29 * group + 13 * line + 7 * block) % 113;
 }
 
+/* What an activation makes of a product, and of how many columns; 0: there is
+   none. That of two operands is their sum with the second one doubled here. */
+struct twin_follow {
+    int operands, interleave;
+    const float *bias, *probability; /* [groups, n], [m] */
+    int saved;                       /* P is wanted */
+};
+
 struct twin_launch {
     const void *const *values; /* of each parameter, by enum qn_param */
     struct twin_operand operand[TWIN_ROLES];
@@ -98,6 +106,7 @@ struct twin_launch {
     struct twin_blocks blocks[TWIN_D];
     int nan_scale; /* the code that nobody may multiply zeros with */
     struct twin_c c;
+    struct twin_follow follow;
     int ragged;   /* enum quern_axis */
     int epilogue; /* enum qn_epilogue */
     int groups, m, n, k, smem;

@@ -107,7 +107,7 @@ struct sim_product {
     struct sim_part from_registers;
 };
 struct sim_batch { struct sim_product product[SIM_PRODUCTS]; int count; };
-struct sim_store { unsigned int from, version; struct sim_place place; int add; };
+struct sim_store { unsigned int from, version; struct sim_place place; int role, add; };
 
 struct sim_thread {
     void *resume[5];

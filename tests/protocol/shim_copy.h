@@ -293,7 +293,10 @@ static struct sim_part sim_read_k_major(const struct sim_grain *g, int role, int
     const struct sim_place p = g->place;
 
     for (int i = 0; i < rows / 8; i++) {
-        sim_expect(&g[i], role, p.row + 8 * i, p.column, p.group);
+        const int apart = SIM_HALVES && role == TWIN_B && i >= rows / 16
+                              ? sim.launch->n / 2 - rows / 2 : 0;
+
+        sim_expect(&g[i], role, p.row + 8 * i + apart, p.column, p.group);
         if (g[i].place.columns != p.columns)
             sim_fail("a tile of uneven k", p.columns, g[i].place.columns);
     }

@@ -26,7 +26,9 @@ static float sim_value_of(const struct sim_label *l, int i)
 {
     const int thread = sim.current % 128;
     const int row = l->row + thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
-    const int column = l->column + i / 4 * 8 + thread % 4 * 2 + i % 2;
+    const int at = i / 4 * 8 + thread % 4 * 2 + i % 2, half = MMA_N / 2;
+    const int column =
+        l->column + (SIM_HALVES && at >= half ? at - half + sim.launch->n / 2 : at);
 
     if (l->real == 0)
         return 0;
@@ -104,3 +106,16 @@ static void load_shared_x2(unsigned int from, float *lo, float *hi)
 
 static float __ldg(const float *from) { return *from; }
 static void prefetch(const void *address) { (void)address; }
+
+/* ------------------------------------------------------ activations */
+
+/* Whole numbers stay whole, and each operand tells. */
+static float sim_activate(float a, float b) { return a + 2 * b; }
+#define swiglu sim_activate
+#define situ sim_activate
+#define geglu sim_activate
+#define reglu sim_activate
+#define squared_relu sim_activate
+#define clamped_swiglu(a, b, limit, slope, shift) \
+    sim_activate(a, b + (limit != 3 || slope != 5 || shift != 7))
+#define mul_rn __fmul_rn

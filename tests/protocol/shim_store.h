@@ -64,7 +64,8 @@ static void add_to_slab(unsigned int slab, const float *sum, int lane)
 }
 
 /* The copy engine has read sums: they must be those that belong to the place. In twin.h. */
-static void sim_store_read(const struct sim_slab *slab, const struct sim_place *place, int added);
+static void sim_store_read(const struct sim_slab *slab, const struct sim_place *place, int role,
+                           int added);
 
 /* Slab by slab, each part of it. */
 static void sim_read_slab(const struct sim_store *store)
@@ -78,7 +79,7 @@ static void sim_read_slab(const struct sim_store *store)
         p.rows = sim_clip(store->place.rows, 16 * i, 16);
         if (s[i].version != store->version)
             sim_fail("a slab is filled again before it is stored", p.row, 0);
-        sim_store_read(&s[i], &p, store->add);
+        sim_store_read(&s[i], &p, store->role, store->add);
     }
 }
 
@@ -103,7 +104,8 @@ static void sim_store(const tensor_map *map, unsigned int from, int rank, int x,
     struct sim_slab *slab = sim_slab_at(from);
     const unsigned int version = slab->version;
 
-    if (map->role != TWIN_D || map->box[0] != SLAB_COLUMNS || map->box[1] != SLAB_ROWS)
+    if ((map->role != TWIN_D && map->role != TWIN_P) || map->box[0] != SLAB_COLUMNS ||
+        map->box[1] != SLAB_ROWS)
         sim_fail("not a box of D", map->box[0], map->box[1]);
     if ((from - SIM_FIRST_SLAB) % SLAB_BYTES)
         sim_fail("a slab is stored from its middle", from, 0);
@@ -117,7 +119,7 @@ static void sim_store(const tensor_map *map, unsigned int from, int rank, int x,
     slab->c = SIM_NO_C;
     if (warp->stores > SLABS)
         sim_fail("more stores in flight than slabs", warp->stores, 0);
-    warp->store[warp->stores++] = (struct sim_store){ from, version, place, add };
+    warp->store[warp->stores++] = (struct sim_store){ from, version, place, map->role, add };
 }
 
 #define store_box_2d(map, from, x, y) sim_store(map, from, 2, x, y, 0, 0, 0)

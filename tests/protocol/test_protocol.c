@@ -86,6 +86,15 @@ static void test_ragged_m(void **state)
     run_forms(forms, COUNT(forms), run_everything);
 }
 
+static void test_activations(void **state)
+{
+    const struct form *forms[] = {&M_HALVES,     &M_HALVES_TURNS, &M_RUNS,
+                                  &M_RUNS_SHORT, &M_SINGLE,       &M_BIAS};
+
+    (void)state;
+    run_forms(forms, COUNT(forms), run_enough);
+}
+
 static void test_ragged_k(void **state)
 {
     const struct form *forms[] = {&K_STORE, &K_TURNS, &K_PAIRS,     &K_ADD,
@@ -300,7 +309,7 @@ static const struct planted defects[] = {
     {&M_STACKS_TURNS, {GEMM, "lane < CTAS", "lane < 1"}},
     /* coordinates */
     {&M_PAIRS, {COPY, "(int)(distance >> 35)", "0"}},
-    {&M_TURNS, {COPY, "i++, mn += $(rows)", "i++"}},
+    {&M_TURNS, {COPY, "i++, mn += $(next_row)", "i++"}},
     {&M_TURNS, {STORE, "row + SLAB_ROWS <= rows", "1"}},
     {&K_STORE, {COPY, "x + TILE_K <= (int)t->length", "x < (int)t->length"}},
     {&K_STORE, {COPY, "(int)t->length + x", "(int)t->length"}},
@@ -439,90 +448,7 @@ static const struct planted defects[] = {
     {&ROW_M, {GEMM, "or \"(warpgroup - 1)\"", "or \"0\""}},
 };
 
-#define EXPANDER  "templates/sm90/expander.cu"
-#define WORDS     "templates/sm90/scale_words.cu"
-#define PLACES    "templates/common/scale_place.c"
-#define REGISTERS "templates/sm90/multiply_registers.cu"
-
-static const struct planted expander_defects[] = {
-    /* the two rings */
-    {&EXPAND_M,
-     {EXPANDER, "barrier_wait(s->packed_full", "(void)(s->packed_full"}},
-    {&EXPAND_M, {EXPANDER, "barrier_wait(s->empty", "(void)(s->empty"}},
-    {&EXPAND_M, {EXPANDER, "        copy_engine_fence();", "        //"}},
-    {&EXPAND_M,
-     {EXPANDER, "        __syncwarp();\n        release", "        release"}},
-    {&EXPAND_M, {GEMM, "s->packed_empty + stage", "s->packed_full + stage"}},
-    {&EXPAND_M, {COPY, "\"PACKED_BYTES\" or", "\"A_PACKED\" or"}},
-    {&EXPAND_M, {COPY, "\"A_PACKED\", \"PACKED", "\"B_PACKED + 8\", \"PACKED"}},
-    {&EXPAND_M, {GEMM, "barrier_init(s.packed_full + i * 8, 1)", "(void)0"}},
-    {&EXPAND_M,
-     {GEMM, "s.packed_empty + i * 8, $(packed_readers)",
-      "s.packed_empty + i * 8, 1"}},
-    {&EXPAND_M, {MULTIPLY, "mma_wait(1);", "mma_wait(2);"}},
-    {&EXPAND_M_GLOBAL, {MULTIPLY, "j * MMA_N * TILE_K", "0 * TILE_K"}},
-    /* rows and their codes */
-    {&EXPAND_M, {EXPANDER, "row / 2 % 4", "row % 4"}},
-    {&EXPAND_M_GLOBAL, {EXPANDER, "row / 4 % 2", "row / 2 % 2"}},
-    {&EXPAND_M_REGISTERS, {EXPANDER, "i ^ row % 8", "i ^ row % 4"}},
-    {&EXPAND_M_GLOBAL, {COPY, "\"x / 2\" or", "\"x\" or"}},
-    {&EXPAND_M_SHORT,
-     {EXPANDER, "            if (row < $(tile_rows))\n",
-      "            if (row < 64)\n"}},
-    /* scales */
-    {&EXPAND_M, {EXPANDER, "    copy_wait(0);", "    //"}},
-    {&EXPAND_M, {EXPANDER, "copy_wait(SF_AHEAD)", "copy_wait(SF_AHEAD + 2)"}},
-    {&EXPAND_M_GLOBAL,
-     {EXPANDER, "x = -SF_AHEAD * TILE_K", "x = -SF_AHEAD * TILE_K + TILE_K"}},
-    {&EXPAND_M, {EXPANDER, "_WORD_K + 1,", "_WORD_K,"}},
-    {&EXPAND_M, {EXPANDER, "$(place) + row, $(most)", "row, $(most)"}},
-    {&EXPAND_M, {WORDS, "8 * skip", "0"}},
-    {&EXPAND_M, {WORDS, ">> x / $(s.k) % 4 * 8", ""}},
-    {&EXPAND_M, {WORDS, "word % $(upper)_SLOTS", "word % 2"}},
-    {&EXPAND_M, {WORDS, "row < rows ? skip + blocks : 0", "skip + blocks"}},
-    {&EXPAND_M, {WORDS, "s->k + $(s.k - 1)", "s->k"}},
-    {&EXPAND_M_GLOBAL, {WORDS, "\" / \" .. rows", "\" / 8\""}},
-    {&EXPAND_M, {PLACES, "\"g->start\"", "\"0\""}},
-    {&EXPAND_M, {PLACES, "g->number * group_stride", "group_stride"}},
-    /* A in registers */
-    {&EXPAND_M_REGISTERS, {REGISTERS, "mma_wait(1);", ""}},
-    {&EXPAND_M_REGISTERS,
-     {REGISTERS, "        release_packed(", "        (void)("}},
-    {&EXPAND_M_REGISTERS,
-     {REGISTERS, "    if (x > 0)\n        release(",
-      "    if (1)\n        release("}},
-    {&EXPAND_M_REGISTERS,
-     {REGISTERS, "        __syncwarp(); /* the", "        /* the"}},
-    {&EXPAND_M_REGISTERS,
-     {REGISTERS, "copy_wait(SF_AHEAD - 1)", "copy_wait(SF_AHEAD)"}},
-    {&EXPAND_M_REGISTERS,
-     {REGISTERS, "f->pair[i][1][2 * step],", "f->pair[i][0][2 * step],"}},
-    {&EXPAND_M_REGISTERS, {REGISTERS, "lane % 4 * 16 / ", "lane % 2 * 16 / "}},
-    {&EXPAND_M_REGISTERS, {REGISTERS, "(j * MMA_N * TILE_K", "(0 * TILE_K"}},
-    {&EXPAND_M_REGISTERS,
-     {REGISTERS, "barrier_wait(s->full", "(void)(s->full"}},
-    {&EXPAND_M_REGISTERS,
-     {EXPANDER, "pair[i], pair[8 + i]", "pair[i], pair[9 + i]"}},
-    {&EXPAND_K_REGISTERS, {REGISTERS, "lane % 4 ^ row", "lane % 2 ^ row"}},
-    {&EXPAND_M_REGISTERS,
-     {REGISTERS, "        barrier_wait(s->packed_full",
-      "        (void)(s->packed_full"}},
-    /* copied A, and tiles */
-    {&EXPAND_M_MIXED,
-     {MULTIPLY, "previous_packed = p->stage;\n        place", "place"}},
-    {&EXPAND_M_TILES, {WALK, "    walk_runs(w, lane);", "    w->runs = 0;"}},
-    {&EXPAND_M_TILES, {WORDS, "i % 128 / 32 * 4", "i % 128 / 32"}},
-    {&EXPAND_M_TILES, {WORDS, "and 512 or 4", "and 4 or 4"}},
-    {&EXPAND_M_TILES, {BOARD_CU, "t->runs = word[7]", "t->runs = 0"}},
-    {&EXPAND_K, {WORDS, "t->start / ALIGNED", "0"}},
-    {&EXPAND_K, {WORDS, "((int)t->length + ALIGNED - 1) / ALIGNED", "1"}},
-    {&EXPAND_K, {PLACES, "p.column = g->first", "p.column = 0 * g->first"}},
-    {&EXPAND_K, {COPY, "((int)t->start + x) / 2", "(int)t->start / 2 + x"}},
-    {&EXPAND_K_SCALE,
-     {FACTORS, "    if (t->length == 0)\n        return s;", ""}},
-    {&EXPAND_M_GLOBAL, {FACTORS, "(s->a * s->b)", "s->a"}},
-    {&EXPAND_M_GLOBAL, {FACTORS, "__ldg(f->b + t->group)", "__ldg(f->b)"}},
-};
+#include "test_protocol_defects.h"
 
 /* A wait that is missing shows where the order of threads is unlucky: each
    round draws sizes and an order of its own. */
@@ -572,6 +498,12 @@ static void test_defects_are_seen(void **state)
     see_defects(defects, COUNT(defects));
 }
 
+static void test_activation_defects_are_seen(void **state)
+{
+    (void)state;
+    see_defects(activation_defects, COUNT(activation_defects));
+}
+
 static void test_expander_defects_are_seen(void **state)
 {
     (void)state;
@@ -583,6 +515,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ragged_m),
+        cmocka_unit_test(test_activations),
         cmocka_unit_test(test_ragged_k),
         cmocka_unit_test(test_scaled_m),
         cmocka_unit_test(test_scaled_k),
@@ -591,6 +524,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_each_form),
         cmocka_unit_test(test_defects_are_seen),
+        cmocka_unit_test(test_activation_defects_are_seen),
         cmocka_unit_test(test_expander_defects_are_seen),
     };
 

@@ -18,6 +18,8 @@ struct form {
     const char *recipe; /* NULL: one without scales */
     const char *expand; /* NULL: any */
     int merges;         /* several products at once */
+    const char *activation; /* NULL: there is none */
+    int interleave;
 };
 
 /* One of them, with the rest by name: what is not given is NULL or 0. */
@@ -44,6 +46,20 @@ FORM(M_PAIRS, M, STORE, cooperative, 128, 1, 2, F32, K, .addend = "none");
 FORM(M_STACKS, M, STORE, cooperative, 128, 2, 1, BF16, K, .addend = "none");
 FORM(M_STACKS_TURNS, M, STORE, pingpong, 128, 2, 1, F32, MN, .addend = "none");
 FORM(M_SCALE, M, SCALE, cooperative, 128, 1, 1, BF16, K, .addend = "read");
+/* An activation of two halves or of runs, or of one operand, or a bias alone;
+   what TURNS is otherwise. */
+FORM(M_HALVES, M, ACTIVATE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .activation = "clamped_swiglu");
+FORM(M_HALVES_TURNS, M, ACTIVATE, pingpong, 256, 1, 1, F32, K,
+     .addend = "none", .activation = "swiglu");
+FORM(M_RUNS, M, ACTIVATE, cooperative, 128, 1, 1, F32, K,
+     .addend = "none", .activation = "geglu", .interleave = 32);
+FORM(M_RUNS_SHORT, M, ACTIVATE, pingpong, 128, 1, 1, BF16, K,
+     .addend = "none", .activation = "swiglu", .interleave = 8);
+FORM(M_SINGLE, M, ACTIVATE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .activation = "squared_relu");
+FORM(M_BIAS, M, ACTIVATE, pingpong, 128, 1, 1, BF16, K,
+     .addend = "none", .activation = "none");
 FORM(K_STORE, K, STORE, cooperative, 128, 1, 1, BF16, MN, .addend = "none");
 FORM(K_TURNS, K, STORE, pingpong, 128, 1, 1, F32, MN, .addend = "none");
 FORM(K_PAIRS, K, STORE, cooperative, 128, 1, 2, BF16, MN, .addend = "none");
@@ -152,7 +168,9 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
            strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
            k->cluster[0] == f->cluster_m && k->cluster[1] == f->cluster_n &&
            k->d.type == f->d_type && k->b.major == f->b_major &&
-           (k->parts > 1) == f->merges && strcmp(k->addend, f->addend) == 0;
+           (k->parts > 1) == f->merges && strcmp(k->addend, f->addend) == 0 &&
+           strcmp(k->activation, f->activation ? f->activation : "") == 0 &&
+           k->interleave == f->interleave;
 }
 
 static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)

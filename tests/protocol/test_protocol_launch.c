@@ -73,7 +73,12 @@ const struct qn_recipe *launch_recipe(const struct qn_kernel *kernel)
 struct quern_problem launch_problem(const struct qn_kernel *kernel,
                                     const struct shape *s)
 {
+    int activation = QUERN_NO_ACTIVATION;
+
+    if (kernel->epilogue == QN_ACTIVATE)
+        assert_true(qn_activation_find(kernel->activation, &activation));
     return (struct quern_problem){
+        .activation = activation,
         .op = kernel->op,
         .groups = s->groups,
         .m = s->m,
@@ -120,8 +125,11 @@ static void place_apart(int role, int groups)
 static void set_operand(const struct qn_kernel *kernel, int role, int param,
                         int apart)
 {
-    const struct qn_operand *operand[] = {&kernel->a, &kernel->b, &kernel->d};
-    const int from = role == TWIN_D ? QN_ROLE_D : role;
+    const struct qn_operand *operand[] = {&kernel->a, &kernel->b, &kernel->d,
+                                          &kernel->d};
+    const int from = role == TWIN_D   ? QN_ROLE_D
+                     : role == TWIN_P ? QN_ROLE_P
+                                      : role;
     const struct qn_geometry *g = &launch.geometry[from];
     const int bits = qn_type_bits(g->type);
     struct twin_operand *o = &launch.twin.operand[role];
@@ -333,7 +341,9 @@ static void set_scales(const struct qn_kernel *kernel, const struct shape *s,
 static void set_map(const struct qn_kernel *kernel, int i)
 {
     const struct qn_map_param *param = &qn_tensormap_params[i];
-    const int role = param->role == QN_ROLE_D ? TWIN_D : param->role;
+    const int role = param->role == QN_ROLE_D   ? TWIN_D
+                     : param->role == QN_ROLE_P ? TWIN_P
+                                                : param->role;
     const struct twin_operand *o = &launch.twin.operand[role];
     const int anywhere = param->kind == QN_MAP_POINTER ||
                          param->kind == QN_MAP_TAIL ||
@@ -419,7 +429,9 @@ static void set_c(const struct qn_kernel *kernel, const struct shape *s)
     memset(c, 0, sizeof *c);
     c->stride = launch.stride[QN_ROLE_C];
     c->group_stride = launch.group_stride[QN_ROLE_C];
-    if (kernel->epilogue == QN_STORE)
+    if (kernel->epilogue == QN_ACTIVATE)
+        set_scalars(c, s); /* of which alpha alone is looked at */
+    if (kernel->epilogue == QN_STORE || kernel->epilogue == QN_ACTIVATE)
         return;
     pool_end(&trap);
     fill_pool(bytes);
@@ -433,6 +445,29 @@ static void set_c(const struct qn_kernel *kernel, const struct shape *s)
         c->data = trap;
     else
         set_c_data(c, bytes);
+}
+
+/* What follows the product, if something does; the seed says what is given. */
+static void set_follow(const struct qn_kernel *kernel, const struct shape *s)
+{
+    const struct quern_problem problem = launch_problem(kernel, s);
+    struct twin_follow *f = &launch.twin.follow;
+
+    memset(f, 0, sizeof *f);
+    if (kernel->epilogue != QN_ACTIVATE)
+        return;
+    assert_in_range((size_t)s->groups * (size_t)s->n, 0, 1 << 20);
+    assert_in_range(s->m, 0, 1 << 14);
+    for (int i = 0; i < s->groups * s->n; i++)
+        launch.bias[i] = (float)(i * 37 % 127);
+    for (int i = 0; i < s->m; i++)
+        launch.probability[i] = (float)(i * 5 % 11);
+    f->operands = qn_geometry_halves(&problem) ? 2 : 1;
+    f->interleave = kernel->interleave;
+    f->saved = s->seed % 3 != 0 && problem.activation;
+    f->bias = s->seed % 5 ? launch.bias : NULL;
+    f->probability =
+        s->seed % 7 && problem.activation ? launch.probability : NULL;
 }
 
 /* What the kernel gets besides the maps. */
@@ -462,6 +497,12 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
         .alpha = l->c.alpha,
         .beta = l->c.beta,
         .scalar_step = l->c.step,
+        .bias = l->follow.bias,
+        .probability = l->follow.probability,
+        .saved = l->follow.saved ? workspace : NULL,
+        .limit = 3,
+        .slope = 5,
+        .shift = 7,
         .first_dims = s->first_dims,
         .offsets = s->offsets,
         .sizes_bytes = s->sizes_bytes,
@@ -515,7 +556,9 @@ const char *twin_launch(const struct twin *twin, const struct shape *s,
     set_operand(kernel, TWIN_A, QN_PARAM_a_pointers, 0);
     set_operand(kernel, TWIN_B, QN_PARAM_b_pointer_map, s->apart);
     set_operand(kernel, TWIN_D, QN_PARAM_d_pointer_map, s->apart);
+    set_operand(kernel, TWIN_P, -1, 0);
     set_c(kernel, s);
+    set_follow(kernel, s);
     set_values(kernel, s);
     for (int i = 0; i < QN_MAPS; i++)
         set_map(kernel, i);

@@ -19,6 +19,7 @@ struct launch {
     uint64_t apart[TWIN_ROLES][MAX_GROUPS];
     const void *c_apart[MAX_GROUPS];
     float alpha[MAX_GROUPS], beta[MAX_GROUPS];
+    float bias[1 << 20], probability[1 << 14];
     char *scales[TWIN_D];
     float global[TWIN_D][MAX_GROUPS];
     int starts[MAX_GROUPS], lengths[MAX_GROUPS]; /* of groups in the copies */

@@ -38,7 +38,11 @@ static const char shim[] =
     "//$ sf.squares = (tile.m + 4 * boxes + 31) // 32 * 128\n"
     "enum {\n"
     "    SIM_PROMOTE = $(promote),\n"
-    "    SIM_VALUED = $((promote > 0 or a.type == 'i8') and 1 or 0),\n"
+    "//$ local follows = epilogue == 'activate'\n"
+    "//$ local halves = follows and operands == 'halves'\n"
+    "//$ local valued = promote > 0 or a.type == 'i8' or follows\n"
+    "    SIM_VALUED = $(valued and 1 or 0),\n"
+    "    SIM_HALVES = $(halves and 1 or 0),\n"
     "    SIM_SF_BYTES = $(sf[factors] or 0),\n"
     "//$ if expand ~= 'none' then\n"
     "    SIM_PACKED_BYTES = PACKED_STAGES * PACKED_BYTES,\n"
@@ -66,6 +70,7 @@ static const char *twin_text(const struct qg_file *file)
     if (strcmp(file->path, "templates/sm90/ptx.cu") == 0)
         return shim;
     if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
+        strncmp(file->path, "templates/activation/", 21) == 0 ||
         strncmp(file->path, "templates/sm90/store_", 21) == 0 ||
         strncmp(file->path, "templates/expand/", 17) == 0)
         return "";

@@ -49,6 +49,10 @@ static void set_axes(const struct qn_kernel *kernel, struct shape *s,
 
     s->m = kernel->ragged == QUERN_AXIS_M ? length : m[x % 4];
     s->n = n[(kernel->ragged == QUERN_AXIS_M ? x : y) % 4];
+    if (kernel->epilogue == QN_ACTIVATE) { /* whole runs; rows of D at 16 */
+        const int step = kernel->interleave ? 2 * kernel->interleave : 16;
+        s->n = (s->n + step - 1) / step * step;
+    }
     s->k = kernel->ragged == QUERN_AXIS_K   ? length
            : kernel->ragged == QUERN_AXIS_M ? k[y % 4]
                                             : k[(x + y) % 4];

@@ -8,6 +8,7 @@
 /* Beyond the launch: how often each 16 bytes of a row were stored, [rows of all][slab columns]. */
 static struct {
     unsigned char *written;
+    unsigned char *saved;    /* the same of P, [rows][n / 8] */
     int rows, columns;       /* of `written` */
     const int *group_of_row; /* ragged m: the group of each row of D, -1 for none */
 } twin;
@@ -106,6 +107,65 @@ static void twin_sum(float sum[16][SLAB_COLUMNS], int group, int row, int column
             twin_add(sum, i, group, row, column);
 }
 
+/* What an activation is given: column `column` of P, from its sum. */
+static float twin_given(float sum, int group, int column)
+{
+    const struct twin_launch *l = sim.launch;
+    const float alpha = l->c.alpha ? l->c.alpha[group * l->c.step] : 1;
+    const float *bias = l->follow.bias;
+
+    return alpha * sum + (bias && column < l->n ? bias[(size_t)group * l->n + column] : 0);
+}
+
+/* The values of a slab of P. */
+static void twin_give(float value[16][SLAB_COLUMNS], int group, int row, int column)
+{
+    twin_sum(value, group, row, column);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < SLAB_COLUMNS; j++)
+            value[i][j] = twin_given(value[i][j], group, column + j);
+}
+
+/* Those of D: first operands and second ones, as they lie in two slabs of P. */
+static void twin_follow(float value[16][SLAB_COLUMNS], int group, int row, int column)
+{
+    const struct twin_follow *f = &sim.launch->follow;
+    const int run = f->interleave, start = sim.launch->starts[group];
+    static float given[2][16][SLAB_COLUMNS];
+    const int first = run ? 2 * column : column;
+
+    for (int i = 0; i < f->operands; i++)
+        twin_give(given[i], group, row,
+                  first + i * (run ? SLAB_COLUMNS : sim.launch->n / 2));
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < SLAB_COLUMNS; j++) {
+            const int at = run ? j / run * 2 * run + j % run : j;
+            const int next = run ? at + run : at + SLAB_COLUMNS;
+            const float *const two[] = { given[0][i], given[1][i] };
+            const float a = two[at / SLAB_COLUMNS][at % SLAB_COLUMNS];
+            const float b = f->operands < 2 ? 0 : two[next / SLAB_COLUMNS][next % SLAB_COLUMNS];
+            const int inside = start + row + i < sim.launch->m;
+            value[i][j] = sim_activate(a, b) *
+                          (f->probability && inside ? f->probability[start + row + i] : 1);
+        }
+}
+
+/* A slab of either, as far as it lies inside. */
+static void twin_check_follow(const struct sim_slab *s, const struct sim_place *p, int role)
+{
+    const int group = twin.group_of_row[p->row];
+    const int row = p->row - sim.launch->starts[group];
+    float right[16][SLAB_COLUMNS];
+
+    (role == TWIN_D ? twin_follow : twin_give)(right, group, row, p->column);
+    for (int i = 0; i < p->rows; i++)
+        for (int j = 0; j < p->columns; j++)
+            if (s->value[i][j] != right[i][j])
+                sim_fail(role == TWIN_D ? "a result is not that of its operands"
+                                        : "an operand is kept that is another",
+                         row + i, p->column + j);
+}
+
 /* What the epilogue makes of a sum. */
 static float twin_value(float sum, int group, int row, int column, int inside)
 {
@@ -189,7 +249,7 @@ static void twin_check_sums(const struct sim_slab *slab, const struct sim_place 
         sim_fail("the operands of another group", s->a_group, s->b_group);
     if (sim.launch->epilogue != QN_ADD && added)
         sim_fail("D is added to", p->row, p->column);
-    if (sim_has_values())
+    if (sim_has_values() && !sim.launch->follow.operands)
         twin_check_values(slab, p, group, ragged_m ? p->row - sim.launch->starts[group] : p->row,
                           added);
 }
@@ -199,10 +259,31 @@ static unsigned char *twin_count(int row, int column)
     return &twin.written[(size_t)row * (size_t)twin.columns + (size_t)(column / SLAB_COLUMNS)];
 }
 
+/* Eight columns of P. What lies behind the last result may be stored by two tiles. */
+static void twin_count_saved(const struct sim_place *p)
+{
+    const int eights = sim.launch->n / 8, half = SIM_HALVES ? eights / 2 : eights;
+
+    for (int i = 0; i < p->rows; i++)
+        for (int j = p->column / 8; j < (p->column + p->columns) / 8; j++)
+            if (twin.saved[(size_t)(p->row + i) * eights + j]++ && sim.launch->lengths && j < half)
+                sim_fail("kept twice", p->row + i, 8 * j);
+}
+
 /* With sizes that lie nobody knows what is right; that a box stays inside is checked before. */
-static void sim_store_read(const struct sim_slab *slab, const struct sim_place *p, int added)
+static void sim_store_read(const struct sim_slab *slab, const struct sim_place *p, int role,
+                           int added)
 {
     const int first = p->group > 0 ? p->group * sim.launch->m : 0;
+
+    if (role == TWIN_P && !sim.launch->follow.saved)
+        sim_fail("P is stored that nobody wants", p->row, p->column);
+    if (sim.launch->lengths && sim.launch->follow.operands && p->rows && p->columns)
+        twin_check_follow(slab, p, role);
+    if (role == TWIN_P) {
+        twin_count_saved(p);
+        return;
+    }
 
     if (!SIM_VALUED && (slab->label.row != p->row || slab->label.column != p->column))
         sim_fail("a sum is stored at another place than it was computed for", p->row, p->column);
@@ -224,9 +305,25 @@ static int twin_times(int row)
     return !(l->ragged == QUERN_AXIS_K && l->epilogue == QN_ADD && l->lengths[row / l->m] == 0);
 }
 
+/* All of P that is a group's, where it is wanted, and nothing else. */
+static void twin_check_saved(void)
+{
+    const int eights = sim.launch->n / 8;
+
+    for (int row = 0; row < twin.rows; row++)
+        for (int j = 0; j < eights && !sim.error[0]; j++) {
+            const int wanted = sim.launch->follow.saved && twin.group_of_row[row] >= 0;
+            if (!twin.saved[(size_t)row * eights + j] != !wanted)
+                snprintf(sim.error, sizeof sim.error, "row %d, column %d of P: kept %d times",
+                         row, 8 * j, twin.saved[(size_t)row * eights + j]);
+        }
+}
+
 /* All of D that is a group's, and nothing else. */
 static void twin_check_written(void)
 {
+    if (sim.launch->follow.operands)
+        twin_check_saved();
     for (int row = 0; row < twin.rows; row++)
         for (int j = 0; j < twin.columns && !sim.error[0]; j++)
             if (*twin_count(row, j * SLAB_COLUMNS) != twin_times(row))
@@ -334,9 +431,11 @@ const char *twin_run(const struct twin_launch *launch)
     sim.grid = (unsigned int)(launch->clusters * CTAS);
     twin.group_of_row = group_of;
     twin.rows = launch->ragged == QUERN_AXIS_M ? launch->m : launch->groups * launch->m;
-    twin.columns = (launch->n + SLAB_COLUMNS - 1) / SLAB_COLUMNS;
+    twin.columns = launch->follow.operands == 2 ? launch->n / 2 : launch->n;
+    twin.columns = (twin.columns + SLAB_COLUMNS - 1) / SLAB_COLUMNS;
     twin.written = calloc((size_t)twin.rows * (size_t)twin.columns + 1, 1);
-    if (!twin.written || sigaction(SIGSEGV, &fault, &before) ||
+    twin.saved = calloc((size_t)twin.rows * (size_t)launch->n / 8 + 1, 1);
+    if (!twin.written || !twin.saved || sigaction(SIGSEGV, &fault, &before) ||
         sigaction(SIGFPE, &fault, &before_division))
         return "no memory";
     twin_run_grid();
@@ -345,6 +444,7 @@ const char *twin_run(const struct twin_launch *launch)
     if (launch->lengths && !sim.error[0])
         twin_check_written();
     free(twin.written);
+    free(twin.saved);
     free(group_of);
     return sim.error;
 }

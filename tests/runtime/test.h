@@ -121,6 +121,7 @@ int test_plan_group(void);
 int test_run_group(void);
 int test_args_group(void);
 int test_scaled_group(void);
+int test_activate_group(void);
 int test_mlp_group(void);
 int test_check_group(void);
 int test_tune_group(void);

@@ -19,6 +19,7 @@ int main(int argc, char **argv)
     failed += test_run_group();
     failed += test_args_group();
     failed += test_scaled_group();
+    failed += test_activate_group();
     failed += test_mlp_group();
     failed += test_check_group();
     failed += test_failure_group();

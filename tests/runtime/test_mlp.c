@@ -45,6 +45,7 @@ static const struct qn_recipe recipes[] = {
 /* What the trail keeps of each launch; alike for all casts, for all
    products. */
 enum { IN, SAVED, ROW, COLUMN, PROBABILITY, DPROB, FIRST_DIMS, ERROR };
+enum { FUSED_A, FUSED_SAVED, FUSED_D, FUSED_B, FUSED_PROBABILITY };
 enum { A, B, D, A_SF, B_SF, A_STRIDE };
 
 static const unsigned char trail_cast[] = {
@@ -52,6 +53,10 @@ static const unsigned char trail_cast[] = {
     P(probability), P(dprob), P(first_dims), P(error)};
 static const unsigned char trail_product[] = {
     P(a), P(b), P(d), P(a_sf), P(b_sf), P(a_stride), P(first_dims), P(error)};
+
+static const unsigned char trail_fused[] = {
+    P(a),           P(saved), P(d),          P(b),
+    P(probability), P(bias),  P(first_dims), P(error)};
 
 #define COMMON(name_, recipe_)                                                 \
     .name = name_, .spec = "kernels/test.lua:1", .template = "test.cu",        \
@@ -99,14 +104,24 @@ static const struct qn_kernel kernels[] = {
     PRODUCT("wgrad", "scaled", QUERN_WGRAD, QUERN_AXIS_K, K, K),
     SIZES("k_sizes_plain", "plain"),
     SIZES("k_sizes_scaled", "scaled"),
+    /* for tests of it alone: pre and h at once */
+    {COMMON("plain_fused", "plain"), .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,
+     .epilogue = QN_ACTIVATE, .activation = "swiglu", .d = {.type = QUERN_BF16},
+     .tile = {128, 128, 64}, .cluster = {1, 1}, .params = trail_fused},
 };
 
-static const struct quern_registry registry = {.hash = "mlp",
-                                               .recipes = recipes,
-                                               .nrecipes = 2,
-                                               .kernels = kernels,
-                                               .nkernels = sizeof kernels /
-                                                           sizeof kernels[0]};
+static const struct quern_registry registry = {
+    .hash = "mlp",
+    .recipes = recipes,
+    .nrecipes = 2,
+    .kernels = kernels,
+    .nkernels = sizeof kernels / sizeof *kernels - 1};
+static const struct quern_registry with_fused = {.hash = "mlp, fused",
+                                                 .recipes = recipes,
+                                                 .nrecipes = 2,
+                                                 .kernels = kernels,
+                                                 .nkernels = sizeof kernels /
+                                                             sizeof *kernels};
 
 /* ---------------------------------------------------------------- a fixture */
 
@@ -136,10 +151,11 @@ static void give(struct fixture *f, struct quern_tensor *t)
     t->sf = t->sf_bytes ? room(f) : NULL;
 }
 
-static struct fixture begin_with(const char *recipe, const char *more)
+static struct fixture begin_with(const char *recipe, const char *more,
+                                 const struct quern_registry *linked)
 {
     const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
-    const struct quern_open_options open = {.registry = &registry};
+    const struct quern_open_options open = {.registry = linked};
     struct fixture f = {.used = 0};
     struct quern_mlp_args *a = &f.args;
     struct quern_mlp mlp;
@@ -172,7 +188,7 @@ static struct fixture begin_with(const char *recipe, const char *more)
 
 static struct fixture begin(const char *recipe)
 {
-    return begin_with(recipe, "");
+    return begin_with(recipe, "", &registry);
 }
 
 static void end(struct fixture *f)
@@ -307,6 +323,69 @@ static void runs_without_scales(void **state)
     LAUNCHED("plain_dgrad", "plain_dpre", "plain_dprob", "plain_dgrad",
              "plain_wgrad", "plain_wgrad");
     end(&f);
+}
+
+/* pre and h in one launch; pre is kept for backward, or not at all. */
+static void runs_fused(void **state)
+{
+    struct fixture f = begin_with("plain", "", &with_fused);
+    struct quern_mlp_args a = f.args;
+    const void *pre, *h;
+
+    (void)state;
+    test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
+    pre = param(0, FUSED_SAVED);
+    h = param(0, FUSED_D);
+    assert_ptr_equal(param(0, FUSED_A), a.x.data);
+    assert_ptr_equal(param(0, FUSED_B), a.w1.data);
+    assert_ptr_equal(param(0, FUSED_PROBABILITY), a.probability);
+    assert_true(is_saved(&f, pre) && is_saved(&f, h));
+    assert_ptr_equal(param(1, A), h);
+    LAUNCHED("plain_fused", "plain_fprop");
+    test_expect(quern_mlp_backward(f.plan, &a, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(1, SAVED), pre);
+    assert_ptr_equal(param(4, B), h);
+    LAUNCHED("plain_dgrad", "plain_dpre", "plain_dprob", "plain_dgrad",
+             "plain_wgrad", "plain_wgrad");
+    a.saved = NULL;
+    test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
+    assert_null(param(0, FUSED_SAVED));
+    assert_true(is_scratch(&f, param(0, FUSED_D)));
+    LAUNCHED("plain_fused", "plain_fprop");
+    end(&f);
+}
+
+/* Which way was taken, and why the other was not. */
+static void explains_fusion(void **state)
+{
+    static const struct {
+        const struct quern_registry *registry;
+        const char *recipe, *part, *lacks;
+    } rows[] = {
+        {&with_fused, "plain", "  pre = x w1^T and h = activation(pre)",
+         "  h = activation(pre)"},
+        {&registry, "plain", "  h apart from pre: no kernel serves",
+         "x w1^T and h"},
+        {&with_fused, "scaled", "  h apart from pre: a cast makes its copies",
+         "x w1^T and h"},
+    };
+    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct fixture f = begin_with(rows[i].recipe, "", rows[i].registry);
+        struct quern_mlp mlp;
+        char line[128], *text = NULL;
+
+        snprintf(line, sizeof line, "mlp %s g=3 m=60 hidden=64 ffn=32 prob=1",
+                 rows[i].recipe);
+        test_expect(quern_mlp_parse(f.ctx, line, &mlp), QUERN_OK, "");
+        test_expect(quern_mlp_why(f.ctx, &mlp, &aot, &text), QUERN_OK, "");
+        assert_non_null(strstr(text, rows[i].part));
+        assert_null(strstr(text, rows[i].lacks));
+        quern_free(text);
+        end(&f);
+    }
 }
 
 /* What is not wanted is not launched. */
@@ -447,8 +526,8 @@ static void takes_host_sizes(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++) {
-        struct fixture f =
-            begin_with(recipes_[i % 2], i < 2 ? " sizes=host" : " sizes=fixed");
+        struct fixture f = begin_with(
+            recipes_[i % 2], i < 2 ? " sizes=host" : " sizes=fixed", &registry);
 
         test_cuda->launches = test_cuda->copies = 0;
         f.args.host_sizes = sizes;
@@ -484,6 +563,8 @@ int test_mlp_group(void)
     const struct CMUnitTest tests[] = {
         TEST(runs_in_order),
         TEST(runs_without_scales),
+        TEST(runs_fused),
+        TEST(explains_fusion),
         TEST(leaves_out),
         TEST(refuses_options),
         TEST(fails_each_driver_call),

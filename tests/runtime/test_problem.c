@@ -55,6 +55,12 @@ static void prints_what_it_parses(void **state)
          "fprop bf16 g=2 m=8 n=8 k=8 d=bf16 beta=any"},
         {"fprop bf16 g=2 m=8 n=8 k=8 ragged=n layout=tt beta=0 align=8",
          "fprop bf16 g=2 m=8 n=8 k=8 d=bf16 layout=tt ragged=n align=8"},
+        {"fprop bf16 g=2 m=8 n=32 k=8 saved=1 prob=1 interleave=8 bias=1 "
+         "activation=clamped_swiglu alpha=any split=even",
+         "fprop bf16 g=2 m=8 n=32 k=8 d=bf16 alpha=any bias=1 "
+         "activation=clamped_swiglu interleave=8 prob=1 saved=1 split=even"},
+        {"fprop bf16 g=2 m=8 n=9 k=8 activation=squared_relu prob=0 bias=0",
+         "fprop bf16 g=2 m=8 n=9 k=8 d=bf16 activation=squared_relu"},
         {"fprop bf16 g=2 m=8 n=8 k=8 split=@loads.txt",
          "fprop bf16 g=2 m=8 n=8 k=8 d=bf16 split=@loads.txt"},
     };
@@ -133,6 +139,29 @@ static void names_what_is_wrong(void **state)
         {"wgrad bf16 g=1 m=1 n=1 k=1 pointers=c beta=1",
          "pointers=c: beta=1 has no C of its own"},
         {"wgrad bf16 g=1 m=1 n=1 k=@sizes", "k=@sizes: a whole number"},
+        {"fprop bf16 g=1 m=1 n=2 k=1 activation=swigul",
+         "activation=swigul: none, swiglu, clamped_swiglu, situ, geglu, reglu, "
+         "squared_relu is expected; did you mean 'swiglu'?"},
+        {"fprop bf16 g=1 m=1 n=2 k=1 bias=2", "bias=2: 0 or 1 is expected"},
+        {"fprop bf16 g=1 m=1 n=2 k=1 prob=1",
+         "prob=1: rows are multiplied with an activation only"},
+        {"fprop bf16 g=1 m=1 n=2 k=1 saved=1 bias=1",
+         "saved=1: there is no activation"},
+        {"fprop bf16 g=1 m=1 n=2 k=1 interleave=1",
+         "interleave: there is no activation"},
+        {"fprop bf16 g=1 m=1 n=3 k=1 activation=geglu",
+         "n=3: an activation's two operands are an even number"},
+        {"fprop bf16 g=1 m=1 n=8 k=1 activation=geglu interleave=3",
+         "interleave=3 does not divide 4 results of a row"},
+        {"fprop bf16 g=1 m=1 n=8 k=1 activation=geglu interleave=65537",
+         "interleave=65537: 0 to 65536 is expected"},
+        {"dgrad bf16 g=1 m=1 n=2 k=1 bias=1",
+         "bias and activation are of fprop with ragged=m"},
+        {"fprop bf16 g=1 m=1 n=2 k=1 ragged=none bias=1",
+         "bias and activation are of fprop with ragged=m"},
+        {"fprop bf16 g=1 m=1 n=2 k=1 beta=1 activation=swiglu",
+         "nothing is added to D, beta=0 is expected"},
+        {"fprop bf16 g=1 m=1 n=1 k=1 pointers=p", "letters of operands"},
         {"fprop bf16 g=2 m=9 n=1 k=1 split=zpif",
          "split=zpif is unknown; did you mean 'zipf'?"},
         {"fprop bf16 g=2 m=9 n=1 k=1 split=5,5", "more than m=9 together"},
@@ -197,6 +226,9 @@ static void checks_each_field(void **state)
     BREAK(p.alpha = 2, "alpha is 2");
     BREAK(p.beta = 3, "beta is 3");
     BREAK(p.beta = -1, "beta is -1");
+    BREAK(p.bias = 2, "bias is 2");
+    BREAK(p.activation = 7, "activation is 7");
+    BREAK((p.activation = 1, p.interleave = -1), "interleave=-1: 0 to 65536");
     BREAK(p.pointers = 16, "pointers is 16");
     BREAK(p.pointers = -1, "pointers is -1");
     BREAK(p.alignment = 1, "align=1: 2, 4, 8 or 16");

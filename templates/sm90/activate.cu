@@ -1,0 +1,175 @@
+//$ local two = operands == "halves" or operands == "runs"
+/*
+** p = alpha * sum + bias in fp32, stored where it is wanted,
+//$ if activation == "none" then
+** and the result itself.
+//$ elseif two then
+** and $(activation)(a, b) of two columns of p, times the row's probability. Both are a thread's:
+//$   if operands == "halves" then
+** the first COLUMNS / 2 columns of the sums are of B's rows that make a, the others of those that
+** make b. What lies behind the last result is b's first columns: more of them than one tile may
+** make them, all the same.
+//$   else
+** columns of a and b alternate in runs of $(interleave).
+//$   end
+//$ else
+** and $(activation)(p), times the row's probability.
+//$ end
+*/
+//$ if activation ~= "none" then
+#define FN DEVICE
+//$ once("activation/" .. activation .. ".c")
+
+//$ end
+enum {
+    PART = SLAB_COLUMNS / 2, /* of a slab's elements, in each thread */
+    OPERANDS = $(two and 2 or 1),
+    RESULT_SLABS = ROW_SLABS / OPERANDS
+};
+
+/* As the caller gave it; each may be null. */
+struct follow {
+    const float *alpha, *bias, *probability;
+    const void *saved;
+    int step; /* from one group's alpha to the next's: 0 or 1 */
+    int columns; /* of p */
+//$ if activation == "clamped_swiglu" then
+    float limit, slope, shift;
+//$ end
+};
+
+/* What one tile needs of it. */
+struct finish {
+    const struct follow *of;
+    const float *bias; /* the group's, or null */
+    float alpha;
+    float probability[ROWS / 32]; /* of the thread's rows */
+};
+
+/* Read while the tile is multiplied. The warp's rows of D begin at `row` of the group's `rows`. */
+DEVICE struct finish finish_of(const struct follow *f, const struct tile *t, int row, int rows,
+                               int lane)
+{
+    struct finish s;
+
+    s.of = f;
+    s.alpha = f->alpha ? __ldg(f->alpha + t->group * f->step) : 1;
+    s.bias = f->bias ? f->bias + (long long)t->group * f->columns : 0;
+#pragma unroll
+    for (int i = 0; i < ROWS / 32; i++) {
+        const int y = row + lane / 4 + i / 2 * 64 + i % 2 * 8;
+        s.probability[i] =
+            f->probability && y < rows ? __ldg(f->probability + t->start + y) : 1;
+    }
+    return s;
+}
+
+/* A slab's sums, from column x of p on, become elements of p. */
+DEVICE void finish_part(float part[PART], const struct finish *s, int x, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < PART; i++)
+        part[i] = __fmul_rn(s->alpha, part[i]);
+    if (!s->bias)
+        return;
+#pragma unroll
+    for (int i = 0; i < PART; i += 4) {
+        const int column = x + i * 2 + lane % 4 * 2;
+        const int inside = column < s->of->columns;
+        const float left = inside ? __ldg(s->bias + column) : 0;
+        const float right = inside ? __ldg(s->bias + column + 1) : 0;
+
+        part[i] = __fadd_rn(part[i], left);
+        part[i + 1] = __fadd_rn(part[i + 1], right);
+        part[i + 2] = __fadd_rn(part[i + 2], left);
+        part[i + 3] = __fadd_rn(part[i + 3], right);
+    }
+}
+
+//$ if activation ~= "none" then
+//$ local constants = ", s->of->limit, s->of->slope, s->of->shift"
+//$ local more = activation == "clamped_swiglu" and constants or ""
+/* The i-th element of a slab of D, from the sums whose first is `part`. */
+DEVICE float result_of(const float *part, const struct finish *s, int i, int block)
+{
+//$ if operands == "halves" then
+    const float a = part[i], b = part[i + COLUMNS / 4];
+//$ elseif operands == "runs" then
+    const int run = $(interleave // 2), at = i / run * 2 * run + i % run;
+    const float a = part[at], b = part[at + run];
+//$ else
+    const float a = part[i], b = 0;
+//$ end
+
+    return mul_rn($(activation)(a, b$(more)), s->probability[block * 2 + i / 2 % 2]);
+}
+
+//$ end
+/* One warp's slab of D or P to its place. */
+DEVICE void put_slab(struct slabs *slabs, const struct maps *maps, const float part[PART],
+                     const struct tile *t, int x, int y, int rows, int lane)
+{
+    const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
+
+    slabs->turn = (slabs->turn + 1) % SLABS;
+    if (lane == 0)
+        store_wait(SLABS - 1);
+    __syncwarp();
+    fill_slab(slab, part, lane);
+    copy_engine_fence();
+    __syncwarp();
+    if (lane == 0)
+        store_slab(maps, slab, t, x, y, rows);
+}
+
+/* One warp stores its rows of a tile, a slab of results at a time. */
+DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, const struct finish *s, int row, int rows,
+                       int lane)
+{
+//$ if activation ~= "none" then
+    struct maps given = *maps; /* where p goes */
+
+    given.d = maps->p;
+    given.d_ragged = maps->p_ragged;
+//$ end
+#pragma unroll
+    for (int i = 0; i < ROWS / 64 * RESULT_SLABS; i++) {
+        const int block = i / RESULT_SLABS, slab = i % RESULT_SLABS, y = row + block * 64;
+//$ if operands == "halves" then
+        const int apart = COLUMNS / 4, beside = maps->half; /* elements and columns, from a to b */
+        const int x = t->column / 2 + slab * SLAB_COLUMNS, first = x;
+        float *part = sum + block * (COLUMNS / 2) + slab * PART;
+//$ elseif operands == "runs" then
+        const int apart = PART, beside = SLAB_COLUMNS; /* elements and columns, of two slabs */
+        const int x = t->column / 2 + slab * SLAB_COLUMNS, first = 2 * x;
+        float *part = sum + block * (COLUMNS / 2) + slab * 2 * PART;
+//$ else
+        const int apart = 0, beside = 0;
+        const int x = t->column + slab * SLAB_COLUMNS, first = x;
+        float *part = sum + block * (COLUMNS / 2) + slab * PART;
+//$ end
+//$ if activation ~= "none" then
+        float result[PART];
+//$ end
+
+        if (y >= rows)
+            break;
+#pragma unroll
+        for (int j = 0; j < OPERANDS; j++) {
+            finish_part(part + j * apart, s, first + j * beside, lane);
+//$ if activation ~= "none" then
+            if (s->of->saved)
+                put_slab(slabs, &given, part + j * apart, t, first + j * beside, y, rows, lane);
+//$ end
+        }
+//$ if activation ~= "none" then
+#pragma unroll
+        for (int j = 0; j < PART; j++)
+            result[j] = result_of(part, s, j, block);
+        put_slab(slabs, maps, result, t, x, y, rows, lane);
+//$ else
+        put_slab(slabs, maps, part, t, x, y, rows, lane);
+//$ end
+    }
+}

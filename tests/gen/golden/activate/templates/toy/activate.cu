@@ -1,0 +1,4 @@
+void $(name)(void)
+{
+    /* $(epilogue): $(activation) in runs of $(interleave) */
+}

@@ -1,0 +1,126 @@
+/*
+** test_protocol_defects.h: defects of activations and of expanders. Included by
+** test_protocol.c alone, behind its names of templates.
+*/
+#ifndef QUERN_TEST_PROTOCOL_DEFECTS_H
+#define QUERN_TEST_PROTOCOL_DEFECTS_H
+
+#define ACTIVATE "templates/sm90/activate.cu"
+
+static const struct planted activation_defects[] = {
+    /* B's rows, and which sums belong together */
+    {&M_HALVES, {COPY, "halves and \"maps->half\" or", "halves and rows or"}},
+    {&M_HALVES, {COPY, "halves and \" / 2\" or \"\"", "\"\""}},
+    {&M_HALVES, {"templates/sm90/epilogue.cu", "n / 2", "n / 2 + 8"}},
+    {&M_HALVES, {ACTIVATE, "part[i + COLUMNS / 4]", "part[i + COLUMNS / 8]"}},
+    {&M_HALVES_TURNS, {ACTIVATE, "apart = COLUMNS / 4", "apart = PART"}},
+    {&M_RUNS_SHORT, {ACTIVATE, "i / run * 2 * run", "i / run * run"}},
+    {&M_RUNS_SHORT, {ACTIVATE, "$(interleave // 2)", "$(interleave)"}},
+    {&M_RUNS, {ACTIVATE, "slab * 2 * PART", "slab * PART"}},
+    /* places */
+    {&M_RUNS, {ACTIVATE, "first = 2 * x", "first = x"}},
+    {&M_HALVES, {ACTIVATE, "    given.d = maps->p;\n", ""}},
+    {&M_HALVES, {ACTIVATE, "    given.d_ragged = maps->p_ragged;\n", ""}},
+    {&M_SINGLE,
+     {ACTIVATE, "            if (s->of->saved)", "            if (1)"}},
+    {&M_SINGLE, {ACTIVATE, "        if (y >= rows)", "        if (0)"}},
+    {&M_BIAS, {ACTIVATE, "column = x + i * 2", "column = x + i"}},
+    {&M_BIAS, {ACTIVATE, "t->group * f->columns", "0 * f->columns"}},
+    {&M_HALVES, {ACTIVATE, "f->probability + t->start", "f->probability"}},
+    {&M_HALVES, {ACTIVATE, "block * 2 + i / 2 % 2", "block * 2"}},
+    {&M_HALVES, {ACTIVATE, "f->alpha + t->group * f->step", "f->alpha"}},
+    /* slabs */
+    {&M_HALVES, {ACTIVATE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},
+    {&M_HALVES, {ACTIVATE, "slabs->turn * SLAB_BYTES", "0"}},
+    {&M_RUNS, {ACTIVATE, "    copy_engine_fence();", ""}},
+    {&M_RUNS,
+     {ACTIVATE, "    __syncwarp();\n    if (lane == 0)\n        store_slab",
+      "    if (lane == 0)\n        store_slab"}},
+};
+
+#define EXPANDER  "templates/sm90/expander.cu"
+#define WORDS     "templates/sm90/scale_words.cu"
+#define PLACES    "templates/common/scale_place.c"
+#define REGISTERS "templates/sm90/multiply_registers.cu"
+
+static const struct planted expander_defects[] = {
+    /* the two rings */
+    {&EXPAND_M,
+     {EXPANDER, "barrier_wait(s->packed_full", "(void)(s->packed_full"}},
+    {&EXPAND_M, {EXPANDER, "barrier_wait(s->empty", "(void)(s->empty"}},
+    {&EXPAND_M, {EXPANDER, "        copy_engine_fence();", "        //"}},
+    {&EXPAND_M,
+     {EXPANDER, "        __syncwarp();\n        release", "        release"}},
+    {&EXPAND_M, {GEMM, "s->packed_empty + stage", "s->packed_full + stage"}},
+    {&EXPAND_M, {COPY, "\"PACKED_BYTES\" or", "\"A_PACKED\" or"}},
+    {&EXPAND_M, {COPY, "\"A_PACKED\", \"PACKED", "\"B_PACKED + 8\", \"PACKED"}},
+    {&EXPAND_M, {GEMM, "barrier_init(s.packed_full + i * 8, 1)", "(void)0"}},
+    {&EXPAND_M,
+     {GEMM, "s.packed_empty + i * 8, $(packed_readers)",
+      "s.packed_empty + i * 8, 1"}},
+    {&EXPAND_M, {MULTIPLY, "mma_wait(1);", "mma_wait(2);"}},
+    {&EXPAND_M_GLOBAL, {MULTIPLY, "j * MMA_N * TILE_K", "0 * TILE_K"}},
+    /* rows and their codes */
+    {&EXPAND_M, {EXPANDER, "row / 2 % 4", "row % 4"}},
+    {&EXPAND_M_GLOBAL, {EXPANDER, "row / 4 % 2", "row / 2 % 2"}},
+    {&EXPAND_M_REGISTERS, {EXPANDER, "i ^ row % 8", "i ^ row % 4"}},
+    {&EXPAND_M_GLOBAL, {COPY, "\"x / 2\" or", "\"x\" or"}},
+    {&EXPAND_M_SHORT,
+     {EXPANDER, "            if (row < $(tile_rows))\n",
+      "            if (row < 64)\n"}},
+    /* scales */
+    {&EXPAND_M, {EXPANDER, "    copy_wait(0);", "    //"}},
+    {&EXPAND_M, {EXPANDER, "copy_wait(SF_AHEAD)", "copy_wait(SF_AHEAD + 2)"}},
+    {&EXPAND_M_GLOBAL,
+     {EXPANDER, "x = -SF_AHEAD * TILE_K", "x = -SF_AHEAD * TILE_K + TILE_K"}},
+    {&EXPAND_M, {EXPANDER, "_WORD_K + 1,", "_WORD_K,"}},
+    {&EXPAND_M, {EXPANDER, "$(place) + row, $(most)", "row, $(most)"}},
+    {&EXPAND_M, {WORDS, "8 * skip", "0"}},
+    {&EXPAND_M, {WORDS, ">> x / $(s.k) % 4 * 8", ""}},
+    {&EXPAND_M, {WORDS, "word % $(upper)_SLOTS", "word % 2"}},
+    {&EXPAND_M, {WORDS, "row < rows ? skip + blocks : 0", "skip + blocks"}},
+    {&EXPAND_M, {WORDS, "s->k + $(s.k - 1)", "s->k"}},
+    {&EXPAND_M_GLOBAL, {WORDS, "\" / \" .. rows", "\" / 8\""}},
+    {&EXPAND_M, {PLACES, "\"g->start\"", "\"0\""}},
+    {&EXPAND_M, {PLACES, "g->number * group_stride", "group_stride"}},
+    /* A in registers */
+    {&EXPAND_M_REGISTERS, {REGISTERS, "mma_wait(1);", ""}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "        release_packed(", "        (void)("}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "    if (x > 0)\n        release(",
+      "    if (1)\n        release("}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "        __syncwarp(); /* the", "        /* the"}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "copy_wait(SF_AHEAD - 1)", "copy_wait(SF_AHEAD)"}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "f->pair[i][1][2 * step],", "f->pair[i][0][2 * step],"}},
+    {&EXPAND_M_REGISTERS, {REGISTERS, "lane % 4 * 16 / ", "lane % 2 * 16 / "}},
+    {&EXPAND_M_REGISTERS, {REGISTERS, "(j * MMA_N * TILE_K", "(0 * TILE_K"}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "barrier_wait(s->full", "(void)(s->full"}},
+    {&EXPAND_M_REGISTERS,
+     {EXPANDER, "pair[i], pair[8 + i]", "pair[i], pair[9 + i]"}},
+    {&EXPAND_K_REGISTERS, {REGISTERS, "lane % 4 ^ row", "lane % 2 ^ row"}},
+    {&EXPAND_M_REGISTERS,
+     {REGISTERS, "        barrier_wait(s->packed_full",
+      "        (void)(s->packed_full"}},
+    /* copied A, and tiles */
+    {&EXPAND_M_MIXED,
+     {MULTIPLY, "previous_packed = p->stage;\n        place", "place"}},
+    {&EXPAND_M_TILES, {WALK, "    walk_runs(w, lane);", "    w->runs = 0;"}},
+    {&EXPAND_M_TILES, {WORDS, "i % 128 / 32 * 4", "i % 128 / 32"}},
+    {&EXPAND_M_TILES, {WORDS, "and 512 or 4", "and 4 or 4"}},
+    {&EXPAND_M_TILES, {BOARD_CU, "t->runs = word[7]", "t->runs = 0"}},
+    {&EXPAND_K, {WORDS, "t->start / ALIGNED", "0"}},
+    {&EXPAND_K, {WORDS, "((int)t->length + ALIGNED - 1) / ALIGNED", "1"}},
+    {&EXPAND_K, {PLACES, "p.column = g->first", "p.column = 0 * g->first"}},
+    {&EXPAND_K, {COPY, "((int)t->start + x) / 2", "(int)t->start / 2 + x"}},
+    {&EXPAND_K_SCALE,
+     {FACTORS, "    if (t->length == 0)\n        return s;", ""}},
+    {&EXPAND_M_GLOBAL, {FACTORS, "(s->a * s->b)", "s->a"}},
+    {&EXPAND_M_GLOBAL, {FACTORS, "__ldg(f->b + t->group)", "__ldg(f->b)"}},
+};
+
+#endif

@@ -1,0 +1,314 @@
+/*
+** test_activate.c: products with a bias and an activation: which kernel serves
+** one, what a launch is given, and which arguments are refused.
+*/
+#include "test.h"
+
+#include "tensormap.h"
+
+#define P(name) QN_PARAM_##name
+
+static const unsigned char params[] = {
+    P(a_map), P(b_map), P(d_map),       P(d_ragged_map), P(p_map),
+    P(alpha), P(bias),  P(probability), P(saved),        P(limit),
+    P(slope), P(shift), P(first_dims),  P(groups),       P(m),
+    P(n),     P(k),     P(error)};
+
+#define KERNEL(symbol, epilogue_, activation_, interleave_)                    \
+    {                                                                          \
+        .name = symbol, .spec = "kernels/activate.lua:1",                      \
+        .template = "activate.cu", .key = "key of " symbol, .recipe = "bf16",  \
+        .arch = "sm_90a", .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,           \
+        .epilogue = epilogue_, .activation = activation_,                      \
+        .interleave = interleave_, .a = {.type = QUERN_BF16, .box = {64, 32}}, \
+        .b = {.type = QUERN_BF16, .box = {64, 48}},                            \
+        .d = {.type = QUERN_BF16, .box = {64, 16}}, .tile = {128, 128, 64},    \
+        .cluster = {1, 1}, .schedule = "", .addend = "none", .threads = 128,   \
+        .params = params, .nparams = sizeof params, .cubin = "\177ELF",        \
+        .cubin_bytes = 4                                                       \
+    }
+
+static const struct qn_kernel kernels[] = {
+    KERNEL("store", QN_STORE, NULL, 0),
+    KERNEL("scale", QN_SCALE, NULL, 0),
+    KERNEL("bias", QN_ACTIVATE, "none", 0),
+    KERNEL("swiglu", QN_ACTIVATE, "swiglu", 0),
+    KERNEL("swiglu32", QN_ACTIVATE, "swiglu", 32),
+    KERNEL("square", QN_ACTIVATE, "squared_relu", 0),
+};
+static const struct qn_rejected rejected[] = {
+    {.name = "swiglu1",
+     .spec = "kernels/activate.lua:1",
+     .recipe = "bf16",
+     .op = QUERN_FPROP,
+     .ragged = QUERN_AXIS_M,
+     .epilogue = QN_ACTIVATE,
+     .d_type = QUERN_BF16,
+     .activation = "swiglu",
+     .interleave = 1,
+     .reason = "both operands would not be one thread's"},
+};
+static const struct quern_registry registry = {.hash = "activate",
+                                               .kernels = kernels,
+                                               .nkernels = 6,
+                                               .rejected = rejected,
+                                               .nrejected = 1};
+static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+
+#define SWIGLU                                                                 \
+    "fprop bf16 g=3 m=40 n=64 k=32 bias=1 activation=swiglu prob=1 saved=1"
+
+enum { ROOM = 1 << 14, PLACES = 8 };
+
+/* A plan, and arguments that are right. */
+struct fixture {
+    struct quern_context *ctx;
+    struct quern_plan *plan;
+    struct quern_description need;
+    struct quern_args args;
+    char *memory;
+};
+
+static struct fixture begin(const char *text)
+{
+    const struct quern_open_options open = {.registry = &registry};
+    struct fixture f = {.plan = NULL};
+    struct quern_problem p;
+
+    test_expect(quern_open(&open, &f.ctx), QUERN_OK, "");
+    p = test_problem(f.ctx, text);
+    test_expect(quern_plan(f.ctx, &p, &aot, &f.plan), QUERN_OK, "");
+    test_expect(quern_describe(f.ctx, &p, &f.need), QUERN_OK, "");
+    f.memory = aligned_alloc(256, PLACES * ROOM);
+    assert_non_null(f.memory);
+    memset(f.memory, 0, PLACES * ROOM);
+    f.args = f.need.args;
+    f.args.a.data = f.memory;
+    f.args.b.data = f.memory + ROOM;
+    f.args.d.data = f.memory + 2 * ROOM;
+    if (p.saved)
+        f.args.p.data = f.memory + 3 * ROOM;
+    if (p.bias)
+        f.args.bias = (float *)(void *)(f.memory + 4 * ROOM);
+    if (p.probability)
+        f.args.probability = (float *)(void *)(f.memory + 5 * ROOM);
+    f.args.a.first_dims = f.memory + 6 * ROOM;
+    f.args.workspace = f.memory + 7 * ROOM;
+    for (size_t i = 0; i < sizeof params; i++)
+        test_cuda->param_sizes[i] =
+            params[i] <= P(b_sf_map)                      ? 128
+            : params[i] >= P(groups) && params[i] <= P(k) ? 4
+            : params[i] == P(limit) || params[i] == P(slope) ||
+                    params[i] == P(shift)
+                ? 4
+                : 8;
+    return f;
+}
+
+static void end(struct fixture *f)
+{
+    quern_plan_free(f->plan);
+    quern_close(f->ctx);
+    free(f->memory);
+}
+
+/* The last launch's value of a parameter. */
+static void value_of(int param, void *out, size_t size)
+{
+    size_t i = 0;
+
+    while (params[i] != param)
+        i++;
+    memcpy(out, test_cuda->params[i], size);
+}
+
+static const void *pointer(int param)
+{
+    const void *value;
+
+    value_of(param, &value, sizeof value);
+    return value;
+}
+
+static struct fake_map map_of(int param)
+{
+    struct fake_map map;
+
+    value_of(param, &map, sizeof map);
+    return map;
+}
+
+/* Each problem has kernels of its own; alternating operands are others. */
+static void chooses(void **state)
+{
+    static const struct {
+        const char *text, *kernel;
+    } rows[] = {
+        {"fprop bf16 g=3 m=40 n=64 k=32", "store"},
+        {"fprop bf16 g=3 m=40 n=64 k=32 alpha=any", "scale"},
+        {"fprop bf16 g=3 m=40 n=64 k=32 bias=1", "bias"},
+        {"fprop bf16 g=3 m=40 n=64 k=32 bias=1 alpha=any", "bias"},
+        {SWIGLU, "swiglu"},
+        {"fprop bf16 g=3 m=40 n=64 k=32 activation=swiglu interleave=32",
+         "swiglu32"},
+        {"fprop bf16 g=3 m=40 n=64 k=32 activation=squared_relu interleave=5",
+         "square"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct fixture f = begin(rows[i].text);
+        struct quern_plan_info info;
+
+        quern_plan_info(f.plan, &info);
+        assert_string_equal(info.kernel, rows[i].kernel);
+        end(&f);
+    }
+}
+
+/* No kernel: the points that are none tell why, those of others do not. */
+static void explains(void **state)
+{
+    const struct quern_open_options open = {.registry = &registry};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan;
+    char *why = NULL;
+
+    (void)state;
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    p = test_problem(ctx, "fprop bf16 g=3 m=40 n=64 k=32 activation=swiglu "
+                          "interleave=1");
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+                "d=bf16 and bias and activation");
+    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, "both operands would not be one thread's"));
+    quern_free(why);
+    p.interleave = 2;
+    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    assert_null(strstr(why, "both operands"));
+    quern_free(why);
+    quern_close(ctx);
+}
+
+/* D is half as wide as P, and both are stored in boxes of D. */
+static void describes(void **state)
+{
+    struct fixture f = begin(SWIGLU);
+
+    (void)state;
+    assert_int_equal(f.need.args.d.shape[1], 32);
+    assert_int_equal(f.need.args.d.bytes, 40 * 32 * 2);
+    assert_int_equal(f.need.args.p.ndim, 2);
+    assert_int_equal(f.need.args.p.shape[0], 40);
+    assert_int_equal(f.need.args.p.shape[1], 64);
+    assert_int_equal(f.need.args.p.type, QUERN_BF16);
+    assert_true(f.need.args.limit == 7 && f.need.args.shift == 1);
+    end(&f);
+    f = begin("fprop bf16 g=3 m=40 n=64 k=32 activation=squared_relu");
+    assert_int_equal(f.need.args.d.shape[1], 64);
+    assert_int_equal(f.need.args.p.ndim, 0);
+    end(&f);
+}
+
+static void launches(void **state)
+{
+    struct fixture f = begin(SWIGLU);
+    struct fake_map d, p;
+    float slope;
+
+    (void)state;
+    f.args.slope = 3;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_ptr_equal(pointer(P(bias)), f.args.bias);
+    assert_ptr_equal(pointer(P(probability)), f.args.probability);
+    assert_ptr_equal(pointer(P(saved)), f.args.p.data);
+    value_of(P(slope), &slope, sizeof slope);
+    assert_true(slope == 3);
+    d = map_of(P(d_map));
+    p = map_of(P(p_map));
+    assert_int_equal(d.dims[0], 32);
+    assert_int_equal(p.dims[0], 64);
+    assert_int_equal(p.strides[0], 64 * 2);
+    assert_int_equal(p.box[0], 64);
+    assert_ptr_equal((void *)(uintptr_t)p.address, f.args.p.data);
+    f.args.p.data = NULL; /* not wanted */
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_null(pointer(P(saved)));
+    f.args.p.data = f.memory + 3 * ROOM;
+    f.args.p.stride = 72; /* rows apart */
+    f.args.p.bytes = 40 * 72 * 2;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    p = map_of(P(p_map));
+    assert_int_equal(p.strides[0], 72 * 2);
+    end(&f);
+}
+
+static void refuses(void **state)
+{
+    struct fixture f = begin(SWIGLU);
+    const struct quern_args good = f.args;
+
+    (void)state;
+#define BREAK(change, part)                                                    \
+    f.args = good;                                                             \
+    change;                                                                    \
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, part)
+    BREAK(f.args.bias = NULL, "bias is NULL: the problem says bias=1");
+    BREAK(f.args.bias++, "bias is 0x");
+    BREAK(f.args.probability = NULL,
+          "probability is NULL: the problem says prob=1");
+    BREAK(f.args.probability =
+              (float *)(void *)((char *)f.memory + 5 * ROOM + 2),
+          "must be a multiple of 4");
+    BREAK(f.args.d.shape[1] = 64, "d.shape[1] is 64, the plan's is 32");
+    BREAK(f.args.p.shape[1] = 32, "p.shape[1] is 32, the plan's is 64");
+    BREAK(f.args.p.type = QUERN_F32, "p.type is f32, the plan's is bf16");
+    BREAK(f.args.p.bytes = 8, "p.bytes is 8: its rows span 5120 bytes");
+    BREAK(f.args.p.data = f.memory + 3 * ROOM + 8, "p.data is 0x");
+    BREAK(f.args.p.stride = 60, "p.stride is 60: 0 (packed) or 64 to");
+    BREAK(f.args.p.data = f.args.d.data, "overlap");
+    BREAK(f.args.p.data = f.args.a.data, "overlap");
+    BREAK(f.args.p.data = (void *)(uintptr_t)f.args.bias, "overlap");
+    BREAK(f.args.d.data = (void *)(uintptr_t)f.args.probability, "overlap");
+    f.args = good;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    end(&f);
+    f = begin("fprop bf16 g=3 m=40 n=64 k=32");
+    BREAK((f.args = f.need.args, f.args.bias = good.bias,
+           f.args.workspace = f.memory),
+          "bias is not NULL: the problem says bias=0");
+    BREAK((f.args = f.need.args, f.args.probability = good.probability,
+           f.args.workspace = f.memory),
+          "probability is not NULL: the problem says prob=0");
+    BREAK((f.args = f.need.args, f.args.p.data = f.memory,
+           f.args.workspace = f.memory),
+          "p.data is not NULL: the problem says saved=0");
+#undef BREAK
+    end(&f);
+}
+
+/* Which cuBLASLt has none of. */
+static void refuses_cublaslt(void **state)
+{
+    const struct quern_plan_options options = {.backend =
+                                                   QUERN_BACKEND_CUBLASLT};
+    struct fixture f = begin(SWIGLU);
+    struct quern_problem p = test_problem(f.ctx, SWIGLU);
+    struct quern_plan *plan;
+
+    (void)state;
+    test_expect(quern_plan(f.ctx, &p, &options, &plan), QUERN_ENOKERNEL,
+                "multiplies and adds, the problem says bias=");
+    end(&f);
+}
+
+int test_activate_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(chooses),  TEST(explains), TEST(describes),
+        TEST(launches), TEST(refuses),  TEST(refuses_cublaslt),
+    };
+
+    return cmocka_run_group_tests_name("activate", tests, NULL, NULL);
+}
