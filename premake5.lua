@@ -163,11 +163,12 @@ linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_all
 linkoptions { "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat", -- system.c
   "-Wl,--wrap=fstat,--wrap=fstatat,--wrap=read,--wrap=write,--wrap=close,--wrap=flock",
   "-Wl,--wrap=time,--wrap=nanosleep" }
-test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copies.c", "tests/host/data.c",
+test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copied.c", "tests/host/data.c",
   "tests/host/liar.c", "tests/host/reference.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
   "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/layer.c", "runtime/cli/layer_judge.c",
   "runtime/cli/layer_reference.c", "runtime/cli/memory.c", "runtime/cli/message.c",
-  "runtime/cli/timing.c" })
+  "runtime/cli/timing.c", "runtime/cli/copies.c", "runtime/cli/job.c", "runtime/cli/oracle.c",
+  "runtime/cli/sample.c" })
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.
 for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do

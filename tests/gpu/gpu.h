@@ -91,8 +91,11 @@ _Noreturn void gpu_lost(const char *text);
 
 /* ----------------------------------------------- gpu_variant: what is there */
 
-/* All kernels of the registry for this GPU that `only` (may be NULL) matches;
-   sorted into variants. */
+/* Is it compiled for this GPU? */
+int gpu_variant_serves(const struct qn_kernel *);
+
+/* All kernels of the registry for this GPU that `only` (may be NULL) matches,
+   but those with an activation; sorted into variants. */
 void gpu_variant_list(const char *only);
 
 /* The kernels of a variant; before them the model's choice for each op, if
@@ -242,6 +245,7 @@ void gpu_queue(void);
 void gpu_refusals(void);
 void gpu_cublaslt(void);
 void gpu_casts(void);
+void gpu_activate(void);
 void gpu_mlp(void);
 void gpu_nans(void);
 void gpu_tune(void);

@@ -52,6 +52,7 @@ static struct gpu_family families[] = {
     FAMILY(scales, 0, "NaN, the largest and the least scale of one block"),
     FAMILY(casts, 1, "every quantization, byte for byte against the host"),
     FAMILY(tune, 1, "winners are measured, kept, and taken by plans"),
+    FAMILY(activate, 0, "a bias and an activation in the product's launch"),
     FAMILY(mlp, 1, "the grouped MLP both ways, against a chain in double"),
     FAMILY(coverage, 0, "no kernel was left out"),
 };

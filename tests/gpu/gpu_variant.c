@@ -42,7 +42,7 @@ static int is_twin(const struct qn_recipe *recipe)
 }
 
 /* Made for this chip. */
-static int serves(const struct qn_kernel *k)
+int gpu_variant_serves(const struct qn_kernel *k)
 {
     char arch[32];
     size_t length;
@@ -90,7 +90,8 @@ void gpu_variant_list(const char *only)
         const struct qn_kernel *k = &qn_registry_builtin.kernels[i];
         struct gpu_variant *v;
 
-        if (k->op > QUERN_WGRAD || !serves(k) ||
+        if (k->op > QUERN_WGRAD || k->epilogue == QN_ACTIVATE ||
+            !gpu_variant_serves(k) ||
             (gpu_options.quick && is_twin(gpu_variant_recipe(k))) ||
             (only && fnmatch(only, k->name, 0)))
             continue;

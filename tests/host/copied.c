@@ -1,5 +1,5 @@
 /*
-** copies.c: quantized operands of a case, and what they stand for.
+** copied.c: quantized operands of a case, and what they stand for.
 */
 #include "case.h"
 #include "decode.h"

@@ -1,0 +1,168 @@
+/*
+** gpu_activate.c: products with a bias and an activation: each kernel against
+** float64, with and without what it may be given; the same bytes again.
+*/
+#include "gpu.h"
+
+#include <fnmatch.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle.h"
+#include "types.h"
+
+enum { MOST_KERNELS = 2048, EACH = 3, ROWS = 400 };
+
+static struct {
+    int count, next;
+    const struct qn_kernel *kernels[MOST_KERNELS];
+    char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
+} work;
+
+/* The i-th problem of a kernel: whole runs of columns, other sides and other
+   arguments each time. */
+static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
+                       int i, char *line, size_t size)
+{
+    static const int columns[] = {1, 9, 33, 16, 5}, steps[] = {72, 264, 8, 520};
+    const int step = k->interleave ? 2 * k->interleave : 16;
+    const int one = !strcmp(k->activation, "none");
+    size_t used = (size_t)snprintf(
+        line, size, "fprop %s g=%lld m=%lld n=%d k=%d d=%s%s%s", k->recipe,
+        (long long)groups, (long long)m, step * columns[i % 5], steps[i % 4],
+        qn_type_name(k->d.type), i % 3 == 1 || one ? " bias=1" : "",
+        i % 5 == 2 ? " alpha=any" : "");
+
+    if (!one && used < size)
+        used += (size_t)snprintf(line + used, size - used, " activation=%s%s%s",
+                                 k->activation, i % 2 ? " prob=1" : "",
+                                 i % 3 ? " saved=1" : "");
+    if (k->interleave && used < size)
+        snprintf(line + used, size - used, " interleave=%d", k->interleave);
+}
+
+/* D and P as one run left them and as the next one does. */
+static const char *repeat(struct qn_job *job)
+{
+    const char *bad = NULL;
+
+    for (int role = QN_ROLE_D; role <= QN_ROLE_P && !bad; role++) {
+        const size_t bytes = job->memory[role].bytes;
+        char *before = malloc(bytes + 1), *after = malloc(bytes + 1);
+
+        if (!before || !after)
+            bad = "memory ran out";
+        else if (qn_memory_read(&job->memory[role], 0, before, bytes) ||
+                 qn_job_run(job) || qn_job_check(job) ||
+                 qn_memory_read(&job->memory[role], 0, after, bytes))
+            bad = quern_errmsg(gpu_context);
+        else if (memcmp(before, after, bytes) != 0)
+            bad = "another run gives other bytes";
+        free(before);
+        free(after);
+    }
+    return bad;
+}
+
+/* One run, all that it wrote, and the same again. */
+static void judge(struct qn_job *job, char *text, size_t size)
+{
+    struct qn_verdict verdict;
+    const char *bad = NULL;
+
+    if (qn_job_run(job) || qn_job_check(job) ||
+        qn_oracle_judge(job, QN_ORACLE_FLOAT64, ROWS, &verdict))
+        bad = quern_errmsg(gpu_context);
+    else if (!verdict.passed)
+        qn_oracle_print(&verdict, text, size);
+    else
+        bad = repeat(job);
+    if (bad)
+        snprintf(text, size, "%s", bad);
+}
+
+/* The i-th problem of kernel `number`. */
+static void run_one(int number, int i)
+{
+    const struct qn_kernel *k = work.kernels[number];
+    const struct qn_options options = {.command = "gpu_suite",
+                                       .backend = QUERN_BACKEND_JIT,
+                                       .kernel = k->name,
+                                       .seed = gpu_options.seed};
+    const int turn = number * EACH + i;
+    const struct qt_pattern *pattern = &qt_patterns[turn % qt_npatterns];
+    struct qt_case c = {.what = "activate", .type = QUERN_BF16, .seed = 5};
+    struct quern_problem problem;
+    struct qn_job job = {0};
+    char line[256], text[256] = "";
+
+    qt_case_op(&c, QUERN_FPROP);
+    qt_case_layout(&c, pattern);
+    write_line(k, c.groups, c.m, turn, line, sizeof line);
+    if (quern_problem_parse(gpu_context, line, &problem) ||
+        qn_job_begin(&job, &options, gpu_context, &problem, c.length))
+        snprintf(text, sizeof text, "it cannot be planned: %.200s",
+                 quern_errmsg(gpu_context));
+    else
+        judge(&job, text, sizeof text);
+    if (*text)
+        snprintf(work.result[number][i], sizeof work.result[number][i],
+                 "%s, %s, %s: %s", line, pattern->name, k->name, text);
+    qn_job_free(&job);
+}
+
+static void *run_some(void *unused)
+{
+    int i;
+
+    (void)unused;
+    while ((i = __atomic_fetch_add(&work.next, 1, __ATOMIC_SEQ_CST)) <
+           EACH * work.count)
+        run_one(i / EACH, i % EACH);
+    return NULL;
+}
+
+/* Those that --only leaves; of --quick every fifth. */
+static void list_kernels(void)
+{
+    const struct quern_registry *registry = &qn_registry_builtin;
+    int seen = 0;
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *k = &registry->kernels[i];
+
+        if (k->epilogue != QN_ACTIVATE || !gpu_variant_serves(k) ||
+            (gpu_options.only && fnmatch(gpu_options.only, k->name, 0)) ||
+            (gpu_options.quick && seen++ % 5))
+            continue;
+        if (work.count == MOST_KERNELS)
+            gpu_lost("gpu_activate.c: MOST_KERNELS is too small");
+        work.kernels[work.count++] = k;
+    }
+}
+
+/* Side by side, as most of the time is the compiler's and the host's. */
+void gpu_activate(void)
+{
+    enum { MOST = 64 };
+    pthread_t threads[MOST];
+    int count = 0;
+
+    list_kernels();
+    if (!work.count) {
+        gpu_skip("no kernel here has an activation");
+        return;
+    }
+    while (count < MOST && count < gpu_threads - 1 &&
+           !pthread_create(&threads[count], NULL, run_some, NULL))
+        count++;
+    run_some(NULL);
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < EACH * work.count; i++) {
+        const char *bad = work.result[i / EACH][i % EACH];
+        gpu_record(*bad ? bad : NULL);
+    }
+}
