@@ -74,8 +74,8 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
     arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/dequantize.cu",
     params = join(copies, { "out", "out_stride" }, of == "tokens" and join(shape, sizes) or shape),
     derive "threads" (function () return 256 end),
-    derive "band" (function () return 1 end), -- COUPLED: bands
-    derive "ctas" (function () return 2 end),
+    derive "band" (function () return 16 end),
+    derive "ctas" (function (v) return v.arch == "sm_90a" and v.input.bits == 16 and 3 or 2 end),
   }
 end
 

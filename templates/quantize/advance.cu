@@ -85,7 +85,7 @@ FN struct group group_of(const struct errand *e, const struct shape *all)
     return g;
 }
 
-//$ if form == "plain" and input.type ~= "copy" then
+//$ if op ~= "dequantize" and form == "plain" and input.type ~= "copy" then
 /* The values of a tile into a stage, if there is a tile. */
 FN void bring(const struct errand *e, const struct source *s, held *stage)
 {

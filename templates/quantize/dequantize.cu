@@ -4,24 +4,92 @@
 **   out  [m, k]  from the row copy, or where that is null from the column copy
 **
 ** One rounding for each factor, to fp32, and one to $(input.type). What was transformed stays so.
-** Not made for speed: each thread takes one feature of a tile's rows.
+** Neighbouring threads read and store what lies side by side, eight codes of a line each: those of
+** the column copy lie along the rows, and turn on their way through shared memory.
 */
 //$ include "quantize/head.cu"
 
-//$ include "quantize/value.c"
+//$ include "quantize/advance.cu"
 
-/* Value `at` of a copy, with its scale. */
-FN float read_value(const unsigned char *data, long long at, const sf_element *sf,
-                    long long sf_at$(scale.global and ", float global" or ""))
+//$ include "quantize/eight.cu"
+
+/* The copy that is read. */
+struct copy {
+    const unsigned char *data;
+    long long stride; /* values from one line to the next */
+    const sf_element *sf;
+//$ if scale.global then
+    const float *global;
+//$ end
+};
+
+/* What a tile becomes. */
+struct result {
+    out_element *at; /* of the tile's first value */
+    long long stride;
+    int rows, columns; /* that there are of it */
+    int whole;         /* rows begin at multiples of 16 bytes */
+};
+
+/* The calling thread. What follows from it is worked out anew for each tile: see place_here. */
+FN int thread_here(void)
 {
-//$ if element.bits == 4 then
-    const unsigned code = data[at / 2] >> at % 2 * 4 & 15;
-//$ else
-    const unsigned code = data[at];
+    int thread;
+
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+
+//$ local global = scale.global and ", global" or ""
+/* From the row copy: each thread has eight features of every STEP-th row, AT_ONCE on their way. */
+FN void do_rows(const struct copy *copy, const struct result *out, const struct group *g,
+                const struct tile *t, const struct shape *all)
+{
+    enum { STEP = THREADS / (TILE_N / 8), AT_ONCE = 4 };
+    const int thread = thread_here(), line = thread / (TILE_N / 8), f = thread % (TILE_N / 8) * 8;
+    const int columns = out->columns - f; /* from the thread's first one on */
+    const int rows = columns > 0 ? out->rows : 0;
+//$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
+    long long at = ($(first) + t->row + line) * copy->stride + t->column + f;
+    out_element *to = out->at + line * out->stride + f;
+//$ if scale.span == "block" then
+    const struct scales s = row_scales(g, all);
+//$ end
+//$ if scale.global then
+    const float global = copy->global[g->number];
 //$ end
 
-    return value_of(code, from_$(scale.type)(sf[sf_at])$(scale.global and ", global" or ""));
+#pragma unroll 1
+    for (int row = line; row < rows; row += AT_ONCE * STEP) {
+        struct codes codes[AT_ONCE];
+        sf_element sf[AT_ONCE];
+
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            if (row + i * STEP < rows) {
+                codes[i] = read_codes(copy->data, at);
+//$ if scale.span == "block" then
+                sf[i] = copy->sf[scale_at(&s, (t->row + row + i * STEP) / DOWN,
+                                          (t->column + f) / ACROSS)];
+//$ elseif scale.span == "row" then
+                sf[i] = copy->sf[$(first) + t->row + row + i * STEP];
+//$ else
+                sf[i] = copy->sf[$(scale.span == "group" and "g->number" or "0")];
+//$ end
+            }
+            at += STEP * copy->stride;
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            if (row + i * STEP < rows)
+                store_eight(to, scaled(&codes[i], from_$(scale.type)(sf[i])$(global)), columns,
+                            out->whole);
+            to += STEP * out->stride;
+        }
+    }
 }
+
+//$ include "quantize/turn.cu"
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
@@ -30,49 +98,45 @@ $(name)(
 //$ end
 )
 {
+    __shared__ uint4 stage[TILE_M * PIECES];
+    __shared__ struct agenda agenda;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
-    struct walk w;
-    struct tile t;
+//$ local global = scale.global and ", row ? row_global : column_global" or ""
+    const struct copy copy = { row ? row : column, row ? row_stride : column_stride,
+                               (const sf_element *)(row ? row_sf : column_sf)$(global) };
+    struct result result;
 
 //$ include "common/noop.c"
+    result.stride = out_stride;
+    result.whole = (unsigned long long)out % 16 == 0 && out_stride % PIECE == 0;
+    if (warp == 0) {
+        struct walk w;
 //$ include "quantize/begin.cu"
-    while (walk_next(&w, &t, lane)) {
-        struct group g;
+        agenda.walk[lane] = w;
+        __syncwarp();
+        look_ahead(&agenda, 0, lane);
+    }
+    __syncthreads();
+    for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
+        const struct tile t = agenda.errand[turn].tile;
+        const struct group g = group_of(&agenda.errand[turn], &all);
 
-//$ include "quantize/group.cu"
-        const int f = t.column + threadIdx.x % TILE_N;
-//$ if scale.span == "block" then
-        const struct scales s = row ? row_scales(&g, &all) : column_scales(&g, &all);
+        __syncthreads(); /* the stage is free */
+        if (turn % 32 == 0 && warp == 0)
+            look_ahead(&agenda, 1 - turn / 32, lane);
+//$ if of ~= "w" then
+        if (g.first + t.row / TILE_M >= most_tiles(&all))
+            continue; /* groups that overlap would not fit into the column copy */
 //$ end
-        for (int i = t.row + threadIdx.x / TILE_N; i < t.row + TILE_M && i < g.length && f < k;
-             i += THREADS / TILE_N) {
 //$ local first = of == "w" and "(long long)g.number * m" or "(long long)g.start"
-            const long long line = $(first) + i, feature = (long long)g.number * k + f;
-//$ if of == "w" then
-            const long long at = row ? line * row_stride + f : feature * column_stride + i;
-//$ else
-            const long long at = row ? line * row_stride + f
-                                     : f * column_stride + (long long)g.first * TILE_M + i;
-//$ end
-//$ if scale.span == "block" then
-            const long long sf = row ? scale_at(&s, i / DOWN, f / ACROSS)
-                                     : scale_at(&s, f / DOWN, i / ACROSS);
-//$ elseif scale.span == "row" then
-            const long long sf = row ? line : feature;
-//$ else
-            const long long sf = $(scale.span == "group" and "g.number" or "0");
-//$ end
-//$ local global = scale.global and ", (row ? row_global : column_global)[g.number]" or ""
-            const float x = read_value(row ? row : column, at,
-                                       (const sf_element *)(row ? row_sf : column_sf), sf$(global));
-//$ if input.bits == 16 then
-            ((unsigned short *)out)[line * out_stride + f] = (unsigned short)to_$(input.type)(x);
-//$ else
-            ((float *)out)[line * out_stride + f] = x;
-//$ end
-            (void)feature;
-        }
+        result.at = (out_element *)out + ($(first) + t.row) * out_stride + t.column;
+        result.rows = g.length - t.row;
+        result.columns = k - t.column;
+        if (row)
+            do_rows(&copy, &result, &g, &t, &all);
+        else
+            do_columns(stage, &copy, &result, &g, &t, &all);
     }
 //$ if of ~= "w" then
     if (blockIdx.x == gridDim.x - 1 && warp == 0)

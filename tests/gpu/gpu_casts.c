@@ -52,7 +52,8 @@ static const char *const backward[] = {
     NULL};
 static const char *const sums[] = {
     TORTURE " k=384 dbias=1", "g=65 m=4000 k=33 split=zipf dbias=add", NULL};
-static const char *const others[] = {TORTURE " k=256", "g=2 m=300 k=97", NULL};
+static const char *const others[] = {TORTURE " k=256", "g=2 m=300 k=97",
+                                     "g=65 m=4000 k=200 split=zipf", NULL};
 
 /* Bits of bf16 and, 16 to the left, of fp32: each starts a block of its own
    kind. */
@@ -201,6 +202,7 @@ static void add_type(struct work *w, const char *recipe, const char *type)
     add_shapes(w, "dequantize", recipe, "x", more, others);
     add_shapes(w, "dequantize", recipe, "w", more, weights);
     strcat(more, " copies=column");
+    add_shapes(w, "dequantize", recipe, "w", more, weights);
     add_shapes(w, "dequantize", recipe, "dy", more, others);
 }
 

@@ -1,0 +1,129 @@
+/*
+** Eight codes that lie side by side, and the numbers that they become: a scale has at least
+** sixteen, so that these share theirs.
+*/
+//$ local bits = element.bits == 4 and 4 or 8 -- in memory
+//$ local words = input.bits // 4
+enum {
+    CODE_WORDS = $(bits // 4),
+    WORDS = $(words), /* of eight numbers */
+    PIECE = $(128 // input.bits) /* numbers that are stored together */
+};
+
+typedef $(input.bits == 16 and "unsigned short" or "unsigned int") out_element;
+
+struct codes {
+    unsigned word[CODE_WORDS];
+};
+
+struct eight {
+    unsigned word[WORDS];
+};
+
+/* Those from value `at` of a copy on, a multiple of eight. */
+FN struct codes read_codes(const unsigned char *data, long long at)
+{
+    struct codes c;
+
+//$ if bits == 4 then
+    c.word[0] = *(const unsigned *)(data + (at >> 1));
+//$ else
+    const uint2 both = *(const uint2 *)(data + at);
+    c.word[0] = both.x;
+    c.word[1] = both.y;
+//$ end
+    return c;
+}
+
+/* What they stand for, without their scale. */
+//$ if element.type == "e2m1" then
+//$ once "expand/permute.c"
+/* Magnitudes are looked up as bf16 has them: the upper bytes, then the lower ones. */
+FN void numbers_of(float x[8], const struct codes *c)
+{
+    const unsigned codes = c->word[0], even = codes << 4;
+
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const unsigned digits = (codes & 0x77777777) >> 16 * i;
+        const unsigned signs = permute(codes, even, i ? 0xbfae : 0x9d8c) & 0x80808080;
+        const unsigned upper = permute(0x3f3f3f00, 0x40404040, digits) | signs;
+        const unsigned lower = permute(0xc0800000, 0xc0804000, digits);
+        const unsigned first = permute(lower, upper, 0x5140);
+        const unsigned second = permute(lower, upper, 0x7362);
+
+        x[4 * i] = float_of(first << 16);
+        x[4 * i + 1] = float_of(first & 0xffff0000);
+        x[4 * i + 2] = float_of(second << 16);
+        x[4 * i + 3] = float_of(second & 0xffff0000);
+    }
+}
+//$ elseif (element.type == "e4m3" or element.type == "e5m2") and arch ~= "sm_80" then
+//$ once("expand/pair_" .. element.type .. ".c")
+FN void numbers_of(float x[8], const struct codes *c)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        pair_$(element.type)(c->word[i / 2] >> 16 * (i % 2), &x[2 * i], &x[2 * i + 1]);
+}
+//$ else
+FN void numbers_of(float x[8], const struct codes *c)
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        x[i] = from_$(element.type)(c->word[i / 4] >> 8 * (i % 4) & 255);
+}
+//$ end
+
+/* One rounding for each factor, and one to what is stored. */
+FN struct eight scaled(const struct codes *c, float sf$(scale.global and ", float global" or ""))
+{
+    struct eight v;
+    float x[8];
+
+    numbers_of(x, c);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+//$ if scale.global then
+        x[i] = mul_rn(mul_rn(x[i], sf), global);
+//$ else
+        x[i] = mul_rn(x[i], sf);
+//$ end
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+//$ if input.bits == 16 then
+        v.word[i] = to_$(input.type)_x2(x[2 * i], x[2 * i + 1]);
+//$ else
+        v.word[i] = bits_of(x[i]);
+//$ end
+    return v;
+}
+
+/* The first `count` of a piece; `whole`: rows begin at multiples of 16 bytes. */
+FN void store_piece(out_element *to, uint4 piece, int count, int whole)
+{
+    const unsigned word[4] = { piece.x, piece.y, piece.z, piece.w };
+
+    if (whole && count >= PIECE) {
+        *(uint4 *)to = piece;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+        if (i < count)
+//$ if input.bits == 16 then
+            to[i] = (out_element)(word[i / 2] >> 16 * (i % 2));
+//$ else
+            to[i] = word[i];
+//$ end
+}
+
+/* The first `count` of eight. */
+FN void store_eight(out_element *to, struct eight v, int count, int whole)
+{
+#pragma unroll
+    for (int i = 0; i < WORDS; i += 4)
+        store_piece(to + i / 4 * PIECE,
+                    make_uint4(v.word[i], v.word[i + 1], v.word[i + 2], v.word[i + 3]),
+                    count - i / 4 * PIECE, whole);
+}
