@@ -159,7 +159,7 @@ void test_quantize_arguments(void **state)
     REFUSED(s.need.args.row.stride = 128, "row.stride is 128");
     REFUSED(s.need.args.row.sf = NULL, "row.sf is NULL");
     REFUSED(s.need.args.row.global = NULL, "row.global is NULL");
-    REFUSED(s.need.args.column.data = s.row.data,
+    REFUSED(s.need.args.row.data = s.column.data,
             "row.data overlaps column.data");
     REFUSED(s.need.args.column.sf_bytes = 1, "column.sf_bytes is 1");
     REFUSED((s.need.args.row.data = NULL, s.need.args.column.data = NULL),
