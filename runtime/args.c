@@ -402,7 +402,7 @@ static int check_host_sizes(const struct quern_plan *plan,
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         const struct quern_tensor *t = qn_args_tensor(args, role);
 
-        if (qn_args_has(plan, role) &&
+        if (qn_args_has(plan, args, role) &&
             (t->first_dims || t->last_dims || t->offsets))
             return qn_error_set(QUERN_EINVAL,
                                 "%c.%s is not NULL: host_sizes are given, "
