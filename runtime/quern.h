@@ -6,8 +6,8 @@
 **     D[m,n] = alpha * sum_k A[m,k] * B[n,k] + beta * C[m,n]
 **
 ** and of fprop an activation's result, where the problem says so. One axis (say
-** m, the tokens) has another length in each group. The
-** lengths stay on the device: nothing is padded, nothing is read on the host.
+** m, the tokens) has another length in each group. The lengths stay on the
+** device: nothing is padded, nothing is read on the host.
 **
 **     struct quern_context *ctx;
 **     struct quern_problem p;
@@ -461,10 +461,9 @@ QUERN_API void quern_free(void *memory);
 ** offsets are those of the copies. What is not scaled is k-major, too.
 **
 ** Along the ragged axis the operands may have fewer rows than the problem's:
-** what is given is the bound of this run, and of its copies' columns.
-**
-** The sizes are the arrays of a; or of b, or of d, if a has none. The other
-** ragged operands may repeat the same arrays. ragged=none takes no arrays.
+** what is given is the bound of this run, and of its copies' columns. The sizes
+** are the arrays of a; or of b, or of d, if a has none. The other ragged
+** operands may repeat the same arrays. ragged=none takes no arrays.
 **
 ** Queued on `stream` (a CUstream; NULL is the default stream); neither
 ** allocates nor synchronizes nor reads device memory; may be captured, and
@@ -482,12 +481,11 @@ QUERN_API void quern_free(void *memory);
 **
 ** The backend cublaslt queues one product for each group, of host_sizes, which
 ** need no word in the problem, options.streams at once: on `stream` and on its
-** own, which begin behind what `stream` was given and which it waits for, in a
-** capture, too. Bits do not depend on how many. No operand has pointers. The
-** library may load kernels of its own when it first uses them. It takes FP8 copies, where n is a multiple of 16, with fp32 scales of
-** tensors, groups or (from cublasLt 12.9 on) rows; of blocks as fp8_block has
-** them, on Hopper from 12.9 on; and e8m0 scales stored in tiles, on Blackwell.
-** The plan's info says which.
+** own, which begin behind `stream` and which it waits for, in a capture, too.
+** Bits do not depend on how many. No operand has pointers. FP8 copies, where n
+** is a multiple of 16, have fp32 scales of tensors, groups or (from cublasLt
+** 12.9 on) rows; of fp8_block's blocks, on Hopper from 12.9 on; or e8m0 scales
+** stored in tiles, on Blackwell. The plan's info says which.
 */
 QUERN_API int quern_run(const struct quern_plan *plan,
                         const struct quern_args *args, void *stream);
@@ -701,8 +699,7 @@ struct quern_queue;
 #define QUERN_MAX_QUEUE  65536
 #define QUERN_ALL_LAYERS (-1)
 
-/* Make a queue that holds up to `capacity` products. QUERN_EINVAL, QUERN_ENOMEM
-   (the only call of a queue that allocates). */
+/* A queue for `capacity` products. Alone allocates. QUERN_EINVAL, _ENOMEM. */
 QUERN_API int quern_queue(struct quern_context *ctx, int capacity,
                           struct quern_queue **queue);
 
@@ -720,17 +717,15 @@ QUERN_API void quern_queue_free(struct quern_queue *queue);
 ** plans: one that overwrites for its first microbatch, one that accumulates for
 ** the others. A beta for each group (beta=any) says the same by group.
 **
-** Where the plans are made with parts=N, up to N of them that follow each other
-** in the queue become one launch, if all but the first accumulate (beta=1) and
-** they differ in nothing but a, b, their sizes, and fewer tokens. Each element
-** is then one sum over the tokens of the first product, the second, and so on,
-** to which D is added once: the order is fixed, and so are the bits, but they
-** are not those of single launches, which round D in between. Bad sizes of any
-** of them are noted in the first one's workspace.
+** Of plans made with parts=N up to N that follow each other in the queue become
+** one launch, if all but the first accumulate (beta=1) and they differ in
+** nothing but a, b, their sizes, and fewer tokens. Each element is then one sum
+** over the tokens of the first product, the second, and so on, to which D is
+** added once: fixed bits, but not those of single launches, which round D in
+** between. Bad sizes are noted in the first one's workspace.
 **
-** QUERN_EFULL; QUERN_EINVAL: also where d has another shape than products for
-** the same matrices that wait, would overwrite them, or overlaps a tensor that
-** waits.
+** QUERN_EFULL; QUERN_EINVAL: also where d has another shape than what waits for
+** the same matrices, would overwrite it, or overlaps a tensor that waits.
 */
 QUERN_API int quern_queue_put(struct quern_queue *queue,
                               const struct quern_plan *plan,
@@ -754,15 +749,14 @@ QUERN_API int quern_queue_put_dbias(struct quern_queue *queue,
 ** Launch what waits for a layer, or for QUERN_ALL_LAYERS: the oldest products
 ** first, `most` of them or with 0 all. Queued on `stream`; neither allocates
 ** nor synchronizes; may be captured, and sizes may change before each replay.
-** A product that was launched has left the queue; if one fails, it and those
-** behind it stay. QUERN_EINVAL: also where nothing waits for a layer that is
-** named, since it was flushed before; the errors of quern_run.
+** What was launched has left the queue; if one fails, it and those behind it
+** stay. QUERN_EINVAL: also where nothing waits for a layer that is named, since
+** it was flushed before; the errors of quern_run.
 */
 QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
                                 void *stream);
 
-/* Forget what waits for a layer, or for QUERN_ALL_LAYERS, as if never put.
-   QUERN_EINVAL as quern_queue_flush. */
+/* Forget what waits for a layer, or for all. QUERN_EINVAL as of a flush. */
 QUERN_API int quern_queue_drop(struct quern_queue *queue, int layer);
 
 /* How many products wait for a layer, or for QUERN_ALL_LAYERS. */
@@ -862,8 +856,7 @@ QUERN_API int quern_mlp_describe(struct quern_context *ctx,
 
 struct quern_mlp_plan; /* immutable after creation; may be shared */
 
-/* As quern_plan, for every step; neither a kernel nor cublaslt may be asked
-   for: QUERN_EINVAL. */
+/* As quern_plan, for every step. A kernel, cublaslt: QUERN_EINVAL. */
 QUERN_API int quern_mlp_plan(struct quern_context *ctx,
                              const struct quern_mlp *mlp,
                              const struct quern_plan_options *options,
