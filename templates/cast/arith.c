@@ -61,9 +61,10 @@ FN float div_rn(float x, float y) { return __fdiv_rn(x, y); }
 FN float fma_rn(float x, float y, float z) { return __fmaf_rn(x, y, z); }
 FN float magnitude(float x) { return fabsf(x); }
 
+//$ if op == "fprop" then
 /*
 ** div_rn(1, x) for less, of x within 2^-125 .. 2^125, or NaN. It is what __frcp_rn does of these,
-** without its branch for others, whose call costs whole kernels their registers.
+** without its branch for others, whose call costs a product its registers.
 */
 FN float rcp_rn(float x)
 {
@@ -72,6 +73,9 @@ FN float rcp_rn(float x)
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return __fmaf_rn(y, -__fmaf_rn(x, y, -1), y);
 }
+//$ else
+FN float rcp_rn(float x) { return __frcp_rn(x); } /* div_rn(1, x) for less */
+//$ end
 
 /* x within -most .. most; NaN becomes most. */
 FN float clamp(float x, float most) { return fmaxf(fminf(x, most), -most); }
