@@ -34,6 +34,7 @@ DEVICE int board_read(const struct memory *s, unsigned int *turn, struct tile *t
 #pragma unroll
     for (int i = 0; i < NOTE_BYTES / 4; i += 4)
         load_shared_x4(note + i * 4, word + i);
+    read_fence();
     __syncwarp();
     if (lane == 0)
         barrier_arrive(s->read + at * 8);

@@ -104,7 +104,8 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
             }
         }
 //$ if factors == "lines" then
-        __syncwarp(); /* all lanes have read its scales */
+        copy_engine_fence(); /* what was read may be copied over */
+        __syncwarp();        /* by all lanes */
         release(s, now, lane);
 //$ end
     }

@@ -344,6 +344,7 @@ static void barrier_init(unsigned int barrier, unsigned int count)
 }
 
 static void barrier_init_fence(void) {}
+static void read_fence(void) {}
 
 static void prefetch_map(const tensor_map *map) { (void)map; }
 
