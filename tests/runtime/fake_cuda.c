@@ -281,11 +281,36 @@ static const char *find_time(const char *kernel)
     return NULL;
 }
 
-/* From 0 to below 1. */
-static double uniform(void)
+/* Noise of each kernel's own from $random on: who ran before does not matter. */
+static unsigned *noise_of(const char *kernel)
 {
-    fake_state.random = fake_state.random * 1664525u + 1013904223u;
-    return (fake_state.random >> 8) * 0x1p-24;
+    enum { MOST = 32 };
+    static struct {
+        char kernel[160];
+        unsigned seed, state;
+    } known[MOST];
+    int i = 0;
+
+    while (i < MOST - 1 && *known[i].kernel && strcmp(known[i].kernel, kernel))
+        i++;
+    if (strcmp(known[i].kernel, kernel) || known[i].seed != fake_state.random) {
+        snprintf(known[i].kernel, sizeof known[i].kernel, "%s", kernel);
+        known[i].seed = known[i].state = fake_state.random;
+        for (const char *at = kernel; *at; at++)
+            known[i].state = (known[i].state ^ (unsigned char)*at) * 16777619u;
+    }
+    return &known[i].state;
+}
+
+/* From 0 to below 1. */
+static double uniform(unsigned *state)
+{
+    unsigned bits;
+
+    *state = *state * 1664525u + 1013904223u;
+    bits = (*state ^ *state >> 16) * 0x85ebca6bu;
+    bits = (bits ^ bits >> 13) * 0xc2b2ae35u;
+    return ((bits ^ bits >> 16) >> 8) * 0x1p-24;
 }
 
 /* Spend a launch's time, or fail as its entry says. */
@@ -293,6 +318,7 @@ static int spend(const char *kernel, void **parameters)
 {
     const char *jitter = getenv("FAKE_CUDA_JITTER"), *entry = NULL;
     char banded[160];
+    unsigned *noise = jitter ? noise_of(kernel) : NULL;
     double us = 1000;
     char *end;
 
@@ -311,10 +337,10 @@ static int spend(const char *kernel, void **parameters)
         if (*end == '/' && fake_state.cold)
             us = strtod(end + 1, NULL);
     }
-    if (jitter && uniform() < 1 / 16.0)
+    if (jitter && uniform(noise) < 1 / 16.0)
         us *= 3;
     if (jitter)
-        us *= 1 + atof(jitter) * (2 * uniform() - 1) / 1000;
+        us *= 1 + atof(jitter) * (2 * uniform(noise) - 1) / 1000;
     fake_state.now += us / 1000;
     fake_state.cold = 0;
     return 0;

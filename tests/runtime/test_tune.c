@@ -149,13 +149,10 @@ static void plans_use_the_winner(void **state)
     quern_close(ctx);
 }
 
-/* With noise of 6 % and spikes, and 4 % between the best. Who is compiled first
-   meets other noise, so that once in a while the second best wins; who guessed
-   would find it in a third of all seeds. */
+/* With noise of 6 % and spikes, and 4 % between the best. */
 static void finds_it_in_noise(void **state)
 {
     struct quern_context *ctx = test_open();
-    int found = 0;
 
     (void)state;
     setenv("FAKE_CUDA_TIMES", "k_small=100,k_large=96,k_cluster=101", 1);
@@ -166,13 +163,12 @@ static void finds_it_in_noise(void **state)
 
         test_cuda->random = seed;
         test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
-        found += !strcmp(r.kernel, "k_large");
+        assert_string_equal(r.kernel, "k_large");
         assert_true(r.rounds > 5);
-        assert_true(r.ratio < 1.09);
+        assert_true(r.ratio > 1.02 && r.ratio < 1.09);
         assert_int_equal(r.file[0], 0);
         quern_free(r.candidates);
     }
-    assert_true(found >= 6);
     quern_close(ctx);
 }
 
