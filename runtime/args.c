@@ -395,10 +395,8 @@ static int check_host_sizes(const struct quern_plan *plan,
 {
     const struct quern_problem *p = &plan->problem;
 
-    if (!p->sizes)
-        return qn_error_set(QUERN_EINVAL,
-                            "host_sizes is not NULL: the problem says "
-                            "sizes=device; sizes=host takes them");
+    if (qn_host_size_word(p->sizes))
+        return QUERN_EINVAL;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         const struct quern_tensor *t = qn_args_tensor(args, role);
 

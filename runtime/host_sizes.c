@@ -35,6 +35,15 @@ int qn_host_size_problem(int sizes, int ragged)
     return QUERN_OK;
 }
 
+int qn_host_size_word(int sizes)
+{
+    if (sizes != QUERN_SIZES_DEVICE)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "host_sizes is not NULL: the problem says "
+                        "sizes=device; sizes=host takes them");
+}
+
 int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
                        int64_t total)
 {
@@ -58,10 +67,8 @@ int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
 int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
                       const void *first_dims, const void *offsets)
 {
-    if (!sizes)
-        return qn_error_set(QUERN_EINVAL,
-                            "host_sizes is not NULL: the problem says "
-                            "sizes=device; sizes=host takes them");
+    if (qn_host_size_word(sizes))
+        return QUERN_EINVAL;
     if (first_dims || offsets)
         return qn_error_set(QUERN_EINVAL,
                             "%s is not NULL: host_sizes are given, which say "
@@ -144,22 +151,23 @@ static int launch(struct qn_driver *driver, const struct qn_size_step *step,
 }
 
 int qn_host_size_put(struct qn_driver *driver, const struct qn_size_step *step,
-                     const int64_t *const *lists, int count, int groups,
-                     void *place, void *stream)
+                     int sizes, const int64_t *const *lists, int count,
+                     int groups, void *place, void *stream)
 {
-    struct qn_host_sizes sizes;
-    int *to = place, total = count * groups, code = QUERN_OK;
+    int *to = place, total = count * groups;
+    int code = qn_host_size_capture(driver, sizes, stream);
+    struct qn_host_sizes batch;
 
     for (int first = 0; !code && first < total; first += QN_HOST_SIZES) {
         int left = total - first;
 
-        sizes.count = left < QN_HOST_SIZES ? left : QN_HOST_SIZES;
-        for (int i = 0; i < sizes.count; i++) {
+        batch.count = left < QN_HOST_SIZES ? left : QN_HOST_SIZES;
+        for (int i = 0; i < batch.count; i++) {
             const int64_t *list = lists[(first + i) / groups];
 
-            sizes.size[i] = list ? (int)list[(first + i) % groups] : 0;
+            batch.size[i] = list ? (int)list[(first + i) % groups] : 0;
         }
-        code = launch(driver, step, &sizes, to + first, stream);
+        code = launch(driver, step, &batch, to + first, stream);
     }
     return code;
 }

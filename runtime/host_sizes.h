@@ -18,6 +18,10 @@ size_t qn_host_size_bytes(int sizes, int groups, int count);
    have no sizes (`ragged` 0). */
 int qn_host_size_problem(int sizes, int ragged);
 
+/* QUERN_EINVAL: host_sizes are given, but the problem's word is that sizes are
+   on the device. */
+int qn_host_size_word(int sizes);
+
 /* None negative, and no more in all than `total`, the length of `axis`.
    QUERN_EINVAL names the group. */
 int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
@@ -38,10 +42,11 @@ int qn_host_size_load(struct qn_session *session, const char *recipe,
 /*
 ** Queue the sizes of `count` lists (at most QUERN_MAX_PARTS, not all of them
 ** NULL) on their way to `place`, list by list: zeros for a list that is NULL.
-** In the current context; neither allocates nor synchronizes.
+** In the current context; neither allocates nor synchronizes. `sizes` is the
+** problem's: QUERN_ECAPTURE as of qn_host_size_capture.
 */
 int qn_host_size_put(struct qn_driver *driver, const struct qn_size_step *step,
-                     const int64_t *const *lists, int count, int groups,
-                     void *place, void *stream);
+                     int sizes, const int64_t *const *lists, int count,
+                     int groups, void *place, void *stream);
 
 #endif

@@ -242,11 +242,10 @@ static int bring_sizes(const struct quern_mlp_plan *plan,
     args->sizes_type = QUERN_I32;
     code = qn_driver_enter(pre->driver, pre->context, &scope);
     if (!code)
-        code = qn_host_size_capture(pre->driver, plan->mlp.sizes, stream);
-    if (!code)
-        code = qn_host_size_put(
-            pre->driver, &pre->size_step, &sizes, 1, plan->mlp.groups,
-            (char *)args->workspace + plan->space.sizes, stream);
+        code = qn_host_size_put(pre->driver, &pre->size_step, plan->mlp.sizes,
+                                &sizes, 1, plan->mlp.groups,
+                                (char *)args->workspace + plan->space.sizes,
+                                stream);
     qn_driver_leave(pre->driver, &scope);
     return code;
 }

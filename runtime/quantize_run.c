@@ -109,16 +109,11 @@ static size_t cleared_bytes(const struct quern_quantize_plan *plan)
 static int put_sizes(const struct quern_quantize_plan *plan,
                      const struct quern_quantize_args *args, void *stream)
 {
-    int code;
-
     if (!args->host_sizes)
         return QUERN_OK;
-    code = qn_host_size_capture(plan->driver, plan->q.sizes, stream);
-    if (code)
-        return code;
     return qn_host_size_put(
-        plan->driver, &plan->size_step, &args->host_sizes, 1, plan->q.groups,
-        (char *)args->workspace + plan->space.sizes, stream);
+        plan->driver, &plan->size_step, plan->q.sizes, &args->host_sizes, 1,
+        plan->q.groups, (char *)args->workspace + plan->space.sizes, stream);
 }
 
 static int launch(const struct quern_quantize_plan *plan,

@@ -177,7 +177,7 @@ static int put_sizes(const struct quern_plan *plan,
                      void *stream)
 {
     const int64_t *lists[QUERN_MAX_PARTS];
-    int any = 0, code;
+    int any = 0;
 
     for (int i = 0; i < count; i++) {
         lists[i] = args[i]->host_sizes;
@@ -185,11 +185,8 @@ static int put_sizes(const struct quern_plan *plan,
     }
     if (!any || !plan->driver)
         return QUERN_OK;
-    code = qn_host_size_capture(plan->driver, plan->problem.sizes, stream);
-    if (code)
-        return code;
-    return qn_host_size_put(plan->driver, &plan->size_step, lists, count,
-                            plan->problem.groups,
+    return qn_host_size_put(plan->driver, &plan->size_step, plan->problem.sizes,
+                            lists, count, plan->problem.groups,
                             sizes_place(plan, args[0]->workspace, 0), stream);
 }
 

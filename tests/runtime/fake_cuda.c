@@ -281,7 +281,7 @@ static const char *find_time(const char *kernel)
     return NULL;
 }
 
-/* Noise of each kernel's own from $random on: who ran before does not matter. */
+/* Noise of each kernel's own from $random on, whoever ran before. */
 static unsigned *noise_of(const char *kernel)
 {
     enum { MOST = 32 };
