@@ -105,23 +105,6 @@ DEVICE float result_of(const float *part, const struct finish *s, int i, int blo
 }
 
 //$ end
-/* One warp's slab of D or P to its place. */
-DEVICE void put_slab(struct slabs *slabs, const struct maps *maps, const float part[PART],
-                     const struct tile *t, int x, int y, int rows, int lane)
-{
-    const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
-
-    slabs->turn = (slabs->turn + 1) % SLABS;
-    if (lane == 0)
-        store_wait(SLABS - 1);
-    __syncwarp();
-    fill_slab(slab, part, lane);
-    copy_engine_fence();
-    __syncwarp();
-    if (lane == 0)
-        store_slab(maps, slab, t, x, y, rows);
-}
-
 /* One warp stores its rows of a tile, a slab of results at a time. */
 DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                        const struct maps *maps, const struct finish *s, int row, int rows,

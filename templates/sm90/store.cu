@@ -42,6 +42,25 @@ DEVICE void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 }
 
 //$ end
+//$ if addend ~= "fetch" and store == "warps" then
+/* One warp's sums through a slab to their place. */
+DEVICE void put_slab(struct slabs *slabs, const struct maps *maps, const float *part,
+                     const struct tile *t, int x, int y, int rows, int lane)
+{
+    const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
+
+    slabs->turn = (slabs->turn + 1) % SLABS;
+    if (lane == 0)
+        store_wait(SLABS - 1);
+    __syncwarp();
+    fill_slab(slab, part, lane);
+    copy_engine_fence();
+    __syncwarp();
+    if (lane == 0)
+        store_slab(maps, slab, t, x, y, rows);
+}
+
+//$ end
 //$ if epilogue == "activate" then
 //$ include "sm90/activate.cu"
 //$ elseif addend == "fetch" then
@@ -86,7 +105,6 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs,
 #pragma unroll
     for (int i = 0; i < ROWS / 64 * ROW_SLABS; i++) {
         const int y = row + i / ROW_SLABS * 64, x = t->column + i % ROW_SLABS * SLAB_COLUMNS;
-        const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
         float *part = sum + i * (SLAB_COLUMNS / 2);
 
         if (y >= rows)
@@ -97,15 +115,7 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs,
                       t->column + (i + AHEAD) % ROW_SLABS * SLAB_COLUMNS, rows, lane);
         scale_slab(part, &c[i % (AHEAD + 1)], scale);
 //$ end
-        slabs->turn = (slabs->turn + 1) % SLABS;
-        if (lane == 0)
-            store_wait(SLABS - 1);
-        __syncwarp();
-        fill_slab(slab, part, lane);
-        copy_engine_fence();
-        __syncwarp();
-        if (lane == 0)
-            store_slab(maps, slab, t, x, y, rows);
+        put_slab(slabs, maps, part, t, x, y, rows, lane);
     }
 }
 //$ end

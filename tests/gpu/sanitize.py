@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+from run import kernels
+
 BIN = os.path.join(os.path.dirname(__file__), "../../build/bin")
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SIZES = "g=3 m=200 k=256 split=0,129,71"
@@ -26,17 +28,10 @@ UNSCALED = ("bf16", "fp16")  # no copies to make: activations alone
 MLP = "mlp {} g=3 m=200 hidden=256 ffn=128 prob=1 split=0,129,71"
 
 
-def recipes_of(suite):
-    listed = subprocess.run([suite, "--list", "--quick"], stdout=subprocess.PIPE, text=True)
-    if listed.returncode:
-        sys.exit(listed.returncode)
-    return sorted({m[1] for m in re.finditer(r"quern_(\w+?)_(?:fprop|dgrad|wgrad)_", listed.stdout)})
-
-
 def runs(args):
     """(what, command) of each run under one tool."""
     suite, quern = f"{args.bin}/gpu_suite", f"{args.bin}/quern"
-    for recipe in args.recipes or recipes_of(suite):
+    for recipe in args.recipes or sorted({name.rsplit("_", 1)[0] for name in kernels([suite, "--quick"])}):
         yield recipe, [suite, "--sanitize", "--quick", f"--only=quern_{recipe}_*", "--threads=1"]
         lines = [line.format(recipe) for line in CASTS if recipe not in UNSCALED] + [MLP.format(recipe)]
         for line in lines:

@@ -30,11 +30,13 @@ static const struct planted activation_defects[] = {
     {&M_HALVES, {ACTIVATE, "block * 2 + i / 2 % 2", "block * 2"}},
     {&M_HALVES, {ACTIVATE, "f->alpha + t->group * f->step", "f->alpha"}},
     /* slabs */
-    {&M_HALVES, {ACTIVATE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},
-    {&M_HALVES, {ACTIVATE, "slabs->turn * SLAB_BYTES", "0"}},
-    {&M_RUNS, {ACTIVATE, "    copy_engine_fence();", ""}},
+    {&M_HALVES, {STORE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},
+    {&M_HALVES, {STORE, "slabs->turn * SLAB_BYTES", "0"}},
     {&M_RUNS,
-     {ACTIVATE, "    __syncwarp();\n    if (lane == 0)\n        store_slab",
+     {STORE, "    copy_engine_fence();\n    __syncwarp();",
+      "    __syncwarp();"}},
+    {&M_RUNS,
+     {STORE, "    __syncwarp();\n    if (lane == 0)\n        store_slab",
       "    if (lane == 0)\n        store_slab"}},
 };
 

@@ -128,6 +128,26 @@ void test_prepare(struct quern_context *ctx, const struct form *f,
     fill(&r->c, 3, 4);
 }
 
+static void *run_often(void *user)
+{
+    struct test_thread *t = user;
+
+    for (int i = 0; i < t->times; i++)
+        t->failed |= quern_run(t->plan, &t->args, NULL);
+    return NULL;
+}
+
+void test_run_threads(struct test_thread *threads, int count)
+{
+    for (int i = 0; i < count; i++)
+        assert_int_equal(
+            pthread_create(&threads[i].id, NULL, run_often, &threads[i]), 0);
+    for (int i = 0; i < count; i++) {
+        pthread_join(threads[i].id, NULL);
+        assert_int_equal(threads[i].failed, 0);
+    }
+}
+
 /* One value, from the definition. */
 static float expected(const struct run *r, const struct form *f, int group,
                       const int64_t at[3], const int64_t lengths[3])

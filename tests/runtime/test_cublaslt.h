@@ -4,6 +4,8 @@
 #ifndef TEST_CUBLASLT_H
 #define TEST_CUBLASLT_H
 
+#include <pthread.h>
+
 #include "test.h"
 
 enum { GROUPS = 5, TOTAL = 17, ELEMENTS = 8192, WORKSPACE = 98 << 20 };
@@ -48,5 +50,16 @@ extern const struct form test_plain;
 /* Small whole numbers everywhere, and the arguments of a run on them. */
 void test_prepare(struct quern_context *ctx, const struct form *f,
                   struct run *r);
+
+/* Runs a plan so many times, on a D and a workspace of its own. */
+struct test_thread {
+    pthread_t id;
+    const struct quern_plan *plan;
+    struct quern_args args;
+    int times, failed;
+};
+
+/* Start them all and wait for them; no run may fail. */
+void test_run_threads(struct test_thread *threads, int count);
 
 #endif

@@ -5,8 +5,6 @@
 */
 #include "test_cublaslt.h"
 
-#include <pthread.h>
-
 enum { STREAMS = 3 };
 
 static const struct quern_plan_options spread = {
@@ -161,27 +159,11 @@ static void stays_out_of_captures(void **state)
 }
 
 /* Threads share a plan's streams, each with memory of its own. */
-struct thread {
-    pthread_t id;
-    const struct quern_plan *plan;
-    struct quern_args args;
-    int failed;
-};
-
-static void *run_often(void *user)
-{
-    struct thread *t = user;
-
-    for (int i = 0; i < 20; i++)
-        t->failed |= quern_run(t->plan, &t->args, NULL);
-    return NULL;
-}
-
 static void serves_threads(void **state)
 {
     static float d[3][ELEMENTS];
     struct quern_context *ctx = test_open();
-    struct thread threads[3];
+    struct test_thread threads[3];
     struct quern_plan *plan;
     struct run r;
 
@@ -189,18 +171,15 @@ static void serves_threads(void **state)
     plan = make_plan(ctx, &r);
     run_once(plan, &r);
     for (int i = 0; i < 3; i++) {
-        threads[i] = (struct thread){.plan = plan, .args = r.args};
+        threads[i] =
+            (struct test_thread){.plan = plan, .args = r.args, .times = 20};
         threads[i].args.d.data = memcpy(d[i], test_memory[2], sizeof d[i]);
         threads[i].args.workspace = calloc(1, WORKSPACE);
         assert_non_null(threads[i].args.workspace);
     }
-    for (int i = 0; i < 3; i++)
-        assert_false(
-            pthread_create(&threads[i].id, NULL, run_often, &threads[i]));
+    test_run_threads(threads, 3);
     for (int i = 0; i < 3; i++) {
-        pthread_join(threads[i].id, NULL);
         free(threads[i].args.workspace);
-        assert_int_equal(threads[i].failed, 0);
         assert_memory_equal(d[i], test_memory[2], sizeof d[i]);
     }
     quern_plan_free(plan);

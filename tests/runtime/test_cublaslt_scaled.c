@@ -34,15 +34,13 @@ static const int64_t long_sizes[GROUPS] = {130, 0, 1, 7, 260};
         .type = QUERN_F32, .span = span_, .order = QN_ORDER_ROWS,              \
         .pad_rows = 1, .pad_columns = 1                                        \
     }
-#define RECIPE(name_, span, promote_)                                          \
+#define RECIPE(name_, dy_, promote_, ...)                                      \
     {                                                                          \
         .name = name_, .doc = "", .spec = "recipes/test.lua:1",                \
-        .x = QUERN_E4M3, .w = QUERN_E4M3, .dy = QUERN_E5M2,                    \
+        .x = QUERN_E4M3, .w = QUERN_E4M3, .dy = dy_,                           \
         .d_types = 1u << QUERN_F32, .default_d = QUERN_F32, .scaled = 1,       \
         .scale = "", .rule = "", .promote = promote_, .scaling = {             \
-            FP32(span),                                                        \
-            FP32(span),                                                        \
-            FP32(span)                                                         \
+            __VA_ARGS__                                                        \
         }                                                                      \
     }
 
@@ -64,59 +62,21 @@ static const int64_t long_sizes[GROUPS] = {130, 0, 1, 7, 260};
         .order = QN_ORDER_TILES, .pad_rows = 128, .pad_columns = 4, .apart = 1 \
     }
 
+#define OF(span) FP32(span), FP32(span), FP32(span)
+/* As they lie without tiles. */
+#define PLAIN                                                                  \
+    {                                                                          \
+        .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = 32,         \
+        .pad_rows = 1, .pad_columns = 1                                        \
+    }
+
 static const struct qn_recipe recipes[] = {
-    RECIPE("of_groups", QN_SPAN_GROUP, 0),
-    RECIPE("of_rows", QN_SPAN_ROW, 128),
-    RECIPE("of_tensors", QN_SPAN_TENSOR, 0),
-    {.name = "of_blocks",
-     .doc = "",
-     .spec = "recipes/test.lua:1",
-     .x = QUERN_E4M3,
-     .w = QUERN_E4M3,
-     .dy = QUERN_E4M3,
-     .d_types = 1u << QUERN_F32,
-     .default_d = QUERN_F32,
-     .scaled = 1,
-     .scale = "",
-     .rule = "",
-     .scaling = {{.type = QUERN_E8M0,
-                  .span = QN_SPAN_BLOCK,
-                  .rows = 1,
-                  .k = 32,
-                  .pad_rows = 1,
-                  .pad_columns = 1},
-                 {.type = QUERN_E8M0,
-                  .span = QN_SPAN_BLOCK,
-                  .rows = 1,
-                  .k = 32,
-                  .pad_rows = 1,
-                  .pad_columns = 1},
-                 {.type = QUERN_TYPE_NONE}}},
-    {.name = "in_blocks",
-     .doc = "",
-     .spec = "recipes/test.lua:1",
-     .x = QUERN_E4M3,
-     .w = QUERN_E4M3,
-     .dy = QUERN_E4M3,
-     .d_types = 1u << QUERN_F32,
-     .default_d = QUERN_F32,
-     .scaled = 1,
-     .scale = "",
-     .rule = "",
-     .promote = 128,
-     .scaling = {LINES, SQUARES, LINES}},
-    {.name = "in_tiles",
-     .doc = "",
-     .spec = "recipes/test.lua:1",
-     .x = QUERN_E4M3,
-     .w = QUERN_E4M3,
-     .dy = QUERN_E4M3,
-     .d_types = 1u << QUERN_F32,
-     .default_d = QUERN_F32,
-     .scaled = 1,
-     .scale = "",
-     .rule = "",
-     .scaling = {TILES, TILES, TILES}},
+    RECIPE("of_groups", QUERN_E5M2, 0, OF(QN_SPAN_GROUP)),
+    RECIPE("of_rows", QUERN_E5M2, 128, OF(QN_SPAN_ROW)),
+    RECIPE("of_tensors", QUERN_E5M2, 0, OF(QN_SPAN_TENSOR)),
+    RECIPE("of_blocks", QUERN_E4M3, 0, PLAIN, PLAIN, {.type = QUERN_TYPE_NONE}),
+    RECIPE("in_blocks", QUERN_E4M3, 128, LINES, SQUARES, LINES),
+    RECIPE("in_tiles", QUERN_E4M3, 0, TILES, TILES, TILES),
 };
 static const struct quern_registry registry = {
     .hash = "scaled", .recipes = recipes, .nrecipes = 6};

@@ -4,8 +4,6 @@
 */
 #include "test_cublaslt.h"
 
-#include <pthread.h>
-
 #include "cublaslt.h"
 #include "types.h"
 
@@ -402,43 +400,25 @@ static void stays_in_the_plans_context(void **state)
 }
 
 /* One plan, several threads, each with a D and a workspace of its own. */
-struct thread {
-    pthread_t id;
-    const struct quern_plan *plan;
-    struct quern_args args;
-    int failed;
-};
-
-static void *run_often(void *user)
-{
-    struct thread *t = user;
-
-    for (int i = 0; i < 50; i++)
-        t->failed |= quern_run(t->plan, &t->args, NULL);
-    return NULL;
-}
-
 static void serves_threads(void **state)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
-    struct thread threads[3];
+    struct test_thread threads[3];
     struct run r;
 
     (void)state;
     plan = make_plan(ctx, &test_plain, &r);
     for (int i = 0; i < 3; i++) {
-        struct thread *t = &threads[i];
+        struct test_thread *t = &threads[i];
 
-        *t = (struct thread){.plan = plan, .args = r.args};
+        *t = (struct test_thread){.plan = plan, .args = r.args, .times = 50};
         t->args.d.data = calloc(1, sizeof test_memory[2]);
         t->args.workspace = calloc(1, WORKSPACE);
         assert_non_null(t->args.workspace);
-        assert_int_equal(pthread_create(&t->id, NULL, run_often, t), 0);
     }
+    test_run_threads(threads, 3);
     for (int i = 0; i < 3; i++) {
-        pthread_join(threads[i].id, NULL);
-        assert_int_equal(threads[i].failed, 0);
         assert_memory_equal(threads[i].args.d.data, threads[0].args.d.data,
                             sizeof test_memory[2]);
     }
