@@ -26,7 +26,9 @@ class Tensor(ctypes.Structure):
 
 
 class Args(ctypes.Structure):
-    _fields_ = [("a", Tensor), ("b", Tensor), ("c", Tensor), ("d", Tensor),
+    _fields_ = [("a", Tensor), ("b", Tensor), ("c", Tensor), ("d", Tensor), ("p", Tensor),
+                ("bias", ctypes.c_void_p), ("probability", ctypes.c_void_p),
+                ("limit", ctypes.c_float), ("slope", ctypes.c_float), ("shift", ctypes.c_float),
                 ("alpha", ctypes.c_void_p), ("beta", ctypes.c_void_p), ("scalars", ctypes.c_int),
                 ("noop", ctypes.c_void_p),
                 ("workspace", ctypes.c_void_p), ("host_sizes", ctypes.c_void_p)]
@@ -37,7 +39,9 @@ class Problem(ctypes.Structure):
                 ("a_major", ctypes.c_int), ("b_major", ctypes.c_int), ("d_type", ctypes.c_int),
                 ("alpha", ctypes.c_int), ("beta", ctypes.c_int),
                 ("alignment", ctypes.c_int), ("pointers", ctypes.c_int),
-                ("parts", ctypes.c_int), ("sizes", ctypes.c_int), ("groups", ctypes.c_int),
+                ("parts", ctypes.c_int), ("sizes", ctypes.c_int), ("bias", ctypes.c_int),
+                ("activation", ctypes.c_int), ("interleave", ctypes.c_int),
+                ("probability", ctypes.c_int), ("saved", ctypes.c_int), ("groups", ctypes.c_int),
                 ("m", ctypes.c_int64), ("n", ctypes.c_int64), ("k", ctypes.c_int64),
                 ("split", ctypes.c_char * 256)]
 
@@ -105,13 +109,13 @@ class MlpDescription(ctypes.Structure):
 
 class PlanOptions(ctypes.Structure):
     _fields_ = [("backend", ctypes.c_int), ("sms", ctypes.c_int), ("kernel", ctypes.c_char_p),
-                ("tune_ms", ctypes.c_int)]
+                ("tune_ms", ctypes.c_int), ("streams", ctypes.c_int)]
 
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [("kernel", ctypes.c_char_p), ("backend", ctypes.c_int), ("sms", ctypes.c_int),
                 ("workspace_bytes", ctypes.c_size_t), ("parts", ctypes.c_int),
-                ("tuned", ctypes.c_int)]
+                ("tuned", ctypes.c_int), ("streams", ctypes.c_int)]
 
 
 class TuneOptions(ctypes.Structure):

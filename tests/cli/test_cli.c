@@ -39,6 +39,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_json_for_others),
         cmocka_unit_test(test_interrupts),
+        cmocka_unit_test(test_python_has_our_structures),
     };
 
     if (argc > 1)

@@ -33,6 +33,9 @@ void test_output_fails(void **state);
 void test_json_for_others(void **state);
 void test_interrupts(void **state);
 
+/* mirror_test.c */
+void test_python_has_our_structures(void **state);
+
 /* load_test.c */
 void test_load_is_what_nvml_says(void **state);
 void test_peaks(void **state);
