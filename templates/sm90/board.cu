@@ -28,16 +28,19 @@ DEVICE int board_read(const struct memory *s, unsigned int *turn, struct tile *t
 {
     const unsigned int at = *turn % BOARD, parity = *turn / BOARD % 2;
     const unsigned int note = s->board + at * NOTE_BYTES;
-    unsigned int word[NOTE_BYTES / 4];
+    unsigned int word[NOTE_BYTES / 4] = { 0 };
 
     barrier_wait(s->posted + at * 8, parity);
+    if (lane == 0) { /* what it has read before it arrives cannot be written over */
 #pragma unroll
-    for (int i = 0; i < NOTE_BYTES / 4; i += 4)
-        load_shared_x4(note + i * 4, word + i);
-    read_fence();
-    __syncwarp();
-    if (lane == 0)
+        for (int i = 0; i < NOTE_BYTES / 4; i += 4)
+            load_shared_x4(note + i * 4, word + i);
         barrier_arrive(s->read + at * 8);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < NOTE_BYTES / 4; i++)
+        word[i] = __shfl_sync(~0u, word[i], 0);
     *turn += TURNS;
     t->group = (int)word[0];
     t->start = word[1];

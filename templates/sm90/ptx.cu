@@ -53,12 +53,6 @@ DEVICE void barrier_arrive_at(unsigned int barrier, unsigned int rank)
 }
 
 //$ end
-/* What this thread has read of shared memory has arrived: an arrival may overtake its loads. */
-DEVICE void read_fence(void)
-{
-    asm volatile("fence.acq_rel.cta;" : : : "memory");
-}
-
 /* Wait until the phase of this parity has ended. */
 DEVICE void barrier_wait(unsigned int barrier, unsigned int parity)
 {

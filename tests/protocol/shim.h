@@ -118,6 +118,7 @@ struct sim_thread {
     int fills;
     int in_flight; /* batches of products, of this lane */
     struct sim_label made[SIM_SUMS]; /* by the products last waited for */
+    int noted;    /* it has read a note that its warp does not know yet */
     int promoted; /* real steps in parts, since a tile was announced */
     unsigned int tile[4];   /* of the last note: group, start, length, row */
     struct sim_packed hand[2]; /* rows that it expands: the last one, and the one before */
@@ -344,7 +345,6 @@ static void barrier_init(unsigned int barrier, unsigned int count)
 }
 
 static void barrier_init_fence(void) {}
-static void read_fence(void) {}
 
 static void prefetch_map(const tensor_map *map) { (void)map; }
 
@@ -423,8 +423,10 @@ static void load_shared_x4(unsigned int from, unsigned int word[4])
         return;
     }
     memcpy(word, sim_words(from), 16);
-    if ((from - SIM_FIRST_BARRIER - 16 * SIM_BARRIERS_MADE) % NOTE_BYTES == 0)
+    if ((from - SIM_FIRST_BARRIER - 16 * SIM_BARRIERS_MADE) % NOTE_BYTES == 0) {
         memcpy(sim.thread[sim.current].tile, word, 16);
+        sim.thread[sim.current].noted = 1;
+    }
     sim.thread[sim.current].promoted = 0;
     sim_pause();
 }
@@ -485,7 +487,18 @@ static void cluster_sync(void)
     sim_wait(&sim.cluster_generation, mine);
 }
 
-static void __syncwarp(void) { sim_gather(0); }
+/* Where a note was read by the first lane, all know its tile from here on. */
+static void __syncwarp(void)
+{
+    struct sim_thread *t = &sim.thread[sim.current];
+    const uint64_t noted = (uint64_t)t->noted;
+
+    t->noted = 0;
+    if (sim_gather(noted)[0]) {
+        memcpy(t->tile, sim.thread[sim.current / 32 * 32].tile, sizeof t->tile);
+        t->promoted = 0;
+    }
+}
 
 static unsigned int __shfl_sync(unsigned int mask, unsigned int value, int from)
 {

@@ -454,7 +454,7 @@ static const struct planted defects[] = {
    round draws sizes and an order of its own. */
 static int is_seen(const struct twin *twin)
 {
-    enum { ROUNDS = 8 };
+    enum { ROUNDS = 32 };
 
     for (int i = 0; i < ROUNDS; i++)
         if (*run_telling(twin))
