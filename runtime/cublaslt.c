@@ -46,6 +46,18 @@ static void read_version(struct qn_cublaslt *lt)
     for (int i = 0; i < QN_CUBLASLT_SCALES; i++)
         snprintf(lt->names[i], sizeof lt->names[i], "%s%s", lt->version,
                  scales[i]);
+    snprintf(lt->grouped_name, sizeof lt->grouped_name, "%s, grouped",
+             lt->version);
+}
+
+/* What no version is too old for. */
+static void load_optional(struct qn_cublaslt *lt)
+{
+    static const struct qn_library_symbol grouped = {
+        "cublasLtGroupedMatrixLayoutInit_internal",
+        offsetof(struct qn_cublaslt, cublasLtGroupedMatrixLayoutInit_internal)};
+
+    qn_library_load(lt->library, lt, &grouped, 1);
 }
 
 int qn_cublaslt_open(const char *path, const char *cuda_home,
@@ -81,6 +93,7 @@ int qn_cublaslt_open(const char *path, const char *cuda_home,
         return code;
     }
     read_version(lt);
+    load_optional(lt);
     *out = lt;
     return QUERN_OK;
 }

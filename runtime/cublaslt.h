@@ -29,8 +29,10 @@ struct qn_cublaslt {
     char version[32];                   /* "cublasLt 13.1.0" */
     unsigned number;                    /* 130100 */
     char names[QN_CUBLASLT_SCALES][64]; /* the version, and what it scales by */
+    char grouped_name[64];              /* the same of groups in one call */
     size_t (*cublasLtGetVersion)(void);
     const char *(*cublasLtGetStatusString)(int status);
+    qn_lt_grouped *cublasLtGroupedMatrixLayoutInit_internal; /* or NULL */
 #define QN_CUBLASLT_FIELD(name, arguments) int(*name) arguments;
     QN_LT_FUNCTIONS(QN_CUBLASLT_FIELD)
 #undef QN_CUBLASLT_FIELD

@@ -1,7 +1,7 @@
 /*
 ** cublaslt_api.h: the part of cuBLASLt's interface that the runtime calls,
 ** declared here so that no CUDA header is needed. Values and sizes are those
-** of cublasLt.h 12.0 to 13.1, whose inline functions rely on them, too.
+** of cublasLt.h 12.0 to 13.10, whose inline functions rely on them, too.
 */
 #ifndef QUERN_CUBLASLT_API_H
 #define QUERN_CUBLASLT_API_H
@@ -75,6 +75,7 @@ enum { /* CUBLASLT_MATMUL_PREF_... */
        LT_PREFER_WORKSPACE_BYTES = 1,
        LT_PREFER_REDUCTIONS = 3,
        LT_PREFER_ALIGNMENT_A = 5, /* then B, C and D */
+       LT_PREFER_AVERAGE_K = 13,  /* of groups; then D's rows, its columns */
 };
 enum { LT_REDUCTION_COMPUTE_TYPE = 2 }; /* split k: partial sums in fp32 */
 
@@ -112,5 +113,12 @@ enum { LT_REDUCTION_COMPUTE_TYPE = 2 }; /* split k: partial sums in fp32 */
        struct lt_layout *c_layout, void *d, struct lt_layout *d_layout,        \
        const struct lt_algo *algo, void *workspace, size_t workspace_bytes,    \
        struct cu_stream *stream))
+
+/* The one that libraries may lack: layouts of `groups` matrices, whose rows,
+   columns and strides are int32 arrays on the device; where such are multiplied
+   addresses are arrays there, too. Called experimental where it first is. */
+typedef int qn_lt_grouped(struct lt_layout *layout, size_t size, int type,
+                          int groups, const void *rows, const void *columns,
+                          const void *ld);
 
 #endif

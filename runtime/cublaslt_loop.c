@@ -8,6 +8,9 @@
 ** one value. Products of a group go one behind the other on one stream; which
 ** one of several, the amount of work decides.
 **
+** Where the library multiplies groups in one call, it reads what they are in
+** the workspace: the kernel that brings sizes from the host writes that, too.
+**
 ** Scaled FP8 is a recipe's copies as they are, one product for each group with
 ** its scales' addresses. Rows end with zeros up to 16 bytes, which are summed
 ** with the others. Scales of blocks [k / 128][rows] have one line for all
@@ -96,6 +99,7 @@ struct loop {
     char *workspace, *lanes; /* the latter aligned */
     int scaled;              /* FP8: rows of 16 bytes, padded with zeros */
     int gathers;             /* A's scales are copied together */
+    int together;            /* groups that have any products are done */
     struct qn_cublaslt_fork fork;
 };
 
@@ -197,7 +201,8 @@ static int start_loop(struct loop *l, const struct quern_plan *plan,
                     .batch = 1,
                     .stream = stream},
     };
-    qn_cublaslt_room(p, a, plan->products->lanes.count, &l->room);
+    qn_cublaslt_room(p, a, plan->products->grouped, plan->products->lanes.count,
+                     &l->room);
     lanes = (uintptr_t)l->workspace + l->room.lanes + QN_CUBLASLT_ALIGNMENT - 1;
     l->lanes = (char *)(lanes / QN_CUBLASLT_ALIGNMENT * QN_CUBLASLT_ALIGNMENT);
     l->product.scratch = l->lanes;
@@ -416,7 +421,7 @@ static int multiply_group(struct loop *l, const struct place *at)
     int lane;
 
     set_group(l, at, &p);
-    if (p.m == 0 || p.n == 0)
+    if (p.m == 0 || p.n == 0 || (p.k && l->together))
         return QUERN_OK;
     lane = qn_cublaslt_lanes_next(&l->fork, at->length + 1);
     p.stream = l->fork.streams[lane];
@@ -436,25 +441,124 @@ static int multiply_batch(struct loop *l)
     return qn_cublaslt_multiply(l->plan->products, &l->product);
 }
 
-static int multiply_groups(struct loop *l, const int64_t *sizes)
+/* To the next group; column copies start theirs at multiples. */
+static void advance(const struct loop *l, struct place *at)
 {
-    /* column copies start their groups at multiples */
     const int64_t step =
         l->scaled && l->plan->problem.ragged == QUERN_AXIS_K ? BLOCK : 1;
+
+    at->start += (at->length + step - 1) / step * step;
+    at->tiles += (at->length + BLOCK - 1) / BLOCK;
+    at->gathered += (at->length + QN_CUBLASLT_ROWS - 1) / QN_CUBLASLT_ROWS *
+                    QN_CUBLASLT_ROWS;
+    at->group++;
+}
+
+static int multiply_groups(struct loop *l, const int64_t *sizes)
+{
     struct place at = {0};
     int code = QUERN_OK;
 
-    for (; !code && at.group < l->plan->problem.groups; at.group++) {
+    for (; !code && at.group < l->plan->problem.groups; advance(l, &at)) {
         at.length = sizes ? sizes[at.group] : 0;
         code = multiply_group(l, &at);
         if (code)
             qn_error_add("  of group %d", at.group);
-        at.start += (at.length + step - 1) / step * step;
-        at.tiles += (at.length + BLOCK - 1) / BLOCK;
-        at.gathered += (at.length + QN_CUBLASLT_ROWS - 1) / QN_CUBLASLT_ROWS *
-                       QN_CUBLASLT_ROWS;
     }
     return code;
+}
+
+/* ------------------------------------------------------------- in one call */
+
+/* From `at` on, the next group that has something to multiply; 0: none has. */
+static int find_product(const struct loop *l, const int64_t *sizes,
+                        struct place *at, struct qn_cublaslt_product *p)
+{
+    for (; at->group < l->plan->problem.groups; advance(l, at)) {
+        at->length = sizes[at->group];
+        *p = l->product;
+        set_group(l, at, p);
+        if (p->m && p->n && p->k)
+            return 1;
+    }
+    return 0;
+}
+
+/* One of the arrays: see struct qn_cublaslt_arrays. */
+static int put_array(const struct loop *l, const int64_t *sizes, int array,
+                     struct qn_host_words *words)
+{
+    struct qn_cublaslt_product p;
+    struct place at = {0};
+    int code = QUERN_OK;
+
+    for (; !code && find_product(l, sizes, &at, &p); advance(l, &at)) {
+        const struct qn_cublaslt_matrix *x = p.matrices;
+        const int64_t axes[] = {p.m, p.n, p.k};
+        const int64_t value = array < QN_LT_AXES ? (intptr_t)x[array].data
+                              : array < QN_LT_STRIDES
+                                  ? axes[array - QN_LT_AXES]
+                                  : x[array - QN_LT_STRIDES].stride;
+
+        code = qn_host_word_put(words, (int)(uint32_t)value);
+        if (!code && array < QN_LT_AXES)
+            code = qn_host_word_put(words, (int)(uint32_t)(value >> 32));
+    }
+    return code;
+}
+
+/* How many there are, their averages, and what addresses have in common. */
+static void sum_up(const struct loop *l, const int64_t *sizes,
+                   struct qn_cublaslt_product *all)
+{
+    uintptr_t bits[QN_LT_MATRICES] = {0};
+    struct qn_cublaslt_product p;
+    struct place at = {0};
+    int64_t m = 0, n = 0, k = 0, count = 0;
+
+    for (; find_product(l, sizes, &at, &p); advance(l, &at), count++) {
+        m += p.m, n += p.n, k += p.k;
+        for (int i = 0; i < QN_LT_MATRICES; i++)
+            bits[i] |= (uintptr_t)p.matrices[i].data;
+    }
+    all->arrays.count = (int)count;
+    all->m = count ? (m + count - 1) / count : 0;
+    all->n = count ? (n + count - 1) / count : 0;
+    all->k = count ? (k + count - 1) / count : 0;
+    for (int i = 0; i < QN_LT_MATRICES; i++)
+        all->matrices[i].data = (void *)bits[i];
+}
+
+/* All that have something to multiply. */
+static int multiply_together(struct loop *l, const int64_t *sizes)
+{
+    struct qn_cublaslt_product all = l->product;
+    struct qn_host_words words;
+    int code = QUERN_OK;
+
+    all.alpha = l->alpha;
+    all.beta = l->beta;
+    all.arrays.at = l->workspace + l->room.arrays;
+    sum_up(l, sizes, &all);
+    if (!all.arrays.count)
+        return QUERN_OK;
+    qn_host_word_begin(&words, l->plan->driver, &l->plan->size_step,
+                       all.arrays.at, all.stream);
+    for (int i = 0; !code && i < QN_LT_ARRAYS; i++)
+        code = put_array(l, sizes, i, &words);
+    if (!code)
+        code = qn_host_word_flush(&words);
+    return code ? code : qn_cublaslt_multiply(l->plan->products, &all);
+}
+
+/* Can they be so in this run: one alpha and one beta, strides of 32 bits? */
+static int may_group(const struct loop *l, const int64_t *sizes)
+{
+    for (int i = 0; i < QN_LT_MATRICES; i++)
+        if (l->product.matrices[i].stride > INT32_MAX)
+            return 0;
+    return l->plan->products->grouped && sizes && !l->alpha_step &&
+           !l->beta_step;
 }
 
 /* Group after group; where no axis is ragged, all at once if that will do. */
@@ -465,6 +569,10 @@ static int multiply_all(struct loop *l, const int64_t *sizes)
 
     if (!sizes && !l->scaled && !l->alpha_step && !l->beta_step)
         return multiply_batch(l);
+    l->together = may_group(l, sizes);
+    code = l->together ? multiply_together(l, sizes) : QUERN_OK;
+    if (code)
+        return code;
     code = qn_cublaslt_lanes_fork(lanes, l->plan->problem.groups,
                                   l->product.stream, &l->fork);
     if (!code)

@@ -14,11 +14,11 @@ struct qn_text;
 ** workers are set. Its context is current.
 ** QUERN_EMISSING, QUERN_ENOKERNEL, QUERN_ECUDA, QUERN_ENOMEM.
 */
-int qn_cublaslt_plan(struct quern_plan *plan, const struct qn_session *session);
+int qn_cublaslt_plan(struct quern_plan *plan, struct qn_session *session);
 void qn_cublaslt_plan_free(struct quern_plan *plan);
 
-/* Say what would run, or why nothing would. */
-void qn_cublaslt_why(const struct qn_session *session, struct qn_text *text);
+/* Say what would run, or why nothing would. QUERN_ECUDA, QUERN_ENOMEM. */
+int qn_cublaslt_why(const struct qn_session *session, struct qn_text *text);
 
 /* The rules of quern_run that are this backend's own. QUERN_EINVAL. */
 int qn_cublaslt_check(const struct quern_plan *plan,

@@ -15,6 +15,7 @@
 #include "cublaslt_loop.h"
 #include "cublaslt_product.h"
 #include "cublaslt_room.h"
+#include "host_sizes.h"
 #include "session.h"
 #include "text.h"
 #include "types.h"
@@ -189,12 +190,12 @@ static int find(const struct qn_session *s, const struct qn_geometry *a,
     return code ? code : check_machine(*lt, &s->device, scale_of(a));
 }
 
-static int open_products(struct quern_plan *plan, const struct qn_session *s,
-                         const struct qn_cublaslt *lt)
+static int open_engine(struct qn_cublaslt_engine *engine,
+                       const struct qn_session *s, const struct qn_geometry *a,
+                       const struct qn_geometry *b,
+                       const struct qn_cublaslt *lt)
 {
-    const struct quern_problem *p = &plan->problem;
-    const struct qn_geometry *a = &plan->operands[QN_ROLE_A],
-                             *b = &plan->operands[QN_ROLE_B];
+    const struct quern_problem *p = s->problem;
     const struct mode *left = mode_of(a), *right = mode_of(b);
     const struct qn_cublaslt_make make = {
         .a_type = a->type,
@@ -211,19 +212,98 @@ static int open_products(struct quern_plan *plan, const struct qn_session *s,
         .sms = s->demand.sms == s->device.sms ? 0 : s->demand.sms,
         .groups = p->groups,
     };
+
+    return qn_cublaslt_engine_open(engine, lt, &make);
+}
+
+/* What there is in the way of one call for all groups: they go one by one. */
+static int goes_without(int code)
+{
+    return code == QUERN_ENOKERNEL || code == QUERN_EMISSING ||
+           code == QUERN_ECOMPILE;
+}
+
+/*
+** Have the engine multiply groups in one call, if it is not to use several
+** streams and the library has that for the problem on this GPU.
+*/
+static int open_groups(struct qn_cublaslt_engine *engine,
+                       const struct qn_session *s, const struct qn_geometry *a)
+{
+    const struct quern_problem *p = s->problem;
+    struct qn_cublaslt_product like = {
+        .form = QN_CUBLASLT_PLAIN,
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .arrays = {p->groups, (char *)QN_CUBLASLT_ALIGNMENT},
+        .batch = 1,
+    };
+    int64_t *const axes[] = {[QUERN_AXIS_M] = &like.m,
+                             [QUERN_AXIS_N] = &like.n,
+                             [QUERN_AXIS_K] = &like.k};
+
+    int code;
+
+    if (p->ragged == QUERN_AXIS_NONE || a->sf.scaling || s->options.streams > 1)
+        return QUERN_OK;
+    *axes[p->ragged] = *axes[p->ragged] / p->groups + 1;
+    for (int i = 0; i < QN_LT_MATRICES; i++)
+        like.matrices[i].data = (void *)QN_CUBLASLT_ROW_BYTES;
+    code = qn_cublaslt_group(engine, &like);
+    return goes_without(code) ? QUERN_OK : code;
+}
+
+/* The kernel that tells the library what the groups are. */
+static int load_step(struct quern_plan *plan, struct qn_session *s)
+{
+    const char *recipe = s->demand.recipe->name;
     int code =
-        qn_cublaslt_lanes_open(&plan->products->lanes, plan->driver,
-                               s->options.streams ? s->options.streams : 1);
+        qn_host_size_load(s, recipe, QUERN_BACKEND_AOT, &plan->size_step);
+
+    return goes_without(code) ? qn_host_size_load(s, recipe, QUERN_BACKEND_JIT,
+                                                  &plan->size_step)
+                              : code;
+}
+
+static int open_engines(struct quern_plan *plan, struct qn_session *s,
+                        const struct qn_cublaslt *lt)
+{
+    struct qn_cublaslt_engine *engine = plan->products;
+    const struct qn_geometry *a = &plan->operands[QN_ROLE_A];
+    int code = open_engine(engine, s, a, &plan->operands[QN_ROLE_B], lt);
 
     if (code)
         return code;
-    code = qn_cublaslt_engine_open(plan->products, lt, &make);
+    code = open_groups(engine, s, a);
+    if (!code && engine->grouped) {
+        code = load_step(plan, s);
+        if (goes_without(code)) {
+            qn_cublaslt_ungroup(engine);
+            code = QUERN_OK;
+        }
+    }
     if (code)
-        qn_cublaslt_lanes_close(&plan->products->lanes);
+        qn_cublaslt_engine_close(engine);
     return code;
 }
 
-int qn_cublaslt_plan(struct quern_plan *plan, const struct qn_session *s)
+static int open_products(struct quern_plan *plan, struct qn_session *s,
+                         const struct qn_cublaslt *lt)
+{
+    struct qn_cublaslt_lanes *lanes = &plan->products->lanes;
+    int code = qn_cublaslt_lanes_open(
+        lanes, plan->driver, s->options.streams ? s->options.streams : 1);
+
+    if (code)
+        return code;
+    code = open_engines(plan, s, lt);
+    if (code)
+        qn_cublaslt_lanes_close(lanes);
+    return code;
+}
+
+int qn_cublaslt_plan(struct quern_plan *plan, struct qn_session *s)
 {
     struct qn_cublaslt_room room;
     struct qn_cublaslt *lt;
@@ -242,7 +322,8 @@ int qn_cublaslt_plan(struct quern_plan *plan, const struct qn_session *s)
         return code;
     }
     qn_cublaslt_room(&plan->problem, &plan->operands[QN_ROLE_A],
-                     plan->products->lanes.count, &room);
+                     plan->products->grouped, plan->products->lanes.count,
+                     &room);
     plan->need.workspace_bytes = room.bytes;
     return QUERN_OK;
 }
@@ -264,13 +345,18 @@ void qn_cublaslt_plan_free(struct quern_plan *plan)
 /* --------------------------------------------------------------- explaining */
 
 static void add_manner(struct qn_text *text, const struct qn_session *s,
-                       const struct qn_geometry *a, size_t workspace)
+                       const struct qn_geometry *a, int grouped,
+                       size_t workspace)
 {
     const struct quern_problem *p = s->problem;
     const int streams = s->options.streams;
 
     if (p->ragged == QUERN_AXIS_NONE && !a->sf.scaling)
         qn_text_add(text, "    all groups as one batch");
+    else if (grouped)
+        qn_text_add(text, "    all groups in one call, by its grouped layouts "
+                          "(experimental); one by one where\n    each has an "
+                          "alpha or a beta of its own");
     else if (streams > 1)
         qn_text_add(text,
                     "    one product for each group, spread over %d streams, "
@@ -291,20 +377,42 @@ static void add_manner(struct qn_text *text, const struct qn_session *s,
                       "backend by itself\n");
 }
 
-void qn_cublaslt_why(const struct qn_session *s, struct qn_text *text)
+/* Would a plan have groups multiplied in one call? */
+static int would_group(const struct qn_session *s, const struct qn_geometry *a,
+                       const struct qn_geometry *b,
+                       const struct qn_cublaslt *lt, int *grouped)
+{
+    struct qn_cublaslt_engine engine = {0};
+    int code = open_engine(&engine, s, a, b, lt);
+
+    if (code)
+        return code;
+    code = open_groups(&engine, s, a);
+    *grouped = engine.grouped;
+    qn_cublaslt_engine_close(&engine);
+    return code;
+}
+
+int qn_cublaslt_why(const struct qn_session *s, struct qn_text *text)
 {
     struct qn_cublaslt_room room;
     struct qn_cublaslt *lt;
+    int grouped, code;
     struct qn_geometry a, b;
 
     qn_geometry_of(s->problem, s->demand.recipe, QN_ROLE_A, &a);
     qn_geometry_of(s->problem, s->demand.recipe, QN_ROLE_B, &b);
     if (find(s, &a, &b, &lt)) {
         qn_text_add(text, "nothing runs\n    %s\n", qn_error_text());
-        return;
+        return QUERN_OK;
     }
-    qn_cublaslt_room(s->problem, &a,
+    code = would_group(s, &a, &b, lt, &grouped);
+    if (code)
+        return code;
+    qn_cublaslt_room(s->problem, &a, grouped,
                      s->options.streams ? s->options.streams : 1, &room);
-    qn_text_add(text, "> %s\n", lt->names[scale_of(&a)]);
-    add_manner(text, s, &a, room.bytes);
+    qn_text_add(text, "> %s\n",
+                grouped ? lt->grouped_name : lt->names[scale_of(&a)]);
+    add_manner(text, s, &a, grouped, room.bytes);
+    return QUERN_OK;
 }

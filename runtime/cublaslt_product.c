@@ -212,25 +212,57 @@ void qn_cublaslt_engine_close(struct qn_cublaslt_engine *engine)
 
 /* ----------------------------------------------------------------- layouts */
 
-/* One of ours in the table above: inner elements, outer rows. */
-static void shape_of(const struct qn_cublaslt_engine *engine,
-                     const struct qn_cublaslt_product *p, int which,
-                     int64_t *inner, int64_t *outer)
+enum { AXIS_M, AXIS_N, AXIS_K };
+
+/* Along which axes one of ours in the table above has its inner elements, and
+   its outer rows. */
+static void axes_of(const struct qn_cublaslt_form *form, int which, int *inner,
+                    int *outer)
 {
-    const struct qn_cublaslt_form *form = &engine->forms[p->form];
-    int64_t free_axis = which == QN_LT_B ? p->n : p->m;
+    int free_axis = which == QN_LT_B ? AXIS_N : AXIS_M;
     int major = which == QN_LT_A ? form->a_major : form->b_major;
 
     if (which == QN_LT_C || which == QN_LT_D) {
-        *inner = p->n;
-        *outer = p->m;
+        *inner = AXIS_N;
+        *outer = AXIS_M;
     } else if (major == QUERN_MAJOR_K) {
-        *inner = p->k;
+        *inner = AXIS_K;
         *outer = free_axis;
     } else {
         *inner = free_axis;
-        *outer = p->k;
+        *outer = AXIS_K;
     }
+}
+
+/* On the device; see struct qn_cublaslt_arrays. */
+static char *array_at(const struct qn_cublaslt_arrays *arrays, int number)
+{
+    const size_t count = (size_t)arrays->count, wide = QN_LT_MATRICES;
+
+    if (number < QN_LT_MATRICES)
+        return arrays->at + count * (size_t)number * 8;
+    return arrays->at + count * (wide * 8 + ((size_t)number - wide) * 4);
+}
+
+/* A matrix, or that of each group. */
+static int make_layout(const struct qn_cublaslt_engine *engine,
+                       const struct qn_cublaslt_product *p, int which,
+                       struct lt_layout *layout)
+{
+    const int64_t sizes[] = {p->m, p->n, p->k};
+    const struct qn_cublaslt_arrays *arrays = &p->arrays;
+    int inner, outer;
+
+    axes_of(&engine->forms[p->form], which, &inner, &outer);
+    if (arrays->count)
+        return QN_LT(engine->lt, cublasLtGroupedMatrixLayoutInit_internal,
+                     layout, sizeof *layout, engine->types[which],
+                     arrays->count, array_at(arrays, QN_LT_AXES + inner),
+                     array_at(arrays, QN_LT_AXES + outer),
+                     array_at(arrays, QN_LT_STRIDES + which));
+    return QN_LT(engine->lt, cublasLtMatrixLayoutInit_internal, layout,
+                 sizeof *layout, engine->types[which], (uint64_t)sizes[inner],
+                 (uint64_t)sizes[outer], p->matrices[which].stride);
 }
 
 static int set_batch(const struct qn_cublaslt *lt, struct lt_layout *layout,
@@ -253,12 +285,7 @@ static int make_layouts(const struct qn_cublaslt_engine *engine,
     int code = QUERN_OK;
 
     for (int i = 0; !code && i < QN_LT_MATRICES; i++) {
-        int64_t inner, outer;
-
-        shape_of(engine, p, i, &inner, &outer);
-        code = QN_LT(engine->lt, cublasLtMatrixLayoutInit_internal, &layouts[i],
-                     sizeof layouts[i], engine->types[i], (uint64_t)inner,
-                     (uint64_t)outer, p->matrices[i].stride);
+        code = make_layout(engine, p, i, &layouts[i]);
         if (!code && p->batch > 1)
             code = set_batch(engine->lt, &layouts[i], p->batch,
                              p->matrices[i].step);
@@ -289,6 +316,7 @@ static void make_key(const struct qn_cublaslt_engine *engine,
     key->k = p->k;
     key->batch = p->batch;
     key->form = p->form;
+    key->count = p->arrays.count;
     for (int i = 0; i < QN_LT_MATRICES; i++) {
         key->strides[i] = p->matrices[i].stride;
         key->steps[i] = p->batch > 1 ? p->matrices[i].step : 0;
@@ -344,6 +372,21 @@ static void remember(struct qn_cublaslt_engine *engine,
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* What groups are like: k, and D's rows and columns as cuBLAS counts them. */
+static int prefer_averages(const struct qn_cublaslt *lt,
+                           const struct qn_cublaslt_key *key,
+                           struct lt_preference *preference)
+{
+    const uint32_t averages[] = {(uint32_t)key->k, (uint32_t)key->n,
+                                 (uint32_t)key->m};
+    int code = QUERN_OK;
+
+    for (int i = 0; !code && i < 3; i++)
+        code = QN_LT(lt, cublasLtMatmulPreferenceSetAttribute, preference,
+                     LT_PREFER_AVERAGE_K + i, &averages[i], sizeof averages[i]);
+    return code;
+}
+
 /* No partial sums in D's type: a recipe rounds once, at the end. */
 static int make_preference(const struct qn_cublaslt *lt,
                            const struct qn_cublaslt_key *key,
@@ -364,6 +407,8 @@ static int make_preference(const struct qn_cublaslt *lt,
         code = QN_LT(lt, cublasLtMatmulPreferenceSetAttribute, preference,
                      LT_PREFER_ALIGNMENT_A + i, &key->alignments[order[i]],
                      sizeof(uint32_t));
+    if (!code && key->count)
+        code = prefer_averages(lt, key, preference);
     return code;
 }
 
@@ -390,10 +435,45 @@ static int find_algo(struct qn_cublaslt_engine *engine,
     return code;
 }
 
+int qn_cublaslt_group(struct qn_cublaslt_engine *engine,
+                      const struct qn_cublaslt_product *like)
+{
+    struct lt_layout layouts[QN_LT_MATRICES];
+    struct qn_cublaslt_key key;
+    struct lt_algo algo;
+    int code;
+
+    if (!engine->lt->cublasLtGroupedMatrixLayoutInit_internal)
+        return qn_error_set(QUERN_ENOKERNEL, "%s has no grouped layouts",
+                            engine->lt->version);
+    code = make_layouts(engine, like, layouts);
+    make_key(engine, like, &key);
+    if (!code)
+        code = find_algo(engine, &key, &engine->forms[like->form].desc, layouts,
+                         &algo);
+    if (!code) {
+        engine->grouped = 1;
+        engine->name = engine->lt->grouped_name;
+    }
+    return code;
+}
+
+void qn_cublaslt_ungroup(struct qn_cublaslt_engine *engine)
+{
+    engine->grouped = 0;
+    engine->name = engine->lt->names[QN_CUBLASLT_UNSCALED];
+}
+
+/* What the library is given for a matrix: where it lies, or all of them. */
+static void *data_of(const struct qn_cublaslt_product *p, int which)
+{
+    return p->arrays.count ? array_at(&p->arrays, which)
+                           : p->matrices[which].data;
+}
+
 int qn_cublaslt_multiply(struct qn_cublaslt_engine *engine,
                          const struct qn_cublaslt_product *p)
 {
-    const struct qn_cublaslt_matrix *x = p->matrices;
     struct lt_layout layouts[QN_LT_MATRICES];
     struct qn_cublaslt_key key;
     struct lt_algo algo;
@@ -413,10 +493,10 @@ int qn_cublaslt_multiply(struct qn_cublaslt_engine *engine,
     if (!code)
         code =
             QN_LT(engine->lt, cublasLtMatmul, engine->context, desc, p->alpha,
-                  x[QN_LT_B].data, &layouts[QN_LT_B], x[QN_LT_A].data,
-                  &layouts[QN_LT_A], p->beta, x[QN_LT_C].data,
-                  &layouts[QN_LT_C], x[QN_LT_D].data, &layouts[QN_LT_D], &algo,
-                  p->scratch, QN_CUBLASLT_SCRATCH, p->stream);
+                  data_of(p, QN_LT_B), &layouts[QN_LT_B], data_of(p, QN_LT_A),
+                  &layouts[QN_LT_A], p->beta, data_of(p, QN_LT_C),
+                  &layouts[QN_LT_C], data_of(p, QN_LT_D), &layouts[QN_LT_D],
+                  &algo, p->scratch, QN_CUBLASLT_SCRATCH, p->stream);
     if (code)
         qn_error_add("  in the product m=%lld n=%lld k=%lld", (long long)p->m,
                      (long long)p->n, (long long)p->k);

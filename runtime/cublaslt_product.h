@@ -23,10 +23,29 @@ struct qn_cublaslt_matrix {
     int64_t step;   /* from one matrix of the batch to the next */
 };
 
+/*
+** Products of many groups in one call: `count` of each on the device, at `at`,
+** array behind array: addresses of A, B, C and D in 64 bits, then in 32 each
+** product's m, n and k, and the strides of A, B, C and D.
+*/
+struct qn_cublaslt_arrays {
+    int count;
+    char *at; /* a multiple of 8 */
+};
+enum {
+    QN_LT_AXES = QN_LT_MATRICES, /* the arrays, by number: m is the first of */
+    QN_LT_STRIDES = QN_LT_AXES + 3,
+    QN_LT_ARRAYS = QN_LT_STRIDES + QN_LT_MATRICES,
+    QN_CUBLASLT_GROUP_BYTES = QN_LT_MATRICES * 8 + (3 + QN_LT_MATRICES) * 4
+};
+
+/* With arrays, m, n and k are what they are on average, and an address is what
+   all are multiples of. */
 struct qn_cublaslt_product {
-    int form;        /* of the engine's */
-    int64_t m, n, k; /* at least 1 */
-    int64_t batch;   /* matrices of each operand; 1: steps count for nothing */
+    int form;                         /* of the engine's */
+    int64_t m, n, k;                  /* at least 1 */
+    struct qn_cublaslt_arrays arrays; /* count 0: there are none */
+    int64_t batch; /* matrices of each operand; 1: steps count for nothing */
     struct qn_cublaslt_matrix matrices[QN_LT_MATRICES];
     const void *alpha, *beta; /* floats, where the form says */
     const void *scales[2];    /* of A, of B: on the device, as the engine's
@@ -48,7 +67,7 @@ enum {
 
 /* Everything a product is looked up by; compared as bytes, so no padding. */
 struct qn_cublaslt_key {
-    int64_t m, n, k, batch, form;
+    int64_t m, n, k, batch, form, count;
     int64_t strides[QN_LT_MATRICES], steps[QN_LT_MATRICES];
     uint32_t alignments[QN_LT_MATRICES]; /* in bytes, at most 256 */
 };
@@ -66,6 +85,7 @@ struct qn_cublaslt_engine {
     struct lt_context *context;
     int types[QN_LT_MATRICES]; /* cudaDataType */
     int device_scalars, sms, modes[2], fast;
+    int grouped;                    /* runs may give arrays */
     struct qn_cublaslt_lanes lanes; /* opened and closed apart */
     struct qn_cublaslt_form forms[QN_CUBLASLT_FORMS];
     pthread_mutex_t lock;          /* guards what follows */
@@ -85,6 +105,16 @@ struct qn_cublaslt_make {
     int sms;            /* multiprocessors to use; 0: all */
     int groups;         /* sizes that may differ within one run */
 };
+
+/*
+** Try whether the library, on this GPU, multiplies products like this one in
+** one call; from then on the engine's name says so. QUERN_ENOKERNEL: it does
+** not, or has never heard of that.
+*/
+int qn_cublaslt_group(struct qn_cublaslt_engine *engine,
+                      const struct qn_cublaslt_product *like);
+/* As if that had not been tried: something else is missing. */
+void qn_cublaslt_ungroup(struct qn_cublaslt_engine *engine);
 
 /* 1 if the library has the product A B^T -> D of these types. */
 int qn_cublaslt_has(int a_type, int b_type, int d_type);

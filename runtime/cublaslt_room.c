@@ -46,15 +46,17 @@ static size_t scales_bytes(const struct quern_problem *p)
 }
 
 void qn_cublaslt_room(const struct quern_problem *p,
-                      const struct qn_geometry *a, int lanes,
+                      const struct qn_geometry *a, int grouped, int lanes,
                       struct qn_cublaslt_room *room)
 {
     const int gathers = qn_cublaslt_gathers(a);
     const size_t rows = gathers ? QN_CUBLASLT_ROWS : 0;
+    const size_t groups = grouped ? (size_t)p->groups : 0;
 
     room->zeros = ZEROS;
     room->zeros_bytes = zeros_bytes(p);
-    room->scales = room->zeros + round_up(room->zeros_bytes);
+    room->arrays = room->zeros + round_up(room->zeros_bytes);
+    room->scales = room->arrays + round_up(groups * QN_CUBLASLT_GROUP_BYTES);
     room->lanes = room->scales + (gathers ? round_up(scales_bytes(p)) : 0);
     room->a_rows = QN_CUBLASLT_SCRATCH;
     room->d_rows =

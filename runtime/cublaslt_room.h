@@ -18,13 +18,15 @@ enum {
 **     256          the error record, which this backend leaves alone
 **     256          1.0f and 0.0f, written by runs that need them
 **     zeros        written by runs that need them
+**     arrays       what groups in one call are
 **     scales       scales of blocks of rows, gathered by group
 **     and from a multiple of 256 on for each lane
 **       scratch    cuBLASLt's
 **       rows       of A, and of D: a group's last ones, fewer than 4
 */
 struct qn_cublaslt_room {
-    size_t zeros, scales, lanes; /* offsets; of lanes before it is aligned */
+    size_t zeros, arrays, scales; /* offsets */
+    size_t lanes;                 /* the same, before it is aligned */
     size_t zeros_bytes;
     size_t a_rows, d_rows, lane_bytes; /* offsets within a lane, and its size */
     size_t bytes;                      /* of all */
@@ -37,7 +39,7 @@ int qn_cublaslt_gathers(const struct qn_geometry *a);
 int64_t qn_cublaslt_row(int64_t k);
 
 void qn_cublaslt_room(const struct quern_problem *problem,
-                      const struct qn_geometry *a, int lanes,
+                      const struct qn_geometry *a, int grouped, int lanes,
                       struct qn_cublaslt_room *room);
 
 #endif

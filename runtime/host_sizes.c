@@ -132,42 +132,62 @@ int qn_host_size_load(struct qn_session *session, const char *recipe,
 
 /* --------------------------------------------------------------------- put */
 
-/* One launch of what `sizes` holds. */
-static int launch(struct qn_driver *driver, const struct qn_size_step *step,
-                  struct qn_host_sizes *sizes, int *place, void *stream)
+void qn_host_word_begin(struct qn_host_words *words, struct qn_driver *driver,
+                        const struct qn_size_step *step, void *place,
+                        void *stream)
+{
+    words->driver = driver;
+    words->step = step;
+    words->place = place;
+    words->stream = stream;
+    words->batch.count = 0;
+}
+
+/* One launch of what the words hold. */
+static int launch(struct qn_host_words *w)
 {
     const struct cu_launch config = {
         .grid = {1, 1, 1},
-        .block = {(unsigned)step->kernel->threads, 1, 1},
-        .stream = stream,
+        .block = {(unsigned)w->step->kernel->threads, 1, 1},
+        .stream = w->stream,
     };
     void *params[QN_PARAM_COUNT];
 
-    for (int i = 0; i < step->kernel->nparams; i++)
-        params[i] = step->kernel->params[i] == QN_PARAM_host_sizes
-                        ? (void *)sizes
-                        : (void *)&place;
-    return QN_CU(driver, cuLaunchKernelEx, &config, step->handle, params, NULL);
+    for (int i = 0; i < w->step->kernel->nparams; i++)
+        params[i] = w->step->kernel->params[i] == QN_PARAM_host_sizes
+                        ? (void *)&w->batch
+                        : (void *)&w->place;
+    return QN_CU(w->driver, cuLaunchKernelEx, &config, w->step->handle, params,
+                 NULL);
+}
+
+int qn_host_word_flush(struct qn_host_words *w)
+{
+    int code = w->batch.count ? launch(w) : QUERN_OK;
+
+    w->place += w->batch.count;
+    w->batch.count = 0;
+    return code;
+}
+
+int qn_host_word_put(struct qn_host_words *w, int word)
+{
+    w->batch.size[w->batch.count++] = word;
+    return w->batch.count < QN_HOST_SIZES ? QUERN_OK : qn_host_word_flush(w);
 }
 
 int qn_host_size_put(struct qn_driver *driver, const struct qn_size_step *step,
                      int sizes, const int64_t *const *lists, int count,
                      int groups, void *place, void *stream)
 {
-    int *to = place, total = count * groups;
+    struct qn_host_words words;
     int code = qn_host_size_capture(driver, sizes, stream);
-    struct qn_host_sizes batch;
 
-    for (int first = 0; !code && first < total; first += QN_HOST_SIZES) {
-        int left = total - first;
+    qn_host_word_begin(&words, driver, step, place, stream);
+    for (int i = 0; !code && i < count * groups; i++) {
+        const int64_t *list = lists[i / groups];
 
-        batch.count = left < QN_HOST_SIZES ? left : QN_HOST_SIZES;
-        for (int i = 0; i < batch.count; i++) {
-            const int64_t *list = lists[(first + i) / groups];
-
-            batch.size[i] = list ? (int)list[(first + i) % groups] : 0;
-        }
-        code = launch(driver, step, &batch, to + first, stream);
+        code = qn_host_word_put(&words, list ? (int)list[i % groups] : 0);
     }
-    return code;
+    return code ? code : qn_host_word_flush(&words);
 }

@@ -40,6 +40,25 @@ int qn_host_size_load(struct qn_session *session, const char *recipe,
                       int backend, struct qn_size_step *step);
 
 /*
+** Words of 32 bits on their way to `place` on the device, as parameters of
+** launches that are queued whenever so many are together. In the current
+** context; nothing allocates or synchronizes. QUERN_ECUDA.
+*/
+struct qn_host_words {
+    struct qn_driver *driver;
+    const struct qn_size_step *step;
+    void *stream;
+    int *place; /* of the first that is not queued yet */
+    struct qn_host_sizes batch;
+};
+
+void qn_host_word_begin(struct qn_host_words *words, struct qn_driver *driver,
+                        const struct qn_size_step *step, void *place,
+                        void *stream);
+int qn_host_word_put(struct qn_host_words *words, int word);
+int qn_host_word_flush(struct qn_host_words *words);
+
+/*
 ** Queue the sizes of `count` lists (at most QUERN_MAX_PARTS, not all of them
 ** NULL) on their way to `place`, list by list: zeros for a list that is NULL.
 ** In the current context; neither allocates nor synchronizes. `sizes` is the

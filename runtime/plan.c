@@ -143,7 +143,7 @@ static void fill_plan(struct quern_plan *plan, const struct qn_session *s)
 }
 
 /* Of the backend cublaslt, which has no kernel to choose. */
-static int prepare_products(struct quern_plan *plan, const struct qn_session *s)
+static int prepare_products(struct quern_plan *plan, struct qn_session *s)
 {
     plan->backend = QUERN_BACKEND_CUBLASLT;
     plan->driver = s->driver;

@@ -408,8 +408,8 @@ QUERN_API int quern_plan(struct quern_context *ctx,
 QUERN_API void quern_plan_free(struct quern_plan *plan);
 
 struct quern_plan_info {
-    const char *kernel;     /* its name in the registry, or "cublasLt", its
-                           version and what scales; lives as the context */
+    const char *kernel;     /* its name in the registry, or "cublasLt", version,
+                           what scales, "grouped"; lives as the context */
     int backend;            /* enum quern_backend, never AUTO */
     int sms;                /* CTAs launched, or host threads */
     size_t workspace_bytes; /* of each run: quern_describe's, or more where
@@ -482,10 +482,10 @@ QUERN_API void quern_free(void *memory);
 ** The backend cublaslt queues one product for each group, of host_sizes, which
 ** need no word in the problem, options.streams at once: on `stream` and on its
 ** own, which begin behind `stream` and which it waits for, in a capture, too.
-** Bits do not depend on how many. No operand has pointers. FP8 copies, where n
-** is a multiple of 16, have fp32 scales of tensors, groups or (from cublasLt
-** 12.9 on) rows; of fp8_block's blocks, on Hopper from 12.9 on; or e8m0 scales
-** stored in tiles, on Blackwell. The plan's info says which.
+** With one, groups without scales go in one call where it has layouts for that.
+** No operand has pointers. FP8 copies, where n is a multiple of 16, have fp32
+** scales of tensors, groups or, from 12.9 on, rows and (Hopper) fp8_block's, or
+** e8m0 scales stored in tiles (Blackwell). The plan's info says which.
 */
 QUERN_API int quern_run(const struct quern_plan *plan,
                         const struct quern_args *args, void *stream);

@@ -162,8 +162,7 @@ static int explain(struct qn_session *s, struct qn_text *text)
 
     if (s->demand.backend == QUERN_BACKEND_CUBLASLT) {
         add_title(text, s);
-        qn_cublaslt_why(s, text);
-        return QUERN_OK;
+        return qn_cublaslt_why(s, text);
     }
     code = choose(s, &list, &count);
     if (code)

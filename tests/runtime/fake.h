@@ -104,11 +104,12 @@ struct fake_cublaslt {
     int calls;          /* made since the test set it to 0 */
     const char *failed; /* the call that was made to fail */
     int no_algorithm;   /* the heuristic finds none */
+    int groups;         /* nor one for groups, unless this is 1 */
     int version;        /* 0: 130102; read when the library is opened */
     int contexts;       /* created and not destroyed */
     int heuristics, products;
     /* of the last product */
-    int batch, device_scalars, sms, alignments[4];
+    int batch, device_scalars, sms, alignments[4], averages[3];
     const void *alpha, *beta;
     const void *scales[2]; /* of its A and B, which are our B and A */
     int fast;

@@ -8,36 +8,12 @@
 */
 #include "fake.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
-#include "cublaslt_api.h"
-#include "element.h"
+#include "fake_cublaslt/product.h"
 
 enum { DESC = 0x11, LAYOUT, PREFERENCE, ALGO };
-
-struct desc {
-    const void *scales[2];
-    int32_t kind, compute, scale, ops[2], device, sms, modes[2];
-    int8_t fast;
-};
-struct layout {
-    int32_t kind, type;
-    uint64_t rows, columns;
-    int64_t ld, offset;
-    int32_t batch;
-};
-struct preference {
-    uint64_t workspace;
-    int32_t kind;
-    uint32_t reductions, alignments[4];
-};
-struct algo {
-    uint64_t workspace, product; /* hash */
-    int32_t kind;
-    uint32_t alignments[4];
-};
 
 _Static_assert(sizeof(struct desc) <= sizeof(struct lt_desc), "desc");
 _Static_assert(sizeof(struct layout) <= sizeof(struct lt_layout), "layout");
@@ -179,6 +155,27 @@ int cublasLtMatrixLayoutInit_internal(struct lt_layout *layout, size_t size,
     return 0;
 }
 
+FAKE_API qn_lt_grouped cublasLtGroupedMatrixLayoutInit_internal;
+
+int cublasLtGroupedMatrixLayoutInit_internal(struct lt_layout *layout,
+                                             size_t size, int type, int groups,
+                                             const void *rows,
+                                             const void *columns,
+                                             const void *ld)
+{
+    ENTER();
+    RULE(size == sizeof *layout && groups > 0);
+    RULE((uintptr_t)rows % 4 == 0 && (uintptr_t)columns % 4 == 0);
+    *(struct layout *)layout = (struct layout){.kind = LAYOUT,
+                                               .type = type,
+                                               .rows = (uintptr_t)rows,
+                                               .columns = (uintptr_t)columns,
+                                               .ld = (int64_t)(uintptr_t)ld,
+                                               .batch = groups,
+                                               .grouped = 1};
+    return 0;
+}
+
 int cublasLtMatrixLayoutSetAttribute(struct lt_layout *layout, int attribute,
                                      const void *value, size_t size)
 {
@@ -211,6 +208,7 @@ int cublasLtMatmulPreferenceSetAttribute(struct lt_preference *preference,
 {
     struct preference *p = (struct preference *)preference;
     int which = attribute - LT_PREFER_ALIGNMENT_A;
+    int average = attribute - LT_PREFER_AVERAGE_K;
 
     ENTER();
     RULE(p->kind == PREFERENCE);
@@ -220,6 +218,9 @@ int cublasLtMatmulPreferenceSetAttribute(struct lt_preference *preference,
     } else if (attribute == LT_PREFER_REDUCTIONS) {
         RULE(size == 4);
         memcpy(&p->reductions, value, size);
+    } else if (average >= 0) {
+        RULE(average < 3 && size == 4);
+        memcpy(&p->averages[average], value, size);
     } else {
         RULE(which >= 0 && which < 4 && size == 4);
         memcpy(&p->alignments[which], value, size);
@@ -241,22 +242,12 @@ static uint64_t hash_product(const struct desc *desc,
     for (int i = 0; i < 4; i++) {
         const struct layout *l = layouts[i];
 
-        MIX(l->type), MIX(l->rows), MIX(l->columns), MIX(l->ld);
-        MIX(l->batch), MIX(l->offset);
+        MIX(l->type), MIX(l->batch), MIX(l->offset), MIX(l->grouped);
+        if (!l->grouped)
+            MIX(l->rows), MIX(l->columns), MIX(l->ld);
     }
 #undef MIX
     return hash;
-}
-
-/* Rows and columns of op(matrix). */
-static uint64_t op_rows(const struct layout *l, int op)
-{
-    return op == LT_OP_N ? l->rows : l->columns;
-}
-
-static uint64_t op_columns(const struct layout *l, int op)
-{
-    return op == LT_OP_N ? l->columns : l->rows;
 }
 
 static int is_8_bits(int type)
@@ -306,9 +297,14 @@ static int check_product(const struct desc *desc,
     for (int i = 0; i < 4; i++)
         RULE(x[i]->kind == LAYOUT && x[i]->batch == x[0]->batch);
     RULE(desc->compute == LT_COMPUTE_32F && desc->scale == LT_R_32F);
-    RULE(op_rows(x[0], desc->ops[0]) == x[3]->rows);
-    RULE(op_columns(x[1], desc->ops[1]) == x[3]->columns);
-    RULE(op_columns(x[0], desc->ops[0]) == op_rows(x[1], desc->ops[1]));
+    for (int i = 0; i < 4; i++)
+        RULE(x[i]->grouped == x[0]->grouped);
+    if (x[0]->grouped) /* each group's: when it is multiplied */
+        return 0;
+    RULE(fake_op_rows(x[0], desc->ops[0]) == x[3]->rows);
+    RULE(fake_op_columns(x[1], desc->ops[1]) == x[3]->columns);
+    RULE(fake_op_columns(x[0], desc->ops[0]) ==
+         fake_op_rows(x[1], desc->ops[1]));
     RULE(x[2]->rows == x[3]->rows && x[2]->columns == x[3]->columns);
     RULE(x[2]->type == x[3]->type);
     if (is_8_bits(x[0]->type))
@@ -340,109 +336,17 @@ int cublasLtMatmulAlgoGetHeuristic(struct lt_context *context,
     if (status)
         return status;
     __atomic_add_fetch(&state.heuristics, 1, __ATOMIC_SEQ_CST);
-    *count = !state.no_algorithm;
+    *count = !state.no_algorithm && (!x[3]->grouped || state.groups);
     memset(results, 0, sizeof *results);
     *algo =
         (struct algo){.kind = ALGO,
                       .workspace = p->workspace,
                       .product = hash_product((const struct desc *)desc, x)};
     memcpy(algo->alignments, p->alignments, sizeof algo->alignments);
+    memcpy(algo->averages, p->averages, sizeof algo->averages);
     results->workspace = p->workspace;
     return 0;
 }
-
-static int type_of(int type)
-{
-    return type == LT_R_32F   ? QUERN_F32
-           : type == LT_R_16F ? QUERN_F16
-                              : QUERN_BF16;
-}
-
-/* Element (i, j) of matrix `batch`; column-major. */
-static size_t place(const struct layout *l, int batch, uint64_t i, uint64_t j)
-{
-    return (size_t)(batch * l->offset + (int64_t)j * l->ld + (int64_t)i);
-}
-
-/* E4M3 or E5M2: so many bits of mantissa, by the definition. */
-static float decode(unsigned char byte, int mantissa, int bias)
-{
-    const int exponent = (byte & 127) >> mantissa;
-    const float part =
-        (float)(byte & ((1 << mantissa) - 1)) / (float)(1 << mantissa);
-    float value = exponent ? 1 + part : part;
-
-    for (int i = exponent ? exponent : 1; i < bias; i++)
-        value /= 2;
-    for (int i = bias; i < exponent; i++)
-        value *= 2;
-    return byte & 128 ? -value : value;
-}
-
-static float load(const struct layout *l, const void *data, int batch,
-                  uint64_t i, uint64_t j)
-{
-    const unsigned char *bytes = data;
-
-    if (l->type == LT_R_8F_E4M3)
-        return decode(bytes[place(l, batch, i, j)], 3, 7);
-    if (l->type == LT_R_8F_E5M2)
-        return decode(bytes[place(l, batch, i, j)], 2, 15);
-    return qn_element_load(data, type_of(l->type), place(l, batch, i, j));
-}
-
-/* The factor of element k of A's row or B's column `index`, of `count`. */
-static float scale_of(const struct desc *desc, int which, uint64_t index,
-                      uint64_t count, uint64_t k, uint64_t length)
-{
-    const float *scales = desc->scales[which];
-    const unsigned char *bytes = desc->scales[which];
-    const uint64_t blocks = (length + 127) / 128, tile = k / 128;
-
-    if (!scales)
-        return 1;
-    switch (desc->modes[which]) {
-    case LT_SCALE_OUTER_VECTOR:
-        return scales[index];
-    case LT_SCALE_VECTOR_128:
-        return scales[tile * count + index];
-    case LT_SCALE_BLOCK_128:
-        return scales[index / 128 * ((blocks + 3) / 4 * 4) + tile];
-    case LT_SCALE_VECTOR_32:
-        return ldexpf(
-            1, bytes[(index / 128 * blocks + tile) * 512 + index % 32 * 16 +
-                     index % 128 / 32 * 4 + k / 32 % 4] -
-                   127);
-    }
-    return scales[0];
-}
-
-/* One element of op(A) op(B), each with its scales. */
-static float sum(const struct desc *desc, const struct layout *const x[4],
-                 const void *a, const void *b, int batch, uint64_t i,
-                 uint64_t j)
-{
-    const uint64_t length = op_columns(x[0], desc->ops[0]);
-    float total = 0;
-
-    for (uint64_t k = 0; k < length; k++) {
-        float left = desc->ops[0] == LT_OP_N ? load(x[0], a, batch, i, k)
-                                             : load(x[0], a, batch, k, i);
-        float right = desc->ops[1] == LT_OP_N ? load(x[1], b, batch, k, j)
-                                              : load(x[1], b, batch, j, k);
-        total += left * scale_of(desc, 0, i, x[3]->rows, k, length) * right *
-                 scale_of(desc, 1, j, x[3]->columns, k, length);
-    }
-    return total;
-}
-
-struct call {
-    const struct desc *desc;
-    const struct layout *x[4];
-    const void *a, *b, *c;
-    void *d;
-    float alpha, beta;
-};
 
 /* Of every matrix of the batch. */
 static int check_addresses(const struct call *call, const struct algo *algo)
@@ -454,29 +358,47 @@ static int check_addresses(const struct call *call, const struct algo *algo)
             size_t bytes = call->x[i]->type == LT_R_32F  ? 4
                            : is_8_bits(call->x[i]->type) ? 1
                                                          : 2;
-            uintptr_t address =
-                (uintptr_t)pointers[i] + place(call->x[i], batch, 0, 0) * bytes;
+            uintptr_t address = (uintptr_t)pointers[i] +
+                                fake_place(call->x[i], batch, 0, 0) * bytes;
 
             RULE(pointers[i] && address % algo->alignments[i] == 0);
         }
     return 0;
 }
 
-/* C counts for nothing where beta is 0, NaN included. */
-static void compute(const struct call *call, int batch)
+/* One group of several, by what the arrays say. */
+static int compute_group(const struct call *all, const struct algo *algo,
+                         int group)
 {
-    const struct layout *d = call->x[3];
+    const void *const arrays[] = {all->a, all->b, all->c, all->d};
+    struct layout layouts[4];
+    struct call call = *all;
+    void *data[4];
+    int status;
 
-    for (uint64_t j = 0; j < d->columns; j++)
-        for (uint64_t i = 0; i < d->rows; i++) {
-            float value = call->alpha * sum(call->desc, call->x, call->a,
-                                            call->b, batch, i, j);
+    for (int i = 0; i < 4; i++) {
+        const struct layout *l = all->x[i];
 
-            if (call->beta != 0)
-                value += call->beta * load(call->x[2], call->c, batch, i, j);
-            qn_element_store(call->d, type_of(d->type), place(d, batch, i, j),
-                             value);
-        }
+        RULE(arrays[i]);
+        memcpy(&data[i], (const char *)arrays[i] + group * 8, sizeof data[i]);
+        layouts[i] = (struct layout){
+            .kind = LAYOUT,
+            .type = l->type,
+            .rows = (uint64_t)((const int *)(uintptr_t)l->rows)[group],
+            .columns = (uint64_t)((const int *)(uintptr_t)l->columns)[group],
+            .ld = ((const int *)(uintptr_t)l->ld)[group],
+            .batch = 1};
+        RULE(layouts[i].rows > 0 && layouts[i].columns > 0);
+        RULE(layouts[i].ld >= (int64_t)layouts[i].rows);
+        call.x[i] = &layouts[i];
+    }
+    call.a = data[0], call.b = data[1], call.c = data[2], call.d = data[3];
+    status = check_product(call.desc, call.x);
+    if (!status)
+        status = check_addresses(&call, algo);
+    if (!status)
+        fake_compute(&call, 0);
+    return status;
 }
 
 /* The scratch is the caller's to give: both its ends are written. */
@@ -507,6 +429,8 @@ static void note(const struct call *call, const struct algo *algo,
     state.sms = call->desc->sms;
     for (int i = 0; i < 4; i++)
         state.alignments[i] = (int)algo->alignments[i];
+    for (int i = 0; i < 3; i++)
+        state.averages[i] = (int)algo->averages[i];
     state.alpha = alpha;
     state.beta = beta;
     state.scales[0] = call->desc->scales[0];
@@ -545,13 +469,18 @@ int cublasLtMatmul(struct lt_context *context, struct lt_desc *desc,
     if (status)
         return status;
     RULE(hash_product(call.desc, call.x) == algo->product);
-    status = check_addresses(&call, algo);
-    if (status)
-        return status;
     memcpy(&call.alpha, alpha, sizeof call.alpha);
     memcpy(&call.beta, beta, sizeof call.beta);
     note(&call, algo, alpha, beta, workspace, stream);
-    for (int i = 0; i < call.x[3]->batch; i++)
-        compute(&call, i);
-    return 0;
+    for (int i = 0; call.x[3]->grouped && i < call.x[3]->batch; i++) {
+        status = compute_group(&call, algo, i);
+        if (status)
+            return status;
+    }
+    if (call.x[3]->grouped)
+        return 0;
+    status = check_addresses(&call, algo);
+    for (int i = 0; !status && i < call.x[3]->batch; i++)
+        fake_compute(&call, i);
+    return status;
 }

@@ -140,6 +140,7 @@ int test_cublaslt_group(void);
 int test_cublaslt_use_group(void);
 int test_cublaslt_scaled_group(void);
 int test_cublaslt_lanes_group(void);
+int test_cublaslt_groups_group(void);
 int test_queue_group(void);
 int test_host_sizes_group(void);
 

@@ -274,6 +274,9 @@ static void multiplies_every_form(void **state)
 
         try_form(ctx, &f, 1);
         try_form(ctx, &f, 3);
+        test_cublaslt->groups = 1; /* in one call, those that may */
+        try_form(ctx, &f, 1);
+        test_cublaslt->groups = 0;
         forms++;
     }
     assert_int_equal(forms, 1152);
@@ -325,6 +328,12 @@ static void agrees_with_the_real_one(void **state)
     for (int i = 0; i < 4; i++)
         TAKES(cublasLtMatmulPreferenceSetAttribute, &preference,
               LT_PREFER_ALIGNMENT_A + i, &small, 4);
+    for (int i = 0; lt->cublasLtGroupedMatrixLayoutInit_internal && i < 3; i++)
+        TAKES(cublasLtMatmulPreferenceSetAttribute, &preference,
+              LT_PREFER_AVERAGE_K + i, &small, 4);
+    if (lt->cublasLtGroupedMatrixLayoutInit_internal)
+        TAKES(cublasLtGroupedMatrixLayoutInit_internal, &layout, sizeof layout,
+              LT_R_16BF, 5, &sms, &sms, &sms);
 #undef TAKES
     qn_cublaslt_close(lt);
 }

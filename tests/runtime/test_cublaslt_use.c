@@ -111,6 +111,7 @@ static void remembers_algorithms(void **state)
 
     (void)state;
     plan = make_plan(ctx, &test_plain, &r);
+    test_cublaslt->heuristics = 0;
     test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
     found = test_cublaslt->heuristics;
     assert_int_equal(found, 4);

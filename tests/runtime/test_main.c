@@ -40,5 +40,6 @@ int main(int argc, char **argv)
     failed += test_tune_file_group();
     failed += test_cublaslt_scaled_group();
     failed += test_cublaslt_lanes_group();
+    failed += test_cublaslt_groups_group();
     return failed != 0;
 }
