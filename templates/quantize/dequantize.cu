@@ -27,7 +27,7 @@ struct copy {
 struct result {
     out_element *at; /* of the tile's first value */
     long long stride;
-    int rows, columns; /* that there are of it */
+    int rows, columns; /* that there are from it on, of its own or not */
     int whole;         /* rows begin at multiples of 16 bytes */
 };
 
@@ -48,7 +48,7 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
     enum { STEP = THREADS / (TILE_N / 8), AT_ONCE = 4 };
     const int thread = thread_here(), line = thread / (TILE_N / 8), f = thread % (TILE_N / 8) * 8;
     const int columns = out->columns - f; /* from the thread's first one on */
-    const int rows = columns > 0 ? out->rows : 0;
+    const int rows = columns <= 0 ? 0 : out->rows < TILE_M ? out->rows : TILE_M;
 //$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
     long long at = ($(first) + t->row + line) * copy->stride + t->column + f;
     out_element *to = out->at + line * out->stride + f;
