@@ -41,7 +41,8 @@ class Problem(ctypes.Structure):
                 ("alignment", ctypes.c_int), ("pointers", ctypes.c_int),
                 ("parts", ctypes.c_int), ("sizes", ctypes.c_int), ("bias", ctypes.c_int),
                 ("activation", ctypes.c_int), ("interleave", ctypes.c_int),
-                ("probability", ctypes.c_int), ("saved", ctypes.c_int), ("groups", ctypes.c_int),
+                ("probability", ctypes.c_int), ("saved", ctypes.c_int),
+                ("expand", ctypes.c_int), ("groups", ctypes.c_int),
                 ("m", ctypes.c_int64), ("n", ctypes.c_int64), ("k", ctypes.c_int64),
                 ("split", ctypes.c_char * 256)]
 

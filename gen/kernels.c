@@ -13,8 +13,8 @@
 
 static const struct qg_field fields[] = {
     {"op", QG_F_NAMES, 1, AT(op),
-     "fprop dgrad wgrad quantize amax dequantize history sum dprob sizes", NULL,
-     "which product of a layer; or which cast"},
+     "fprop dgrad wgrad quantize amax dequantize history sum dprob sizes ahead",
+     NULL, "which product of a layer; or which cast"},
     {"element", QG_F_TYPES, 1, AT(element), QG_ELEMENTS, NULL,
      "types of A and B, or of quantized values, that the template takes"},
     {"scale", QG_F_NAMES, 0, AT(scale), "none blocked block row group tensor",

@@ -3,8 +3,8 @@
 ** kernel of a variant takes the same operands.
 */
 #include "describe.h"
+#include "ahead.h"
 #include "host_sizes.h"
-#include "quantize.h"
 #include "types.h"
 
 #include <string.h>
@@ -35,6 +35,20 @@ static void describe_operand(const struct quern_problem *problem,
     tensor->alignment = (size_t)qn_problem_alignment(problem, g.type);
 }
 
+size_t qn_describe_workspace(struct quern_context *ctx,
+                             const struct quern_problem *p,
+                             const struct qn_recipe *recipe)
+{
+    struct qn_ahead_space space;
+
+    if (!qn_ahead_may(ctx, p, recipe))
+        return QN_WORKSPACE_BYTES +
+               qn_host_size_bytes(p->sizes, p->groups,
+                                  p->parts > 1 ? p->parts : 1);
+    qn_ahead_lay_out(p, recipe, &space);
+    return space.end;
+}
+
 int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
                 struct quern_description *description,
                 const struct qn_recipe **out)
@@ -55,10 +69,7 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     description->args.limit = 7;
     description->args.slope = 1.702f;
     description->args.shift = 1;
-    description->workspace_bytes =
-        QN_WORKSPACE_BYTES +
-        qn_host_size_bytes(problem->sizes, problem->groups,
-                           problem->parts > 1 ? problem->parts : 1);
+    description->workspace_bytes = qn_describe_workspace(ctx, problem, recipe);
     if (out)
         *out = recipe;
     return QUERN_OK;

@@ -11,4 +11,9 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
                 struct quern_description *description,
                 const struct qn_recipe **recipe);
 
+/* Bytes of a run's workspace, whichever way its plan will take. */
+size_t qn_describe_workspace(struct quern_context *ctx,
+                             const struct quern_problem *problem,
+                             const struct qn_recipe *recipe);
+
 #endif

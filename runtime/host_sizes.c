@@ -2,8 +2,6 @@
 ** host_sizes.c: groups' sizes that the host knows.
 */
 #include "host_sizes.h"
-#include "jit.h"
-#include "select.h"
 #include "types.h"
 
 #include <string.h>
@@ -92,49 +90,17 @@ int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream)
 
 /* -------------------------------------------------------------------- load */
 
-/* The recipe's kernel for the device, or NULL. */
-static const struct qn_candidate *find(const struct qn_session *s,
-                                       const char *recipe, int backend)
-{
-    for (int i = 0; i < s->ctx->nkernels; i++) {
-        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
-
-        if (kernel->op == QN_SIZES && !strcmp(kernel->recipe, recipe) &&
-            qn_select_arch(kernel->arch, s->demand.device) &&
-            (backend == QUERN_BACKEND_JIT || kernel->cubin))
-            return &s->ctx->kernels[i];
-    }
-    return NULL;
-}
-
 int qn_host_size_load(struct qn_session *session, const char *recipe,
-                      int backend, struct qn_size_step *step)
+                      int backend, struct qn_step *step)
 {
-    struct qn_driver *driver = session->driver;
-    const struct qn_candidate *found = find(session, recipe, backend);
-    struct qn_module *module;
-    int code;
-
-    if (!found)
-        return qn_error_set(QUERN_ENOKERNEL,
-                            "no kernel brings sizes from the host for recipe "
-                            "%s and backend %s",
-                            recipe, qn_backend_name(backend));
-    code = qn_module_get(session->ctx, found, backend, &module);
-    if (code)
-        return code == QN_REJECTED ? QUERN_ECOMPILE : code;
-    step->kernel = found->kernel;
-    code = QN_CU(driver, cuKernelGetFunction, &step->handle, module->handle);
-    if (!code && driver->cuFuncLoad)
-        code = QN_CU(driver, cuFuncLoad, step->handle);
-    return code;
+    return qn_step_load(session, QN_SIZES, "brings sizes from the host", recipe,
+                        backend, step);
 }
 
 /* --------------------------------------------------------------------- put */
 
 void qn_host_word_begin(struct qn_host_words *words, struct qn_driver *driver,
-                        const struct qn_size_step *step, void *place,
-                        void *stream)
+                        const struct qn_step *step, void *place, void *stream)
 {
     words->driver = driver;
     words->step = step;
@@ -146,19 +112,10 @@ void qn_host_word_begin(struct qn_host_words *words, struct qn_driver *driver,
 /* One launch of what the words hold. */
 static int launch(struct qn_host_words *w)
 {
-    const struct cu_launch config = {
-        .grid = {1, 1, 1},
-        .block = {(unsigned)w->step->kernel->threads, 1, 1},
-        .stream = w->stream,
-    };
-    void *params[QN_PARAM_COUNT];
+    void *const values[QN_PARAM_COUNT] = {
+        [QN_PARAM_host_sizes] = &w->batch, [QN_PARAM_device_sizes] = &w->place};
 
-    for (int i = 0; i < w->step->kernel->nparams; i++)
-        params[i] = w->step->kernel->params[i] == QN_PARAM_host_sizes
-                        ? (void *)&w->batch
-                        : (void *)&w->place;
-    return QN_CU(w->driver, cuLaunchKernelEx, &config, w->step->handle, params,
-                 NULL);
+    return qn_step_launch(w->driver, w->step, values, w->stream);
 }
 
 int qn_host_word_flush(struct qn_host_words *w)
@@ -176,7 +133,7 @@ int qn_host_word_put(struct qn_host_words *w, int word)
     return w->batch.count < QN_HOST_SIZES ? QUERN_OK : qn_host_word_flush(w);
 }
 
-int qn_host_size_put(struct qn_driver *driver, const struct qn_size_step *step,
+int qn_host_size_put(struct qn_driver *driver, const struct qn_step *step,
                      int sizes, const int64_t *const *lists, int count,
                      int groups, void *place, void *stream)
 {

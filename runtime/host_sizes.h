@@ -37,7 +37,7 @@ int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream);
 
 /* Load the kernel, in the current context. Errors are those of quern_plan. */
 int qn_host_size_load(struct qn_session *session, const char *recipe,
-                      int backend, struct qn_size_step *step);
+                      int backend, struct qn_step *step);
 
 /*
 ** Words of 32 bits on their way to `place` on the device, as parameters of
@@ -46,15 +46,14 @@ int qn_host_size_load(struct qn_session *session, const char *recipe,
 */
 struct qn_host_words {
     struct qn_driver *driver;
-    const struct qn_size_step *step;
+    const struct qn_step *step;
     void *stream;
     int *place; /* of the first that is not queued yet */
     struct qn_host_sizes batch;
 };
 
 void qn_host_word_begin(struct qn_host_words *words, struct qn_driver *driver,
-                        const struct qn_size_step *step, void *place,
-                        void *stream);
+                        const struct qn_step *step, void *place, void *stream);
 int qn_host_word_put(struct qn_host_words *words, int word);
 int qn_host_word_flush(struct qn_host_words *words);
 
@@ -64,7 +63,7 @@ int qn_host_word_flush(struct qn_host_words *words);
 ** In the current context; neither allocates nor synchronizes. `sizes` is the
 ** problem's: QUERN_ECAPTURE as of qn_host_size_capture.
 */
-int qn_host_size_put(struct qn_driver *driver, const struct qn_size_step *step,
+int qn_host_size_put(struct qn_driver *driver, const struct qn_step *step,
                      int sizes, const int64_t *const *lists, int count,
                      int groups, void *place, void *stream);
 

@@ -3,6 +3,7 @@
 ** what it needs.
 */
 #include "mlp.h"
+#include "describe.h"
 #include "host_sizes.h"
 #include "problem.h"
 #include "split.h"
@@ -315,10 +316,27 @@ static int describe_copies(struct quern_context *ctx,
     return code;
 }
 
+/* What products need besides, where operands are expanded ahead. */
+static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
+                        const struct qn_recipe *recipe, size_t *scratch)
+{
+    struct quern_description need;
+    struct quern_problem p;
+    int code = QUERN_OK;
+
+    for (int product = 0; product < QN_MLP_PRODUCTS && !code; product++) {
+        qn_mlp_product(mlp, recipe, product, &p);
+        code = qn_describe(ctx, &p, &need, NULL);
+        if (!code && need.workspace_bytes > *scratch)
+            *scratch = need.workspace_bytes;
+    }
+    return code;
+}
+
 /*
 ** `saved` has what backward and wgrad read: pre, and of each tensor the column
 ** copy, or where it is not scaled the tensor. In the workspace, behind what the
-** casts need, forward and backward have the same bytes in turns.
+** steps need, forward and backward have the same bytes in turns.
 */
 static void lay_out(struct qn_mlp_space *s, const struct qn_recipe *recipe,
                     size_t scratch)
@@ -408,6 +426,10 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
     set_numbers(&space.places[QN_MLP_DH_SLOT].need, mlp->type, 0, mlp->m,
                 mlp->ffn);
     code = describe_copies(ctx, mlp, recipe, &space, &scratch);
+    if (!code)
+        code = find_scratch(ctx, mlp, recipe, &scratch);
+    if (code)
+        return code;
     if (QN_WORKSPACE_BYTES + sizes > scratch)
         scratch = QN_WORKSPACE_BYTES + sizes;
     lay_out(&space, recipe, padded(scratch));

@@ -112,23 +112,6 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* --------------------------------------------------------------------- why */
 
-/* Of an explanation, what it says about the kernels that would run: the lines
-   that begin with '>', and those that belong to them. */
-static void add_chosen(struct qn_text *text, const char *why)
-{
-    int chosen = 0;
-
-    while (*why) {
-        size_t length = strcspn(why, "\n");
-
-        if (strncmp(why, "    ", 4))
-            chosen = *why == '>';
-        if (chosen)
-            qn_text_add(text, "    %.*s\n", (int)length, why);
-        why += length + (why[length] == '\n');
-    }
-}
-
 /* pre and h at once. *fused: is there a kernel? Else why not is a line of its
    own. */
 static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
@@ -153,7 +136,7 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (*fused) {
         qn_text_add(text, "  pre = x w1^T and h = activation(pre)\n    %s\n",
                     line);
-        add_chosen(text, why);
+        qn_text_add_chosen(text, "    ", why);
     } else {
         qn_text_add(text, "  h apart from pre: no kernel serves\n    %s\n",
                     line);
@@ -189,7 +172,7 @@ static int explain_step(struct quern_context *ctx, const struct quern_mlp *mlp,
         return code;
     }
     qn_text_add(text, "  %s\n    %s\n", step->name, line);
-    add_chosen(text, why);
+    qn_text_add_chosen(text, "    ", why);
     quern_free(why);
     return QUERN_OK;
 }

@@ -1,13 +1,13 @@
 /*
 ** plan.c: choose a kernel, load it, and prepare all that a run needs.
 */
+#include "ahead.h"
 #include "args.h"
 #include "cublaslt_loop.h"
 #include "cublaslt_product.h"
 #include "describe.h"
 #include "host_sizes.h"
 #include "jit.h"
-#include "quantize.h"
 #include "session.h"
 #include "types.h"
 #include "tune.h"
@@ -128,12 +128,17 @@ static int prepare_launch(struct quern_plan *plan,
     return code;
 }
 
-/* What follows from problem and machine, whoever computes. */
-static void fill_plan(struct quern_plan *plan, const struct qn_session *s)
+/* What follows from problem and machine, whoever computes. Where the way was
+   not said, it is now, and with it the workspace. */
+static void fill_plan(struct quern_plan *plan, const struct qn_session *s,
+                      int ahead)
 {
     plan->ctx = s->ctx;
     plan->problem = *s->problem;
     plan->need = s->need;
+    plan->problem.expand = ahead ? QUERN_EXPAND_AHEAD : QUERN_EXPAND_INSIDE;
+    plan->need.workspace_bytes =
+        qn_describe_workspace(s->ctx, &plan->problem, s->demand.recipe);
     plan->scaled = s->demand.recipe->scaled;
     plan->workers = s->demand.sms;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
@@ -157,7 +162,7 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
 {
     int code = QUERN_OK;
 
-    fill_plan(plan, s);
+    fill_plan(plan, s, 0);
     if (!module)
         return prepare_products(plan, s);
     plan->kernel = module->kernel;
@@ -230,6 +235,8 @@ static int shrink(struct quern_plan *plan, int64_t total)
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         qn_geometry_of(p, recipe, role, &plan->operands[role]);
     fill_values(plan);
+    if (plan->ahead)
+        return QUERN_OK;
     fill_maps(plan);
     return encode_maps(plan);
 }
@@ -334,30 +341,75 @@ static int check_capture(struct qn_driver *driver)
 }
 
 /* aligned_alloc: tensor maps lie at multiples of 128 bytes. */
-static int make_plan(struct qn_session *s, struct quern_plan **out)
+static struct quern_plan *new_plan(void)
+{
+    struct quern_plan *plan =
+        aligned_alloc(_Alignof(struct quern_plan), sizeof *plan);
+
+    if (plan)
+        memset(plan, 0, sizeof *plan);
+    else
+        qn_error_memory();
+    return plan;
+}
+
+/* The kernel reads the operands. */
+static int plan_inside(struct qn_session *s, struct quern_plan **out)
 {
     struct qn_module *module = NULL;
     struct quern_plan *plan;
-    int code = s->driver ? check_capture(s->driver) : QUERN_OK;
+    int code = tune_first(s);
 
-    if (!code)
-        code = qn_session_name(s);
-    if (!code)
-        code = tune_first(s);
     if (!code && s->demand.backend != QUERN_BACKEND_CUBLASLT)
         code = choose(s, &module);
     if (code)
         return code;
-    plan = aligned_alloc(_Alignof(struct quern_plan), sizeof *plan);
+    plan = new_plan();
     if (!plan)
-        return qn_error_memory();
-    memset(plan, 0, sizeof *plan);
+        return QUERN_ENOMEM;
     code = prepare(plan, s, module);
     if (code)
         free(plan);
     else
         *out = plan;
     return code;
+}
+
+/* Launches before it expand them. */
+static int plan_ahead(struct qn_session *s, struct quern_plan **out)
+{
+    struct quern_plan *plan = new_plan();
+    int code;
+
+    if (!plan)
+        return QUERN_ENOMEM;
+    fill_plan(plan, s, 1);
+    code = qn_ahead_plan(plan, s);
+    if (code)
+        free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* What nobody asked for may be given up. */
+static int make_plan(struct qn_session *s, struct quern_plan **out)
+{
+    struct qn_ahead_choice choice = {.ahead = 0};
+    int code = s->driver ? check_capture(s->driver) : QUERN_OK;
+
+    if (!code)
+        code = qn_session_name(s);
+    if (!code)
+        code = qn_ahead_choose(s, &choice);
+    if (code || !choice.ahead)
+        return code ? code : plan_inside(s, out);
+    code = plan_ahead(s, out);
+    if (choice.asked || (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE))
+        return code;
+    qn_context_log(s->ctx, QUERN_LOG_INFO, "not expanded ahead: %s",
+                   qn_error_text());
+    return plan_inside(s, out);
 }
 
 /* Of what computes, for people. */
@@ -400,8 +452,10 @@ int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
 
 void quern_plan_free(struct quern_plan *plan)
 {
-    if (plan)
+    if (plan) {
         qn_cublaslt_plan_free(plan);
+        qn_ahead_plan_free(plan);
+    }
     free(plan);
 }
 

@@ -5,6 +5,7 @@
 #define QUERN_PLAN_H
 
 #include "module.h"
+#include "step.h"
 #include "tensormap.h"
 
 struct qn_cublaslt_engine;
@@ -28,12 +29,6 @@ struct qn_parts {
 enum { QN_HOST_SIZES = 512 };
 struct qn_host_sizes {
     int count, size[QN_HOST_SIZES];
-};
-
-/* The kernel that brings them; NULL where sizes are on the device. */
-struct qn_size_step {
-    const struct qn_kernel *kernel;
-    struct cu_function *handle;
 };
 
 struct qn_part_maps {
@@ -78,6 +73,7 @@ struct qn_values {
     unsigned int *row_amax, *column_amax;
     void *out;
     long long out_stride;
+    int align; /* of dequantize: 0: groups lie as their sizes say */
     float *dbias, *partials, *dprob;
     int dbias_add, input, form, activation, interleave;
     float limit, slope, shift;
@@ -91,6 +87,8 @@ struct qn_values {
     /* of the kernel that brings sizes, which has no others */
     struct qn_host_sizes host_sizes;
     int *device_sizes;
+    /* and of what is expanded ahead */
+    float *factors;
 };
 
 /* Values of all launches but merged ones. */
@@ -128,7 +126,8 @@ struct quern_plan {
     struct cu_function *kernel_function;
     struct cu_launch launch; /* all but the stream and the attributes */
     struct cu_attribute cluster;
-    struct qn_size_step size_step;
+    struct qn_step size_step;    /* where sizes come from the host */
+    struct qn_ahead_plan *ahead; /* NULL: the kernel reads the operands */
 };
 
 /*

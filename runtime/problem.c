@@ -2,6 +2,7 @@
 ** problem.c: the rules that a problem must keep.
 */
 #include "problem.h"
+#include "ahead.h"
 #include "guess.h"
 #include "host_sizes.h"
 #include "quantize.h"
@@ -59,7 +60,8 @@ static int check_enums(const struct quern_problem *p)
         {"bias", p->bias, 0, 2},
         {"activation", p->activation, 0, QUERN_SQUARED_RELU + 1},
         {"probability", p->probability, 0, 2},
-        {"saved", p->saved, 0, 2}};
+        {"saved", p->saved, 0, 2},
+        {"expand", p->expand, 0, QUERN_EXPAND_AHEAD + 1}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");
 
@@ -319,6 +321,8 @@ int qn_problem_check(struct quern_context *ctx,
         code = check_bytes(problem, recipe);
     if (!code)
         code = check_pointers(problem, recipe);
+    if (!code && problem->expand == QUERN_EXPAND_AHEAD)
+        code = qn_ahead_check(ctx, problem, recipe);
     if (out)
         *out = recipe;
     return code;

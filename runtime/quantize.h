@@ -34,7 +34,7 @@ struct quern_quantize_plan {
     struct qn_values values;  /* complete but for what a run brings */
     struct qn_driver *driver; /* NULL for the host */
     struct cu_context *context;
-    struct qn_size_step size_step;
+    struct qn_step size_step;
 };
 
 /* How the recipe scales the tensor. */
@@ -100,6 +100,24 @@ int qn_quantize_describe(struct quern_context *ctx,
 /* All rules of quern_quantize_run. QUERN_EINVAL names argument and rule. */
 int qn_quantize_args(const struct quern_quantize_plan *plan,
                      const struct quern_quantize_args *args);
+
+/* A copy that becomes numbers again, packed, without its scales of the second
+   level: these are left to whoever reads the numbers. */
+struct qn_expansion {
+    const struct quern_quantization *q; /* the plan's, of as many rows */
+    const struct quern_tensor *copy;
+    void *out;
+    const void *first_dims, *offsets; /* none of w */
+    int sizes_bytes;
+    int align; /* as the kernels' parameter; 0 of w and of row copies */
+    const int *noop;
+    void *error;
+};
+
+/* Queue it, of arguments that were checked, by a plan of dequantize. Neither
+   allocates nor synchronizes; the host runs it at once. QUERN_ECUDA. */
+int qn_quantize_expand(const struct quern_quantize_plan *plan,
+                       const struct qn_expansion *expansion, void *stream);
 
 /* Does the kernel do this op (enum qn_cast_op) of the quantization? */
 int qn_quantize_serves(const struct quern_quantization *q, int op,

@@ -189,6 +189,55 @@ int quern_quantize_run(const struct quern_quantize_plan *plan,
     return QUERN_OK;
 }
 
+/* The copy, as long as its rows are in this run. */
+static void set_copy(const struct quern_quantize_plan *plan,
+                     const struct qn_expansion *e, struct qn_values *v)
+{
+    struct quern_tensor t = {.ndim = 0};
+    int64_t stride;
+
+    qn_quantize_copy(e->q, plan->recipe, e->q->copies, &t);
+    stride = t.stride ? t.stride : t.shape[t.ndim - 1];
+    if (e->q->copies == QUERN_ROW) {
+        v->row = e->copy->data;
+        v->row_sf = e->copy->sf;
+        v->row_stride = stride;
+    } else {
+        v->column = e->copy->data;
+        v->column_sf = e->copy->sf;
+        v->column_stride = stride;
+    }
+}
+
+int qn_quantize_expand(const struct quern_quantize_plan *plan,
+                       const struct qn_expansion *e, void *stream)
+{
+    struct qn_values values;
+    struct qn_driver_scope scope;
+    int code;
+
+    memcpy(&values, &plan->values, QN_PLAIN_BYTES);
+    set_copy(plan, e, &values);
+    values.m = (int)e->q->m;
+    values.out = e->out;
+    values.out_stride = e->q->k;
+    values.first_dims = e->first_dims;
+    values.offsets = e->offsets;
+    values.sizes_bytes = e->sizes_bytes;
+    values.align = e->align;
+    values.noop = e->noop;
+    values.error = e->error;
+    if (!plan->driver) {
+        run_on_host(plan, &values, e->error);
+        return QUERN_OK;
+    }
+    code = qn_driver_enter(plan->driver, plan->context, &scope);
+    if (!code)
+        code = launch(plan, &values, e->error, stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
+}
+
 int quern_quantize_check(const struct quern_quantize_plan *plan,
                          const struct quern_quantize_args *args, void *stream)
 {

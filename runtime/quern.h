@@ -95,8 +95,7 @@ enum quern_type {
 
 enum quern_op { QUERN_FPROP, QUERN_DGRAD, QUERN_WGRAD };
 
-/* A tensor of a layer that recipes quantize: activations, weights, gradients
-   of the output. */
+/* A layer's tensors: activations, weights, gradients of the output. */
 enum quern_of { QUERN_X, QUERN_W, QUERN_DY };
 
 /* An axis of the canonical product; also names the ragged one. */
@@ -134,6 +133,14 @@ enum quern_sizes {
     QUERN_SIZES_DEVICE, /* in the arrays of the tensors */
     QUERN_SIZES_HOST,   /* there, or in args.host_sizes: see quern_run */
     QUERN_SIZES_FIXED   /* the same, and what a graph captures never changes */
+};
+
+/* Where copies with scales of blocks become bf16 for tensor cores that know no
+   such scales: the same values, and another order of sums. */
+enum quern_expand {
+    QUERN_EXPAND_AUTO,   /* ahead where the model says that it saves time */
+    QUERN_EXPAND_INSIDE, /* in the product's kernel */
+    QUERN_EXPAND_AHEAD   /* in launches before it, into the workspace */
 };
 
 #define QUERN_MAX_GROUPS  1024
@@ -230,8 +237,7 @@ struct quern_open_options {
                           ~/.cache/quern; all are read, and the first that
                           may be written takes what is new */
     void (*log)(void *user, int level, const char *line); /* by any thread
-                          that is inside a call; NULL: nobody is told, as the
-                          library itself never prints */
+                          that is inside a call; NULL: nobody is told */
     void *log_user;
     int log_level;    /* what `log` is told; default $QUERN_LOG, else INFO */
     const char *tune; /* folders with files of quern_tune, separated by ':';
@@ -290,8 +296,7 @@ struct quern_problem {
     int alignment;  /* bytes at whose multiples buffers and, where strides are
                         given, rows and matrices start: 2, 4, 8, or 16; 0 is
                         16, which TMA needs */
-    int pointers;   /* enum quern_pointers: what runs may give by address;
-                        a kernel may take more */
+    int pointers;   /* enum quern_pointers; a kernel may take more of them */
     int parts;      /* products of the same matrices that a queue's flush may
                         merge into one launch: 1 .. QUERN_MAX_PARTS, 0 is 1 */
     int sizes;      /* enum quern_sizes */
@@ -300,10 +305,10 @@ struct quern_problem {
     int interleave; /* as in struct quern_quantization */
     int probability; /* 1: each row of that is multiplied by a number */
     int saved;       /* 1: runs may also want what the activation was given */
+    int expand;      /* enum quern_expand */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
-    char split[256]; /* how tools and quern_tune draw group sizes; plans
-                        ignore it */
+    char split[256]; /* how tools draw group sizes; plans ignore it */
 };
 
 /*
@@ -313,7 +318,7 @@ struct quern_problem {
 **       [ragged=m|n|k|none] [alpha=1|any] [beta=0|1|any] [align=2|4|8|16]
 **       [pointers=LETTERS] [parts=1..8] [sizes=device|host|fixed] [bias=0|1]
 **       [activation=NAME] [interleave=N] [prob=0|1] [saved=0|1]
-**       [split=even|mild|skew|zipf|one|@FILE|LIST]
+**       [expand=auto|inside|ahead] [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
 ** the word, the rule and, for a misspelling, the nearest right word.
@@ -366,8 +371,8 @@ QUERN_API int quern_infer(struct quern_context *ctx,
 struct quern_description {
     struct quern_args args; /* all but the addresses: type, shape, stride,
                                bytes and alignment of each operand */
-    size_t workspace_bytes; /* for any backend but cublaslt, which needs what
-                               quern_plan_info says */
+    size_t workspace_bytes; /* for any backend but cublaslt; quern_plan_info has
+                               what that needs, and where a plan needs less */
 };
 
 /* What a caller must provide for the problem. Needs no GPU. QUERN_EINVAL. */
@@ -412,8 +417,7 @@ struct quern_plan_info {
                            what scales, "grouped"; lives as the context */
     int backend;            /* enum quern_backend, never AUTO */
     int sms;                /* CTAs launched, or host threads */
-    size_t workspace_bytes; /* of each run: quern_describe's, or more where
-                               the backend is cublaslt */
+    size_t workspace_bytes; /* of each run; see quern_describe */
     int parts;              /* products that one launch merges; 1: each product
                                of a queue is a launch of its own */
     int tuned;   /* 1: measured to be the fastest, 0: nothing is known */
@@ -427,8 +431,7 @@ QUERN_API void quern_plan_info(const struct quern_plan *plan,
 /*
 ** Explain the choice for a problem: what was measured; each kernel of the
 ** variant with the model's figures, or the rule that excludes it, or the reason
-** for which its point of the grid does not exist. `*text` is freed with
-** quern_free.
+** for which its point of the grid does not exist. quern_free frees `*text`.
 */
 QUERN_API int quern_why(struct quern_context *ctx,
                         const struct quern_problem *problem,
@@ -621,8 +624,7 @@ struct quern_quantize_args {
     const int *noop;          /* as in struct quern_args: weights that are
                                  quantized already need not be again */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
-    void *workspace;           /* zeroed once by the caller; one per concurrent
-                                 run */
+    void *workspace;           /* as in struct quern_args */
     const int64_t *host_sizes; /* [G] as in struct quern_args, instead of
                                   first_dims and offsets */
 };
@@ -665,8 +667,7 @@ QUERN_API void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
 ** what it has summed; with dprob, one more. Queued on `stream`; neither
 ** allocates nor synchronizes nor reads device memory; may be captured, and the
 ** sizes may change before each replay. The host backend runs at once. Same
-** inputs, same bytes, on any backend. QUERN_EINVAL (argument and rule),
-** QUERN_ECUDA.
+** inputs, same bytes, on any backend. QUERN_EINVAL, QUERN_ECUDA.
 */
 QUERN_API int quern_quantize_run(const struct quern_quantize_plan *plan,
                                  const struct quern_quantize_args *args,
@@ -948,8 +949,7 @@ struct quern_tune_options {
     int threads;   /* that compile; 0: all cores but one, at most 16 */
     int keep;      /* 0: write the file; 1: leave all files as they are */
     uint64_t seed; /* of sizes and data */
-    const int64_t *sizes; /* [G] lengths of the groups, host memory; NULL: drawn
-                             as the problem's split says */
+    const int64_t *sizes; /* [G] of the groups, host memory; NULL: of split */
     const struct quern_args *args; /* operands to measure on instead of random
                              ones; D is overwritten, or added to many times */
     void *stream; /* CUstream; nothing else should run meanwhile */

@@ -125,7 +125,9 @@
     X(history, "float *", "delayed scaling: largest magnitudes, newest first") \
     X(random, "const unsigned long long *", "seed and offset of the rounding") \
     X(host_sizes, "const __grid_constant__ struct host_sizes", "by value")     \
-    X(device_sizes, "int *", "where these go, in the workspace")
+    X(device_sizes, "int *", "where these go, in the workspace")               \
+    X(factors, "float *", "[2][groups] alpha and beta, or null")               \
+    X(align, "int", "rows of a group are padded to multiples of so many")
 
 enum qn_param {
 #define QN_PARAM_ENUM(name, type, meaning) QN_PARAM_##name,
@@ -144,7 +146,8 @@ enum qn_cast_op {
     QN_HISTORY,    /* delayed scaling: the next scale */
     QN_SUM,        /* dbias, from what quantize has summed */
     QN_DPROB,      /* the gradient of each row's probability */
-    QN_SIZES       /* sizes from the host to where the others read them */
+    QN_SIZES,      /* sizes from the host to where the others read them */
+    QN_AHEAD       /* factors and sizes of what was expanded ahead */
 };
 
 /* What is quantized: numbers as they are, an activation's result, or the

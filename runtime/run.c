@@ -4,6 +4,7 @@
 ** Nothing here allocates: parameters are completed in a copy of the plan's
 ** values on the stack.
 */
+#include "ahead.h"
 #include "args.h"
 #include "cublaslt_loop.h"
 #include "host_sizes.h"
@@ -335,6 +336,8 @@ static int run(const struct quern_plan *plan, const struct quern_args *args,
     struct qn_values values;
     void *params[QN_PARAM_COUNT];
 
+    if (plan->ahead)
+        return qn_ahead_run(plan, args, stream);
     complete(plan, args, &values, params);
     if (plan->products)
         return qn_cublaslt_run(plan, &values, args->host_sizes, stream);

@@ -47,7 +47,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FMA_PER_CYCLE    2048.0  /* dense 16-bit, one multiprocessor */
 #define EXPANDED         4.0     /* mma.sync on unpacked values: its math */
 #define L2_PER_CYCLE     62.0    /* bytes into one multiprocessor, of 64 */
 #define SHARED_PER_CYCLE 128.0   /* bytes of shared memory, one of them */
@@ -337,8 +336,7 @@ static double bytes_of(const struct qn_operand *o)
     return qn_type_bits(o->type) / 8.0;
 }
 
-/* Does the kernel make bf16 of codes beside its products? */
-static int expands(const struct qn_kernel *kernel)
+int qn_select_expands(const struct qn_kernel *kernel)
 {
     return kernel->expand && (!strcmp(kernel->expand, "shared") ||
                               !strcmp(kernel->expand, "registers"));
@@ -351,7 +349,7 @@ static double shared_cycles(const struct qn_kernel *kernel, double k)
     int in_registers;
     double bytes;
 
-    if (!expands(kernel))
+    if (!qn_select_expands(kernel))
         return 0;
     in_registers = !strcmp(kernel->expand, "registers");
     bytes = kernel->tile[0] / 64.0 * kernel->tile[1] / 128.0 * 4 *
@@ -374,10 +372,10 @@ static void estimate_tile(const struct qn_kernel *kernel, double k,
            tile_n = larger(kernel->tile[1], 1);
     double a = bytes_of(&kernel->a), b = bytes_of(&kernel->b);
 
-    f->math = tile_m * tile_n * k / FMA_PER_CYCLE;
+    f->math = tile_m * tile_n * k / QN_FMA_PER_CYCLE;
     if (!uses_maps(kernel))
         f->math *= a < 2 || b < 2 ? EXPANDED : 2;
-    else if (expands(kernel))
+    else if (qn_select_expands(kernel))
         f->math = larger(f->math, shared_cycles(kernel, k));
     else if (a < 2)
         f->math /= 2;

@@ -6,6 +6,8 @@
 
 #include "problem.h"
 
+#define QN_FMA_PER_CYCLE 2048.0 /* dense 16-bit, one multiprocessor */
+
 /* What the model expects of a kernel; select.c has the formulas. */
 struct qn_figures {
     double tiles, waves;
@@ -40,6 +42,9 @@ int qn_select_band(const struct quern_problem *problem,
 /* May runs of the kernel get the operand (enum qn_role) by addresses? */
 int qn_select_pointers(const struct quern_problem *problem,
                        const struct qn_kernel *kernel, int role);
+
+/* Does the kernel make bf16 of codes beside its products? */
+int qn_select_expands(const struct qn_kernel *kernel);
 
 /* Do the kernel's rules hold? 0 and the reason where one does not. */
 int qn_select_requires(const struct quern_problem *problem,

@@ -319,11 +319,17 @@ int qn_tune_measure(struct quern_context *ctx,
     if (!job)
         return qn_error_memory();
     job->ctx = ctx;
-    job->problem = problem;
+    job->own = *problem;
+    job->own.expand = QUERN_EXPAND_INSIDE;
+    job->problem = &job->own;
     if (options)
         job->options = *options;
     pthread_mutex_lock(&ctx->measuring);
     code = check_options(job);
+    if (!code && problem->expand == QUERN_EXPAND_AHEAD)
+        code = qn_error_set(
+            QUERN_EINVAL, "expand=ahead: the kernels to be measured are those "
+                          "of the product in bf16, which quern_why names");
     begin(job);
     if (!code)
         code = open_session(job);

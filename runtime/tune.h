@@ -42,6 +42,7 @@ enum { QN_TUNE_REPEATS = 8, QN_TUNE_EVENTS = 2 * QN_TUNE_REPEATS + 2 };
 
 struct qn_tune_job {
     struct quern_context *ctx;
+    struct quern_problem own; /* its kernels read the operands themselves */
     const struct quern_problem *problem;
     struct quern_tune_options options;
     struct qn_session session;

@@ -40,6 +40,7 @@ void qn_tune_file_canonical(const struct quern_problem *problem,
 
     *bucket = *problem;
     bucket->split[0] = 0;
+    bucket->expand = QUERN_EXPAND_AUTO; /* no kernel is of the other way */
     if (problem->ragged != QUERN_AXIS_NONE) {
         int64_t *ragged = axes[problem->ragged - QUERN_AXIS_M];
 

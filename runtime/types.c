@@ -23,7 +23,7 @@ static const struct {
 /* Products, then casts: COUPLED: ops */
 static const char *const ops[] = {"fprop", "dgrad",      "wgrad",   "quantize",
                                   "amax",  "dequantize", "history", "sum",
-                                  "dprob", "sizes"};
+                                  "dprob", "sizes",      "ahead"};
 static const char *const works[] = {"quantize", "requantize", "dequantize",
                                     "rescale"};
 static const char *const ofs[] = {"x", "w", "dy"};
@@ -34,6 +34,7 @@ static const char *const activations[] = {
 static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
 static const char *const sizes[] = {"device", "host", "fixed"};
+static const char *const expands[] = {"auto", "inside", "ahead"};
 static const char *const epilogues[] = {"store", "add", "scale", "activate"};
 static const char *const backends[] = {"auto", "host", "jit", "aot",
                                        "cublaslt"};
@@ -119,6 +120,7 @@ WORDS(work, works)
 WORDS(of, ofs)
 WORDS(copies, copies)
 WORDS(activation, activations)
+WORDS(expand, expands)
 #undef WORDS
 
 const char *qn_axis_name(int axis)

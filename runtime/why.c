@@ -1,6 +1,7 @@
 /*
 ** why.c: explain which kernel would run and why each other one would not.
 */
+#include "ahead.h"
 #include "cublaslt_loop.h"
 #include "session.h"
 #include "text.h"
@@ -40,9 +41,10 @@ static void add_floors(struct qn_text *text, const struct qn_choice *best,
         f->memory_cycles);
 }
 
-/* In the model's order, but for a measured winner; the first would run. */
+/* In the model's order, but for a measured winner; the first would run, unless
+   operands are expanded `ahead`. */
 static void add_choices(struct qn_text *text, const struct qn_choice *list,
-                        int count, const struct qn_kernel *tuned)
+                        int count, const struct qn_kernel *tuned, int ahead)
 {
     for (int i = 0; i < count && list[i].fits; i++) {
         const struct qn_figures *f = &list[i].figures;
@@ -52,7 +54,7 @@ static void add_choices(struct qn_text *text, const struct qn_choice *list,
                     "%s %s%s%s\n    %.0f cycles: %.0f tiles in %.0f waves of "
                     "%.0f, memory %.0f\n    a tile: math %.0f, copies %.0f, "
                     "store %.0f; %.0f %% of it real\n",
-                    i ? " " : ">", kernel->name,
+                    i || ahead ? " " : ">", kernel->name,
                     kernel->cubin || kernel->host ? " (linked)" : "",
                     kernel == tuned ? " (tuned)" : "", f->cycles, f->tiles,
                     f->waves, f->tile_cycles, f->memory_cycles, f->math,
@@ -154,32 +156,46 @@ static void add_title(struct qn_text *text, const struct qn_session *s)
                         : ", which no graph captures");
 }
 
+/* Kernels that read copies are out of the question. */
+static int explain_asked(struct qn_session *s,
+                         const struct qn_ahead_choice *way,
+                         struct qn_text *text)
+{
+    add_title(text, s);
+    return qn_ahead_why(s, way, text);
+}
+
 /* Three lists: what fits, what does not, what does not exist. */
 static int explain(struct qn_session *s, struct qn_text *text)
 {
+    struct qn_ahead_choice way;
     struct qn_choice *list;
-    int count, code;
+    int count, code = qn_ahead_choose(s, &way);
 
-    if (s->demand.backend == QUERN_BACKEND_CUBLASLT) {
+    if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
         add_title(text, s);
         return qn_cublaslt_why(s, text);
     }
-    code = choose(s, &list, &count);
+    if (!code && way.asked)
+        return explain_asked(s, &way, text);
+    if (!code)
+        code = choose(s, &list, &count);
     if (code)
         return code;
     add_title(text, s);
+    code = qn_ahead_why(s, &way, text);
     qn_tuned_why(s, text);
     if (count == 0 || !list[0].fits) {
         qn_select_none(s->ctx, &s->demand, list, 0);
         qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
     } else
         add_floors(text, list, s->demand.sms);
-    add_choices(text, list, count, s->tuned.kernel);
+    add_choices(text, list, count, s->tuned.kernel, way.ahead);
     add_excluded(text, list, count);
     add_rejected(text, s->ctx->base, s->problem);
     add_rejected(text, s->ctx->linked, s->problem);
     free(list);
-    return QUERN_OK;
+    return code;
 }
 
 int quern_why(struct quern_context *ctx, const struct quern_problem *problem,

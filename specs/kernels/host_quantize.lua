@@ -37,7 +37,8 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   kernels("host_dequantize_" .. of) {
     op = "dequantize", of = tensors, input = wide, element = narrow, scale = "blocked",
     arch = "host", template = "host/dequantize.c",
-    params = join(copies, { "input", "out", "out_stride" }, groups),
+    params = join(copies, { "input", "out", "out_stride" },
+                  of == "tokens" and join(groups, { "align" }) or groups),
   }
 end
 

@@ -72,10 +72,11 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   kernels("dequantize_" .. of) {
     op = "dequantize", of = tensors, input = numbers, element = narrow, scale = "blocked",
     arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/dequantize.cu",
-    params = join(copies, { "out", "out_stride" }, of == "tokens" and join(shape, sizes) or shape),
+    params = join(copies, { "out", "out_stride" },
+                  of == "tokens" and join(shape, sizes, { "align" }) or shape),
     derive "threads" (function () return 256 end),
     derive "band" (function () return 16 end),
-    derive "ctas" (function (v) return v.arch == "sm_90a" and v.input.bits == 16 and 3 or 2 end),
+    derive "ctas" (function (v) return v.arch == "sm_90a" and v.input.bits == 16 and 2 or 2 end),
   }
 end
 

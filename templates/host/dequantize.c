@@ -2,6 +2,10 @@
 ** A copy back to numbers of any type, on the host.
 **
 **   out  [m, k]  from the row copy, or where that is null from the column copy
+//$ if of ~= "w" then
+**   align        0, or of the column copy: groups begin at multiples of 128 there, as in the copy,
+**                and their last rows reach to a multiple of so many
+//$ end
 **
 ** One rounding for each factor, to fp32, and one to the result's type. What was transformed stays
 ** so.
@@ -19,7 +23,7 @@ static float value(const struct work *w, const struct group *g, const struct cop
 //$ end
 
     (void)w, (void)g;
-//$ local global = scale.global and ", copy->global[g->number]" or ""
+//$ local global = scale.global and ", copy->global ? copy->global[g->number] : 1" or ""
     return value_of(code, from_$(scale.type)(copy->sf[sf])$(global));
 }
 
@@ -42,6 +46,11 @@ static void dequantize_row(const struct work *w, const struct group *g, int row)
 {
     const int from_row = w->row.data != 0;
     const long long line = row_of(w, g, row);
+//$ if of ~= "w" then
+    const long long to = w->align ? (long long)g->first * TILE + row : line;
+//$ else
+    const long long to = line;
+//$ end
 //$ if scale.span == "block" then
     const struct scales s = from_row ? row_scales(g, &w->all)
                                      : column_scales(g, &w->all);
@@ -63,7 +72,7 @@ static void dequantize_row(const struct work *w, const struct group *g, int row)
         const long long sf = $(scale.span == "group" and "g->number" or "0");
 //$ end
         (void)feature;
-        store_out(w, line * w->out_stride + f,
+        store_out(w, to * w->out_stride + f,
                   from_row ? value(w, g, &w->row, line * w->row.stride + f, sf)
                            : value(w, g, &w->column, column, sf));
     }
@@ -72,7 +81,12 @@ static void dequantize_row(const struct work *w, const struct group *g, int row)
 /* One group's rows. `next` counts those of all groups. */
 static void do_group(const struct work *w, const struct group *g, long long *next)
 {
-    for (int row = 0; row < g->length; row++)
+//$ local rows = of == "w" and "g->length" or "rows"
+//$ if of ~= "w" then
+    const int rows = w->align ? ceil_div(g->length, w->align) * w->align : g->length;
+
+//$ end
+    for (int row = 0; row < $(rows); row++)
         if ((*next)++ % w->workers == w->worker)
             dequantize_row(w, g, row);
 }

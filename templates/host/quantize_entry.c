@@ -12,7 +12,7 @@ void $(name)(void *const *params, int worker, int workers)
 //$ for _, field in ipairs { "input", "form", "in", "in_pointers", "saved", "in_stride",
 //$   "in_group_stride", "saved_stride", "probability", "dbias", "dbias_add", "dprob",
 //$   "activation", "interleave", "limit", "slope", "shift", "history", "random", "out",
-//$   "out_stride" } do
+//$   "out_stride", "align" } do
 //$   if has[field] then
         .$(field) = $(field),
 //$   end

@@ -85,6 +85,7 @@ struct work {
     const unsigned long long *random;
     void *out;
     long long out_stride;
+    int align;
     struct shape all;
 };
 

@@ -2,6 +2,11 @@
 ** A copy of $(of) in $(recipe) back to numbers, as $(input.type).
 **
 **   out  [m, k]  from the row copy, or where that is null from the column copy
+//$ if of ~= "w" then
+**   align        0, or of the column copy: groups begin at multiples of 128 there, as in the copy,
+**                and their last rows reach to a multiple of so many: what is transformed goes on
+**                beyond a group's end
+//$ end
 **
 ** One rounding for each factor, to fp32, and one to $(input.type). What was transformed stays so.
 ** Neighbouring threads read and store what lies side by side, eight codes of a line each: those of
@@ -19,7 +24,7 @@ struct copy {
     long long stride; /* values from one line to the next */
     const sf_element *sf;
 //$ if scale.global then
-    const float *global;
+    const float *global; /* null: what was expanded ahead is not multiplied by them */
 //$ end
 };
 
@@ -41,11 +46,11 @@ FN int thread_here(void)
 }
 
 //$ local global = scale.global and ", global" or ""
-/* From the row copy: each thread has eight features of every STEP-th row, AT_ONCE on their way. */
+/* From the row copy: each thread has eight features of every STEP-th row, all on their way at once. */
 FN void do_rows(const struct copy *copy, const struct result *out, const struct group *g,
                 const struct tile *t, const struct shape *all)
 {
-    enum { STEP = THREADS / (TILE_N / 8), AT_ONCE = 4 };
+    enum { STEP = THREADS / (TILE_N / 8), AT_ONCE = TILE_M / STEP };
     const int thread = thread_here(), line = thread / (TILE_N / 8), f = thread % (TILE_N / 8) * 8;
     const int columns = out->columns - f; /* from the thread's first one on */
     const int rows = columns <= 0 ? 0 : out->rows < TILE_M ? out->rows : TILE_M;
@@ -56,7 +61,7 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
     const struct scales s = row_scales(g, all);
 //$ end
 //$ if scale.global then
-    const float global = copy->global[g->number];
+    const struct level global = level_of(copy->global, g->number);
 //$ end
 
 #pragma unroll 1
@@ -82,7 +87,7 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             if (row + i * STEP < rows)
-                store_eight(to, scaled(&codes[i], from_$(scale.type)(sf[i])$(global)), columns,
+                store_eight(to, scaled(&codes[i], sf[i]$(global)), columns,
                             out->whole);
             to += STEP * out->stride;
         }
@@ -102,9 +107,10 @@ $(name)(
     __shared__ struct agenda agenda;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
-//$ local global = scale.global and ", row ? row_global : column_global" or ""
-    const struct copy copy = { row ? row : column, row ? row_stride : column_stride,
-                               (const sf_element *)(row ? row_sf : column_sf)$(global) };
+//$ local of_row, of_column = "", ""
+//$ if scale.global then of_row, of_column = ", row_global", ", column_global" end
+    const struct copy lines = { row, row_stride, (const sf_element *)row_sf$(of_row) };
+    const struct copy turned = { column, column_stride, (const sf_element *)column_sf$(of_column) };
     struct result result;
 
 //$ include "common/noop.c"
@@ -122,21 +128,27 @@ $(name)(
         const struct tile t = agenda.errand[turn].tile;
         const struct group g = group_of(&agenda.errand[turn], &all);
 
-        __syncthreads(); /* the stage is free */
+        if (!row || turn % 16 == 0)
+            __syncthreads(); /* the stage is free, or half of the agenda */
         if (turn % 32 == 0 && warp == 0)
             look_ahead(&agenda, 1 - turn / 32, lane);
 //$ if of ~= "w" then
         if (g.first + t.row / TILE_M >= most_tiles(&all))
             continue; /* groups that overlap would not fit into the column copy */
 //$ end
-//$ local first = of == "w" and "(long long)g.number * m" or "(long long)g.start"
+//$ local start = "(align ? (long long)g.first * TILE_M : g.start)"
+//$ local first = of == "w" and "(long long)g.number * m" or start
         result.at = (out_element *)out + ($(first) + t.row) * out_stride + t.column;
         result.rows = g.length - t.row;
+//$ if of ~= "w" then
+        if (align)
+            result.rows = ceil_div(result.rows, align) * align;
+//$ end
         result.columns = k - t.column;
         if (row)
-            do_rows(&copy, &result, &g, &t, &all);
+            do_rows(&lines, &result, &g, &t, &all);
         else
-            do_columns(stage, &copy, &result, &g, &t, &all);
+            do_columns(stage, &turned, &result, &g, &t, &all);
     }
 //$ if of ~= "w" then
     if (blockIdx.x == gridDim.x - 1 && warp == 0)

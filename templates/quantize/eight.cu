@@ -76,7 +76,7 @@ FN void numbers_of(float x[8], const struct codes *c)
 //$ end
 
 /* One rounding for each factor, and one to what is stored. */
-FN struct eight scaled(const struct codes *c, float sf$(scale.global and ", float global" or ""))
+FN struct eight multiplied(const struct codes *c, float sf$(scale.global and ", float global" or ""))
 {
     struct eight v;
     float x[8];
@@ -97,6 +97,54 @@ FN struct eight scaled(const struct codes *c, float sf$(scale.global and ", floa
         v.word[i] = bits_of(x[i]);
 //$ end
     return v;
+}
+
+//$ -- One product in bf16 has the bits of one in fp32 that is rounded to it.
+//$ local exact = input.type == "bf16" and scale.type ~= "f32" and arch ~= "sm_80"
+//$ if exact then
+//$ once("expand/factor_" .. scale.type .. ".c")
+//$ once("expand/" .. element.type .. ".c")
+/* The same without scales of the second level. */
+FN struct eight expanded(const struct codes *c, sf_element sf)
+{
+    const float factor = factor_$(scale.type)(sf);
+    struct eight v;
+
+    expand_$(element.type)(v.word, c->word[0], factor);
+//$ if bits == 8 then
+    expand_$(element.type)(v.word + 2, c->word[1], factor);
+//$ end
+    return v;
+}
+
+//$ end
+//$ if scale.global then
+/* A scale of the second level, or none. */
+struct level {
+    int exists;
+    float value;
+};
+
+FN struct level level_of(const float *global, int group)
+{
+    const struct level l = { global != 0, global ? global[group] : 1 };
+
+    return l;
+}
+
+//$ end
+//$ local level = scale.global and ", struct level global" or ""
+FN struct eight scaled(const struct codes *c, sf_element sf$(level))
+{
+//$ if exact and scale.global then
+    if (!global.exists)
+        return expanded(c, sf);
+//$ elseif exact then
+    return expanded(c, sf);
+//$ end
+//$ if scale.global or not exact then
+    return multiplied(c, from_$(scale.type)(sf)$(scale.global and ", global.value" or ""));
+//$ end
 }
 
 /* The first `count` of a piece; `whole`: rows begin at multiples of 16 bytes. */

@@ -57,17 +57,17 @@ FN struct part read_part(const struct copy *copy, const struct group *g, const s
 
 //$ local global = scale.global and ", global" or ""
 /*
-** FEATURES from `begin` on into the stage: a warp takes 64 rows of eight of them at a time, and has
-** AT_ONCE such parts on their way.
+** FEATURES from `begin` on into the stage: a warp takes 64 rows of eight of them at a time, all of
+** them on their way at once.
 */
 FN void fill_stage(uint4 *stage, const struct copy *copy, const struct result *out,
                    const struct group *g, const struct tile *t, const struct shape *all, int begin)
 {
-    enum { STEP = THREADS / 64 * 8, AT_ONCE = 2 };
+    enum { STEP = THREADS / 64 * 8, AT_ONCE = FEATURES / STEP };
     const int thread = thread_here(), row = thread / 32 % 2 * 64 + thread % 8 * 8;
     const int first = thread / 64 * 8 + thread / 8 % 4 * 2;
 //$ if scale.global then
-    const float global = copy->global[g->number];
+    const struct level global = level_of(copy->global, g->number);
 //$ end
 
 #pragma unroll 1
@@ -83,8 +83,8 @@ FN void fill_stage(uint4 *stage, const struct copy *copy, const struct result *o
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             const struct part *p = part[i];
-            const struct eight x = scaled(&p[0].codes, from_$(scale.type)(p[0].sf)$(global));
-            const struct eight y = scaled(&p[1].codes, from_$(scale.type)(p[1].sf)$(global));
+            const struct eight x = scaled(&p[0].codes, p[0].sf$(global));
+            const struct eight y = scaled(&p[1].codes, p[1].sf$(global));
 
             turn(stage, row, f + i * STEP, &x, &y);
         }

@@ -42,6 +42,7 @@ struct gpu_choice {
     const char *label;
     struct gpu_kernel *kernel; /* NULL: the model chooses */
     int op;
+    int ahead; /* operands are expanded ahead: the model chooses a product */
 };
 
 struct gpu_failure {
@@ -113,7 +114,8 @@ void gpu_variant_case(const struct gpu_variant *, struct qt_case *);
 const struct qt_epilogue *gpu_variant_epilogue(const struct gpu_variant *,
                                                int i);
 
-/* The kernel of that name, NULL if there is none for this GPU. */
+/* The kernel of that name, NULL if there is none for this GPU. What --only left
+   out may still be what a choice `ahead` runs. */
 struct gpu_kernel *gpu_variant_kernel(const char *name);
 
 /* The axes that are not ragged: n, k, m as far as they are free. */

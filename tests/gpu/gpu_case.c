@@ -111,6 +111,7 @@ static int make_plan(struct gpu_run *r, const struct qt_case *given,
     int code;
 
     c.op = choice->op;
+    c.ahead = choice->ahead;
     options.kernel = choice->kernel ? choice->label : NULL;
     qt_case_text(&c, line, sizeof line);
     if (choice->kernel && choice->kernel->kernel->parts > 1)

@@ -250,7 +250,7 @@ static const char *check_all(struct pile *p)
 /* Product i adds to the D of the first. */
 static int open_run(struct pile *p, int i, const struct gpu_choice *choice)
 {
-    const struct gpu_choice any = {"the model's", NULL, QUERN_WGRAD};
+    const struct gpu_choice any = {"the model's", NULL, QUERN_WGRAD, 0};
     struct gpu_case *part = &p->parts[i];
     struct gpu_run *r = &p->runs[i];
     struct gpu_case adds = *part;

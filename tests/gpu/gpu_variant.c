@@ -96,7 +96,7 @@ void gpu_variant_list(const char *only)
             (only && fnmatch(only, k->name, 0)))
             continue;
         v = variant_of(k);
-        if (!v || v->count + 3 >= GPU_MAX_CHOICES ||
+        if (!v || v->count + 4 >= GPU_MAX_CHOICES ||
             gpu_nkernels == GPU_MAX_KERNELS)
             gpu_lost("more kernels than the suite has room for");
         gpu_kernels[gpu_nkernels].kernel = k;
@@ -107,10 +107,34 @@ void gpu_variant_list(const char *only)
 
 struct gpu_kernel *gpu_variant_kernel(const char *name)
 {
+    static struct gpu_kernel other;
+
     for (int i = 0; i < gpu_nkernels; i++)
         if (!strcmp(gpu_kernels[i].kernel->name, name))
             return &gpu_kernels[i];
+    for (int i = 0; i < qn_registry_builtin.nkernels && gpu_options.only; i++) {
+        other.kernel = &qn_registry_builtin.kernels[i];
+        if (!strcmp(other.kernel->name, name))
+            return &other;
+    }
     return NULL;
+}
+
+/* Can the operands of the variant's one op become bf16 before the product? */
+static int expands_ahead(const struct gpu_variant *v)
+{
+    struct quern_problem p = {.op = v->ops >> QUERN_DGRAD & 1   ? QUERN_DGRAD
+                                    : v->ops >> QUERN_WGRAD & 1 ? QUERN_WGRAD
+                                                                : QUERN_FPROP};
+    struct quern_quantization q;
+    int can = v->recipe && v->d_type != QUERN_F16;
+
+    for (int role = 0; role < 2 && can; role++) {
+        const struct qn_scaling *s = qn_scale_source(&p, v->recipe, role, &q);
+
+        can = !s || (s->span == QN_SPAN_BLOCK && s->type != QUERN_F32);
+    }
+    return can;
 }
 
 int gpu_variant_choices(const struct gpu_variant *v, int models,
@@ -124,13 +148,17 @@ int gpu_variant_choices(const struct gpu_variant *v, int models,
     /* Under --only the model would choose among all. */
     for (int op = 0; op < 3 && models && !gpu_options.only; op++)
         if (v->ops >> op & 1)
-            choices[count++] = (struct gpu_choice){labels[op], NULL, op};
+            choices[count++] = (struct gpu_choice){labels[op], NULL, op, 0};
+    for (int op = 0; op < 3 && models && expands_ahead(v); op++)
+        if (v->ops >> op & 1)
+            choices[count++] =
+                (struct gpu_choice){"expanded ahead", NULL, op, 1};
     for (int i = 0; i < v->count; i++) {
         struct gpu_kernel *kernel = &gpu_kernels[v->kernels[i]];
 
         if (!kernel->dropped)
             choices[count++] = (struct gpu_choice){kernel->kernel->name, kernel,
-                                                   kernel->kernel->op};
+                                                   kernel->kernel->op, 0};
     }
     return count;
 }

@@ -38,7 +38,8 @@ void host_output_reset(struct host_output *out, const struct qt_data *data)
     size_t d_bytes = data->bytes[QT_D];
 
     if (!out->memory) {
-        out->workspace_bytes = 256;
+        if (!out->workspace_bytes)
+            out->workspace_bytes = 256;
         out->memory = aligned_alloc(256, (d_bytes / 256 + 1) * 256 +
                                              2 * (size_t)HOST_GUARD);
         out->workspace = calloc(1, out->workspace_bytes);
@@ -101,7 +102,11 @@ void host_multiply(const struct qt_case *c, const struct qt_data *data,
 {
     struct quern_args args;
     struct quern_plan *plan = host_plan(c, threads, &args);
+    struct quern_plan_info info;
 
+    quern_plan_info(plan, &info);
+    if (!out->memory)
+        out->workspace_bytes = info.workspace_bytes;
     host_output_reset(out, data);
     if (host_run(plan, &args, c, data, out))
         fail_msg("%s: %s", c->what, quern_errmsg(host_ctx));

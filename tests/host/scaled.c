@@ -37,6 +37,40 @@ static int d_type_at(const struct qn_recipe *recipe, int i)
     return types[i % count];
 }
 
+/* Do all tensors have scales of blocks that values are multiplied by? */
+static int expands_ahead(const struct qn_recipe *recipe)
+{
+    int all = 1;
+
+    for (int of = 0; of < QN_TENSORS; of++)
+        all &= recipe->scaling[of].span == QN_SPAN_BLOCK &&
+               recipe->scaling[of].type != QUERN_F32;
+    return all;
+}
+
+/* The expanded operands are the very same, so each sum on the host is, too: the
+   bits of D agree, but where alpha is rounded with scales of a second level. */
+static void same_ahead(const struct qt_case *c)
+{
+    struct host_output inside = {0}, ahead = {0};
+    struct qt_case other = *c;
+    struct qt_data data;
+
+    assert_int_equal(qt_data_make(c, &data), 0);
+    host_multiply(c, &data, 2, &inside);
+    other.ahead = 1;
+    if (c->recipe->scaling[QUERN_X].global && qt_case_epilogue(c)->alpha) {
+        host_case_right(&other);
+    } else {
+        host_multiply(&other, &data, 2, &ahead);
+        if (memcmp(inside.d, ahead.d, inside.d_bytes))
+            fail_msg("%s: expanded ahead, D is another", c->what);
+    }
+    host_output_free(&inside);
+    host_output_free(&ahead);
+    qt_data_free(&data);
+}
+
 /* One product, all that a case has in turns. */
 static void run_case(const struct qn_recipe *recipe, int op, int index)
 {
@@ -69,6 +103,8 @@ static void run_case(const struct qn_recipe *recipe, int op, int index)
         c.m = 5;
     qt_case_layout(&c, pattern);
     host_case_right(&c);
+    if (expands_ahead(recipe) && c.d_type != QUERN_F16)
+        same_ahead(&c);
 }
 
 /* Every pattern of groups with every recipe and op, three times. */

@@ -123,6 +123,7 @@ int test_args_group(void);
 int test_scaled_group(void);
 int test_activate_group(void);
 int test_mlp_group(void);
+int test_ahead_group(void);
 int test_check_group(void);
 int test_tune_group(void);
 int test_tune_file_group(void);

@@ -1,0 +1,346 @@
+/*
+** ahead.c: whether a product's operands become bf16 before it, and what that
+** takes.
+**
+** A kernel that expands beside its products is held up by the warps that do
+** it: it takes INSIDE times as many cycles as its tiles alone would (measured,
+** bench/NOTES.md, 12). Launches before it read all codes and scales, write two
+** bytes for each value, and leave a plain product:
+**
+**     ahead  = product + bytes / MOVED + LAUNCHES
+**     inside = max(INSIDE * waves * tile, memory)
+**
+** So it is worth its while where many rows meet each weight. Whether it could
+** be, sizes alone tell, with the products of a whole chip instead of tiles: a
+** description says what the workspace may have to hold.
+*/
+#include "ahead.h"
+#include "host_sizes.h"
+#include "problem.h"
+#include "select.h"
+#include "types.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define INSIDE   1.6     /* of the cycles of such a kernel's tiles */
+#define MOVED    1600.0  /* bytes in a cycle, four of five of them written */
+#define LAUNCHES 15000.0 /* cycles of three more, their first and last tiles */
+#define SMS      132     /* where no GPU is asked */
+
+/* ------------------------------------------------------------------- rules */
+
+/* Values that are bf16, and nothing else about them. */
+static int is_plain(const struct qn_recipe *r)
+{
+    return !r->scaled && r->x == QUERN_BF16 && r->w == QUERN_BF16 &&
+           r->dy == QUERN_BF16;
+}
+
+/* The recipe of the product; NULL: none is known. */
+static const struct qn_recipe *plain_recipe(const struct quern_context *ctx)
+{
+    const struct quern_registry *const all[] = {ctx->base, ctx->linked};
+
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; all[i] && r < all[i]->nrecipes; r++)
+            if (is_plain(&all[i]->recipes[r]))
+                return &all[i]->recipes[r];
+    return NULL;
+}
+
+static int element_of(const struct quern_quantization *q,
+                      const struct qn_recipe *recipe)
+{
+    return qn_quantize_element(q, recipe);
+}
+
+/* What keeps one operand from being expanded; NULL: nothing does. */
+static const char *wrong_operand(const struct quern_problem *p,
+                                 const struct qn_recipe *recipe, int role)
+{
+    struct quern_quantization q;
+    const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+    if (!s)
+        return element_of(&q, recipe) == QUERN_BF16
+                   ? NULL
+                   : "what has no scales is multiplied as it is, and must be "
+                     "bf16";
+    if (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32)
+        return "scales in fp32, or of more than a block, are factors of sums, "
+               "not of values";
+    return NULL;
+}
+
+/* Why the problem cannot be expanded ahead; NULL: it can. */
+static const char *wrong(struct quern_context *ctx,
+                         const struct quern_problem *p,
+                         const struct qn_recipe *recipe)
+{
+    const struct qn_recipe *plain = plain_recipe(ctx);
+    const char *why = NULL;
+
+    if (!qn_scale_any(p, recipe))
+        return "no operand has scales";
+    for (int role = QN_ROLE_A; !why && role <= QN_ROLE_B; role++)
+        why = wrong_operand(p, recipe, role);
+    if (!why && qn_ahead_total(p, recipe) > QN_RAGGED_LIMIT)
+        why = "groups that begin at multiples of 128 would pass 2^30 tokens";
+    if (!why && p->parts > 1)
+        why = "parts: merged products have more operands than one workspace "
+              "has room for";
+    if (!why && !plain)
+        why = "no recipe has bf16 for x, w and dy";
+    if (!why && !(plain->d_types >> p->d_type & 1))
+        why = "no recipe of bf16 writes such a D";
+    return why;
+}
+
+int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
+                   const struct qn_recipe *recipe)
+{
+    const char *why = wrong(ctx, p, recipe);
+
+    return why ? qn_error_set(QUERN_EINVAL, "expand=ahead: %s", why) : QUERN_OK;
+}
+
+int qn_ahead_factors(const struct quern_problem *p,
+                     const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+    int any = 0;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+        any |= s && s->global;
+    }
+    return any;
+}
+
+/* ----------------------------------------------------------- what it is of */
+
+int qn_ahead_cast(const struct quern_problem *p, const struct qn_recipe *recipe,
+                  int role, struct quern_quantization *q)
+{
+    if (!qn_scale_source(p, recipe, role, q))
+        return 0;
+    q->work = QUERN_DEQUANTIZE;
+    return 1;
+}
+
+int qn_ahead_align(const struct quern_problem *p,
+                   const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+    int align = 0;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+        if (s && q.of != QUERN_W && q.copies == QUERN_COLUMN && s->k > align)
+            align = s->k;
+    }
+    return align;
+}
+
+int64_t qn_ahead_total(const struct quern_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+
+    if (!qn_ahead_align(p, recipe))
+        return qn_geometry_length(p, p->ragged);
+    qn_ahead_cast(p, recipe, QN_ROLE_A, &q);
+    return qn_quantize_tiles(&q) * 128;
+}
+
+/* Values of a copy, all groups together. */
+static double values_of(const struct quern_quantization *q)
+{
+    return (double)q->m * (double)q->k * (q->of == QUERN_W ? q->groups : 1);
+}
+
+/* A row copy stays k-major; of a column copy the numbers lie as they did before
+   they were quantized. */
+static int major_of(const struct quern_problem *p,
+                    const struct qn_recipe *recipe, int role)
+{
+    struct quern_quantization q;
+
+    return qn_ahead_cast(p, recipe, role, &q) && q.copies == QUERN_COLUMN
+               ? QUERN_MAJOR_MN
+               : QUERN_MAJOR_K;
+}
+
+void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
+                      const struct qn_recipe *recipe,
+                      struct quern_problem *product)
+{
+    *product = *p;
+    memset(product->recipe, 0, sizeof product->recipe);
+    strncpy(product->recipe, plain_recipe(ctx)->name,
+            sizeof product->recipe - 1);
+    product->a_major = major_of(p, recipe, QN_ROLE_A);
+    product->b_major = major_of(p, recipe, QN_ROLE_B);
+    product->alpha |= qn_ahead_factors(p, recipe);
+    if (qn_ahead_align(p, recipe))
+        product->k = qn_ahead_total(p, recipe);
+    product->sizes = QUERN_SIZES_DEVICE;
+    product->expand = QUERN_EXPAND_AUTO;
+}
+
+/* ------------------------------------------------------------------- space */
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+void qn_ahead_lay_out(const struct quern_problem *p,
+                      const struct qn_recipe *recipe,
+                      struct qn_ahead_space *space)
+{
+    const size_t groups = (size_t)p->groups;
+    size_t at = QN_WORKSPACE_BYTES + qn_host_size_bytes(p->sizes, p->groups, 1);
+    struct quern_quantization q;
+    size_t rows;
+
+    space->factors = at;
+    if (qn_ahead_factors(p, recipe))
+        at += padded(2 * groups * sizeof(float));
+    space->sizes = at;
+    if (qn_ahead_align(p, recipe))
+        at += padded((2 * groups + 1) * sizeof(int));
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        space->operand[role] = at;
+        if (!qn_ahead_cast(p, recipe, role, &q))
+            continue;
+        rows = q.of == QUERN_W ? groups * (size_t)q.m
+                               : (size_t)qn_ahead_total(p, recipe);
+        at += padded(rows * (size_t)q.k * 2);
+    }
+    space->end = at;
+}
+
+/* ------------------------------------------------------------------- model */
+
+/* Codes, their scales, and what they become. */
+static double moved_bytes(const struct quern_problem *p,
+                          const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+    double bytes = 0;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+        if (s)
+            bytes +=
+                values_of(&q) * (qn_type_bits(element_of(&q, recipe)) / 8.0 +
+                                 1.0 / s->k / s->rows + 2);
+    }
+    return bytes;
+}
+
+/* What comes before the product. */
+static double extra_cycles(double bytes)
+{
+    return bytes / MOVED + LAUNCHES;
+}
+
+int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *p,
+                 const struct qn_recipe *recipe)
+{
+    double math =
+        (double)p->m * (double)p->n * (double)p->k / (QN_FMA_PER_CYCLE * SMS);
+
+    if (p->expand == QUERN_EXPAND_AHEAD)
+        return 1;
+    return p->expand == QUERN_EXPAND_AUTO && !wrong(ctx, p, recipe) &&
+           math + extra_cycles(moved_bytes(p, recipe)) < INSIDE * math;
+}
+
+/* ------------------------------------------------------------------ choice */
+
+/* The best kernel for a problem, of one backend. 0: none fits; -1: an error. */
+static int best_of(const struct qn_session *s, const struct quern_problem *p,
+                   const struct qn_recipe *recipe, int backend,
+                   struct qn_choice *best)
+{
+    struct qn_demand demand = s->demand;
+    struct qn_choice *list;
+    int count, found;
+
+    demand.problem = p;
+    demand.recipe = recipe;
+    demand.backend = backend;
+    demand.kernel = NULL;
+    if (qn_select_list(s->ctx, &demand, &list, &count))
+        return -1;
+    found = count > 0 && list[0].fits;
+    if (found)
+        *best = list[0];
+    free(list);
+    return found;
+}
+
+/* The same in the order in which plans ask the backends. */
+static int best(const struct qn_session *s, const struct quern_problem *p,
+                const struct qn_recipe *recipe, struct qn_choice *out)
+{
+    int backend = s->demand.backend, found;
+
+    if (backend != QUERN_BACKEND_AUTO)
+        return best_of(s, p, recipe, backend, out);
+    found = best_of(s, p, recipe, QUERN_BACKEND_AOT, out);
+    return found ? found : best_of(s, p, recipe, QUERN_BACKEND_JIT, out);
+}
+
+/* Compare the kernel that would expand with the one that would not have to. */
+static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
+{
+    const struct qn_recipe *recipe = s->demand.recipe;
+    struct qn_ahead_figures *f = &choice->figures;
+    struct qn_choice inside, plain;
+    struct quern_problem product;
+    int found = best(s, s->problem, recipe, &inside);
+
+    if (found > 0 && qn_select_expands(inside.candidate->kernel)) {
+        qn_ahead_product(s->ctx, s->problem, recipe, &product);
+        found = best(s, &product, plain_recipe(s->ctx), &plain);
+    } else if (found > 0) {
+        found = 0;
+    }
+    if (found <= 0)
+        return found < 0 ? QUERN_ENOMEM : QUERN_OK;
+    f->bytes = moved_bytes(s->problem, recipe);
+    f->moving = extra_cycles(f->bytes);
+    f->ahead = plain.figures.cycles + f->moving;
+    f->inside = INSIDE * inside.figures.waves * inside.figures.tile_cycles;
+    if (f->inside < inside.figures.memory_cycles)
+        f->inside = inside.figures.memory_cycles;
+    choice->judged = 1;
+    choice->ahead = f->ahead < f->inside;
+    return QUERN_OK;
+}
+
+int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
+{
+    const struct quern_problem *p = s->problem;
+
+    memset(choice, 0, sizeof *choice);
+    choice->asked = p->expand == QUERN_EXPAND_AHEAD;
+    choice->ahead = choice->asked;
+    if (choice->asked && s->demand.backend == QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "expand=ahead: the cublaslt backend multiplies "
+                            "copies as they are");
+    if (choice->asked || s->demand.kernel ||
+        s->demand.backend == QUERN_BACKEND_CUBLASLT ||
+        s->demand.backend == QUERN_BACKEND_HOST ||
+        !qn_ahead_may(s->ctx, p, s->demand.recipe))
+        return QUERN_OK;
+    return judge(s, choice);
+}

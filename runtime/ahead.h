@@ -1,0 +1,103 @@
+/*
+** ahead.h: products whose operands become bf16 before they are multiplied.
+**
+** Where tensor cores know no scales of blocks, an operand's codes times their
+** scales are rounded to bf16. A kernel can do that beside the product; here it
+** is done by launches before it, into the workspace: the very values, which a
+** kernel of 16-bit products then reads as if they had never been quantized.
+** Scales of the second level go into alpha.
+*/
+#ifndef QUERN_AHEAD_H
+#define QUERN_AHEAD_H
+
+#include "quantize.h"
+#include "session.h"
+#include "text.h"
+
+/* What the workspace holds besides, and where it ends. */
+struct qn_ahead_space {
+    size_t factors;    /* fp32 [2][G]: alpha and beta */
+    size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */
+    size_t operand[2]; /* A and B, where they are scaled */
+    size_t end;
+};
+
+/* What both ways are expected to take, in cycles. */
+struct qn_ahead_figures {
+    double bytes; /* that the launches before the product read and write */
+    double moving, ahead, inside; /* theirs; these and the product; its kernel's
+                                     that expands */
+};
+
+/* How the session's problem runs. */
+struct qn_ahead_choice {
+    int ahead, asked; /* asked: the problem leaves no choice */
+    int judged;       /* the figures are of kernels that fit */
+    struct qn_ahead_figures figures;
+};
+
+struct qn_ahead_plan {
+    const struct qn_recipe *recipe;
+    struct quern_quantize_plan *casts[2]; /* of A and B; NULL: as it is */
+    struct quern_plan *product;
+    struct qn_step step; /* for factors and sizes; none if both are as given,
+                            or the host computes */
+};
+
+/* QUERN_EINVAL says why a problem with expand=ahead cannot be. */
+int qn_ahead_check(struct quern_context *ctx,
+                   const struct quern_problem *problem,
+                   const struct qn_recipe *recipe);
+
+/* May a plan of the problem expand ahead? By its sizes and the recipe alone, so
+   that descriptions need no GPU: whether it does the GPU's kernels decide. */
+int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *problem,
+                 const struct qn_recipe *recipe);
+
+/* The workspace of such a plan. */
+void qn_ahead_lay_out(const struct quern_problem *problem,
+                      const struct qn_recipe *recipe,
+                      struct qn_ahead_space *space);
+
+/* The expansion of operand `role` as a quantization, whose copy is read; 0: the
+   operand is bf16 as it is. */
+int qn_ahead_cast(const struct quern_problem *problem,
+                  const struct qn_recipe *recipe, int role,
+                  struct quern_quantization *q);
+
+/* The product of what was expanded. */
+void qn_ahead_product(struct quern_context *ctx,
+                      const struct quern_problem *problem,
+                      const struct qn_recipe *recipe,
+                      struct quern_problem *product);
+
+/* Is the operands' second level to be multiplied? */
+int qn_ahead_factors(const struct quern_problem *problem,
+                     const struct qn_recipe *recipe);
+
+/* Where tokens are summed groups stay where they are in the copies, and their
+   lengths become multiples of this: what is transformed goes on beyond a
+   group's end. Else 0. */
+int qn_ahead_align(const struct quern_problem *problem,
+                   const struct qn_recipe *recipe);
+
+/* The product's length along the ragged axis. */
+int64_t qn_ahead_total(const struct quern_problem *problem,
+                       const struct qn_recipe *recipe);
+
+/* For the session's problem and machine. QUERN_EINVAL, QUERN_ENOMEM. */
+int qn_ahead_choose(struct qn_session *session, struct qn_ahead_choice *choice);
+
+/* Complete a plan that has problem and machine: errors of quern_plan. */
+int qn_ahead_plan(struct quern_plan *plan, struct qn_session *session);
+void qn_ahead_plan_free(struct quern_plan *plan);
+
+/* quern_run of arguments that were checked against a plan that fits them. */
+int qn_ahead_run(const struct quern_plan *plan, const struct quern_args *args,
+                 void *stream);
+
+/* What was chosen and why; of `ahead`, which kernels run. */
+int qn_ahead_why(struct qn_session *session,
+                 const struct qn_ahead_choice *choice, struct qn_text *text);
+
+#endif

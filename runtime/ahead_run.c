@@ -1,0 +1,272 @@
+/*
+** ahead_run.c: expand, then multiply. Nothing here allocates.
+*/
+#include "ahead.h"
+#include "args.h"
+#include "host_sizes.h"
+
+/* One run of a plan. */
+struct run {
+    const struct quern_plan *plan;
+    const struct quern_args *args;
+    struct qn_ahead_space space;
+    const struct qn_recipe *recipe;
+    /* as all launches read them */
+    const void *lengths, *offsets;
+    int sizes_type;
+    void *stream;
+};
+
+static void *place(const struct run *run, size_t at)
+{
+    return (char *)run->args->workspace + at;
+}
+
+/* ------------------------------------------------------------------- sizes */
+
+/* The caller's arrays, from whichever operand has them. */
+static void find_sizes(struct run *run)
+{
+    const int from = qn_args_sizes(run->plan, run->args);
+    const struct quern_tensor *t = qn_args_tensor(run->args, from);
+
+    run->lengths = qn_args_lengths(t, &run->plan->operands[from]);
+    run->offsets = t->offsets;
+    run->sizes_type = t->sizes_type;
+}
+
+/* From the host, once for all launches. */
+static int bring_sizes(struct run *run)
+{
+    const struct quern_plan *plan = run->plan;
+    struct qn_driver_scope scope;
+    int code;
+
+    run->lengths = run->args->host_sizes;
+    run->sizes_type = QUERN_I64;
+    if (!plan->driver)
+        return QUERN_OK;
+    run->lengths = place(run, QN_WORKSPACE_BYTES);
+    run->sizes_type = QUERN_I32;
+    code = qn_driver_enter(plan->driver, plan->context, &scope);
+    if (!code)
+        code = qn_host_size_put(plan->driver, &plan->size_step,
+                                plan->problem.sizes, &run->args->host_sizes, 1,
+                                plan->problem.groups,
+                                place(run, QN_WORKSPACE_BYTES), run->stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
+}
+
+/* ------------------------------------------------------------------- steps */
+
+static int expand(const struct run *run, int role)
+{
+    const struct quern_quantize_plan *cast = run->plan->ahead->casts[role];
+    struct quern_quantization q;
+    struct qn_expansion e = {.copy = qn_args_tensor(run->args, role),
+                             .out = place(run, run->space.operand[role]),
+                             .noop = run->args->noop,
+                             .error = run->args->workspace};
+
+    if (!cast)
+        return QUERN_OK;
+    qn_ahead_cast(&run->plan->problem, run->recipe, role, &q);
+    e.q = &q;
+    if (q.of != QUERN_W) {
+        e.first_dims = run->lengths;
+        e.offsets = run->offsets;
+        e.sizes_bytes = run->sizes_type == QUERN_I64 ? 8 : 4;
+        e.align = qn_ahead_align(&run->plan->problem, run->recipe);
+    }
+    return qn_quantize_expand(cast, &e, run->stream);
+}
+
+/* What the step before the product makes, where it does. */
+struct made {
+    float *factors;
+    int *sizes;
+};
+
+/* COUPLED: ahead -> templates/common/ahead.cu */
+static void make_factors(const struct quern_args *args, int groups, float *to)
+{
+    const float *a = args->a.global, *b = args->b.global;
+    const int step = args->scalars > 1;
+
+    for (int i = 0; i < groups; i++) {
+        to[i] = (a ? a[i] : 1) * (b ? b[i] : 1) *
+                (args->alpha ? args->alpha[i * step] : 1);
+        to[groups + i] = args->beta ? args->beta[i * step] : 1;
+    }
+}
+
+static int64_t size_at(const struct run *run, const void *sizes, int i)
+{
+    return run->sizes_type == QUERN_I64 ? ((const int64_t *)sizes)[i]
+                                        : ((const int32_t *)sizes)[i];
+}
+
+static int64_t cut(int64_t value, int64_t most)
+{
+    return value < 0 ? 0 : value > most ? most : value;
+}
+
+/* Sizes may lie: each is cut to the tokens, then to the copies' columns. */
+static void make_sizes(const struct run *run, int align, int *to)
+{
+    const int groups = run->plan->problem.groups;
+    const int64_t rows = run->plan->problem.k;
+    const int64_t most = qn_ahead_total(&run->plan->problem, run->recipe);
+    int64_t start = 0, first = 0;
+
+    for (int i = 0; i < groups; i++) {
+        const void *lengths = run->lengths ? run->lengths : run->offsets;
+        int64_t length = size_at(run, lengths, i + !run->lengths), room;
+
+        if (!run->lengths &&
+            __builtin_sub_overflow(length, size_at(run, lengths, i), &length))
+            length = 0;
+        if (run->offsets)
+            start = cut(size_at(run, run->offsets, i), rows);
+        length = cut(length, rows - start);
+        start += length;
+        room = most - first;
+        to[i] = (int)cut(qn_quantize_round_up(length, align), room);
+        to[groups + i] = (int)first;
+        first += cut(qn_quantize_round_up(length, 128), room);
+    }
+    to[2 * groups] = (int)first;
+}
+
+static int launch_step(const struct run *run, struct made *made, int align)
+{
+    const struct quern_plan *plan = run->plan;
+    const struct quern_args *args = run->args;
+    int step = args->scalars > 1, groups = plan->problem.groups;
+    int bytes = run->sizes_type == QUERN_I64 ? 8 : 4, rows, code;
+    const void *a = args->a.global, *b = args->b.global;
+    const void *lengths = run->lengths, *offsets = run->offsets;
+    struct qn_driver_scope scope;
+    void *const values[QN_PARAM_COUNT] = {
+        [QN_PARAM_a_global] = (void *)&a,
+        [QN_PARAM_b_global] = (void *)&b,
+        [QN_PARAM_alpha] = (void *)&args->alpha,
+        [QN_PARAM_beta] = (void *)&args->beta,
+        [QN_PARAM_scalar_step] = &step,
+        [QN_PARAM_factors] = &made->factors,
+        [QN_PARAM_first_dims] = (void *)&lengths,
+        [QN_PARAM_offsets] = (void *)&offsets,
+        [QN_PARAM_sizes_bytes] = &bytes,
+        [QN_PARAM_groups] = &groups,
+        [QN_PARAM_m] = &rows,
+        [QN_PARAM_align] = &align,
+        [QN_PARAM_device_sizes] = &made->sizes};
+
+    rows = (int)qn_geometry_length(&plan->problem, plan->problem.ragged);
+    code = qn_driver_enter(plan->driver, plan->context, &scope);
+    if (!code)
+        code = qn_step_launch(plan->driver, &plan->ahead->step, values,
+                              run->stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
+}
+
+/* Scales of the second level with the caller's factors, for each group; and
+   where groups lie that begin at multiples of 128. */
+static int prepare(const struct run *run, struct made *made)
+{
+    const struct quern_problem *p = &run->plan->problem;
+    const int align = qn_ahead_align(p, run->recipe);
+
+    if (qn_ahead_factors(p, run->recipe))
+        made->factors = place(run, run->space.factors);
+    if (align)
+        made->sizes = place(run, run->space.sizes);
+    if (run->plan->driver)
+        return made->factors || made->sizes ? launch_step(run, made, align)
+                                            : QUERN_OK;
+    if (made->factors)
+        make_factors(run->args, p->groups, made->factors);
+    if (made->sizes)
+        make_sizes(run, align, made->sizes);
+    return QUERN_OK;
+}
+
+/* ----------------------------------------------------------------- product */
+
+/* A or B as the product reads it: what was expanded, of as many rows as this
+   run has, or the caller's. */
+static void set_operand(const struct run *run, int role, struct quern_tensor *t)
+{
+    const struct quern_plan *product = run->plan->ahead->product;
+    const struct qn_geometry *g = &product->operands[role];
+
+    if (!run->plan->ahead->casts[role]) {
+        *t = *qn_args_tensor(run->args, role);
+        t->first_dims = t->last_dims = t->offsets = NULL;
+        return;
+    }
+    t->data = place(run, run->space.operand[role]);
+    if (!g->grouped)
+        t->shape[g->inner_ragged] =
+            qn_ahead_total(&run->plan->problem, run->recipe);
+}
+
+/* A alone names the sizes. */
+static void set_sizes(const struct run *run, const struct made *made, int inner,
+                      struct quern_tensor *a)
+{
+    const void *lengths = made->sizes ? made->sizes : run->lengths;
+
+    a->first_dims = inner ? NULL : lengths;
+    a->last_dims = inner ? lengths : NULL;
+    a->offsets =
+        made->sizes ? made->sizes + run->plan->problem.groups : run->offsets;
+    a->sizes_type = made->sizes ? QUERN_I32 : run->sizes_type;
+}
+
+/* C, D and P are the caller's. */
+static int multiply(const struct run *run, const struct made *made)
+{
+    const struct quern_plan *product = run->plan->ahead->product;
+    struct quern_args a = *run->args;
+    struct quern_tensor *const own[] = {&a.c, &a.d, &a.p};
+
+    a.a = product->need.args.a;
+    a.b = product->need.args.b;
+    set_operand(run, QN_ROLE_A, &a.a);
+    set_operand(run, QN_ROLE_B, &a.b);
+    for (int i = 0; i < 3; i++)
+        own[i]->first_dims = own[i]->last_dims = own[i]->offsets = NULL;
+    a.host_sizes = NULL;
+    set_sizes(run, made, product->operands[QN_ROLE_A].inner_ragged, &a.a);
+    if (made->factors) {
+        a.alpha = made->factors;
+        a.beta = a.beta ? a.alpha + run->plan->problem.groups : NULL;
+        a.scalars = run->plan->problem.groups;
+    }
+    return quern_run(product, &a, run->stream);
+}
+
+int qn_ahead_run(const struct quern_plan *plan, const struct quern_args *args,
+                 void *stream)
+{
+    struct run run = {.plan = plan,
+                      .args = args,
+                      .recipe = plan->ahead->recipe,
+                      .stream = stream};
+    struct made made = {.factors = NULL};
+    int code = QUERN_OK;
+
+    qn_ahead_lay_out(&plan->problem, run.recipe, &run.space);
+    if (args->host_sizes)
+        code = bring_sizes(&run);
+    else
+        find_sizes(&run);
+    if (!code)
+        code = prepare(&run, &made);
+    for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
+        code = expand(&run, role);
+    return code ? code : multiply(&run, &made);
+}

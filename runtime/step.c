@@ -1,0 +1,63 @@
+/*
+** step.c: a small kernel beside the one that a plan is for, one CTA of it.
+*/
+#include "step.h"
+#include "jit.h"
+#include "module.h"
+#include "select.h"
+#include "session.h"
+#include "types.h"
+
+#include <string.h>
+
+/* The recipe's kernel for the device, or NULL. */
+static const struct qn_candidate *find(const struct qn_session *s, int op,
+                                       const char *recipe, int backend)
+{
+    for (int i = 0; i < s->ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+
+        if (kernel->op == op && !strcmp(kernel->recipe, recipe) &&
+            qn_select_arch(kernel->arch, s->demand.device) &&
+            (backend == QUERN_BACKEND_JIT || kernel->cubin))
+            return &s->ctx->kernels[i];
+    }
+    return NULL;
+}
+
+int qn_step_load(struct qn_session *session, int op, const char *does,
+                 const char *recipe, int backend, struct qn_step *step)
+{
+    struct qn_driver *driver = session->driver;
+    const struct qn_candidate *found = find(session, op, recipe, backend);
+    struct qn_module *module;
+    int code;
+
+    if (!found)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "no kernel %s for recipe %s and backend %s", does,
+                            recipe, qn_backend_name(backend));
+    code = qn_module_get(session->ctx, found, backend, &module);
+    if (code)
+        return code == QN_REJECTED ? QUERN_ECOMPILE : code;
+    step->kernel = found->kernel;
+    code = QN_CU(driver, cuKernelGetFunction, &step->handle, module->handle);
+    if (!code && driver->cuFuncLoad)
+        code = QN_CU(driver, cuFuncLoad, step->handle);
+    return code;
+}
+
+int qn_step_launch(struct qn_driver *driver, const struct qn_step *step,
+                   void *const values[QN_PARAM_COUNT], void *stream)
+{
+    const struct cu_launch config = {
+        .grid = {1, 1, 1},
+        .block = {(unsigned)step->kernel->threads, 1, 1},
+        .stream = stream,
+    };
+    void *params[QN_PARAM_COUNT];
+
+    for (int i = 0; i < step->kernel->nparams; i++)
+        params[i] = values[step->kernel->params[i]];
+    return QN_CU(driver, cuLaunchKernelEx, &config, step->handle, params, NULL);
+}

@@ -1,0 +1,31 @@
+/*
+** step.h: a small kernel beside the one that a plan is for, one CTA of it.
+*/
+#ifndef QUERN_STEP_H
+#define QUERN_STEP_H
+
+#include "registry.h"
+
+struct cu_function;
+struct qn_driver;
+struct qn_session;
+
+struct qn_step {
+    const struct qn_kernel *kernel; /* NULL: nothing to do */
+    struct cu_function *handle;
+};
+
+/*
+** Load the recipe's kernel of that op (enum qn_cast_op), in the current
+** context. Errors are those of quern_plan; where there is no such kernel the
+** message says that none `does` it.
+*/
+int qn_step_load(struct qn_session *session, int op, const char *does,
+                 const char *recipe, int backend, struct qn_step *step);
+
+/* Queue it, in the current context, with the values at these addresses (by enum
+   qn_param). Neither allocates nor synchronizes. QUERN_ECUDA. */
+int qn_step_launch(struct qn_driver *driver, const struct qn_step *step,
+                   void *const values[QN_PARAM_COUNT], void *stream);
+
+#endif

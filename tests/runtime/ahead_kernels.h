@@ -1,0 +1,123 @@
+/*
+** ahead_kernels.h: recipes and kernels of test_ahead.c. Those without scales
+** are of the recipe "bf16", which the tests' registry has.
+*/
+#ifndef TEST_AHEAD_KERNELS_H
+#define TEST_AHEAD_KERNELS_H
+
+#include "kernels.h"
+
+#define P(name) QN_PARAM_##name
+
+#define BLOCKS(type_, k_, global_)                                             \
+    {                                                                          \
+        .type = type_, .span = QN_SPAN_BLOCK, .rows = 1, .k = k_,              \
+        .pad_rows = 1, .pad_columns = 1, .global = global_                     \
+    }
+#define RECIPE(name_, x_, w_, d_)                                              \
+    .name = name_, .doc = "", .spec = "recipes/test.lua:1", .x = x_, .w = w_,  \
+    .dy = x_, .d_types = d_, .default_d = QUERN_BF16, .rule = "", .scale = ""
+enum {
+    HALVES = 1u << QUERN_BF16 | 1u << QUERN_F16,
+    WIDE = 1u << QUERN_BF16 | 1u << QUERN_F32
+};
+
+static const struct qn_recipe recipes[] = {
+    {RECIPE("blocks", QUERN_E4M3, QUERN_E4M3, WIDE | HALVES), .scaled = 1,
+     .scaling = {BLOCKS(QUERN_E8M0, 32, 0), BLOCKS(QUERN_E8M0, 32, 0),
+                 BLOCKS(QUERN_E8M0, 32, 0)}},
+    {RECIPE("levels", QUERN_E2M1, QUERN_E2M1, WIDE), .scaled = 1,
+     .scaling = {BLOCKS(QUERN_E4M3, 16, 1), BLOCKS(QUERN_E4M3, 16, 1),
+                 BLOCKS(QUERN_E4M3, 16, 1)}},
+    {RECIPE("weights", QUERN_BF16, QUERN_E4M3, WIDE), .scaled = 1,
+     .scaling = {{0}, BLOCKS(QUERN_E8M0, 32, 0), {0}}},
+    {RECIPE("halves", QUERN_F16, QUERN_E4M3, WIDE), .scaled = 1,
+     .scaling = {{0}, BLOCKS(QUERN_E8M0, 32, 0), {0}}},
+    {RECIPE("sums", QUERN_E4M3, QUERN_E4M3, WIDE), .scaled = 1,
+     .scaling = {BLOCKS(QUERN_F32, 128, 0), BLOCKS(QUERN_F32, 128, 0),
+                 BLOCKS(QUERN_F32, 128, 0)}},
+};
+
+/* What the trail keeps of each launch. */
+enum { ROW, COLUMN, ROW_SF, OUT, ALIGN, FIRST_DIMS, NOOP, ERROR };
+enum { A, B, D, ALPHA, BETA, LENGTHS, OFFSETS, RECORD };
+enum { A_GLOBAL, B_GLOBAL, GIVEN, GIVEN_BETA, FACTORS, SIZES, STARTS, PLACE };
+
+static const unsigned char trail_cast[] = {P(row),  P(column), P(row_sf),
+                                           P(out),  P(align),  P(first_dims),
+                                           P(noop), P(error)};
+static const unsigned char trail_product[] = {
+    P(a), P(b), P(d), P(alpha), P(beta), P(first_dims), P(offsets), P(error)};
+static const unsigned char trail_ahead[] = {
+    P(a_global), P(b_global),   P(alpha),   P(beta),
+    P(factors),  P(first_dims), P(offsets), P(device_sizes)};
+
+#define COMMON(name_, recipe_)                                                 \
+    .name = name_, .spec = "kernels/test.lua:1", .template = "test.cu",        \
+    .key = "key", .recipe = recipe_, .arch = "sm_90a", .schedule = "",         \
+    .addend = "none", .threads = 128, .nparams = 8, .cubin = "\177ELF",        \
+    .cubin_bytes = 4, .cluster = {1, 1}
+#define CAST(name_, recipe_, of_)                                              \
+    {                                                                          \
+        COMMON(name_, recipe_), .op = QN_DEQUANTIZE, .of = of_,                \
+                                .input = QUERN_BF16, .ctas = 1,                \
+                                .params = trail_cast                           \
+    }
+#define CASTS(recipe_)                                                         \
+    CAST(recipe_ "_x", recipe_, QUERN_X),                                      \
+        CAST(recipe_ "_w", recipe_, QUERN_W),                                  \
+        CAST(recipe_ "_dy", recipe_, QUERN_DY)
+#define PRODUCT(name_, recipe_, op_, ragged_, epilogue_, a_, b_)               \
+    {                                                                          \
+        COMMON(name_, recipe_),                                                \
+            .op = op_, .ragged = ragged_, .epilogue = epilogue_,               \
+            .a = {.type = QUERN_BF16, .major = QUERN_MAJOR_##a_},              \
+            .b = {.type = QUERN_BF16, .major = QUERN_MAJOR_##b_},              \
+            .d = {.type = QUERN_BF16}, .tile = {128, 128, 64},                 \
+            .params = trail_product                                            \
+    }
+#define AHEAD(recipe_)                                                         \
+    {                                                                          \
+        COMMON(recipe_ "_ahead", recipe_), .op = QN_AHEAD, .input = QUERN_F32, \
+                                           .params = trail_ahead               \
+    }
+#define BRINGS(recipe_)                                                        \
+    {                                                                          \
+        .name = "k_sizes_" recipe_, .spec = "kernels/test.lua:2",              \
+        .template = "sizes.cu", .key = "key", .recipe = recipe_,               \
+        .arch = "sm_90a", .op = QN_SIZES, .input = QUERN_F32, .schedule = "",  \
+        .addend = "", .threads = 256, .params = size_params,                   \
+        .nparams = sizeof size_params, .cubin = "\177ELF", .cubin_bytes = 4    \
+    }
+#define INSIDE(recipe_)                                                        \
+    {                                                                          \
+        COMMON(recipe_ "_inside", recipe_),                                    \
+            .op = QUERN_FPROP, .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,   \
+            .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},              \
+            .d = {.type = QUERN_BF16}, .tile = {128, 128, 64},                 \
+            .expand = "registers", .params = trail_product                     \
+    }
+
+static const struct qn_kernel kernels[] = {
+    CASTS("blocks"),
+    CASTS("levels"),
+    CASTS("weights"),
+    AHEAD("blocks"),
+    AHEAD("levels"),
+    BRINGS("blocks"),
+    INSIDE("blocks"),
+    PRODUCT("fprop", "bf16", QUERN_FPROP, QUERN_AXIS_M, QN_STORE, K, K),
+    PRODUCT("fprop_scale", "bf16", QUERN_FPROP, QUERN_AXIS_M, QN_SCALE, K, K),
+    PRODUCT("dgrad", "bf16", QUERN_DGRAD, QUERN_AXIS_M, QN_STORE, K, MN),
+    PRODUCT("dgrad_tn", "bf16", QUERN_DGRAD, QUERN_AXIS_M, QN_STORE, K, K),
+    PRODUCT("wgrad", "bf16", QUERN_WGRAD, QUERN_AXIS_K, QN_STORE, MN, MN),
+    PRODUCT("wgrad_scale", "bf16", QUERN_WGRAD, QUERN_AXIS_K, QN_SCALE, MN,
+            MN)};
+static const struct quern_registry registry = {
+    .hash = "ahead",
+    .recipes = recipes,
+    .nrecipes = sizeof recipes / sizeof *recipes,
+    .kernels = kernels,
+    .nkernels = sizeof kernels / sizeof *kernels};
+
+#endif

@@ -1,0 +1,538 @@
+/*
+** test_ahead.c: products whose operands become bf16 before them: which
+** launches, in what order, that each gets what the one before has made, and
+** where the workspace has it.
+*/
+#include "test.h"
+
+#include "ahead_kernels.h"
+
+#include <stdlib.h>
+
+/* ---------------------------------------------------------------- a fixture */
+
+enum { ROOM = 1 << 17, ROOMS = 12, WORKSPACE = 1 << 20 };
+
+struct fixture {
+    struct quern_context *ctx;
+    struct quern_plan *plan;
+    struct quern_plan_info info;
+    struct quern_args args;
+    char *memory, *workspace;
+    int used;
+};
+
+static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+
+static struct quern_context *open_registry(void)
+{
+    const struct quern_open_options open = {.registry = &registry};
+    struct quern_context *ctx;
+
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    return ctx;
+}
+
+static void *room(struct fixture *f)
+{
+    assert_in_range(f->used, 0, ROOMS - 1);
+    return f->memory + f->used++ * ROOM;
+}
+
+static void give(struct fixture *f, struct quern_tensor *t)
+{
+    assert_in_range(t->bytes, 0, ROOM);
+    t->data = room(f);
+    t->sf = t->sf_bytes ? room(f) : NULL;
+    t->global = t->global_bytes ? room(f) : NULL;
+}
+
+static struct fixture begin(const char *text)
+{
+    struct quern_description need;
+    struct fixture f = {.used = 0};
+    struct quern_problem p;
+
+    f.ctx = open_registry();
+    p = test_problem(f.ctx, text);
+    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+    test_expect(quern_plan(f.ctx, &p, &aot, &f.plan), QUERN_OK, "");
+    quern_plan_info(f.plan, &f.info);
+    assert_int_equal(f.info.workspace_bytes, need.workspace_bytes);
+    assert_in_range(need.workspace_bytes, 256, WORKSPACE);
+    f.memory = aligned_alloc(256, ROOMS * ROOM);
+    f.workspace = aligned_alloc(256, WORKSPACE);
+    f.args = need.args;
+    give(&f, &f.args.a), give(&f, &f.args.b), give(&f, &f.args.d);
+    f.args.a.first_dims = p.op == QUERN_WGRAD ? NULL : room(&f);
+    f.args.a.last_dims = p.op == QUERN_WGRAD ? room(&f) : NULL;
+    f.args.workspace = f.workspace;
+    test_cuda->launches = 0;
+    test_cuda->trailed = FAKE_TRAILED;
+    return f;
+}
+
+static void end(struct fixture *f)
+{
+    quern_plan_free(f->plan);
+    quern_close(f->ctx);
+    free(f->memory);
+    free(f->workspace);
+}
+
+/* The launches since the last call, by name. */
+static void launched(const char *const *names)
+{
+    int i = 0;
+
+    for (; names[i] && i < test_cuda->launches; i++)
+        assert_string_equal(test_cuda->trail[i].kernel, names[i]);
+    assert_null(names[i]);
+    assert_int_equal(test_cuda->launches, i);
+    test_cuda->launches = 0;
+}
+
+#define LAUNCHED(...) launched((const char *const[]){__VA_ARGS__, NULL})
+
+static void *param(int launch, int which)
+{
+    return (void *)(uintptr_t)test_cuda->trail[launch].params[which];
+}
+
+/* `bytes` at a multiple of 256 behind the record, inside the workspace. */
+static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
+{
+    const char *const begin = at, *const first = f->workspace + 256;
+
+    assert_true(begin >= first && (begin - f->workspace) % 256 == 0);
+    assert_true(begin + bytes <= f->workspace + f->info.workspace_bytes);
+}
+
+/* -------------------------------------------------------------------- order */
+
+static void expands_then_multiplies(void **state)
+{
+    struct fixture f = begin("fprop blocks g=3 m=40 n=64 k=96 expand=ahead");
+    int flag = 0;
+
+    (void)state;
+    assert_string_equal(f.info.kernel, "fprop");
+    f.args.noop = &flag;
+    test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
+    assert_ptr_equal(param(0, ROW), f.args.a.data);
+    assert_ptr_equal(param(0, ROW_SF), f.args.a.sf);
+    assert_ptr_equal(param(0, FIRST_DIMS), f.args.a.first_dims);
+    assert_int_equal((int)(uintptr_t)param(0, ALIGN), 0);
+    assert_ptr_equal(param(1, ROW), f.args.b.data);
+    assert_null(param(1, FIRST_DIMS));
+    in_scratch(&f, param(0, OUT), 40 * 96 * 2);
+    in_scratch(&f, param(1, OUT), 3 * 64 * 96 * 2);
+    assert_ptr_equal(param(2, A), param(0, OUT));
+    assert_ptr_equal(param(2, B), param(1, OUT));
+    assert_ptr_equal(param(2, D), f.args.d.data);
+    assert_ptr_equal(param(2, LENGTHS), f.args.a.first_dims);
+    assert_null(param(2, ALPHA));
+    for (int i = 0; i < 3; i++)
+        assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(param(i, NOOP), &flag);
+        assert_ptr_equal(param(i, ERROR), f.workspace);
+    }
+    assert_ptr_equal(param(2, RECORD), f.workspace);
+    LAUNCHED("blocks_x", "blocks_w", "fprop");
+    end(&f);
+}
+
+/* Weights that were quantized the other way round lie as they did before. */
+static void turns_columns_back(void **state)
+{
+    struct fixture f = begin("dgrad blocks g=3 m=40 n=64 k=96 expand=ahead");
+
+    (void)state;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_null(param(1, ROW));
+    assert_ptr_equal(param(1, COLUMN), f.args.b.data);
+    assert_ptr_equal(param(2, B), param(1, OUT));
+    LAUNCHED("blocks_dy", "blocks_w", "dgrad");
+    end(&f);
+}
+
+/* Tokens that are summed stay where the copies have them, so their groups get
+   other sizes, and whole blocks. */
+static void sums_whole_blocks(void **state)
+{
+    struct fixture f = begin("wgrad blocks g=3 m=64 n=96 k=300 expand=ahead");
+    const char *sizes;
+
+    (void)state;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    sizes = param(0, PLACE);
+    in_scratch(&f, sizes, 7 * 4);
+    assert_ptr_equal(param(0, SIZES), f.args.a.last_dims);
+    assert_null(param(0, FACTORS));
+    for (int i = 1; i < 3; i++) {
+        assert_null(param(i, ROW));
+        assert_int_equal((int)(uintptr_t)param(i, ALIGN), 32);
+        assert_ptr_equal(param(i, FIRST_DIMS), f.args.a.last_dims);
+    }
+    in_scratch(&f, param(1, OUT), 5 * 128 * 64 * 2);
+    in_scratch(&f, param(2, OUT), 5 * 128 * 96 * 2);
+    assert_ptr_equal(param(3, LENGTHS), sizes);
+    assert_ptr_equal(param(3, OFFSETS), sizes + 3 * 4);
+    LAUNCHED("blocks_ahead", "blocks_dy", "blocks_x", "wgrad");
+    end(&f);
+}
+
+/* Scales of a second level are factors of the product. */
+static void multiplies_by_second_levels(void **state)
+{
+    static const char *const texts[] = {
+        "fprop levels g=3 m=40 n=64 k=96 expand=ahead",
+        "fprop levels g=3 m=40 n=64 k=96 alpha=any beta=any expand=ahead"};
+    const float alpha[3] = {1, 2, 3}, beta[3] = {4, 5, 6};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fixture f = begin(texts[i]);
+        const char *factors;
+
+        if (i) {
+            f.args.alpha = alpha;
+            f.args.beta = beta;
+            f.args.scalars = 3;
+            f.args.c.data = f.args.d.data;
+        }
+        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+        factors = param(0, FACTORS);
+        in_scratch(&f, factors, 6 * 4);
+        assert_ptr_equal(param(0, A_GLOBAL), f.args.a.global);
+        assert_ptr_equal(param(0, B_GLOBAL), f.args.b.global);
+        assert_ptr_equal(param(0, GIVEN), i ? alpha : NULL);
+        assert_ptr_equal(param(0, GIVEN_BETA), i ? beta : NULL);
+        assert_null(param(0, PLACE));
+        assert_ptr_equal(param(3, ALPHA), factors);
+        assert_ptr_equal(param(3, BETA), i ? factors + 3 * 4 : NULL);
+        LAUNCHED("levels_ahead", "levels_x", "levels_w", "fprop_scale");
+        end(&f);
+    }
+}
+
+/* What is bf16 already is read where it lies. */
+static void leaves_bf16_alone(void **state)
+{
+    struct fixture f = begin("fprop weights g=3 m=40 n=64 k=96 expand=ahead");
+    struct fixture g = begin("dgrad weights g=3 m=40 n=64 k=96 expand=ahead");
+
+    (void)state;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(1, A), f.args.a.data);
+    assert_ptr_equal(param(1, B), param(0, OUT));
+    assert_ptr_equal(param(1, LENGTHS), f.args.a.first_dims);
+    LAUNCHED("weights_w", "fprop");
+    test_expect(quern_run(g.plan, &g.args, NULL), QUERN_OK, "");
+    LAUNCHED("weights_w", "dgrad");
+    end(&f);
+    end(&g);
+}
+
+/* One small launch brings them, and all the others read them there. */
+static void takes_host_sizes(void **state)
+{
+    static const int64_t good[] = {20, 0, 20}, bad[] = {20, -1, 0};
+    struct fixture f =
+        begin("fprop blocks g=3 m=40 n=64 k=96 sizes=host expand=ahead");
+
+    (void)state;
+    f.args.a.first_dims = NULL;
+    f.args.host_sizes = bad;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "host_sizes[1] is -1");
+    assert_int_equal(test_cuda->launches, 0);
+    f.args.host_sizes = good;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    in_scratch(&f, param(1, FIRST_DIMS), 3 * 4);
+    assert_int_equal(((const int32_t *)param(1, FIRST_DIMS))[2], 20);
+    assert_ptr_equal(param(3, LENGTHS), param(1, FIRST_DIMS));
+    assert_true((char *)param(1, OUT) > (char *)param(1, FIRST_DIMS));
+    LAUNCHED("k_sizes_blocks", "blocks_x", "blocks_w", "fprop");
+    end(&f);
+}
+
+/* Fewer rows than planned lie closer together, in copies and in what they
+   become. */
+static void fits_fewer_rows(void **state)
+{
+    struct fixture f = begin("wgrad blocks g=3 m=64 n=96 k=1000 expand=ahead");
+    struct quern_problem p =
+        test_problem(f.ctx, "wgrad blocks g=3 m=64 n=96 k=300 expand=ahead");
+    struct quern_description need;
+    const void *most, *less;
+
+    (void)state;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    most = param(2, OUT);
+    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+    memcpy(f.args.a.shape, need.args.a.shape, sizeof f.args.a.shape);
+    memcpy(f.args.b.shape, need.args.b.shape, sizeof f.args.b.shape);
+    test_cuda->launches = 0;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    less = param(2, OUT);
+    assert_int_equal((const char *)most - (const char *)less,
+                     (10 - 5) * 128 * 64 * 2);
+    LAUNCHED("blocks_ahead", "blocks_dy", "blocks_x", "wgrad");
+    f.args.b.shape[1] += 128;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, "b.shape[1]");
+    assert_int_equal(test_cuda->launches, 0);
+    end(&f);
+}
+
+/* ------------------------------------------------------------------- rules */
+
+static void refuses(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"fprop bf16 g=3 m=40 n=64 k=96", "no operand has scales"},
+        {"fprop sums g=3 m=40 n=64 k=128", "factors of sums, not of values"},
+        {"fprop halves g=3 m=40 n=64 k=96", "and must be bf16"},
+        {"fprop blocks g=3 m=40 n=64 k=96 d=f16", "writes such a D"},
+        {"wgrad blocks g=3 m=40 n=64 k=96 parts=2", "parts: merged products"},
+        {"wgrad blocks g=1000 m=8 n=8 k=1073700000", "would pass 2^30 tokens"},
+    };
+    struct quern_context *ctx = open_registry();
+    struct quern_problem p;
+    char text[160];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(text, sizeof text, "%s expand=ahead", rows[i].text);
+        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+                    rows[i].says);
+    }
+    test_expect(quern_problem_parse(
+                    ctx, "fprop blocks g=1 m=1 n=8 k=8 expand=ahaed", &p),
+                QUERN_EINVAL, "did you mean 'ahead'?");
+    p = test_problem(ctx, "fprop blocks g=1 m=1 n=8 k=8");
+    p.expand = 3;
+    test_expect(quern_problem_print(&p, text, sizeof text) > 0, 1, "");
+    test_expect(quern_describe(ctx, &p, &(struct quern_description){0}),
+                QUERN_EINVAL, "expand is 3: not one of the values");
+    quern_close(ctx);
+}
+
+/* Of options, and of what is not there. */
+static void refuses_options(void **state)
+{
+    const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
+    const struct quern_plan_options inside = {.backend = QUERN_BACKEND_AOT,
+                                              .kernel = "blocks_inside"};
+    const struct quern_plan_options named = {.backend = QUERN_BACKEND_AOT,
+                                             .kernel = "fprop_scale"};
+    struct quern_context *ctx = open_registry();
+    struct quern_problem p =
+        test_problem(ctx, "fprop blocks g=3 m=40 n=64 k=96 expand=ahead");
+    struct quern_tune_result result;
+    struct quern_plan_info info;
+    struct quern_plan *plan;
+
+    (void)state;
+    test_expect(quern_plan(ctx, &p, &loop, &plan), QUERN_EINVAL,
+                "the cublaslt backend multiplies copies as they are");
+    test_expect(quern_plan(ctx, &p, &inside, &plan), QUERN_ENOKERNEL,
+                "in the product");
+    assert_null(plan);
+    test_expect(quern_plan(ctx, &p, &named, &plan), QUERN_OK, "");
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "fprop_scale");
+    quern_plan_free(plan);
+    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
+                "expand=ahead: the kernels to be measured");
+    p = test_problem(ctx, "fprop weights g=3 m=40 n=64 k=96 sizes=host "
+                          "expand=ahead");
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+                "no kernel brings sizes from the host for recipe weights");
+    quern_close(ctx);
+}
+
+/* Arguments are those of the problem, and are named so. */
+static void names_arguments(void **state)
+{
+    struct fixture f = begin("fprop levels g=3 m=40 n=64 k=96 expand=ahead");
+    struct quern_args a = f.args;
+
+    (void)state;
+    a.b.global = NULL;
+    test_expect(quern_run(f.plan, &a, NULL), QUERN_EINVAL, "b.global is NULL");
+    a = f.args;
+    a.a.sf = NULL;
+    test_expect(quern_run(f.plan, &a, NULL), QUERN_EINVAL, "a.sf is NULL");
+    a = f.args;
+    a.d.data = f.workspace + f.info.workspace_bytes - 16;
+    test_expect(quern_run(f.plan, &a, NULL), QUERN_EINVAL, "workspace");
+    assert_int_equal(test_cuda->launches, 0);
+    end(&f);
+}
+
+/* ------------------------------------------------------------------ choice */
+
+#define LARGE "fprop blocks g=8 m=32768 n=4096 k=7168"
+#define SMALL "fprop blocks g=8 m=64 n=4096 k=7168"
+
+/* Many rows for each weight: worth it. Whoever names a kernel has chosen. */
+static void model_decides(void **state)
+{
+    static const struct {
+        const char *text, *kernel, *runs, *why;
+    } rows[] = {
+        {LARGE, NULL, "fprop", "expand=ahead: ahead "},
+        {LARGE " expand=inside", NULL, "blocks_inside", "> blocks_inside"},
+        {LARGE, "blocks_inside", "blocks_inside", "> blocks_inside"},
+        {SMALL, NULL, "blocks_inside", "> blocks_inside"},
+        {SMALL " expand=ahead", NULL, "fprop", "as the problem says"},
+    };
+    struct quern_context *ctx = open_registry();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
+                                                   .kernel = rows[i].kernel};
+        struct quern_problem p = test_problem(ctx, rows[i].text);
+        int ahead = !strcmp(rows[i].runs, "fprop");
+        struct quern_description need;
+        struct quern_plan_info info;
+        struct quern_plan *plan;
+        char *why;
+
+        test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+        test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_OK, "");
+        quern_plan_info(plan, &info);
+        assert_string_equal(info.kernel, rows[i].runs);
+        assert_true(info.workspace_bytes <= need.workspace_bytes);
+        assert_true(ahead == (info.workspace_bytes > 256));
+        quern_plan_free(plan);
+        test_expect(quern_why(ctx, &p, &options, &why), QUERN_OK, "");
+        assert_non_null(strstr(why, rows[i].why));
+        assert_true(ahead == !!strstr(why, "> blocks_w\n"));
+        quern_free(why);
+    }
+    quern_close(ctx);
+}
+
+/* What nobody asked for is given up where its kernels are not linked. */
+static void falls_back(void **state)
+{
+    struct quern_registry fewer = registry;
+    const struct quern_open_options open = {.registry = &fewer};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan_info info;
+    struct quern_plan *plan;
+
+    (void)state;
+    fewer.kernels = kernels + 1; /* without blocks_x */
+    fewer.nkernels--;
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    p = test_problem(ctx, LARGE);
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_OK, "");
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "blocks_inside");
+    assert_int_equal(info.workspace_bytes, 256);
+    quern_plan_free(plan);
+    p.expand = QUERN_EXPAND_AHEAD;
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+                "in the expansion of A");
+    quern_close(ctx);
+}
+
+/* ---------------------------------------------------------------- failures */
+
+/* Every driver call of a run fails once: no launch follows the first that
+   failed, and all is balanced. */
+static void fails_each_driver_call(void **state)
+{
+    struct fixture f = begin("wgrad levels g=3 m=64 n=96 k=300 expand=ahead");
+    int n = 0, code;
+
+    (void)state;
+    do {
+        test_cuda->launches = test_cuda->calls = 0;
+        test_cuda->fail_code = 999;
+        test_cuda->failed = NULL;
+        test_cuda->fail_at = ++n;
+        code = quern_run(f.plan, &f.args, NULL);
+        test_cuda->fail_at = 0;
+        if (test_cuda->failed &&
+            strcmp(test_cuda->failed, "cuCtxPopCurrent_v2"))
+            assert_int_equal(code, QUERN_ECUDA);
+        assert_true(!code || test_cuda->launches < 4);
+        assert_int_equal(test_cuda->depth, 0);
+    } while (test_cuda->failed);
+    assert_true(n > 4); /* at least each launch */
+    end(&f);
+}
+
+/* The same of a plan, which has four modules and leaves none. */
+static void plans_fail_cleanly(void **state)
+{
+    int n = 0, code;
+
+    (void)state;
+    do {
+        struct quern_context *ctx = open_registry();
+        struct quern_problem p =
+            test_problem(ctx, "fprop levels g=3 m=40 n=64 k=96 expand=ahead");
+        struct quern_plan *plan;
+
+        test_cuda->calls = 0;
+        test_cuda->fail_code = 999;
+        test_cuda->failed = NULL;
+        test_cuda->fail_at = ++n;
+        code = quern_plan(ctx, &p, &aot, &plan);
+        test_cuda->fail_at = 0;
+        assert_true(!plan == !!code);
+        assert_int_equal(test_cuda->depth, 0);
+        quern_plan_free(plan);
+        quern_close(ctx);
+        assert_int_equal(test_cuda->libraries, 0);
+    } while (test_cuda->failed);
+    assert_true(n > 12);
+}
+
+/* And every allocation of a plan. */
+static void fails_each_allocation(void **state)
+{
+    struct quern_context *ctx = open_registry();
+    struct quern_problem p =
+        test_problem(ctx, "fprop levels g=3 m=40 n=64 k=96 expand=ahead");
+    struct quern_plan *plan;
+    int code, n = 0;
+
+    (void)state;
+    do {
+        test_fail_allocation(++n);
+        code = quern_plan(ctx, &p, &aot, &plan);
+        test_fail_allocation(0);
+        assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
+        assert_true(!plan == !!code);
+    } while (code);
+    assert_true(n > 4);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+int test_ahead_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(expands_then_multiplies), TEST(turns_columns_back),
+        TEST(sums_whole_blocks),       TEST(multiplies_by_second_levels),
+        TEST(leaves_bf16_alone),       TEST(takes_host_sizes),
+        TEST(fits_fewer_rows),         TEST(refuses),
+        TEST(refuses_options),         TEST(names_arguments),
+        TEST(model_decides),           TEST(falls_back),
+        TEST(fails_each_driver_call),  TEST(plans_fail_cleanly),
+        TEST(fails_each_allocation),
+    };
+
+    return cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+}
