@@ -4,8 +4,6 @@
 #include "host_sizes.h"
 #include "types.h"
 
-#include <string.h>
-
 /* ------------------------------------------------------------------- rules */
 
 size_t qn_host_size_bytes(int sizes, int groups, int count)

@@ -76,7 +76,9 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
                   of == "tokens" and join(shape, sizes, { "align" }) or shape),
     derive "threads" (function () return 256 end),
     derive "band" (function () return 16 end),
-    derive "ctas" (function (v) return v.arch == "sm_90a" and v.input.bits == 16 and 2 or 2 end),
+    derive "ctas" (function (v)
+      return v.arch == "sm_90a" and v.input.bits == 16 and v.scale.type ~= "f32" and 3 or 2
+    end),
   }
 end
 

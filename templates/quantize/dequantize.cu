@@ -46,34 +46,51 @@ FN int thread_here(void)
 }
 
 //$ local global = scale.global and ", global" or ""
-/* From the row copy: each thread has eight features of every STEP-th row, all on their way at once. */
+//$ -- Scales of lines at equal distances: 16 rows, or pairs of features 32 apart.
+//$ local blocks = scale.span == "block"
+//$ local stepped = blocks and scale.order == "rows" and (scale.rows == 1 or scale.rows == 16)
+/*
+** From the row copy: each thread has eight features of every STEP-th row, AT_ONCE on their way. Of
+** a tile that is `complete` all rows and columns exist, and begin at multiples of 16 bytes.
+*/
 FN void do_rows(const struct copy *copy, const struct result *out, const struct group *g,
-                const struct tile *t, const struct shape *all)
+                const struct tile *t, const struct shape *all, const int complete)
 {
-    enum { STEP = THREADS / (TILE_N / 8), AT_ONCE = TILE_M / STEP };
+    enum { STEP = THREADS / (TILE_N / 8), AT_ONCE = 4 };
     const int thread = thread_here(), line = thread / (TILE_N / 8), f = thread % (TILE_N / 8) * 8;
-    const int columns = out->columns - f; /* from the thread's first one on */
-    const int rows = columns <= 0 ? 0 : out->rows < TILE_M ? out->rows : TILE_M;
+    const int columns = complete ? TILE_N : out->columns - f; /* from the thread's first one on */
+    const int there = out->rows < TILE_M ? out->rows : TILE_M;
+    const int rows = complete ? TILE_M : columns <= 0 ? 0 : there;
+    const int at_once = complete ? AT_ONCE : 1; /* the others are few */
 //$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
-    long long at = ($(first) + t->row + line) * copy->stride + t->column + f;
+    const unsigned char *at = codes_at(copy->data, ($(first) + t->row + line) * copy->stride +
+                                                   t->column + f);
+    const long long step = STEP / 2 * CODE_WORDS * copy->stride; /* bytes */
     out_element *to = out->at + line * out->stride + f;
-//$ if scale.span == "block" then
+//$ if blocks then
     const struct scales s = row_scales(g, all);
+//$ end
+//$ if stepped then
+    const sf_element *sf_at =
+        copy->sf + scale_at(&s, (t->row + line) / DOWN, (t->column + f) / ACROSS);
+    const long long sf_step = STEP / DOWN * padded(s.columns, PAD_COLUMNS);
 //$ end
 //$ if scale.global then
     const struct level global = level_of(copy->global, g->number);
 //$ end
 
 #pragma unroll 1
-    for (int row = line; row < rows; row += AT_ONCE * STEP) {
+    for (int row = line; row < rows; row += at_once * STEP) {
         struct codes codes[AT_ONCE];
         sf_element sf[AT_ONCE];
 
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            if (row + i * STEP < rows) {
-                codes[i] = read_codes(copy->data, at);
-//$ if scale.span == "block" then
+        for (int i = 0; i < at_once; i++) {
+            if (complete || row + i * STEP < rows) {
+                codes[i] = read_codes(at);
+//$ if stepped then
+                sf[i] = *sf_at;
+//$ elseif blocks then
                 sf[i] = copy->sf[scale_at(&s, (t->row + row + i * STEP) / DOWN,
                                           (t->column + f) / ACROSS)];
 //$ elseif scale.span == "row" then
@@ -82,13 +99,16 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
                 sf[i] = copy->sf[$(scale.span == "group" and "g->number" or "0")];
 //$ end
             }
-            at += STEP * copy->stride;
+            at += step;
+//$ if stepped then
+            sf_at += sf_step;
+//$ end
         }
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            if (row + i * STEP < rows)
+        for (int i = 0; i < at_once; i++) {
+            if (complete || row + i * STEP < rows)
                 store_eight(to, scaled(&codes[i], sf[i]$(global)), columns,
-                            out->whole);
+                            complete || out->whole);
             to += STEP * out->stride;
         }
     }
@@ -145,10 +165,15 @@ $(name)(
             result.rows = ceil_div(result.rows, align) * align;
 //$ end
         result.columns = k - t.column;
-        if (row)
-            do_rows(&lines, &result, &g, &t, &all);
+        const int complete = result.whole && result.rows >= TILE_M && result.columns >= TILE_N;
+        if (row && complete)
+            do_rows(&lines, &result, &g, &t, &all, 1);
+        else if (row)
+            do_rows(&lines, &result, &g, &t, &all, 0);
+        else if (complete)
+            do_columns(stage, &turned, &result, &g, &t, &all, 1);
         else
-            do_columns(stage, &turned, &result, &g, &t, &all);
+            do_columns(stage, &turned, &result, &g, &t, &all, 0);
     }
 //$ if of ~= "w" then
     if (blockIdx.x == gridDim.x - 1 && warp == 0)

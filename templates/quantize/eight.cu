@@ -20,15 +20,20 @@ struct eight {
     unsigned word[WORDS];
 };
 
-/* Those from value `at` of a copy on, a multiple of eight. */
-FN struct codes read_codes(const unsigned char *data, long long at)
+/* Where value `at` of a copy lies, a multiple of eight. */
+FN const unsigned char *codes_at(const unsigned char *data, long long at)
+{
+    return data + $(bits == 4 and "(at >> 1)" or "at");
+}
+
+FN struct codes read_codes(const unsigned char *at)
 {
     struct codes c;
 
 //$ if bits == 4 then
-    c.word[0] = *(const unsigned *)(data + (at >> 1));
+    c.word[0] = *(const unsigned *)at;
 //$ else
-    const uint2 both = *(const uint2 *)(data + at);
+    const uint2 both = *(const uint2 *)at;
     c.word[0] = both.x;
     c.word[1] = both.y;
 //$ end
@@ -75,8 +80,9 @@ FN void numbers_of(float x[8], const struct codes *c)
 }
 //$ end
 
+//$ local second = scale.global and ", float global" or ""
 /* One rounding for each factor, and one to what is stored. */
-FN struct eight multiplied(const struct codes *c, float sf$(scale.global and ", float global" or ""))
+FN struct eight multiplied(const struct codes *c, float sf$(second))
 {
     struct eight v;
     float x[8];

@@ -13,18 +13,22 @@ FN unsigned *staged(uint4 *stage, int row, int word)
     return (unsigned *)(stage + row * PIECES + (word / 4 ^ row / 8 % 8)) + word % 4;
 }
 
-/* Two neighbouring features of eight rows. */
+/* Two neighbouring features of eight rows, whose pieces change places alike. */
 FN void turn(uint4 *stage, int row, int feature, const struct eight *x, const struct eight *y)
 {
+    enum { ROW = PIECES * 4 }; /* words */
+//$ local word = input.bits == 16 and "feature / 2" or "feature"
+    unsigned *const to = staged(stage, row, $(word));
+
 #pragma unroll
 //$ if input.bits == 16 then
     for (int i = 0; i < 4; i++) {
-        *staged(stage, row + 2 * i, feature / 2) = __byte_perm(x->word[i], y->word[i], 0x5410);
-        *staged(stage, row + 2 * i + 1, feature / 2) = __byte_perm(x->word[i], y->word[i], 0x7632);
+        to[2 * i * ROW] = __byte_perm(x->word[i], y->word[i], 0x5410);
+        to[(2 * i + 1) * ROW] = __byte_perm(x->word[i], y->word[i], 0x7632);
     }
 //$ else
     for (int i = 0; i < 8; i++)
-        *(uint2 *)staged(stage, row + i, feature) = make_uint2(x->word[i], y->word[i]);
+        *(uint2 *)(to + i * ROW) = make_uint2(x->word[i], y->word[i]);
 //$ end
 }
 
@@ -34,54 +38,87 @@ struct part {
     sf_element sf;
 };
 
-FN struct part read_part(const struct copy *copy, const struct group *g, const struct shape *all,
+//$ local first = "(long long)g->first * TILE_M"
+//$ if of == "w" then first = "(long long)g->number * all->k * copy->stride" end
+//$ local blocks = scale.span == "block"
+//$ local stepped = blocks and scale.order == "rows" and (scale.rows == 1 or scale.rows == 16)
+/* The parts that a thread reads: those of its first feature, and what leads to others. */
+struct parts {
+    const unsigned char *codes;
+    const sf_element *sf;
+    long long step, sf_step; /* to the next feature's; its scales of as many features */
+};
+
+FN struct parts parts_at(const struct copy *copy, const struct group *g, const struct shape *all,
                          int row, int feature)
 {
-//$ if of == "w" then
-    const long long line = (long long)g->number * all->k + feature, at = line * copy->stride + row;
-//$ else
-    const long long at = feature * copy->stride + (long long)g->first * TILE_M + row;
-//$ end
-//$ if scale.span == "block" then
-    const struct scales s = column_scales(g, all);
-    const long long sf = scale_at(&s, feature / DOWN, row / ACROSS);
-//$ elseif scale.span == "row" then
-    const long long sf = (long long)g->number * all->k + feature;
-//$ else
-    const long long sf = $(scale.span == "group" and "g->number" or "0");
-//$ end
-    const struct part p = { read_codes(copy->data, at), copy->sf[sf] };
+    struct parts p;
 
+    p.codes = codes_at(copy->data, feature * copy->stride + $(first) + row);
+    p.step = copy->stride;
+    p.sf = copy->sf;
+    p.sf_step = 0;
+//$ if stepped then
+    const struct scales s = column_scales(g, all);
+    p.sf += scale_at(&s, feature / DOWN, row / ACROSS);
+    p.sf_step = padded(s.columns, PAD_COLUMNS);
+//$ elseif scale.span == "row" then
+    p.sf += (long long)g->number * all->k + feature;
+    p.sf_step = 1;
+//$ elseif scale.span == "group" then
+    p.sf += g->number;
+//$ end
+    return p;
+}
+
+/* `further` features on, an even number but for the neighbour's. */
+FN struct part read_part(const struct parts *from, const struct copy *copy, const struct group *g,
+                         const struct shape *all, int row, int feature, int further)
+{
+    struct part p;
+
+    p.codes = read_codes(codes_at(from->codes, further * from->step));
+//$ if blocks and not stepped then
+    const struct scales s = column_scales(g, all);
+    p.sf = copy->sf[scale_at(&s, (feature + further) / DOWN, row / ACROSS)];
+//$ else
+    p.sf = from->sf[further / DOWN * from->sf_step];
+//$ end
     return p;
 }
 
 //$ local global = scale.global and ", global" or ""
 /*
-** FEATURES from `begin` on into the stage: a warp takes 64 rows of eight of them at a time, all of
-** them on their way at once.
+** FEATURES from `begin` on into the stage: a warp takes 64 rows of eight of them at a time, and has
+** AT_ONCE such parts on their way.
 */
 FN void fill_stage(uint4 *stage, const struct copy *copy, const struct result *out,
-                   const struct group *g, const struct tile *t, const struct shape *all, int begin)
+                   const struct group *g, const struct tile *t, const struct shape *all, int begin,
+                   const int complete)
 {
-    enum { STEP = THREADS / 64 * 8, AT_ONCE = FEATURES / STEP };
+    enum { STEP = THREADS / 64 * 8, AT_ONCE = 2 };
     const int thread = thread_here(), row = thread / 32 % 2 * 64 + thread % 8 * 8;
     const int first = thread / 64 * 8 + thread / 8 % 4 * 2;
+    const int at_once = complete ? AT_ONCE : 1; /* the others are few */
+    const struct parts from =
+        parts_at(copy, g, all, t->row + row, t->column + begin + first);
 //$ if scale.global then
     const struct level global = level_of(copy->global, g->number);
 //$ end
 
 #pragma unroll 1
-    for (int f = first; f < FEATURES; f += AT_ONCE * STEP) {
+    for (int f = first; f < FEATURES; f += at_once * STEP) {
         struct part part[AT_ONCE][2];
 
 #pragma unroll
-        for (int i = 0; i < AT_ONCE * 2; i++) {
-            const int feature = begin + f + i / 2 * STEP + i % 2;
-            if (row < out->rows && feature < out->columns)
-                part[i / 2][i % 2] = read_part(copy, g, all, t->row + row, t->column + feature);
+        for (int i = 0; i < at_once * 2; i++) {
+            const int further = f - first + i / 2 * STEP + i % 2;
+            if (complete || (row < out->rows && begin + first + further < out->columns))
+                part[i / 2][i % 2] = read_part(&from, copy, g, all, t->row + row,
+                                               t->column + begin + first, further);
         }
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
+        for (int i = 0; i < at_once; i++) {
             const struct part *p = part[i];
             const struct eight x = scaled(&p[0].codes, p[0].sf$(global));
             const struct eight y = scaled(&p[1].codes, p[1].sf$(global));
@@ -92,7 +129,8 @@ FN void fill_stage(uint4 *stage, const struct copy *copy, const struct result *o
 }
 
 FN void do_columns(uint4 *stage, const struct copy *copy, const struct result *out,
-                   const struct group *g, const struct tile *t, const struct shape *all)
+                   const struct group *g, const struct tile *t, const struct shape *all,
+                   const int complete)
 {
     const int thread = thread_here(), line = thread / PIECES, piece = thread % PIECES;
 
@@ -101,13 +139,13 @@ FN void do_columns(uint4 *stage, const struct copy *copy, const struct result *o
         const int f = begin + piece * PIECE;
         out_element *to = out->at + line * out->stride + f;
 
-        fill_stage(stage, copy, out, g, t, all, begin);
+        fill_stage(stage, copy, out, g, t, all, begin, complete);
         __syncthreads();
 #pragma unroll 4
         for (int row = line; row < TILE_M; row += THREADS / PIECES) {
-            if (row < out->rows)
-                store_piece(to, *(const uint4 *)staged(stage, row, piece * 4), out->columns - f,
-                            out->whole);
+            if (complete || row < out->rows)
+                store_piece(to, *(const uint4 *)staged(stage, row, piece * 4),
+                            complete ? PIECE : out->columns - f, complete || out->whole);
             to += THREADS / PIECES * out->stride;
         }
         if (begin + FEATURES < TILE_N)
