@@ -33,10 +33,11 @@ static const struct qg_field fields[] = {
     {"form", QG_F_NAMES, 0, AT(form), "plain forward backward", NULL,
      "what is quantized: values as they are, an activation's result, or the "
      "gradient of what it was given; of casts (default \"plain\")"},
-    {"epilogue", QG_F_NAMES, 0, AT(epilogue), "store add scale activate", NULL,
+    {"epilogue", QG_F_NAMES, 0, AT(epilogue), "store add scale activate copies",
+     NULL,
      "what happens to the product: it becomes D, is added to D, is scaled and "
-     "added to a scaled C, or an activation of it becomes D (default "
-     "\"store\")"},
+     "added to a scaled C, an activation of it becomes D, or that is quantized "
+     "at once (default \"store\")"},
     {"arch", QG_F_NAMES, 1, AT(arch), ARCHES, NULL,
      "what the kernels are compiled for"},
     {"template", QG_F_PATH, 1, AT(template), NULL, NULL,

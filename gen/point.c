@@ -187,10 +187,11 @@ static int is_cast(const struct qg_variant *v)
 
 static int epilogue_of(const char *epilogue)
 {
-    return !strcmp(epilogue, "store")   ? QN_STORE
-           : !strcmp(epilogue, "add")   ? QN_ADD
-           : !strcmp(epilogue, "scale") ? QN_SCALE
-                                        : QN_ACTIVATE;
+    return !strcmp(epilogue, "store")    ? QN_STORE
+           : !strcmp(epilogue, "add")    ? QN_ADD
+           : !strcmp(epilogue, "scale")  ? QN_SCALE
+           : !strcmp(epilogue, "copies") ? QN_COPIES
+                                         : QN_ACTIVATE;
 }
 
 /* D is always contiguous along n. */
@@ -263,6 +264,20 @@ static void push_cast(lua_State *L, const struct qg_variant *v)
         set_boolean(L, "scale", 0);
 }
 
+/* What D's copies are, as of a cast. */
+static void push_result(lua_State *L, const struct qg_variant *v)
+{
+    const struct qg_scale *scale = &v->recipe->scale[QUERN_X];
+
+    set_string(L, "of", "x");
+    set_type(L, "input", v->d);
+    set_type(L, "element", scale->element);
+    if (scale->blocked)
+        set_scale(L, scale, QUERN_X, NULL);
+    else
+        set_boolean(L, "scale", 0);
+}
+
 /* Push the table with what the variant fixes. */
 static void push_values(lua_State *L, const struct qg_variant *v,
                         const struct qn_kernel *kernel)
@@ -283,6 +298,8 @@ static void push_values(lua_State *L, const struct qg_variant *v,
     set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a, &v->a);
     set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b, &v->b);
     set_operand(L, "d", kernel->d.type, "mn", v->ragged->d, NULL);
+    if (kernel->epilogue == QN_COPIES)
+        push_result(L, v);
 }
 
 /* -------------------------------------------------------------------- name */
@@ -497,6 +514,24 @@ static void keep_values(struct qg *q, const struct qg_variant *v,
     point->values = luaL_ref(q->L, LUA_REGISTRYINDEX);
 }
 
+/* The scale that the template's rules are of: of a cast's tensor, or of what a
+   product is quantized to, from the type of D. */
+static void set_rule(const struct qg_variant *v, struct qg_point *point)
+{
+    static const int inputs[] = {[QUERN_BF16] = QG_IN_BF16,
+                                 [QUERN_F16] = QG_IN_F16,
+                                 [QUERN_F32] = QG_IN_F32};
+
+    point->scale = NULL;
+    point->input = v->input;
+    if (is_cast(v)) {
+        point->scale = &v->recipe->scale[v->of];
+    } else if (!strcmp(v->epilogue, "copies")) {
+        point->scale = &v->recipe->scale[QUERN_X];
+        point->input = inputs[v->d];
+    }
+}
+
 struct qg_point *qg_point_make(struct qg *q, const struct qg_variant *v,
                                const int *choice)
 {
@@ -508,8 +543,7 @@ struct qg_point *qg_point_make(struct qg *q, const struct qg_variant *v,
     describe_variant(q, v, &point->kernel);
     point->kernels = v->kernels;
     point->recipe = v->recipe;
-    point->scale = is_cast(v) ? &v->recipe->scale[v->of] : NULL;
-    point->input = v->input;
+    set_rule(v, point);
     point->kernel.name = make_name(q, v, choice);
     if (!point->kernel.name)
         return NULL;

@@ -226,8 +226,8 @@ struct qg_point {
     const char *reason;    /* of the reject that holds; NULL for a kernel */
     struct qg_kernels *kernels;
     const struct qg_recipe *recipe;
-    const struct qg_scale *scale; /* of a cast; NULL for products */
-    int input;                    /* enum qg_input_type, of a cast */
+    const struct qg_scale *scale; /* that rules are of, or NULL */
+    int input;                    /* enum qg_input_type */
     int values;                   /* reference to the table of its values */
     const char *source;           /* once it has been asked for */
     size_t length;

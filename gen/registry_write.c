@@ -65,7 +65,7 @@ static const char *axis_name(int axis)
 static const char *epilogue_name(int epilogue)
 {
     static const char *const names[] = {"QN_STORE", "QN_ADD", "QN_SCALE",
-                                        "QN_ACTIVATE"};
+                                        "QN_ACTIVATE", "QN_COPIES"};
 
     return names[epilogue];
 }

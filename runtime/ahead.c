@@ -90,6 +90,8 @@ static const char *wrong(struct quern_context *ctx,
     if (!why && p->parts > 1)
         why = "parts: merged products have more operands than one workspace "
               "has room for";
+    if (!why && p->copies)
+        why = "copies: a product of bf16 makes none of its result";
     if (!why && !plain)
         why = "no recipe has bf16 for x, w and dy";
     if (!why && !(plain->d_types >> p->d_type & 1))

@@ -15,7 +15,7 @@ const struct quern_tensor *qn_args_tensor(const struct quern_args *args,
                                           int role)
 {
     const struct quern_tensor *tensors[QN_ROLES] = {
-        &args->a, &args->b, &args->c, &args->d, &args->p};
+        &args->a, &args->b, &args->c, &args->d, &args->p, &args->t};
 
     return tensors[role];
 }
@@ -46,8 +46,9 @@ const void *qn_args_lengths(const struct quern_tensor *tensor,
 int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
                 int role)
 {
-    if (role == QN_ROLE_P)
-        return plan->problem.saved && args->p.data;
+    if (role == QN_ROLE_P || role == QN_ROLE_T)
+        return qn_geometry_has(&plan->problem, role) &&
+               qn_args_tensor(args, role)->data;
     return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
 }
 
@@ -59,7 +60,7 @@ int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args)
         const struct quern_tensor *tensor = qn_args_tensor(args, role);
         const struct qn_geometry *g = &plan->operands[role];
 
-        if (g->grouped || role == QN_ROLE_C || role == QN_ROLE_P)
+        if (g->grouped || role == QN_ROLE_C || role >= QN_ROLE_P)
             continue;
         if (qn_args_lengths(tensor, g) || tensor->offsets)
             return role;
@@ -506,6 +507,10 @@ static int check_epilogue(const struct quern_plan *plan,
                            "prob");
     if (!code && !p->saved)
         code = check_given("p.data", args->p.data, 1, 0, "saved");
+    if (!code && args->t.data && !qn_geometry_has(p, QN_ROLE_T))
+        code = qn_error_set(QUERN_EINVAL,
+                            "t.data is not NULL: the problem does not say "
+                            "copies=both");
     return code;
 }
 

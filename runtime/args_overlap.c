@@ -63,7 +63,7 @@ static int list_operand(const struct quern_plan *plan,
             x ".pointers"                                                      \
     }
     static const char *const fields[QN_ROLES][FIELDS] = {
-        NAMES("a"), NAMES("b"), NAMES("c"), NAMES("d"), NAMES("p")};
+        NAMES("a"), NAMES("b"), NAMES("c"), NAMES("d"), NAMES("p"), NAMES("t")};
 #undef NAMES
     const struct quern_tensor *t = qn_args_tensor(args, role);
     const size_t groups = (size_t)plan->problem.groups,
@@ -76,6 +76,7 @@ static int list_operand(const struct quern_plan *plan,
         role == QN_ROLE_C || role == QN_ROLE_D; /* see check_c_overlap */
     if (plan->operands[role].sf.scaling) {
         list[SF] = (struct qn_region){.data = t->sf, .bytes = t->sf_bytes};
+        list[SF].written = role >= QN_ROLE_D;
         list[GLOBAL] =
             (struct qn_region){.data = t->global, .bytes = t->global_bytes};
     }

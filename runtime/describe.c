@@ -20,7 +20,7 @@ static void describe_operand(const struct quern_problem *problem,
     int dims = 0;
 
     tensor->sizes_type = QUERN_I32;
-    if (role <= QN_ROLE_B && qn_scale_source(problem, recipe, role, &q)) {
+    if (qn_scale_source(problem, recipe, role, &q)) {
         qn_quantize_copy(&q, recipe, q.copies, tensor);
         return;
     }
@@ -64,8 +64,10 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     if (problem->beta == QUERN_BETA_ANY)
         describe_operand(problem, recipe, QN_ROLE_C, &description->args.c);
     describe_operand(problem, recipe, QN_ROLE_D, &description->args.d);
-    if (problem->saved)
+    if (qn_geometry_has(problem, QN_ROLE_P))
         describe_operand(problem, recipe, QN_ROLE_P, &description->args.p);
+    if (qn_geometry_has(problem, QN_ROLE_T))
+        describe_operand(problem, recipe, QN_ROLE_T, &description->args.t);
     description->args.limit = 7;
     description->args.slope = 1.702f;
     description->args.shift = 1;

@@ -23,6 +23,13 @@ int qn_geometry_halves(const struct quern_problem *p)
     return p->activation && p->activation != QUERN_SQUARED_RELU;
 }
 
+int qn_geometry_has(const struct quern_problem *p, int role)
+{
+    return role == QN_ROLE_P   ? p->saved
+           : role == QN_ROLE_T ? (p->copies & QUERN_COLUMN) != 0
+                               : 1;
+}
+
 /* The type of A or B is that of the layer's tensor which it is. */
 static int type_of(const struct quern_problem *p,
                    const struct qn_recipe *recipe, int role)
@@ -33,7 +40,9 @@ static int type_of(const struct quern_problem *p,
         [QUERN_WGRAD] = {recipe->dy, recipe->x},
     };
 
-    return role <= QN_ROLE_B ? types[p->op][role] : p->d_type;
+    return role <= QN_ROLE_B                ? types[p->op][role]
+           : role != QN_ROLE_P && p->copies ? recipe->x
+                                            : p->d_type;
 }
 
 void qn_geometry_of(const struct quern_problem *p,
@@ -52,13 +61,17 @@ void qn_geometry_of(const struct quern_problem *p,
         g->outer = QUERN_AXIS_K;
         g->inner = free_axis;
     }
+    if (role == QN_ROLE_T) {
+        g->outer = QUERN_AXIS_N;
+        g->inner = QUERN_AXIS_M;
+    }
     g->grouped = g->outer != p->ragged && g->inner != p->ragged;
     g->inner_ragged = g->inner == p->ragged;
     g->groups = g->grouped ? p->groups : 1;
     g->rows = qn_geometry_length(p, g->outer);
     g->columns = qn_geometry_length(p, g->inner);
-    if (role == QN_ROLE_D && qn_geometry_halves(p))
-        g->columns /= 2;
+    if ((role == QN_ROLE_D || role == QN_ROLE_T) && qn_geometry_halves(p))
+        *(role == QN_ROLE_D ? &g->columns : &g->rows) /= 2;
     g->pitch = g->columns;
     qn_scale_columns(p, recipe, role, &g->columns, &g->pitch);
     qn_scale_of(p, recipe, role, &g->sf);

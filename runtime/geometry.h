@@ -9,21 +9,26 @@
 /* Length of an axis; the ragged one's total. */
 int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
 
-/* C lies as D does; P is what an activation was given. */
+/* C lies as D does; P is what an activation was given; T the column copy, where
+   D is a row copy. */
 enum qn_role {
     QN_ROLE_A,
     QN_ROLE_B,
     QN_ROLE_C,
     QN_ROLE_D,
     QN_ROLE_P,
+    QN_ROLE_T,
     QN_ROLES
 };
 
 /* By enum qn_role, as arguments are named. */
-#define QN_LETTERS "abcdp"
+#define QN_LETTERS "abcdpt"
 
 /* Does the activation take two operands, so that D is half as wide as P? */
 int qn_geometry_halves(const struct quern_problem *problem);
+
+/* Does the problem have the operand? C lies as D does, wanted or not. */
+int qn_geometry_has(const struct quern_problem *problem, int role);
 
 /* How an operand lies in memory: [G,] outer, inner; inner is contiguous. */
 struct qn_geometry {

@@ -338,6 +338,15 @@ static int set_expand(void *problem, const char *key, const char *value)
                            qn_expand_at);
 }
 
+/* Of a result; which of them there can be is problem.c's to say. */
+static int set_copies(void *problem, const char *key, const char *value)
+{
+    struct quern_problem *p = problem;
+
+    return qn_parse_listed(key, value, &p->copies, qn_copies_find,
+                           qn_copies_at);
+}
+
 /* Its range is problem.c's to say. */
 static int set_interleave(void *problem, const char *key, const char *value)
 {
@@ -378,6 +387,7 @@ static const struct qn_parse_key keys[] = {
     {"interleave", set_interleave, 0},
     {"prob", set_flag, 0},
     {"saved", set_flag, 0},
+    {"copies", set_copies, 0},
     {"expand", set_expand, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
@@ -504,10 +514,12 @@ static void print_epilogue(const struct quern_problem *p, char *text,
     if (p->interleave)
         snprintf(interleave, sizeof interleave, " interleave=%d",
                  p->interleave);
-    snprintf(text, size, "%s%s%s%s%s%s%s%s", p->bias ? " bias=1" : "",
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s", p->bias ? " bias=1" : "",
              p->activation ? " activation=" : "",
              p->activation ? qn_activation_name(p->activation) : "", interleave,
              p->probability ? " prob=1" : "", p->saved ? " saved=1" : "",
+             p->copies ? " copies=" : "",
+             p->copies ? qn_copies_name(p->copies) : "",
              p->expand ? " expand=" : "",
              p->expand ? qn_expand_name(p->expand) : "");
 }

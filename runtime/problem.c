@@ -6,6 +6,7 @@
 #include "guess.h"
 #include "host_sizes.h"
 #include "quantize.h"
+#include "result.h"
 #include "types.h"
 
 #include <stdio.h>
@@ -61,6 +62,7 @@ static int check_enums(const struct quern_problem *p)
         {"activation", p->activation, 0, QUERN_SQUARED_RELU + 1},
         {"probability", p->probability, 0, 2},
         {"saved", p->saved, 0, 2},
+        {"copies", p->copies, 0, 4},
         {"expand", p->expand, 0, QUERN_EXPAND_AHEAD + 1}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");
@@ -164,6 +166,9 @@ static const char *wrong_epilogue(const struct quern_problem *p)
                "given";
     if (!p->activation && p->interleave)
         return "interleave: there is no activation whose operands alternate";
+    if (!p->activation && !p->bias && p->copies)
+        return "copies: there is neither a bias nor an activation, whose "
+               "result they would be of";
     if (!p->activation && !p->bias)
         return NULL;
     if (p->op != QUERN_FPROP || p->ragged != QUERN_AXIS_M)
@@ -198,6 +203,17 @@ static int check_epilogue(const struct quern_problem *p)
                             "row",
                             p->interleave, (long long)p->n / 2);
     return QUERN_OK;
+}
+
+static int check_result(const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    const char *wrong = p->copies ? qn_result_wrong(p, recipe) : NULL;
+
+    if (!wrong)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "copies=%s, recipe %s: %s",
+                        qn_copies_name(p->copies), recipe->name, wrong);
 }
 
 /* Only what has a group axis has many matrices. */
@@ -268,16 +284,15 @@ static int check_lengths(const struct quern_problem *p)
 static int check_bytes(const struct quern_problem *p,
                        const struct qn_recipe *recipe)
 {
-    static const char names[] = "ABCDP";
+    static const char names[] = "ABCDPT";
     struct quern_quantization copy;
     struct qn_geometry geometry;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        int fits = role > QN_ROLE_B ||
-                   !qn_scale_source(p, recipe, role, &copy) ||
-                   qn_quantize_fits(&copy);
+        int fits =
+            !qn_scale_source(p, recipe, role, &copy) || qn_quantize_fits(&copy);
 
-        if (role == QN_ROLE_C || (role == QN_ROLE_P && !p->saved))
+        if (role == QN_ROLE_C || !qn_geometry_has(p, role))
             continue; /* C lies as D does */
         if (fits)
             qn_geometry_of(p, recipe, role, &geometry);
@@ -318,6 +333,8 @@ int qn_problem_check(struct quern_context *ctx,
     if (!code)
         code = check_epilogue(problem);
     if (!code)
+        code = check_result(problem, recipe);
+    if (!code)
         code = check_bytes(problem, recipe);
     if (!code)
         code = check_pointers(problem, recipe);
@@ -343,7 +360,7 @@ int qn_problem_takes(const struct quern_problem *p, int epilogue,
                      const char *activation, int interleave)
 {
     if (p->bias || p->activation)
-        return epilogue == QN_ACTIVATE &&
+        return epilogue == (p->copies ? QN_COPIES : QN_ACTIVATE) &&
                same_activation(p, activation, interleave);
     switch (epilogue) {
     case QN_STORE:

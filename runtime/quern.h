@@ -27,8 +27,7 @@
 **
 ** Every function returns QUERN_OK or one of the codes below, unless its
 ** comment says otherwise; quern_errmsg() then holds one sentence that names
-** the argument and the rule. The library never prints, aborts or exits. It
-** reads the environment once, in quern_open.
+** the argument and the rule. The library never prints, aborts or exits.
 **
 ** Contents: errors, types, context, problem, infer, describe, plan, run,
 ** quantize, wgrad queue, mlp, tune.
@@ -206,6 +205,7 @@ struct quern_args {
     struct quern_tensor d;
     struct quern_tensor p;     /* only with saved=1: what the activation was
                                  given; data NULL: not wanted by this run */
+    struct quern_tensor t;     /* only with copies=both; as p */
     const float *bias;         /* [G, n] only with bias=1 */
     const float *probability;  /* [m] only with prob=1 */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
@@ -213,14 +213,11 @@ struct quern_args {
     const float *beta;         /* only with beta=any; a 0 leaves C unread */
     int scalars;     /* values in alpha and in beta: 0 or 1 for one that
                            all groups share, else as many as groups */
-    const int *noop; /* on the device: a run whose flag is not 0 when it is
-                           executed writes nothing and checks no sizes; NULL:
-                           it runs. For what is in place already. */
+    const int *noop; /* on the device: if it is not 0 when a run is executed,
+                        this writes nothing and checks no sizes; or NULL */
     void *workspace; /* zeroed once by the caller; one per concurrent run */
     const int64_t *host_sizes; /* [G] lengths along the ragged axis, in host
-                                  memory, instead of the tensors' arrays: with
-                                  sizes=host or fixed, and for the backend
-                                  cublaslt, which takes no others; else NULL */
+                                  memory, instead of arrays: see quern_run */
 };
 
 /* ----------------------------------------------------------------- context */
@@ -305,6 +302,7 @@ struct quern_problem {
     int interleave; /* as in struct quern_quantization */
     int probability; /* 1: each row of that is multiplied by a number */
     int saved;       /* 1: runs may also want what the activation was given */
+    int copies;      /* enum quern_copies of the result; 0: it is numbers */
     int expand;      /* enum quern_expand */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
@@ -318,7 +316,8 @@ struct quern_problem {
 **       [ragged=m|n|k|none] [alpha=1|any] [beta=0|1|any] [align=2|4|8|16]
 **       [pointers=LETTERS] [parts=1..8] [sizes=device|host|fixed] [bias=0|1]
 **       [activation=NAME] [interleave=N] [prob=0|1] [saved=0|1]
-**       [expand=auto|inside|ahead] [split=even|mild|skew|zipf|one|@FILE|LIST]
+**       [copies=row|both] [expand=auto|inside|ahead]
+**       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
 ** the word, the rule and, for a misspelling, the nearest right word.
@@ -456,7 +455,8 @@ QUERN_API void quern_free(void *memory);
 **
 ** With an activation d is [m, n / 2], of squared_relu [m, n], and p [m, n] as
 ** the type of d: alpha * product + bias, of which the activation takes the fp32
-** value. d is rounded once, after the probability.
+** value. d is rounded once, after the probability. With copies d is the row copy
+** that quern_quantize_run makes of this x, and t, if given, the column copy.
 **
 ** With scales a and b are copies as quern_quantize_run made them, layout=tn: of
 ** fprop the row copies of x and w, of dgrad the row copy of dy and the column
@@ -773,9 +773,9 @@ QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 **
 ** Where the recipe scales them x, h, dy, dpre and the weights are quantized on
 ** the way, each once, into the copies that its products read. pre and dh are
-** rounded to the type of x; h and dpre as quantize says. Where nothing scales h
-** and a kernel makes it and pre in one launch (quern_mlp_why says so) it is of
-** the pre that is not rounded yet, and pre is written only into args.saved.
+** rounded to the type of x; h and dpre as quantize says. Where a kernel makes
+** pre and h in one launch (quern_mlp_why says so) h is of the pre that is not
+** rounded yet, and pre is written only into args.saved.
 */
 struct quern_mlp {
     char recipe[32];

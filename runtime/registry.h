@@ -171,13 +171,15 @@ enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD };
 /*
 ** What a kernel does with the product. A problem with alpha, or with any beta,
 ** needs SCALE, which serves the others too: see QN_PARAMS for its nulls. One
-** with a bias or an activation needs ACTIVATE, which serves no other.
+** with a bias or an activation needs ACTIVATE, or where copies are wanted of
+** the result COPIES; these serve no other.
 */
 enum qn_epilogue {
-    QN_STORE,   /* D = A*B */
-    QN_ADD,     /* D += A*B: C is D, beta is 1 */
-    QN_SCALE,   /* D = alpha*A*B + beta*C */
-    QN_ACTIVATE /* P = alpha*A*B + bias, D = activation(P) * probability */
+    QN_STORE,    /* D = A*B */
+    QN_ADD,      /* D += A*B: C is D, beta is 1 */
+    QN_SCALE,    /* D = alpha*A*B + beta*C */
+    QN_ACTIVATE, /* P = alpha*A*B + bias, D = activation(P) * probability */
+    QN_COPIES    /* the same, D as the copies of an x that quantize makes */
 };
 
 /* An operand of the canonical product as one kernel takes it. */
@@ -259,7 +261,7 @@ struct qn_kernel {
     const char *schedule;   /* "cooperative", "pingpong", "" */
     const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
     const char *expand;     /* where codes become bf16: "shared", "registers" */
-    const char *activation; /* of ACTIVATE: the one it makes; "any": that of
+    const char *activation; /* of these: the one they make; "any": that of
                                its parameter, and any interleave */
     int interleave;
     int threads;

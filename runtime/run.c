@@ -100,6 +100,10 @@ static void set_operands(const struct quern_plan *plan,
     v->a_global = args->a.global;
     v->b_global = args->b.global;
     v->saved = args->p.data;
+    v->row_sf = args->d.sf;
+    v->column = args->t.data;
+    v->column_stride = g[QN_ROLE_T].pitch;
+    v->column_sf = args->t.sf;
     v->saved_stride = qn_args_stride(&args->p, &g[QN_ROLE_P]);
     v->a_stride = qn_args_stride(&args->a, &g[QN_ROLE_A]);
     v->b_stride = qn_args_stride(&args->b, &g[QN_ROLE_B]);

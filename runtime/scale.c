@@ -10,6 +10,7 @@
 */
 #include "scale.h"
 #include "quantize.h"
+#include "result.h"
 #include "types.h"
 
 #include <string.h>
@@ -30,9 +31,12 @@ const struct qn_scaling *qn_scale_source(const struct quern_problem *p,
                                          int role, struct quern_quantization *q)
 {
     int64_t lines = role == QN_ROLE_A ? p->m : p->n;
-    int column = sources[p->op][role].copy == QUERN_COLUMN;
+    int column;
 
     memset(q, 0, sizeof *q);
+    if (role > QN_ROLE_B)
+        return qn_result_source(p, recipe, role, q);
+    column = sources[p->op][role].copy == QUERN_COLUMN;
     q->of = sources[p->op][role].of;
     if (recipe->scaling[q->of].type == QUERN_TYPE_NONE)
         return NULL;
@@ -88,8 +92,6 @@ void qn_scale_of(const struct quern_problem *p, const struct qn_recipe *recipe,
     struct quern_quantization q;
 
     memset(s, 0, sizeof *s);
-    if (role > QN_ROLE_B)
-        return;
     s->scaling = qn_scale_source(p, recipe, role, &q);
     if (!s->scaling)
         return;
@@ -120,7 +122,7 @@ void qn_scale_columns(const struct quern_problem *p,
     struct quern_tensor copy = {0};
     struct quern_quantization q;
 
-    if (role > QN_ROLE_B || !qn_scale_source(p, recipe, role, &q))
+    if (!qn_scale_source(p, recipe, role, &q))
         return;
     qn_quantize_copy(&q, recipe, q.copies, &copy);
     *columns = copy.shape[copy.ndim - 1];

@@ -16,7 +16,8 @@ struct qn_scales {
 };
 
 /*
-** The quantization that makes operand `role` (A or B) of the problem, whose
+** The quantization that makes operand `role` of the problem: A, B, or D and T
+** where copies of the result are wanted, whose
 ** `copies` names the one copy. `split` and what is no size are not set. Returns
 ** its scaling, or NULL where the recipe keeps the operand as it is: then only
 ** `of` is set.
@@ -30,7 +31,7 @@ const struct qn_scaling *qn_scale_source(const struct quern_problem *problem,
 int qn_scale_any(const struct quern_problem *problem,
                  const struct qn_recipe *recipe);
 
-/* How the operand's scales lie; of C and D, nothing. */
+/* How the operand's scales lie; of what has none, nothing. */
 void qn_scale_of(const struct quern_problem *problem,
                  const struct qn_recipe *recipe, int role,
                  struct qn_scales *scales);

@@ -120,6 +120,7 @@ int qn_select_pointers(const struct quern_problem *p,
         [QN_ROLE_C] = QN_PARAM_c_pointers,
         [QN_ROLE_D] = QN_PARAM_d_pointers,
         [QN_ROLE_P] = -1,
+        [QN_ROLE_T] = -1,
     };
     /* where D is added to, it may be read as C */
     int also_c = role == QN_ROLE_D && p->beta == QUERN_BETA_ONE &&
@@ -292,7 +293,7 @@ static double moved_bytes(const struct qn_demand *demand, int parts)
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         if ((role == QN_ROLE_C && demand->problem->beta == QUERN_BETA_ZERO) ||
-            (role == QN_ROLE_P && !demand->problem->saved))
+            !qn_geometry_has(demand->problem, role))
             continue;
         qn_geometry_of(demand->problem, demand->recipe, role, &g);
         bytes += (double)qn_geometry_bytes(&g, 0, 0) *
@@ -510,8 +511,9 @@ int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
 static int add_outputs(struct quern_context *ctx, const struct quern_problem *p)
 {
     static const char *const epilogues[] = {
-        "beta=0", "beta=1", "any alpha and beta", "bias and activation"};
-    unsigned seen[4] = {0}; /* a bit for each type of D */
+        "beta=0", "beta=1", "any alpha and beta", "bias and activation",
+        "copies of that"};
+    unsigned seen[5] = {0}; /* a bit for each type of D */
     int count = 0;
 
     for (int i = 0; i < ctx->nkernels; i++) {

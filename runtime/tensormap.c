@@ -174,7 +174,7 @@ static uint64_t packed(int64_t elements, int bits)
 /* The letter of the operand comes first. */
 static int refuse(char *reason, size_t size, int role, const char *why)
 {
-    snprintf(reason, size, "%c has no tensor map: %s", "ABCDP"[role], why);
+    snprintf(reason, size, "%c has no tensor map: %s", "ABCDPT"[role], why);
     return 0;
 }
 
@@ -275,7 +275,9 @@ int qn_tensormap_build(const struct qn_geometry *g,
     map->type = map_type(g->type);
     map->swizzle = map_swizzle(operand->swizzle);
     map->dims[0] = g->columns ? packed(g->columns, bits) : 1;
-    map->box[0] = (uint32_t)packed(operand->box[0], bits);
+    /* what D's kernel calls its type differs where it stores copies */
+    map->box[0] = (uint32_t)packed(
+        (int64_t)operand->box[0] * qn_type_bits(operand->type) / bits, bits);
     map->box[1] = (uint32_t)operand->box[1];
     map->box[2] = map->box[3] = 1;
     row = row ? row : 128; /* of no columns */

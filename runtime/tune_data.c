@@ -17,7 +17,7 @@
 
 enum { BLOCK = 1 << 20, ALIGN = 256 };
 
-/* What lies in the one allocation, one behind the other; A to P each. */
+/* What lies in the one allocation, one behind the other; A to T each. */
 enum part {
     DATA,
     SCALES = DATA + QN_ROLES,
@@ -43,8 +43,9 @@ struct maker {
 
 static struct quern_tensor *tensor(const struct maker *m, int role)
 {
-    struct quern_tensor *all[QN_ROLES] = {&m->args->a, &m->args->b, &m->args->c,
-                                          &m->args->d, &m->args->p};
+    struct quern_tensor *all[QN_ROLES] = {&m->args->a, &m->args->b,
+                                          &m->args->c, &m->args->d,
+                                          &m->args->p, &m->args->t};
 
     return all[role];
 }
@@ -291,7 +292,7 @@ static void point(struct maker *m)
 
         if (p->pointers >> role & 1)
             t->pointers = pointer(m->at[POINTERS + role]);
-        else if (role != QN_ROLE_P || p->saved)
+        else if (qn_geometry_has(p, role))
             t->data = pointer(m->at[DATA + role]);
         t->sf = t->sf_bytes ? pointer(m->at[SCALES + role]) : NULL;
         t->global = t->global_bytes ? pointer(m->at[GLOBAL + role]) : NULL;

@@ -35,7 +35,8 @@ static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
 static const char *const sizes[] = {"device", "host", "fixed"};
 static const char *const expands[] = {"auto", "inside", "ahead"};
-static const char *const epilogues[] = {"store", "add", "scale", "activate"};
+static const char *const epilogues[] = {"store", "add", "scale", "activate",
+                                        "copies"};
 static const char *const backends[] = {"auto", "host", "jit", "aot",
                                        "cublaslt"};
 

@@ -55,9 +55,9 @@ static void add_scales(cJSON *rows, const char *name,
 
 /* The tensors of a layer that each op multiplies. COUPLED: ops, quern.h */
 static const char *const tensors[][QN_ROLES] = {
-    {"x", "w", "added to y", "y", "what the activation was given"},
-    {"dy", "w", "added to dx", "dx", ""},
-    {"dy", "x", "added to dw", "dw", ""},
+    {"x", "w", "added to y", "y", "what the activation was given", "y"},
+    {"dy", "w", "added to dx", "dx", "", ""},
+    {"dy", "x", "added to dw", "dw", "", ""},
 };
 
 /* Each operand that the problem has, and the addresses that may replace it. */
@@ -65,9 +65,9 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
                          const struct quern_args *need,
                          const struct qn_geometry *geometry)
 {
-    static const char *const names[QN_ROLES] = {"a", "b", "c", "d", "p"};
+    static const char *const names[QN_ROLES] = {"a", "b", "c", "d", "p", "t"};
     const struct quern_tensor *all[QN_ROLES] = {&need->a, &need->b, &need->c,
-                                                &need->d, &need->p};
+                                                &need->d, &need->p, &need->t};
     char text[64], name[32];
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {

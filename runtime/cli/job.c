@@ -92,7 +92,7 @@ static const struct quern_tensor *need_of(const struct qn_job *job, int role)
 {
     const struct quern_args *need = &job->need.args;
     const struct quern_tensor *tensors[QN_ROLES] = {
-        &need->a, &need->b, &need->c, &need->d, &need->p};
+        &need->a, &need->b, &need->c, &need->d, &need->p, &need->t};
 
     return tensors[role];
 }
@@ -112,9 +112,11 @@ static int fill_operand(struct qn_job *job, int role, uint64_t seed,
     struct qn_memory *memory = &job->memory[role];
     int code;
 
-    if (job->operands[role].sf.scaling)
+    if (job->operands[role].sf.scaling && role <= QN_ROLE_B)
         return qn_copies_make(job, role, seed, scale);
     code = qn_memory_new(memory, job->gpu, tensor->bytes);
+    if (!code && tensor->sf_bytes)
+        code = qn_memory_new(&job->sf[role], job->gpu, tensor->sf_bytes);
     if (code || !is_read(job, role))
         return code;
     job->host[role] = malloc(tensor->bytes ? tensor->bytes : 1);
@@ -256,16 +258,18 @@ static void point(struct qn_job *job)
     struct quern_args *args = &job->args;
 
     struct quern_tensor *all[QN_ROLES] = {&args->a, &args->b, &args->c,
-                                          &args->d, &args->p};
+                                          &args->d, &args->p, &args->t};
 
     *args = job->need.args;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (p->pointers >> role & 1)
             all[role]->pointers =
                 (void *const *)(void *)job->pointers[role].data;
-        else
+        else if (need_of(job, role)->ndim)
             all[role]->data = job->memory[role].data;
-    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        if (!job->operands[role].sf.scaling)
+            continue;
         all[role]->sf = job->sf[role].data;
         all[role]->global = job->global[role].data;
     }
@@ -382,6 +386,9 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
     if (!code)
         code = qn_memory_new(&other->memory[QN_ROLE_D], other->gpu,
                              other->need.args.d.bytes);
+    if (!code && other->need.args.d.sf_bytes)
+        code = qn_memory_new(&other->sf[QN_ROLE_D], other->gpu,
+                             other->need.args.d.sf_bytes);
     if (!code)
         code = reset_d(other);
     if (!code)
@@ -414,6 +421,7 @@ void qn_job_free(struct qn_job *job)
         free(job->probability);
     }
     qn_memory_free(&job->memory[QN_ROLE_D]);
+    qn_memory_free(&job->sf[QN_ROLE_D]);
     qn_memory_free(&job->pointers[QN_ROLE_D]);
     qn_memory_free(&job->workspace);
     qn_gpu_close(job->gpu);
@@ -545,11 +553,11 @@ double qn_job_bytes(const struct qn_job *job)
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         const struct qn_geometry *g = &job->operands[role];
         const double element = qn_type_bits(g->type) / 8.0;
-        double parts = role == QN_ROLE_D ? (double)g->groups : used;
+        double parts = role >= QN_ROLE_D ? (double)g->groups : used;
         double rows = (double)g->rows, columns = (double)g->columns;
 
         if ((role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ZERO) ||
-            (role == QN_ROLE_P && !job->problem.saved))
+            !qn_geometry_has(&job->problem, role))
             continue;
         if (!g->grouped) {
             parts = 1;

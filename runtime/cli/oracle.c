@@ -12,6 +12,7 @@
 #include "error.h"
 #include "sample.h"
 #include "tolerance.h"
+#include "twice.h"
 #include "types.h"
 
 static size_t element_bytes(const struct qn_job *job)
@@ -85,8 +86,7 @@ static int look_outside(const struct qn_job *job, int role, int *untouched)
     return code;
 }
 
-/* No byte around any buffer may have changed. */
-static int look_at_guards(const struct qn_job *job, int *guards)
+int qn_oracle_guards(const struct qn_job *job, int *guards)
 {
     enum { OTHERS = 5, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
     const struct qn_memory *all[ALL] = {
@@ -139,8 +139,11 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
                     struct qn_verdict *verdict)
 {
     const struct quern_problem *p = &job->problem;
-    int code = qn_job_fresh(job);
+    int code;
 
+    if (p->copies)
+        return qn_twice_judge(job, oracle, most, verdict);
+    code = qn_job_fresh(job);
     /* the host backend takes no single rows of these */
     if (qn_job_scaled(job) || p->bias || p->activation)
         oracle = QN_ORACLE_FLOAT64;
@@ -158,7 +161,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
             code = look_outside(job, role, &verdict->untouched);
     }
     if (!code)
-        code = look_at_guards(job, &verdict->guards);
+        code = qn_oracle_guards(job, &verdict->guards);
     verdict->passed = !code && verdict->error <= verdict->tolerance &&
                       verdict->guards && verdict->untouched;
     return code;
@@ -166,10 +169,12 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
 
 void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
 {
-    snprintf(
-        text, size, "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s",
-        verdict->passed ? "passed" : "FAILED", verdict->error,
-        verdict->tolerance, verdict->oracle, (long long)verdict->rows,
-        verdict->guards ? "" : "; bytes around a buffer were written",
-        verdict->untouched ? "" : "; what belongs to no group was written");
+    snprintf(text, size,
+             "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s",
+             verdict->passed ? "passed" : "FAILED", verdict->error,
+             verdict->tolerance, verdict->oracle, (long long)verdict->rows,
+             verdict->guards ? "" : "; bytes around a buffer were written",
+             verdict->untouched ? "" : "; what belongs to no group was written",
+             verdict->differ ? "; the copies are others than of D in two steps"
+                             : "");
 }

@@ -92,3 +92,34 @@ kernels "host_gemm_scaled_activate" {
   derive "tile" (function (v) return { 4, 16, 128 } end),
   derive "parts" (function () return 1 end),
 }
+
+-- And the result as copies of an x. A scale must need no more than a tile of 128 x 128 of it.
+
+kernels "host_gemm_scaled_copies" {
+  op       = "fprop",
+  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+  scale    = { "none", "block" },
+  layout   = "tn",
+  ragged   = "m",
+  epilogue = "copies",
+  arch     = "host",
+  template = "host/gemm_scaled.c",
+  params   = { "a", "b", "d", "a_stride", "b_stride", "d_stride", "b_group_stride",
+               "a_sf", "b_sf", "a_sf_stride", "b_sf_stride",
+               "a_sf_group_stride", "b_sf_group_stride", "a_global", "b_global",
+               "row_sf", "column", "column_stride", "column_sf",
+               "alpha", "scalar_step", "bias", "saved", "saved_stride", "probability",
+               "activation", "interleave", "limit", "slope", "shift",
+               "first_dims", "offsets", "sizes_bytes",
+               "groups", "m", "n", "k", "error", "part_count", "parts", "noop" },
+
+  derive "activation" (function () return "any" end),
+  derive "tile" (function (v) return { 4, 16, 128 } end),
+  derive "parts" (function () return 1 end),
+  reject "x is kept as it is: there are no copies of it"
+    (function (v) return not v.scale end),
+  reject "a scale of the second level is that of more than a tile"
+    (function (v) return v.scale and v.scale.global end),
+  reject "rounding by chance takes a seed, which products have none of"
+    (function (v) return v.scale and v.scale.stochastic end),
+}

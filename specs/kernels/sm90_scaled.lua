@@ -24,9 +24,14 @@ end
 -- Bytes of shared memory: alignment, board and barriers aside, the slabs; one stage.
 local function slab_memory (v)
   local rows = v.store == "warps" and 8 * 16 or 2 * 64
-  return 1 * KiB + v.slabs * rows * 128 + (v.addend == "fetch" and 8 * v.slabs * 8 or 0) + 512
+  local copies = v.epilogue == "copies" and 21 * KiB or 0 -- a column copy on its way
+  local barriers = v.addend == "fetch" and 8 * v.slabs * 8 or 0
+  return 1 * KiB + v.slabs * rows * 128 + barriers + copies + 512
 end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_memory(v) end
+
+-- Does something follow the product that takes more than one column?
+local function follows (v) return v.epilogue == "activate" or v.epilogue == "copies" end
 
 local function common (merges)
   return
@@ -36,17 +41,22 @@ local function common (merges)
   derive "expand" (function () return "none" end),
   derive "bytes" (function (v) return v.a.bytes end),
 
-  -- A warpgroup that promotes has 64 x 128 sums in the tensor cores and 128 x 128 beside them.
+  -- A warpgroup that promotes has 64 x 128 sums in the tensor cores and as many as 128 x 128 or
+  -- 64 x 256 beside them: rows as wide as the tile where an activation takes operands from them.
   derive "split" (function (v)
     if v.schedule ~= "cooperative" then return "none" end
-    return (v.tile.m < 128 or v.promote > 0 and v.tile.n == 256) and "n" or "m"
+    local wide = v.promote > 0 and v.tile.n == 256 and not follows(v)
+    return (v.tile.m < 128 or wide) and "n" or "m"
   end),
-  derive "mma_n" (function (v) return v.split == "n" and v.tile.n // 2 or v.tile.n end),
+  derive "mma_n" (function (v)
+    local columns = v.split == "n" and v.tile.n // 2 or v.tile.n
+    return v.promote > 0 and math.min(columns, 128) or columns
+  end),
   derive "threads" (function () return 3 * 128 end),
 
   -- Warpgroups that store at the same time do so at once; else each warp through a few slabs.
   derive "store" (function (v)
-    local whole = v.addend == "none" and v.d.bytes == 2
+    local whole = v.epilogue == "store" and v.d.bytes == 2
     return whole and v.schedule == "cooperative" and "warpgroup" or "warps"
   end),
   derive "slabs" (function (v)
@@ -62,7 +72,10 @@ local function common (merges)
   end),
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
-  derive "b_box" (function (v) return { v.tile.k, v.tile.n } end),
+  derive "b_box" (function (v)
+    local halves = follows(v) and v.operands == "halves"
+    return { v.tile.k, halves and v.tile.n // 2 or v.tile.n }
+  end),
   derive "d_box" (function (v) return { 128 // v.d.bytes, v.store == "warps" and 16 or 64 } end),
   derive "a_sf_box" (function (v) return { sf_rows(v), 1 } end),
   derive "b_sf_box" (function (v) return { v.tile.n, 1 } end),
@@ -185,6 +198,77 @@ for _, way in ipairs { "whole", "int8", "square" } do
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "read" end),
     ragged_m(way)
+  }
+end
+
+-- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm_m_activate. Where two
+-- halves are brought together, squares of B's scales must not lie across what is copied of each.
+local finish = { "alpha", "scalar_step", "bias", "saved", "probability", "limit", "slope",
+                  "shift" }
+local activations = {
+  one    = { { "none", "squared_relu" }, { 0 } },
+  halves = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 0 } },
+  runs   = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 1, 8, 32 } },
+}
+
+for _, way in ipairs { "whole", "square" } do
+  for operands, axes in pairs(activations) do
+    local apart = way == "square" and operands == "halves"
+
+    kernels("sm90_" .. way .. "_m_activate_" .. operands) {
+      op = "fprop", element = element[way], scale = spans[way], layout = "tn", ragged = "m",
+      epilogue = "activate", arch = "sm_90a", template = "sm90/gemm.cu",
+      params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
+                      "p_ragged_map", "b_pointers" }, sf[way], finish, sizes),
+
+      axis "activation" (axes[1]),
+      axis "interleave" (axes[2]),
+      axis "schedule" { "cooperative", "pingpong" },
+      axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 256, 128} },
+      axis "cluster"  { {1, 1} },
+      derive "operands" (function () return operands end),
+      derive "addend" (function () return "none" end),
+
+      apart and requires "n % 256 == 0" "each half of B must be whole blocks of its scales"
+            or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+      reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
+        (function (v) return v.interleave % 8 ~= 0 end),
+      reject "two warpgroups that share 64 rows would each have one half of a result's operands"
+        (function (v) return operands == "halves" and v.tile.m < 128 end),
+      ragged_m(way)
+    }
+  end
+end
+
+-- The same, and the results become copies of an x, as the next product takes it: a tile's results
+-- are one block of scales, of rows as of columns.
+for operands, axes in pairs(activations) do
+  local two = operands ~= "one"
+
+  kernels("sm90_square_m_copies_" .. operands) {
+    op = "fprop", element = floats, scale = "block", layout = "tn", ragged = "m",
+    epilogue = "copies", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
+    params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
+                    "p_ragged_map", "b_pointers" }, sf.square, finish,
+                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "schedule" { "cooperative" },
+    axis "tile"     { two and {128, 256, 128} or {128, 128, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "operands" (function () return operands end),
+    derive "addend" (function () return "none" end),
+
+    two and requires "n % 256 == 0" "results must be whole blocks of 128"
+        or requires "n % 128 == 0" "results must be whole blocks of 128",
+    reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
+      (function (v) return v.interleave % 8 ~= 0 end),
+    reject "scales of the copies must lie in one matrix, with one for each row and 128 results"
+      (function (v) return v.a.scale.apart or v.a.scale.rows ~= 1 or v.a.scale.k ~= 128 end),
+    reject "the copies' values must be rounded to nearest, as they are"
+      (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
+    ragged_m()
   }
 end
 

@@ -16,6 +16,9 @@ struct follow {
     const float *alpha, *bias, *probability; /* or null */
     d_element *d, *saved;                    /* first elements; nothing is saved: null */
     long long d_row, saved_row;
+//$ if epilogue == "copies" then
+    long long d_first; /* elements from d[0,0] on that are not there */
+//$ end
 };
 
 static int takes_two(const struct follow *f)
@@ -72,6 +75,7 @@ static void follow_row(const struct follow *f, const float sum[BLOCK_N], int row
                          f->shift);
         if (f->probability)
             value = mul_rn(value, f->probability[row]);
-        f->d[row * f->d_row + result] = store_$(d.type)(value);
+//$ local first = epilogue == "copies" and " - f->d_first" or ""
+        f->d[row * f->d_row + result$(first)] = store_$(d.type)(value);
     }
 }

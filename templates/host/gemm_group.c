@@ -1,19 +1,26 @@
 /*
 ** Deal out the blocks of a group to the workers; `next` counts those of all groups.
-//$ if epilogue ~= "activate" then
+//$ if epilogue ~= "activate" and epilogue ~= "copies" then
 ** Where nothing is added to d it stays as it is, to the bit.
 //$ end
 */
 static void multiply_group(const struct product *p, long long *next, int worker, int workers)
 {
-//$ if epilogue ~= "activate" then
+//$ if epilogue ~= "activate" and epilogue ~= "copies" then
     if (p->k == 0 && p->c == p->d && !p->beta)
         return;
 //$ end
+//$ if epilogue == "copies" then
+    for (int m = 0; m < p->m; m += TILE)
+        for (int n = 0; n < p->follow.results; n += TILE)
+            if ((*next)++ % workers == worker)
+                quantize_tile(p, m, n);
+//$ else
     for (long long m = 0; m < p->m; m += BLOCK_M)
         for (long long n = 0; n < p->n; n += BLOCK_N)
             if ((*next)++ % workers == worker)
                 multiply_block(p, (int)m, (int)n);
+//$ end
 }
 
 /*

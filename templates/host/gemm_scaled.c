@@ -1,4 +1,5 @@
-//$ local follows = epilogue == "activate"
+//$ local copies = epilogue == "copies" -- of what would be d
+//$ local follows = epilogue == "activate" or copies
 /*
 //$ if follows then
 ** p = alpha * a * b^T + bias, d = activation(p) * probability for each group, on the host, of
@@ -6,6 +7,9 @@
 **
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
 **   d  $(d.type) [m, n], or [m, n / 2] where an activation takes two operands; p [m, n], or null
+//$ if copies then
+**      d is what is quantized: the row copy, and the column copy or null, are what is stored
+//$ end
 **
 //$ else
 ** d = alpha * a * b^T + beta * c for each group, on the host, of quantized copies.
@@ -113,6 +117,9 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 
 //$ if follows then
 //$ include "host/gemm_activate.c"
+//$ if copies then
+struct result;
+//$ end
 
 //$ end
 
@@ -142,6 +149,9 @@ struct product {
     int stretches;
 //$ if follows then
     struct follow follow;
+//$ if copies then
+    const struct result *result;
+//$ end
 //$ else
     const d_element *c; /* or null */
     d_element *d;
@@ -333,6 +343,10 @@ static void multiply_block(const struct product *p, int m, int n)
     store_block(&s, p);
 }
 
+//$ if copies then
+//$ include "host/gemm_copies.c"
+
+//$ end
 //$ include "host/gemm_group.c"
 
 /* The next group of one product: where it lies among the tokens, and in its copies. */
@@ -365,6 +379,14 @@ void $(name)(void *const *params, int worker, int workers)
     const struct part *const part = part_count ? parts->part : &whole;
     const int count = part_count ? part_count : 1;
     struct scale_group g[PARTS];
+//$ if copies then
+    struct result result = {
+        .w = { .input = IN_$(d.type == "bf16" and "BF16" or d.type == "f16" and "F16" or "F32"),
+               .row = { d, d_stride, (sf_element *)row_sf },
+               .column = { column, column_stride, (sf_element *)column_sf },
+               .all = { m, activation && activation != SQUARED_RELU ? n / 2 : n, groups } },
+    };
+//$ end
     long long next = 0;
 //$ for _, x in ipairs { "a", "b" } do
     term $(x)_values[256];
@@ -447,6 +469,10 @@ void $(name)(void *const *params, int worker, int workers)
 //$   end
 //$ end
         }
+//$ if copies then
+        result.g = (struct group){ i, (unsigned int)start, p.m, (int)g[0].first };
+        p.result = &result;
+//$ end
         multiply_group(&p, &next, worker, workers);
     }
 }

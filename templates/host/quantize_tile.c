@@ -126,18 +126,7 @@ FN void load_tile(const struct work *w, const struct group *g, int row, int feat
                              : 0;
 }
 
-/* The bits of magnitudes are ordered as these are; those of NaN come last and are left out. */
-FN unsigned int amax_of(const float *values, int count)
-{
-    unsigned int most = 0;
-
-    for (int i = 0; i < count; i++) {
-        const unsigned int bits = bits_of(values[i]) & 0x7fffffffu;
-        if (bits <= 0x7f800000u && bits > most)
-            most = bits;
-    }
-    return most;
-}
+//$ include "host/largest.c"
 
 //$ if op == "amax" or (scale and scale.delayed) then
 /* Whoever comes first: the largest of all stays. */

@@ -1,3 +1,4 @@
+//$ local copies = epilogue == "copies"
 //$ local two = operands == "halves" or operands == "runs"
 /*
 ** p = alpha * sum + bias in fp32, stored where it is wanted,
@@ -27,12 +28,28 @@ enum {
     RESULT_SLABS = ROW_SLABS / OPERANDS
 };
 
+//$ if copies then
+/* Where the copies go, as quantize lays them out, and the scales of the groups' rows. */
+struct copies {
+    float *row_sf;        /* [results / 128][rows with padding] */
+    long long row_stride; /* rows with padding */
+    unsigned char *column; /* [results][column_stride], or null: not wanted */
+    long long column_stride;
+    float *column_sf; /* [128s of rows][results] */
+    int results;
+    const struct memory *memory;
+};
+
+//$ end
 /* As the caller gave it; each may be null. */
 struct follow {
     const float *alpha, *bias, *probability;
     const void *saved;
     int step; /* from one group's alpha to the next's: 0 or 1 */
     int columns; /* of p */
+//$ if copies then
+    struct copies copies;
+//$ end
 //$ if activation == "clamped_swiglu" then
     float limit, slope, shift;
 //$ end
@@ -105,6 +122,9 @@ DEVICE float result_of(const float *part, const struct finish *s, int i, int blo
 }
 
 //$ end
+//$ if copies then
+//$ include "sm90/copies.cu"
+//$ else
 /* One warp stores its rows of a tile, a slab of results at a time. */
 DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                        const struct maps *maps, const struct finish *s, int row, int rows,
@@ -156,3 +176,4 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
 //$ end
     }
 }
+//$ end

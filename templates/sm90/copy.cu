@@ -9,6 +9,8 @@
 ** length falls out of the map.
 */
 //$ local pointers = b.ragged == "none" and ragged ~= "none"
+//$ local follows = epilogue == "activate" or epilogue == "copies"
+//$ local apart = follows and operands == "halves" -- two parts of B in a tile
 struct maps {
 //$ for _, p in ipairs(params) do
 //$ if p.type:sub(-10) == "tensor_map" then
@@ -18,8 +20,9 @@ struct maps {
 //$ if ragged ~= "none" then
     const void *base; /* where the map by address begins */
 //$ end
-//$ if epilogue == "activate" and operands == "halves" then
+//$ if apart then
     int half; /* rows of B from one operand of a result to the other */
+    int twice;
 //$ end
 //$ if parts > 1 then
     const struct parts *parts;
@@ -77,6 +80,9 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ if by_address then
     const struct reach r = reach_from(maps->base, t->matrix);
 //$ end
+//$ if name == "b" and apart then
+    const int half = halved(maps->twice);
+//$ end
 //$ if shared then
     mn += (int)cluster_rank() * $(part);
     to += cluster_rank() * $(part) * TILE_K * $(o.bytes);
@@ -85,8 +91,7 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ local rows = o.major == "mn" and 64 or (name == "a" and a_box or b_box)[2]
 //$ local boxes = part // rows
 //$ -- of two operands of an activation that lie apart each has a box
-//$ local halves = name == "b" and epilogue == "activate" and operands == "halves"
-//$ local next_row = halves and "maps->half" or rows
+//$ local next_row = name == "b" and apart and "half" or rows
 //$ local packed = o.bits == 4 and o.major == "k" -- two values in a byte
 //$ local along = packed and "x / 2" or "x"
 //$ local at = o.major == "k" and along .. ", mn" or "mn, x"
@@ -197,8 +202,7 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
         }
 //$ else
         load_a(maps, stage, full, t, x, t->row);
-//$ local halves = epilogue == "activate" and operands == "halves"
-        load_b(maps, stage + $(ring[4]), full, t, x, t->column$(halves and " / 2" or ""));
+        load_b(maps, stage + $(ring[4]), full, t, x, t->column$(apart and " / 2" or ""));
 //$ end
 //$ if of_blocks then
         load_sf(maps, s->sf + p->stage * SF_BYTES, full, t, x / TILE_K);

@@ -10,7 +10,7 @@
     addend.beta = beta;
     addend.step = scalar_step;
 //$ end
-//$ elseif epilogue == "activate" then
+//$ elseif epilogue == "activate" or epilogue == "copies" then
     struct follow follow;
     follow.alpha = alpha;
     follow.step = scalar_step;
@@ -23,7 +23,18 @@
     follow.slope = slope;
     follow.shift = shift;
 //$ end
+//$ if epilogue == "copies" then
+    follow.copies.row_sf = (float *)row_sf;
+//$ local pad = a.scale.pad_rows
+    follow.copies.row_stride = (m + $(pad - 1)) / $(pad) * $(pad);
+    follow.copies.column = column;
+    follow.copies.column_stride = column_stride;
+    follow.copies.column_sf = (float *)column_sf;
+    follow.copies.results = n / $(operands == "one" and 1 or 2);
+    follow.copies.memory = &s;
+//$ end
 //$ if operands == "halves" then
     maps.half = n / 2;
+    maps.twice = n;
 //$ end
 //$ end

@@ -71,13 +71,21 @@ DEVICE void scale_sums(float sum[SUMS], const struct group_scale *s)
 }
 //$ elseif factors == "row" then
 
+//$ local follows = epilogue == "activate" or epilogue == "copies"
+//$ local apart = follows and operands == "halves" -- two parts of B in a tile
 //$ local a_first = a.ragged == "m" and "t->start" or "t->group * f->a_group_stride"
 /* Bring the scales near while the tile is multiplied. */
 DEVICE void factors_prefetch(const struct factors *f, const struct tile *t, int row, int rows,
                              int lane)
 {
     const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
-    const int x = t->column + lane % 16 * 32, y = row + lane / 16 * 64;
+//$ if apart then
+    const int part = lane % 16 * 32 / (COLUMNS / 2); /* 0: of b's first half */
+    const int x = t->column / 2 + lane % 16 * 32 + part * (f->columns - COLUMNS) / 2;
+//$ else
+    const int x = t->column + lane % 16 * 32;
+//$ end
+    const int y = row + lane / 16 * 64;
 
     if (lane % 16 * 32 < COLUMNS && x < f->columns)
         prefetch(b + x);
@@ -94,7 +102,7 @@ DEVICE void scale_sums(float sum[SUMS], const struct factors *f, const struct ti
     /* Nobody may have written an empty group's scales. */
     const int columns = t->length > 0 ? f->columns : 0;
 //$ else
-    const int columns = f->columns;
+    $(apart and "int" or "const int") columns = f->columns;
 //$ end
     float of_row[ROWS / 32];
 
@@ -110,7 +118,13 @@ DEVICE void scale_sums(float sum[SUMS], const struct factors *f, const struct ti
     }
 #pragma unroll
     for (int j = 0; j < COLUMNS / 8; j++) {
-        const int x = t->column + 8 * j + lane % 4 * 2;
+        const int x = t->column$(apart and " / 2" or "") + 8 * j + lane % 4 * 2;
+//$ if apart then
+        if (j == COLUMNS / 16) { /* what is left is of B's second half */
+            b += (f->columns - COLUMNS) / 2;
+            columns -= (f->columns - COLUMNS) / 2;
+        }
+//$ end
         const float left = x < columns ? b[x] : 0, right = x < columns ? b[x + 1] : 0;
 #pragma unroll
         for (int i = 0; i < ROWS / 32; i++) {

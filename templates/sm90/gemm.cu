@@ -9,8 +9,10 @@
 //$ }
 //$ local formulas = { store = "a * b", add = "d + a * b", scale = "alpha * a * b + beta * c",
 //$                    activate = "activation(alpha * a * b + bias) * probability" }
+//$ formulas.copies = formulas.activate
+//$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local shape = shapes[ragged]
-//$ if epilogue == "activate" and operands ~= "one" then
+//$ if follows and operands ~= "one" then
 //$   shape[3] = "[m, n / 2]"
 //$ end
 ** d = $(formulas[epilogue]) for each group, summed over k.
@@ -24,7 +26,11 @@
 **
 **   a  $(shape[1])   $(a.type)
 **   b  $(shape[2])   $(b.type)
+//$ if epilogue == "copies" then
+**   d  $(shape[3])   $(d.type), of which copies are made at once: see sm90/copies.cu
+//$ else
 **   d  $(shape[3])   $(d.type)
+//$ end
 //$ if expand ~= "none" then
 ** a and b are what is stored: a code times the scale of its block, rounded to bf16, is multiplied.
 //$ elseif factors ~= "none" then
@@ -97,6 +103,11 @@ enum {
     ALL_SLABS_BYTES = 2 * SLABS * SLAB_BYTES,
 //$ end
     ROW_SLABS = COLUMNS / SLAB_COLUMNS,
+//$ if epilogue == "copies" then
+    TURNED_BYTES = 2 * 128 * 64, /* a tile's column copy, of each warpgroup's rows */
+    MAXIMA_BYTES = 2 * 8 * 256,  /* of each warp's columns, of this tile and the one before */
+    COLUMNS_BYTES = 2 * 512,     /* what columns are multiplied by, for each warpgroup */
+//$ end
     BOARD = 4, /* tiles announced at a time */
     NOTE_BYTES = $(ragged == "k" and 48 or 32),
 //$ if parts > 1 then
@@ -155,6 +166,9 @@ struct memory {
 //$ if addend == "fetch" then
     unsigned int arrived; /* of C, a barrier for each slab */
 //$ end
+//$ if epilogue == "copies" then
+    unsigned int turned, maxima, columns; /* of the column copy: see sm90/copies.cu */
+//$ end
     unsigned int posted, read, board;
 };
 
@@ -165,8 +179,15 @@ DEVICE struct memory memory_layout(void)
 
     s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
     s.slabs = s.ring + STAGES * STAGE_BYTES;
-//$ if of_blocks then
+//$ if epilogue == "copies" then
+    s.turned = s.slabs + ALL_SLABS_BYTES;
+    s.maxima = s.turned + TURNED_BYTES;
+    s.columns = s.maxima + MAXIMA_BYTES;
+    s.sf = s.columns + COLUMNS_BYTES;
+//$ elseif of_blocks then
     s.sf = s.slabs + ALL_SLABS_BYTES;
+//$ end
+//$ if of_blocks then
     s.full = s.sf + STAGES * SF_BYTES;
 //$ elseif expand ~= "none" then
     s.packed = s.slabs + ALL_SLABS_BYTES;
@@ -245,7 +266,7 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 //$ local extra = addend == "read" and " &scale, added," or ""
-//$ extra = epilogue == "activate" and " &finish," or extra
+//$ extra = follows and " &finish," or extra
 //$ local of_tile = of_blocks and " &factors, &t," or ""
 //$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
 //$ local d_rows = ragged == "m" and "(int)t.length" or "m"
@@ -467,7 +488,7 @@ $(name)(
             read_ahead(added, &scale, &t, row, $(d_rows), lane);
 //$ elseif addend == "fetch" then
             fetch_ahead(&slabs, &maps, &t, row, $(d_rows), lane);
-//$ elseif epilogue == "activate" then
+//$ elseif follows then
             const struct finish finish = finish_of(&follow, &t, row, $(d_rows), lane);
 //$ end
             multiply_tile(sum, &s, $(places)$(of_tile) $(first), $(k_length), lane);
@@ -489,7 +510,7 @@ $(name)(
             read_ahead(added, &scale, &t, t.row + warp % 4 * 16, $(d_rows), lane);
 //$ elseif addend == "fetch" then
             fetch_ahead(&slabs, &maps, &t, t.row + warp % 4 * 16, $(d_rows), lane);
-//$ elseif epilogue == "activate" then
+//$ elseif follows then
             const struct finish finish =
                 finish_of(&follow, &t, t.row + warp % 4 * 16, $(d_rows), lane);
 //$ end

@@ -1,4 +1,8 @@
 //$ local of_blocks = factors == "squares" or factors == "lines"
+//$ local follows = epilogue == "activate" or epilogue == "copies"
+//$ local apart = follows and operands == "halves" -- two parts of B in a tile
+//$ -- of B's scales, one for 128 columns
+//$ local lots = factors == "squares" and (split == "m" and mma_n < tile.n or apart) and 2 or 1
 //$ local with = of_blocks and ", times\n** the scales, which a block of TILE_K steps shares" or ""
 /*
 ** sum = a * b over all of k, at least one step. The tensor cores keep few bits of their sums, so
@@ -13,16 +17,30 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ end
                           int first_row, int first_column, int k, int lane)
 {
-    float part[COLUMNS / 2];
+    enum { ABREAST = COLUMNS / MMA_N, PIECES = ROWS / 64 * ABREAST };
+    float part[MMA_N / 2];
 //$ if of_blocks then
 //$ local before = factors == "squares" and " + (t->start & 3)" or ""
     const int sf_row = first_row + threadIdx.x / 32 % 4 * 16 + lane / 4$(before);
-    float of_row[ROWS / 32], of_row_next[ROWS / 32];
+    float of_row[ROWS / 32]$(lots == 2 and "[2]" or ""), of_row_next[ROWS / 32];
 //$ if factors == "squares" then
+//$ if apart then
+    const int b_row = t->column / 256;
+//$ else
     /* Behind D's last column lie no scales; what they would be of is not stored. */
     const int b_row = t->column < f->columns ? t->column / 128 : 0;
+//$ end
     const float *b_sf = f->b + t->group * f->b_group_stride + b_row * f->b_stride;
     float of_b = __ldg(b_sf);
+//$ if lots == 2 then
+//$ if apart then
+    const int b_row_2 = (t->column + f->columns) / 256; /* of the columns' second half */
+//$ else
+    const int b_row_2 = t->column + 128 < f->columns ? b_row + 1 : 0;
+//$ end
+    const int second = (int)((b_row_2 - b_row) * f->b_stride); /* scales: far fewer than values */
+    float of_b_2 = __ldg(b_sf + second);
+//$ end
 //$ end
 //$ end
 
@@ -46,23 +64,35 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 
 #pragma unroll
         for (int i = 0; i < ROWS / 32; i++)
-//$ if factors == "squares" then
+//$ if lots == 2 then
+        {
+            of_row[i][0] = of_row_next[i] * of_b;
+            of_row[i][1] = of_row_next[i] * of_b_2;
+        }
+//$ elseif factors == "squares" then
             of_row[i] = of_row_next[i] * of_b;
-        b_sf += x + TILE_K < k; /* the last one again: what is not waited for needs no condition */
-        of_b = __ldg(b_sf);
 //$ else
             of_row[i] = of_row_next[i];
 //$ end
+//$ if factors == "squares" then
+        b_sf += x + TILE_K < k; /* the last one again: what is not waited for needs no condition */
+        of_b = __ldg(b_sf);
+//$ if lots == 2 then
+        of_b_2 = __ldg(b_sf + second);
+//$ end
+//$ end
 //$ end
 #pragma unroll
-        for (int i = 0; i < ROWS / 64; i++) {
+        for (int i = 0; i < PIECES; i++) {
+            const int block = i / ABREAST, piece = i % ABREAST;
+
             mma_begin();
 #pragma unroll
             for (int step = 0; step < TILE_K / MMA_K; step++)
-                mma(part, a + (i * 64 * TILE_K + step * A_STEP) / 16, b + step * B_STEP / 16,
-                    step > 0);
+                mma(part, a + (block * 64 * TILE_K + step * A_STEP) / 16,
+                    b + (piece * MMA_N * TILE_K + step * B_STEP) / 16, step > 0);
             mma_commit();
-            if (i == ROWS / 64 - 1) {
+            if (i == PIECES - 1) {
                 place_next(p, STAGES);
                 if (x + TILE_K < k) {
                     barrier_wait(s->full + p->stage * 8, p->parity);
@@ -72,29 +102,35 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
                 }
             }
             mma_wait(0);
-            mma_finish(part, COLUMNS / 2);
+            mma_finish(part, MMA_N / 2);
 //$ if factors ~= "lines" then
-            if (i == ROWS / 64 - 1)
+            if (i == PIECES - 1)
                 release(s, now, lane);
 //$ end
 #pragma unroll
-            for (int j = 0; j < COLUMNS / 2; j += 4) {
-                float *to = sum + i * (COLUMNS / 2) + j;
+            for (int j = 0; j < MMA_N / 2; j += 4) {
+                float *to = sum + i * (MMA_N / 2) + j;
 //$ if factors == "squares" then
-                to[0] = __fmaf_rn(part[j], of_row[2 * i], to[0]);
-                to[1] = __fmaf_rn(part[j + 1], of_row[2 * i], to[1]);
-                to[2] = __fmaf_rn(part[j + 2], of_row[2 * i + 1], to[2]);
-                to[3] = __fmaf_rn(part[j + 3], of_row[2 * i + 1], to[3]);
+//$ if lots == 2 then
+                const int half = (piece * (MMA_N / 2) + j) / (COLUMNS / 4);
+                const float up = of_row[2 * block][half], down = of_row[2 * block + 1][half];
+//$ else
+                const float up = of_row[2 * block], down = of_row[2 * block + 1];
+//$ end
+                to[0] = __fmaf_rn(part[j], up, to[0]);
+                to[1] = __fmaf_rn(part[j + 1], up, to[1]);
+                to[2] = __fmaf_rn(part[j + 2], down, to[2]);
+                to[3] = __fmaf_rn(part[j + 3], down, to[3]);
 //$ elseif factors == "lines" then
                 float left, right;
 
                 load_shared_x2(s->sf + now * SF_BYTES +
                                    (TILE_M + first_column + 2 * j + lane % 4 * 2) * 4,
                                &left, &right);
-                to[0] = __fmaf_rn(part[j], of_row[2 * i] * left, to[0]);
-                to[1] = __fmaf_rn(part[j + 1], of_row[2 * i] * right, to[1]);
-                to[2] = __fmaf_rn(part[j + 2], of_row[2 * i + 1] * left, to[2]);
-                to[3] = __fmaf_rn(part[j + 3], of_row[2 * i + 1] * right, to[3]);
+                to[0] = __fmaf_rn(part[j], of_row[2 * block] * left, to[0]);
+                to[1] = __fmaf_rn(part[j + 1], of_row[2 * block] * right, to[1]);
+                to[2] = __fmaf_rn(part[j + 2], of_row[2 * block + 1] * left, to[2]);
+                to[3] = __fmaf_rn(part[j + 3], of_row[2 * block + 1] * right, to[3]);
 //$ else
                 to[0] += part[j];
                 to[1] += part[j + 1];

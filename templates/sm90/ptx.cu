@@ -233,7 +233,7 @@ DEVICE void load_shared_x4(unsigned int from, unsigned int word[4])
                  : "r"(from) : "memory");
 }
 
-//$ if expand ~= "none" then
+//$ if expand ~= "none" or epilogue == "copies" then
 DEVICE unsigned int load_shared_word(unsigned int from)
 {
     unsigned int word;
@@ -241,6 +241,15 @@ DEVICE unsigned int load_shared_word(unsigned int from)
     return word;
 }
 
+//$ end
+//$ if epilogue == "copies" then
+DEVICE void store_shared_word(unsigned int to, unsigned int word)
+{
+    asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
+}
+
+//$ end
+//$ if expand ~= "none" then
 //$ if expand == "registers" and a.bits == 4 then
 DEVICE void load_shared_codes(unsigned int from, unsigned int word[2])
 {
@@ -283,7 +292,7 @@ DEVICE void prefetch(const void *address)
 }
 
 //$ end
-//$ if addend == "fetch" or factors == "lines" then
+//$ if addend == "fetch" or factors == "lines" or epilogue == "copies" then
 DEVICE void load_shared_x2(unsigned int from, float *lo, float *hi)
 {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(*lo), "=f"(*hi) : "r"(from) : "memory");
@@ -299,6 +308,16 @@ DEVICE void cluster_sync(void)
                  "barrier.cluster.wait.acquire.aligned;" : : : "memory");
 }
 
+//$ if (epilogue == "activate" or epilogue == "copies") and operands == "halves" then
+/* Half of it, anew each time: kept, it is a register too many for the warp that copies. */
+DEVICE int halved(int value)
+{
+    int half;
+    asm volatile("shr.s32 %0, %1, 1;" : "=r"(half) : "r"(value));
+    return half;
+}
+
+//$ end
 /*
 ** A value and a condition that are the same in all lanes of the warp, by instructions that make it
 ** plain to the compiler: what follows from them stays in uniform registers, where the tensor cores

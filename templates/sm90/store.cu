@@ -2,6 +2,9 @@
 struct slabs {
     unsigned int first;
     int turn;
+//$ if epilogue == "copies" then
+    unsigned int side; /* of MAXIMA_BYTES: the half that this tile has */
+//$ end
 //$ if addend == "fetch" then
     unsigned int arrived; /* a barrier for each: C is there */
 //$ end
@@ -61,7 +64,7 @@ DEVICE void put_slab(struct slabs *slabs, const struct maps *maps, const float *
 }
 
 //$ end
-//$ if epilogue == "activate" then
+//$ if epilogue == "activate" or epilogue == "copies" then
 //$ include "sm90/activate.cu"
 //$ elseif addend == "fetch" then
 //$ include "sm90/fetch.cu"

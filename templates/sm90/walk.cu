@@ -20,6 +20,7 @@
 */
 //$ end
 //$ local which = ragged == "m" and "B" or "D"
+//$ local runs = epilogue == "copies" or expand ~= "none" and a_runs
 struct walk {
 //$ if parts > 1 then
     const struct parts *parts;
@@ -54,7 +55,7 @@ struct walk {
     unsigned int end_before;   /* where the groups before the block end */
 //$ if ragged == "k" and a.major == "k" then
     unsigned int aligned_before; /* the same in the copies */
-//$ elseif expand ~= "none" and a_runs then
+//$ elseif runs then
     unsigned int runs_before; /* runs of 128 rows in the groups before */
 //$ end
     /* This lane's group. */
@@ -62,7 +63,7 @@ struct walk {
     int group;
 //$ end
     unsigned int start, length; /* on the ragged axis, cut to the buffer */
-//$ if expand ~= "none" and a_runs then
+//$ if runs then
     unsigned int runs;          /* of 128 rows in the groups before */
 //$ end
     unsigned int tiles_end;     /* from the block's first group to this one's end */
@@ -72,7 +73,7 @@ struct tile {
     int group;
     unsigned int start, length; /* of the group, on the ragged axis */
     int row, column;            /* of the tile's first element, inside the group */
-//$ if expand ~= "none" and a_runs then
+//$ if runs then
     unsigned int runs; /* of 128 rows in the groups before */
 //$ end
 //$ if cluster.m > 1 then
@@ -123,8 +124,8 @@ DEVICE void walk_align(struct walk *w, int lane)
 }
 
 //$ end
-//$ if expand ~= "none" and a_runs then
-/* Scales of a group begin behind those of the groups before it. Groups that overlap have none. */
+//$ if runs then
+/* Copies of a group begin behind those of the groups before it. Groups that overlap have none. */
 DEVICE void walk_runs(struct walk *w, int lane)
 {
     const unsigned int all = (w->total + 127 * (unsigned int)w->groups) / 128;
@@ -232,7 +233,7 @@ DEVICE void walk_read(struct walk *w, int lane)
     walk_read_sizes(w, lane);
 //$ if aligned then
     walk_align(w, lane);
-//$ elseif expand ~= "none" and a_runs then
+//$ elseif runs then
     walk_runs(w, lane);
 //$ end
 //$ end
@@ -270,7 +271,7 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
     w->end_before = 0;
 //$ if aligned then
     w->aligned_before = 0;
-//$ elseif expand ~= "none" and a_runs then
+//$ elseif runs then
     w->runs_before = 0;
 //$ end
 //$ end
@@ -359,7 +360,7 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
 //$ else
     t->start = __shfl_sync(~0u, w->start, owner);
     t->length = __shfl_sync(~0u, w->length, owner);
-//$ if expand ~= "none" and a_runs then
+//$ if runs then
     t->runs = __shfl_sync(~0u, w->runs, owner);
 //$ end
 //$ end

@@ -15,7 +15,7 @@
 
 #include "test_cli.h"
 
-char test_output[1 << 20];
+char test_output[1 << 22];
 
 const char *test_own_folder(void)
 {

@@ -1,6 +1,7 @@
 /*
 ** gpu_activate.c: products with a bias and an activation: each kernel against
-** float64, with and without what it may be given; the same bytes again.
+** float64, with and without what it may be given, copies of its result against
+** those made of it afterwards; the same bytes again.
 */
 #include "gpu.h"
 
@@ -21,17 +22,28 @@ static struct {
     char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
 } work;
 
+/* Columns that the kernel takes are multiples of this. */
+static int step_of(const struct qn_kernel *k)
+{
+    for (int i = 0; i < k->nrequires; i++)
+        if (!strcmp(k->requires[i].text, "n % 256 == 0") ||
+            !strcmp(k->requires[i].text, "n % 128 == 0"))
+            return 256;
+    return k->interleave ? 2 * k->interleave : 16;
+}
+
 /* The i-th problem of a kernel: whole runs of columns, other sides and other
    arguments each time. */
 static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
                        int i, char *line, size_t size)
 {
     static const int columns[] = {1, 9, 33, 16, 5}, steps[] = {72, 264, 8, 520};
-    const int step = k->interleave ? 2 * k->interleave : 16;
+    const int step = step_of(k);
     const int one = !strcmp(k->activation, "none");
     size_t used = (size_t)snprintf(
         line, size, "fprop %s g=%lld m=%lld n=%d k=%d d=%s%s%s", k->recipe,
-        (long long)groups, (long long)m, step * columns[i % 5], steps[i % 4],
+        (long long)groups, (long long)m,
+        step * (step < 256 ? columns[i % 5] : 1 + i % 3), steps[i % 4],
         qn_type_name(k->d.type), i % 3 == 1 || one ? " bias=1" : "",
         i % 5 == 2 ? " alpha=any" : "");
 
@@ -40,15 +52,19 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
                                  k->activation, i % 2 ? " prob=1" : "",
                                  i % 3 ? " saved=1" : "");
     if (k->interleave && used < size)
-        snprintf(line + used, size - used, " interleave=%d", k->interleave);
+        used += (size_t)snprintf(line + used, size - used, " interleave=%d",
+                                 k->interleave);
+    if (k->epilogue == QN_COPIES && used < size)
+        snprintf(line + used, size - used, " copies=%s",
+                 i % 4 ? "both" : "row");
 }
 
-/* D and P as one run left them and as the next one does. */
+/* D, P and T as one run left them and as the next one does. */
 static const char *repeat(struct qn_job *job)
 {
     const char *bad = NULL;
 
-    for (int role = QN_ROLE_D; role <= QN_ROLE_P && !bad; role++) {
+    for (int role = QN_ROLE_D; role <= QN_ROLE_T && !bad; role++) {
         const size_t bytes = job->memory[role].bytes;
         char *before = malloc(bytes + 1), *after = malloc(bytes + 1);
 
@@ -133,7 +149,8 @@ static void list_kernels(void)
     for (int i = 0; i < registry->nkernels; i++) {
         const struct qn_kernel *k = &registry->kernels[i];
 
-        if (k->epilogue != QN_ACTIVATE || !gpu_variant_serves(k) ||
+        if ((k->epilogue != QN_ACTIVATE && k->epilogue != QN_COPIES) ||
+            !gpu_variant_serves(k) ||
             (gpu_options.only && fnmatch(gpu_options.only, k->name, 0)) ||
             (gpu_options.quick && seen++ % 5))
             continue;

@@ -90,7 +90,7 @@ void gpu_variant_list(const char *only)
         const struct qn_kernel *k = &qn_registry_builtin.kernels[i];
         struct gpu_variant *v;
 
-        if (k->op > QUERN_WGRAD || k->epilogue == QN_ACTIVATE ||
+        if (k->op > QUERN_WGRAD || k->epilogue >= QN_ACTIVATE ||
             !gpu_variant_serves(k) ||
             (gpu_options.quick && is_twin(gpu_variant_recipe(k))) ||
             (only && fnmatch(only, k->name, 0)))

@@ -84,6 +84,10 @@ void test_quantize_pointers(void **state);
 void test_activations(void **state);
 void test_activation_order(void **state);
 void test_activation_ends(void **state);
+
+/* copies.c */
+void test_result_copies(void **state);
+void test_result_refusals(void **state);
 void test_mlp_right(void **state);
 void test_mlp_sizes(void **state);
 void test_mlp_phases(void **state);

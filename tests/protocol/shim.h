@@ -532,6 +532,7 @@ static int uniformly(int condition)
     return condition != 0;
 }
 
+static int halved(int value) { return value / 2; }
 static int uniform(int value)
 {
     if ((int)__shfl_sync(~0u, (unsigned int)value, 0) != value)

@@ -42,7 +42,7 @@ static const char shim[] =
     "//$ local halves = follows and operands == 'halves'\n"
     "//$ local valued = promote > 0 or a.type == 'i8' or follows\n"
     "    SIM_VALUED = $(valued and 1 or 0),\n"
-    "    SIM_HALVES = $(halves and 1 or 0),\n"
+    "    SIM_HALVES = $(halves and mma_n == tile.n and 1 or 0),\n"
     "    SIM_SF_BYTES = $(sf[factors] or 0),\n"
     "//$ if expand ~= 'none' then\n"
     "    SIM_PACKED_BYTES = PACKED_STAGES * PACKED_BYTES,\n"

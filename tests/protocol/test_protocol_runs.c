@@ -8,6 +8,7 @@
 #include "test_protocol.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -40,6 +41,15 @@ static const char *check(const struct twin *twin, const struct shape *s)
     return wrong;
 }
 
+/* Whole runs, or whatever the kernel's rule says; rows of D at 16 bytes. */
+static int step_of(const struct qn_kernel *kernel)
+{
+    for (int i = 0; i < kernel->nrequires; i++)
+        if (!strcmp(kernel->requires[i].text, "n % 256 == 0"))
+            return 256;
+    return kernel->interleave ? 2 * kernel->interleave : 16;
+}
+
 /* The ragged axis is `length`, the others are two of a few. */
 static void set_axes(const struct qn_kernel *kernel, struct shape *s,
                      int length, int x, int y)
@@ -49,8 +59,8 @@ static void set_axes(const struct qn_kernel *kernel, struct shape *s,
 
     s->m = kernel->ragged == QUERN_AXIS_M ? length : m[x % 4];
     s->n = n[(kernel->ragged == QUERN_AXIS_M ? x : y) % 4];
-    if (kernel->epilogue == QN_ACTIVATE) { /* whole runs; rows of D at 16 */
-        const int step = kernel->interleave ? 2 * kernel->interleave : 16;
+    if (kernel->epilogue == QN_ACTIVATE) {
+        const int step = step_of(kernel);
         s->n = (s->n + step - 1) / step * step;
     }
     s->k = kernel->ragged == QUERN_AXIS_K   ? length

@@ -8,16 +8,33 @@
 
 #define P(name) QN_PARAM_##name
 
-static const unsigned char params[] = {
-    P(a_map), P(b_map), P(d_map),       P(d_ragged_map), P(p_map),
-    P(alpha), P(bias),  P(probability), P(saved),        P(limit),
-    P(slope), P(shift), P(first_dims),  P(groups),       P(m),
-    P(n),     P(k),     P(error)};
+static const unsigned char params[] = {P(a_map),
+                                       P(b_map),
+                                       P(d_map),
+                                       P(d_ragged_map),
+                                       P(p_map),
+                                       P(alpha),
+                                       P(bias),
+                                       P(probability),
+                                       P(saved),
+                                       P(limit),
+                                       P(slope),
+                                       P(shift),
+                                       P(first_dims),
+                                       P(groups),
+                                       P(m),
+                                       P(n),
+                                       P(k),
+                                       P(error),
+                                       P(row_sf),
+                                       P(column),
+                                       P(column_stride),
+                                       P(column_sf)};
 
-#define KERNEL(symbol, epilogue_, activation_, interleave_)                    \
+#define KERNEL_OF(recipe_, symbol, epilogue_, activation_, interleave_)        \
     {                                                                          \
         .name = symbol, .spec = "kernels/activate.lua:1",                      \
-        .template = "activate.cu", .key = "key of " symbol, .recipe = "bf16",  \
+        .template = "activate.cu", .key = "key of " symbol, .recipe = recipe_, \
         .arch = "sm_90a", .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,           \
         .epilogue = epilogue_, .activation = activation_,                      \
         .interleave = interleave_, .a = {.type = QUERN_BF16, .box = {64, 32}}, \
@@ -28,6 +45,31 @@ static const unsigned char params[] = {
         .cubin_bytes = 4                                                       \
     }
 
+#define KERNEL(symbol, epilogue_, activation_, interleave_)                    \
+    KERNEL_OF("bf16", symbol, epilogue_, activation_, interleave_)
+
+#define BLOCKS(rows_, order_)                                                  \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = rows_, .k = 128,     \
+        .order = order_, .pad_rows = 4, .pad_columns = 1                       \
+    }
+
+static const struct qn_recipe recipes[] = {
+    {.name = "block",
+     .doc = "",
+     .spec = "recipes/test.lua:1",
+     .x = QUERN_E4M3,
+     .w = QUERN_E4M3,
+     .dy = QUERN_E4M3,
+     .d_types = 1u << QUERN_BF16,
+     .default_d = QUERN_BF16,
+     .scaled = 1,
+     .scale = "",
+     .rule = "",
+     .scaling = {BLOCKS(1, QN_ORDER_COLUMNS), BLOCKS(128, QN_ORDER_ROWS),
+                 BLOCKS(1, QN_ORDER_COLUMNS)}},
+};
+
 static const struct qn_kernel kernels[] = {
     KERNEL("store", QN_STORE, NULL, 0),
     KERNEL("scale", QN_SCALE, NULL, 0),
@@ -35,6 +77,8 @@ static const struct qn_kernel kernels[] = {
     KERNEL("swiglu", QN_ACTIVATE, "swiglu", 0),
     KERNEL("swiglu32", QN_ACTIVATE, "swiglu", 32),
     KERNEL("square", QN_ACTIVATE, "squared_relu", 0),
+    KERNEL_OF("block", "block", QN_ACTIVATE, "swiglu", 0),
+    KERNEL_OF("block", "copies", QN_COPIES, "swiglu", 0),
 };
 static const struct qn_rejected rejected[] = {
     {.name = "swiglu1",
@@ -49,8 +93,10 @@ static const struct qn_rejected rejected[] = {
      .reason = "both operands would not be one thread's"},
 };
 static const struct quern_registry registry = {.hash = "activate",
+                                               .recipes = recipes,
+                                               .nrecipes = 1,
                                                .kernels = kernels,
-                                               .nkernels = 6,
+                                               .nkernels = 8,
                                                .rejected = rejected,
                                                .nrejected = 1};
 static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
@@ -58,7 +104,11 @@ static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
 #define SWIGLU                                                                 \
     "fprop bf16 g=3 m=40 n=64 k=32 bias=1 activation=swiglu prob=1 saved=1"
 
-enum { ROOM = 1 << 14, PLACES = 8 };
+#define BLOCK                                                                  \
+    "fprop block g=1 m=40 n=256 k=128 activation=swiglu prob=1 saved=1"
+#define COPIES BLOCK " copies=both"
+
+enum { ROOM = 1 << 15, PLACES = 14 };
 
 /* A plan, and arguments that are right. */
 struct fixture {
@@ -94,6 +144,16 @@ static struct fixture begin(const char *text)
         f.args.probability = (float *)(void *)(f.memory + 5 * ROOM);
     f.args.a.first_dims = f.memory + 6 * ROOM;
     f.args.workspace = f.memory + 7 * ROOM;
+    if (f.need.args.a.sf_bytes) {
+        f.args.a.sf = f.memory + 8 * ROOM;
+        f.args.b.sf = f.memory + 9 * ROOM;
+    }
+    if (p.copies)
+        f.args.d.sf = f.memory + 10 * ROOM;
+    if (p.copies & QUERN_COLUMN) {
+        f.args.t.data = f.memory + 11 * ROOM;
+        f.args.t.sf = f.memory + 12 * ROOM;
+    }
     for (size_t i = 0; i < sizeof params; i++)
         test_cuda->param_sizes[i] =
             params[i] <= P(b_sf_map)                      ? 128
@@ -153,6 +213,9 @@ static void chooses(void **state)
          "swiglu32"},
         {"fprop bf16 g=3 m=40 n=64 k=32 activation=squared_relu interleave=5",
          "square"},
+        {BLOCK, "block"},
+        {BLOCK " copies=row", "copies"},
+        {COPIES, "copies"},
     };
 
     (void)state;
@@ -244,6 +307,74 @@ static void launches(void **state)
     end(&f);
 }
 
+/* D is a row copy, T a column copy; a kernel's D is in boxes of 128 bytes. */
+static void launches_copies(void **state)
+{
+    struct fixture f = begin(COPIES);
+    struct fake_map d, p;
+    long long stride;
+
+    (void)state;
+    assert_int_equal(f.need.args.d.type, QUERN_E4M3);
+    assert_int_equal(f.need.args.d.shape[1], 128);
+    assert_int_equal(f.need.args.d.sf_bytes, 40 * sizeof(float));
+    assert_int_equal(f.need.args.t.type, QUERN_E4M3);
+    assert_int_equal(f.need.args.t.shape[0], 128);
+    assert_int_equal(f.need.args.t.shape[1], 128);
+    assert_int_equal(f.need.args.t.sf_bytes, 128 * sizeof(float));
+    assert_int_equal(f.need.args.p.type, QUERN_BF16);
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_ptr_equal(pointer(P(row_sf)), f.args.d.sf);
+    assert_ptr_equal(pointer(P(column)), f.args.t.data);
+    assert_ptr_equal(pointer(P(column_sf)), f.args.t.sf);
+    value_of(P(column_stride), &stride, sizeof stride);
+    assert_int_equal(stride, 128);
+    d = map_of(P(d_map));
+    p = map_of(P(p_map));
+    assert_int_equal(d.dims[0], 128);
+    assert_int_equal(d.box[0], 128);
+    assert_int_equal(p.dims[0], 256);
+    assert_int_equal(p.box[0], 64);
+    f.args.t.data = NULL; /* not wanted */
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_null(pointer(P(column)));
+    end(&f);
+    f = begin(BLOCK " copies=row");
+    assert_int_equal(f.need.args.t.ndim, 0);
+    end(&f);
+}
+
+static void refuses_copies(void **state)
+{
+    struct fixture f = begin(COPIES);
+    const struct quern_args good = f.args;
+
+    (void)state;
+#define BREAK(change, part)                                                    \
+    f.args = good;                                                             \
+    change;                                                                    \
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, part)
+    BREAK(f.args.d.type = QUERN_BF16, "d.type is bf16, the plan's is e4m3");
+    BREAK(f.args.d.sf = NULL, "d.sf is NULL: 160 bytes are needed");
+    BREAK(f.args.d.sf_bytes = 8, "d.sf_bytes is 8");
+    BREAK(f.args.d.stride = 256, "d.stride is 256: a quantized copy has 0");
+    BREAK(f.args.t.sf = NULL, "t.sf is NULL: 512 bytes are needed");
+    BREAK(f.args.t.shape[1] = 64, "t.shape[1] is 64, the plan's is 128");
+    BREAK(f.args.t.bytes = 100, "t.bytes is 100");
+    BREAK(f.args.t.data = f.memory + 11 * ROOM + 8, "t.data is 0x");
+    BREAK(f.args.t.data = f.args.d.data, "overlaps");
+    BREAK(f.args.d.sf = f.args.a.sf, "overlaps");
+    BREAK(f.args.t.sf = f.args.p.data, "overlaps");
+    end(&f);
+    f = begin(BLOCK);
+    BREAK((f.args = f.need.args, f.args.t.data = f.memory,
+           f.args.probability = (float *)(void *)f.memory,
+           f.args.workspace = f.memory),
+          "t.data is not NULL: the problem does not say copies=both");
+#undef BREAK
+    end(&f);
+}
+
 static void refuses(void **state)
 {
     struct fixture f = begin(SWIGLU);
@@ -306,8 +437,9 @@ static void refuses_cublaslt(void **state)
 int test_activate_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(chooses),  TEST(explains), TEST(describes),
-        TEST(launches), TEST(refuses),  TEST(refuses_cublaslt),
+        TEST(chooses),         TEST(explains),       TEST(describes),
+        TEST(launches),        TEST(refuses),        TEST(refuses_cublaslt),
+        TEST(launches_copies), TEST(refuses_copies),
     };
 
     return cmocka_run_group_tests_name("activate", tests, NULL, NULL);

@@ -1,0 +1,139 @@
+/*
+** twice.c: a result as copies, against the same in two steps.
+*/
+#include "twice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "result.h"
+
+/* Host memory of the second step: D as numbers, and what becomes of it. */
+struct step {
+    char *numbers, *workspace;
+    char *copy[2], *sf[2]; /* of the row copy, of the column copy */
+    struct quern_quantize_args args;
+};
+
+static const int roles[2] = {QN_ROLE_D, QN_ROLE_T};
+
+/* Poisoned as buffers of jobs are; at least a byte. */
+static char *new_buffer(size_t bytes)
+{
+    char *data = aligned_alloc(256, (bytes + 256) / 256 * 256);
+
+    return data ? memset(data, QN_MEMORY_POISON, bytes) : NULL;
+}
+
+/* The buffers, and D of the first step in one of them. */
+static int make_buffers(struct step *s, const struct qn_memory *d,
+                        const struct quern_quantize_description *need)
+{
+    const struct quern_tensor *copies[2] = {&need->args.row,
+                                            &need->args.column};
+    int all;
+
+    s->numbers = new_buffer(d->bytes);
+    s->workspace = calloc(1, need->workspace_bytes);
+    all = s->numbers && s->workspace;
+    for (int i = 0; i < 2; i++) {
+        s->copy[i] = new_buffer(copies[i]->bytes);
+        s->sf[i] = new_buffer(copies[i]->sf_bytes);
+        all &= s->copy[i] && s->sf[i];
+    }
+    return all ? qn_memory_read(d, 0, s->numbers, d->bytes) : qn_error_memory();
+}
+
+static void free_buffers(struct step *s)
+{
+    free(s->numbers);
+    free(s->workspace);
+    for (int i = 0; i < 2; i++) {
+        free(s->copy[i]);
+        free(s->sf[i]);
+    }
+}
+
+/* Quantize D of the first step. */
+static int quantize(const struct qn_job *job, const struct qn_memory *d,
+                    struct step *s)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct quern_quantize_description need;
+    struct quern_quantize_plan *plan = NULL;
+    struct quern_quantization q;
+    int code;
+
+    qn_result_source(&job->problem, job->recipe, QN_ROLE_D, &q);
+    q.copies = job->problem.copies;
+    code = quern_quantize_describe(job->ctx, &q, &need);
+    if (!code)
+        code = make_buffers(s, d, &need);
+    if (!code)
+        code = quern_quantize_plan(job->ctx, &q, &options, &plan);
+    if (!code) {
+        s->args = need.args;
+        s->args.in.data = s->numbers;
+        s->args.row.data = s->copy[0];
+        s->args.row.sf = s->sf[0];
+        if (q.copies & QUERN_COLUMN) {
+            s->args.column.data = s->copy[1];
+            s->args.column.sf = s->sf[1];
+        }
+        s->args.first_dims = job->sizes;
+        s->args.sizes_type = QUERN_I64;
+        s->args.workspace = s->workspace;
+        code = quern_quantize_run(plan, &s->args, NULL);
+    }
+    quern_quantize_plan_free(plan);
+    return code;
+}
+
+/* Is a buffer of the job byte for byte the other one? */
+static int compare(const struct qn_memory *memory, const char *other,
+                   int *differ)
+{
+    char *data = malloc(memory->bytes + 1);
+    int code = data ? qn_memory_read(memory, 0, data, memory->bytes)
+                    : qn_error_memory();
+
+    if (!code)
+        *differ |= memcmp(data, other, memory->bytes) != 0;
+    free(data);
+    return code;
+}
+
+int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
+                   struct qn_verdict *verdict)
+{
+    const struct qn_options options = {.command = "check",
+                                       .backend = job->info.backend,
+                                       .against = job->info.backend};
+    struct qn_job like = *job, first = {0};
+    struct step step = {.numbers = NULL};
+    int code = QUERN_OK;
+
+    memset(verdict, 0, sizeof *verdict);
+    like.problem.copies = 0;
+    if (qn_job_beside(&first, &like, &options))
+        code = QUERN_EINVAL; /* and said */
+    if (!code)
+        code = qn_job_run(&first);
+    if (!code)
+        code = qn_oracle_judge(&first, oracle, most, verdict);
+    if (!code)
+        code = quantize(job, &first.memory[QN_ROLE_D], &step);
+    for (int i = 0; i < (job->problem.copies & QUERN_COLUMN ? 2 : 1) && !code;
+         i++) {
+        code = compare(&job->memory[roles[i]], step.copy[i], &verdict->differ);
+        if (!code)
+            code = compare(&job->sf[roles[i]], step.sf[i], &verdict->differ);
+    }
+    if (!code)
+        code = qn_oracle_guards(job, &verdict->guards);
+    verdict->passed &= !code && !verdict->differ && verdict->guards;
+    free_buffers(&step);
+    qn_job_free(&first);
+    return code;
+}

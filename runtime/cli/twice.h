@@ -1,0 +1,17 @@
+/*
+** twice.h: a result as copies, against the same in two steps.
+*/
+#ifndef QN_TWICE_H
+#define QN_TWICE_H
+
+#include "oracle.h"
+
+/*
+** The same product without copies is run beside the job's and judged as any is;
+** its D, quantized on the host, must be the job's copies to the byte, what is
+** outside every group and keeps its poison included. Codes of the library.
+*/
+int qn_twice_judge(struct qn_job *, enum qn_oracle, int64_t most,
+                   struct qn_verdict *);
+
+#endif
