@@ -6,6 +6,7 @@
 #include "describe.h"
 #include "host_sizes.h"
 #include "problem.h"
+#include "result.h"
 #include "split.h"
 #include "types.h"
 
@@ -128,7 +129,10 @@ int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     p->interleave = mlp->interleave;
     p->probability = mlp->probability;
     p->saved = 1;
-    return !qn_mlp_scaled(recipe, QUERN_MLP_H);
+    if (!qn_mlp_scaled(recipe, QUERN_MLP_H))
+        return 1;
+    p->copies = QUERN_ROW | QUERN_COLUMN;
+    return !qn_result_wrong(p, recipe);
 }
 
 /* ------------------------------------------------------------------- rules */

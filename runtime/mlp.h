@@ -90,8 +90,8 @@ void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
                     int product, struct quern_problem *problem);
 int qn_mlp_operand(int product, int role);
 
-/* The product of pre that makes h in the same launch; 0: h is quantized, which
-   no product does. */
+/* The product of pre that makes h, or its copies, in the same launch; 0: the
+   recipe's scales are known only when all of h is, and no product makes it. */
 int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
                  struct quern_problem *problem);
 

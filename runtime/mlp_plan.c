@@ -125,7 +125,9 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
 
     *fused = qn_mlp_fused(mlp, recipe, &p);
     if (!*fused) {
-        qn_text_add(text, "  h apart from pre: a cast makes its copies\n");
+        qn_text_add(text,
+                    "  h apart from pre: its scales are known only when all "
+                    "of it is\n");
         return QUERN_OK;
     }
     code = quern_why(ctx, &p, options, &why);

@@ -188,13 +188,16 @@ static void set_sizes(const struct quern_mlp_args *args,
     a->sizes_type = args->sizes_type;
 }
 
-/* What makes h of pre; this is kept where backward will read it. */
+/* What makes h of pre; this is kept where backward will read it, as is h's
+   column copy. */
 static void set_epilogue(const struct run *run, struct quern_args *a)
 {
     const struct quern_mlp_args *args = run->args;
 
     if (args->saved)
         find_slot(run, QN_MLP_PRE_SLOT, &a->p);
+    if (qn_mlp_scaled(run->plan->recipe, QUERN_MLP_H))
+        find_slot(run, QN_MLP_COLUMN + QUERN_MLP_H, &a->t);
     a->probability = run->plan->mlp.probability ? args->probability : NULL;
     a->limit = args->limit;
     a->slope = args->slope;

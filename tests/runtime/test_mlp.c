@@ -46,6 +46,7 @@ static const struct qn_recipe recipes[] = {
    products. */
 enum { IN, SAVED, ROW, COLUMN, PROBABILITY, DPROB, FIRST_DIMS, ERROR };
 enum { FUSED_A, FUSED_SAVED, FUSED_D, FUSED_B, FUSED_PROBABILITY };
+enum { FUSED_D_SF = FUSED_PROBABILITY + 1, FUSED_T };
 enum { A, B, D, A_SF, B_SF, A_STRIDE };
 
 static const unsigned char trail_cast[] = {
@@ -55,8 +56,8 @@ static const unsigned char trail_product[] = {
     P(a), P(b), P(d), P(a_sf), P(b_sf), P(a_stride), P(first_dims), P(error)};
 
 static const unsigned char trail_fused[] = {
-    P(a),           P(saved), P(d),          P(b),
-    P(probability), P(bias),  P(first_dims), P(error)};
+    P(a),           P(saved),  P(d),      P(b),
+    P(probability), P(row_sf), P(column), P(column_sf)};
 
 #define COMMON(name_, recipe_)                                                 \
     .name = name_, .spec = "kernels/test.lua:1", .template = "test.cu",        \
@@ -104,7 +105,11 @@ static const struct qn_kernel kernels[] = {
     PRODUCT("wgrad", "scaled", QUERN_WGRAD, QUERN_AXIS_K, K, K),
     SIZES("k_sizes_plain", "plain"),
     SIZES("k_sizes_scaled", "scaled"),
-    /* for tests of it alone: pre and h at once */
+    /* for tests of them alone: pre and h at once */
+    {COMMON("scaled_fused", "scaled"), .op = QUERN_FPROP,
+     .ragged = QUERN_AXIS_M, .epilogue = QN_COPIES, .activation = "swiglu",
+     .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {1, 1},
+     .params = trail_fused},
     {COMMON("plain_fused", "plain"), .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,
      .epilogue = QN_ACTIVATE, .activation = "swiglu", .d = {.type = QUERN_BF16},
      .tile = {128, 128, 64}, .cluster = {1, 1}, .params = trail_fused},
@@ -115,7 +120,7 @@ static const struct quern_registry registry = {
     .recipes = recipes,
     .nrecipes = 2,
     .kernels = kernels,
-    .nkernels = sizeof kernels / sizeof *kernels - 1};
+    .nkernels = sizeof kernels / sizeof *kernels - 2};
 static const struct quern_registry with_fused = {.hash = "mlp, fused",
                                                  .recipes = recipes,
                                                  .nrecipes = 2,
@@ -355,6 +360,22 @@ static void runs_fused(void **state)
     end(&f);
 }
 
+/* The same, h being copies, the column copy for backward: no cast between. */
+static void runs_fused_copies(void **state)
+{
+    struct fixture f = begin_with("scaled", "", &with_fused);
+
+    (void)state;
+    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_true(is_saved(&f, param(1, FUSED_SAVED)));
+    assert_true(is_saved(&f, param(1, FUSED_T)));
+    assert_true(is_scratch(&f, param(1, FUSED_D)));
+    assert_ptr_equal(param(2, A), param(1, FUSED_D));
+    assert_ptr_equal(param(2, A_SF), param(1, FUSED_D_SF));
+    LAUNCHED("cast_x", "scaled_fused", "fprop");
+    end(&f);
+}
+
 /* Which way was taken, and why the other was not. */
 static void explains_fusion(void **state)
 {
@@ -366,13 +387,15 @@ static void explains_fusion(void **state)
          "  h = activation(pre)"},
         {&registry, "plain", "  h apart from pre: no kernel serves",
          "x w1^T and h"},
-        {&with_fused, "scaled", "  h apart from pre: a cast makes its copies",
+        {&registry, "scaled", "  h apart from pre: no kernel serves",
          "x w1^T and h"},
+        {&with_fused, "scaled", "copies=both\n    > scaled_fused",
+         "  h = activation(pre)"},
     };
     const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
 
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct fixture f = begin_with(rows[i].recipe, "", rows[i].registry);
         struct quern_mlp mlp;
         char line[128], *text = NULL;
@@ -564,6 +587,7 @@ int test_mlp_group(void)
         TEST(runs_in_order),
         TEST(runs_without_scales),
         TEST(runs_fused),
+        TEST(runs_fused_copies),
         TEST(explains_fusion),
         TEST(leaves_out),
         TEST(refuses_options),
