@@ -43,9 +43,11 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
     size_t used = (size_t)snprintf(
         line, size, "fprop %s g=%lld m=%lld n=%d k=%d d=%s%s%s", k->recipe,
         (long long)groups, (long long)m,
-        step * (step < 256 ? columns[i % 5] : 1 + i % 3), steps[i % 4],
-        qn_type_name(k->d.type), i % 3 == 1 || one ? " bias=1" : "",
-        i % 5 == 2 ? " alpha=any" : "");
+        step * (step < 256     ? columns[i % 5]
+                : groups > 100 ? 1
+                               : 1 + i % 3),
+        steps[i % 4], qn_type_name(k->d.type),
+        i % 3 == 1 || one ? " bias=1" : "", i % 5 == 2 ? " alpha=any" : "");
 
     if (!one && used < size)
         used += (size_t)snprintf(line + used, size - used, " activation=%s%s%s",
