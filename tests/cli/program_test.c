@@ -95,6 +95,11 @@ static const struct {
      0, "passed"},
     {"run wgrad bf16 g=3 m=50 n=40 k=0 beta=any --backend host --check", 0,
      "passed"},
+    {"run fprop mxfp8 g=3 m=50 n=80 k=300 activation=geglu saved=1 "
+     "copies=both --backend host --check",
+     0, "passed"},
+    {"describe fprop fp8_block g=3 m=50 n=256 k=64 bias=1 copies=both", 0,
+     "t.sf"},
     {"run fprop fp8_block g=3 m=50 n=40 k=300 --backend host --check", 0,
      "passed"},
     {"run dgrad fp8_tensor g=3 m=50 n=40 k=65 alpha=any split=skew "
