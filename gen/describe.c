@@ -50,12 +50,14 @@ static const struct {
     const char *name;
     size_t offset;
 } names[] = {
-    {"schedule", AT(schedule)},
-    {"addend", AT(addend)},
-    {"expand", AT(expand)},
+    {"schedule", AT(schedule)},     {"addend", AT(addend)},
+    {"expand", AT(expand)},         {"quantize", AT(quantize)},
     {"activation", AT(activation)},
 };
-enum { ACTIVATION = sizeof names / sizeof *names - 1 };
+enum {
+    ACTIVATION = sizeof names / sizeof *names - 1,
+    QUANTIZE = ACTIVATION - 1
+};
 
 /* The axis or derive that gives a value, to blame it on that line. */
 static struct qg_place place_of(const struct qg_kernels *kernels,
@@ -186,5 +188,6 @@ int qg_describe_variant(struct qg *q, const struct qg_kernels *kernels,
                         struct qn_kernel *kernel)
 {
     return fill_row(q, kernels, kernel, INTERLEAVE) +
+           fill_name(q, kernels, kernel, QUANTIZE) +
            fill_name(q, kernels, kernel, ACTIVATION);
 }

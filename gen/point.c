@@ -514,15 +514,15 @@ static void keep_values(struct qg *q, const struct qg_variant *v,
     point->values = luaL_ref(q->L, LUA_REGISTRYINDEX);
 }
 
-/* The scale that the template's rules are of: of a cast's tensor, or of what a
-   product is quantized to, from the type of D. */
+/* The scale that the template's rules are of: of a cast's tensor, of what a
+   product is quantized to, from the type of D, or of A, quantized on the way. */
 static void set_rule(const struct qg_variant *v, struct qg_point *point)
 {
     static const int inputs[] = {[QUERN_BF16] = QG_IN_BF16,
                                  [QUERN_F16] = QG_IN_F16,
                                  [QUERN_F32] = QG_IN_F32};
 
-    point->scale = NULL;
+    point->scale = v->a.scale;
     point->input = v->input;
     if (is_cast(v)) {
         point->scale = &v->recipe->scale[v->of];

@@ -178,6 +178,7 @@ static void add_rejected(struct qg *q)
                                        .d_type = kernel->d.type,
                                        .activation = kernel->activation,
                                        .interleave = kernel->interleave,
+                                       .quantize = kernel->quantize,
                                        .reason = point->reason};
     }
     q->registry.rejected = rows;

@@ -191,6 +191,13 @@ static void put_activation(struct writer *w, const char *activation,
     put_int(w, "interleave", interleave);
 }
 
+/* Of a kernel that quantizes what it multiplies; most find it done. */
+static void put_quantize(struct writer *w, const char *quantize)
+{
+    if (quantize[0])
+        put_string(w, "quantize", quantize);
+}
+
 /* The lists that all kernels of a statement share. */
 static void put_lists(struct writer *w, struct qg_kernels *k, int number)
 {
@@ -255,6 +262,7 @@ static void put_sizes(struct writer *w, const struct qn_kernel *kernel)
     put_string(w, "schedule", kernel->schedule);
     put_string(w, "addend", kernel->addend);
     put_string(w, "expand", kernel->expand);
+    put_quantize(w, kernel->quantize);
     put_int(w, "threads", kernel->threads);
     put_int(w, "parts", kernel->parts);
     put_int(w, "ctas", kernel->ctas);
@@ -374,6 +382,7 @@ static void put_rejected(struct writer *w)
             put_type(w, r->d_type);
             put(w, ",\n");
             put_activation(w, r->activation, r->interleave);
+            put_quantize(w, r->quantize);
         }
         put_string(w, "reason", r->reason);
         put(w, "    },\n");

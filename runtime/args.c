@@ -7,6 +7,7 @@
 #include "describe.h"
 #include "host_sizes.h"
 #include "quantize.h"
+#include "streamed.h"
 #include "types.h"
 
 static const char names[] = QN_LETTERS;
@@ -582,5 +583,7 @@ int qn_args_check(const struct quern_plan *plan, const struct quern_args *args)
         code = check_all_sizes(plan, args);
     if (!code)
         code = qn_args_overlap(plan, args);
+    if (!code)
+        code = qn_streamed_check(plan, args);
     return code;
 }

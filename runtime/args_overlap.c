@@ -49,7 +49,7 @@ static int check_c_overlap(const struct quern_plan *plan,
                         c->data ? "data" : "pointers");
 }
 
-enum { DATA, SF, GLOBAL, LENGTHS, OFFSETS, POINTERS, FIELDS, OTHERS = 6 };
+enum { DATA, SF, GLOBAL, LENGTHS, OFFSETS, POINTERS, FIELDS, OTHERS = 9 };
 
 /* All that an operand names, into `list`; sizes only of the one that has
    them. Returns how many. */
@@ -66,19 +66,22 @@ static int list_operand(const struct quern_plan *plan,
         NAMES("a"), NAMES("b"), NAMES("c"), NAMES("d"), NAMES("p"), NAMES("t")};
 #undef NAMES
     const struct quern_tensor *t = qn_args_tensor(args, role);
+    const int made = role == QN_ROLE_A && plan->problem.quantize;
     const size_t groups = (size_t)plan->problem.groups,
                  entry = t->sizes_type == QUERN_I64 ? 8 : 4;
 
     memset(list, 0, FIELDS * sizeof *list);
     list[DATA] = qn_args_region(plan, args, role);
-    list[DATA].written = role >= QN_ROLE_D;
+    list[DATA].written = role >= QN_ROLE_D || made;
     list[DATA].alike =
         role == QN_ROLE_C || role == QN_ROLE_D; /* see check_c_overlap */
     if (plan->operands[role].sf.scaling) {
-        list[SF] = (struct qn_region){.data = t->sf, .bytes = t->sf_bytes};
-        list[SF].written = role >= QN_ROLE_D;
-        list[GLOBAL] =
-            (struct qn_region){.data = t->global, .bytes = t->global_bytes};
+        const int written = made || role >= QN_ROLE_D;
+
+        list[SF] = (struct qn_region){
+            .data = t->sf, .bytes = t->sf_bytes, .written = written};
+        list[GLOBAL] = (struct qn_region){
+            .data = t->global, .bytes = t->global_bytes, .written = made};
     }
     if (sizes) {
         list[LENGTHS] = (struct qn_region){
@@ -101,13 +104,17 @@ int qn_args_overlap(const struct quern_plan *plan,
         args->scalars > 1 ? (size_t)args->scalars : 1; /* of each */
     const struct quern_problem *p = &plan->problem;
     const size_t bias = (size_t)p->groups * (size_t)p->n * sizeof(float);
+    const struct quern_tensor *in = &args->in, *column = &args->column;
     struct qn_region list[OTHERS + QN_ROLES * FIELDS] = {
         {"workspace", args->workspace, plan->need.workspace_bytes, 1, 0},
         {"alpha", args->alpha, factors * sizeof(float), 0, 0},
         {"beta", args->beta, factors * sizeof(float), 0, 0},
         {"noop", args->noop, sizeof *args->noop, 0, 0},
         {"bias", args->bias, bias, 0, 0},
-        {"probability", args->probability, (size_t)p->m * sizeof(float), 0, 0}};
+        {"probability", args->probability, (size_t)p->m * sizeof(float), 0, 0},
+        {"in.data", in->data, in->bytes, 0, 0},
+        {"column.data", column->data, column->bytes, 1, 0},
+        {"column.sf", column->sf, column->data ? column->sf_bytes : 0, 1, 0}};
     const int from = qn_args_sizes(plan, args);
     int count = OTHERS, code;
 

@@ -130,6 +130,10 @@ static int check_problem(const struct quern_problem *p,
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt takes operands in one buffer, "
                             "the problem says pointers=");
+    if (p->quantize)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "the cublaslt backend quantizes nothing: make a's "
+                            "copy before, with quern_quantize_run");
     if (p->bias || p->activation)
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt multiplies and adds, the problem "

@@ -5,6 +5,7 @@
 #include "describe.h"
 #include "ahead.h"
 #include "host_sizes.h"
+#include "streamed.h"
 #include "types.h"
 
 #include <string.h>
@@ -74,7 +75,7 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     description->workspace_bytes = qn_describe_workspace(ctx, problem, recipe);
     if (out)
         *out = recipe;
-    return QUERN_OK;
+    return qn_streamed_describe(ctx, problem, recipe, description);
 }
 
 int quern_describe(struct quern_context *ctx,

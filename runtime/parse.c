@@ -4,6 +4,7 @@
 #include "guess.h"
 #include "problem.h"
 #include "split.h"
+#include "streamed.h"
 #include "types.h"
 
 #include <stdio.h>
@@ -347,6 +348,14 @@ static int set_copies(void *problem, const char *key, const char *value)
                            qn_copies_at);
 }
 
+static int set_quantize(void *problem, const char *key, const char *value)
+{
+    struct quern_problem *p = problem;
+
+    return qn_parse_listed(key, value, &p->quantize, qn_streamed_find,
+                           qn_streamed_at);
+}
+
 /* Its range is problem.c's to say. */
 static int set_interleave(void *problem, const char *key, const char *value)
 {
@@ -389,6 +398,7 @@ static const struct qn_parse_key keys[] = {
     {"saved", set_flag, 0},
     {"copies", set_copies, 0},
     {"expand", set_expand, 0},
+    {"quantize", set_quantize, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
 };
@@ -502,6 +512,8 @@ static void print_unusual(const struct quern_problem *p, char *text,
         ADD(" parts=%d", p->parts);
     if (p->sizes)
         ADD(" sizes=%s", qn_sizes_name(p->sizes));
+    if (p->quantize)
+        ADD(" quantize=%s", qn_streamed_name(p->quantize));
 #undef ADD
 }
 

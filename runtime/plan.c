@@ -9,6 +9,7 @@
 #include "host_sizes.h"
 #include "jit.h"
 #include "session.h"
+#include "streamed.h"
 #include "types.h"
 #include "tune.h"
 
@@ -183,6 +184,8 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
     }
     if (!code)
         code = encode_maps(plan);
+    if (!code)
+        code = qn_streamed_plan(plan, s);
     return code;
 }
 
@@ -455,6 +458,7 @@ void quern_plan_free(struct quern_plan *plan)
     if (plan) {
         qn_cublaslt_plan_free(plan);
         qn_ahead_plan_free(plan);
+        qn_streamed_plan_free(plan);
     }
     free(plan);
 }

@@ -9,6 +9,7 @@
 #include "tensormap.h"
 
 struct qn_cublaslt_engine;
+struct quern_quantize_plan;
 
 /* One of the products that a launch merges.
                                              COUPLED: parts -> common/parts.c */
@@ -79,6 +80,7 @@ struct qn_values {
     float limit, slope, shift;
     float *scale, *history;
     const unsigned long long *random;
+    unsigned int *flags;
     const int *noop;
     /* of merged launches; what follows is copied for those alone */
     int part_count;
@@ -128,6 +130,7 @@ struct quern_plan {
     struct cu_attribute cluster;
     struct qn_step size_step;    /* where sizes come from the host */
     struct qn_ahead_plan *ahead; /* NULL: the kernel reads the operands */
+    struct quern_quantize_plan *quantizer; /* of A, where a run makes it */
 };
 
 /*

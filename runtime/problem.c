@@ -7,6 +7,7 @@
 #include "host_sizes.h"
 #include "quantize.h"
 #include "result.h"
+#include "streamed.h"
 #include "types.h"
 
 #include <stdio.h>
@@ -63,7 +64,8 @@ static int check_enums(const struct quern_problem *p)
         {"probability", p->probability, 0, 2},
         {"saved", p->saved, 0, 2},
         {"copies", p->copies, 0, 4},
-        {"expand", p->expand, 0, QUERN_EXPAND_AHEAD + 1}};
+        {"expand", p->expand, 0, QUERN_EXPAND_AHEAD + 1},
+        {"quantize", p->quantize, 0, QUERN_QUANTIZE_ANY + 1}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");
 
@@ -326,6 +328,8 @@ int qn_problem_check(struct quern_context *ctx,
                                     problem->ragged != QUERN_AXIS_NONE);
     if (!code)
         code = check_copies(problem, recipe);
+    if (!code)
+        code = qn_streamed_problem(problem, recipe);
     if (!code)
         code = check_d_type(problem, recipe);
     if (!code)

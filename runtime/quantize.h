@@ -97,6 +97,13 @@ int qn_quantize_describe(struct quern_context *ctx,
                          struct qn_quantize_space *space,
                          const struct qn_recipe **recipe);
 
+/* A plan without kernels: its rules, and values that no run changes; freed with
+   quern_quantize_plan_free. And any plan made one for fewer rows. */
+int qn_quantize_outline(struct quern_context *ctx,
+                        const struct quern_quantization *q,
+                        struct quern_quantize_plan **plan);
+int qn_quantize_shrink(struct quern_quantize_plan *plan, int64_t m);
+
 /* All rules of quern_quantize_run. QUERN_EINVAL names argument and rule. */
 int qn_quantize_args(const struct quern_quantize_plan *plan,
                      const struct quern_quantize_args *args);

@@ -253,8 +253,9 @@ static int check_name(const struct quern_quantize_plan *plan, const char *name)
                         name, ours);
 }
 
-static int make_plan(struct qn_session *s, const struct quern_quantization *q,
-                     struct quern_quantize_plan **out)
+int qn_quantize_outline(struct quern_context *ctx,
+                        const struct quern_quantization *q,
+                        struct quern_quantize_plan **out)
 {
     struct quern_quantize_plan *plan =
         aligned_alloc(_Alignof(struct quern_quantize_plan), sizeof *plan);
@@ -263,19 +264,42 @@ static int make_plan(struct qn_session *s, const struct quern_quantization *q,
     if (!plan)
         return qn_error_memory();
     memset(plan, 0, sizeof *plan);
-    plan->ctx = s->ctx;
+    plan->ctx = ctx;
     plan->q = *q;
+    code = qn_quantize_shrink(plan, q->m);
+    if (code)
+        free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+int qn_quantize_shrink(struct quern_quantize_plan *plan, int64_t m)
+{
+    int code;
+
+    plan->q.m = m;
+    code = qn_quantize_describe(plan->ctx, &plan->q, &plan->need, &plan->space,
+                                &plan->recipe);
+    if (!code)
+        fill_values(plan);
+    return code;
+}
+
+static int make_plan(struct qn_session *s, const struct quern_quantization *q,
+                     struct quern_quantize_plan **out)
+{
+    struct quern_quantize_plan *plan;
+    int code = qn_quantize_outline(s->ctx, q, &plan);
+
+    if (code)
+        return code;
     plan->driver = s->driver;
     plan->context = s->scope.context;
     plan->workers = s->demand.sms;
-    code = qn_quantize_describe(s->ctx, q, &plan->need, &plan->space,
-                                &plan->recipe);
-    if (!code)
-        code = load_all(plan, s);
+    code = load_all(plan, s);
     if (!code)
         code = check_name(plan, s->options.kernel);
-    if (!code)
-        fill_values(plan);
     if (code)
         free(plan);
     else

@@ -123,8 +123,7 @@ enum quern_backend {
     QUERN_BACKEND_HOST,    /* generated C on all cores; host memory */
     QUERN_BACKEND_JIT,     /* NVRTC and the cubin cache */
     QUERN_BACKEND_AOT,     /* cubins linked with the registry */
-    QUERN_BACKEND_CUBLASLT /* NVIDIA's library, a product for each group; sizes
-                              on the host. Only where it is asked for. */
+    QUERN_BACKEND_CUBLASLT /* NVIDIA's, for each group; only if asked for */
 };
 
 /* Where groups' sizes are when a run is queued. */
@@ -141,6 +140,9 @@ enum quern_expand {
     QUERN_EXPAND_INSIDE, /* in the product's kernel */
     QUERN_EXPAND_AHEAD   /* in launches before it, into the workspace */
 };
+/* A's copy is there; or a run makes it, in its own launch if a kernel can, or
+   as the model thinks faster: in its own or in one before it. */
+enum quern_fusion { QUERN_APART, QUERN_STREAMED, QUERN_QUANTIZE_ANY };
 
 #define QUERN_MAX_GROUPS  1024
 #define QUERN_MAX_DIMS    4 /* of a tensor that is multiplied */
@@ -193,31 +195,29 @@ struct quern_tensor {
     size_t sf_bytes, global_bytes; /* as describe functions state them */
 };
 
-/*
-** The canonical product's operands, its factors and the scratch memory of one
-** run. The factors are fp32 in device memory (host memory for the host
-** backend), read when the run is executed.
-*/
+/* The canonical product's operands, its factors and the scratch memory of one
+   run. The factors are fp32 in device memory (host memory for the host
+   backend), read when the run is executed. */
 struct quern_args {
     struct quern_tensor a;
     struct quern_tensor b;
     struct quern_tensor c; /* only with beta=any: as d, D itself or apart */
     struct quern_tensor d;
-    struct quern_tensor p;     /* only with saved=1: what the activation was
-                                 given; data NULL: not wanted by this run */
-    struct quern_tensor t;     /* only with copies=both; as p */
-    const float *bias;         /* [G, n] only with bias=1 */
-    const float *probability;  /* [m] only with prob=1 */
-    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
-    const float *alpha;        /* only with alpha=any */
-    const float *beta;         /* only with beta=any; a 0 leaves C unread */
+    struct quern_tensor p; /* only with saved=1: what was activated, and */
+    struct quern_tensor t; /* with copies=both; data NULL: not wanted now */
+    struct quern_tensor
+        in; /* only with quantize=: [m, k] bf16, of which a is */
+    struct quern_tensor column; /* made, and the column copy, if wanted */
+    const float *bias;          /* [G, n] only with bias=1 */
+    const float *probability;   /* [m] only with prob=1 */
+    float limit, slope, shift;  /* of clamped_swiglu: 7, 1.702 and 1 */
+    const float *alpha;         /* only with alpha=any */
+    const float *beta;          /* only with beta=any; a 0 leaves C unread */
     int scalars;     /* values in alpha and in beta: 0 or 1 for one that
-                           all groups share, else as many as groups */
-    const int *noop; /* on the device: if it is not 0 when a run is executed,
-                        this writes nothing and checks no sizes; or NULL */
+                          all groups share, else as many as groups */
+    const int *noop; /* on the device, or NULL: a run that finds no 0 is none */
     void *workspace; /* zeroed once by the caller; one per concurrent run */
-    const int64_t *host_sizes; /* [G] lengths along the ragged axis, in host
-                                  memory, instead of arrays: see quern_run */
+    const int64_t *host_sizes; /* [G], not on the device: see quern_run */
 };
 
 /* ----------------------------------------------------------------- context */
@@ -304,6 +304,7 @@ struct quern_problem {
     int saved;       /* 1: runs may also want what the activation was given */
     int copies;      /* enum quern_copies of the result; 0: it is numbers */
     int expand;      /* enum quern_expand */
+    int quantize;    /* enum quern_fusion: of fprop and dgrad */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
     char split[256]; /* how tools draw group sizes; plans ignore it */
@@ -317,6 +318,7 @@ struct quern_problem {
 **       [pointers=LETTERS] [parts=1..8] [sizes=device|host|fixed] [bias=0|1]
 **       [activation=NAME] [interleave=N] [prob=0|1] [saved=0|1]
 **       [copies=row|both] [expand=auto|inside|ahead]
+**       [quantize=apart|streamed|any]
 **       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
@@ -427,11 +429,9 @@ struct quern_plan_info {
 QUERN_API void quern_plan_info(const struct quern_plan *plan,
                                struct quern_plan_info *info);
 
-/*
-** Explain the choice for a problem: what was measured; each kernel of the
-** variant with the model's figures, or the rule that excludes it, or the reason
-** for which its point of the grid does not exist. quern_free frees `*text`.
-*/
+/* Explain the choice for a problem: what was measured; each kernel of the
+   variant with the model's figures, or the rule that excludes it, or the reason
+   why it does not exist. quern_free frees `*text`. */
 QUERN_API int quern_why(struct quern_context *ctx,
                         const struct quern_problem *problem,
                         const struct quern_plan_options *options, char **text);
@@ -461,7 +461,9 @@ QUERN_API void quern_free(void *memory);
 ** With scales a and b are copies as quern_quantize_run made them, layout=tn: of
 ** fprop the row copies of x and w, of dgrad the row copy of dy and the column
 ** copy of w, of wgrad the column copies of dy [m, T] and x [n, T]. Sizes and
-** offsets are those of the copies. What is not scaled is k-major, too.
+** offsets are those of the copies. What is not scaled is k-major, too. With
+** quantize= a and, if its data is not NULL, `column` are written, too, as
+** quern_quantize_run would from `in`; quern_why says by which launch.
 **
 ** Along the ragged axis the operands may have fewer rows than the problem's:
 ** what is given is the bound of this run, and of its copies' columns. The sizes
@@ -493,11 +495,9 @@ QUERN_API void quern_free(void *memory);
 QUERN_API int quern_run(const struct quern_plan *plan,
                         const struct quern_args *args, void *stream);
 
-/*
-** Wait for `stream`, then report and clear what runs left in the workspace:
-** QUERN_ESIZES names the first group whose size or offset broke a rule.
-** Synchronizes; must not be captured (QUERN_ECAPTURE). QUERN_ECUDA.
-*/
+/* Wait for `stream`, then report and clear what runs left in the workspace:
+   QUERN_ESIZES names the first group whose size or offset broke a rule.
+   Synchronizes; must not be captured (QUERN_ECAPTURE). QUERN_ECUDA. */
 QUERN_API int quern_check(const struct quern_plan *plan,
                           const struct quern_args *args, void *stream);
 

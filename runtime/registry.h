@@ -123,6 +123,7 @@
     X(shift, "float", "constant of the clamped activation")                    \
     X(scale, "float *", "delayed scaling: factor, and its inverse")            \
     X(history, "float *", "delayed scaling: largest magnitudes, newest first") \
+    X(flags, "unsigned int *", "tickets and flags, in the workspace")          \
     X(random, "const unsigned long long *", "seed and offset of the rounding") \
     X(host_sizes, "const __grid_constant__ struct host_sizes", "by value")     \
     X(device_sizes, "int *", "where these go, in the workspace")               \
@@ -261,6 +262,8 @@ struct qn_kernel {
     const char *schedule;   /* "cooperative", "pingpong", "" */
     const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
     const char *expand;     /* where codes become bf16: "shared", "registers" */
+    const char *quantize;   /* "streamed": A's copy is made on the way; "apart",
+                               "" or NULL: it is there */
     const char *activation; /* of these: the one they make; "any": that of
                                its parameter, and any interleave */
     int interleave;
@@ -290,6 +293,7 @@ struct qn_rejected {
     int d_type;
     const char *activation;
     int interleave;
+    const char *quantize;
     const char *reason;
 };
 

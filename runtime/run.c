@@ -9,6 +9,7 @@
 #include "cublaslt_loop.h"
 #include "host_sizes.h"
 #include "run.h"
+#include "streamed.h"
 
 #include <string.h>
 
@@ -159,6 +160,7 @@ static void set_values(const struct quern_plan *plan,
     v->shift = args->shift;
     v->noop = args->noop;
     v->error = args->workspace;
+    qn_streamed_set(plan, args, v);
 }
 
 /* --------------------------------------------------------------------- run */
@@ -300,6 +302,8 @@ static int run_on_gpu(const struct quern_plan *plan,
     if (!code)
         code = put_sizes(plan, &args, 1, stream);
     if (!code)
+        code = qn_streamed_run(plan, args, values, stream);
+    if (!code)
         code = launch(plan, params, stream);
     qn_driver_leave(plan->driver, &scope);
     return code;
@@ -339,6 +343,7 @@ static int run(const struct quern_plan *plan, const struct quern_args *args,
 {
     struct qn_values values;
     void *params[QN_PARAM_COUNT];
+    int code;
 
     if (plan->ahead)
         return qn_ahead_run(plan, args, stream);
@@ -347,6 +352,9 @@ static int run(const struct quern_plan *plan, const struct quern_args *args,
         return qn_cublaslt_run(plan, &values, args->host_sizes, stream);
     if (plan->driver)
         return run_on_gpu(plan, args, &values, params, stream);
+    code = qn_streamed_run(plan, args, &values, stream);
+    if (code)
+        return code;
     qn_host_run(plan->function, params, plan->workers);
     return QUERN_OK;
 }

@@ -32,6 +32,8 @@
 **              others    max(waves * tile, 1.2 memory)
 **                        + min(waves * tile, memory) / 2
 **
+** What quantizes A is counted in streamed.c.
+**
 ** The L2 rate is that of the multiprocessor's port: 128 x 128 asks for all of
 ** it, tiles of 64 rows for more, wider ones for less (bench/NOTES.md, 6). All
 ** this is in cycles; bytes out of L2 also cost power, and so clock, which
@@ -40,6 +42,7 @@
 */
 #include "select.h"
 #include "expr.h"
+#include "streamed.h"
 #include "tensormap.h"
 #include "types.h"
 
@@ -95,6 +98,7 @@ int qn_select_variant(const struct quern_problem *p,
                       const struct qn_kernel *kernel)
 {
     return same_product(p, kernel) && kernel->d.type == p->d_type &&
+           (p->quantize || !qn_streamed_kernel(kernel)) &&
            qn_problem_takes(p, kernel->epilogue, kernel->activation,
                             kernel->interleave);
 }
@@ -422,6 +426,7 @@ static void estimate(const struct qn_demand *demand,
     else
         f->cycles = with_addend(kernel, compute, f->memory_cycles);
     f->cycles *= launches;
+    qn_streamed_estimate(demand, kernel, MEMORY_PER_CYCLE, f);
 }
 
 /* -------------------------------------------------------------------- list */
@@ -442,8 +447,11 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
                    check_pointers(demand->problem, kernel, reason, size) &&
                    check_parts(demand->problem, kernel, reason, size) &&
                    check_maps(demand, kernel, reason, size);
-    if (choice->fits)
-        estimate(demand, kernel, &choice->figures);
+    if (!choice->fits)
+        return;
+    estimate(demand, kernel, &choice->figures);
+    choice->wanted = demand->problem->quantize == QUERN_STREAMED &&
+                     qn_streamed_kernel(kernel);
 }
 
 /*
@@ -472,6 +480,8 @@ static int compare(const void *left, const void *right)
 
     if (a->fits != b->fits)
         return b->fits - a->fits;
+    if (a->fits && a->wanted != b->wanted)
+        return b->wanted - a->wanted;
     if (a->fits && a->figures.cycles != b->figures.cycles)
         return a->figures.cycles < b->figures.cycles ? -1 : 1;
     if (a->fits && effort(a) != effort(b))

@@ -15,13 +15,15 @@ struct qn_figures {
     double math, copy, store; /* of one tile on one multiprocessor */
     double tile_cycles;       /* these together */
     double memory_cycles;     /* to move all operands once */
-    double cycles;            /* of the launch */
+    double cycles;            /* of the launch, and of one that quantizes */
+    double quantize_cycles;   /* of that one; 0: nothing is quantized */
 };
 
 struct qn_choice {
     const struct qn_candidate *candidate;
     int fits;
     struct qn_figures figures; /* if it fits */
+    int wanted;                /* the problem asks for such a kernel */
     char reason[256];          /* if it does not */
 };
 

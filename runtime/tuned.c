@@ -13,13 +13,14 @@
 #include <string.h>
 
 /* Nothing is measured for the host, for cuBLAS, for a GPU that is not there,
-   nor for merged products, whose fastest kernels are others. */
+   nor for merged products, whose fastest kernels are others, nor for those that
+   quantize. */
 static int can_know(const struct qn_session *s)
 {
     return s->driver && s->device.present && !s->demand.kernel &&
            s->demand.backend != QUERN_BACKEND_HOST &&
            s->demand.backend != QUERN_BACKEND_CUBLASLT &&
-           s->problem->parts <= 1;
+           s->problem->parts <= 1 && !s->problem->quantize;
 }
 
 int qn_tuned_look(struct qn_session *s)

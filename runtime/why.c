@@ -4,6 +4,7 @@
 #include "ahead.h"
 #include "cublaslt_loop.h"
 #include "session.h"
+#include "streamed.h"
 #include "text.h"
 #include "types.h"
 
@@ -39,6 +40,14 @@ static void add_floors(struct qn_text *text, const struct qn_choice *best,
         "memory alone %.0f\n\n",
         f->tiles * f->real * f->math / sms, f->tiles * f->math / sms,
         f->memory_cycles);
+    if (f->quantize_cycles > 0)
+        qn_text_add(text,
+                    "a is quantized %s; a launch for that alone would take "
+                    "%.0f cycles\n\n",
+                    qn_streamed_kernel(best->candidate->kernel)
+                        ? "in the product's own launch"
+                        : "by a launch before the product's",
+                    f->quantize_cycles);
 }
 
 /* In the model's order, but for a measured winner; the first would run, unless
@@ -82,6 +91,7 @@ static int of_variant(const struct quern_problem *p,
                       const struct qn_rejected *point)
 {
     return point->op == p->op && point->ragged == p->ragged &&
+           (p->quantize || !qn_streamed_is(point->quantize)) &&
            point->a_major == p->a_major && point->b_major == p->b_major &&
            point->d_type == p->d_type && !strcmp(point->recipe, p->recipe) &&
            qn_problem_takes(p, point->epilogue, point->activation,

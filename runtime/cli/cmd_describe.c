@@ -75,10 +75,12 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
 
         if (!all[role]->ndim)
             continue;
-        snprintf(text, sizeof text, "%s%s: %s", tensors[problem->op][role],
+        snprintf(text, sizeof text, "%s%s%s: %s", tensors[problem->op][role],
                  !g->sf.scaling            ? ""
                  : g->sf.copy == QUERN_ROW ? ", row copy"
                                            : ", column copy",
+                 problem->quantize && role == QN_ROLE_A ? ", which is made"
+                                                        : "",
                  g->grouped        ? "one matrix per group"
                  : g->inner_ragged ? "columns of all groups"
                                    : "rows of all groups");
@@ -91,6 +93,18 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
         qn_argument_row(rows, name, "addresses", text, 0, sizeof(void *),
                         "the matrices one by one, instead");
     }
+}
+
+/* What is quantized on the way, and what else is made of it. */
+static void add_made(cJSON *rows, const struct quern_problem *problem,
+                     const struct quern_args *need, const struct qn_geometry *a)
+{
+    if (!problem->quantize)
+        return;
+    add_operand(rows, "in", "the numbers that a is made of", &need->in);
+    add_operand(rows, "column", "column copy of the same, if wanted",
+                &need->column);
+    add_scales(rows, "column", &need->column, a);
 }
 
 /* The arrays with the groups' lengths: of the first operand that is ragged. */
@@ -149,6 +163,7 @@ static void print(const struct qn_options *opt,
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         qn_geometry_of(problem, recipe, role, &geometry[role]);
     add_operands(rows, problem, &need->args, geometry);
+    add_made(rows, problem, &need->args, &geometry[QN_ROLE_A]);
     add_sizes(rows, problem, geometry);
     add_factors(rows, problem);
     snprintf(text, sizeof text, "[%zu]", need->workspace_bytes);

@@ -9,6 +9,7 @@
 
 #include "copies.h"
 #include "describe.h"
+#include "made.h"
 #include "random.h"
 #include "sizes.h"
 #include "timing.h"
@@ -112,6 +113,8 @@ static int fill_operand(struct qn_job *job, int role, uint64_t seed,
     struct qn_memory *memory = &job->memory[role];
     int code;
 
+    if (role == QN_ROLE_A && job->problem.quantize)
+        return qn_made_fill(job, seed, scale);
     if (job->operands[role].sf.scaling && role <= QN_ROLE_B)
         return qn_copies_make(job, role, seed, scale);
     code = qn_memory_new(memory, job->gpu, tensor->bytes);
@@ -279,6 +282,7 @@ static void point(struct qn_job *job)
     args->bias = (const float *)(void *)job->bias_memory.data;
     args->probability = (const float *)(void *)job->probability_memory.data;
     args->workspace = job->workspace.data;
+    qn_made_point(job);
     if (job->info.backend != QUERN_BACKEND_CUBLASLT && !p->sizes)
         point_sizes(job);
     else if (p->ragged != QUERN_AXIS_NONE)
@@ -363,6 +367,11 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
         .probability = job->probability,
         .bias_memory = job->bias_memory,
         .probability_memory = job->probability_memory,
+        .numbers = job->numbers,
+        .in = job->in,
+        .column = job->column,
+        .column_sf = job->column_sf,
+        .column_global = job->column_global,
     };
     memcpy(other->sizes, job->sizes, sizeof other->sizes);
     memcpy(other->starts, job->starts, sizeof other->starts);
@@ -419,6 +428,7 @@ void qn_job_free(struct qn_job *job)
         qn_memory_free(&job->probability_memory);
         free(job->bias);
         free(job->probability);
+        qn_made_free(job);
     }
     qn_memory_free(&job->memory[QN_ROLE_D]);
     qn_memory_free(&job->sf[QN_ROLE_D]);

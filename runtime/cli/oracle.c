@@ -10,6 +10,7 @@
 
 #include "element.h"
 #include "error.h"
+#include "made.h"
 #include "sample.h"
 #include "tolerance.h"
 #include "twice.h"
@@ -88,10 +89,11 @@ static int look_outside(const struct qn_job *job, int role, int *untouched)
 
 int qn_oracle_guards(const struct qn_job *job, int *guards)
 {
-    enum { OTHERS = 5, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
+    enum { OTHERS = 9, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
     const struct qn_memory *all[ALL] = {
-        &job->sizes_memory, &job->factors_memory, &job->workspace,
-        &job->bias_memory, &job->probability_memory};
+        &job->sizes_memory, &job->factors_memory,     &job->workspace,
+        &job->bias_memory,  &job->probability_memory, &job->in,
+        &job->column,       &job->column_sf,          &job->column_global};
     int code = QUERN_OK;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
@@ -152,6 +154,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         .tolerance =
             qn_tolerance_of(&job->problem, job->recipe, job->problem.k).error,
         .untouched = 1,
+        .copies = 1,
     };
     for (int role = QN_ROLE_D; role <= (p->saved ? QN_ROLE_P : QN_ROLE_D);
          role++) {
@@ -162,19 +165,22 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
     }
     if (!code)
         code = qn_oracle_guards(job, &verdict->guards);
+    if (!code && p->quantize)
+        code = qn_made_judge(job, &verdict->copies);
     verdict->passed = !code && verdict->error <= verdict->tolerance &&
-                      verdict->guards && verdict->untouched;
+                      verdict->guards && verdict->untouched && verdict->copies;
     return code;
 }
 
 void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
 {
-    snprintf(text, size,
-             "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s",
-             verdict->passed ? "passed" : "FAILED", verdict->error,
-             verdict->tolerance, verdict->oracle, (long long)verdict->rows,
-             verdict->guards ? "" : "; bytes around a buffer were written",
-             verdict->untouched ? "" : "; what belongs to no group was written",
-             verdict->differ ? "; the copies are others than of D in two steps"
-                             : "");
+    snprintf(
+        text, size,
+        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s",
+        verdict->passed ? "passed" : "FAILED", verdict->error,
+        verdict->tolerance, verdict->oracle, (long long)verdict->rows,
+        verdict->guards ? "" : "; bytes around a buffer were written",
+        verdict->untouched ? "" : "; what belongs to no group was written",
+        verdict->differ ? "; the copies are others than of D in two steps" : "",
+        verdict->copies ? "" : "; a copy is not what the host quantizes to");
 }

@@ -20,6 +20,7 @@ struct qn_verdict {
     int guards;    /* nothing was written around any buffer */
     int untouched; /* nor what belongs to no group */
     int differ;    /* copies of D are others than those of it in two steps */
+    int copies;    /* those that the run made are the host's, to the byte */
     int passed;
 };
 

@@ -35,6 +35,7 @@ end
 local function common ()
   return
   derive "parts" (function () return 1 end),
+  derive "quantize" (function () return "apart" end),
   derive "factors" (function (v)
     local a, b = v.a.scale, v.b.scale
     return (a and a.global or b and b.global) and "global" or "none"

@@ -21,20 +21,24 @@ local function sf_memory (v)
   return v.factors == "lines" and (v.tile.m + v.tile.n) * 4 or 0
 end
 
--- Bytes of shared memory: alignment, board and barriers aside, the slabs; one stage.
+-- Bytes of shared memory: alignment, board and barriers aside, the slabs, and what three warps that
+-- quantize keep there; one stage.
 local function slab_memory (v)
   local rows = v.store == "warps" and 8 * 16 or 2 * 64
   local copies = v.epilogue == "copies" and 21 * KiB or 0 -- a column copy on its way
   local barriers = v.addend == "fetch" and 8 * v.slabs * 8 or 0
-  return 1 * KiB + v.slabs * rows * 128 + barriers + copies + 512
+  local kept = v.quantize == "streamed" and 3 * 32 * 32 or 0
+  return 1 * KiB + v.slabs * rows * 128 + barriers + copies + 512 + kept
 end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_memory(v) end
 
 -- Does something follow the product that takes more than one column?
 local function follows (v) return v.epilogue == "activate" or v.epilogue == "copies" end
 
-local function common (merges)
+local function common (merges, streamed)
   return
+  not streamed and derive "quantize" (function () return "apart" end)
+               or requires "k % 8 == 0" "rows of what is quantized are read 16 bytes at a time",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
          or derive "parts" (function () return 1 end),
   derive "factors" (factors),
@@ -67,7 +71,7 @@ local function common (merges)
   derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
   derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
   derive "registers" (function (v)
-    if v.parts > 1 then return { 72, 216 } end
+    if v.parts > 1 or v.quantize == "streamed" then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
@@ -271,6 +275,28 @@ for operands, axes in pairs(activations) do
     ragged_m()
   }
 end
+
+-- The same, which quantizes A on the way: it reads numbers and writes the copies, whose blocks must
+-- be those of A's scales along k, and along the rows.
+kernels "sm90_square_m_streamed" {
+  op = { "fprop", "dgrad" }, element = element.square, scale = spans.square, layout = "tn",
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
+  params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" },
+                sf.square, { "in", "in_stride", "row", "row_stride", "row_sf", "a_sf_stride",
+                             "column", "column_stride", "column_sf", "flags" }, sizes),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {128, 128, 128}, {128, 256, 128} },
+  axis "cluster"  { {1, 1} },
+  axis "quantize" { "streamed" },
+  derive "addend" (function () return "none" end),
+  reject "codes drawn by chance need a seed, and blocks of transformed values another pass"
+    (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "(m / 128 + groups) * (k / 64 + 8) < 2147483648" "pieces are counted in 31 bits",
+  common(nil, "streamed")
+}
 
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
 for _, way in ipairs { "whole", "int8", "line" } do

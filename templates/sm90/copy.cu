@@ -24,6 +24,9 @@ struct maps {
     int half; /* rows of B from one operand of a result to the other */
     int twice;
 //$ end
+//$ if quantize == "streamed" then
+    const unsigned int *flags; /* of the chunks that A is made in */
+//$ end
 //$ if parts > 1 then
     const struct parts *parts;
     const struct part_maps *plain; /* of A and B */
@@ -186,10 +189,18 @@ DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
 DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile *t,
                       const struct maps *maps, int k)
 {
+//$ if quantize == "streamed" then
+    const unsigned int *flags = maps->flags + (t->runs + t->row / BLOCK) * chunks_of(k);
+
+//$ end
     for (int x = 0; x < k; x += TILE_K) {
         const unsigned int full = s->$(ring[1])full + p->stage * 8;
         const unsigned int stage = s->$(ring[2]) + p->stage * $(ring[3]);
 
+//$ if quantize == "streamed" then
+        if (x % CHUNK == 0) /* before the stage is free, so that the look costs nothing */
+            flag_wait(flags + x / CHUNK, PIECES);
+//$ end
         barrier_wait(s->$(ring[1])empty + p->stage * 8, p->parity ^ 1);
         barrier_expect(full, $(loaded));
 //$ if turning then

@@ -170,6 +170,9 @@ struct memory {
     unsigned int turned, maxima, columns; /* of the column copy: see sm90/copies.cu */
 //$ end
     unsigned int posted, read, board;
+//$ if quantize == "streamed" then
+    unsigned int walks; /* of the warps that quantize */
+//$ end
 };
 
 DEVICE struct memory memory_layout(void)
@@ -207,6 +210,9 @@ DEVICE struct memory memory_layout(void)
 //$ end
     s.read = s.posted + BOARD * 8;
     s.board = s.read + BOARD * 8;
+//$ if quantize == "streamed" then
+    s.walks = s.board + BOARD * NOTE_BYTES;
+//$ end
     return s;
 }
 
@@ -245,6 +251,10 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
     if (lane == 0)
         barrier_arrive(s->packed_empty + stage * 8);
 }
+
+//$ end
+//$ if quantize == "streamed" then
+//$ include "sm90/stream.cu"
 
 //$ end
 //$ include "sm90/copy.cu"
@@ -449,6 +459,13 @@ $(name)(
                         lane);
 //$ end
         }
+//$ if quantize == "streamed" then
+        if (warp > 0)
+            stream_work(&stream, &w, s.walks, lane);
+        named_wait(1, 128); /* the CTA neither copies nor quantizes any more */
+        if (warp == 0)
+            stream_leave(&stream, &w, lane);
+//$ end
 //$ if expand ~= "none" then
     } else if (warpgroup == 3) {
         registers_release($(registers[3]));

@@ -366,3 +366,66 @@ DEVICE void named_arrive(int barrier, int threads)
 /* Hand registers of this warpgroup to the others, or take what they handed over. */
 #define registers_release(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count))
 #define registers_take(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count))
+
+//$ if quantize == "streamed" then
+/* --- between CTAs: tickets, and flags that count what is done --- */
+
+/* What this thread has written, and seen written, to memory comes before what copy engines read. */
+DEVICE void memory_fence(void)
+{
+    asm volatile("fence.proxy.async.global;" : : : "memory");
+}
+
+/*
+** A number as it is. The compiler is not told so: it would keep all that follows from it in
+** registers, of which there are few.
+*/
+DEVICE int afresh(int number)
+{
+    asm volatile("" : "+r"(number));
+    return number;
+}
+
+/* Orders what this thread did before what it does later, as other CTAs see both. */
+DEVICE void gpu_fence(void)
+{
+    asm volatile("fence.acq_rel.gpu;" : : : "memory");
+}
+
+/* The next number of a counter, for all lanes of a warp. */
+DEVICE unsigned int ticket_draw(unsigned int *counter, int lane)
+{
+    unsigned int ticket = 0;
+
+    if (lane == 0)
+        asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;"
+                     : "=r"(ticket) : "l"(counter) : "memory");
+    return (unsigned int)uniform((int)ticket); /* other lanes have 0 */
+}
+
+/* What all lanes of the warp have written is there for whoever sees the flag counted up. */
+DEVICE void flag_raise(unsigned int *flag, int lane)
+{
+    memory_fence();
+    __syncwarp();
+    if (lane == 0) {
+        gpu_fence();
+        asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" : : "l"(flag) : "memory");
+    }
+}
+
+/* Wait until the flag was raised so often; then the copy engine may read what it stands for. */
+DEVICE void flag_wait(const unsigned int *flag, unsigned int times)
+{
+    unsigned int seen;
+
+    for (;;) {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+        if (seen >= times)
+            break;
+        __nanosleep(100);
+    }
+    memory_fence();
+}
+
+//$ end

@@ -20,7 +20,8 @@
 */
 //$ end
 //$ local which = ragged == "m" and "B" or "D"
-//$ local runs = epilogue == "copies" or expand ~= "none" and a_runs
+//$ -- where scales of a group lie, its copies, or its pieces of what is quantized on the way
+//$ local runs = epilogue == "copies" or expand ~= "none" and a_runs or quantize == "streamed"
 struct walk {
 //$ if parts > 1 then
     const struct parts *parts;

@@ -1,0 +1,150 @@
+/*
+** made.c: jobs whose runs make the copies of A, from numbers.
+*/
+#include "made.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "quantize.h"
+#include "random.h"
+
+/* The row copy lies where A does, the column copy behind the roles. */
+static void list_buffers(struct qn_job *job,
+                         struct qn_memory *list[QN_MADE_BUFFERS])
+{
+    list[QN_MADE_ROW] = &job->memory[QN_ROLE_A];
+    list[QN_MADE_ROW_SF] = &job->sf[QN_ROLE_A];
+    list[QN_MADE_ROW_GLOBAL] = &job->global[QN_ROLE_A];
+    list[QN_MADE_COLUMN] = &job->column;
+    list[QN_MADE_COLUMN_SF] = &job->column_sf;
+    list[QN_MADE_COLUMN_GLOBAL] = &job->column_global;
+}
+
+/* Of two copies, fresh and full of poison. */
+static int make_buffers(const struct quern_tensor *row,
+                        const struct quern_tensor *column, struct qn_gpu *gpu,
+                        struct qn_memory *const list[QN_MADE_BUFFERS])
+{
+    const size_t bytes[QN_MADE_BUFFERS] = {
+        row->bytes,    row->sf_bytes,    row->global_bytes,
+        column->bytes, column->sf_bytes, column->global_bytes};
+    int code = QUERN_OK;
+
+    for (int i = 0; i < QN_MADE_BUFFERS && !code; i++)
+        if (bytes[i] || i == QN_MADE_ROW || i == QN_MADE_COLUMN)
+            code = qn_memory_new(list[i], gpu, bytes[i]);
+    return code;
+}
+
+int qn_made_fill(struct qn_job *job, uint64_t seed, float scale)
+{
+    const struct quern_args *need = &job->need.args;
+    struct qn_memory *list[QN_MADE_BUFFERS];
+    int code;
+
+    list_buffers(job, list);
+    job->numbers = malloc(need->in.bytes + 1);
+    if (!job->numbers)
+        return qn_error_memory();
+    if (qn_random_fill(job->numbers, need->in.type, need->in.bytes / 2, seed,
+                       scale))
+        return QUERN_EINVAL;
+    code = make_buffers(&need->a, &need->column, job->gpu, list);
+    if (!code)
+        code = qn_memory_new(&job->in, job->gpu, need->in.bytes);
+    return code ? code
+                : qn_memory_write(&job->in, 0, job->numbers, need->in.bytes);
+}
+
+void qn_made_point(struct qn_job *job)
+{
+    job->args.in.data = job->in.data;
+    job->args.column.data = job->column.data;
+    job->args.column.sf = job->column_sf.data;
+    job->args.column.global = job->column_global.data;
+}
+
+void qn_made_free(struct qn_job *job)
+{
+    qn_memory_free(&job->in);
+    qn_memory_free(&job->column);
+    qn_memory_free(&job->column_sf);
+    qn_memory_free(&job->column_global);
+    free(job->numbers);
+}
+
+/* ------------------------------------------------------------------- judge */
+
+/* The same by the host's own quantizer, from the job's numbers and sizes. */
+static int quantize(const struct qn_job *job,
+                    struct qn_memory made[QN_MADE_BUFFERS])
+{
+    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    struct qn_memory *list[QN_MADE_BUFFERS];
+    struct quern_quantize_description need;
+    struct quern_quantize_plan *plan = NULL;
+    struct quern_quantization q;
+    void *workspace = NULL;
+    int code;
+
+    for (int i = 0; i < QN_MADE_BUFFERS; i++)
+        list[i] = &made[i];
+    qn_scale_source(&job->problem, job->recipe, QN_ROLE_A, &q);
+    q.copies = QUERN_ROW | QUERN_COLUMN;
+    code = quern_quantize_describe(job->ctx, &q, &need);
+    if (!code)
+        code = quern_quantize_plan(job->ctx, &q, &host, &plan);
+    if (!code)
+        code = make_buffers(&need.args.row, &need.args.column, NULL, list);
+    if (!code && !(workspace = calloc(1, need.workspace_bytes)))
+        code = qn_error_memory();
+    need.args.in.data = job->numbers;
+    need.args.row.data = made[QN_MADE_ROW].data;
+    need.args.row.sf = made[QN_MADE_ROW_SF].data;
+    need.args.row.global = made[QN_MADE_ROW_GLOBAL].data;
+    need.args.column.data = made[QN_MADE_COLUMN].data;
+    need.args.column.sf = made[QN_MADE_COLUMN_SF].data;
+    need.args.column.global = made[QN_MADE_COLUMN_GLOBAL].data;
+    need.args.first_dims = job->sizes;
+    need.args.sizes_type = QUERN_I64;
+    need.args.workspace = workspace;
+    if (!code)
+        code = quern_quantize_run(plan, &need.args, NULL);
+    quern_quantize_plan_free(plan);
+    free(workspace);
+    return code;
+}
+
+/* Does the buffer hold just these bytes? */
+static int compare(const struct qn_memory *memory, const struct qn_memory *want,
+                   int *alike)
+{
+    void *bytes = malloc(memory->bytes + 1);
+    int code = bytes ? qn_memory_read(memory, 0, bytes, memory->bytes)
+                     : qn_error_memory();
+
+    if (!code)
+        *alike &= memory->bytes == want->bytes &&
+                  !memcmp(bytes, want->data, memory->bytes);
+    free(bytes);
+    return code;
+}
+
+int qn_made_judge(const struct qn_job *job, int *alike)
+{
+    struct qn_memory made[QN_MADE_BUFFERS] = {{.gpu = NULL}},
+                     *list[QN_MADE_BUFFERS];
+    struct qn_job mine = *job;
+    int code = quantize(job, made);
+
+    *alike = 1;
+    list_buffers(&mine, list);
+    for (int i = 0; i < QN_MADE_BUFFERS && !code; i++)
+        if (made[i].base)
+            code = compare(list[i], &made[i], alike);
+    for (int i = 0; i < QN_MADE_BUFFERS; i++)
+        qn_memory_free(&made[i]);
+    return code;
+}

@@ -1,0 +1,334 @@
+/*
+** streamed.c: products that make what they multiply.
+**
+** What is read and what is made obeys the rules of a quantization, which the
+** plan holds: with its kernels where they run before the product, and without
+** where the product's kernel does their work.
+*/
+#include "streamed.h"
+#include "args.h"
+#include "host_sizes.h"
+#include "select.h"
+#include "types.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Words of the workspace: tickets, and a flag for each run of 128 rows and 512
+   steps of k.                               COUPLED: flags -> sm90/stream.cu */
+enum { CHUNK = 512, FIRST_FLAG = 64 };
+
+/* Numbers are read 16 bytes at a time. */
+enum { NUMBERS = QN_ALIGNMENT / 2 };
+
+static const char *const words[] = {"apart", "streamed", "any"};
+enum { WORDS = sizeof words / sizeof *words };
+
+const char *qn_streamed_at(int i)
+{
+    return i >= 0 && i < WORDS ? words[i] : NULL;
+}
+
+const char *qn_streamed_name(int quantize)
+{
+    const char *name = qn_streamed_at(quantize);
+
+    return name ? name : "?";
+}
+
+int qn_streamed_find(const char *name, int *quantize)
+{
+    for (int i = 0; i < WORDS; i++)
+        if (!strcmp(words[i], name)) {
+            *quantize = i;
+            return 1;
+        }
+    return 0;
+}
+
+int qn_streamed_is(const char *quantize)
+{
+    return quantize && !strcmp(quantize, words[QUERN_STREAMED]);
+}
+
+int qn_streamed_kernel(const struct qn_kernel *kernel)
+{
+    return qn_streamed_is(kernel->quantize);
+}
+
+/* ----------------------------------------------------------------- problem */
+
+/* What the run makes of A. */
+static void find_quantization(const struct quern_problem *p,
+                              const struct qn_recipe *recipe,
+                              struct quern_quantization *q)
+{
+    qn_scale_source(p, recipe, QN_ROLE_A, q);
+    q->copies = QUERN_ROW | QUERN_COLUMN;
+}
+
+int qn_streamed_problem(const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    const char *word = qn_streamed_name(p->quantize);
+    struct quern_quantization q;
+    const struct qn_scaling *s;
+
+    if (!p->quantize)
+        return QUERN_OK;
+    if (p->op == QUERN_WGRAD)
+        return qn_error_set(QUERN_EINVAL,
+                            "quantize=%s: wgrad multiplies column copies, "
+                            "which fprop and dgrad make",
+                            word);
+    s = qn_scale_source(p, recipe, QN_ROLE_A, &q);
+    if (!s)
+        return qn_error_set(QUERN_EINVAL,
+                            "quantize=%s: recipe %s keeps a as it is, there is "
+                            "nothing to quantize",
+                            word, p->recipe);
+    if (s->stochastic || s->history)
+        return qn_error_set(QUERN_EINVAL,
+                            "quantize=%s: recipe %s needs %s, which products "
+                            "do not take; quantize a by itself",
+                            word, p->recipe,
+                            s->history ? "a history" : "a seed");
+    return QUERN_OK;
+}
+
+/* Where the workspace's part begins. */
+static size_t space_of(const struct quern_problem *p)
+{
+    return QN_WORKSPACE_BYTES + qn_host_size_bytes(p->sizes, p->groups, 1);
+}
+
+static size_t flag_bytes(const struct quern_quantization *q)
+{
+    return (size_t)(FIRST_FLAG +
+                    qn_quantize_tiles(q) * qn_quantize_ceil_div(q->k, CHUNK)) *
+           sizeof(unsigned);
+}
+
+int qn_streamed_describe(struct quern_context *ctx,
+                         const struct quern_problem *p,
+                         const struct qn_recipe *recipe,
+                         struct quern_description *d)
+{
+    struct quern_quantize_description made;
+    struct quern_quantization q;
+    size_t flags;
+    int code;
+
+    if (!p->quantize)
+        return QUERN_OK;
+    find_quantization(p, recipe, &q);
+    code = qn_quantize_describe(ctx, &q, &made, NULL, NULL);
+    if (code)
+        return code;
+    flags = flag_bytes(&q);
+    d->args.in = made.args.in;
+    d->args.in.alignment = QN_ALIGNMENT;
+    d->args.column = made.args.column;
+    d->workspace_bytes =
+        space_of(p) +
+        (flags > made.workspace_bytes ? flags : made.workspace_bytes);
+    return QUERN_OK;
+}
+
+/* ------------------------------------------------------------------- model */
+
+/*
+** A cast alone waits for memory, of whose rate it has a share:
+**     before  cycles + bytes of the cast / (rate * SHARE)
+** Three warps of each CTA beside the product make so many values of both copies
+** a cycle, and the first tiles wait for their rows:
+**     beside  max(cycles, values / (CTAs * VALUES), memory of both) + START
+*/
+#define SHARE  0.8
+#define VALUES 0.5 /* bench/NOTES.md, 17 */
+#define START  15000.0
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+void qn_streamed_estimate(const struct qn_demand *demand,
+                          const struct qn_kernel *kernel, double rate,
+                          struct qn_figures *f)
+{
+    const double values = (double)demand->problem->m * demand->problem->k;
+    struct quern_tensor row = {0}, column = {0};
+    struct quern_quantization q;
+    double moved;
+
+    if (!demand->problem->quantize)
+        return;
+    find_quantization(demand->problem, demand->recipe, &q);
+    qn_quantize_copy(&q, demand->recipe, QUERN_ROW, &row);
+    qn_quantize_copy(&q, demand->recipe, QUERN_COLUMN, &column);
+    moved = (2 * values + (double)row.bytes + (double)row.sf_bytes +
+             (double)column.bytes + (double)column.sf_bytes) /
+            rate;
+    f->quantize_cycles = moved / SHARE;
+    if (!qn_streamed_kernel(kernel)) {
+        f->cycles += f->quantize_cycles;
+        return;
+    }
+    f->cycles = larger(f->cycles, values / (VALUES * larger(demand->sms, 1)));
+    f->cycles = larger(f->cycles, f->memory_cycles + moved) + START;
+}
+
+/* -------------------------------------------------------------------- plan */
+
+int qn_streamed_plan(struct quern_plan *plan, const struct qn_session *s)
+{
+    const struct quern_plan_options options = {
+        .backend = plan->driver ? QUERN_BACKEND_AUTO : QUERN_BACKEND_HOST,
+        .sms = s->options.sms};
+    struct quern_quantization q;
+
+    if (!plan->problem.quantize)
+        return QUERN_OK;
+    find_quantization(&plan->problem, s->demand.recipe, &q);
+    if (qn_streamed_kernel(plan->kernel))
+        return qn_quantize_outline(s->ctx, &q, &plan->quantizer);
+    return quern_quantize_plan(s->ctx, &q, &options, &plan->quantizer);
+}
+
+void qn_streamed_plan_free(struct quern_plan *plan)
+{
+    quern_quantize_plan_free(plan->quantizer);
+}
+
+/* That of a run, which may have fewer rows. */
+static int fit(const struct quern_plan *plan, struct quern_quantize_plan *room,
+               const struct quern_quantize_plan **fitted)
+{
+    *fitted = plan->quantizer;
+    if (plan->quantizer->q.m == plan->problem.m)
+        return QUERN_OK;
+    *room = *plan->quantizer;
+    *fitted = room;
+    return qn_quantize_shrink(room, plan->problem.m);
+}
+
+/* Where the caller has the groups' sizes. */
+static void find_sizes(const struct quern_plan *plan,
+                       const struct quern_args *args, struct qn_values *v)
+{
+    const int from = qn_args_sizes(plan, args);
+    const struct quern_tensor *tensor = qn_args_tensor(args, from);
+
+    v->first_dims = args->host_sizes
+                        ? (const void *)args->host_sizes
+                        : qn_args_lengths(tensor, &plan->operands[from]);
+    v->offsets = args->host_sizes ? NULL : tensor->offsets;
+    v->sizes_bytes =
+        args->host_sizes || tensor->sizes_type == QUERN_I64 ? 8 : 4;
+}
+
+/* The quantization's arguments, with the groups' sizes of `values`. */
+static void find_args(const struct quern_plan *plan,
+                      const struct quern_quantize_plan *quantizer,
+                      const struct quern_args *args,
+                      const struct qn_values *values,
+                      struct quern_quantize_args *out)
+{
+    *out = quantizer->need.args;
+    out->in = args->in;
+    out->row = args->a;
+    out->column = args->column;
+    out->noop = args->noop;
+    out->workspace = (char *)args->workspace + space_of(&plan->problem);
+    out->first_dims = values->first_dims;
+    out->offsets = values->offsets;
+    out->sizes_type = values->sizes_bytes == 8 ? QUERN_I64 : QUERN_I32;
+}
+
+/* --------------------------------------------------------------------- run */
+
+/* What kernels of products ask for besides. */
+static int check_reads(const struct quern_plan *plan,
+                       const struct quern_tensor *in)
+{
+    if ((uintptr_t)in->data % QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL,
+                            "in.data is %p: it must be a multiple of %d",
+                            in->data, QN_ALIGNMENT);
+    if (qn_streamed_kernel(plan->kernel) && in->stride % NUMBERS)
+        return qn_error_set(QUERN_EINVAL,
+                            "in.stride is %lld: %s reads rows at multiples of "
+                            "%d bytes, a multiple of %d is expected",
+                            (long long)in->stride, plan->kernel->name,
+                            QN_ALIGNMENT, NUMBERS);
+    return QUERN_OK;
+}
+
+/* What only such problems have. */
+static int check_none(const struct quern_args *args)
+{
+    if (!args->in.data && !args->column.data)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s.data is not NULL: the problem does not say "
+                        "quantize=, a is there already",
+                        args->in.data ? "in" : "column");
+}
+
+int qn_streamed_check(const struct quern_plan *plan,
+                      const struct quern_args *args)
+{
+    const struct quern_quantize_plan *fitted;
+    struct quern_quantize_plan room;
+    struct quern_quantize_args made;
+    struct qn_values sizes;
+    int code;
+
+    if (!plan->problem.quantize)
+        return check_none(args);
+    find_sizes(plan, args, &sizes);
+    code = check_reads(plan, &args->in);
+    if (!code)
+        code = fit(plan, &room, &fitted);
+    if (code)
+        return code;
+    find_args(plan, fitted, args, &sizes, &made);
+    return qn_quantize_args(fitted, &made);
+}
+
+void qn_streamed_set(const struct quern_plan *plan,
+                     const struct quern_args *args, struct qn_values *v)
+{
+    const struct quern_problem *p = &plan->problem;
+
+    if (!p->quantize)
+        return;
+    v->in = args->in.data;
+    v->in_stride = args->in.stride ? args->in.stride : p->k;
+    v->row = args->a.data;
+    v->row_sf = args->a.sf;
+    v->row_stride = args->a.stride ? args->a.stride : p->k;
+    v->column = args->column.data;
+    v->column_sf = args->column.sf;
+    v->column_stride = plan->need.args.column.shape[1];
+    v->flags = (unsigned *)(void *)((char *)args->workspace + space_of(p));
+}
+
+int qn_streamed_run(const struct quern_plan *plan,
+                    const struct quern_args *args,
+                    const struct qn_values *values, void *stream)
+{
+    const struct quern_quantize_plan *fitted;
+    struct quern_quantize_plan room;
+    struct quern_quantize_args made;
+    int code;
+
+    if (!plan->quantizer || qn_streamed_kernel(plan->kernel))
+        return QUERN_OK;
+    code = fit(plan, &room, &fitted);
+    if (code)
+        return code;
+    find_args(plan, fitted, args, values, &made);
+    return quern_quantize_run(fitted, &made, stream);
+}
