@@ -96,7 +96,7 @@ _Noreturn void gpu_lost(const char *text);
 int gpu_variant_serves(const struct qn_kernel *);
 
 /* All kernels of the registry for this GPU that `only` (may be NULL) matches,
-   but those with an activation; sorted into variants. */
+   but those with an activation and those that quantize; into variants. */
 void gpu_variant_list(const char *only);
 
 /* The kernels of a variant; before them the model's choice for each op, if
@@ -248,6 +248,7 @@ void gpu_refusals(void);
 void gpu_cublaslt(void);
 void gpu_casts(void);
 void gpu_activate(void);
+void gpu_streamed(void);
 void gpu_mlp(void);
 void gpu_nans(void);
 void gpu_tune(void);

@@ -4,6 +4,7 @@
 #include "gpu.h"
 
 #include "scale.h"
+#include "streamed.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -91,7 +92,7 @@ void gpu_variant_list(const char *only)
         struct gpu_variant *v;
 
         if (k->op > QUERN_WGRAD || k->epilogue >= QN_ACTIVATE ||
-            !gpu_variant_serves(k) ||
+            qn_streamed_kernel(k) || !gpu_variant_serves(k) ||
             (gpu_options.quick && is_twin(gpu_variant_recipe(k))) ||
             (only && fnmatch(only, k->name, 0)))
             continue;

@@ -83,6 +83,7 @@ void test_queue_order_of_sums(void **state);
 void test_quantize_pointers(void **state);
 void test_activations(void **state);
 void test_activation_order(void **state);
+void test_streamed(void **state);
 void test_activation_ends(void **state);
 
 /* copies.c */

@@ -77,6 +77,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_activation_ends),
         cmocka_unit_test(test_result_copies),
         cmocka_unit_test(test_result_refusals),
+        cmocka_unit_test(test_streamed),
         cmocka_unit_test(test_mlp_right),
         cmocka_unit_test(test_mlp_sizes),
         cmocka_unit_test(test_mlp_phases),

@@ -44,7 +44,10 @@ enum {
     SIM_PACKED_STAGES = SIM_PACKED_BYTES / SIM_PACKED_STAGE,
     /* slabs' only where C is fetched */
     SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STAGES + SIM_SLABS + 2 * BOARD,
-    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4, /* behind slabs and scales */
+    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4 + SIM_STREAMED * 3 * 32 * 8,
+    SIM_ROWS = SIM_STREAMED ? 8192 : 1,
+    SIM_CHUNKS = SIM_STREAMED ? 4 : 1,
+    SIM_RUNS = SIM_STREAMED ? 1200 : 1,
     SIM_BATCHES = 4,
     SIM_SUMS = ROWS / 64 * (COLUMNS / MMA_N), /* that one product each goes into */
     SIM_WORDS_COPIED = 64,
@@ -181,6 +184,7 @@ static struct {
     int cluster_arrived;
     unsigned int cluster_generation;
     unsigned int block, grid;
+    unsigned char made[SIM_ROWS][SIM_CHUNKS], lines[SIM_RUNS][SIM_CHUNKS * 8]; /* how often */
     const struct twin_launch *launch;
     char error[200];
 } sim;
@@ -538,6 +542,35 @@ static int uniform(int value)
     if ((int)__shfl_sync(~0u, (unsigned int)value, 0) != value)
         sim_fail("a value that should be the same in all lanes is not", value, 0);
     return value;
+}
+
+/* Between CTAs, of which others may have run before. */
+static int afresh(int number) { return number; }
+static void gpu_fence(void) {}
+
+static unsigned int ticket_draw(unsigned int *counter, int lane)
+{
+    unsigned int ticket = 0;
+
+    sim_pause();
+    if (lane == 0)
+        ticket = (*counter)++;
+    return __shfl_sync(~0u, ticket, 0);
+}
+
+static void flag_raise(unsigned int *flag, int lane)
+{
+    __syncwarp();
+    if (lane == 0)
+        ++*flag;
+    sim.moved++;
+}
+
+static void flag_wait(const unsigned int *flag, unsigned int times)
+{
+    while (*flag < times)
+        sim_wait(flag, *flag);
+    sim.moved++;
 }
 
 static int __ffs(unsigned int x) { return __builtin_ffs((int)x); }

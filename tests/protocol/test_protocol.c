@@ -107,8 +107,8 @@ static void test_ragged_k(void **state)
 static void test_scaled_m(void **state)
 {
     const struct form *forms[] = {
-        &TENSOR_M, &TENSOR_M_TURNS, &ROW_M,         &ROW_M_SCALE,
-        &BLOCK_M,  &BLOCK_M_TALL,   &BLOCK_M_HALVES};
+        &TENSOR_M, &TENSOR_M_TURNS, &ROW_M,          &ROW_M_SCALE,
+        &BLOCK_M,  &BLOCK_M_TALL,   &BLOCK_M_HALVES, &BLOCK_M_STREAMED};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_everything);
@@ -183,6 +183,7 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
         return a->ragged == b->ragged && !strcmp(a->expand, b->expand) &&
                !strcmp(a->addend, b->addend); /* the rest is as of others */
     return strcmp(a->template, b->template) == 0 && a->ragged == b->ragged &&
+           strcmp(a->quantize, b->quantize) == 0 &&
            a->epilogue == b->epilogue && a->a.major == b->a.major &&
            a->b.major == b->b.major &&
            qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
@@ -261,6 +262,7 @@ static void test_each_form(void **state)
 #define BOARD_CU "templates/sm90/board.cu"
 #define PROMOTE  "templates/sm90/promote.cu"
 #define FACTORS  "templates/sm90/factors.cu"
+#define STREAM   "templates/sm90/stream.cu"
 
 /* Each would be a race, a hang or a wrong sum on the device. */
 struct planted {
@@ -360,6 +362,16 @@ static const struct planted defects[] = {
     {&BLOCK_K, {SIZES, "*before = __shfl_sync(~0u, end, 31);", ""}},
     {&TENSOR_K,
      {WALK, "(w->length + ALIGNED - 1) / ALIGNED * ALIGNED", "w->length"}},
+    /* what is quantized on the way */
+    {&BLOCK_M_STREAMED,
+     {COPY, "flag_wait(flags + x / CHUNK, PIECES);", "(void)flags;"}},
+    {&BLOCK_M_STREAMED,
+     {COPY, "(t->runs + t->row / BLOCK)", "(t->row / BLOCK)"}},
+    {&BLOCK_M_STREAMED, {STREAM, "s->words[i] = 0;", "(void)i;"}},
+    {&BLOCK_M_STREAMED, {STREAM, "FLAGS + stream_runs(w)", "FLAGS + 0"}},
+    {&BLOCK_M_STREAMED,
+     {STREAM, "w->base >= w->groups || number < w->tiles_before", "0"}},
+    {&BLOCK_M_STREAMED, {STREAM, "ticket - stream_lead(s, w)", "ticket"}},
     {&BLOCK_M_HALVES, {GEMM, "\"0, part * COLUMNS\"", "\"0, 0\""}},
     {&BLOCK_M_HALVES, {GEMM, "t.column += part * COLUMNS;", ""}},
     /* parts */

@@ -20,6 +20,7 @@ struct form {
     int merges;         /* several products at once */
     const char *activation; /* NULL: there is none */
     int interleave;
+    const char *quantize; /* NULL: A is there */
 };
 
 /* One of them, with the rest by name: what is not given is NULL or 0. */
@@ -93,6 +94,10 @@ FORM(BLOCK_M_TALL, M, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 256, .recipe = "fp8_block");
 FORM(BLOCK_M_HALVES, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 64, .recipe = "fp8_block");
+/* A is quantized on the way. */
+FORM(BLOCK_M_STREAMED, M, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_block",
+     .quantize = "streamed");
 FORM(TENSOR_K, K, STORE, pingpong, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_tensor");
 FORM(TENSOR_K_FETCH, K, ADD, pingpong, 128, 1, 1, F32, K,
@@ -170,7 +175,8 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
            k->d.type == f->d_type && k->b.major == f->b_major &&
            (k->parts > 1) == f->merges && strcmp(k->addend, f->addend) == 0 &&
            strcmp(k->activation, f->activation ? f->activation : "") == 0 &&
-           k->interleave == f->interleave;
+           k->interleave == f->interleave &&
+           strcmp(k->quantize, f->quantize ? f->quantize : "apart") == 0;
 }
 
 static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)

@@ -44,6 +44,7 @@ static const char shim[] =
     "    SIM_VALUED = $(valued and 1 or 0),\n"
     "    SIM_HALVES = $(halves and mma_n == tile.n and 1 or 0),\n"
     "    SIM_SF_BYTES = $(sf[factors] or 0),\n"
+    "    SIM_STREAMED = $(quantize == 'streamed' and 1 or 0),\n"
     "//$ if expand ~= 'none' then\n"
     "    SIM_PACKED_BYTES = PACKED_STAGES * PACKED_BYTES,\n"
     "    SIM_PACKED_STAGE = PACKED_BYTES,\n"
@@ -69,6 +70,8 @@ static const char *twin_text(const struct qg_file *file)
 {
     if (strcmp(file->path, "templates/sm90/ptx.cu") == 0)
         return shim;
+    if (strcmp(file->path, "templates/sm90/stream_cast.cu") == 0)
+        return "#include \"shim_stream.h\"\n";
     if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
         strncmp(file->path, "templates/activation/", 21) == 0 ||
         strncmp(file->path, "templates/sm90/store_", 21) == 0 ||

@@ -122,6 +122,7 @@ int test_run_group(void);
 int test_args_group(void);
 int test_scaled_group(void);
 int test_activate_group(void);
+int test_streamed_group(void);
 int test_mlp_group(void);
 int test_ahead_group(void);
 int test_check_group(void);

@@ -1,0 +1,299 @@
+/*
+** gpu_streamed.c: products that quantize A on the way: D against float64, the
+** copies against the host's bytes; runs again, replays after the sizes have
+** changed, and sizes that lie, each with the flags that the run before left.
+*/
+#include "gpu.h"
+
+#include <fnmatch.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle.h"
+#include "streamed.h"
+#include "types.h"
+
+enum { MOST_KERNELS = 256, EACH = 5, ROWS = 300, REPLAYS = 3 };
+
+static struct {
+    int count, next;
+    const struct qn_kernel *kernels[MOST_KERNELS];
+    char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
+} work;
+
+/* More rows than one wave of tiles has, in groups of any length. */
+static const struct qt_pattern many = {
+    "many", 7, 7, {1300, 0, 1, 900, 129, 2049, 640}, 0};
+
+/* The i-th problem of a kernel, other sides each time. */
+static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
+                       int i, char *line, size_t size)
+{
+    static const int columns[] = {16, 264, 8, 520},
+                     steps[] = {520, 8, 1288, 72, 1024};
+
+    snprintf(line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s quantize=streamed",
+             qn_op_name(k->op), k->recipe, (long long)groups, (long long)m,
+             columns[i % 4], steps[i % 5], qn_type_name(k->d.type));
+}
+
+/* What a run makes, as it was before any. */
+static int forget(struct qn_job *job)
+{
+    struct qn_memory *all[] = {&job->memory[QN_ROLE_A], &job->sf[QN_ROLE_A],
+                               &job->memory[QN_ROLE_D], &job->column,
+                               &job->column_sf};
+    int code = QUERN_OK;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all && !code; i++)
+        code = qn_memory_clear(all[i], QN_MEMORY_POISON);
+    return code;
+}
+
+/* The workspace is as the caller made it. */
+static const char *look_at_flags(const struct qn_job *job)
+{
+    const size_t bytes = job->workspace.bytes;
+    unsigned char *data = malloc(bytes + 1);
+    const char *bad = NULL;
+
+    if (!data || qn_memory_read(&job->workspace, 0, data, bytes))
+        bad = "the workspace cannot be read";
+    for (size_t i = 0; i < bytes && !bad; i++)
+        if (data[i])
+            bad = "the run left something in its workspace";
+    free(data);
+    return bad;
+}
+
+/* What is there now against what should be. */
+static const char *judge(struct qn_job *job, const char *when, char *text,
+                         size_t size)
+{
+    struct qn_verdict verdict;
+    size_t used = (size_t)snprintf(text, size, "%s: ", when);
+
+    if (qn_job_check(job) ||
+        qn_oracle_judge(job, QN_ORACLE_FLOAT64, ROWS, &verdict))
+        return quern_errmsg(gpu_context);
+    if (verdict.passed)
+        return look_at_flags(job);
+    qn_oracle_print(&verdict, text + used, size - used);
+    return text;
+}
+
+/* D as one run left it and as the next one does. */
+static const char *repeat(struct qn_job *job)
+{
+    const size_t bytes = job->memory[QN_ROLE_D].bytes;
+    char *before = malloc(bytes + 1), *after = malloc(bytes + 1);
+    const char *bad = NULL;
+
+    if (!before || !after)
+        bad = "memory ran out";
+    else if (qn_memory_read(&job->memory[QN_ROLE_D], 0, before, bytes) ||
+             qn_job_run(job) || qn_job_check(job) ||
+             qn_memory_read(&job->memory[QN_ROLE_D], 0, after, bytes))
+        bad = quern_errmsg(gpu_context);
+    else if (memcmp(before, after, bytes) != 0)
+        bad = "another run gives other bytes";
+    free(before);
+    free(after);
+    return bad;
+}
+
+/* Other sizes on the device: those there are, one group further on. */
+static int turn_sizes(struct qn_job *job)
+{
+    const int groups = job->problem.groups;
+    const int64_t first = job->sizes[0];
+    int64_t row = 0;
+
+    for (int g = 0; g + 1 < groups; g++)
+        job->sizes[g] = job->sizes[g + 1];
+    job->sizes[groups - 1] = first > 3 ? first - 3 : first;
+    for (int g = 0; g < groups; g++) {
+        job->starts[g] = row;
+        row += job->sizes[g];
+    }
+    job->rows = row;
+    return qn_memory_write(&job->sizes_memory, 0, job->sizes,
+                           (size_t)groups * sizeof *job->sizes);
+}
+
+/* A lie is reported, and the next run is none the wiser. */
+static const char *lie(struct qn_job *job, char *text, size_t size)
+{
+    const int64_t wrong = -5;
+
+    if (qn_memory_write(&job->sizes_memory, 0, &wrong, sizeof wrong) ||
+        qn_job_run(job))
+        return quern_errmsg(gpu_context);
+    if (qn_job_check(job) != QUERN_ESIZES)
+        return "a negative length was not reported";
+    if (turn_sizes(job) || forget(job) || qn_job_run(job))
+        return quern_errmsg(gpu_context);
+    return judge(job, "after a lie", text, size);
+}
+
+/* The same workspace, other sizes. */
+static const char *resize(struct qn_job *job, char *text, size_t size)
+{
+    if (turn_sizes(job) || forget(job) || qn_job_run(job))
+        return quern_errmsg(gpu_context);
+    return judge(job, "other sizes", text, size);
+}
+
+/* Captured once, replayed with sizes that changed since. */
+static const char *replay(struct qn_job *job, char *text, size_t size)
+{
+    void *stream, *graph, *executable;
+    const char *bad = NULL;
+
+    gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
+    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
+    if (quern_run(job->plan, &job->args, stream))
+        bad = quern_errmsg(gpu_context);
+    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
+    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
+    for (int i = 0; i < REPLAYS && !bad; i++) {
+        if (turn_sizes(job) || forget(job))
+            bad = quern_errmsg(gpu_context);
+        gpu_must(cu.synchronize(), "what the replay reads");
+        gpu_must(cu.graph_launch(executable, stream), "a replay");
+        gpu_wait(stream, "a replay");
+        if (!bad)
+            bad = judge(job, "replayed", text, size);
+    }
+    gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
+    gpu_must(cu.graph_destroy(graph), "freeing a graph");
+    gpu_must(cu.stream_destroy(stream), "freeing a stream");
+    return bad;
+}
+
+/* Without the column copy, which a run may leave out. */
+static const char *leave_out(struct qn_job *job)
+{
+    struct quern_args args = job->args;
+    int intact = 1;
+    char *data;
+
+    args.column = (struct quern_tensor){.data = NULL};
+    if (forget(job) || quern_run(job->plan, &args, NULL) || qn_job_check(job))
+        return quern_errmsg(gpu_context);
+    data = malloc(job->column.bytes + 1);
+    if (!data || qn_memory_read(&job->column, 0, data, job->column.bytes))
+        intact = 0;
+    for (size_t i = 0; i < job->column.bytes && intact; i++)
+        intact = (unsigned char)data[i] == QN_MEMORY_POISON;
+    free(data);
+    return intact ? look_at_flags(job) : "a column copy was made unasked";
+}
+
+/* All that a job goes through. Alone: a capture is in other threads' way. */
+static const char *go_through(struct qn_job *job, int alone, char *text,
+                              size_t size)
+{
+    const char *bad = judge(job, "the first run", text, size);
+
+    if (!bad && alone)
+        return replay(job, text, size);
+    if (!bad)
+        bad = repeat(job);
+    if (!bad)
+        bad = resize(job, text, size);
+    if (!bad)
+        bad = lie(job, text, size);
+    return bad ? bad : leave_out(job);
+}
+
+/* The i-th problem of kernel `number`; the last one alone. */
+static void run_one(int number, int i)
+{
+    const struct qn_kernel *k = work.kernels[number];
+    const struct qn_options options = {.command = "gpu_suite",
+                                       .backend = QUERN_BACKEND_JIT,
+                                       .kernel = k->name,
+                                       .seed = gpu_options.seed};
+    const int turn = number * EACH + i;
+    const struct qt_pattern *pattern =
+        i % 4 == 0 ? &many : &qt_patterns[turn % qt_npatterns];
+    struct qt_case c = {.what = "streamed", .type = QUERN_BF16, .seed = 5};
+    struct quern_problem problem;
+    struct qn_job job = {0};
+    char line[256], text[512] = "";
+    const char *bad = NULL;
+
+    qt_case_op(&c, k->op);
+    qt_case_layout(&c, pattern);
+    write_line(k, c.groups, c.m, turn, line, sizeof line);
+    if (quern_problem_parse(gpu_context, line, &problem) ||
+        qn_job_begin(&job, &options, gpu_context, &problem, c.length) ||
+        qn_job_run(&job))
+        bad = quern_errmsg(gpu_context);
+    else
+        bad = go_through(&job, i == EACH - 1, text, sizeof text);
+    if (bad)
+        snprintf(work.result[number][i], sizeof work.result[number][i],
+                 "%s, %s, %s: %.300s", line, pattern->name, k->name, bad);
+    qn_job_free(&job);
+}
+
+/* All but the last problem of each kernel. */
+static void *run_some(void *unused)
+{
+    int i;
+
+    (void)unused;
+    while ((i = __atomic_fetch_add(&work.next, 1, __ATOMIC_SEQ_CST)) <
+           (EACH - 1) * work.count)
+        run_one(i / (EACH - 1), i % (EACH - 1));
+    return NULL;
+}
+
+/* Those that --only leaves; of --quick every third. */
+static void list_kernels(void)
+{
+    const struct quern_registry *registry = &qn_registry_builtin;
+    int seen = 0;
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *k = &registry->kernels[i];
+
+        if (!qn_streamed_kernel(k) || !gpu_variant_serves(k) ||
+            (gpu_options.only && fnmatch(gpu_options.only, k->name, 0)) ||
+            (gpu_options.quick && seen++ % 3))
+            continue;
+        if (work.count == MOST_KERNELS)
+            gpu_lost("gpu_streamed.c: MOST_KERNELS is too small");
+        work.kernels[work.count++] = k;
+    }
+}
+
+/* Side by side, as most of the time is the compiler's and the host's. */
+void gpu_streamed(void)
+{
+    enum { MOST = 64 };
+    pthread_t threads[MOST];
+    int count = 0;
+
+    list_kernels();
+    if (!work.count) {
+        gpu_skip("no kernel here quantizes on the way");
+        return;
+    }
+    while (count < MOST && count < gpu_threads - 1 &&
+           !pthread_create(&threads[count], NULL, run_some, NULL))
+        count++;
+    run_some(NULL);
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < work.count; i++)
+        run_one(i, EACH - 1);
+    for (int i = 0; i < EACH * work.count; i++) {
+        const char *bad = work.result[i / EACH][i % EACH];
+        gpu_record(*bad ? bad : NULL);
+    }
+}

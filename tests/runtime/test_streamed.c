@@ -1,0 +1,459 @@
+/*
+** test_streamed.c: products that quantize A: which kernels serve one, what the
+** launches are given, and which arguments are refused.
+*/
+#include "test.h"
+
+#include "tensormap.h"
+
+#include <stdlib.h>
+
+#define P(name) QN_PARAM_##name
+
+#define LINES                                                                  \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 1, .k = 128,         \
+        .order = QN_ORDER_COLUMNS, .pad_rows = 4, .pad_columns = 1             \
+    }
+#define SQUARES                                                                \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 128, .k = 128,       \
+        .order = QN_ORDER_ROWS, .pad_rows = 1, .pad_columns = 4                \
+    }
+#define RECIPE(name_, x_)                                                      \
+    .name = name_, .doc = "", .spec = "recipes/test.lua:1", .x = x_,           \
+    .w = QUERN_E4M3, .dy = x_, .d_types = 1u << QUERN_BF16,                    \
+    .default_d = QUERN_BF16, .scaled = 1, .scale = "", .rule = ""
+
+static const struct qn_recipe recipes[] = {
+    {RECIPE("blocks", QUERN_E4M3), .scaling = {LINES, SQUARES, LINES}},
+    {RECIPE("chance", QUERN_E4M3), .scaling = {LINES,
+                                               SQUARES,
+                                               {.type = QUERN_F32,
+                                                .span = QN_SPAN_BLOCK,
+                                                .rows = 1,
+                                                .k = 128,
+                                                .order = QN_ORDER_COLUMNS,
+                                                .pad_rows = 4,
+                                                .pad_columns = 1,
+                                                .stochastic = 1}}},
+    {RECIPE("memory", QUERN_E4M3), .scaling = {{.type = QUERN_F32,
+                                                .span = QN_SPAN_TENSOR,
+                                                .pad_rows = 1,
+                                                .pad_columns = 1,
+                                                .history = 16},
+                                               SQUARES,
+                                               LINES}},
+    {RECIPE("weights", QUERN_BF16), .scaling = {{0}, SQUARES, {0}}},
+};
+
+/* ORDER: those with 8 bytes first, as the fake driver keeps them. */
+static const unsigned char params[] = {
+    P(in),          P(row),        P(row_sf),
+    P(column),      P(column_sf),  P(flags),
+    P(in_stride),   P(row_stride), P(column_stride),
+    P(a_sf_stride), P(first_dims), P(noop),
+    P(a_map),       P(a_sf_map)};
+static const unsigned char plain_params[] = {P(a),    P(a_sf),  P(first_dims),
+                                             P(noop), P(b),     P(b_sf),
+                                             P(d),    P(error), P(a_map)};
+static const unsigned char before_params[] = {
+    P(in),   P(row),       P(row_sf),     P(column),
+    P(noop), P(column_sf), P(first_dims), P(in_stride)};
+static const struct qn_requires whole[] = {
+    {"k % 8 == 0", "rows are read 16 bytes at a time"}};
+
+#define PRODUCT(symbol, recipe_, params_, ...)                                 \
+    {                                                                          \
+        .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",   \
+        .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",          \
+        .op = QUERN_FPROP, .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,       \
+        .a = {.type = QUERN_E4M3, .box = {128, 64}, .sf_box = {64, 1}},        \
+        .b = {.type = QUERN_E4M3, .box = {128, 48}},                           \
+        .d = {.type = QUERN_BF16}, .tile = {128, 128, 128}, .cluster = {1, 1}, \
+        .schedule = "", .addend = "none", .threads = 128, .params = params_,   \
+        .nparams = sizeof params_, .cubin = "\177ELF", .cubin_bytes = 4,       \
+        __VA_ARGS__                                                            \
+    }
+static const struct qn_kernel kernels[] = {
+    PRODUCT("plain", "blocks", plain_params, .quantize = NULL),
+    PRODUCT("streamed", "blocks", params, .quantize = "streamed",
+            .requires = whole, .nrequires = 1),
+    {.name = "cast",
+     .spec = "kernels/test.lua:1",
+     .template = "cast.cu",
+     .key = "key of cast",
+     .recipe = "blocks",
+     .arch = "sm_90a",
+     .op = QN_QUANTIZE,
+     .of = QUERN_X,
+     .input = QUERN_BF16,
+     .threads = 256,
+     .ctas = 1,
+     .params = before_params,
+     .nparams = sizeof before_params,
+     .cubin = "\177ELF",
+     .cubin_bytes = 4},
+};
+static const struct qn_rejected rejected[] = {
+    {.name = "no_stream",
+     .spec = "kernels/test.lua:1",
+     .recipe = "blocks",
+     .op = QUERN_FPROP,
+     .ragged = QUERN_AXIS_M,
+     .d_type = QUERN_BF16,
+     .quantize = "streamed",
+     .reason = "no room beside the product"},
+};
+static const struct quern_registry registry = {.hash = "streamed",
+                                               .recipes = recipes,
+                                               .nrecipes = 4,
+                                               .kernels = kernels,
+                                               .nkernels = 3,
+                                               .rejected = rejected,
+                                               .nrejected = 1};
+static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+
+#define SIDES    "fprop blocks g=3 m=40 n=4096 k=1032"
+#define STREAMED SIDES " quantize=streamed"
+#define SHORT    "fprop blocks g=3 m=40 n=4096 k=1030 quantize=streamed"
+
+enum { ROOM = 1 << 17, B_ROOM = 1 << 24, PLACES = 13 };
+
+/* A plan, and arguments that are right. */
+struct fixture {
+    struct quern_context *ctx;
+    struct quern_plan *plan;
+    struct quern_args args;
+    char *memory, *b;
+};
+
+static struct quern_context *open_test(void)
+{
+    const struct quern_open_options open = {.registry = &registry};
+    struct quern_context *ctx;
+
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    return ctx;
+}
+
+static struct fixture begin(const char *text)
+{
+    struct fixture f = {.ctx = open_test()};
+    struct quern_problem p = test_problem(f.ctx, text);
+    struct quern_description need;
+
+    test_expect(quern_plan(f.ctx, &p, &aot, &f.plan), QUERN_OK, "");
+    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+    f.memory = aligned_alloc(256, PLACES * ROOM);
+    f.b = aligned_alloc(256, B_ROOM);
+    assert_non_null(f.memory);
+    assert_non_null(f.b);
+    memset(f.memory, 0, PLACES * ROOM);
+    assert_true(need.args.b.bytes <= B_ROOM);
+    assert_true(need.args.d.bytes <= 4 * ROOM);
+    f.args = need.args;
+    f.args.a.data = f.memory;
+    f.args.a.sf = f.memory + ROOM / 2;
+    f.args.b.data = f.b;
+    f.args.b.sf = f.b + B_ROOM - need.args.b.sf_bytes / 16 * 16 - 256;
+    f.args.d.data = f.memory + 5 * ROOM;
+    if (p.quantize) {
+        f.args.in.data = f.memory + ROOM;
+        f.args.column.data = f.memory + 9 * ROOM;
+        f.args.column.sf = f.memory + 4 * ROOM;
+    }
+    f.args.a.first_dims = f.memory + 4 * ROOM + ROOM / 2;
+    f.args.workspace = f.memory + 4 * ROOM + ROOM / 4 * 3;
+    test_cuda->trailed = 8;
+    return f;
+}
+
+static void end(struct fixture *f)
+{
+    quern_plan_free(f->plan);
+    quern_close(f->ctx);
+    free(f->memory);
+    free(f->b);
+}
+
+static const char *chosen(const struct fixture *f)
+{
+    struct quern_plan_info info;
+
+    quern_plan_info(f->plan, &info);
+    return info.kernel;
+}
+
+/* Who streams is for problems that ask for it, and wins where the model would
+   have thought otherwise; any is the model's choice. */
+static void chooses(void **state)
+{
+    static const struct {
+        const char *text, *kernel;
+    } rows[] = {
+        {SIDES, "plain"},
+        {SIDES " quantize=apart", "plain"},
+        {STREAMED, "streamed"},
+        {SHORT, "plain"},
+        {"fprop blocks g=1 m=8192 n=64 k=4096", "plain"},
+    };
+    static const struct {
+        const char *text, *kernel;
+    } models[] = {
+        {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=streamed", "streamed"},
+        {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=any", "plain"},
+        {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=any", "streamed"},
+    };
+    struct quern_context *ctx = open_test();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct quern_problem p = test_problem(ctx, rows[i].text);
+        struct fixture f = {.ctx = ctx};
+
+        test_expect(quern_plan(ctx, &p, &aot, &f.plan), QUERN_OK, "");
+        assert_string_equal(chosen(&f), rows[i].kernel);
+        quern_plan_free(f.plan);
+    }
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct quern_problem p = test_problem(ctx, models[i].text);
+        struct fixture f = {.ctx = ctx};
+
+        test_expect(quern_plan(ctx, &p, &aot, &f.plan), QUERN_OK, "");
+        assert_string_equal(chosen(&f), models[i].kernel);
+        quern_plan_free(f.plan);
+    }
+    quern_close(ctx);
+}
+
+static void explains(void **state)
+{
+    struct quern_context *ctx = open_test();
+    struct quern_problem p = test_problem(ctx, STREAMED);
+    char *why = NULL;
+
+    (void)state;
+    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, "a is quantized in the product's own launch"));
+    assert_non_null(strstr(why, "> streamed"));
+    assert_non_null(strstr(why, "no room beside the product"));
+    quern_free(why);
+    p = test_problem(ctx, SHORT);
+    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, "by a launch before the product's"));
+    assert_non_null(strstr(why, "rows are read 16 bytes at a time: k % 8"));
+    quern_free(why);
+    p = test_problem(ctx, SIDES);
+    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    assert_null(strstr(why, "quantized"));
+    assert_null(strstr(why, "no room beside the product"));
+    quern_free(why);
+    quern_close(ctx);
+}
+
+/* T = (40 + 127 * 3) / 128 * 128 = 384; three chunks of k for each of 3 runs,
+   and 64 words before their flags. */
+static void describes(void **state)
+{
+    struct quern_context *ctx = open_test();
+    struct quern_problem p = test_problem(ctx, STREAMED);
+    struct quern_description need;
+    char text[256];
+
+    (void)state;
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    assert_int_equal(need.args.in.type, QUERN_BF16);
+    assert_int_equal(need.args.in.shape[0], 40);
+    assert_int_equal(need.args.in.shape[1], 1032);
+    assert_int_equal(need.args.in.alignment, 16);
+    assert_int_equal(need.args.a.stride, 1040);
+    assert_int_equal(need.args.column.shape[0], 1032);
+    assert_int_equal(need.args.column.shape[1], 384);
+    assert_int_equal(need.args.column.sf_bytes, 1032 * 3 * 4);
+    assert_int_equal(need.workspace_bytes, 256 + (64 + 3 * 3) * 4);
+    quern_problem_print(&p, text, sizeof text);
+    assert_non_null(strstr(text, " quantize=streamed"));
+    p = test_problem(ctx, SIDES);
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    assert_int_equal(need.args.in.ndim, 0);
+    assert_int_equal(need.workspace_bytes, 256);
+    quern_close(ctx);
+}
+
+/* The i-th parameter of a launch. */
+static uint64_t value(int launch, int i)
+{
+    return test_cuda->trail[launch].params[i];
+}
+
+static void streams(void **state)
+{
+    struct fixture f = begin(STREAMED);
+
+    (void)state;
+    test_fail_allocation(0);
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_fail_allocation(0), 0);
+    assert_int_equal(test_cuda->launches, 1);
+    assert_string_equal(test_cuda->trail[0].kernel, "streamed");
+    assert_int_equal(value(0, 0), (uintptr_t)f.args.in.data);
+    assert_int_equal(value(0, 1), (uintptr_t)f.args.a.data);
+    assert_int_equal(value(0, 2), (uintptr_t)f.args.a.sf);
+    assert_int_equal(value(0, 3), (uintptr_t)f.args.column.data);
+    assert_int_equal(value(0, 4), (uintptr_t)f.args.column.sf);
+    assert_int_equal(value(0, 5), (uintptr_t)f.args.workspace + 256);
+    assert_int_equal(value(0, 6), 1032);
+    assert_int_equal(value(0, 7), 1040);
+    f.args.column.data = NULL; /* not wanted */
+    f.args.in.stride = 1048;
+    f.args.in.bytes = (39 * 1048 + 1032) * 2;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(value(1, 3), 0);
+    assert_int_equal(value(1, 6), 1048);
+    end(&f);
+}
+
+/* Where no kernel streams: two launches, sizes and noop are those of both. */
+static void casts_before(void **state)
+{
+    struct fixture f = begin(SHORT);
+    int noop = 0;
+
+    (void)state;
+    f.args.noop = &noop;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 2);
+    assert_string_equal(test_cuda->trail[0].kernel, "cast");
+    assert_string_equal(test_cuda->trail[1].kernel, "plain");
+    assert_int_equal(value(0, 0), (uintptr_t)f.args.in.data);
+    assert_int_equal(value(0, 1), (uintptr_t)f.args.a.data);
+    assert_int_equal(value(0, 3), (uintptr_t)f.args.column.data);
+    assert_int_equal(value(0, 4), (uintptr_t)&noop);
+    assert_int_equal(value(0, 6), (uintptr_t)f.args.a.first_dims);
+    assert_int_equal(value(1, 0), (uintptr_t)f.args.a.data);
+    assert_int_equal(value(1, 2), (uintptr_t)f.args.a.first_dims);
+    assert_int_equal(value(1, 3), (uintptr_t)&noop);
+    end(&f);
+}
+
+/* Fewer rows than the plan's. */
+static void fits(void **state)
+{
+    static const char *const texts[] = {STREAMED, SHORT};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fixture f = begin(texts[i]);
+        struct quern_problem p = test_problem(f.ctx, texts[i]);
+        struct quern_description need;
+
+        p.m = 9;
+        test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+        f.args.a.shape[0] = 9;
+        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, "shape[0]");
+        f.args.d.shape[0] = 9;
+        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                    "in.shape[0] is 40, the plan's is 9");
+        f.args.in.shape[0] = 9;
+        f.args.column.shape[1] = need.args.column.shape[1];
+        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+        end(&f);
+    }
+}
+
+static void refuses(void **state)
+{
+    struct fixture f = begin(STREAMED);
+    const struct quern_args good = f.args;
+
+    (void)state;
+#define BREAK(change, part)                                                    \
+    f.args = good;                                                             \
+    change;                                                                    \
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, part)
+    BREAK(f.args.in.data = NULL, "in.data is NULL");
+    BREAK(f.args.in.data = f.memory + ROOM + 8, "in.data is 0x");
+    BREAK(f.args.in.type = QUERN_F16, "in.type is f16, the plan's is bf16");
+    BREAK(f.args.in.shape[1] = 8, "in.shape[1] is 8, the plan's is 1032");
+    BREAK(f.args.in.bytes = 8, "in.bytes is 8: its rows span 82560 bytes");
+    BREAK(f.args.in.stride = 8, "in.stride is 8: 0 (packed) or 1032 to");
+    BREAK((f.args.in.stride = 1036, f.args.in.bytes = ROOM),
+          "streamed reads rows at multiples of 16 bytes, a multiple of 8");
+    BREAK(f.args.a.data = NULL, "a.data is NULL");
+    BREAK(f.args.a.sf = NULL, "a.sf is NULL");
+    BREAK(f.args.column.sf = NULL, "column.sf is NULL");
+    BREAK(f.args.column.sf_bytes = 4, "column.sf_bytes is 4: the scales take");
+    BREAK(f.args.column.stride = 512, "column.stride is 512");
+    BREAK(f.args.in.data = f.args.a.data, "overlap");
+    BREAK(f.args.column.data = f.args.a.data, "overlap");
+    BREAK(f.args.column.data = f.args.in.data, "overlap");
+    BREAK(f.args.column.data = f.args.d.data, "overlap");
+    BREAK(f.args.a.data = f.args.d.data, "overlap");
+    BREAK(f.args.column.sf = f.args.a.sf, "overlap");
+    BREAK(f.args.a.sf = f.args.workspace, "overlap");
+    BREAK(f.args.in.data = f.args.workspace, "overlap");
+    f.args = good;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    end(&f);
+    f = begin(SIDES);
+#undef BREAK
+    f.args.in.data = f.memory + ROOM;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "in.data is not NULL: the problem does not say quantize=");
+    f.args.in.data = NULL;
+    f.args.column.data = f.memory + 9 * ROOM;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "column.data is not NULL: the problem does not say quantize=");
+    end(&f);
+}
+
+/* Problems that no run could be of. */
+static void refuses_problems(void **state)
+{
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"wgrad blocks g=3 m=64 n=64 k=40 quantize=streamed",
+         "quantize=streamed: wgrad multiplies column copies"},
+        {"fprop weights g=3 m=40 n=64 k=64 quantize=any",
+         "quantize=any: recipe weights keeps a as it is"},
+        {"fprop bf16 g=3 m=40 n=64 k=64 quantize=streamed",
+         "recipe bf16 keeps a as it is"},
+        {"dgrad chance g=3 m=40 n=64 k=64 quantize=streamed",
+         "recipe chance needs a seed"},
+        {"fprop memory g=3 m=40 n=64 k=64 quantize=streamed",
+         "recipe memory needs a history"},
+        {SIDES " quantize=stream",
+         "quantize=stream: apart, streamed, any is expected; did you mean "},
+        {STREAMED " quantize=any", "quantize= is given twice"},
+    };
+    const struct quern_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
+    struct quern_context *ctx = open_test();
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
+                    rows[i].part);
+    p = test_problem(ctx, STREAMED);
+    test_expect(quern_plan(ctx, &p, &lt, &plan), QUERN_ENOKERNEL,
+                "the cublaslt backend quantizes nothing");
+    p.quantize = 3;
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_EINVAL,
+                "quantize is 3: not one of the values");
+    quern_close(ctx);
+}
+
+int test_streamed_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(chooses),   TEST(explains),
+        TEST(describes), TEST(streams),
+        TEST(fits),      TEST(casts_before),
+        TEST(refuses),   TEST(refuses_problems),
+    };
+
+    return cmocka_run_group_tests_name("streamed", tests, NULL, NULL);
+}
