@@ -176,7 +176,7 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
 {
     snprintf(
         text, size,
-        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s",
+        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s",
         verdict->passed ? "passed" : "FAILED", verdict->error,
         verdict->tolerance, verdict->oracle, (long long)verdict->rows,
         verdict->guards ? "" : "; bytes around a buffer were written",
