@@ -455,8 +455,8 @@ QUERN_API void quern_free(void *memory);
 **
 ** With an activation d is [m, n / 2], of squared_relu [m, n], and p [m, n] as
 ** the type of d: alpha * product + bias, of which the activation takes the fp32
-** value. d is rounded once, after the probability. With copies d is the row copy
-** that quern_quantize_run makes of this x, and t, if given, the column copy.
+** value. d is rounded once, after the probability. With copies d is the row
+** copy that quern_quantize_run makes of this x, and t, if given, the other.
 **
 ** With scales a and b are copies as quern_quantize_run made them, layout=tn: of
 ** fprop the row copies of x and w, of dgrad the row copy of dy and the column
