@@ -15,6 +15,7 @@
 ** description says what the workspace may have to hold.
 */
 #include "ahead.h"
+#include "expand.h"
 #include "host_sizes.h"
 #include "problem.h"
 #include "select.h"
@@ -309,7 +310,7 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
     struct quern_problem product;
     int found = best(s, s->problem, recipe, &inside);
 
-    if (found > 0 && qn_select_expands(inside.candidate->kernel)) {
+    if (found > 0 && qn_expand_does(inside.candidate->kernel)) {
         qn_ahead_product(s->ctx, s->problem, recipe, &product);
         found = best(s, &product, plain_recipe(s->ctx), &plain);
     } else if (found > 0) {

@@ -261,7 +261,8 @@ struct qn_kernel {
     int stages;
     const char *schedule;   /* "cooperative", "pingpong", "" */
     const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
-    const char *expand;     /* where codes become bf16: "shared", "registers" */
+    const char *expand;     /* where codes become bf16: "shared", "registers";
+                               "swapped": registers, and D turned */
     const char *quantize;   /* "streamed": A's copy is made on the way; "apart",
                                "" or NULL: it is there */
     const char *activation; /* of these: the one they make; "any": that of

@@ -13,11 +13,8 @@
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) does half as many, FP8 twice as many
-**     shared = where codes are expanded, bytes through shared memory / its
-**              rate, for 64 steps of k: 4 KB of B and, unless it comes from
-**              registers, 2 KB of A for each 16 steps of 64 x 128 products;
-**              codes in and out again; 128 bytes for each row expanded there;
-**              part of math              (COUPLED: expand -> templates/sm90)
+**              where codes are expanded, what that takes if it is more
+**              (expand.c)
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes / L2 rate
 **              * max(1, k / DRIFT): CTAs fall out of step, and after so many
 **              steps L2 has lost what the last of them asks for
@@ -41,6 +38,7 @@
 ** where it measured.
 */
 #include "select.h"
+#include "expand.h"
 #include "expr.h"
 #include "streamed.h"
 #include "tensormap.h"
@@ -52,7 +50,6 @@
 
 #define EXPANDED         4.0     /* mma.sync on unpacked values: its math */
 #define L2_PER_CYCLE     62.0    /* bytes into one multiprocessor, of 64 */
-#define SHARED_PER_CYCLE 128.0   /* bytes of shared memory, one of them */
 #define STORE_PER_CYCLE  32.0    /* bytes out of one multiprocessor */
 #define MEMORY_PER_CYCLE 2300.0  /* bytes, the whole chip */
 #define START_CYCLES     1200.0  /* first copies of a tile, its barriers */
@@ -336,52 +333,20 @@ static double with_addend(const struct qn_kernel *kernel, double compute,
            smaller(compute, memory) * a->exposed;
 }
 
-static double bytes_of(const struct qn_operand *o)
-{
-    return qn_type_bits(o->type) / 8.0;
-}
-
-int qn_select_expands(const struct qn_kernel *kernel)
-{
-    return kernel->expand && (!strcmp(kernel->expand, "shared") ||
-                              !strcmp(kernel->expand, "registers"));
-}
-
-/* Cycles that shared memory takes for a tile; 0 where it is never the limit. */
-static double shared_cycles(const struct qn_kernel *kernel, double k)
-{
-    const struct qn_operand *operands[] = {&kernel->a, &kernel->b};
-    int in_registers;
-    double bytes;
-
-    if (!qn_select_expands(kernel))
-        return 0;
-    in_registers = !strcmp(kernel->expand, "registers");
-    bytes = kernel->tile[0] / 64.0 * kernel->tile[1] / 128.0 * 4 *
-            (in_registers ? 4096 : 6144);
-    for (int i = 0; i < 2; i++) {
-        double row = 64 * bytes_of(operands[i]);
-
-        if (row < 128) /* out again, and expanded */
-            row += row + (i == 0 && in_registers ? 0 : 128);
-        bytes += kernel->tile[i] * row;
-    }
-    return bytes * k / 64 / SHARED_PER_CYCLE;
-}
-
 /* What a tile takes, by the formulas above, for k steps of it. */
 static void estimate_tile(const struct qn_kernel *kernel, double k,
                           struct qn_figures *f)
 {
     double tile_m = larger(kernel->tile[0], 1),
            tile_n = larger(kernel->tile[1], 1);
-    double a = bytes_of(&kernel->a), b = bytes_of(&kernel->b);
+    double a = qn_type_bits(kernel->a.type) / 8.0,
+           b = qn_type_bits(kernel->b.type) / 8.0;
 
     f->math = tile_m * tile_n * k / QN_FMA_PER_CYCLE;
     if (!uses_maps(kernel))
         f->math *= a < 2 || b < 2 ? EXPANDED : 2;
-    else if (qn_select_expands(kernel))
-        f->math = larger(f->math, shared_cycles(kernel, k));
+    else if (qn_expand_does(kernel))
+        f->math = larger(f->math, qn_expand_cycles(kernel, k, f->math));
     else if (a < 2)
         f->math /= 2;
     f->copy = (tile_m * a / larger(kernel->cluster[1], 1) +

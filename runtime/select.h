@@ -45,9 +45,6 @@ int qn_select_band(const struct quern_problem *problem,
 int qn_select_pointers(const struct quern_problem *problem,
                        const struct qn_kernel *kernel, int role);
 
-/* Does the kernel make bf16 of codes beside its products? */
-int qn_select_expands(const struct qn_kernel *kernel);
-
 /* Do the kernel's rules hold? 0 and the reason where one does not. */
 int qn_select_requires(const struct quern_problem *problem,
                        const struct qn_kernel *kernel, char *reason,

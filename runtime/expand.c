@@ -1,0 +1,94 @@
+/*
+** expand.c: what kernels take that make bf16 of codes beside their products.
+** For 64 steps of k of a tile, the largest of           COUPLED: expand ->
+**                                                       templates/sm90
+**     bytes through shared memory / its rate: 4 KB of B for each 16 steps of
+**         64 x 128 products and, unless an operand comes from registers, 2 KB
+**         of A; codes in and out again; 128 bytes for each row expanded there
+**     BY_FOUR for each row that four warps write to shared memory, or
+**         BY_FOUR_BUSY where the others expand as well
+**     where those that multiply put rows into registers, BEGIN, BY_EIGHT for
+**         each of them, BESIDE for each row of A beside rows of B, since all
+**         these warps take turns, and CONTENDED of the products, whose sums
+**         keep the register file busy
+**
+** Measured in bench/NOTES.md, 12.
+*/
+#include "expand.h"
+#include "types.h"
+
+#include <string.h>
+
+#define SHARED_PER_CYCLE 128.0
+#define BY_FOUR          8.2
+#define BY_FOUR_BUSY     9.6
+#define BEGIN            250.0
+#define BY_EIGHT         3.1
+#define BY_EIGHT_NARROW  2.0 /* codes of 4 bits */
+#define BESIDE           3.0
+#define CONTENDED        0.75
+
+/* Where they make it. */
+enum way { NOWHERE, SHARED, REGISTERS, SWAPPED };
+
+static enum way way_of(const struct qn_kernel *kernel)
+{
+    static const char *const names[] = {
+        [SHARED] = "shared", [REGISTERS] = "registers", [SWAPPED] = "swapped"};
+
+    for (int way = SHARED; way <= SWAPPED && kernel->expand; way++)
+        if (!strcmp(kernel->expand, names[way]))
+            return (enum way)way;
+    return NOWHERE;
+}
+
+int qn_expand_does(const struct qn_kernel *kernel)
+{
+    return way_of(kernel) != NOWHERE;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* What one of the operands adds. */
+struct share {
+    double bytes, four, eight;
+};
+
+/* 64 steps of one row. Beside B in registers A is moved even if it is bf16. */
+static struct share share_of(const struct qn_operand *o, enum way way, int is_b)
+{
+    int held = (way == REGISTERS && !is_b) || (way == SWAPPED && is_b);
+    double row = 64 * qn_type_bits(o->type) / 8.0;
+    int moved = row < 128 || way == SWAPPED;
+    struct share s = {row, 0, 0};
+
+    if (moved)
+        s.bytes += row + (held ? 0 : 128);
+    if (held)
+        s.eight = row < 64 ? BY_EIGHT_NARROW : BY_EIGHT;
+    else if (way == SWAPPED)
+        s.eight = BESIDE;
+    if (!held && row < 128)
+        s.four = way == SHARED ? BY_FOUR : BY_FOUR_BUSY;
+    return s;
+}
+
+double qn_expand_cycles(const struct qn_kernel *kernel, double k, double math)
+{
+    enum way way = way_of(kernel);
+    struct share a = share_of(&kernel->a, way, 0),
+                 b = share_of(&kernel->b, way, 1);
+    double m = kernel->tile[0], n = kernel->tile[1];
+    double bytes = m / 64 * n / 128 * 4 * (way == SHARED ? 6144 : 4096) +
+                   m * a.bytes + n * b.bytes;
+    double eight = m * a.eight + n * b.eight;
+
+    if (eight > 0)
+        eight = (BEGIN + eight) * k / 64 + CONTENDED * math;
+    return larger(larger(bytes / SHARED_PER_CYCLE, m * a.four + n * b.four) *
+                      k / 64,
+                  eight);
+}
