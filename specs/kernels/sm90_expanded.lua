@@ -17,10 +17,16 @@ local function way (o, in_registers)
   return in_registers and "registers" or "expanded"
 end
 
+-- D's columns that a warp has where rows of B are the tensor cores' rows: side by side.
+local function turned_columns (v) return v.tile.n // 8 end
+local function slab_row (v)
+  return v.expand == "swapped" and turned_columns(v) * v.d.bytes or 128
+end
+
 -- Bytes of shared memory: alignment, board and barriers aside, slabs and scales; one stage of what
 -- is multiplied; one of what is copied.
 local function fixed_memory (v)
-  local slabs = 8 * v.slabs * (16 * 128 + (v.addend == "fetch" and 8 or 0))
+  local slabs = 8 * v.slabs * (16 * slab_row(v) + (v.addend == "fetch" and 8 or 0))
   local words = v.word_slots[1] * v.tile.m + v.word_slots[2] * v.tile.n
   return 2 * KiB + slabs + words * 4
 end
@@ -42,8 +48,27 @@ local function common ()
   end),
   derive "bytes" (function () return 2 end),
   derive "ahead" (function () return AHEAD end),
-  derive "a_way" (function (v) return way(v.a, v.expand == "registers") end),
-  derive "b_way" (function (v) return way(v.b, false) end),
+  derive "a_way" (function (v)
+    if v.expand == "swapped" then return "expanded" end -- bf16, too: into the order of the others
+    return way(v.a, v.expand == "registers")
+  end),
+  derive "b_way" (function (v) return way(v.b, v.expand == "swapped") end),
+  -- Codes of four bits are cheaper to expand four apart; what they meet is in the same order then.
+  derive "apart" (function (v)
+    local held = v.expand == "registers" and v.a or v.expand == "swapped" and v.b
+    return held and held.bits == 4 or false
+  end),
+  -- Powers of two that sums of them then lack, where something multiplies the sums anyway.
+  derive "lowered" (function (v)
+    local power = 0
+    for _, o in ipairs { v.a, v.b } do
+      if v.expand == "swapped" and v.b.bits == 4 and v.factors == "global" and o.bits == 4
+         and o.scale and o.scale.type == "e4m3" then
+        power = power + 9
+      end
+    end
+    return power
+  end),
   derive "packed_row" (function (v) return { row_bytes(v.a), row_bytes(v.b) } end),
   derive "word_slots" (function (v) return { word_slots(v.a), word_slots(v.b) } end),
 
@@ -53,13 +78,15 @@ local function common ()
   end),
 
   -- Two warpgroups multiply, one copies, and one expands.
-  derive "split" (function (v) return v.tile.m < 128 and "n" or "m" end),
+  derive "split" (function (v)
+    return (v.tile.m < 128 or v.expand == "swapped") and "n" or "m"
+  end),
   derive "threads" (function () return 4 * 128 end),
 
   -- 128 columns at a time: of so many threads the compiler gives none registers for more.
-  derive "mma_n" (function () return 128 end),
+  derive "mma_n" (function (v) return v.expand == "swapped" and v.tile.m or 128 end),
   derive "registers" (function (v)
-    return v.expand == "registers" and { 48, 200, 64 } or { 48, 184, 96 }
+    return v.expand ~= "shared" and { 48, 200, 64 } or { 48, 184, 96 }
   end),
   derive "packed_readers" (function (v)
     local direct = v.a_way ~= "expanded" or v.b_way ~= "expanded"
@@ -78,7 +105,7 @@ local function common ()
   end),
   derive "packed_stages" (function (v)
     local room = 227 * KiB - fixed_memory(v) - v.stages * stage_memory(v)
-    return math.min(room // packed_memory(v), 8)
+    return math.min(room // packed_memory(v), v.expand == "swapped" and 12 or 8)
   end),
   derive "smem" (function (v)
     return fixed_memory(v) + v.stages * stage_memory(v) + v.packed_stages * packed_memory(v)
@@ -87,7 +114,8 @@ local function common ()
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
   derive "b_box" (function (v) return { v.tile.k, v.tile.n } end),
-  derive "d_box" (function (v) return { 128 // v.d.bytes, 16 } end),
+  derive "d_box" (function (v) return { slab_row(v) // v.d.bytes, 16 } end),
+  derive "d_swizzle" (function (v) return slab_row(v) end),
   derive "a_swizzle" (function (v) return v.packed_row[1] end),
   derive "b_swizzle" (function (v) return v.packed_row[2] end),
 
@@ -109,8 +137,14 @@ local function common ()
     end),
   reject "what is multiplied as it is copied needs no registers"
     (function (v)
-      return v.expand == "registers" and (not v.a.scale or not v.b.scale)
+      return v.expand == "registers" and not v.a.scale or v.expand ~= "shared" and not v.b.scale
     end),
+  reject "half of fewer rows or columns is less than one product's"
+    (function (v)
+      return v.expand ~= "swapped" and (v.tile.m < 64 or v.tile.m == 64 and v.tile.n < 256)
+    end),
+  reject "two fragments of B beside sums of 128 rows leave too few registers: some would spill"
+    (function (v) return v.expand == "swapped" and v.tile.m >= 128 end),
   reject "two warpgroups would expand the same 64 rows"
     (function (v) return v.expand == "registers" and v.tile.m < 128 end),
   reject "A beside as many sums leaves too few registers to fetch C or for scales of e4m3"
@@ -155,9 +189,9 @@ kernels "sm90_expanded_m" {
   ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, sizes),
 
   axis "schedule" { "cooperative" },
-  axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
+  axis "tile"     { {32, 256, 64}, {64, 128, 64}, {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared", "registers" },
+  axis "expand"   { "shared", "registers", "swapped" },
   derive "addend" (function () return "none" end),
   ragged_m()
 }

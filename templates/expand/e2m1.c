@@ -2,13 +2,13 @@
 //$ once "expand/multiply.c"
 //$ once "cast/arith.c"
 /*
-** Eight codes, the first in the lowest bits, times a scale, as bf16, which holds each scale
-** exactly. The magnitudes are looked up by three bits each: the upper bytes of bf16, then the lower
-** ones. The sign is every fourth bit, of even codes where `even` has it.
+** Eight codes, the first in the lowest bits, as bf16, times a scale that is both halves of a word,
+** since bf16 holds each one exactly. The magnitudes are looked up by three bits each: the upper
+** bytes of bf16, then the lower ones. The sign is every fourth bit, of even codes where `even` has
+** it.
 */
-FN void expand_e2m1(unsigned pair[4], unsigned codes, float factor)
+FN void expand_e2m1_twice(unsigned pair[4], unsigned codes, unsigned twice)
 {
-    const unsigned twice = permute(bits_of(factor), 0, 0x3232);
     const unsigned magnitudes = codes & 0x77777777, even = codes << 4;
 
     for (int i = 0; i < 2; i++) {
@@ -20,4 +20,9 @@ FN void expand_e2m1(unsigned pair[4], unsigned codes, float factor)
         pair[2 * i] = multiply_bf16x2(permute(lower, upper, 0x5140), twice);
         pair[2 * i + 1] = multiply_bf16x2(permute(lower, upper, 0x7362), twice);
     }
+}
+
+FN void expand_e2m1(unsigned pair[4], unsigned codes, float factor)
+{
+    expand_e2m1_twice(pair, codes, permute(bits_of(factor), 0, 0x3232));
 }

@@ -1,10 +1,13 @@
 //$ once "expand/pair_e4m3.c"
+//$ once "expand/permute.c"
+//$ once "expand/multiply.c"
 //$ once "cast/to_bf16.c"
+//$ once "cast/arith.c"
 /*
-** Four codes, the first in the lowest bits, times a scale, as bf16. Where E4M3 has its bits they
-** stand for values that are 2^4 too small.
+** Four codes, the first in the lowest bits, as bf16, times a scale that is both halves of a word.
+** Where E4M3 has its bits they stand for values that are 2^4 too small.
 */
-FN void expand_e3m2(unsigned pair[2], unsigned codes, float factor)
+FN void expand_e3m2_twice(unsigned pair[2], unsigned codes, unsigned twice)
 {
     const unsigned bits = (codes & 0x1f1f1f1f) << 1 | (codes & 0x20202020) << 2;
 
@@ -12,8 +15,11 @@ FN void expand_e3m2(unsigned pair[2], unsigned codes, float factor)
         float lo, hi;
 
         pair_e4m3(bits >> 16 * i, &lo, &hi);
-        lo = mul_rn(lo, 0x1p4f);
-        hi = mul_rn(hi, 0x1p4f);
-        pair[i] = to_bf16_x2(mul_rn(lo, factor), mul_rn(hi, factor));
+        pair[i] = multiply_bf16x2(to_bf16_x2(mul_rn(lo, 0x1p4f), mul_rn(hi, 0x1p4f)), twice);
     }
+}
+
+FN void expand_e3m2(unsigned pair[2], unsigned codes, float factor)
+{
+    expand_e3m2_twice(pair, codes, permute(bits_of(factor), 0, 0x3232));
 }

@@ -1,12 +1,20 @@
 //$ once "expand/pair_e4m3.c"
+//$ once "expand/permute.c"
+//$ once "expand/multiply.c"
 //$ once "cast/to_bf16.c"
-/* Four codes, the first in the lowest bits, times a scale, as bf16. */
-FN void expand_e4m3(unsigned pair[2], unsigned codes, float factor)
+//$ once "cast/arith.c"
+/* Four codes, the first in the lowest bits, as bf16, times a scale, both halves of a word. */
+FN void expand_e4m3_twice(unsigned pair[2], unsigned codes, unsigned twice)
 {
     for (int i = 0; i < 2; i++) {
         float lo, hi;
 
         pair_e4m3(codes >> 16 * i, &lo, &hi);
-        pair[i] = to_bf16_x2(mul_rn(lo, factor), mul_rn(hi, factor));
+        pair[i] = multiply_bf16x2(to_bf16_x2(lo, hi), twice); /* the first is exact */
     }
+}
+
+FN void expand_e4m3(unsigned pair[2], unsigned codes, float factor)
+{
+    expand_e4m3_twice(pair, codes, permute(bits_of(factor), 0, 0x3232));
 }

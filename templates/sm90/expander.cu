@@ -1,21 +1,29 @@
+//$ local swapped = expand == "swapped"
+//$ local rows_taken = swapped and "halves of rows" or "whole rows"
 /*
-** The warps between the copies and the products: each thread takes whole rows of a packed stage,
-** TILE_K codes and their scales, and writes them as bf16 into a stage of the ring, where the tensor
-** cores expect them.
+** The warps between the copies and the products: each thread takes $(rows_taken) of a
+** packed stage, TILE_K codes and their scales, and writes them as bf16 into a stage of the ring,
+** where the tensor cores expect them.
 */
+//$ local in_order = a_way ~= "registers" and b_way ~= "registers"
+//$ local at_once = swapped and 64 or 128 -- rows that 128 threads take at a time
 //$ local all = { { "a", a, "m", tile.m, a_way }, { "b", b, "n", tile.n, b_way } }
 //$ for _, x in ipairs(all) do
 //$ local name, o, way = x[1], x[2], x[5]
-//$ if way == "expanded" then
+//$ if way == "expanded" and swapped then
+//$ include "sm90/expand_half.cu"
+
+//$ elseif way == "expanded" then
 //$ local stored = o.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = 64 * stored // 32
 //$ local each = 32 // stored -- codes in a word
 //$ local upper = name:upper()
+//$ local kind = o.type .. (apart and stored == 4 and "_apart" or "")
 /*
 ** Row `row` of the tile's $(upper): `codes` is where the packed rows begin, `to` the expanded ones.
 ** 16 bytes of a row of $(8 * stored) lie where the copy engine's swizzle puts them, so that the
 ** rows of neighbouring threads lie in different banks.
-//$ if a_way == "registers" then
+//$ if not in_order then
 ** The order of k is that of the registers that A is multiplied from: see multiply_tile.
 //$ end
 */
@@ -31,12 +39,17 @@ DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row, uns
 #pragma unroll
     for (int i = 0; i < $(64 > o.scale.k and 64 // o.scale.k or 1); i++)
         factor[i] = factor_$(o.scale.type)(scales >> 8 * i & 255);
+//$ if apart and stored == 8 then
+#pragma unroll
+    for (int i = 0; i < $(words); i += 2)
+        codes_apart(word + i);
+//$ end
 #pragma unroll
     for (int i = 0; i < $(words); i++)
-        expand_$(o.type)(pair + $(each // 2) * i, word[i], factor[i * $(each) / $(o.scale.k)]);
+        expand_$(kind)(pair + $(each // 2) * i, word[i], factor[i * $(each) / $(o.scale.k)]);
 #pragma unroll
     for (int i = 0; i < 8; i++)
-//$ if a_way == "registers" then
+//$ if not in_order then
         store_shared_x4(to + row * 128 + (i ^ row % 8) * 16, pair[i], pair[8 + i], pair[16 + i],
                         pair[24 + i]);
 //$ else
@@ -52,52 +65,61 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
                         const struct tile *t, const struct scales *scales, int rows, int columns,
                         int k, int lane)
 {
+//$ if swapped then
+    const int thread = threadIdx.x % 128 / 2, half = threadIdx.x % 2;
+//$ else
     const int thread = threadIdx.x % 128;
+//$ end
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
-//$ if way == "expanded" then
-    struct line $(name)_line[$((tile_rows + 127) // 128)];
+//$ if way == "expanded" and x[2].scale then
+    struct line $(name)_line[$((tile_rows + at_once - 1) // at_once)];
 //$ end
 //$ end
 
     copy_wait(0); /* what the tile before did not need may still land */
-//$ -- a row for each thread, or for half of them
+//$ -- a row for each thread, or for half of them, or for two
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
-//$ if way == "expanded" then
+//$ if way == "expanded" and x[2].scale then
 #pragma unroll
-    for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
-        const int row = thread + 128 * i;
+    for (int i = 0; i < $((tile_rows + at_once - 1) // at_once); i++) {
+        const int row = thread + $(at_once) * i;
 //$ local place = name == "a" and "t->row" or "t->column"
 //$ local most = name == "a" and "rows" or "columns"
         $(name)_line[i] = line_$(name)(scales, t, $(place) + row, $(most));
-        if (row < $(tile_rows))
+        if (row < $(tile_rows)$(swapped and " && half == 0" or ""))
             fetch_$(name)(s, &$(name)_line[i], 0, row);
     }
 //$ end
 //$ end
 #pragma unroll 1
     for (int x = -SF_AHEAD * TILE_K; x < k; x += TILE_K) {
+//$ if not swapped or a.scale then
         const int later = x + SF_AHEAD * TILE_K;
+//$ end
         const unsigned int packed = s->packed + p->stage * PACKED_BYTES;
         const unsigned int stage = s->ring + q->stage * STAGE_BYTES;
 
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
 //$ local upper = name:upper()
-//$ if way == "expanded" then
+//$ if way == "expanded" and x[2].scale then
         if (later % $(upper)_WORD_K == 0)
 #pragma unroll
-            for (int i = 0; i < $((tile_rows + 127) // 128); i++)
-                if (thread + 128 * i < $(tile_rows))
+            for (int i = 0; i < $((tile_rows + at_once - 1) // at_once); i++)
+                if (thread + $(at_once) * i < $(tile_rows)$(swapped and " && half == 0" or ""))
                     fetch_$(name)(s, &$(name)_line[i], later / $(upper)_WORD_K + 1,
-                            thread + 128 * i);
+                            thread + $(at_once) * i);
 //$ end
 //$ end
         copy_commit();
         if (x < 0)
             continue;
         copy_wait(SF_AHEAD);
+//$ if swapped then
+        __syncwarp(); /* the scales of all lanes are there */
+//$ end
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
         barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);
 //$ for _, x in ipairs(all) do
@@ -105,11 +127,18 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
 //$ local behind = name == "b" and { " + A_PACKED", " + A_BYTES" } or { "", "" }
 //$ if way == "expanded" then
 #pragma unroll
-        for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
-            const int row = thread + 128 * i;
+        for (int i = 0; i < $((tile_rows + at_once - 1) // at_once); i++) {
+            const int row = thread + $(at_once) * i;
             if (row < $(tile_rows))
+//$ if swapped and not x[2].scale then
+                expand_half_$(name)(packed, stage, row, half);
+//$ elseif swapped then
+                expand_half_$(name)(packed, stage, row, half,
+                              scales_$(name)(s, $(name)_line[i].skip, x, row));
+//$ else
                 expand_row_$(name)(packed$(behind[1]), stage$(behind[2]), row,
                              scales_$(name)(s, $(name)_line[i].skip, x, row));
+//$ end
         }
 //$ end
 //$ end

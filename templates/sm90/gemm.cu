@@ -44,6 +44,9 @@
 //$ if expand ~= "none" then
 ** copies tiles of A and B into PACKED_STAGES packed stages. Its last one expands these into a ring
 ** of STAGES stages; the two others multiply what lies there:
+//$ if expand == "swapped" then
+** the rows of B that they expand are the tensor cores' rows, those of A their columns, and
+//$ end
 //$ else
 ** copies tiles of A and B into a ring of STAGES stages; the two others multiply them:
 //$ end
@@ -64,6 +67,7 @@
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local of_group = factors == "group" or factors == "global"
 //$ local storer = store == "warps" and "warp" or "warpgroup"
+//$ local swapped = expand == "swapped"
 //$ local step_of = { k = 32, mn = 16 * 128 }
 enum {
     THREADS = $(threads),
@@ -93,9 +97,9 @@ enum {
 //$ end
     A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */
     B_STEP = $(step_of[b.major]),
-    SLAB_COLUMNS = 128 / $(d.bytes),
+    SLAB_COLUMNS = $(swapped and tile.n // 8 or 128 // d.bytes),
     SLAB_ROWS = $(store == "warps" and 16 or 64),
-    SLAB_BYTES = SLAB_ROWS * 128, /* what one $(storer) stores at a time */
+    SLAB_BYTES = SLAB_ROWS * SLAB_COLUMNS * $(d.bytes), /* what one $(storer) stores at a time */
     SLABS = $(slabs), /* of each */
 //$ if store == "warps" then
     ALL_SLABS_BYTES = 8 * SLABS * SLAB_BYTES,
@@ -133,7 +137,8 @@ enum {
 
 //$ include "sm90/wgmma.cu"
 
-//$ include(d.bytes == 4 and "sm90/store_f32.cu" or "sm90/store_16bit.cu")
+//$ local turned = swapped and "_turned" or ""
+//$ include("sm90/store_" .. (d.bytes == 4 and "f32" or "16bit") .. turned .. ".cu")
 
 //$ if factors ~= "none" then
 //$ include "sm90/factors.cu"
@@ -142,9 +147,17 @@ enum {
 //$ if expand ~= "none" then
 #define FN DEVICE
 //$ for _, o in ipairs { a, b } do
+//$ if apart and o.bits ~= 4 then
+//$ once "expand/apart.c"
+//$ end
 //$ if o.scale then
-//$ once("expand/" .. o.type .. ".c")
+//$ once("expand/" .. o.type .. (apart and o.bits == 4 and "_apart" or "") .. ".c")
 //$ once("expand/factor_" .. o.scale.type .. ".c")
+//$ if swapped and o.scale.type == "e8m0" then
+//$ once("expand/twice_e8m0" .. (apart and o.bits == 4 and "_apart" or "") .. ".c")
+//$ elseif expand ~= "none" and lowered > 0 and o.bits == 4 then
+//$ once "expand/twice_e4m3_apart.c"
+//$ end
 //$ end
 //$ end
 
@@ -265,8 +278,9 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 //$ include "sm90/expander.cu"
 
 //$ end
-//$ local ways = { none = promote > 0 and "promote" or "multiply", shared = "multiply" }
-//$ include("sm90/" .. (ways[expand] or "multiply_registers") .. ".cu")
+//$ local ways = { none = promote > 0 and "promote" or "multiply", shared = "multiply",
+//$                registers = "multiply_registers", swapped = "multiply_swapped" }
+//$ include("sm90/" .. ways[expand] .. ".cu")
 
 //$ if addend == "read" then
 //$ include "sm90/scale.cu"
@@ -283,6 +297,8 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 //$ local places = expand == "none" and "&p," or "&q,"
 //$ if expand == "registers" then
 //$   places, first = "&p, &q, &scales, &t,", "part * ROWS, " .. d_rows
+//$ elseif swapped then
+//$   places, first = "&p, &q, &scales, &t,", "part * COLUMNS, n"
 //$ elseif expand ~= "none" and (a_way == "copied" or b_way == "copied") then
 //$   places = "&p, &q,"
 //$ end
@@ -491,7 +507,7 @@ $(name)(
             const int row = t.row + part * ROWS + warp % 4 * 16;
 
 //$ else
-            const int row = t.row + warp % 4 * 16;
+            const int row = t.row$(swapped and "" or " + warp % 4 * 16");
 
             t.column += part * COLUMNS;
 //$ end
@@ -549,7 +565,7 @@ $(name)(
 //$ end
         if (lane == 0)
             store_wait(0);
-//$ if expand == "registers" then
+//$ if expand == "registers" or swapped then
         copy_wait(0); /* nothing lands when the CTA is gone */
 //$ end
     }

@@ -1,6 +1,7 @@
 //$ local stored = a.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = stored // 2 -- of 16 codes
 //$ local each = 32 // stored -- codes in a word
+//$ local kind = a.type .. (apart and "_apart" or "")
 /*
 ** sum = a * b over all of k, at least one step. B lies expanded in the ring; these warps expand A
 ** themselves, into the registers that the tensor cores take it from, a step ahead: while one batch
@@ -9,6 +10,9 @@
 ** Of a row's 64 steps of k, lane l has 16 side by side, from 16 (l % 4) on: the two or four that
 ** are next to each other go into one product. The tensor cores want them elsewhere, but any order
 ** will do if B has the same: there the expanders see to that.
+//$ if apart then
+** So a pair is two that lie four apart among eight.
+//$ end
 */
 enum { LINES = ROWS / 4 }; /* of scales, in a warp */
 
@@ -37,7 +41,7 @@ DEVICE void expand_fragment(struct fragment *f, const struct memory *s, unsigned
 //$ end
 #pragma unroll
         for (int j = 0; j < $(words); j++)
-            expand_$(a.type)(f->pair[i / 2][i % 2] + $(each // 2) * j, word[j], factor);
+            expand_$(kind)(f->pair[i / 2][i % 2] + $(each // 2) * j, word[j], factor);
     }
 }
 

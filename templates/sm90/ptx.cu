@@ -214,6 +214,21 @@ DEVICE void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, u
                  : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
 }
 
+//$ if expand == "swapped" then
+/* The same, each matrix turned. */
+DEVICE void store_matrix_x4_turned(unsigned int to, unsigned int r0, unsigned int r1,
+                                   unsigned int r2, unsigned int r3)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
+}
+
+DEVICE void store_shared(unsigned int to, float value)
+{
+    asm volatile("st.shared.f32 [%0], %1;" : : "r"(to), "f"(value) : "memory");
+}
+
+//$ end
 DEVICE void store_shared_x2(unsigned int to, float lo, float hi)
 {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" : : "r"(to), "f"(lo), "f"(hi) : "memory");
@@ -250,7 +265,9 @@ DEVICE void store_shared_word(unsigned int to, unsigned int word)
 
 //$ end
 //$ if expand ~= "none" then
-//$ if expand == "registers" and a.bits == 4 then
+//$ local of_eight = expand == "registers" and a.bits == 4 -- codes or bytes, at a time
+//$ of_eight = expand == "swapped" and (b.bits == 4 or a.bits ~= 4 and a.bits ~= 16) or of_eight
+//$ if of_eight then
 DEVICE void load_shared_codes(unsigned int from, unsigned int word[2])
 {
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"

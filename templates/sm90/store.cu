@@ -94,6 +94,19 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
                        t->column + i % ROW_SLABS * SLAB_COLUMNS, row + i / ROW_SLABS * 64, rows);
 }
 //$ else
+//$ if expand == "swapped" then
+/* One warp stores its columns of a tile, 16 rows at a time. */
+DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, int row, int rows, int lane)
+{
+    const int x = t->column + threadIdx.x / 32 % 4 * SLAB_COLUMNS;
+
+#pragma unroll
+    for (int i = 0; i < ROWS / SLAB_ROWS; i++)
+        if (row + i * SLAB_ROWS < rows)
+            put_slab(slabs, maps, sum + i * (SLAB_ROWS / 2), t, x, row + i * SLAB_ROWS, rows, lane);
+}
+//$ else
 /* One warp stores its rows of a tile, a slab at a time. */
 //$ if addend ~= "read" then
 DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
@@ -121,4 +134,5 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs,
         put_slab(slabs, maps, part, t, x, y, rows, lane);
     }
 }
+//$ end
 //$ end

@@ -15,8 +15,14 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ local types = a.type == "i8" and "s32.s8.s8" or "f32." .. a.type .. "." .. b.type
 //$ types = expand ~= "none" and "f32.bf16.bf16" or types
 //$ local r = a.type == "i8" and "r" or "f"
-//$ if expand == "registers" then
-/* A comes from registers: two neighbours in k of a row; of the row 8 below; the same 8 steps on. */
+//$ if expand == "swapped" then
+/*
+** Swapped: the 64 rows are B's, and they come from registers; the columns are A's rows, which lie
+** in shared memory. What a thread holds is D turned.
+*/
+//$ end
+//$ if expand == "registers" or expand == "swapped" then
+/* From registers: two neighbours in k of a row; of the row 8 below; the same 8 steps on. */
 DEVICE void mma(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3,
                 unsigned int b, int accumulate)
 {
@@ -88,3 +94,12 @@ DEVICE void mma_finish($(number) *sum, int count)
     for (int i = 0; i < count; i++)
         asm volatile("" : "+$(r)"(sum[i]) : : "memory");
 }
+//$ if expand == "swapped" and lowered > 0 then
+
+/* What the operands' values lack: a power of two, so nothing is rounded. */
+DEVICE void mma_raise(float *sum, int count)
+{
+    for (int i = 0; i < count; i++)
+        sum[i] *= 0x1p$(lowered)f;
+}
+//$ end

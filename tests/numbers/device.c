@@ -168,11 +168,22 @@ static const struct signature pieces[] = {
     {EXPAND, "expand_e2m3_e8m0", 2, 2, 0},
     {EXPAND, "expand_e3m2_e8m0", 2, 2, 0},
     {EXPAND, "expand_e2m1_e8m0", 2, 4, 0},
+    {EXPAND, "expand_e2m1_apart_e8m0", 2, 4, 0},
     {EXPAND, "expand_e4m3_e4m3", 2, 2, 0},
     {EXPAND, "expand_e5m2_e4m3", 2, 2, 0},
     {EXPAND, "expand_e2m3_e4m3", 2, 2, 0},
     {EXPAND, "expand_e3m2_e4m3", 2, 2, 0},
     {EXPAND, "expand_e2m1_e4m3", 2, 4, 0},
+    {EXPAND, "expand_e2m1_apart_e4m3", 2, 4, 0},
+    {EXPAND, "twice_e4m3", 2, 2, 0},
+    {EXPAND, "twice_e5m2", 2, 2, 0},
+    {EXPAND, "twice_e2m3", 2, 2, 0},
+    {EXPAND, "twice_e3m2", 2, 2, 0},
+    {EXPAND, "twice_e2m1", 2, 4, 0},
+    {EXPAND, "twice_e2m1_apart", 2, 4, 0},
+    {EXPAND, "low_e2m1_apart", 2, 4, 0},
+    {EXPAND, "codes_apart", 2, 2, 0},
+    {EXPAND, "pairs_apart", 4, 4, 0},
 };
 
 /* The kernel each_NAME over `count` elements; 0 if every call succeeded. */

@@ -44,20 +44,29 @@ static int code_at(const struct format *f, int i, int j)
     return (i * (2 * j + 1) + 3 * j) & ((1 << f->width) - 1);
 }
 
-/* What rounding the fp32 product gives. */
+/* What rounding the fp32 product gives, or its part. */
 static unsigned expected(const struct format *f, int code, const char *type,
-                         int scale)
+                         int scale, double part)
 {
-    float product = (float)(value_of(f, code) * scale_of(type, scale));
+    float product = (float)(value_of(f, code) * scale_of(type, scale) * part);
 
     return format_round(format_named("bf16"), product);
 }
 
-static void check(const struct format *f, const char *type)
+/* The place in a word of the code that pair `j / 2` has as its low or high
+   half; `apart`: those that lie four apart make a pair. */
+static int place_of(int j, int apart)
+{
+    return apart ? j / 2 + j % 2 * 4 : j;
+}
+
+/* One function over each code in each place with each scale up to `most`,
+   which it takes for those above, too. */
+static void check(const struct format *f, const char *name, const char *type,
+                  int apart, int most, double part)
 {
     static uint32_t in[CODES * SCALES][2], out[CODES * SCALES * 4];
     int bits = f->width == 4 ? 4 : 8, each = 32 / bits, words = 1 << f->width;
-    char name[64];
 
     for (int i = 0; i < words * SCALES; i++) {
         in[i][0] = 0;
@@ -65,13 +74,13 @@ static void check(const struct format *f, const char *type)
             in[i][0] |= (uint32_t)code_at(f, i % words, j) << bits * j;
         in[i][1] = (uint32_t)(i / words);
     }
-    snprintf(name, sizeof name, "expand_%s_%s", f->name, type);
     piece(EXPAND, name)(in, out, (long)words * SCALES);
     for (int i = 0; i < words * SCALES; i++)
         for (int j = 0; j < each; j++) {
-            int code = code_at(f, i % words, j), scale = i / words;
+            int code = code_at(f, i % words, place_of(j, apart));
+            int scale = i / words < most ? i / words : most;
             unsigned got = out[i * each / 2 + j / 2] >> j % 2 * 16 & 0xffff;
-            unsigned right = expected(f, code, type, scale);
+            unsigned right = expected(f, code, type, scale, part);
 
             if (got != right)
                 fail_msg("%s: code %02x, scale %02x: %04x instead of %04x",
@@ -79,11 +88,45 @@ static void check(const struct format *f, const char *type)
         }
 }
 
+/* With scales of both types, and the short way of one of them. */
+static void check_all(const struct format *f, int apart, int most)
+{
+    static const char *const types[] = {"e8m0", "e4m3"};
+    const char *suffix = apart ? "_apart" : "";
+    char name[64];
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "expand_%s%s_%s", f->name, suffix,
+                 types[i]);
+        check(f, name, types[i], apart, SCALES - 1, 1);
+    }
+    snprintf(name, sizeof name, "twice_%s%s", f->name, suffix);
+    check(f, name, "e8m0", apart, most, 1);
+}
+
 void test_expand_every_pair(void **state)
 {
     (void)state;
-    for (int i = 0; i < NARROW; i++) {
-        check(&formats[i], "e8m0");
-        check(&formats[i], "e4m3");
-    }
+    for (int i = 0; i < NARROW; i++)
+        check_all(&formats[i], 0, 254);
+    check_all(format_named("e2m1"), 1, 128);
+    check(format_named("e2m1"), "low_e2m1_apart", "e4m3", 1, SCALES - 1,
+          0x1p-9);
+}
+
+/* Eight bytes and eight halves of words, each its own. */
+void test_expand_apart(void **state)
+{
+    static const uint32_t bytes[] = {0x03020100, 0x07060504};
+    static const uint32_t halves[] = {0x00010000, 0x00030002, 0x00050004,
+                                      0x00070006};
+    uint32_t out[4];
+
+    (void)state;
+    piece(EXPAND, "codes_apart")(bytes, out, 1);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(out[i / 4] >> i % 4 * 8 & 0xff, place_of(i, 1));
+    piece(EXPAND, "pairs_apart")(halves, out, 1);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(out[i / 2] >> i % 2 * 16 & 0xffff, place_of(i, 1));
 }

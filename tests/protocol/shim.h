@@ -34,8 +34,8 @@ enum {
     SIM_GRAINS = STAGES * STAGE_BYTES / SIM_GRAIN,
     SIM_COPIES = 512,
     SIM_FIRST_SLAB = SIM_STAGES + STAGES * STAGE_BYTES,
-    SIM_PART_BYTES = 16 * 128, /* of a slab, which one warp fills */
     SIM_PARTS = SLAB_ROWS / 16,
+    SIM_PART_BYTES = SLAB_BYTES / SIM_PARTS, /* of a slab, which one warp fills */
     SIM_SLABS = ALL_SLABS_BYTES / SIM_PART_BYTES, /* parts of slabs, all of them */
     SIM_FIRST_SCALE = SIM_FIRST_SLAB + ALL_SLABS_BYTES,
     SIM_SCALES = STAGES * SIM_SF_BYTES / 4,
@@ -49,7 +49,11 @@ enum {
     SIM_CHUNKS = SIM_STREAMED ? 4 : 1,
     SIM_RUNS = SIM_STREAMED ? 1200 : 1,
     SIM_BATCHES = 4,
-    SIM_SUMS = ROWS / 64 * (COLUMNS / MMA_N), /* that one product each goes into */
+    /* rows that are in registers, if any are, and those beside them */
+    SIM_HELD = SIM_SWAPPED ? COLUMNS : ROWS,
+    SIM_ACROSS = SIM_SWAPPED ? ROWS : COLUMNS,
+    SIM_SUMS = SIM_HELD / 64 * (SIM_ACROSS / MMA_N), /* that one product each goes into */
+    SIM_HANDS = SIM_HELD / 16 > 2 ? SIM_HELD / 16 : 2, /* of two steps */
     SIM_WORDS_COPIED = 64,
     SIM_TOUCHES = (TILE_M + TILE_N) / 128 + 1,
     SIM_PRODUCTS = TILE_K / MMA_K * SIM_SUMS
@@ -73,7 +77,7 @@ struct sim_packed { struct sim_grain *grain; int role, row, byte; struct sim_pla
 /* A word of scales, and a copy of one on its way. */
 struct sim_slot { unsigned int value; int valid, owner; };
 struct sim_word { struct sim_slot *slot; unsigned int value; int batch; };
-struct sim_touch { struct sim_grain *grain; int row; };
+struct sim_touch { struct sim_grain *grain; uint64_t filled; };
 
 /* What a sum of 64 rows is made of. */
 struct sim_label {
@@ -124,7 +128,8 @@ struct sim_thread {
     int noted;    /* it has read a note that its warp does not know yet */
     int promoted; /* real steps in parts, since a tile was announced */
     unsigned int tile[4];   /* of the last note: group, start, length, row */
-    struct sim_packed hand[2]; /* rows that it expands: the last one, and the one before */
+    struct sim_packed hand[SIM_HANDS]; /* rows that it expands, the last one first */
+    int products; /* since the last batch */
     struct sim_word word[SIM_WORDS_COPIED];
     int words, batch;
     struct sim_touch touch[SIM_TOUCHES]; /* since the last fence */

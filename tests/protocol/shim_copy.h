@@ -288,6 +288,7 @@ static void sim_mma(void *sum, u64 a, u64 b, int accumulate)
 static void mma_commit(void)
 {
     sim.thread[sim.current].in_flight++;
+    sim.thread[sim.current].products = 0;
     if (sim.current % 32 == 0)
         sim_warp()->batches++;
 }
@@ -403,8 +404,10 @@ static void sim_go_on(struct sim_label *l, int k)
 */
 static void sim_multiply(const struct sim_product *p)
 {
-    const struct sim_part a = p->a ? sim_read(TWIN_A, p->a, 64) : p->from_registers;
-    const struct sim_part b = sim_read(TWIN_B, p->b, MMA_N);
+    const int beside = SIM_SWAPPED ? TWIN_A : TWIN_B; /* what lies in registers, if anything */
+    const struct sim_part rows = p->a ? sim_read(TWIN_A, p->a, 64) : p->from_registers;
+    const struct sim_part columns = sim_read(beside, p->b, MMA_N);
+    const struct sim_part a = SIM_SWAPPED ? columns : rows, b = SIM_SWAPPED ? rows : columns;
     struct sim_label *l = sim_label_of(p->sum);
 
     if (p->a && !sim_is_packed(p->a) && !sim_is_packed(p->b) &&

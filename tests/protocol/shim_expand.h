@@ -43,14 +43,50 @@ static void sim_expand(unsigned int *pair, int pairs, unsigned int codes, float 
         pair[i] = sim_pair(codes, i, (int)factor);
 }
 
+/* The i-th of several words that change their order together: a mark made of all of them. */
+static unsigned int sim_mixed(const unsigned int *word, int words, int i)
+{
+    unsigned int all = 0, any = 0;
+
+    for (int j = 0; j < words; j++) {
+        all = sim_mix(all, word[j]);
+        any |= word[j];
+    }
+    return any ? sim_mix(all, (unsigned int)i) : 0;
+}
+
+static void sim_apart(unsigned int *word, int words)
+{
+    unsigned int before[4];
+
+    memcpy(before, word, (size_t)words * sizeof *word);
+    for (int i = 0; i < words; i++)
+        word[i] = sim_mixed(before, words, i);
+}
+
+static void codes_apart(unsigned int word[2]) { sim_apart(word, 2); }
+static void pairs_apart(unsigned int pair[4]) { sim_apart(pair, 4); }
+
 /* The pieces of templates/expand; the type of the scales says which code is NaN. */
 static float factor_e8m0(unsigned int code) { return (float)code; }
 static float factor_e4m3(unsigned int code) { return (float)code; }
+static unsigned int twice_e4m3_apart(unsigned int code) { return code; }
+static void mma_raise(float *sum, int count) { (void)sum, (void)count; }
+static unsigned int twice_e8m0(unsigned int code) { return code; }
+static unsigned int twice_e8m0_apart(unsigned int code) { return code; }
+enum { MOST_E8M0 = 80, MOST_E8M0_APART = 80 }; /* less, so that some are more */
 #define SIM_NAN_SCALE (sim.launch->nan_scale)
 #define expand_e2m1(pair, codes, factor) sim_expand(pair, 4, codes, factor, SIM_NAN_SCALE)
+#define expand_e2m1_apart(pair, codes, factor) sim_expand(pair, 4, codes, factor, SIM_NAN_SCALE)
 #define expand_e4m3(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
 #define expand_e5m2(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
 #define expand_e2m3(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
+#define expand_e2m1_twice(pair, codes, twice) sim_expand(pair, 4, codes, twice, SIM_NAN_SCALE)
+#define expand_e2m1_apart_twice expand_e2m1_twice
+#define expand_e4m3_twice(pair, codes, twice) sim_expand(pair, 2, codes, twice, SIM_NAN_SCALE)
+#define expand_e5m2_twice expand_e4m3_twice
+#define expand_e2m3_twice expand_e4m3_twice
+#define expand_e3m2_twice expand_e4m3_twice
 #define expand_e3m2(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
 
 static unsigned int __funnelshift_r(unsigned int lo, unsigned int hi, unsigned int shift)
@@ -122,7 +158,7 @@ static void sim_load_codes(unsigned int from, unsigned int *word, int words)
                        : 0;
     }
     if (t->hand[0].role != p.role || t->hand[0].row != p.row)
-        t->hand[1] = t->hand[0];
+        memmove(&t->hand[1], &t->hand[0], sizeof t->hand - sizeof t->hand[0]);
     t->hand[0] = p;
     t->hand[0].place = *place;
 }
@@ -150,10 +186,10 @@ static int sim_right_scale(const struct sim_packed *p, int k)
 }
 
 /* Words of scales: whose they are, and whether they have landed. Where A is expanded by the warps
-   that multiply, all lanes of one share those of its rows. */
+   that multiply, and where two lanes expand a row, all lanes of a warp share those of its rows. */
 static struct sim_slot *sim_slot_at(unsigned int address)
 {
-    const int all = sim.current % THREADS / 128 < 3; /* of a warp */
+    const int all = SIM_SWAPPED || sim.current % THREADS / 128 < 3; /* of a warp */
     const int owner = sim.current % THREADS / (all ? 32 : 1) + 1;
     const unsigned int i = (address - SIM_FIRST_SLOT) / 4;
     struct sim_slot *s;
@@ -201,8 +237,15 @@ static void copy_wait(int most)
     t->words = left;
 }
 
+/* Or of codes. */
 static unsigned int load_shared_word(unsigned int from)
 {
+    unsigned int codes;
+
+    if (sim_is_packed(from)) {
+        sim_load_codes(from, &codes, 1);
+        return codes;
+    }
     if (!sim_slot_at(from)->valid)
         sim_fail("a scale is read before it has landed", from, 0);
     return sim_slot_at(from)->value;
@@ -210,16 +253,30 @@ static unsigned int load_shared_word(unsigned int from)
 
 /* ------------------------------------------------------- the ring */
 
-/* Pair `i` of a row in hand, as it must be. */
-static unsigned int sim_right_pair(const struct sim_packed *p, int i)
+/* The word with the codes of a row in hand from step `k` on. */
+static unsigned int sim_right_codes(const struct sim_packed *p, int k)
 {
     const struct sim_place *place = &p->place;
-    const int each = p->role == TWIN_A ? SIM_A_EACH : SIM_B_EACH, k = 2 * i / each * each;
 
     if (p->row % 8 >= place->rows || k >= place->columns)
         return 0;
-    return sim_pair(sim_codes(p->role, place->group, place->row + p->row % 8, place->column + k),
-                    i % (each / 2), sim_right_scale(p, 2 * i));
+    return sim_codes(p->role, place->group, place->row + p->row % 8, place->column + k);
+}
+
+/* Pair `i` of it, as it must be. Eight codes change their order together. */
+static unsigned int sim_right_pair(const struct sim_packed *p, int i)
+{
+    const int each = p->role == TWIN_A ? SIM_A_EACH : SIM_B_EACH, words = 8 / each;
+    const int place = i % 4 / (each / 2);
+    unsigned int word[4];
+
+    for (int j = 0; j < words; j++)
+        word[j] = sim_right_codes(p, i / 4 * 8 + j * each);
+    if (SIM_APART)
+        sim_apart(word, words > 1 ? words : 0);
+    if (each == 2) /* as it was copied, but for the order */
+        return word[place];
+    return sim_pair(word[place], i % (each / 2), sim_right_scale(p, 2 * i));
 }
 
 /* 16 bytes of the row in hand, into its place in a stage. */
@@ -245,9 +302,9 @@ static void sim_store_pairs(unsigned int to, const unsigned int word[4])
     if (!t->touches || t->touch[t->touches - 1].grain != g) {
         if (t->touches == SIM_TOUCHES)
             sim_fail("more rows than a thread has, without a fence", t->touches, 0);
-        t->touch[t->touches].grain = g;
-        t->touch[t->touches++].row = row % 8;
+        t->touch[t->touches++] = (struct sim_touch){ g, 0 };
     }
+    t->touch[t->touches - 1].filled |= 1ull << (row % 8 * 8 + chunk);
 }
 
 /* The tensor cores may see what this thread has written. */
@@ -257,32 +314,46 @@ static void sim_fence_pairs(void)
 
     while (t->touches > 0) {
         const struct sim_touch *touch = &t->touch[--t->touches];
-        touch->grain->fenced |= (touch->grain->filled >> 8 * touch->row & 255) << 8 * touch->row;
+        touch->grain->fenced |= touch->filled;
         touch->grain->valid = touch->grain->fenced == ~0ull;
     }
 }
 
-/* -------------------------------------------------- A in registers */
+/* --------------------------------------------- A or B in registers */
 
-/* What a lane gives of A must be what its rows have at the places that B has in this step. */
+/* What a lane gives of it must be what its rows have at the places that the other has in this
+   step. */
 static void sim_check_pair(const struct sim_packed *p, unsigned int pair, int i)
 {
     if (sim.launch->lengths && pair != sim_right_pair(p, 8 * (sim.current % 4) + i))
-        sim_fail("a wrong value of A, or in the wrong place", i, p->row);
+        sim_fail("a wrong value in registers, or in the wrong place", i, p->row);
+}
+
+/* Where the rows of a step begin in the hand, if they are there: a thread may have read those of
+   the next one. */
+static int sim_in_hand(const struct sim_thread *t, unsigned int b)
+{
+    const struct sim_grain *g = sim_grain_at(sim.current / THREADS, b << 4);
+    const int next = t->hand[0].place.column == g->place.column + TILE_K;
+
+    return next ? SIM_HELD / 32 : 0;
 }
 
 /* The first lane's rows say where the 64 begin. */
 static void sim_mma_registers(float *sum, unsigned int a0, unsigned int a1, unsigned int a2,
                               unsigned int a3, unsigned int b, int accumulate)
 {
-    const struct sim_thread *t = &sim.thread[sim.current];
-    const struct sim_packed *upper = &t->hand[1], *lower = &t->hand[0];
+    struct sim_thread *t = &sim.thread[sim.current];
+    const int i = t->products++ / (SIM_ACROSS / MMA_N) % (SIM_HELD / 64); /* of each 64 rows */
+    const struct sim_packed *upper = &t->hand[sim_in_hand(t, b) + SIM_HELD / 32 - 1 - 2 * i];
+    const struct sim_packed *lower = upper - 1;
     const int step = (int)(b % 8) / (B_STEP / 16), warp = sim.current % THREADS / 32 % 4;
     const int real = sim_clip(upper->place.columns, MMA_K * step, MMA_K);
-    struct sim_part a = { upper->place.row - warp * 16, upper->place.column + MMA_K * step, real,
-                          upper->place.group };
+    const int role = SIM_SWAPPED ? TWIN_B : TWIN_A;
+    struct sim_part a = { upper->place.row - (SIM_SWAPPED ? 0 : warp * 16),
+                          upper->place.column + MMA_K * step, real, upper->place.group };
 
-    if (upper->role != TWIN_A || lower->role != TWIN_A || lower->row != upper->row + 8)
+    if (upper->role != role || lower->role != role || lower->row != upper->row + 8)
         sim_fail("rows that are not 8 apart", upper->row, lower->row);
     sim_check_pair(upper, a0, 2 * step);
     sim_check_pair(lower, a1, 2 * step);

@@ -25,6 +25,21 @@ static void copy_engine_fence(void)
     sim_fence_pairs();
 }
 
+/* Of swapped operands a slab is 16 columns of one sum beside 16 of the next, turned. */
+static void sim_label_turned(struct sim_slab *s, const float *sum)
+{
+    s->label = *sim_label_of(sum);
+    s->label.row += (int)(sum - s->label.sum) / 4 * 8;
+    for (int i = 1; i < SLAB_COLUMNS / 16; i++) {
+        const struct sim_label *next = sim_label_of(sum + i * (ROWS / 2));
+
+        if (next->row != sim_label_of(sum)->row || next->column != s->label.column + 16 * i ||
+            next->b_group != s->label.b_group || next->real != s->label.real)
+            sim_fail("a slab is made of sums that do not lie side by side", next->column,
+                     s->label.column);
+    }
+}
+
 /* The order of the sums is that of wgmma.cu; `kept` is 1 where they go on top of what is there. */
 static void sim_fill(struct sim_slab *s, const float *sum, int lane, int kept)
 {
@@ -38,12 +53,17 @@ static void sim_fill(struct sim_slab *s, const float *sum, int lane, int kept)
         t->filled[t->fills++] = s;
     if (SIM_VALUED)
         s->label.real = t->promoted / SIM_SUMS;
+    else if (SIM_SWAPPED && lane == 0)
+        sim_label_turned(s, sum);
     else if (lane == 0) {
         s->label = *sim_label_of(sum);
         s->label.row += warp * 16;
         s->label.column += (int)(sum - s->label.sum) / 4 * 8;
     }
-    for (int i = 0; i < SLAB_COLUMNS / 2 && sim_has_values(); i++) {
+    for (int i = 0; i < SLAB_COLUMNS / 2 && SIM_SWAPPED && sim_has_values(); i++)
+        s->value[i % 8 / 4 * 8 + lane % 4 * 2 + i % 2][i / 8 * 16 + i / 2 % 2 * 8 + lane / 4] =
+            sum[i / 8 * (ROWS / 2) + i % 8];
+    for (int i = 0; i < SLAB_COLUMNS / 2 && !SIM_SWAPPED && sim_has_values(); i++) {
         float *to = &s->value[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
         *to = kept ? *to + sum[i] : sum[i];
     }

@@ -123,6 +123,16 @@ static void test_scaled_k(void **state)
     run_forms(forms, COUNT(forms), run_everything);
 }
 
+static void test_swapped(void **state)
+{
+    const struct form *forms[] = {&EXPAND_M_SWAPPED, &EXPAND_M_SWAPPED_GLOBAL,
+                                  &EXPAND_M_SWAPPED_TILES,
+                                  &EXPAND_M_SWAPPED_MIXED};
+
+    (void)state;
+    run_forms(forms, COUNT(forms), run_enough);
+}
+
 static void test_expanded(void **state)
 {
     const struct form *forms[] = {
@@ -535,6 +545,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_scaled_m),
         cmocka_unit_test(test_scaled_k),
         cmocka_unit_test(test_expanded),
+        cmocka_unit_test(test_swapped),
         cmocka_unit_test(test_merged),
         cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_each_form),

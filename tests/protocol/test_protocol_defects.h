@@ -44,6 +44,8 @@ static const struct planted activation_defects[] = {
 #define WORDS     "templates/sm90/scale_words.cu"
 #define PLACES    "templates/common/scale_place.c"
 #define REGISTERS "templates/sm90/multiply_registers.cu"
+#define HALF      "templates/sm90/expand_half.cu"
+#define SWAPPED   "templates/sm90/multiply_swapped.cu"
 
 static const struct planted expander_defects[] = {
     /* the two rings */
@@ -108,6 +110,39 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_REGISTERS,
      {REGISTERS, "        barrier_wait(s->packed_full",
       "        (void)(s->packed_full"}},
+    /* B in registers, D turned */
+    {&EXPAND_M_SWAPPED, {HALF, "half * 8, word", "half * 4, word"}},
+    {&EXPAND_M_SWAPPED, {HALF, "4 * half + i) ^ row % 8)", "4 * half + i))"}},
+    {&EXPAND_M_SWAPPED, {HALF, "\" * 16 / \"", "\" * 8 / \""}},
+    {&EXPAND_M_SWAPPED_GLOBAL, {HALF, "half * 4);", "0);"}},
+    {&EXPAND_M_SWAPPED_MIXED, {HALF, "(2 * i + half)", "(2 * half + i)"}},
+    {&EXPAND_M_SWAPPED_MIXED, {HALF, "        pairs_apart(", "        (void)("}},
+    {&EXPAND_M_SWAPPED,
+     {EXPANDER, "        __syncwarp(); /* the", "        /* the"}},
+    {&EXPAND_M_SWAPPED, {SWAPPED, "mma_wait(1);", ""}},
+    {&EXPAND_M_SWAPPED, {SWAPPED, "    release_packed(", "    (void)("}},
+    {&EXPAND_M_SWAPPED,
+     {SWAPPED, "    if (x > 0)\n        release(",
+      "    if (1)\n        release("}},
+    {&EXPAND_M_SWAPPED,
+     {SWAPPED, "        __syncwarp(); /* the", "        /* the"}},
+    {&EXPAND_M_SWAPPED,
+     {SWAPPED, "copy_wait(SF_AHEAD - 1)", "copy_wait(SF_AHEAD)"}},
+    {&EXPAND_M_SWAPPED, {SWAPPED, "% B_WORD_K == 0)\n#", "% 256 == 0)\n#"}},
+    {&EXPAND_M_SWAPPED_GLOBAL, {SWAPPED, "lane / 16) * 16", "0) * 16"}},
+    {&EXPAND_M_SWAPPED, {SWAPPED, "lane / 8) * 16", "lane / 16) * 16"}},
+    {&EXPAND_M_SWAPPED_GLOBAL,
+     {SWAPPED, "f->pair[2 * i + 1][2 * step],", "f->pair[2 * i][2 * step],"}},
+    {&EXPAND_M_SWAPPED_GLOBAL,
+     {SWAPPED, "sum + i * (ROWS / 2)", "sum + i * ROWS"}},
+    {&EXPAND_M_SWAPPED,
+     {SWAPPED, "        barrier_wait(s->packed_full",
+      "        (void)(s->packed_full"}},
+    {&EXPAND_M_SWAPPED, {SWAPPED, "t->column + warp_row", "t->column"}},
+    {&EXPAND_M_SWAPPED, {GEMM, "\"part * COLUMNS, n\"", "\"0, n\""}},
+    {&EXPAND_M_SWAPPED,
+     {STORE, "threadIdx.x / 32 % 4 * SLAB_COLUMNS", "0"}},
+    {&EXPAND_M_SWAPPED_GLOBAL, {STORE, "sum + i * (SLAB_ROWS / 2)", "sum"}},
     /* copied A, and tiles */
     {&EXPAND_M_MIXED,
      {MULTIPLY, "previous_packed = p->stage;\n        place", "place"}},

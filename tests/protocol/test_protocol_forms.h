@@ -142,6 +142,15 @@ FORM(EXPAND_M_REGISTERS, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "nvfp4", .expand = "registers");
 FORM(EXPAND_K_REGISTERS, K, STORE, cooperative, 128, 1, 1, F32, K,
      .addend = "none", .tile_m = 128, .recipe = "mxfp8", .expand = "registers");
+/* Rows of B as the tensor cores' rows, in registers; A as it is. */
+FORM(EXPAND_M_SWAPPED, M, STORE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 64, .recipe = "mxfp8", .expand = "swapped");
+FORM(EXPAND_M_SWAPPED_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
+     .addend = "none", .tile_m = 32, .recipe = "nvfp4", .expand = "swapped");
+FORM(EXPAND_M_SWAPPED_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 64, .recipe = "test_mx6", .expand = "swapped");
+FORM(EXPAND_M_SWAPPED_MIXED, M, STORE, cooperative, 256, 1, 1, F32, K,
+     .addend = "none", .tile_m = 64, .recipe = "test_w4", .expand = "swapped");
 
 /* Merged products. */
 FORM(PARTS, K, STORE, cooperative, 128, 1, 1, BF16, MN,

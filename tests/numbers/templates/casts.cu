@@ -105,9 +105,10 @@ ENTRY each_fma(const float *x, float *y, long count)
 //$ elseif part == "expand" then
 //$   for _, scale in ipairs { "e8m0", "e4m3" } do
 //$     once("expand/factor_" .. scale .. ".c")
-//$     for _, type in ipairs(narrow) do
+//$     for i = 1, #narrow + 1 do
+//$       local type = narrow[i] or "e2m1_apart"
 //$       once("expand/" .. type .. ".c")
-//$       local words = type == "e2m1" and 4 or 2
+//$       local words = i >= #narrow and 4 or 2
 /* Words of codes, with the scale that each is multiplied by behind it, as pairs of bf16. */
 ENTRY each_expand_$(type)_$(scale)(const unsigned *in, unsigned *pair, long count)
 {
@@ -115,8 +116,55 @@ ENTRY each_expand_$(type)_$(scale)(const unsigned *in, unsigned *pair, long coun
         expand_$(type)(pair + $(words) * i, in[2 * i], factor_$(scale)(in[2 * i + 1]));
 }
 
+//$       local near = type == "e2m1_apart" and "e8m0_apart" or "e8m0"
+//$       if scale == "e8m0" then
+//$         once("expand/twice_" .. near .. ".c")
+/* The same by the short way, of scales that have one. */
+ENTRY each_twice_$(type)(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        expand_$(type)_twice(pair + $(words) * i, in[2 * i],
+                       twice_$(near)(in[2 * i + 1] < MOST_$(near:upper())
+                                         ? in[2 * i + 1] : MOST_$(near:upper())));
+}
+
+//$       end
+//$       if scale == "e4m3" and type == "e2m1_apart" then
+//$         once "expand/twice_e4m3_apart.c"
+/* The same with scales of E4M3, 2^9 too small. */
+ENTRY each_low_e2m1_apart(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        expand_e2m1_apart_twice(pair + 4 * i, in[2 * i], twice_e4m3_apart(in[2 * i + 1]));
+}
+
+//$       end
 //$     end
 //$   end
+//$   once "expand/apart.c"
+/* Eight bytes, and eight halves of words, with those that lie 4 apart side by side. */
+ENTRY each_codes_apart(const unsigned *in, unsigned *out, long count)
+{
+    EACH(i, count) {
+        unsigned word[2] = { in[2 * i], in[2 * i + 1] };
+
+        codes_apart(word);
+        out[2 * i] = word[0];
+        out[2 * i + 1] = word[1];
+    }
+}
+
+ENTRY each_pairs_apart(const unsigned *in, unsigned *out, long count)
+{
+    EACH(i, count) {
+        unsigned word[4] = { in[4 * i], in[4 * i + 1], in[4 * i + 2], in[4 * i + 3] };
+
+        pairs_apart(word);
+        for (int j = 0; j < 4; j++)
+            out[4 * i + j] = word[j];
+    }
+}
+
 //$ else
 //$   include "cast/activation.c"
 

@@ -1,0 +1,210 @@
+//$ local stored = b.bits == 4 and 4 or 8 -- bits of a code: six have a byte
+//$ local words = stored // 2 -- of 16 codes
+//$ local each = 32 // stored -- codes in a word
+//$ local row_bytes = 8 * stored
+//$ local kind = b.type .. (apart and "_apart" or "")
+/*
+** sum = (a * b) turned, over all of k, at least one step: the rows of B are the tensor cores' rows,
+** those of A their columns. A lies expanded in the ring; these warps expand B themselves, into the
+** registers that the tensor cores take it from, a step ahead: while one batch of products is in
+** flight the next one's values are made. Their codes are asked for before that batch is begun, so
+** that nothing is waited for behind it.
+**
+** Of a row's 64 steps of k, lane l has 16 side by side, from 16 (l % 4) on: the two or four that
+** are next to each other go into one product. The tensor cores want them elsewhere, but any order
+** will do if A has the same: there the expanders see to that.
+//$ if apart then
+** So a pair is two that lie four apart among eight.
+//$ end
+*/
+enum { LINES = COLUMNS / 4, HELD = LINES / 8 }; /* rows of B: in a warp, in a thread */
+
+/* What one thread has of B for TILE_K steps of k: of 16 rows two, with 8 words of pairs each. */
+struct fragment {
+    unsigned int pair[HELD][8];
+};
+
+/* The codes that these are made of, and the scales, those of TILE_K steps or more. */
+struct raw {
+    unsigned int word[HELD][$(words)], scales[HELD];
+};
+
+/* Where the first of a thread's rows lies: in a packed stage, among the scales; its lines. */
+struct rows {
+    unsigned int codes;
+    int row;
+    int skip[HELD];
+};
+
+/* Ask for the scales that are needed SF_AHEAD steps after `x`; a lane for each line. */
+DEVICE void fetch_ahead(const struct memory *s, const struct line *line, int x, int row, int lane)
+{
+    const int later = x + SF_AHEAD * TILE_K;
+
+    if (later % B_WORD_K == 0 && lane < LINES)
+        fetch_b(s, line, later / B_WORD_K + 1, row);
+    copy_commit();
+}
+
+/* Codes and scales of TILE_K steps from `x` on: scales stay for as many steps as a word is for. */
+DEVICE void load_raw(struct raw *raw, const struct memory *s, const struct rows *rows, int stage,
+                     int x)
+{
+    const unsigned int codes = s->packed + stage * PACKED_BYTES + rows->codes;
+
+    if (x % B_WORD_K == 0)
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            raw->scales[i] = scales_b(s, rows->skip[i], x, rows->row + 8 * i);
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+//$ if stored == 4 then
+        load_shared_codes(codes + i * 8 * $(row_bytes), raw->word[i]);
+//$ else
+        load_shared_x4(codes + i * 8 * $(row_bytes), raw->word[i]);
+//$ end
+}
+
+DEVICE void expand_raw(struct fragment *f, const struct raw *raw, int x, int lane)
+{
+//$ local among = b.scale.k < 64 and " + lane % 4 * 16 / " .. b.scale.k or ""
+    const int shift = (x / $(b.scale.k) % 4$(among)) * 8;
+    unsigned int scale[HELD];
+
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        scale[i] = raw->scales[i] >> shift & 255;
+//$ if b.scale.type == "e8m0" then
+//$ local near = apart and "e8m0_apart" or "e8m0"
+    unsigned int most = scale[0];
+
+#pragma unroll
+    for (int i = 1; i < HELD; i++)
+        most = most > scale[i] ? most : scale[i];
+    if (__ballot_sync(~0u, most > MOST_$(near:upper())) == 0) {
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+#pragma unroll
+            for (int j = 0; j < $(words); j++)
+                expand_$(kind)_twice(f->pair[i] + $(each // 2) * j, raw->word[i][j],
+                               twice_$(near)(scale[i]));
+        return;
+    }
+//$ end
+//$ local low = lowered > 0 and b.scale.type == "e4m3"
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+#pragma unroll
+        for (int j = 0; j < $(words); j++)
+//$ if low then
+            expand_$(kind)_twice(f->pair[i] + $(each // 2) * j, raw->word[i][j],
+                           twice_e4m3_apart(scale[i]));
+//$ else
+            expand_$(kind)(f->pair[i] + $(each // 2) * j, raw->word[i][j],
+                     factor_$(b.scale.type)(scale[i]));
+//$ end
+}
+
+/* The products of one step of the ring, where A lies at `a`. */
+DEVICE void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigned int a,
+                              int accumulate)
+{
+    mma_begin();
+#pragma unroll
+    for (int step = 0; step < TILE_K / MMA_K; step++)
+#pragma unroll
+        for (int i = 0; i < HELD / 2; i++)
+            mma(sum + i * (ROWS / 2), f->pair[2 * i][2 * step], f->pair[2 * i + 1][2 * step],
+                f->pair[2 * i][2 * step + 1], f->pair[2 * i + 1][2 * step + 1],
+                a + step * A_STEP / 16, accumulate || step > 0);
+    mma_commit();
+}
+
+/* The codes of step `x` have been asked for: make them values, and give their stage back. */
+DEVICE void expand_step(struct fragment *f, const struct raw *raw, const struct memory *s,
+                        struct place *p, int x, int lane)
+{
+    expand_raw(f, raw, x, lane);
+    copy_engine_fence(); /* what was read may be copied over */
+    __syncwarp();
+    release_packed(s, p->stage, lane);
+    place_next(p, PACKED_STAGES);
+}
+
+/*
+** One step: its products are begun, and the next step's values made. `p` is the place of the packed
+** stages, one ahead of `q`, that of the ring.
+*/
+DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fragment *next,
+                          struct raw *raw, const struct memory *s, struct place *p,
+                          struct place *q, const struct line *line, const struct rows *rows,
+                          int line_row, int x, int k, int lane)
+{
+    const int stage = q->stage, more = x + TILE_K < k;
+
+    if (more) {
+        copy_wait(SF_AHEAD - 1);
+        __syncwarp(); /* the scales of all lanes are there, and those of the step before read */
+        barrier_wait(s->packed_full + p->stage * 8, p->parity);
+        load_raw(raw, s, rows, p->stage, x + TILE_K);
+    }
+    barrier_wait(s->full + stage * 8, q->parity);
+    multiply_fragment(sum, now, mma_operand(s->ring + stage * STAGE_BYTES), x > 0);
+    mma_wait(1);
+    if (x > 0)
+        release(s, (stage > 0 ? stage : STAGES) - 1, lane);
+    place_next(q, STAGES);
+    if (more) {
+        expand_step(next, raw, s, p, x + TILE_K, lane);
+        fetch_ahead(s, line, x + TILE_K, line_row, lane);
+    }
+}
+
+DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
+                          struct place *q, const struct scales *scales, const struct tile *t,
+                          int first_row, int columns, int k, int lane)
+{
+    const int warp_row = threadIdx.x / 32 % 4 * LINES;
+    const int line_row = first_row + warp_row + lane % LINES;
+    const struct line line = line_b(scales, t, t->column + warp_row + lane % LINES, columns);
+    struct fragment even, odd;
+    struct raw raw;
+    struct rows rows;
+
+    rows.row = first_row + warp_row + lane / 4;
+//$ if stored == 4 then
+    rows.codes = A_PACKED + rows.row * 32 + (lane % 4 / 2 ^ lane / 16) * 16 + lane % 2 * 8;
+//$ else
+    rows.codes = A_PACKED + rows.row * 64 + (lane % 4 ^ lane / 8) * 16;
+//$ end
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        rows.skip[i] = __shfl_sync(~0u, line.skip, 8 * i + lane / 4);
+    p->stage = uniform(p->stage);
+    q->stage = uniform(q->stage);
+    copy_wait(0); /* what the tile before did not need may still land */
+    __syncwarp();
+    if (lane < LINES)
+        fetch_b(s, &line, 0, line_row);
+#pragma unroll 1
+    for (int x = -SF_AHEAD * TILE_K; x <= 0; x += TILE_K)
+        fetch_ahead(s, &line, x, line_row, lane);
+    copy_wait(SF_AHEAD);
+    __syncwarp();
+    barrier_wait(s->packed_full + p->stage * 8, p->parity);
+    load_raw(&raw, s, &rows, p->stage, 0);
+    expand_step(&even, &raw, s, p, 0, lane);
+#pragma unroll 1
+    for (int x = 0; x < k; x += 2 * TILE_K) {
+        multiply_step(sum, &even, &odd, &raw, s, p, q, &line, &rows, line_row, x, k, lane);
+        if (x + TILE_K < k)
+            multiply_step(sum, &odd, &even, &raw, s, p, q, &line, &rows, line_row, x + TILE_K, k,
+                          lane);
+    }
+    mma_wait(0);
+    release(s, (q->stage > 0 ? q->stage : STAGES) - 1, lane);
+    mma_finish(sum, SUMS);
+//$ if lowered > 0 then
+    mma_raise(sum, SUMS);
+//$ end
+}
