@@ -8,7 +8,7 @@
 ** bytes for each value, and leave a plain product:
 **
 **     ahead  = product + bytes / MOVED + LAUNCHES
-**     inside = max(INSIDE * waves * tile, memory)
+**     inside = max(waves * tile, memory)                      (expand.c)
 **
 ** So it is worth its while where many rows meet each weight. Whether it could
 ** be, sizes alone tell, with the products of a whole chip instead of tiles: a
@@ -321,7 +321,7 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
     f->bytes = moved_bytes(s->problem, recipe);
     f->moving = extra_cycles(f->bytes);
     f->ahead = plain.figures.cycles + f->moving;
-    f->inside = INSIDE * inside.figures.waves * inside.figures.tile_cycles;
+    f->inside = inside.figures.waves * inside.figures.tile_cycles;
     if (f->inside < inside.figures.memory_cycles)
         f->inside = inside.figures.memory_cycles;
     choice->judged = 1;
