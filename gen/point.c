@@ -514,8 +514,9 @@ static void keep_values(struct qg *q, const struct qg_variant *v,
     point->values = luaL_ref(q->L, LUA_REGISTRYINDEX);
 }
 
-/* The scale that the template's rules are of: of a cast's tensor, of what a
-   product is quantized to, from the type of D, or of A, quantized on the way. */
+/* The scale that the template's rules are of: of a cast's tensor; of what a
+   product is quantized to, from the type of D; or of A, which is quantized on
+   the way. */
 static void set_rule(const struct qg_variant *v, struct qg_point *point)
 {
     static const int inputs[] = {[QUERN_BF16] = QG_IN_BF16,

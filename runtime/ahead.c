@@ -3,9 +3,10 @@
 ** takes.
 **
 ** A kernel that expands beside its products is held up by the warps that do
-** it: it takes INSIDE times as many cycles as its tiles alone would (measured,
-** bench/NOTES.md, 12). Launches before it read all codes and scales, write two
-** bytes for each value, and leave a plain product:
+** it; the model of kernels knows by how much (expand.c), sizes alone do not:
+** there it is INSIDE times what the products take (bench/NOTES.md, 12).
+** Launches before it read all codes and scales, write two bytes for each value,
+** and leave a plain product:
 **
 **     ahead  = product + bytes / MOVED + LAUNCHES
 **     inside = max(waves * tile, memory)                      (expand.c)
@@ -24,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INSIDE   1.6     /* of the cycles of such a kernel's tiles */
+#define INSIDE   1.6     /* of the cycles of the products, by sizes alone */
 #define MOVED    1600.0  /* bytes in a cycle, four of five of them written */
 #define LAUNCHES 15000.0 /* cycles of three more, their first and last tiles */
 #define SMS      132     /* where no GPU is asked */
