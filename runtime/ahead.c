@@ -94,6 +94,9 @@ static const char *wrong(struct quern_context *ctx,
               "has room for";
     if (!why && p->copies)
         why = "copies: a product of bf16 makes none of its result";
+    if (!why && p->quantize)
+        why = "quantize: what a run makes of a is expanded where it is "
+              "multiplied; quantize a by itself";
     if (!why && !plain)
         why = "no recipe has bf16 for x, w and dy";
     if (!why && !(plain->d_types >> p->d_type & 1))

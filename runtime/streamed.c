@@ -302,8 +302,8 @@ void qn_streamed_set(const struct quern_plan *plan,
 {
     const struct quern_problem *p = &plan->problem;
 
-    if (!p->quantize)
-        return;
+    if (!p->quantize || !qn_streamed_kernel(plan->kernel))
+        return; /* other kernels know copies of their own by these names */
     v->in = args->in.data;
     v->in_stride = args->in.stride ? args->in.stride : p->k;
     v->row = args->a.data;

@@ -4,6 +4,7 @@
 #include "tune.h"
 #include "describe.h"
 #include "plan.h"
+#include "streamed.h"
 #include "text.h"
 
 #include <math.h>
@@ -304,6 +305,22 @@ static void begin(struct qn_tune_job *job)
     pthread_cond_init(&job->changed, NULL);
 }
 
+/* What is measured is one launch, of a kernel that reads its operands. */
+static int check_problem(const struct quern_problem *p)
+{
+    if (p->expand == QUERN_EXPAND_AHEAD)
+        return qn_error_set(
+            QUERN_EINVAL, "expand=ahead: the kernels to be measured are those "
+                          "of the product in bf16, which quern_why names");
+    if (p->quantize)
+        return qn_error_set(QUERN_EINVAL,
+                            "quantize=%s: the kernels to be measured are those "
+                            "of quantize=apart, which read a copy that is "
+                            "there",
+                            qn_streamed_name(p->quantize));
+    return QUERN_OK;
+}
+
 int qn_tune_measure(struct quern_context *ctx,
                     const struct quern_problem *problem,
                     const struct quern_tune_options *options, int unless_known,
@@ -326,10 +343,8 @@ int qn_tune_measure(struct quern_context *ctx,
         job->options = *options;
     pthread_mutex_lock(&ctx->measuring);
     code = check_options(job);
-    if (!code && problem->expand == QUERN_EXPAND_AHEAD)
-        code = qn_error_set(
-            QUERN_EINVAL, "expand=ahead: the kernels to be measured are those "
-                          "of the product in bf16, which quern_why names");
+    if (!code)
+        code = check_problem(problem);
     begin(job);
     if (!code)
         code = open_session(job);

@@ -49,7 +49,8 @@ void test_python_has_our_structures(void **state)
 
     (void)state;
     assert_int_equal(
-        test_shell("PYTHONPATH='%s/../../bench' python3 -B -c '\n"
+        test_shell("PYTHONPATH='%1$s/../../bench:%1$s/../../../bench' python3 "
+                   "-B -c '\n"
                    "import ctypes, libquern\n"
                    "for name, kind in vars(libquern).items():\n"
                    "    if isinstance(kind, type(ctypes.Structure)):\n"

@@ -153,6 +153,11 @@ static const struct {
     {"why quantize nvfp4 of=x g=3 m=200 k=96 --backend host", 0, "read twice"},
     {"bench 'quantize mxfp8 of=x g=3 m=200 k=96' --backend host --repeat 3", 0,
      "GB/s"},
+    {"run 'fprop fp8_block g=3 m=200 n=512 k=128 quantize=any prob=1 "
+     "activation=swiglu copies=both split=17,0,183' --backend host --check",
+     0, "passed"},
+    {"describe fprop mxfp8 g=3 m=200 n=128 k=128 quantize=any expand=ahead", 2,
+     "quantize a by itself"},
     {"run mlp nvfp4 g=3 m=90 hidden=64 ffn=48 prob=1 split=17,0,60 --backend "
      "host --check",
      0, "passed"},

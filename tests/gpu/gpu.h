@@ -80,6 +80,9 @@ extern struct gpu_variant gpu_variants[GPU_MAX_VARIANTS];
 extern int gpu_nvariants;
 extern int gpu_threads; /* of the host, for references */
 
+/* Run work(user) on so many threads, this one among them, and wait for all. */
+void gpu_spread(void *(*work)(void *), void *user);
+
 /* ------------------------------------------------------- gpu_main: counting */
 
 /* Count one run of the family that is under way; a text means failed. */

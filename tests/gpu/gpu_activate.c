@@ -6,7 +6,6 @@
 #include "gpu.h"
 
 #include <fnmatch.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,21 +164,12 @@ static void list_kernels(void)
 /* Side by side, as most of the time is the compiler's and the host's. */
 void gpu_activate(void)
 {
-    enum { MOST = 64 };
-    pthread_t threads[MOST];
-    int count = 0;
-
     list_kernels();
     if (!work.count) {
         gpu_skip("no kernel here has an activation");
         return;
     }
-    while (count < MOST && count < gpu_threads - 1 &&
-           !pthread_create(&threads[count], NULL, run_some, NULL))
-        count++;
-    run_some(NULL);
-    for (int i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
+    gpu_spread(run_some, NULL);
     for (int i = 0; i < EACH * work.count; i++) {
         const char *bad = work.result[i / EACH][i % EACH];
         gpu_record(*bad ? bad : NULL);

@@ -4,7 +4,6 @@
 */
 #include "gpu.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,16 +257,7 @@ static void *run_some(void *user)
 
 static void run_lines(struct work *w)
 {
-    enum { MOST = 64 };
-    pthread_t threads[MOST];
-    int count = 0;
-
-    while (count < MOST && count < gpu_threads &&
-           !pthread_create(&threads[count], NULL, run_some, w))
-        count++;
-    run_some(w);
-    for (int i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
+    gpu_spread(run_some, w);
     for (int i = 0; i < w->count; i++)
         gpu_record(*w->lines[i].result ? w->lines[i].result : NULL);
 }

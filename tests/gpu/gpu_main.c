@@ -13,6 +13,7 @@
 #include "gpu.h"
 
 #include <argp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,20 @@ static struct gpu_family sanitized =
 static struct gpu_family *current;
 
 static double started;
+
+void gpu_spread(void *(*work)(void *), void *user)
+{
+    enum { MOST = 64 };
+    pthread_t threads[MOST];
+    int count = 0;
+
+    while (count < MOST && count < gpu_threads - 1 &&
+           !pthread_create(&threads[count], NULL, work, user))
+        count++;
+    work(user);
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
 
 /* Failures are printed as they come, in case the next one is a crash. */
 void gpu_record(const char *failure)

@@ -5,7 +5,6 @@
 */
 #include "gpu.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,22 +254,14 @@ static void *run_some(void *unused)
    time is the host's. */
 void gpu_mlp(void)
 {
-    enum { MOST = 64 };
     const struct quern_registry *registry = &qn_registry_builtin;
-    pthread_t threads[MOST];
-    int count = 0;
 
     for (int r = 0; r < registry->nrecipes; r++) {
         add_activations(registry->recipes[r].name, r);
         if (!gpu_options.quick)
             add_patterns(registry->recipes[r].name);
     }
-    while (count < MOST && count < gpu_threads - 1 &&
-           !pthread_create(&threads[count], NULL, run_some, NULL))
-        count++;
-    run_some(NULL);
-    for (int i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
+    gpu_spread(run_some, NULL);
     for (int i = 0; i < work.count; i++)
         gpu_record(*work.lines[i].result ? work.lines[i].result : NULL);
 }

@@ -4,7 +4,6 @@
 */
 #include "gpu.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,19 +71,11 @@ static void *compile_some(void *user)
    fit for use, as the compiler says, is no failure, but goes no further. */
 void gpu_compile(void)
 {
-    enum { MOST = 64 };
     struct compile *work = calloc(1, sizeof *work);
-    pthread_t threads[MOST];
-    int count = 0;
 
     if (!work)
         gpu_lost("host memory ran out");
-    while (count < MOST && count < gpu_threads &&
-           !pthread_create(&threads[count], NULL, compile_some, work))
-        count++;
-    compile_some(work);
-    for (int i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
+    gpu_spread(compile_some, work);
     for (int i = 0; i < gpu_nkernels; i++) {
         const char *failure = work->failure[i];
 

@@ -6,7 +6,6 @@
 #include "gpu.h"
 
 #include <fnmatch.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,21 +274,12 @@ static void list_kernels(void)
 /* Side by side, as most of the time is the compiler's and the host's. */
 void gpu_streamed(void)
 {
-    enum { MOST = 64 };
-    pthread_t threads[MOST];
-    int count = 0;
-
     list_kernels();
     if (!work.count) {
         gpu_skip("no kernel here quantizes on the way");
         return;
     }
-    while (count < MOST && count < gpu_threads - 1 &&
-           !pthread_create(&threads[count], NULL, run_some, NULL))
-        count++;
-    run_some(NULL);
-    for (int i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
+    gpu_spread(run_some, NULL);
     for (int i = 0; i < work.count; i++)
         run_one(i, EACH - 1);
     for (int i = 0; i < EACH * work.count; i++) {

@@ -9,8 +9,8 @@
 
 static const struct planted activation_defects[] = {
     /* B's rows, and which sums belong together */
-    {&M_HALVES, {COPY, "halves and \"maps->half\" or", "halves and rows or"}},
-    {&M_HALVES, {COPY, "halves and \" / 2\" or \"\"", "\"\""}},
+    {&M_HALVES, {COPY, "apart and \"half\" or", "apart and rows or"}},
+    {&M_HALVES, {COPY, "apart and \" / 2\" or \"\"", "\"\""}},
     {&M_HALVES, {"templates/sm90/epilogue.cu", "n / 2", "n / 2 + 8"}},
     {&M_HALVES, {ACTIVATE, "part[i + COLUMNS / 4]", "part[i + COLUMNS / 8]"}},
     {&M_HALVES_TURNS, {ACTIVATE, "apart = COLUMNS / 4", "apart = PART"}},

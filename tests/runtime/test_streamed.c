@@ -430,6 +430,7 @@ static void refuses_problems(void **state)
     };
     const struct quern_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
     struct quern_context *ctx = open_test();
+    struct quern_tune_result result;
     struct quern_problem p;
     struct quern_plan *plan;
 
@@ -440,6 +441,8 @@ static void refuses_problems(void **state)
     p = test_problem(ctx, STREAMED);
     test_expect(quern_plan(ctx, &p, &lt, &plan), QUERN_ENOKERNEL,
                 "the cublaslt backend quantizes nothing");
+    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
+                "quantize=streamed: the kernels to be measured");
     p.quantize = 3;
     test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_EINVAL,
                 "quantize is 3: not one of the values");
