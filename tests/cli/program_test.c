@@ -156,6 +156,9 @@ static const struct {
     {"run 'fprop fp8_block g=3 m=200 n=512 k=128 quantize=any prob=1 "
      "activation=swiglu copies=both split=17,0,183' --backend host --check",
      0, "passed"},
+    {"run fprop fp8_row g=3 m=200 n=64 k=128 quantize=any split=17,0,183 "
+     "--backend host --check",
+     0, "passed"},
     {"describe fprop mxfp8 g=3 m=200 n=128 k=128 quantize=any expand=ahead", 2,
      "quantize a by itself"},
     {"run mlp nvfp4 g=3 m=90 hidden=64 ffn=48 prob=1 split=17,0,60 --backend "

@@ -142,9 +142,12 @@ static struct fixture begin(const char *text)
     struct fixture f = {.ctx = open_test()};
     struct quern_problem p = test_problem(f.ctx, text);
     struct quern_description need;
+    struct quern_plan_info info;
 
     test_expect(quern_plan(f.ctx, &p, &aot, &f.plan), QUERN_OK, "");
     test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+    quern_plan_info(f.plan, &info);
+    assert_int_equal(info.workspace_bytes, need.workspace_bytes);
     f.memory = aligned_alloc(256, PLACES * ROOM);
     f.b = aligned_alloc(256, B_ROOM);
     assert_non_null(f.memory);
