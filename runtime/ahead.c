@@ -51,12 +51,6 @@ static const struct qn_recipe *plain_recipe(const struct quern_context *ctx)
     return NULL;
 }
 
-static int element_of(const struct quern_quantization *q,
-                      const struct qn_recipe *recipe)
-{
-    return qn_quantize_element(q, recipe);
-}
-
 /* What keeps one operand from being expanded; NULL: nothing does. */
 static const char *wrong_operand(const struct quern_problem *p,
                                  const struct qn_recipe *recipe, int role)
@@ -65,7 +59,7 @@ static const char *wrong_operand(const struct quern_problem *p,
     const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
     if (!s)
-        return element_of(&q, recipe) == QUERN_BF16
+        return qn_quantize_element(&q, recipe) == QUERN_BF16
                    ? NULL
                    : "what has no scales is multiplied as it is, and must be "
                      "bf16";
@@ -210,7 +204,7 @@ void qn_ahead_lay_out(const struct quern_problem *p,
                       struct qn_ahead_space *space)
 {
     const size_t groups = (size_t)p->groups;
-    size_t at = QN_WORKSPACE_BYTES + qn_host_size_bytes(p->sizes, p->groups, 1);
+    size_t at = qn_host_size_end(p);
     struct quern_quantization q;
     size_t rows;
 
@@ -244,9 +238,9 @@ static double moved_bytes(const struct quern_problem *p,
         const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
         if (s)
-            bytes +=
-                values_of(&q) * (qn_type_bits(element_of(&q, recipe)) / 8.0 +
-                                 1.0 / s->k / s->rows + 2);
+            bytes += values_of(&q) *
+                     (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +
+                      1.0 / s->k / s->rows + 2);
     }
     return bytes;
 }

@@ -42,10 +42,10 @@ size_t qn_describe_workspace(struct quern_context *ctx,
 {
     struct qn_ahead_space space;
 
+    if (p->quantize)
+        return qn_streamed_end(p, recipe);
     if (!qn_ahead_may(ctx, p, recipe))
-        return QN_WORKSPACE_BYTES +
-               qn_host_size_bytes(p->sizes, p->groups,
-                                  p->parts > 1 ? p->parts : 1);
+        return qn_host_size_end(p);
     qn_ahead_lay_out(p, recipe, &space);
     return space.end;
 }

@@ -16,6 +16,12 @@ size_t qn_host_size_bytes(int sizes, int groups, int count)
            QN_WORKSPACE_BYTES;
 }
 
+size_t qn_host_size_end(const struct quern_problem *p)
+{
+    return QN_WORKSPACE_BYTES +
+           qn_host_size_bytes(p->sizes, p->groups, p->parts > 1 ? p->parts : 1);
+}
+
 int qn_host_size_problem(int sizes, int ragged)
 {
     if (sizes < QUERN_SIZES_DEVICE || sizes > QUERN_SIZES_FIXED)

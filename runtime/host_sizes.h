@@ -14,6 +14,10 @@
 /* Bytes of the workspace for the sizes of so many launches' groups. */
 size_t qn_host_size_bytes(int sizes, int groups, int count);
 
+/* Where what all products have in the workspace ends: the error record, and
+   behind it sizes from the host. */
+size_t qn_host_size_end(const struct quern_problem *problem);
+
 /* QUERN_EINVAL: `sizes` is none of enum quern_sizes, or not of one whose groups
    have no sizes (`ragged` 0). */
 int qn_host_size_problem(int sizes, int ragged);

@@ -138,9 +138,8 @@ static void fill_plan(struct quern_plan *plan, const struct qn_session *s,
     plan->problem = *s->problem;
     plan->need = s->need;
     plan->problem.expand = ahead ? QUERN_EXPAND_AHEAD : QUERN_EXPAND_INSIDE;
-    if (!plan->problem.quantize) /* which nothing is expanded ahead for */
-        plan->need.workspace_bytes =
-            qn_describe_workspace(s->ctx, &plan->problem, s->demand.recipe);
+    plan->need.workspace_bytes =
+        qn_describe_workspace(s->ctx, &plan->problem, s->demand.recipe);
     plan->scaled = s->demand.recipe->scaled;
     plan->workers = s->demand.sms;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)

@@ -365,9 +365,11 @@ static void describe_numbers(const struct quern_quantization *q,
 }
 
 /* Only what a kernel uses takes room. */
-static void lay_out(const struct quern_quantization *q,
-                    const struct qn_scaling *s, struct qn_quantize_space *w)
+void qn_quantize_lay_out(const struct quern_quantization *q,
+                         const struct qn_recipe *recipe,
+                         struct qn_quantize_space *w)
 {
+    const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
     int64_t word = (int64_t)sizeof(unsigned);
     int amax = qn_quantize_needs_amax(q, s);
     size_t at = QN_WORKSPACE_BYTES;
@@ -417,7 +419,7 @@ int qn_quantize_describe(struct quern_context *ctx,
         if (q->copies & QUERN_COLUMN)
             qn_quantize_copy(q, recipe, QUERN_COLUMN, &d->args.column);
     }
-    lay_out(q, s, space ? space : &own);
+    qn_quantize_lay_out(q, recipe, space ? space : &own);
     d->workspace_bytes = (space ? space : &own)->end;
     if (out)
         *out = recipe;

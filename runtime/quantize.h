@@ -90,6 +90,11 @@ int qn_quantize_check(struct quern_context *ctx,
                       const struct quern_quantization *q,
                       const struct qn_recipe **recipe);
 
+/* What its runs need of the workspace. */
+void qn_quantize_lay_out(const struct quern_quantization *q,
+                         const struct qn_recipe *recipe,
+                         struct qn_quantize_space *space);
+
 /* And all that follows from it; any of the last three may be NULL. */
 int qn_quantize_describe(struct quern_context *ctx,
                          const struct quern_quantization *q,

@@ -96,17 +96,24 @@ int qn_streamed_problem(const struct quern_problem *p,
     return QUERN_OK;
 }
 
-/* Where the workspace's part begins. */
-static size_t space_of(const struct quern_problem *p)
-{
-    return QN_WORKSPACE_BYTES + qn_host_size_bytes(p->sizes, p->groups, 1);
-}
-
 static size_t flag_bytes(const struct quern_quantization *q)
 {
     return (size_t)(FIRST_FLAG +
                     qn_quantize_tiles(q) * qn_quantize_ceil_div(q->k, CHUNK)) *
            sizeof(unsigned);
+}
+
+size_t qn_streamed_end(const struct quern_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    struct qn_quantize_space apart;
+    struct quern_quantization q;
+    size_t flags;
+
+    find_quantization(p, recipe, &q);
+    qn_quantize_lay_out(&q, recipe, &apart);
+    flags = flag_bytes(&q);
+    return qn_host_size_end(p) + (flags > apart.end ? flags : apart.end);
 }
 
 int qn_streamed_describe(struct quern_context *ctx,
@@ -116,7 +123,6 @@ int qn_streamed_describe(struct quern_context *ctx,
 {
     struct quern_quantize_description made;
     struct quern_quantization q;
-    size_t flags;
     int code;
 
     if (!p->quantize)
@@ -125,13 +131,9 @@ int qn_streamed_describe(struct quern_context *ctx,
     code = qn_quantize_describe(ctx, &q, &made, NULL, NULL);
     if (code)
         return code;
-    flags = flag_bytes(&q);
     d->args.in = made.args.in;
     d->args.in.alignment = QN_ALIGNMENT;
     d->args.column = made.args.column;
-    d->workspace_bytes =
-        space_of(p) +
-        (flags > made.workspace_bytes ? flags : made.workspace_bytes);
     return QUERN_OK;
 }
 
@@ -240,7 +242,7 @@ static void find_args(const struct quern_plan *plan,
     out->row = args->a;
     out->column = args->column;
     out->noop = args->noop;
-    out->workspace = (char *)args->workspace + space_of(&plan->problem);
+    out->workspace = (char *)args->workspace + qn_host_size_end(&plan->problem);
     out->first_dims = values->first_dims;
     out->offsets = values->offsets;
     out->sizes_type = values->sizes_bytes == 8 ? QUERN_I64 : QUERN_I32;
@@ -312,7 +314,8 @@ void qn_streamed_set(const struct quern_plan *plan,
     v->column = args->column.data;
     v->column_sf = args->column.sf;
     v->column_stride = plan->need.args.column.shape[1];
-    v->flags = (unsigned *)(void *)((char *)args->workspace + space_of(p));
+    v->flags =
+        (unsigned *)(void *)((char *)args->workspace + qn_host_size_end(p));
 }
 
 int qn_streamed_run(const struct quern_plan *plan,

@@ -22,8 +22,13 @@ int qn_streamed_kernel(const struct qn_kernel *kernel);
 int qn_streamed_problem(const struct quern_problem *problem,
                         const struct qn_recipe *recipe);
 
-/* What such a problem needs besides: numbers, a column copy, and a part of the
-   workspace behind all others. Nothing of other problems. */
+/* Where the workspace of such a problem ends: what makes A has its part behind
+   all others. */
+size_t qn_streamed_end(const struct quern_problem *problem,
+                       const struct qn_recipe *recipe);
+
+/* What such a problem needs besides: numbers and a column copy. Nothing of
+   other problems. */
 int qn_streamed_describe(struct quern_context *ctx,
                          const struct quern_problem *problem,
                          const struct qn_recipe *recipe,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "args.h"
 #include "argument.h"
 #include "cast.h"
 #include "layer.h"
@@ -66,14 +67,13 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
                          const struct qn_geometry *geometry)
 {
     static const char *const names[QN_ROLES] = {"a", "b", "c", "d", "p", "t"};
-    const struct quern_tensor *all[QN_ROLES] = {&need->a, &need->b, &need->c,
-                                                &need->d, &need->p, &need->t};
     char text[64], name[32];
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct quern_tensor *tensor = qn_args_tensor(need, role);
         const struct qn_geometry *g = &geometry[role];
 
-        if (!all[role]->ndim)
+        if (!tensor->ndim)
             continue;
         snprintf(text, sizeof text, "%s%s%s: %s", tensors[problem->op][role],
                  !g->sf.scaling            ? ""
@@ -84,8 +84,8 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
                  g->grouped        ? "one matrix per group"
                  : g->inner_ragged ? "columns of all groups"
                                    : "rows of all groups");
-        add_operand(rows, names[role], text, all[role]);
-        add_scales(rows, names[role], all[role], g);
+        add_operand(rows, names[role], text, tensor);
+        add_scales(rows, names[role], tensor, g);
         if (!g->grouped || g->sf.scaling)
             continue;
         snprintf(name, sizeof name, "%s.pointers", names[role]);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args.h"
 #include "copies.h"
 #include "describe.h"
 #include "made.h"
@@ -91,11 +92,7 @@ static int is_read(const struct qn_job *job, int role)
 
 static const struct quern_tensor *need_of(const struct qn_job *job, int role)
 {
-    const struct quern_args *need = &job->need.args;
-    const struct quern_tensor *tensors[QN_ROLES] = {
-        &need->a, &need->b, &need->c, &need->d, &need->p, &need->t};
-
-    return tensors[role];
+    return qn_args_tensor(&job->need.args, role);
 }
 
 int qn_job_scaled(const struct qn_job *job)

@@ -71,6 +71,21 @@ kernels "host_gemm_scaled" {
   derive "parts" (function () return 8 end),
 }
 
+local operands = { "a", "b", "d", "a_stride", "b_stride", "d_stride", "b_group_stride",
+                   "a_sf", "b_sf", "a_sf_stride", "b_sf_stride",
+                   "a_sf_group_stride", "b_sf_group_stride", "a_global", "b_global" }
+local follow = { "alpha", "scalar_step", "bias", "saved", "saved_stride", "probability",
+                 "activation", "interleave", "limit", "slope", "shift",
+                 "first_dims", "offsets", "sizes_bytes",
+                 "groups", "m", "n", "k", "error", "part_count", "parts", "noop" }
+
+local function any_activation ()
+  return
+  derive "activation" (function () return "any" end),
+  derive "tile" (function (v) return { 4, 16, 128 } end),
+  derive "parts" (function () return 1 end)
+end
+
 kernels "host_gemm_scaled_activate" {
   op       = "fprop",
   element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
@@ -80,17 +95,9 @@ kernels "host_gemm_scaled_activate" {
   epilogue = "activate",
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = { "a", "b", "d", "a_stride", "b_stride", "d_stride", "b_group_stride",
-               "a_sf", "b_sf", "a_sf_stride", "b_sf_stride",
-               "a_sf_group_stride", "b_sf_group_stride", "a_global", "b_global",
-               "alpha", "scalar_step", "bias", "saved", "saved_stride", "probability",
-               "activation", "interleave", "limit", "slope", "shift",
-               "first_dims", "offsets", "sizes_bytes",
-               "groups", "m", "n", "k", "error", "part_count", "parts", "noop" },
+  params   = table.join(operands, follow),
 
-  derive "activation" (function () return "any" end),
-  derive "tile" (function (v) return { 4, 16, 128 } end),
-  derive "parts" (function () return 1 end),
+  any_activation()
 }
 
 -- And the result as copies of an x. A scale must need no more than a tile of 128 x 128 of it.
@@ -104,22 +111,13 @@ kernels "host_gemm_scaled_copies" {
   epilogue = "copies",
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = { "a", "b", "d", "a_stride", "b_stride", "d_stride", "b_group_stride",
-               "a_sf", "b_sf", "a_sf_stride", "b_sf_stride",
-               "a_sf_group_stride", "b_sf_group_stride", "a_global", "b_global",
-               "row_sf", "column", "column_stride", "column_sf",
-               "alpha", "scalar_step", "bias", "saved", "saved_stride", "probability",
-               "activation", "interleave", "limit", "slope", "shift",
-               "first_dims", "offsets", "sizes_bytes",
-               "groups", "m", "n", "k", "error", "part_count", "parts", "noop" },
+  params   = table.join(operands, { "row_sf", "column", "column_stride", "column_sf" }, follow),
 
-  derive "activation" (function () return "any" end),
-  derive "tile" (function (v) return { 4, 16, 128 } end),
-  derive "parts" (function () return 1 end),
   reject "x is kept as it is: there are no copies of it"
     (function (v) return not v.scale end),
   reject "a scale of the second level is that of more than a tile"
     (function (v) return v.scale and v.scale.global end),
   reject "rounding by chance takes a seed, which products have none of"
     (function (v) return v.scale and v.scale.stochastic end),
+  any_activation()
 }

@@ -24,33 +24,7 @@ struct held {
     unsigned int row[2][PAIRS];
 };
 
-DEVICE float lo_of(unsigned int pair)
-{
-    return from_$(d.type)(pair$(d.type == "bf16" and "" or " & 0xffff"));
-}
-
-DEVICE float hi_of(unsigned int pair)
-{
-//$ if d.type == "bf16" then
-    return float_of(pair & 0xffff0000u);
-//$ else
-    return from_f16(pair >> 16);
-//$ end
-}
-
-/* Of two pairs of magnitudes the larger ones; NaN loses against any number. */
-DEVICE unsigned int larger_pair(unsigned int a, unsigned int b)
-{
-    unsigned int most;
-
-    asm("max.$(d.type)x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
-    return most;
-}
-
-DEVICE unsigned int magnitudes_of(unsigned int pair)
-{
-    return pair & 0x7fff7fffu;
-}
+//$ include "sm90/pairs.cu"
 
 /* A thread's sums become results; what was given for them is stored where it is wanted. */
 DEVICE void find_results(struct held *held, float sum[SUMS], struct slabs *slabs,
@@ -124,17 +98,6 @@ DEVICE void largest_of_rows(const struct held *held, float most[2])
     both = larger_pair(both, __shfl_xor_sync(~0u, both, 2));
     most[0] = fmaxf(lo_of(both), 0);
     most[1] = fmaxf(hi_of(both), 0);
-}
-
-/* The codes of two pairs, the first in the low half. */
-DEVICE unsigned int codes_of(unsigned int first, unsigned int second, const float factor[4])
-{
-    const unsigned int lo =
-        to_$(a.type)_x2(mul_rn(lo_of(first), factor[0]), mul_rn(hi_of(first), factor[1]));
-    const unsigned int hi =
-        to_$(a.type)_x2(mul_rn(lo_of(second), factor[2]), mul_rn(hi_of(second), factor[3]));
-
-    return lo | hi << 16;
 }
 
 /* A warp's rows of the row copy, and their scales, from column x on. */

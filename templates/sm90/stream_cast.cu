@@ -46,26 +46,14 @@ DEVICE void stream_ahead(u64 from, unsigned int stride, int lines, int rows, int
                          : "memory");
 }
 
-/* Two magnitudes side by side; NaN loses against any number. */
-DEVICE unsigned int larger_pair(unsigned int a, unsigned int b)
-{
-    unsigned int most;
-    asm("max.bf16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
-    return most;
-}
+//$ include "sm90/pairs.cu"
 
-DEVICE unsigned int magnitudes_of(unsigned int pair) { return pair & 0x7fff7fffu; }
-DEVICE float low_of(unsigned int pair) { return float_of(pair << 16); }
-DEVICE float high_of(unsigned int pair) { return float_of(pair & 0xffff0000u); }
-
-/* Codes of two pairs, in order. */
-DEVICE unsigned int codes_of(unsigned int first, unsigned int second, float factor)
+/* Of one block, or of one line: all four have the same factor. */
+DEVICE unsigned int codes_by(unsigned int first, unsigned int second, float factor)
 {
-    const unsigned int lo = to_$(a.type)_x2(mul_rn(low_of(first), factor),
-                                       mul_rn(high_of(first), factor));
-    const unsigned int hi = to_$(a.type)_x2(mul_rn(low_of(second), factor),
-                                       mul_rn(high_of(second), factor));
-    return lo | hi << 16;
+    const float factors[4] = { factor, factor, factor, factor };
+
+    return codes_of(first, second, factors);
 }
 
 /*
@@ -108,7 +96,7 @@ DEVICE void stream_block(const struct stream *s, unsigned int row, int rows, int
         if (left == 0)
             most[0] = larger_pair(most[0], __shfl_xor_sync(~0u, most[0], mask));
     }
-    factor = scale_of(fmaxf(fmaxf(low_of(most[0]), 0), fmaxf(high_of(most[0]), 0)), &sf);
+    factor = scale_of(fmaxf(fmaxf(lo_of(most[0]), 0), fmaxf(hi_of(most[0]), 0)), &sf);
     if (lane % 2 == 0 && lane % 16 / 2 * 2 + second < rows)
         s->row_sf[(u64)(x / BLOCK) * s->row_sf_stride + row + lane % 16 / 2 * 2 + second] = sf;
 #pragma unroll
@@ -116,8 +104,8 @@ DEVICE void stream_block(const struct stream *s, unsigned int row, int rows, int
         const float f = __shfl_sync(~0u, factor, (lane & 16) | i * 2);
 
         if (2 * i + second < rows && at < (int)s->row_stride)
-            *(uint2 *)to = make_uint2(codes_of(value[i].x, value[i].y, f),
-                                      codes_of(value[i].z, value[i].w, f));
+            *(uint2 *)to = make_uint2(codes_by(value[i].x, value[i].y, f),
+                                      codes_by(value[i].z, value[i].w, f));
         to = further<2>(to, s->row_stride);
     }
 }
@@ -185,9 +173,9 @@ DEVICE void store_lines(u64 to, unsigned int stride, const unsigned int value[16
     for (int i = 0; i < 4; i++) {
         const unsigned int *v = value + 4 * i;
 
-        word[0][i] = codes_of(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[2], v[3], 0x5410),
+        word[0][i] = codes_by(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[2], v[3], 0x5410),
                               factor[0]);
-        word[1][i] = codes_of(__byte_perm(v[0], v[1], 0x7632), __byte_perm(v[2], v[3], 0x7632),
+        word[1][i] = codes_by(__byte_perm(v[0], v[1], 0x7632), __byte_perm(v[2], v[3], 0x7632),
                               factor[1]);
     }
 #pragma unroll
@@ -222,8 +210,8 @@ DEVICE void stream_lines(const struct stream *s, const struct tile *t, int lane)
         for (int i = 0; i < 32; i++)
             most = larger_pair(most, magnitudes_of(value[i / 16][i % 16]));
     }
-    factor[0] = scale_of(fmaxf(low_of(most), 0), &sf[0]);
-    factor[1] = scale_of(fmaxf(high_of(most), 0), &sf[1]);
+    factor[0] = scale_of(fmaxf(lo_of(most), 0), &sf[0]);
+    factor[1] = scale_of(fmaxf(hi_of(most), 0), &sf[1]);
     *(float2 *)(s->column_sf + (u64)block * (unsigned int)s->k + feature) =
         make_float2(sf[0], sf[1]);
     from = load_rows(value[0], begin, s->in_stride, rows);

@@ -102,6 +102,12 @@ int gpu_variant_serves(const struct qn_kernel *);
    but those with an activation and those that quantize; into variants. */
 void gpu_variant_list(const char *only);
 
+/* Of the kernels for this GPU that are `wanted` those that --only leaves, of
+   --quick one of so many; into `list`, which has room for `most`. Returns how
+   many. */
+int gpu_variant_pick(int (*wanted)(const struct qn_kernel *), int every,
+                     const struct qn_kernel **list, int most);
+
 /* The kernels of a variant; before them the model's choice for each op, if
    `models`. Returns how many. */
 int gpu_variant_choices(const struct gpu_variant *, int models,

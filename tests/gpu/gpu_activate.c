@@ -5,7 +5,6 @@
 */
 #include "gpu.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,30 +140,16 @@ static void *run_some(void *unused)
     return NULL;
 }
 
-/* Those that --only leaves; of --quick every fifth. */
-static void list_kernels(void)
+/* Does something follow the product that takes more than one value? */
+static int follows(const struct qn_kernel *k)
 {
-    const struct quern_registry *registry = &qn_registry_builtin;
-    int seen = 0;
-
-    for (int i = 0; i < registry->nkernels; i++) {
-        const struct qn_kernel *k = &registry->kernels[i];
-
-        if ((k->epilogue != QN_ACTIVATE && k->epilogue != QN_COPIES) ||
-            !gpu_variant_serves(k) ||
-            (gpu_options.only && fnmatch(gpu_options.only, k->name, 0)) ||
-            (gpu_options.quick && seen++ % 5))
-            continue;
-        if (work.count == MOST_KERNELS)
-            gpu_lost("gpu_activate.c: MOST_KERNELS is too small");
-        work.kernels[work.count++] = k;
-    }
+    return k->epilogue == QN_ACTIVATE || k->epilogue == QN_COPIES;
 }
 
 /* Side by side, as most of the time is the compiler's and the host's. */
 void gpu_activate(void)
 {
-    list_kernels();
+    work.count = gpu_variant_pick(follows, 5, work.kernels, MOST_KERNELS);
     if (!work.count) {
         gpu_skip("no kernel here has an activation");
         return;

@@ -5,7 +5,6 @@
 */
 #include "gpu.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -252,29 +251,11 @@ static void *run_some(void *unused)
     return NULL;
 }
 
-/* Those that --only leaves; of --quick every third. */
-static void list_kernels(void)
-{
-    const struct quern_registry *registry = &qn_registry_builtin;
-    int seen = 0;
-
-    for (int i = 0; i < registry->nkernels; i++) {
-        const struct qn_kernel *k = &registry->kernels[i];
-
-        if (!qn_streamed_kernel(k) || !gpu_variant_serves(k) ||
-            (gpu_options.only && fnmatch(gpu_options.only, k->name, 0)) ||
-            (gpu_options.quick && seen++ % 3))
-            continue;
-        if (work.count == MOST_KERNELS)
-            gpu_lost("gpu_streamed.c: MOST_KERNELS is too small");
-        work.kernels[work.count++] = k;
-    }
-}
-
 /* Side by side, as most of the time is the compiler's and the host's. */
 void gpu_streamed(void)
 {
-    list_kernels();
+    work.count =
+        gpu_variant_pick(qn_streamed_kernel, 3, work.kernels, MOST_KERNELS);
     if (!work.count) {
         gpu_skip("no kernel here quantizes on the way");
         return;

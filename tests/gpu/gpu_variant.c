@@ -106,6 +106,26 @@ void gpu_variant_list(const char *only)
     }
 }
 
+int gpu_variant_pick(int (*wanted)(const struct qn_kernel *), int every,
+                     const struct qn_kernel **list, int most)
+{
+    const struct quern_registry *registry = &qn_registry_builtin;
+    int count = 0, seen = 0;
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *k = &registry->kernels[i];
+
+        if (!wanted(k) || !gpu_variant_serves(k) ||
+            (gpu_options.only && fnmatch(gpu_options.only, k->name, 0)) ||
+            (gpu_options.quick && seen++ % every))
+            continue;
+        if (count == most)
+            gpu_lost("more kernels than a family has room for");
+        list[count++] = k;
+    }
+    return count;
+}
+
 struct gpu_kernel *gpu_variant_kernel(const char *name)
 {
     static struct gpu_kernel other;
