@@ -93,6 +93,9 @@ struct qn_values {
     float *factors;
 };
 
+/* Maps, of which a kernel has a few, come first. */
+#define QN_MAPS_BYTES offsetof(struct qn_values, a)
+
 /* Values of all launches but merged ones. */
 #define QN_PLAIN_BYTES offsetof(struct qn_values, part_count)
 

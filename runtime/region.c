@@ -16,11 +16,14 @@ int qn_region_meets(const struct qn_region *a, const struct qn_region *b)
 
 int qn_region_check(const struct qn_region *list, int count)
 {
-    for (int i = 0; i < count; i++)
-        for (int j = 0; list[i].written && j < count; j++)
+    for (int i = 0; i < count; i++) {
+        if (!list[i].written || !list[i].data)
+            continue;
+        for (int j = 0; j < count; j++)
             if (j != i && (!list[i].alike || list[i].alike != list[j].alike) &&
                 qn_region_meets(&list[i], &list[j]))
                 return qn_error_set(QUERN_EINVAL, "%s overlaps %s",
                                     list[i].name, list[j].name);
+    }
     return QUERN_OK;
 }

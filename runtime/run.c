@@ -53,6 +53,8 @@ static int point_map(const struct quern_plan *plan,
     struct qn_map again;
     char reason[256];
 
+    if (param->kind == QN_MAP_POINTER && !tensor->pointers)
+        return QUERN_OK; /* nobody looks at it */
     if (stride == g->pitch && (!g->grouped || group_stride == stride * g->rows))
         return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
     if (!qn_tensormap_build(g, qn_tensormap_operand(plan->kernel, param),
@@ -71,8 +73,10 @@ static int point_maps(const struct quern_plan *plan,
     for (int i = 0; !code && i < plan->nmaps; i++) {
         const struct qn_plan_map *map = &plan->maps[i];
         size_t offset = qn_run_values[map->param->param];
+        struct cu_tensor_map *to = (void *)((char *)v + offset);
 
-        code = point_map(plan, args, map, (void *)((char *)v + offset));
+        memcpy(to, (const char *)&plan->values + offset, sizeof *to);
+        code = point_map(plan, args, map, to);
     }
     return code;
 }
@@ -314,7 +318,7 @@ static void complete(const struct quern_plan *plan,
                      const struct quern_args *args, struct qn_values *values,
                      void **params)
 {
-    memcpy(values, &plan->values, QN_PLAIN_BYTES);
+    memcpy(&values->a, &plan->values.a, QN_PLAIN_BYTES - QN_MAPS_BYTES);
     values->part_count = 0;
     set_values(plan, args, values);
     if (plan->kernel)
