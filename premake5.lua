@@ -112,7 +112,10 @@ program "quern_boot"
 -- The sums of the host kernels are promised to the bit: nothing may be fused or reordered.
 archive "quern_static"
   files { "runtime/*.c", "runtime/*.h", "build/gen/registry.c", "build/gen/host/*.c" }
-  buildoptions { "-O3", "-ffp-contract=off", "-fno-fast-math" }
+  buildoptions { "-ffp-contract=off", "-fno-fast-math" }
+  filter "release" -- elsewhere -O1 is enough, and half of the time
+  buildoptions { "-O3" }
+  filter {}
   postbuildcommands { "ln -f $(TARGET) $(TARGETDIR)/libquern.a" } -- the name that users link
 
 shared("quern", "quern_static")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Run every test program of both configurations, side by side, and add up what
-# they counted.
+# Run every test program of both configurations, as many at once as there are
+# cores, and add up what they counted.
 # Skips are listed with their reasons, which the tests print as "skip: ...".
 # The last line is the count; the status is 1 if anything failed.
 set -u
@@ -36,17 +36,29 @@ digest() { # log, exit status
         }' "$1"
 }
 
-run() { # name, log, command
-    local name=$1 log=$2 status=0 counts
-    shift 2
-    printf '%s\n' "$name"
+# Run a program; its name and what went wrong go into LOG.shown, then what it
+# counted into LOG.counts.
+run() { # log, command
+    local log=$1 status=0 counts bad
+    shift
+    rm -f "$log.shown" "$log.counts"
     CMOCKA_MESSAGE_OUTPUT=TAP "$@" >"$log" 2>&1 || status=$?
-    counts=$(digest "$log" "$status")
-    read -r p f s <<<"$counts"
+    {
+        printf '%s\n' "${!#}"
+        counts=$(digest "$log" "$status")
+        read -r _ bad _ <<<"$counts"
+        [ "$bad" = 0 ] || sed 's/^/    | /' "$log" | tail -n 60
+    } >"$log.shown" 2>&1
+    echo "$counts" >"$log.part"
+    mv "$log.part" "$log.counts"
+}
+
+# Print what `run` left, and add up what was counted.
+show() { # log
+    local p=0 f=1 s=0
+    cat "$1.shown"
+    read -r p f s <"$1.counts" || echo "    $1: ended early"
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-    if [ "$f" != 0 ]; then
-        sed 's/^/    | /' "$log" | tail -n 60
-    fi
 }
 
 have_gpu() {
@@ -58,40 +70,71 @@ have_gpu() {
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
 
-# All programs of a configuration; what they counted goes into a file as well,
-# since a configuration in the background has variables of its own.
-suite() { # folder
-    local program
-    for program in "$1"/bin/test_*; do
-        run "$program" "$1/log/${program##*/}.txt" "$program"
-    done
-    echo "$passed $failed $skipped" >"$1/log/counts"
-}
-
-# The sanitizers' half runs beside the other where there are two cores, and is
-# shown when it is through.
-mkdir -p build/log build/asan/log
-rm -f build/asan/log/counts
-suite build/asan >build/asan/log/output 2>&1 &
-beside=$!
-trap 'kill $beside 2>/dev/null; exit 130' INT TERM
-[ "$(nproc)" -gt 1 ] || wait $beside
-suite build
 python=build/python/bin/python
 [ -x "$python" ] || python=python3
-run tests/numbers/check.py build/log/numbers.txt "$python" -B tests/numbers/check.py
-wait $beside
-cat build/asan/log/output
-if read -r p f s <build/asan/log/counts; then
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-else
-    echo "build/asan: ended early"
-    failed=$((failed + 1))
-fi
+
+# A kernel compiles alike in both configurations: each has half of them, and
+# half of the time.
+start() { # log, program
+    case $2 in
+    *.py) run "$1" "$python" -B "$2" ;;
+    build/bin/test_compile) QUERN_COMPILE_SHARE=0/2 run "$1" "$2" ;;
+    build/asan/bin/test_compile) QUERN_COMPILE_SHARE=1/2 run "$1" "$2" ;;
+    *) run "$1" "$2" ;;
+    esac
+}
+export QUERN_COMPILE_SECONDS=${QUERN_COMPILE_SECONDS:-30}
+
+# What takes longest first, so that no core is idle in the end.
+programs=()
+for name in protocol host cli compile numbers '*'; do
+    for program in build/bin/test_$name build/asan/bin/test_$name; do
+        [[ " ${programs[*]} " == *" $program "* ]] || programs+=("$program")
+    done
+done
+programs+=(tests/numbers/check.py)
+
+log_of() { # program
+    case $1 in
+    *.py) echo build/log/numbers.txt ;;
+    *) echo "${1%/bin/*}/log/${1##*/}.txt" ;;
+    esac
+}
+
+# Show what has ended since.
+declare -A unseen
+show_ended() {
+    local log
+    for log in "${!unseen[@]}"; do
+        [ -e "$log.counts" ] || continue
+        show "$log"
+        unset "unseen[$log]"
+    done
+}
+
+# As many at once as there are cores, of both configurations.
+trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
+mkdir -p build/log build/asan/log
+rm -f build/log/*.counts build/asan/log/*.counts
+for program in "${programs[@]}"; do
+    while [ "$(jobs -pr | wc -l)" -ge "$(nproc)" ]; do
+        wait -n
+        show_ended
+    done
+    log=$(log_of "$program")
+    unseen[$log]=1
+    start "$log" "$program" &
+done
+wait
+show_ended
+for log in "${!unseen[@]}"; do
+    show "$log"
+done
 if [ ! -x build/bin/gpu_suite ]; then
     :
 elif have_gpu; then
-    run build/bin/gpu_suite build/log/gpu_suite.txt build/bin/gpu_suite
+    run build/log/gpu_suite.txt build/bin/gpu_suite
+    show build/log/gpu_suite.txt
 else
     echo "build/bin/gpu_suite"
     echo "    skipped: needs an NVIDIA GPU of compute capability 9.0"

@@ -11,10 +11,13 @@
 **   QUERN_COMPILE_SECONDS   stop compiling unshipped kernels after this many
 **                           seconds (60); how many were left out is printed
 **   QUERN_COMPILE_JSON      write a row for each kernel compiled to this file
+**   QUERN_COMPILE_SHARE     I/N: of all kernels, only the I-th, counted from 0,
+**                           of each N (`make test`: half in each configuration)
 **
-** bench/results/compile_gate.json is such a file, of every kernel:
+** bench/results/compile_gate.json has a row of every kernel. It comes from one
+** process for each core, each with its share:
 **
-**   QUERN_COMPILE_SECONDS=1e9 QUERN_COMPILE_JSON=FILE build/bin/test_compile
+**   tests/compile/gate.py bench/results/compile_gate.json
 */
 #include "report.h"
 #include "table.h"
@@ -34,11 +37,31 @@
 static struct qn_nvrtc *compiler;
 static struct qg *generator;
 static const struct quern_registry *registry;
-static struct table *table; /* NULL: none is wanted */
+static struct table *table;   /* NULL: none is wanted */
+static int share, shares = 1; /* of the kernels */
+
+/* 0 if QUERN_COMPILE_SHARE is not set or is I/N with 0 <= I < N. */
+static int read_share(void)
+{
+    const char *given = getenv("QUERN_COMPILE_SHARE");
+    int length = 0;
+
+    if (!given)
+        return 0;
+    if (sscanf(given, "%d/%d%n", &share, &shares, &length) == 2 &&
+        !given[length] && share >= 0 && share < shares)
+        return 0;
+    print_error("QUERN_COMPILE_SHARE is '%s'; it must be I/N, I from 0 to "
+                "N - 1\n",
+                given);
+    return -1;
+}
 
 static int open_all(void **state)
 {
     (void)state;
+    if (read_share())
+        return -1;
     qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), &compiler);
     if (!compiler) /* the runner shows the reason */
         print_message("skip: %s\n", quern_errmsg(NULL));
@@ -140,15 +163,19 @@ static int compile_one(const struct qn_kernel *kernel)
     return !broken;
 }
 
+/* Shares are of the kernels that this is asked for, in turns, so that each has
+   as many of a kind. */
 static void compile_all(int shipped, double limit)
 {
-    int good = 0, bad = 0, left = 0;
+    int number = 0, good = 0, bad = 0, left = 0;
     double begin = now(CLOCK_MONOTONIC);
 
     for (int i = 0; i < registry->nkernels; i++) {
         const struct qn_kernel *kernel = &registry->kernels[i];
 
         if (strncmp(kernel->arch, "sm_", 3) || kernel->shipped != shipped)
+            continue;
+        if (number++ % shares != share)
             continue;
         if (now(CLOCK_MONOTONIC) - begin > limit)
             left++;

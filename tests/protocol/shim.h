@@ -184,6 +184,8 @@ static struct {
     void *scheduler[5];
     int current;         /* running thread */
     int turns;           /* of threads, until this round ends */
+    unsigned int late;   /* how many rounds a copy takes, about */
+    int uneven;          /* some threads have more turns than others */
     unsigned long moved; /* changes whenever anything happens */
     uint64_t random;
     int cluster_arrived;
@@ -267,10 +269,10 @@ __attribute__((noinline)) static void sim_yield(void)
         sim_switch();
 }
 
-/* Every thread that can go on does so once, from any of them on. */
-__attribute__((noinline)) static void sim_round(void)
+/* The next so many threads, from any of them on: those that can go on do so once. */
+__attribute__((noinline)) static void sim_round(int threads)
 {
-    sim.turns = SIM_THREADS;
+    sim.turns = threads;
     sim.current = (int)sim_draw(SIM_THREADS);
     if (__builtin_setjmp(sim.scheduler) == 0)
         sim_switch();

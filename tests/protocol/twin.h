@@ -393,17 +393,21 @@ static int twin_left(void)
     return left;
 }
 
-/* All threads of one cluster until they end; 0 in a deadlock or after an error. */
+/* All threads of one cluster until they end; 0 in a deadlock or after an error. Copies land late,
+   and some threads are far behind, in as many ways as there are seeds. */
 static int twin_run_cluster(void)
 {
+    sim.late = 2u << 2 * sim_draw(3);
+    sim.uneven = (int)sim_draw(2);
     while (twin_left() > 0 && !sim.error[0]) {
+        const int all = !sim.uneven || sim_draw(4) == 0;
         const unsigned long before = sim.moved;
 
-        sim_round();
-        if (sim.copies && (sim.moved == before || sim_draw(2)))
+        sim_round(all ? SIM_THREADS : 1 + (int)sim_draw(SIM_THREADS));
+        if (sim.copies && (sim.moved == before || sim_draw(sim.late) == 0))
             for (int i = (int)sim_draw((unsigned int)sim.copies) / 2; i >= 0; i--)
                 sim_deliver();
-        else if (sim.moved == before && twin_left() && !sim.error[0])
+        else if (sim.moved == before && all && twin_left() && !sim.error[0])
             snprintf(sim.error, sizeof sim.error, "deadlock: %d threads wait for ever",
                      twin_left());
     }

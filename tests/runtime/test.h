@@ -57,6 +57,14 @@ struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
 struct quern_args test_args(struct quern_context *ctx, const char *text);
 void test_args_free(struct quern_args *args);
 
+/* What is good but for one change: the call refuses it, and says why. */
+#define TEST_BROKEN(what, good, change, call, part)                            \
+    do {                                                                       \
+        what = good;                                                           \
+        change;                                                                \
+        test_expect(call, QUERN_EINVAL, part);                                 \
+    } while (0)
+
 /* Skip, and say what the test needs. */
 #define TEST_SKIP(needs)                                                       \
     do {                                                                       \

@@ -344,16 +344,16 @@ static void launches_copies(void **state)
     end(&f);
 }
 
+/* One run of the fixture with a change, which must be refused. */
+#define BREAK(change, part)                                                    \
+    TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
+
 static void refuses_copies(void **state)
 {
     struct fixture f = begin(COPIES);
     const struct quern_args good = f.args;
 
     (void)state;
-#define BREAK(change, part)                                                    \
-    f.args = good;                                                             \
-    change;                                                                    \
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, part)
     BREAK(f.args.d.type = QUERN_BF16, "d.type is bf16, the plan's is e4m3");
     BREAK(f.args.d.sf = NULL, "d.sf is NULL: 160 bytes are needed");
     BREAK(f.args.d.sf_bytes = 8, "d.sf_bytes is 8");
@@ -371,7 +371,6 @@ static void refuses_copies(void **state)
            f.args.probability = (float *)(void *)f.memory,
            f.args.workspace = f.memory),
           "t.data is not NULL: the problem does not say copies=both");
-#undef BREAK
     end(&f);
 }
 
@@ -381,10 +380,6 @@ static void refuses(void **state)
     const struct quern_args good = f.args;
 
     (void)state;
-#define BREAK(change, part)                                                    \
-    f.args = good;                                                             \
-    change;                                                                    \
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, part)
     BREAK(f.args.bias = NULL, "bias is NULL: the problem says bias=1");
     BREAK(f.args.bias++, "bias is 0x");
     BREAK(f.args.probability = NULL,
@@ -415,7 +410,6 @@ static void refuses(void **state)
     BREAK((f.args = f.need.args, f.args.p.data = f.memory,
            f.args.workspace = f.memory),
           "p.data is not NULL: the problem says saved=0");
-#undef BREAK
     end(&f);
 }
 

@@ -217,9 +217,7 @@ static void refuses_what_lies_on_the_device(void **state)
     plan = make_plan(ctx, &test_plain, &r);
     good = r.args;
 #define BREAK(change, part)                                                    \
-    r.args = good;                                                             \
-    change;                                                                    \
-    test_expect(quern_run(plan, &r.args, NULL), QUERN_EINVAL, part)
+    TEST_BROKEN(r.args, good, change, quern_run(plan, &r.args, NULL), part)
     BREAK(r.args.a.first_dims = test_sizes,
           "a.first_dims is not NULL: the cublaslt backend reads nothing on "
           "the device; it takes host_sizes");

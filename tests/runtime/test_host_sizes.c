@@ -158,9 +158,7 @@ static void lies_are_refused_at_once(void **state)
     LIE(1, INT64_MAX, "host_sizes[1] is 9223372036854775807: the groups pass");
 #undef LIE
 #define BREAK(plan_, change, part)                                             \
-    args = good;                                                               \
-    change;                                                                    \
-    test_expect(quern_run(plan_, &args, NULL), QUERN_EINVAL, part)
+    TEST_BROKEN(args, good, change, quern_run(plan_, &args, NULL), part)
     BREAK(plan, args.a.first_dims = bad, "a.first_dims is not NULL: host");
     BREAK(plan, args.d.offsets = bad, "d.offsets is not NULL: host_sizes");
     BREAK(plan, args.host_sizes = NULL, "a.first_dims and a.offsets are NULL");

@@ -248,9 +248,7 @@ static void checks_the_rest(void **state)
     assert_int_equal(p.beta, QUERN_BETA_ANY);
     assert_int_equal(p.alignment, 4);
 #define BREAK(change, part)                                                    \
-    c = good;                                                                  \
-    change;                                                                    \
-    test_expect(quern_infer(ctx, &c, &p), QUERN_EINVAL, part)
+    TEST_BROKEN(c, good, change, quern_infer(ctx, &c, &p), part)
     BREAK(c.groups = 0, "g=0: 1 to 1024 groups");
     BREAK(c.groups = 1025, "g=1025: 1 to 1024 groups");
     BREAK(c.alpha = 2, "alpha is 2");

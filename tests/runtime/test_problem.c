@@ -215,9 +215,7 @@ static void checks_each_field(void **state)
 
     (void)state;
 #define BREAK(change, part)                                                    \
-    p = good;                                                                  \
-    change;                                                                    \
-    test_expect(quern_describe(ctx, &p, &need), QUERN_EINVAL, part)
+    TEST_BROKEN(p, good, change, quern_describe(ctx, &p, &need), part)
     BREAK(p.op = 3, "op is 3");
     BREAK(p.op = -1, "op is -1");
     BREAK(p.ragged = 4, "ragged is 4");

@@ -234,9 +234,7 @@ static void refuses_bad_arguments(void **state)
 
     (void)state;
 #define BREAK(change, part)                                                    \
-    args = good;                                                               \
-    change;                                                                    \
-    test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL, part)
+    TEST_BROKEN(args, good, change, quern_run(plan, &args, NULL), part)
     BREAK(args.a.type = QUERN_F16, "a.type is f16, the plan's is bf16");
     BREAK(args.d.ndim = 3, "d.ndim is 3, the plan's is 2");
     BREAK(args.b.shape[2] = 255, "b.shape[2] is 255, the plan's is 256");

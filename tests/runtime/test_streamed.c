@@ -372,9 +372,7 @@ static void refuses(void **state)
 
     (void)state;
 #define BREAK(change, part)                                                    \
-    f.args = good;                                                             \
-    change;                                                                    \
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, part)
+    TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
     BREAK(f.args.in.data = NULL, "in.data is NULL");
     BREAK(f.args.in.data = f.memory + ROOM + 8, "in.data is 0x");
     BREAK(f.args.in.type = QUERN_F16, "in.type is f16, the plan's is bf16");

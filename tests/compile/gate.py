@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""The compile gate over every kernel, in as many processes as there are cores.
+
+    tests/compile/gate.py [--jobs N] [--commit TEXT] FILE
+
+Each process is build/bin/test_compile with its share of the kernels (QUERN_COMPILE_SHARE); QUERN_COMPILE_SECONDS
+bounds the unshipped ones of each, without it all are compiled. Their rows become one FILE as test_compile writes
+it, ordered by kernel, with the commit added. Prints the count, the sum, the slowest ten and every kernel that breaks
+a rule; status 1 if one does, or if a process fails or leaves no rows. Needs libnvrtc; plain Python is enough.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+GATE = os.path.join(os.path.dirname(__file__), "../../build/bin/test_compile")
+KERNEL, REGISTERS, _, SECONDS, BROKEN = range(5)  # of a row
+
+
+def start(share, jobs, folder):
+    """A process with share `share` of `jobs`, its rows in folder/SHARE.json and its words in folder/SHARE.log."""
+    environment = {"QUERN_COMPILE_SECONDS": "1e9", **os.environ, "QUERN_COMPILE_SHARE": f"{share}/{jobs}",
+                   "QUERN_COMPILE_JSON": f"{folder}/{share}.json"}
+    with open(f"{folder}/{share}.log", "w") as log:
+        return subprocess.Popen([GATE], stdout=log, stderr=log, env=environment)
+
+
+def collect(processes, folder):
+    """The tables of all shares, how many processes failed, whose words go to stderr, and the kernels not tried."""
+    tables, failed, left = [], 0, 0
+    for share, process in enumerate(processes):
+        status = process.wait()
+        try:
+            with open(f"{folder}/{share}.json") as file:
+                tables.append(json.load(file))
+        except (OSError, ValueError) as error:
+            status = status or 1
+            print(f"share {share}: no table: {error}", file=sys.stderr)
+        with open(f"{folder}/{share}.log") as log:
+            words = log.read()
+        left += sum(map(int, re.findall(r"(\d+) not tried", words)))
+        if status:
+            failed += 1
+            lines = [line for line in words.splitlines() if not line.startswith("  ")]  # of kernels that are right
+            print(f"share {share}: status {status}", *lines[-40:], sep="\n    ", file=sys.stderr)
+    return tables, failed, left
+
+
+def merge(tables, commit):
+    """One table; its head is the same in all."""
+    head = {name: tables[0][name] for name in ("compiler", "options", "columns")}
+    rows = sorted((row for table in tables for row in table["rows"]), key=lambda row: row[KERNEL])
+    return {"commit": commit, **head, "rows": rows, "kernels": len(rows),
+            "broken": sum(row[BROKEN] is not None for row in rows),
+            "seconds": round(sum(row[SECONDS] for row in rows), 1),
+            "slowest": max((row[SECONDS] for row in rows), default=0),
+            "most_registers": max((row[REGISTERS] for row in rows), default=0)}
+
+
+def write(table, path):
+    """As tests/compile/table.c lays it out: a line for each row."""
+    head = "".join(f'"{name}": {json.dumps(table[name])},\n' for name in ("commit", "compiler", "options", "columns"))
+    rows = ",".join(f"\n{json.dumps(row[:SECONDS])[:-1]}, {row[SECONDS]:.2f}, {json.dumps(row[BROKEN])}]"
+                    for row in table["rows"])
+    sums = ", ".join(f'"{name}": {json.dumps(table[name])}'
+                     for name in ("kernels", "broken", "seconds", "slowest", "most_registers"))
+    with open(path, "w") as file:
+        file.write(f'{{\n{head}"rows": [{rows}\n],\n{sums}\n}}\n')
+
+
+def head_commit():
+    """Of the working tree, "" where there is none."""
+    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=os.path.dirname(os.path.abspath(__file__)),
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return said.stdout.strip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--commit", default=None)
+    args = parser.parse_args()
+    if args.jobs < 1:
+        parser.error(f"--jobs is {args.jobs}; it must be at least 1")
+    with tempfile.TemporaryDirectory() as folder:
+        tables, failed, left = collect([start(share, args.jobs, folder) for share in range(args.jobs)], folder)
+    if not tables:
+        return 1
+    table = merge(tables, head_commit() if args.commit is None else args.commit)
+    write(table, args.file)
+    for row in sorted(table["rows"], key=lambda row: -row[SECONDS])[:10]:
+        print(f"  {row[SECONDS]:6.2f} s  {row[REGISTERS]:3d} registers  {row[KERNEL]}")
+    for row in table["rows"]:
+        if row[BROKEN] is not None:
+            print(f"{row[KERNEL]}: {row[BROKEN]}")
+    print(f"{table['kernels']} kernels compiled in {table['seconds']} s of one core, {table['broken']} broken, "
+          f"{left} not tried")
+    return 1 if failed or table["broken"] or not table["rows"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
