@@ -259,6 +259,7 @@ void gpu_casts(void);
 void gpu_activate(void);
 void gpu_streamed(void);
 void gpu_mlp(void);
+void gpu_step(void);
 void gpu_nans(void);
 void gpu_tune(void);
 void gpu_scales(void);

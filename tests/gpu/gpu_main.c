@@ -56,6 +56,7 @@ static struct gpu_family families[] = {
     FAMILY(activate, 0, "a bias and an activation in the product's launch"),
     FAMILY(streamed, 1, "products that quantize A in their own launch"),
     FAMILY(mlp, 1, "the grouped MLP both ways, against a chain in double"),
+    FAMILY(step, 1, "a layer's training step against float64's"),
     FAMILY(coverage, 0, "no kernel was left out"),
 };
 static struct gpu_family sanitized =

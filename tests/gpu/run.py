@@ -20,7 +20,7 @@ import tempfile
 import time
 
 SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
-APART = ("casts", "cublaslt", "mlp", "streamed")  # families that look at no kernel of products
+APART = ("casts", "cublaslt", "mlp", "step", "streamed")  # families that look at no kernel of products
 ALONE = "tune"  # one that measures, when all others have ended
 
 

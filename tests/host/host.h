@@ -96,4 +96,9 @@ void test_mlp_arguments(void **state);
 void test_mlp_texts(void **state);
 void test_mlp_lies(void **state);
 
+/* steps.c */
+void test_step_gradients(void **state);
+void test_step_seeds(void **state);
+void test_step_descends(void **state);
+
 #endif
