@@ -58,6 +58,7 @@ struct gpu_counts {
 struct gpu_options {
     const char *json, *only, *family, *commit;
     const char *cache; /* as in struct quern_open_options */
+    const char *specs; /* a folder of them, or NULL */
     int quick, list, sanitize, random;
     uint64_t seed;
 };
@@ -94,6 +95,9 @@ void gpu_skip(const char *why);
 _Noreturn void gpu_lost(const char *text);
 
 /* ----------------------------------------------- gpu_variant: what is there */
+
+/* The kernels and recipes that there are: quern's own, and those of --specs. */
+const struct quern_registry *gpu_registry(void);
 
 /* Is it compiled for this GPU? */
 int gpu_variant_serves(const struct qn_kernel *);
@@ -259,6 +263,7 @@ void gpu_casts(void);
 void gpu_activate(void);
 void gpu_streamed(void);
 void gpu_mlp(void);
+void gpu_step(void);
 void gpu_nans(void);
 void gpu_tune(void);
 void gpu_scales(void);

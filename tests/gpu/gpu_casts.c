@@ -382,7 +382,7 @@ static void run_pointers(const char *recipe, const char *type,
 /* --only names kernels of products. */
 void gpu_casts(void)
 {
-    const struct quern_registry *registry = &qn_registry_builtin;
+    const struct quern_registry *registry = gpu_registry();
     struct work *work;
 
     work = calloc(1, sizeof *work);

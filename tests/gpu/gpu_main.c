@@ -3,7 +3,7 @@
 ** that are made to break them.
 **
 ** Run: build/bin/gpu_suite [--quick] [--json FILE] [--only 'GLOB']
-**          [--family NAME] [--cache LIST]
+**          [--family NAME] [--cache LIST] [--specs DIR]
 **      compute-sanitizer --tool memcheck build/bin/gpu_suite --sanitize
 **
 ** Prints one line for each family of tests, one for each failure, then the
@@ -49,13 +49,14 @@ static struct gpu_family families[] = {
     FAMILY(queue, 0, "products that waited, merged, in graphs and out"),
     FAMILY(refusals, 0, "shapes that some kernels do not take"),
     FAMILY(cublaslt, 1, "the backend cublaslt, every form of a product"),
-    FAMILY(nans, 0, "a NaN in one row of a copy stays in it"),
+    FAMILY(nans, 0, "a NaN in one row of a copy stays there"),
     FAMILY(scales, 0, "NaN, the largest and the least scale of one block"),
     FAMILY(casts, 1, "every quantization, byte for byte against the host"),
     FAMILY(tune, 1, "winners are measured, kept, and taken by plans"),
     FAMILY(activate, 0, "a bias and an activation in the product's launch"),
     FAMILY(streamed, 1, "products that quantize A in their own launch"),
     FAMILY(mlp, 1, "the grouped MLP both ways, against a chain in double"),
+    FAMILY(step, 1, "a layer's training step against float64's"),
     FAMILY(coverage, 0, "no kernel was left out"),
 };
 static struct gpu_family sanitized =
@@ -247,6 +248,7 @@ static const struct argp_option option_table[] = {
     {"random", 'n', "N", 0, "random problems (3000)", 0},
     {"only", 'o', "GLOB", 0, "kernels whose name matches", 0},
     {"cache", 'd', "LIST", 0, "folders of compiled kernels (none)", 0},
+    {"specs", 'p', "DIR", 0, "more recipes and kernels (none)", 0},
     {"family", 'f', "NAME", 0, "this family of tests alone", 0},
     {"threads", 't', "N", 0, "for compilers and comparisons (all cores)", 0},
     {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
@@ -302,6 +304,9 @@ static error_t take_option(int key, char *value, struct argp_state *state)
     case 'd':
         gpu_options.cache = value;
         break;
+    case 'p':
+        gpu_options.specs = value;
+        break;
     case 'f':
         gpu_options.family = find_family(value, state);
         break;
@@ -343,6 +348,8 @@ static int run_all(void)
 static int open_library(void)
 {
     struct quern_open_options options = {.cache = gpu_options.cache,
+                                         .specs = &gpu_options.specs,
+                                         .specs_count = !!gpu_options.specs,
                                          .tune = ""};
 
     if (!quern_open(&options, &gpu_context)) {
@@ -378,6 +385,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "gpu_suite: %s\n", missing);
         return 3;
     }
+    if (open_library())
+        return 1;
     gpu_variant_list(gpu_options.only);
     if (gpu_options.list) {
         for (int i = 0; i < gpu_nkernels; i++)
@@ -388,8 +397,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "gpu_suite: no kernel matches on this GPU\n");
         return 2;
     }
-    if (open_library())
-        return 1;
     status = run_all();
     quern_close(gpu_context);
     return status;

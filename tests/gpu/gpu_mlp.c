@@ -254,7 +254,7 @@ static void *run_some(void *unused)
    time is the host's. */
 void gpu_mlp(void)
 {
-    const struct quern_registry *registry = &qn_registry_builtin;
+    const struct quern_registry *registry = gpu_registry();
 
     for (int r = 0; r < registry->nrecipes; r++) {
         add_activations(registry->recipes[r].name, r);

@@ -1,6 +1,6 @@
 /*
-** gpu_nans.c: a NaN in one row of a quantized A makes that row of D NaN, and
-** changes no other bit.
+** gpu_nans.c: a NaN in one row of a quantized A makes that row of D NaN, one in
+** a row of B that column of its group, and neither changes another bit.
 */
 #include "gpu.h"
 
@@ -11,10 +11,21 @@
 enum { ROW = 3, COLUMN = 77 };
 
 /* Only these have a NaN, 0x7f. */
-static int has_nan(const struct gpu_variant *v)
+static int has_nan(const struct gpu_variant *v, int role)
 {
-    return v->recipe && v->ragged == QUERN_AXIS_M && v->epilogue == QN_STORE &&
-           (v->type == QUERN_E4M3 || v->type == QUERN_E5M2);
+    const int type = !v->recipe ? 0 : role == QT_A ? v->type : v->recipe->w;
+
+    return v->ragged == QUERN_AXIS_M && v->epilogue == QN_STORE &&
+           (type == QUERN_E4M3 || type == QUERN_E5M2);
+}
+
+/* Does row ROW of the first group's A, or of its B, count there? */
+static int counts(const struct qt_case *c, int role, int64_t i)
+{
+    const int64_t row = i / c->n - c->start[0];
+
+    return role == QT_A ? row == ROW
+                        : row >= 0 && row < c->length[0] && i % c->n == ROW;
 }
 
 static void *run_once(struct gpu_run *r, const struct gpu_case *p,
@@ -34,29 +45,32 @@ static void *run_once(struct gpu_run *r, const struct gpu_case *p,
 }
 
 /* Element by element; NULL, or where it went wrong. */
-static const char *compare(const struct qt_case *c, const void *before,
-                           const void *after, int64_t row)
+static const char *compare(const struct qt_case *c, int role,
+                           const void *before, const void *after)
 {
     const size_t bytes = c->d_type == QUERN_F32 ? 4 : 2;
 
     for (int64_t i = 0; i < c->m * c->n; i++) {
         const size_t at = (size_t)i * bytes;
+        const int in = counts(c, role, i);
 
-        if (i / c->n == row && !isnan(qt_load(after, c->d_type, i)))
-            return gpu_text("column %lld of the row is no NaN",
-                            (long long)(i % c->n));
-        if (i / c->n != row &&
-            memcmp((const char *)before + at, (const char *)after + at, bytes))
-            return gpu_text("row %lld changed", (long long)(i / c->n));
+        if (in ? !isnan(qt_load(after, c->d_type, i))
+               : memcmp((const char *)before + at, (const char *)after + at,
+                        bytes))
+            return gpu_text("of %c: row %lld, column %lld %s",
+                            role == QT_A ? 'A' : 'B', (long long)(i / c->n),
+                            (long long)(i % c->n),
+                            in ? "is no NaN" : "changed");
     }
     return NULL;
 }
 
-static void run_choice(struct gpu_case *p, const struct gpu_choice *choice)
+static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
+                       int role)
 {
-    const int64_t row = p->c.start[0] + ROW;
+    const int64_t row = role == QT_A ? p->c.start[0] + ROW : ROW;
     const int64_t at = row * ((p->c.k + 15) / 16 * 16) + COLUMN;
-    unsigned char *codes = p->data.operand[QT_A], kept = codes[at];
+    unsigned char *codes = p->data.operand[role], kept = codes[at];
     const char *bad;
     void *before, *after;
     struct gpu_run r;
@@ -67,37 +81,40 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice)
     } else {
         before = run_once(&r, p, &bad);
         codes[at] = 0x7f;
-        gpu_buffer_upload(&p->parts[GPU_A], codes);
+        gpu_buffer_upload(&p->parts[GPU_A + role], codes);
         after = bad ? NULL : run_once(&r, p, &bad);
         codes[at] = kept;
-        gpu_buffer_upload(&p->parts[GPU_A], codes);
-        gpu_run_record(&r, bad ? bad : compare(&p->c, before, after, row));
+        gpu_buffer_upload(&p->parts[GPU_A + role], codes);
+        gpu_run_record(&r, bad ? bad : compare(&p->c, role, before, after));
         free(before);
         free(after);
     }
     gpu_run_close(&r);
 }
 
+static void run_variant(const struct gpu_variant *v, int index)
+{
+    struct gpu_choice choices[GPU_MAX_CHOICES];
+    int count = gpu_variant_choices(v, 1, choices);
+    struct gpu_case p = {0};
+
+    gpu_variant_case(v, &p.c);
+    p.c.what = "a NaN";
+    p.c.sizes_type = QUERN_I32;
+    p.c.fill = QT_NORMAL;
+    p.c.seed = gpu_options.seed + (uint64_t)index;
+    gpu_variant_sides(&p.c, 136, 208, 0);
+    qt_case_layout(&p.c, &qt_patterns[4]);
+    gpu_case_open(&p, GPU_GUARD);
+    for (int role = QT_A; role <= QT_B; role++)
+        for (int j = 0; j < count && has_nan(v, role); j++)
+            run_choice(&p, &choices[j], role);
+    gpu_case_close(&p);
+}
+
 void gpu_nans(void)
 {
-    for (int i = 0; i < gpu_nvariants; i++) {
-        const struct gpu_variant *v = &gpu_variants[i];
-        struct gpu_choice choices[GPU_MAX_CHOICES];
-        int count = gpu_variant_choices(v, 1, choices);
-        struct gpu_case p = {0};
-
-        if (!has_nan(v))
-            continue;
-        gpu_variant_case(v, &p.c);
-        p.c.what = "a NaN";
-        p.c.sizes_type = QUERN_I32;
-        p.c.fill = QT_NORMAL;
-        p.c.seed = gpu_options.seed + (uint64_t)i;
-        gpu_variant_sides(&p.c, 136, 208, 0);
-        qt_case_layout(&p.c, &qt_patterns[4]);
-        gpu_case_open(&p, GPU_GUARD);
-        for (int j = 0; j < count; j++)
-            run_choice(&p, &choices[j]);
-        gpu_case_close(&p);
-    }
+    for (int i = 0; i < gpu_nvariants; i++)
+        if (has_nan(&gpu_variants[i], QT_A) || has_nan(&gpu_variants[i], QT_B))
+            run_variant(&gpu_variants[i], i);
 }

@@ -3,6 +3,7 @@
 */
 #include "gpu.h"
 
+#include "context.h"
 #include "scale.h"
 #include "streamed.h"
 
@@ -15,12 +16,17 @@ int gpu_nkernels;
 struct gpu_variant gpu_variants[GPU_MAX_VARIANTS];
 int gpu_nvariants;
 
+const struct quern_registry *gpu_registry(void)
+{
+    return gpu_context->base;
+}
+
 const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *k)
 {
     const struct quern_problem p = {.op = k->op};
 
-    for (int i = 0; i < qn_registry_builtin.nrecipes; i++) {
-        const struct qn_recipe *recipe = &qn_registry_builtin.recipes[i];
+    for (int i = 0; i < gpu_registry()->nrecipes; i++) {
+        const struct qn_recipe *recipe = &gpu_registry()->recipes[i];
 
         if (!strcmp(recipe->name, k->recipe))
             return qn_scale_any(&p, recipe) ? recipe : NULL;
@@ -32,7 +38,7 @@ const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *k)
    are other ones, which only casts look at. */
 static int is_twin(const struct qn_recipe *recipe)
 {
-    const struct qn_recipe *r = qn_registry_builtin.recipes;
+    const struct qn_recipe *r = gpu_registry()->recipes;
 
     for (; recipe && r < recipe; r++)
         if (r->x == recipe->x && r->w == recipe->w && r->dy == recipe->dy &&
@@ -87,8 +93,8 @@ static struct gpu_variant *variant_of(const struct qn_kernel *k)
 /* Under --only, what does not match does not exist. */
 void gpu_variant_list(const char *only)
 {
-    for (int i = 0; i < qn_registry_builtin.nkernels; i++) {
-        const struct qn_kernel *k = &qn_registry_builtin.kernels[i];
+    for (int i = 0; i < gpu_registry()->nkernels; i++) {
+        const struct qn_kernel *k = &gpu_registry()->kernels[i];
         struct gpu_variant *v;
 
         if (k->op > QUERN_WGRAD || k->epilogue >= QN_ACTIVATE ||
@@ -109,7 +115,7 @@ void gpu_variant_list(const char *only)
 int gpu_variant_pick(int (*wanted)(const struct qn_kernel *), int every,
                      const struct qn_kernel **list, int most)
 {
-    const struct quern_registry *registry = &qn_registry_builtin;
+    const struct quern_registry *registry = gpu_registry();
     int count = 0, seen = 0;
 
     for (int i = 0; i < registry->nkernels; i++) {
@@ -133,8 +139,8 @@ struct gpu_kernel *gpu_variant_kernel(const char *name)
     for (int i = 0; i < gpu_nkernels; i++)
         if (!strcmp(gpu_kernels[i].kernel->name, name))
             return &gpu_kernels[i];
-    for (int i = 0; i < qn_registry_builtin.nkernels && gpu_options.only; i++) {
-        other.kernel = &qn_registry_builtin.kernels[i];
+    for (int i = 0; i < gpu_registry()->nkernels && gpu_options.only; i++) {
+        other.kernel = &gpu_registry()->kernels[i];
         if (!strcmp(other.kernel->name, name))
             return &other;
     }

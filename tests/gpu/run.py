@@ -20,7 +20,8 @@ import tempfile
 import time
 
 SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
-APART = ("casts", "cublaslt", "mlp", "streamed")  # families that look at no kernel of products
+SPECS = os.path.join(os.path.dirname(__file__), "specs")
+APART = ("casts", "cublaslt", "mlp", "step", "streamed")  # families that look at no kernel of products
 ALONE = "tune"  # one that measures, when all others have ended
 
 
@@ -34,15 +35,19 @@ def kernels(common):
 
 
 def commands(args, folder):
-    """(name, command) of each process, the longest first."""
+    """(name, command) of each process, the longest first. Of the recipes in SPECS, whose wgrad is bf16's or
+    another's, fprop and dgrad alone."""
     common = [args.suite, f"--threads={args.threads}", f"--commit={args.commit}"]
     common += ["--quick"] if args.quick else []
-    products = {name: count for name, count in kernels(common).items()
+    own = kernels(common)
+    mixed = kernels(common + [f"--specs={SPECS}"])
+    mixed = {name: mixed[name] for name in mixed if name not in own and not name.endswith("_wgrad")}
+    products = {name: count for name, count in {**own, **mixed}.items()
                 if not args.recipes or name.rsplit("_", 1)[0] in args.recipes}
     share = -(-args.random // max(1, len(products))) * (10 if args.quick else 1)
     for seed, name in enumerate(sorted(products, key=lambda name: -products[name])):
         yield name, common + [f"--only=quern_{name}_*", f"--random={share}", f"--seed={args.seed + seed}",
-                              f"--json={folder}/{name}.json"]
+                              f"--json={folder}/{name}.json"] + [f"--specs={SPECS}"] * (name in mixed)
     for family in APART + (ALONE,) if not args.recipes else ():
         yield family, common + [f"--family={family}", f"--json={folder}/{family}.json"]
 

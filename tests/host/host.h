@@ -96,4 +96,13 @@ void test_mlp_arguments(void **state);
 void test_mlp_texts(void **state);
 void test_mlp_lies(void **state);
 
+/* scale_ends.c */
+void test_scale_ends(void **state);
+void test_scale_ends_mixed(void **state);
+
+/* steps.c */
+void test_step_gradients(void **state);
+void test_step_seeds(void **state);
+void test_step_descends(void **state);
+
 #endif

@@ -84,6 +84,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_mlp_arguments),
         cmocka_unit_test(test_mlp_texts),
         cmocka_unit_test(test_mlp_lies),
+        cmocka_unit_test(test_scale_ends),
+        cmocka_unit_test(test_scale_ends_mixed),
+        cmocka_unit_test(test_step_gradients),
+        cmocka_unit_test(test_step_seeds),
+        cmocka_unit_test(test_step_descends),
     };
 
     if (argc > 1)

@@ -1,0 +1,31 @@
+-- Weights with scales of blocks beside other values: recipes that quern itself has none of, so that
+-- what is expanded on one side alone, inside and ahead, meets the suite's problems.
+
+local function power ()
+  return blocked { type = e8m0, per = { k = 32 },
+    rule = function (amax, of) return e8m0_up(amax * (1 / of.element.max)) end }
+end
+
+-- Four bits beside bf16.
+
+recipe "mix_16_4" {
+  element = { x = bf16, w = e2m1, dy = bf16 },
+  scale   = { x = "none", dy = "none", w = power() },
+  d       = { bf16 },
+}
+
+-- Eight bits beside bf16.
+
+recipe "mix_16_8" {
+  element = { x = bf16, w = e4m3, dy = bf16 },
+  scale   = { x = "none", dy = "none", w = power() },
+  d       = { f32 },
+}
+
+-- Four bits beside eight.
+
+recipe "mix_8_4" {
+  element = { x = e4m3, w = e2m1, dy = e5m2 },
+  scale   = power(),
+  d       = { bf16 },
+}

@@ -1,0 +1,48 @@
+/*
+** steps.c: a training step of one layer on the host, quantized in blocks,
+** against float64's.
+*/
+#include "host.h"
+
+#include "step.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+typedef int check(int backend, const struct qn_recipe *, char *text);
+
+/* Of all recipes, or of those alone that round dy by chance. */
+static void check_all(check *right, int chance)
+{
+    const struct qn_recipe *recipe;
+    char text[QT_STEP_TEXT];
+    int count = 0;
+
+    for (int i = 0; (recipe = qt_step_recipe(i)); i++) {
+        if (chance && !recipe->scaling[QUERN_DY].stochastic)
+            continue;
+        count++;
+        if (!right(QUERN_BACKEND_HOST, recipe, text))
+            fail_msg("%s", text);
+    }
+    assert_int_equal(count, chance ? 1 : 4);
+}
+
+void test_step_gradients(void **state)
+{
+    (void)state;
+    check_all(qt_step_gradients, 0);
+}
+
+void test_step_seeds(void **state)
+{
+    (void)state;
+    check_all(qt_step_seeds, 1);
+}
+
+void test_step_descends(void **state)
+{
+    (void)state;
+    check_all(qt_step_descends, 0);
+}
