@@ -64,7 +64,7 @@ class QuantizeArgs(ctypes.Structure):
     _fields_ = [("in_", Tensor), ("saved", Tensor), ("row", Tensor), ("column", Tensor),
                 ("out", Tensor), ("first_dims", ctypes.c_void_p), ("offsets", ctypes.c_void_p),
                 ("sizes_type", ctypes.c_int), ("probability", ctypes.c_void_p),
-                ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
+                ("bias", ctypes.c_void_p), ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
                 ("scale", ctypes.c_void_p), ("history", ctypes.c_void_p),
                 ("random", ctypes.c_void_p), ("noop", ctypes.c_void_p), ("limit", ctypes.c_float),
                 ("slope", ctypes.c_float), ("shift", ctypes.c_float),

@@ -99,6 +99,12 @@ static int check_recipe(const struct quern_quantization *q,
                             recipe->name, qn_of_name(q->of),
                             qn_type_name(qn_quantize_element(q, recipe)),
                             qn_work_name(q->work));
+    if (q->probability && !q->activation &&
+        (s->type != QUERN_TYPE_NONE || q->of != QUERN_DY || !q->dbias))
+        return qn_error_set(QUERN_EINVAL,
+                            "prob=1: without an activation rows are multiplied "
+                            "in dbias alone, of dy that the recipe keeps as it "
+                            "is");
     if (s->type == QUERN_TYPE_NONE && q->copies & QUERN_COLUMN)
         return qn_error_set(QUERN_EINVAL,
                             "recipe %s keeps %s as %s, which has no column "
@@ -131,8 +137,6 @@ static int check_work(const struct quern_quantization *q)
         wrong = "activation: weights have none; of=x or of=dy";
     else if (q->of == QUERN_W && q->dbias)
         wrong = "dbias: weights have none; of=dy or of=x";
-    else if (q->probability && !q->activation)
-        wrong = "prob=1: rows are multiplied with an activation only";
     else if (q->dprob && (q->of != QUERN_DY || !q->probability))
         wrong = "dprob=1: the gradient is of prob=1 and comes from of=dy";
     else if (q->interleave && !q->activation)
@@ -414,7 +418,8 @@ int qn_quantize_describe(struct quern_context *ctx,
     d->args.shift = 1;
     if (q->work != QUERN_RESCALE) {
         describe_numbers(q, &d->args);
-        if (q->copies & QUERN_ROW || q->work == QUERN_REQUANTIZE)
+        if (q->work == QUERN_REQUANTIZE ||
+            (q->copies & QUERN_ROW && (q->activation || !q->probability)))
             qn_quantize_copy(q, recipe, QUERN_ROW, &d->args.row);
         if (q->copies & QUERN_COLUMN)
             qn_quantize_copy(q, recipe, QUERN_COLUMN, &d->args.column);

@@ -300,7 +300,8 @@ struct quern_problem {
     int bias;       /* 1: fprop adds a row for each group */
     int activation; /* enum quern_activation: D is its result; of fprop alone */
     int interleave; /* as in struct quern_quantization */
-    int probability; /* 1: each row of that is multiplied by a number */
+    int probability; /* 1: each row of that is multiplied by a number, or
+                        without an activation the bias */
     int saved;       /* 1: runs may also want what the activation was given */
     int copies;      /* enum quern_copies of the result; 0: it is numbers */
     int expand;      /* enum quern_expand */
@@ -554,7 +555,8 @@ struct quern_quantization {
     int activation;  /* enum quern_activation; of w none */
     int interleave;  /* a and b alternate in runs of so many features; 0: the
                         first half is a, the second b */
-    int probability; /* 1: each row's result is multiplied by a number */
+    int probability; /* 1: each row's result is multiplied by a number, or
+                        without an activation what the row adds to dbias */
     int dbias;       /* enum quern_dbias: sums over each group's rows, too */
     int dprob;       /* 1: of dy, the gradient of each row's number, too */
     int sizes;       /* enum quern_sizes */
@@ -577,7 +579,8 @@ struct quern_quantization {
 **
 ** in= and out= are bf16 unless given, copies= both (dequantize: row). Of what
 ** the recipe keeps as it is, quantize makes an activation's result or dbias,
-** and there is no column copy: copies=row.
+** and there is no column copy: copies=row. Of such a dy without an activation
+** prob=1 makes gradients of a bias that probabilities multiply, and no copy.
 ** QUERN_EINVAL names the word, the rule and the nearest right word.
 */
 QUERN_API int quern_quantize_parse(struct quern_context *ctx, const char *text,
@@ -614,8 +617,10 @@ struct quern_quantize_args {
     const void *offsets;    /* [G + 1] */
     int sizes_type;
     const float *probability; /* [m] */
+    const float *bias;        /* [G, k] only of dprob without an activation */
     float *dbias;             /* [G, k] */
-    float *dprob;             /* [m] sums of dy * activation over features */
+    float *dprob;             /* [m] sums of dy * activation over features; or
+                                 without one of dy * bias, added to it */
     float *scale;             /* [2] delayed scaling: what values are multiplied
                                  by, and its inverse; 1 and 1 at first */
     float *history;           /* [slots] delayed scaling: largest magnitudes,

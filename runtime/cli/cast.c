@@ -41,6 +41,9 @@ static size_t part_bytes(const struct qn_cast *c, int part)
     const size_t bytes[QN_CAST_PARTS] = {
         [QN_CAST_IN] = need->in.bytes,
         [QN_CAST_SAVED] = need->saved.bytes,
+        [QN_CAST_BIAS] = q->dprob && !q->activation
+                             ? groups * (size_t)q->k * sizeof(float)
+                             : 0,
         [QN_CAST_PROBABILITY] =
             q->probability ? (size_t)q->m * sizeof(float) : 0,
         [QN_CAST_RANDOM] = c->need.random ? 2 * sizeof(uint64_t) : 0,
@@ -93,15 +96,19 @@ static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
     return QUERN_OK;
 }
 
+static int is_added_to(const struct qn_cast *c, int part)
+{
+    return (part == QN_CAST_DBIAS && c->q.dbias == QUERN_DBIAS_ADD) ||
+           (part == QN_CAST_DPROB && !c->q.activation);
+}
+
 /* One buffer, with its contents if a run reads it. */
 static int make_part(struct qn_cast *c, int part, uint64_t seed)
 {
     size_t bytes = part_bytes(c, part);
     int code = qn_memory_new(&c->memory[part], c->gpu, bytes);
 
-    if (code || !bytes ||
-        (part >= QN_CAST_ROW &&
-         (part != QN_CAST_DBIAS || c->q.dbias != QUERN_DBIAS_ADD)))
+    if (code || !bytes || (part >= QN_CAST_ROW && !is_added_to(c, part)))
         return code;
     c->host[part] = malloc(bytes);
     if (!c->host[part])
@@ -124,6 +131,7 @@ static void point(struct qn_cast *c)
     *args = c->need.args;
     args->in.data = address(c, QN_CAST_IN);
     args->saved.data = address(c, QN_CAST_SAVED);
+    args->bias = address(c, QN_CAST_BIAS);
     args->probability = address(c, QN_CAST_PROBABILITY);
     args->random = address(c, QN_CAST_RANDOM);
     if (c->q.sizes)
@@ -310,10 +318,9 @@ double qn_cast_bytes(const struct qn_cast *c)
 /* ----------------------------------------------------------------- compare */
 
 static const char *const part_names[QN_CAST_PARTS] = {
-    "in",     "saved",     "probability",   "random", "sizes",
-    "scale",  "history",   "row",           "row.sf", "row.global",
-    "column", "column.sf", "column.global", "out",    "dbias",
-    "dprob"};
+    "in",        "saved",         "bias", "probability", "random",     "sizes",
+    "scale",     "history",       "row",  "row.sf",      "row.global", "column",
+    "column.sf", "column.global", "out",  "dbias",       "dprob"};
 
 /* A NaN that a sum makes has other bits on a GPU than on the host: as one. */
 static void unify_nans(unsigned char *sums, size_t bytes)

@@ -51,6 +51,10 @@ static const char *const backward[] = {
     NULL};
 static const char *const sums[] = {
     TORTURE " k=384 dbias=1", "g=65 m=4000 k=33 split=zipf dbias=add", NULL};
+static const char *const weighted[] = {
+    TORTURE " k=384 prob=1 dbias=1 dprob=1",
+    "g=65 m=4000 k=33 split=zipf prob=1 dbias=add dprob=1",
+    "g=3 m=500 k=130 split=skew prob=1 dbias=1", NULL};
 static const char *const others[] = {TORTURE " k=256", "g=2 m=300 k=97",
                                      "g=65 m=4000 k=200 split=zipf", NULL};
 
@@ -213,6 +217,7 @@ static void add_numbers(struct work *w, const char *recipe)
 
     for (int i = 0; i < 3; i++) {
         add_shapes(w, "quantize", recipe, "dy", inputs[i], sums);
+        add_shapes(w, "quantize", recipe, "dy", inputs[i], weighted);
         add_shapes(w, "quantize", recipe, "x", inputs[i], forward);
         add_shapes(w, "quantize", recipe, "dy", inputs[i], backward);
     }
