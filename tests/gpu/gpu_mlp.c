@@ -167,9 +167,9 @@ static void run_line(struct line *line)
     }
     if (quern_mlp_parse(gpu_context, line->text, &mlp) ||
         qn_layer_begin(&one, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
-                       sizes) ||
+                       sizes, 0) ||
         qn_layer_begin(&two, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
-                       sizes))
+                       sizes, 0))
         fail(line, "it cannot be planned: ", quern_errmsg(gpu_context));
     run(line, &one);
     if (!*line->result)
