@@ -102,8 +102,8 @@ static void adds_in_fused(void **state)
     end(&f);
 }
 
-/* Where no kernel adds a bias to what it expands, that is expanded before; dy is
-   summed by kernels of a recipe that keeps it as it is. */
+/* Where no kernel adds a bias to what it expands, that is expanded before; dy
+   is summed by kernels of a recipe that keeps it as it is. */
 static void expands_ahead(void **state)
 {
     struct fixture f = begin_with("mx", " bias=1", &with_biases);
