@@ -248,9 +248,13 @@ static int check_arrays(const struct quern_quantize_plan *plan,
                            sizeof(float), "the problem says prob=1");
 
     if (!code)
-        code = check_array("bias", args->bias, q->dprob && !q->activation,
-                           sizeof(float),
-                           "the problem says dprob=1 and has no activation");
+        code = check_array(
+            "bias", args->bias,
+            q->work == QUERN_BIAS || (q->dprob && !q->activation),
+            sizeof(float),
+            q->work == QUERN_BIAS ? "it is to be added"
+                                  : "the problem says dprob=1 and has no "
+                                    "activation");
     if (!code)
         code = check_array("dbias", args->dbias, q->dbias, sizeof(float),
                            "the problem says dbias=1 or dbias=add");

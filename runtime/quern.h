@@ -517,7 +517,8 @@ enum quern_work {
     QUERN_QUANTIZE,
     QUERN_REQUANTIZE, /* the row copy's values into a column copy */
     QUERN_DEQUANTIZE, /* a copy back into numbers */
-    QUERN_RESCALE     /* delayed scaling: the next scale from the history */
+    QUERN_RESCALE,    /* delayed scaling: the next scale from the history */
+    QUERN_BIAS /* args.bias, times the rows' numbers, added to args.out */
 };
 
 enum quern_copies { QUERN_ROW = 1, QUERN_COLUMN = 2 };
@@ -567,6 +568,7 @@ struct quern_quantization {
 **   requantize RECIPE of=x|w|dy g=G m=M k=K [sizes=..] [split=...]
 **   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=..] [copies=..] [sizes=..]
 **   rescale RECIPE of=x|w|dy
+**   bias RECIPE of=x g=G m=M k=K [in=TYPE] [prob=0|1] [sizes=..] [split=...]
 **
 ** in= and out= are bf16 unless given, copies= both (dequantize: row). Of what
 ** the recipe keeps as it is, quantize makes an activation's result or dbias,
@@ -608,7 +610,7 @@ struct quern_quantize_args {
     const void *offsets;    /* [G + 1] */
     int sizes_type;
     const float *probability; /* [m] */
-    const float *bias;        /* [G, k] only of dprob without an activation */
+    const float *bias;        /* [G, k] of bias, and dprob without activation */
     float *dbias;             /* [G, k] */
     float *dprob;             /* [m] sums of dy * activation; += dy * bias */
     float *scale;             /* [2] delayed scaling: what values are multiplied

@@ -32,6 +32,11 @@ int qn_cast_is(const char *text)
 
 /* ------------------------------------------------------------------ buffers */
 
+static int has_bias(const struct quern_quantization *q)
+{
+    return q->work == QUERN_BIAS || (q->dprob && !q->activation);
+}
+
 /* Bytes of each part, from what describe said. */
 static size_t part_bytes(const struct qn_cast *c, int part)
 {
@@ -41,9 +46,8 @@ static size_t part_bytes(const struct qn_cast *c, int part)
     const size_t bytes[QN_CAST_PARTS] = {
         [QN_CAST_IN] = need->in.bytes,
         [QN_CAST_SAVED] = need->saved.bytes,
-        [QN_CAST_BIAS] = q->dprob && !q->activation
-                             ? groups * (size_t)q->k * sizeof(float)
-                             : 0,
+        [QN_CAST_BIAS] =
+            has_bias(q) ? groups * (size_t)q->k * sizeof(float) : 0,
         [QN_CAST_PROBABILITY] =
             q->probability ? (size_t)q->m * sizeof(float) : 0,
         [QN_CAST_RANDOM] = c->need.random ? 2 * sizeof(uint64_t) : 0,
@@ -75,7 +79,7 @@ static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
     float *floats = c->host[part];
     size_t count = part_bytes(c, part) / sizeof(float);
 
-    if (part == QN_CAST_IN || part == QN_CAST_SAVED)
+    if (part == QN_CAST_IN || part == QN_CAST_SAVED || part == QN_CAST_OUT)
         return qn_random_fill(c->host[part], c->q.type,
                               part_bytes(c, part) * 8 /
                                   (size_t)qn_type_bits(c->q.type),
@@ -98,7 +102,8 @@ static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
 
 static int is_added_to(const struct qn_cast *c, int part)
 {
-    return (part == QN_CAST_DBIAS && c->q.dbias == QUERN_DBIAS_ADD) ||
+    return (part == QN_CAST_OUT && c->q.work == QUERN_BIAS) ||
+           (part == QN_CAST_DBIAS && c->q.dbias == QUERN_DBIAS_ADD) ||
            (part == QN_CAST_DPROB && !c->q.activation);
 }
 

@@ -67,3 +67,10 @@ kernels "host_dprob_bias" {
   element = { bf16, f16 }, scale = "none", arch = "host", template = "host/dprob_bias.c",
   params = join(values, { "bias", "dprob" }, shape, sizes),
 }
+
+-- What a product lacks whose kernel adds no bias.
+kernels "host_bias" {
+  op = "bias", of = "x", input = { "bf16", "f16", "f32" }, form = "plain",
+  element = { bf16, f16 }, scale = "none", arch = "host", template = "host/bias.c",
+  params = join({ "input", "out", "out_stride", "bias", "probability" }, shape, sizes),
+}

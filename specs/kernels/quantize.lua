@@ -132,3 +132,13 @@ kernels "dprob_bias" {
   derive "band" (function () return 1 end), -- COUPLED: bands
   derive "ctas" (function () return 2 end),
 }
+
+-- What a product lacks whose kernel adds no bias.
+kernels "bias" {
+  op = "bias", of = "x", input = numbers, form = "plain", element = { bf16, f16 },
+  scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/bias.cu",
+  params = join({ "out", "out_stride", "bias", "probability" }, shape, sizes),
+  derive "threads" (function () return 256 end),
+  derive "band" (function () return 16 end),
+  derive "ctas" (function () return 4 end),
+}
