@@ -64,7 +64,7 @@ class QuantizeArgs(ctypes.Structure):
     _fields_ = [("in_", Tensor), ("saved", Tensor), ("row", Tensor), ("column", Tensor),
                 ("out", Tensor), ("first_dims", ctypes.c_void_p), ("offsets", ctypes.c_void_p),
                 ("sizes_type", ctypes.c_int), ("probability", ctypes.c_void_p),
-                ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
+                ("bias", ctypes.c_void_p), ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
                 ("scale", ctypes.c_void_p), ("history", ctypes.c_void_p),
                 ("random", ctypes.c_void_p), ("noop", ctypes.c_void_p), ("limit", ctypes.c_float),
                 ("slope", ctypes.c_float), ("shift", ctypes.c_float),
@@ -87,8 +87,8 @@ class Mlp(ctypes.Structure):
     _fields_ = [("recipe", ctypes.c_char * 32), ("type", ctypes.c_int), ("dw_type", ctypes.c_int),
                 ("dw_beta", ctypes.c_int), ("activation", ctypes.c_int),
                 ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
-                ("sizes", ctypes.c_int), ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("hidden", ctypes.c_int64),
-                ("ffn", ctypes.c_int64), ("split", ctypes.c_char * 256)]
+                ("bias", ctypes.c_int), ("sizes", ctypes.c_int), ("groups", ctypes.c_int),
+                ("m", ctypes.c_int64), ("hidden", ctypes.c_int64), ("ffn", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 
 
 class MlpArgs(ctypes.Structure):
@@ -96,8 +96,8 @@ class MlpArgs(ctypes.Structure):
                                              "w2_row", "w2_column", "dw1", "dw2")] +
                 [("first_dims", ctypes.c_void_p), ("offsets", ctypes.c_void_p),
                  ("sizes_type", ctypes.c_int)] +
-                [(name, ctypes.c_void_p) for name in ("probability", "dprob", "scale", "history",
-                                                      "random")] +
+                [(name, ctypes.c_void_p) for name in ("probability", "dprob", "b1", "b2", "db1",
+                                                      "db2", "scale", "history", "random")] +
                 [(name, ctypes.c_float) for name in ("limit", "slope", "shift")] +
                 [("saved", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
                  ("host_sizes", ctypes.c_void_p)])

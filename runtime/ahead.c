@@ -39,8 +39,7 @@ static int is_plain(const struct qn_recipe *r)
            r->dy == QUERN_BF16;
 }
 
-/* The recipe of the product; NULL: none is known. */
-static const struct qn_recipe *plain_recipe(const struct quern_context *ctx)
+const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx)
 {
     const struct quern_registry *const all[] = {ctx->base, ctx->linked};
 
@@ -74,7 +73,7 @@ static const char *wrong(struct quern_context *ctx,
                          const struct quern_problem *p,
                          const struct qn_recipe *recipe)
 {
-    const struct qn_recipe *plain = plain_recipe(ctx);
+    const struct qn_recipe *plain = qn_ahead_plain(ctx);
     const char *why = NULL;
 
     if (!qn_scale_any(p, recipe))
@@ -181,7 +180,7 @@ void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
 {
     *product = *p;
     memset(product->recipe, 0, sizeof product->recipe);
-    strncpy(product->recipe, plain_recipe(ctx)->name,
+    strncpy(product->recipe, qn_ahead_plain(ctx)->name,
             sizeof product->recipe - 1);
     product->a_major = major_of(p, recipe, QN_ROLE_A);
     product->b_major = major_of(p, recipe, QN_ROLE_B);
@@ -310,7 +309,7 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
 
     if (found > 0 && qn_expand_does(inside.candidate->kernel)) {
         qn_ahead_product(s->ctx, s->problem, recipe, &product);
-        found = best(s, &product, plain_recipe(s->ctx), &plain);
+        found = best(s, &product, qn_ahead_plain(s->ctx), &plain);
     } else if (found > 0) {
         found = 0;
     }

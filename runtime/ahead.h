@@ -44,6 +44,10 @@ struct qn_ahead_plan {
                             or the host computes */
 };
 
+/* The recipe of the product, whose values are bf16 and have no scales; NULL:
+   none is known. */
+const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx);
+
 /* QUERN_EINVAL says why a problem with expand=ahead cannot be. */
 int qn_ahead_check(struct quern_context *ctx,
                    const struct quern_problem *problem,

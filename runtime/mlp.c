@@ -3,6 +3,7 @@
 ** what it needs.
 */
 #include "mlp.h"
+#include "ahead.h"
 #include "describe.h"
 #include "host_sizes.h"
 #include "problem.h"
@@ -24,6 +25,7 @@ const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
     {QN_MLP_BACKWARD, 1, QUERN_MLP_DY, "dy"},
     {QN_MLP_BACKWARD, 0, QN_MLP_DH, "dh = dy w2"},
     {QN_MLP_BACKWARD, 1, QUERN_MLP_DPRE, "dpre, from dh and pre"},
+    {QN_MLP_BACKWARD, 1, QN_MLP_B2, "db2 and its part of dprob, from dy"},
     {QN_MLP_BACKWARD, 0, QN_MLP_DX, "dx = dpre w1"},
     {QN_MLP_WGRAD, 0, QN_MLP_DW2, "dw2 = dy^T h"},
     {QN_MLP_WGRAD, 0, QN_MLP_DW1, "dw1 = dpre^T x"},
@@ -35,13 +37,14 @@ enum length { TOKENS, HIDDEN, FFN, OPERANDS };
 static const struct {
     int of;
     enum length rows, columns;
-} tensors[QUERN_MLP_TENSORS] = {
+} tensors[QN_MLP_CASTS] = {
     [QUERN_MLP_X] = {QUERN_X, TOKENS, HIDDEN},
     [QUERN_MLP_H] = {QUERN_X, TOKENS, FFN},
     [QUERN_MLP_W1] = {QUERN_W, OPERANDS, HIDDEN},
     [QUERN_MLP_W2] = {QUERN_W, HIDDEN, FFN},
     [QUERN_MLP_DY] = {QUERN_DY, TOKENS, HIDDEN},
     [QUERN_MLP_DPRE] = {QUERN_DY, TOKENS, OPERANDS},
+    [QN_MLP_B2] = {QUERN_DY, TOKENS, HIDDEN},
 };
 
 static const struct {
@@ -84,25 +87,46 @@ int qn_mlp_operand(int product, int role)
     return role == QN_ROLE_A ? products[product].a : products[product].b;
 }
 
-int qn_mlp_cast(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
-                int tensor, struct quern_quantization *q)
+/* Whose kernels sum a dy that has no scales: any recipe's that keeps it so. */
+static const struct qn_recipe *summing(const struct quern_context *ctx,
+                                       const struct qn_recipe *recipe)
+{
+    return qn_mlp_scaled(recipe, QUERN_MLP_DY) ? qn_ahead_plain(ctx) : recipe;
+}
+
+/* Gradients of a bias are sums over rows. */
+static void set_sums(const struct quern_mlp *mlp, int tensor,
+                     struct quern_quantization *q)
+{
+    if (!mlp->bias || (tensor != QUERN_MLP_DPRE && tensor != QN_MLP_B2))
+        return;
+    q->dbias = mlp->dw_beta == QUERN_BETA_ONE ? QUERN_DBIAS_ADD : QUERN_DBIAS;
+}
+
+int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
+                const struct qn_recipe *recipe, int tensor,
+                struct quern_quantization *q)
 {
     int acts = tensor == QUERN_MLP_H || tensor == QUERN_MLP_DPRE;
-    int scaled = qn_mlp_scaled(recipe, tensor);
+    int sums = tensor == QN_MLP_B2;
+    int scaled = !sums && qn_mlp_scaled(recipe, tensor);
 
+    if (sums && !mlp->bias)
+        return 0;
     memset(q, 0, sizeof *q);
-    strcpy(q->recipe, mlp->recipe);
+    strcpy(q->recipe, sums ? summing(ctx, recipe)->name : mlp->recipe);
     q->of = tensors[tensor].of;
     q->type = mlp->type;
     q->copies = scaled ? QUERN_ROW | QUERN_COLUMN : QUERN_ROW;
     q->activation = acts ? mlp->activation : QUERN_NO_ACTIVATION;
     q->interleave = acts ? mlp->interleave : 0;
-    q->probability = acts && mlp->probability;
-    q->dprob = tensor == QUERN_MLP_DPRE && mlp->probability;
+    q->probability = (acts || sums) && mlp->probability;
+    q->dprob = (tensor == QUERN_MLP_DPRE || sums) && mlp->probability;
     q->groups = mlp->groups;
     q->m = length_of(mlp, tensors[tensor].rows);
     q->k = length_of(mlp, tensors[tensor].columns);
-    return acts || scaled;
+    set_sums(mlp, tensor, q);
+    return acts || scaled || sums;
 }
 
 void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
@@ -118,7 +142,18 @@ void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     p->sizes = product == QN_MLP_PRE ? mlp->sizes : 0; /* brings them for all */
     p->d_type = p->op == QUERN_WGRAD ? mlp->dw_type : mlp->type;
     p->beta = p->op == QUERN_WGRAD ? mlp->dw_beta : QUERN_BETA_ZERO;
+    p->bias = mlp->bias && p->op == QUERN_FPROP;
+    p->probability = p->bias && product == QN_MLP_Y && mlp->probability;
     qn_parse_defaults(p, recipe);
+}
+
+int qn_mlp_ahead(struct quern_context *ctx, const struct qn_recipe *recipe,
+                 struct quern_problem *p)
+{
+    if (!p->bias || qn_ahead_check(ctx, p, recipe))
+        return 0;
+    p->expand = QUERN_EXPAND_AHEAD;
+    return 1;
 }
 
 int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
@@ -144,7 +179,8 @@ static int check_enums(const struct quern_mlp *mlp)
         {"dw_type", mlp->dw_type, QUERN_BF16, QUERN_F32 + 1},
         {"dw_beta", mlp->dw_beta, QUERN_BETA_ZERO, QUERN_BETA_ONE + 1},
         {"activation", mlp->activation, QUERN_SWIGLU, QUERN_SQUARED_RELU + 1},
-        {"probability", mlp->probability, 0, 2}};
+        {"probability", mlp->probability, 0, 2},
+        {"bias", mlp->bias, 0, 2}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "an MLP can have");
 
@@ -210,7 +246,7 @@ static int check_steps(struct quern_context *ctx, const struct quern_mlp *mlp,
         if (!step->is_cast) {
             qn_mlp_product(mlp, recipe, step->index, &p);
             code = qn_problem_check(ctx, &p, NULL);
-        } else if (qn_mlp_cast(mlp, recipe, step->index, &q)) {
+        } else if (qn_mlp_cast(ctx, mlp, recipe, step->index, &q)) {
             code = qn_quantize_check(ctx, &q, NULL);
         }
         if (code)
@@ -245,6 +281,10 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
         code = qn_host_size_problem(mlp->sizes, 1);
     if (!code)
         code = check_type(mlp, recipe);
+    if (!code && mlp->bias && !summing(ctx, recipe))
+        code = qn_error_set(QUERN_EINVAL,
+                            "bias=1: no recipe has bf16 for x, w and dy, whose "
+                            "kernels would sum dy");
     if (!code)
         code = check_steps(ctx, mlp, recipe);
     if (!code)
@@ -303,16 +343,16 @@ static int describe_copies(struct quern_context *ctx,
 {
     int code = QUERN_OK;
 
-    for (int t = 0; t < QUERN_MLP_TENSORS && !code; t++) {
+    for (int t = 0; t < QN_MLP_CASTS && !code; t++) {
         struct quern_quantize_description need;
         struct quern_quantization q;
 
-        if (!qn_mlp_cast(mlp, recipe, t, &q))
+        if (!qn_mlp_cast(ctx, mlp, recipe, t, &q))
             continue;
         code = qn_quantize_describe(ctx, &q, &need, NULL, NULL);
         if (!code && need.workspace_bytes > *scratch)
             *scratch = need.workspace_bytes;
-        if (code || q.of == QUERN_W)
+        if (code || q.of == QUERN_W || t == QN_MLP_B2)
             continue;
         space->places[QN_MLP_ROW + t].need = need.args.row;
         space->places[QN_MLP_COLUMN + t].need = need.args.column;
@@ -330,6 +370,7 @@ static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
 
     for (int product = 0; product < QN_MLP_PRODUCTS && !code; product++) {
         qn_mlp_product(mlp, recipe, product, &p);
+        qn_mlp_ahead(ctx, recipe, &p); /* it may have to */
         code = qn_describe(ctx, &p, &need, NULL);
         if (!code && need.workspace_bytes > *scratch)
             *scratch = need.workspace_bytes;
@@ -397,17 +438,18 @@ static void describe_numbers(const struct quern_mlp *mlp,
     args->shift = 1;
 }
 
-static void describe_weights(const struct quern_mlp *mlp,
+static void describe_weights(const struct quern_context *ctx,
+                             const struct quern_mlp *mlp,
                              const struct qn_recipe *recipe,
                              struct quern_mlp_args *args)
 {
     struct quern_quantization q;
 
-    if (!qn_mlp_cast(mlp, recipe, QUERN_MLP_W1, &q))
+    if (!qn_mlp_cast(ctx, mlp, recipe, QUERN_MLP_W1, &q))
         return;
     qn_quantize_copy(&q, recipe, QUERN_ROW, &args->w1_row);
     qn_quantize_copy(&q, recipe, QUERN_COLUMN, &args->w1_column);
-    qn_mlp_cast(mlp, recipe, QUERN_MLP_W2, &q);
+    qn_mlp_cast(ctx, mlp, recipe, QUERN_MLP_W2, &q);
     qn_quantize_copy(&q, recipe, QUERN_ROW, &args->w2_row);
     qn_quantize_copy(&q, recipe, QUERN_COLUMN, &args->w2_column);
 }
@@ -440,7 +482,7 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
     space.sizes = space.workspace;
     space.workspace += sizes;
     describe_numbers(mlp, &d->args);
-    describe_weights(mlp, recipe, &d->args);
+    describe_weights(ctx, mlp, recipe, &d->args);
     d->saved_bytes = space.saved;
     d->workspace_bytes = space.workspace;
     for (int of = 0; of < QN_TENSORS; of++) {

@@ -21,6 +21,10 @@ enum qn_mlp_product {
     QN_MLP_PRODUCTS
 };
 
+/* A cast besides those of tensors: what b2 gets of dy, its gradient and with a
+   probability that one's. */
+enum { QN_MLP_B2 = QUERN_MLP_TENSORS, QN_MLP_CASTS };
+
 /* What lies in `saved` or in the workspace. Rows of x, h, dy and dpre are
    their row copies, columns their column copies. */
 enum qn_mlp_slot {
@@ -57,10 +61,10 @@ enum qn_mlp_phase {
 struct qn_mlp_step {
     int phase;
     int is_cast;
-    int index; /* enum quern_mlp_tensor or qn_mlp_product */
+    int index; /* a cast's, or enum qn_mlp_product */
     const char *name;
 };
-enum { QN_MLP_STEPS = 12 };
+enum { QN_MLP_STEPS = 13 };
 extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
 
 struct quern_mlp_plan {
@@ -70,7 +74,7 @@ struct quern_mlp_plan {
     struct quern_mlp_description need;
     struct qn_mlp_space space;
     /* NULL: nothing to do */
-    struct quern_quantize_plan *casts[QUERN_MLP_TENSORS];
+    struct quern_quantize_plan *casts[QN_MLP_CASTS];
     struct quern_plan *products[QN_MLP_PRODUCTS];
     int fused; /* the product of pre makes h, too, so no cast does */
 };
@@ -81,14 +85,20 @@ int64_t qn_mlp_operands(const struct quern_mlp *mlp);
 /* Does the recipe scale the tensor (enum quern_mlp_tensor)? */
 int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor);
 
-/* The cast that makes a tensor's copies; 0: it is used as it is. */
-int qn_mlp_cast(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
-                int tensor, struct quern_quantization *q);
+/* The cast that makes a tensor's copies (or QN_MLP_B2); 0: there is none. */
+int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
+                const struct qn_recipe *recipe, int tensor,
+                struct quern_quantization *q);
 
 /* A product, and which tensors it multiplies. */
 void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
                     int product, struct quern_problem *problem);
 int qn_mlp_operand(int product, int role);
+
+/* The same product where no kernel adds its bias beside what it expands: of
+   operands that are expanded before. 0: there is no other. */
+int qn_mlp_ahead(struct quern_context *ctx, const struct qn_recipe *recipe,
+                 struct quern_problem *problem);
 
 /* The product of pre that makes h, or its copies, in the same launch; 0: the
    recipe's scales are known only when all of h is, and no product makes it. */

@@ -32,20 +32,21 @@ static const struct row {
     int scaled, plain; /* phases that need it, if it is scaled and if not */
     int optional;      /* phases that do without */
     int written;
+    int strided; /* rows may lie apart */
 } rows[] = {
 #define AT(name) #name, offsetof(struct quern_mlp_args, name)
-    {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0},
-    {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1},
-    {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0},
-    {AT(dx), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1},
-    {AT(w1), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0},
-    {AT(w2), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0},
-    {AT(w1_row), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1},
-    {AT(w2_row), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1},
-    {AT(w1_column), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1},
-    {AT(w2_column), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1},
-    {AT(dw1), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1},
-    {AT(dw2), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1},
+    {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1},
+    {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1},
+    {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1},
+    {AT(dx), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1, 1},
+    {AT(w1), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0},
+    {AT(w2), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0},
+    {AT(w1_row), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0},
+    {AT(w2_row), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0},
+    {AT(w1_column), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0},
+    {AT(w2_column), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0},
+    {AT(dw1), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0},
+    {AT(dw2), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0},
 #undef AT
 };
 
@@ -67,20 +68,64 @@ static int check_shape(const char *name, const struct quern_tensor *given,
     return QUERN_OK;
 }
 
-/* As described: rows and matrices one behind the other. */
-static int check_place(const char *name, const struct quern_tensor *given,
-                       const struct quern_tensor *need)
+/* Bytes that rows span, which are at most INT32_MAX elements apart. */
+static size_t span_of(const struct row *row, const struct quern_tensor *given,
+                      const struct quern_tensor *need)
 {
-    if (given->stride != need->stride || given->group_stride || given->pointers)
+    const int64_t tokens = need->shape[0], columns = need->shape[1];
+
+    if (!row->strided || given->stride <= columns || !tokens)
+        return need->bytes;
+    return (size_t)(((tokens - 1) * given->stride + columns) *
+                    qn_type_bits(need->type) / 8);
+}
+
+/* As described: rows and matrices one behind the other; or rows apart, each of
+   which begins where any kernel can copy it from. */
+static int check_stride(const struct row *row, const struct quern_tensor *given,
+                        const struct quern_tensor *need)
+{
+    const int64_t stride = given->stride, columns = need->shape[1];
+    const int bits = qn_type_bits(need->type);
+
+    if (given->group_stride || given->pointers ||
+        (!row->strided && stride != need->stride))
         return qn_error_set(QUERN_EINVAL,
                             "%s: stride %lld, no group_stride and no pointers "
                             "are expected, as described",
-                            name, (long long)need->stride);
-    if (given->bytes < need->bytes)
+                            row->name, (long long)need->stride);
+    if (!row->strided || !stride || stride == columns)
+        return QUERN_OK;
+    if (stride < columns || stride > INT32_MAX)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.stride is %lld: 0 (packed) or %lld to %d is "
+                            "expected",
+                            row->name, (long long)stride, (long long)columns,
+                            INT32_MAX);
+    if (stride * bits % (8 * QN_ALIGNMENT))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.stride is %lld elements of %s: rows that are "
+                            "not packed must start at multiples of %d bytes",
+                            row->name, (long long)stride,
+                            qn_type_name(need->type), QN_ALIGNMENT);
+    return QUERN_OK;
+}
+
+static int check_place(const struct row *row, const struct quern_tensor *given,
+                       const struct quern_tensor *need)
+{
+    const char *name = row->name;
+    size_t bytes;
+    int code = check_stride(row, given, need);
+
+    if (code)
+        return code;
+    bytes = span_of(row, given, need);
+    if (given->bytes < bytes)
         return qn_error_set(QUERN_EINVAL,
                             "%s.bytes is %zu: its rows span %zu bytes", name,
-                            given->bytes, need->bytes);
-    if (need->bytes && !given->data)
+                            given->bytes, bytes);
+    if (bytes && !given->data)
         return qn_error_set(QUERN_EINVAL, "%s.data is NULL", name);
     if ((uintptr_t)given->data % QN_ALIGNMENT)
         return qn_error_set(QUERN_EINVAL,
@@ -95,7 +140,7 @@ static int check_tensor(const struct row *row, const struct quern_tensor *given,
     int code = check_shape(row->name, given, need);
 
     if (!code)
-        code = check_place(row->name, given, need);
+        code = check_place(row, given, need);
     if (!code && row->kind == COPY)
         code = qn_quantize_check_sf(row->name, "sf", given->sf, given->sf_bytes,
                                     need->sf_bytes, 1);
@@ -149,6 +194,26 @@ static int check_array(const char *name, const void *array, int wanted,
     return QUERN_OK;
 }
 
+/* All of them or none. */
+static int check_no_bias(const struct quern_mlp_plan *plan,
+                         const struct quern_mlp_args *args)
+{
+    const struct {
+        const char *name;
+        const float *array;
+    } arrays[] = {{"b1", args->b1},
+                  {"b2", args->b2},
+                  {"db1", args->db1},
+                  {"db2", args->db2}};
+
+    for (size_t i = 0; i < 4 && !plan->mlp.bias; i++)
+        if (arrays[i].array)
+            return qn_error_set(QUERN_EINVAL,
+                                "%s is not NULL: the problem says bias=0",
+                                arrays[i].name);
+    return QUERN_OK;
+}
+
 static int check_arrays(const struct quern_mlp_plan *plan,
                         const struct quern_mlp_args *args, int phase)
 {
@@ -156,6 +221,7 @@ static int check_arrays(const struct quern_mlp_plan *plan,
     int tokens = phase == QN_MLP_FORWARD || phase == QN_MLP_BACKWARD;
     int casts = phase != QN_MLP_WGRAD;
     int rows_scaled = tokens && plan->mlp.probability;
+    int bias = tokens && plan->mlp.bias, back = phase == QN_MLP_BACKWARD;
     const struct {
         const char *name;
         const void *array;
@@ -168,8 +234,16 @@ static int check_arrays(const struct quern_mlp_plan *plan,
          "it has what forward left"},
         {"probability", args->probability, rows_scaled, sizeof(float),
          "the problem says prob=1"},
-        {"dprob", args->dprob, rows_scaled && phase == QN_MLP_BACKWARD,
-         sizeof(float), "the problem says prob=1"},
+        {"dprob", args->dprob, rows_scaled && back, sizeof(float),
+         "the problem says prob=1"},
+        {"b1", args->b1, bias && !back, 2 * sizeof(float),
+         "the problem says bias=1"},
+        {"b2", args->b2, bias && (!back || rows_scaled), 2 * sizeof(float),
+         "the problem says bias=1"},
+        {"db1", args->db1, bias && back, sizeof(float),
+         "the problem says bias=1"},
+        {"db2", args->db2, bias && back, sizeof(float),
+         "the problem says bias=1"},
         {"scale", args->scale, casts && need->history, sizeof(float),
          "the recipe's scaling is delayed"},
         {"history", args->history, casts && need->history, sizeof(float),
@@ -177,7 +251,7 @@ static int check_arrays(const struct quern_mlp_plan *plan,
         {"random", args->random, casts && need->random, sizeof(uint64_t),
          "the recipe rounds by chance"},
     };
-    int code = QUERN_OK;
+    int code = check_no_bias(plan, args);
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && !code; i++)
         code = check_array(arrays[i].name, arrays[i].array, arrays[i].wanted,
@@ -187,7 +261,7 @@ static int check_arrays(const struct quern_mlp_plan *plan,
 
 /* ----------------------------------------------------------------- overlap */
 
-enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 7 };
+enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 11 };
 
 /* What is written must not be anything else. Scales are left to the casts. */
 static int check_overlap(const struct quern_mlp_plan *plan,
@@ -197,6 +271,8 @@ static int check_overlap(const struct quern_mlp_plan *plan,
     const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
     const size_t groups = (size_t)plan->mlp.groups;
     const size_t tokens = plan->mlp.probability ? (size_t)plan->mlp.m : 0;
+    const size_t b1 = groups * (size_t)qn_mlp_operands(&plan->mlp);
+    const size_t b2 = groups * (size_t)plan->mlp.hidden;
     struct qn_region list[OTHERS + ROWS] = {
         {"workspace", args->workspace, need->workspace_bytes, 1, 0},
         {"saved", args->saved, need->saved_bytes, 1, 0},
@@ -204,13 +280,19 @@ static int check_overlap(const struct quern_mlp_plan *plan,
         {"probability", args->probability, tokens * sizeof(float), 0, 0},
         {"first_dims", args->first_dims, groups * entry, 0, 0},
         {"offsets", args->offsets, (groups + 1) * entry, 0, 0},
+        {"b1", args->b1, b1 * sizeof(float), 0, 0},
+        {"b2", args->b2, b2 * sizeof(float), 0, 0},
+        {"db1", args->db1, b1 * sizeof(float), 1, 0},
+        {"db2", args->db2, b2 * sizeof(float), 1, 0},
         {"history", args->history,
          (size_t)need->history * QUERN_MLP_TENSORS * sizeof(float), 1, 0}};
 
     for (int i = 0; i < ROWS; i++)
-        list[OTHERS + i] = (struct qn_region){
-            rows[i].name, tensor_at(args, &rows[i])->data,
-            tensor_at(&need->args, &rows[i])->bytes, rows[i].written, 0};
+        list[OTHERS + i] =
+            (struct qn_region){rows[i].name, tensor_at(args, &rows[i])->data,
+                               span_of(&rows[i], tensor_at(args, &rows[i]),
+                                       tensor_at(&need->args, &rows[i])),
+                               rows[i].written, 0};
     return qn_region_check(list, OTHERS + ROWS);
 }
 

@@ -51,8 +51,10 @@ static int set_switch(void *target, const char *key, const char *value)
     if (!on && strcmp(value, "0"))
         return qn_error_set(QUERN_EINVAL, "%s=%s: 0 or 1 is expected", key,
                             value);
-    if (*key == 'b')
+    if (!strcmp(key, "beta"))
         mlp->dw_beta = on ? QUERN_BETA_ONE : QUERN_BETA_ZERO;
+    else if (!strcmp(key, "bias"))
+        mlp->bias = on;
     else
         mlp->probability = on;
     return QUERN_OK;
@@ -95,6 +97,7 @@ static const struct qn_parse_key keys[] = {
     {"activation", set_activation, 0},
     {"interleave", set_integer, 0},
     {"prob", set_switch, 0},
+    {"bias", set_switch, 0},
     {"sizes", set_sizes, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
@@ -155,13 +158,14 @@ int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
     return snprintf(
         buffer, size,
         "mlp %.*s g=%d m=%lld hidden=%lld ffn=%lld in=%s dw=%s%s "
-        "activation=%s%s%s%s%s%s%.*s",
+        "activation=%s%s%s%s%s%s%s%.*s",
         (int)sizeof mlp->recipe, mlp->recipe, mlp->groups, (long long)mlp->m,
         (long long)mlp->hidden, (long long)mlp->ffn, qn_type_name(mlp->type),
         qn_type_name(mlp->dw_type),
         mlp->dw_beta == QUERN_BETA_ONE ? " beta=1" : "",
         qn_activation_name(mlp->activation), interleave,
-        mlp->probability ? " prob=1" : "", mlp->sizes ? " sizes=" : "",
+        mlp->probability ? " prob=1" : "", mlp->bias ? " bias=1" : "",
+        mlp->sizes ? " sizes=" : "",
         mlp->sizes ? qn_sizes_name(mlp->sizes) : "",
         mlp->split[0] ? " split=" : "", (int)sizeof mlp->split, mlp->split);
 }

@@ -43,6 +43,20 @@ static int is_fused(const struct qn_mlp_step *step, int fused)
            step->index == (step->is_cast ? (int)QUERN_MLP_H : (int)QN_MLP_PRE);
 }
 
+/* As it is; else, where it has a bias, with operands expanded ahead. */
+static int plan_product(struct quern_mlp_plan *plan, struct quern_problem *p,
+                        const struct quern_plan_options *options, int product)
+{
+    struct quern_plan **out = &plan->products[product];
+    struct quern_problem other = *p;
+    int may = qn_mlp_ahead(plan->ctx, plan->recipe, &other);
+    int code = quern_plan(plan->ctx, p, options, out);
+
+    if (code == QUERN_ENOKERNEL && may)
+        code = quern_plan(plan->ctx, &other, options, out);
+    return code;
+}
+
 /* One step's plan, if there is something to do. */
 static int plan_step(struct quern_mlp_plan *plan,
                      const struct qn_mlp_step *step,
@@ -58,8 +72,9 @@ static int plan_step(struct quern_mlp_plan *plan,
         /* failed, or done */
     } else if (!step->is_cast) {
         qn_mlp_product(&plan->mlp, plan->recipe, step->index, &p);
-        code = quern_plan(plan->ctx, &p, options, &plan->products[step->index]);
-    } else if (qn_mlp_cast(&plan->mlp, plan->recipe, step->index, &q)) {
+        code = plan_product(plan, &p, options, step->index);
+    } else if (qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, step->index,
+                           &q)) {
         code = quern_quantize_plan(plan->ctx, &q, options,
                                    &plan->casts[step->index]);
     }
@@ -72,7 +87,7 @@ void quern_mlp_plan_free(struct quern_mlp_plan *plan)
 {
     if (!plan)
         return;
-    for (int i = 0; i < QUERN_MLP_TENSORS; i++)
+    for (int i = 0; i < QN_MLP_CASTS; i++)
         quern_quantize_plan_free(plan->casts[i]);
     for (int i = 0; i < QN_MLP_PRODUCTS; i++)
         quern_plan_free(plan->products[i]);
@@ -112,6 +127,12 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* --------------------------------------------------------------------- why */
 
+/* Is a kernel marked in what quern_why says? */
+static int is_served(const char *why)
+{
+    return strstr(why, "\n>") != NULL;
+}
+
 /* pre and h at once. *fused: is there a kernel? Else why not is a line of its
    own. */
 static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
@@ -134,7 +155,7 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (code)
         return code;
     quern_problem_print(&p, line, sizeof line);
-    *fused = strstr(why, "\n>") != NULL;
+    *fused = is_served(why);
     if (*fused) {
         qn_text_add(text, "  pre = x w1^T and h = activation(pre)\n    %s\n",
                     line);
@@ -145,6 +166,21 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
     }
     quern_free(why);
     return QUERN_OK;
+}
+
+/* As plan_product chooses: the problem says expand=ahead then. */
+static int explain_product(struct quern_context *ctx,
+                           const struct qn_recipe *recipe,
+                           struct quern_problem *p,
+                           const struct quern_plan_options *options, char **why)
+{
+    int code = quern_why(ctx, p, options, why);
+
+    if (code || is_served(*why) || !qn_mlp_ahead(ctx, recipe, p))
+        return code;
+    quern_free(*why);
+    *why = NULL;
+    return quern_why(ctx, p, options, why);
 }
 
 /* One step: what it does, as a line of its own, and how. */
@@ -160,14 +196,14 @@ static int explain_step(struct quern_context *ctx, const struct quern_mlp *mlp,
     int code;
 
     if (step->is_cast) {
-        if (!qn_mlp_cast(mlp, recipe, step->index, &q))
+        if (!qn_mlp_cast(ctx, mlp, recipe, step->index, &q))
             return QUERN_OK;
         quern_quantize_print(&q, line, sizeof line);
         code = quern_quantize_why(ctx, &q, options, &why);
     } else {
         qn_mlp_product(mlp, recipe, step->index, &p);
+        code = explain_product(ctx, recipe, &p, options, &why);
         quern_problem_print(&p, line, sizeof line);
-        code = quern_why(ctx, &p, options, &why);
     }
     if (code) {
         qn_error_add("  in the step %s", step->name);

@@ -90,6 +90,8 @@ static void find_input(const struct run *run, int tensor,
     } else if (tensor == QUERN_MLP_DPRE) {
         find_slot(run, QN_MLP_DH_SLOT, &a->in);
         find_slot(run, QN_MLP_PRE_SLOT, &a->saved);
+    } else if (tensor == QN_MLP_B2) {
+        a->in = run->args->dy;
     } else {
         find_numbers(run, tensor, &a->in);
     }
@@ -109,6 +111,10 @@ static void find_rest(const struct run *run, int tensor,
     a->sizes_type = args->sizes_type;
     a->probability = plan->q.probability ? args->probability : NULL;
     a->dprob = plan->q.dprob ? args->dprob : NULL;
+    a->bias = tensor == QN_MLP_B2 && plan->q.dprob ? args->b2 : NULL;
+    a->dbias = !plan->q.dbias        ? NULL
+               : tensor == QN_MLP_B2 ? args->db2
+                                     : args->db1;
     a->limit = args->limit;
     a->slope = args->slope;
     a->shift = args->shift;
@@ -130,7 +136,8 @@ static int run_cast(const struct run *run, int tensor)
         return QUERN_OK;
     a = plan->need.args;
     find_input(run, tensor, &a);
-    find_copy(run, tensor, QUERN_ROW, &a.row);
+    if (tensor != QN_MLP_B2)
+        find_copy(run, tensor, QUERN_ROW, &a.row);
     if (plan->q.copies & QUERN_COLUMN)
         find_copy(run, tensor, QUERN_COLUMN, &a.column);
     if (plan->q.of == QUERN_W && !a.row.data && !a.column.data)
@@ -198,7 +205,6 @@ static void set_epilogue(const struct run *run, struct quern_args *a)
         find_slot(run, QN_MLP_PRE_SLOT, &a->p);
     if (qn_mlp_scaled(run->plan->recipe, QUERN_MLP_H))
         find_slot(run, QN_MLP_COLUMN + QUERN_MLP_H, &a->t);
-    a->probability = run->plan->mlp.probability ? args->probability : NULL;
     a->limit = args->limit;
     a->slope = args->slope;
     a->shift = args->shift;
@@ -220,6 +226,10 @@ static int run_product(const struct run *run, int product)
     set_sizes(run->args, &plan->operands[QN_ROLE_A], &a.a);
     if (product == QN_MLP_PRE && run->plan->fused)
         set_epilogue(run, &a);
+    if (plan->problem.bias)
+        a.bias = product == QN_MLP_PRE ? run->args->b1 : run->args->b2;
+    if (plan->problem.probability)
+        a.probability = run->args->probability;
     a.workspace = run->args->workspace;
     return quern_run(plan, &a, run->stream);
 }

@@ -161,8 +161,9 @@ static int check_parts(const struct quern_problem *p)
 /* What an activation needs, and what a bias. */
 static const char *wrong_epilogue(const struct quern_problem *p)
 {
-    if (!p->activation && p->probability)
-        return "prob=1: rows are multiplied with an activation only";
+    if (!p->activation && !p->bias && p->probability)
+        return "prob=1: there is neither an activation, whose result a row's "
+               "number multiplies, nor a bias";
     if (!p->activation && p->saved)
         return "saved=1: there is no activation, so D is what it would be "
                "given";

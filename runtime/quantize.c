@@ -35,7 +35,7 @@ int qn_quantize_needs_amax(const struct quern_quantization *q,
 int qn_quantize_op(const struct quern_quantization *q)
 {
     static const int ops[] = {QN_QUANTIZE, QN_QUANTIZE, QN_DEQUANTIZE,
-                              QN_HISTORY};
+                              QN_HISTORY, QN_BIAS};
 
     return ops[q->work];
 }
@@ -66,7 +66,7 @@ int64_t qn_quantize_tokens(int64_t columns, int groups)
 static int check_enums(const struct quern_quantization *q)
 {
     const struct qn_problem_field fields[] = {
-        {"work", q->work, 0, QUERN_RESCALE + 1},
+        {"work", q->work, 0, QUERN_BIAS + 1},
         {"of", q->of, 0, QN_TENSORS},
         {"type", q->type, QUERN_BF16, QUERN_F32 + 1},
         {"copies", q->copies, 1, 4},
@@ -86,12 +86,25 @@ static int check_enums(const struct quern_quantization *q)
     return QUERN_OK;
 }
 
+/* Numbers get a bias as they are, whatever becomes of them later. */
+static int check_bias(const struct quern_quantization *q,
+                      const struct qn_recipe *recipe)
+{
+    if (q->of != QUERN_X || recipe->scaling[QUERN_X].type != QUERN_TYPE_NONE)
+        return qn_error_set(QUERN_EINVAL,
+                            "bias: of x that the recipe keeps as it is alone; "
+                            "of=x and a recipe without scales are expected");
+    return QUERN_OK;
+}
+
 /* What the recipe must have for the work. */
 static int check_recipe(const struct quern_quantization *q,
                         const struct qn_recipe *recipe)
 {
     const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
 
+    if (q->work == QUERN_BIAS)
+        return check_bias(q, recipe);
     if (s->type == QUERN_TYPE_NONE &&
         (q->work != QUERN_QUANTIZE || (!q->activation && !q->dbias)))
         return qn_error_set(QUERN_EINVAL,
@@ -99,6 +112,12 @@ static int check_recipe(const struct quern_quantization *q,
                             recipe->name, qn_of_name(q->of),
                             qn_type_name(qn_quantize_element(q, recipe)),
                             qn_work_name(q->work));
+    if (q->probability && !q->activation &&
+        (s->type != QUERN_TYPE_NONE || q->of != QUERN_DY || !q->dbias))
+        return qn_error_set(QUERN_EINVAL,
+                            "prob=1: without an activation rows are multiplied "
+                            "in dbias alone, of dy that the recipe keeps as it "
+                            "is");
     if (s->type == QUERN_TYPE_NONE && q->copies & QUERN_COLUMN)
         return qn_error_set(QUERN_EINVAL,
                             "recipe %s keeps %s as %s, which has no column "
@@ -118,10 +137,11 @@ static int check_work(const struct quern_quantization *q)
 {
     const char *wrong = NULL;
 
-    if (q->work != QUERN_QUANTIZE && (q->activation || q->interleave ||
-                                      q->probability || q->dbias || q->dprob))
+    if (q->work != QUERN_QUANTIZE &&
+        (q->activation || q->interleave || q->dbias || q->dprob ||
+         (q->probability && q->work != QUERN_BIAS)))
         wrong = "activation, interleave, prob, dbias and dprob are of quantize "
-                "alone";
+                "alone, and prob of bias";
     else if (q->work == QUERN_REQUANTIZE && q->copies != QUERN_COLUMN)
         wrong = "requantize makes the column copy: copies=column";
     else if (q->work == QUERN_DEQUANTIZE &&
@@ -131,8 +151,6 @@ static int check_work(const struct quern_quantization *q)
         wrong = "activation: weights have none; of=x or of=dy";
     else if (q->of == QUERN_W && q->dbias)
         wrong = "dbias: weights have none; of=dy or of=x";
-    else if (q->probability && !q->activation)
-        wrong = "prob=1: rows are multiplied with an activation only";
     else if (q->dprob && (q->of != QUERN_DY || !q->probability))
         wrong = "dprob=1: the gradient is of prob=1 and comes from of=dy";
     else if (q->interleave && !q->activation)
@@ -355,13 +373,23 @@ static void describe_numbers(const struct quern_quantization *q,
     int64_t groups = q->of == QUERN_W ? q->groups : 0;
     int64_t columns = qn_quantize_in_columns(q);
 
-    if (q->work == QUERN_DEQUANTIZE)
+    if (q->work == QUERN_DEQUANTIZE || q->work == QUERN_BIAS)
         set_shape(&args->out, q->type, groups, q->m, q->k, q->k);
     if (q->work != QUERN_QUANTIZE)
         return;
     set_shape(&args->in, q->type, groups, q->m, columns, columns);
     if (q->activation && q->of == QUERN_DY)
         set_shape(&args->saved, q->type, 0, q->m, q->k, q->k);
+}
+
+/* What is read or written; of a bias, and of its gradients, there is none. */
+static int described_copies(const struct quern_quantization *q)
+{
+    if (q->work == QUERN_REQUANTIZE)
+        return QUERN_ROW | QUERN_COLUMN;
+    if (q->work == QUERN_BIAS || (q->probability && !q->activation))
+        return 0;
+    return q->copies;
 }
 
 /* Only what a kernel uses takes room. */
@@ -413,10 +441,12 @@ int qn_quantize_describe(struct quern_context *ctx,
     d->args.slope = 1.702f;
     d->args.shift = 1;
     if (q->work != QUERN_RESCALE) {
+        int copies = described_copies(q);
+
         describe_numbers(q, &d->args);
-        if (q->copies & QUERN_ROW || q->work == QUERN_REQUANTIZE)
+        if (copies & QUERN_ROW)
             qn_quantize_copy(q, recipe, QUERN_ROW, &d->args.row);
-        if (q->copies & QUERN_COLUMN)
+        if (copies & QUERN_COLUMN)
             qn_quantize_copy(q, recipe, QUERN_COLUMN, &d->args.column);
     }
     qn_quantize_lay_out(q, recipe, space ? space : &own);

@@ -23,7 +23,7 @@ struct tensor {
     int by_address; /* matrices may be given one by one */
 };
 
-enum { TENSORS = 5, OTHERS = 9 };
+enum { TENSORS = 5, OTHERS = 10 };
 
 /* Else the row copy is plain numbers, and may be left out where dbias is
    wanted alone. */
@@ -248,6 +248,14 @@ static int check_arrays(const struct quern_quantize_plan *plan,
                            sizeof(float), "the problem says prob=1");
 
     if (!code)
+        code = check_array(
+            "bias", args->bias,
+            q->work == QUERN_BIAS || (q->dprob && !q->activation),
+            sizeof(float),
+            q->work == QUERN_BIAS ? "it is to be added"
+                                  : "the problem says dprob=1 and has no "
+                                    "activation");
+    if (!code)
         code = check_array("dbias", args->dbias, q->dbias, sizeof(float),
                            "the problem says dbias=1 or dbias=add");
     if (!code)
@@ -332,7 +340,8 @@ static int check_overlap(const struct quern_quantize_plan *plan,
         {"offsets", args->offsets, (groups + 1) * entry, 0, 0},
         {"probability", args->probability, (size_t)q->m * word, 0, 0},
         {"random", args->random, 2 * sizeof(uint64_t), 0, 0},
-        {"noop", args->noop, sizeof(int), 0, 0}};
+        {"noop", args->noop, sizeof(int), 0, 0},
+        {"bias", args->bias, groups * (size_t)q->k * word, 0, 0}};
     int regions = OTHERS;
 
     for (int i = 0; i < TENSORS; i++)

@@ -50,9 +50,10 @@ static int set_type(void *quantization, const char *key, const char *value)
 
     if (is_out != wants_out || q->work == QUERN_REQUANTIZE)
         return qn_error_set(QUERN_EINVAL, "%s=: %s", key,
-                            wants_out ? "dequantize has out="
-                            : q->work == QUERN_QUANTIZE
-                                ? "quantize has in="
+                            wants_out                   ? "dequantize has out="
+                            : q->work == QUERN_QUANTIZE ? "quantize has in="
+                            : q->work == QUERN_BIAS
+                                ? "bias has in="
                                 : "only numbers have a type to choose");
     if (qn_type_find(value, &q->type) && q->type <= QUERN_F32)
         return QUERN_OK;
@@ -156,7 +157,7 @@ static int parse_work(struct parser *parser)
         return QUERN_EINVAL;
     if (q->work == QUERN_REQUANTIZE)
         q->copies = QUERN_COLUMN;
-    if (q->work == QUERN_DEQUANTIZE)
+    if (q->work == QUERN_DEQUANTIZE || q->work == QUERN_BIAS)
         q->copies = QUERN_ROW;
     return QUERN_OK;
 }
@@ -194,7 +195,7 @@ static void print_unusual(const struct quern_quantization *q, char *text,
     size_t used = 0;
 
 #define ADD(...) used += (size_t)snprintf(text + used, size - used, __VA_ARGS__)
-    if (q->work == QUERN_QUANTIZE)
+    if (q->work == QUERN_QUANTIZE || q->work == QUERN_BIAS)
         ADD(" in=%s", qn_type_name(q->type));
     if (q->work == QUERN_DEQUANTIZE)
         ADD(" out=%s", qn_type_name(q->type));

@@ -77,6 +77,7 @@ static void set_values(const struct quern_quantize_plan *plan,
     v->out = args->out.data;
     v->out_stride = stride_of(&args->out, &need->out);
     v->probability = args->probability;
+    v->bias = args->bias;
     v->dbias = args->dbias;
     v->dprob = args->dprob;
     v->scale = args->scale;

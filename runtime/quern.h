@@ -155,8 +155,7 @@ struct quern_plan;     /* immutable after creation; may be shared by threads */
 struct quern_registry; /* kernels linked by `quern build`: quern_kernels.h */
 
 /*
-** A grouped tensor. One that has the ragged axis is one buffer, split along
-** that axis into G groups:
+** A grouped tensor. One with the ragged axis is one buffer, split along it:
 **
 **   first_dims  [G]    length of each group along the ragged axis, or NULL
 **   last_dims   [G]    the same for a tensor ragged in its last axis, or NULL
@@ -166,8 +165,7 @@ struct quern_registry; /* kernels linked by `quern build`: quern_kernels.h */
 **
 ** One that has not is G matrices, in one buffer or allocated one by one:
 **
-**   pointers    [G]    the address of each matrix; `data` is NULL then, and
-**                      `bytes` is not looked at
+**   pointers    [G]    the matrices' addresses; `data` is NULL, `bytes` unread
 **
 ** The arrays are in device memory (host memory for the host backend); the
 ** first three hold `sizes_type`, int32 or int64. Without offsets the groups
@@ -187,11 +185,9 @@ struct quern_tensor {
     int64_t stride;       /* elements from one row to the next; 0: packed */
     int64_t group_stride; /* elements from one group's matrix to the next, only
                              with a group axis; 0: one behind the other */
-    size_t bytes;         /* of data; stated by quern_describe for packed rows,
-                         by the caller who sets a stride */
+    size_t bytes;         /* of data; the caller's to state with a stride */
     size_t alignment;     /* of data, in bytes; stated by quern_describe */
-    void *global;         /* fp32 [G]: scale factors of the second level; NULL
-                             where the recipe has none */
+    void *global;         /* fp32 [G]: scales of the second level, or NULL */
     size_t sf_bytes, global_bytes; /* as describe functions state them */
 };
 
@@ -290,9 +286,8 @@ struct quern_problem {
     int d_type;
     int alpha;      /* 0: 1.0, 1: args.alpha */
     int beta;       /* enum quern_beta */
-    int alignment;  /* bytes at whose multiples buffers and, where strides are
-                        given, rows and matrices start: 2, 4, 8, or 16; 0 is
-                        16, which TMA needs */
+    int alignment;  /* bytes at whose multiples buffers and, with strides, rows
+                        and matrices start: 2, 4, 8, 16; 0: 16, for TMA */
     int pointers;   /* enum quern_pointers; a kernel may take more of them */
     int parts;      /* products of the same matrices that a queue's flush may
                         merge into one launch: 1 .. QUERN_MAX_PARTS, 0 is 1 */
@@ -300,7 +295,7 @@ struct quern_problem {
     int bias;       /* 1: fprop adds a row for each group */
     int activation; /* enum quern_activation: D is its result; of fprop alone */
     int interleave; /* as in struct quern_quantization */
-    int probability; /* 1: each row of that is multiplied by a number */
+    int probability; /* 1: a row's number multiplies that; without, its bias */
     int saved;       /* 1: runs may also want what the activation was given */
     int copies;      /* enum quern_copies of the result; 0: it is numbers */
     int expand;      /* enum quern_expand */
@@ -508,8 +503,7 @@ QUERN_API int quern_check(const struct quern_plan *plan,
 **
 **     struct quern_quantization q;
 **     struct quern_quantize_description need;
-**     quern_quantize_parse(
-**         ctx, "quantize fp8_block of=x g=8 m=4096 k=7168", &q);
+**     quern_quantize_parse(ctx, "quantize mxfp8 of=x g=8 m=96 k=64", &q);
 **     quern_quantize_describe(ctx, &q, &need);
 **     quern_quantize_plan(ctx, &q, NULL, &plan);
 **     need.args.in.data = x;
@@ -523,7 +517,8 @@ enum quern_work {
     QUERN_QUANTIZE,
     QUERN_REQUANTIZE, /* the row copy's values into a column copy */
     QUERN_DEQUANTIZE, /* a copy back into numbers */
-    QUERN_RESCALE     /* delayed scaling: the next scale from the history */
+    QUERN_RESCALE,    /* delayed scaling: the next scale from the history */
+    QUERN_BIAS /* args.bias, times the rows' numbers, added to args.out */
 };
 
 enum quern_copies { QUERN_ROW = 1, QUERN_COLUMN = 2 };
@@ -554,7 +549,7 @@ struct quern_quantization {
     int activation;  /* enum quern_activation; of w none */
     int interleave;  /* a and b alternate in runs of so many features; 0: the
                         first half is a, the second b */
-    int probability; /* 1: each row's result is multiplied by a number */
+    int probability; /* 1: a row's number multiplies its result, or dbias */
     int dbias;       /* enum quern_dbias: sums over each group's rows, too */
     int dprob;       /* 1: of dy, the gradient of each row's number, too */
     int sizes;       /* enum quern_sizes */
@@ -571,13 +566,14 @@ struct quern_quantization {
 **       [activation=NAME] [interleave=N] [prob=0|1] [dbias=0|1|add]
 **       [dprob=0|1] [sizes=device|host|fixed] [split=...]
 **   requantize RECIPE of=x|w|dy g=G m=M k=K [sizes=..] [split=...]
-**   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=TYPE] [copies=row|column]
-**       [sizes=..]
+**   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=..] [copies=..] [sizes=..]
 **   rescale RECIPE of=x|w|dy
+**   bias RECIPE of=x g=G m=M k=K [in=TYPE] [prob=0|1] [sizes=..] [split=...]
 **
 ** in= and out= are bf16 unless given, copies= both (dequantize: row). Of what
 ** the recipe keeps as it is, quantize makes an activation's result or dbias,
-** and there is no column copy: copies=row.
+** and there is no column copy: copies=row. Of such a dy without an activation
+** prob=1 makes gradients of a bias that probabilities multiply, and no copy.
 ** QUERN_EINVAL names the word, the rule and the nearest right word.
 */
 QUERN_API int quern_quantize_parse(struct quern_context *ctx, const char *text,
@@ -614,8 +610,9 @@ struct quern_quantize_args {
     const void *offsets;    /* [G + 1] */
     int sizes_type;
     const float *probability; /* [m] */
+    const float *bias;        /* [G, k] of bias, and dprob without activation */
     float *dbias;             /* [G, k] */
-    float *dprob;             /* [m] sums of dy * activation over features */
+    float *dprob;             /* [m] sums of dy * activation; += dy * bias */
     float *scale;             /* [2] delayed scaling: what values are multiplied
                                  by, and its inverse; 1 and 1 at first */
     float *history;           /* [slots] delayed scaling: largest magnitudes,
@@ -625,8 +622,7 @@ struct quern_quantize_args {
                                  quantized already need not be again */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     void *workspace;           /* as in struct quern_args */
-    const int64_t *host_sizes; /* [G] as in struct quern_args, instead of
-                                  first_dims and offsets */
+    const int64_t *host_sizes; /* [G] instead of first_dims and offsets */
 };
 
 struct quern_quantize_description {
@@ -767,25 +763,29 @@ QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 ** The MLP of a mixture-of-experts layer, an expert for each group, forward and
 ** backward, out of the products and casts above:
 **
-**     pre = x w1^T    h = activation(pre) * probability    y = h w2^T
-**     dh = dy w2      dpre = the gradient of pre           dx = dpre w1
-**     dprob = sum of dh * activation(pre)    dw2 = dy^T h    dw1 = dpre^T x
+**     pre = x w1^T + b1                   h = activation(pre) * probability
+**     y = h w2^T + b2 * probability       dh = dy w2
+**     dpre = the gradient of pre          dx = dpre w1
+**     dw2 = dy^T h    dw1 = dpre^T x      dprob = dh activation(pre) + dy b2
+**     db2, db1 = sums over each group's rows of dy * probability, dpre
 **
 ** Where the recipe scales them x, h, dy, dpre and the weights are quantized on
 ** the way, each once, into the copies that its products read. pre and dh are
 ** rounded to the type of x; h and dpre as quantize says. Where a kernel makes
-** pre and h in one launch (quern_mlp_why says so) h is of the pre that is not
-** rounded yet, and pre is written only into args.saved.
+** pre and h in one launch h is of the pre that is not rounded yet, and pre is
+** written only into args.saved. A product that no kernel adds a bias to expands
+** its operands ahead (quern_mlp_why says both).
 */
 struct quern_mlp {
     char recipe[32];
     int type;        /* of x, y, their gradients and the weights: QUERN_BF16,
                         QUERN_F16 or QUERN_F32; that of what is not scaled */
     int dw_type;     /* of dw1 and dw2 */
-    int dw_beta;     /* QUERN_BETA_ZERO, or QUERN_BETA_ONE: they are added to */
+    int dw_beta;     /* QUERN_BETA_ZERO, or _ONE: they, db1, db2 are added to */
     int activation;  /* enum quern_activation, not none */
     int interleave;  /* as in struct quern_quantization */
     int probability; /* 1: each row of h is multiplied by a number */
+    int bias;        /* 1: b1 and b2; on GPUs of hidden and ffn % 8 == 0 */
     int sizes;       /* enum quern_sizes */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;       /* tokens over all groups, 0 to 2^30 */
@@ -796,8 +796,8 @@ struct quern_mlp {
 
 /*
 **   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
-**       [activation=NAME] [interleave=N] [prob=0|1] [sizes=device|host|fixed]
-**       [split=...]
+**       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1]
+**       [sizes=device|host|fixed] [split=...]
 **
 ** As quern_problem_parse and quern_problem_print. in= is bf16, of recipes
 ** without scales their type; dw= the recipe's usual D; activation= swiglu.
@@ -818,9 +818,10 @@ enum quern_mlp_tensor {
     QUERN_MLP_TENSORS
 };
 
-/* Tensors are packed, as described. With scales forward reads row copies of the
-   weights and backward column copies, made by quern_mlp_weights or by
-   quern_quantize_run; without, both read w1 and w2. */
+/* Tensors are as described; but x, y, dy and dx may have a stride, of multiples
+   of 16 bytes. With scales forward reads row copies of the weights and backward
+   column copies, made by quern_mlp_weights or by quern_quantize_run; without,
+   both read w1 and w2. */
 struct quern_mlp_args {
     struct quern_tensor x, y;   /* [m, hidden] */
     struct quern_tensor dy, dx; /* the same; dx.data NULL: not wanted */
@@ -832,6 +833,8 @@ struct quern_mlp_args {
     int sizes_type;
     const float *probability;  /* [m] */
     float *dprob;              /* [m] */
+    const float *b1, *b2;      /* [G, P], [G, hidden] only with bias=1 */
+    float *db1, *db2;          /* as b1, b2: of backward, not of wgrad */
     float *scale;              /* [QUERN_MLP_TENSORS][2], and .. */
     float *history;            /* [QUERN_MLP_TENSORS][slots]: delayed scaling,
                                   as of quern_quantize_run, which rescales */
@@ -867,7 +870,7 @@ QUERN_API void quern_mlp_plan_free(struct quern_mlp_plan *plan);
 /*
 ** weights    make the copies of w1 and w2 whose data are not NULL
 ** forward    y, from x
-** backward   dx and dprob, from dy; dw1 and dw2 too where their data are given
+** backward   dx, dprob, db1, db2, from dy; dw1, dw2 too where data are given
 ** wgrad      these alone, any time later: x, dy (where they have no scales) and
 **            `saved` must still be there
 **
@@ -967,8 +970,7 @@ struct quern_tune_result {
     double ratio; /* how many times as long the model's choice takes */
     int certain;  /* 0: time was up before the order was certain */
     int rounds;
-    int clock_mhz;  /* of the multiprocessors; 0: unknown, as where less than 5
-                       seconds were to be spent */
+    int clock_mhz;  /* of the SMs; 0: unknown, as within less than 5 seconds */
     size_t bytes;   /* of device memory that was taken, all given back */
     char file[512]; /* that has the line now; "" for none */
     struct quern_tune_candidate *candidates; /* freed with quern_free */

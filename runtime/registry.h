@@ -148,7 +148,8 @@ enum qn_cast_op {
     QN_SUM,        /* dbias, from what quantize has summed */
     QN_DPROB,      /* the gradient of each row's probability */
     QN_SIZES,      /* sizes from the host to where the others read them */
-    QN_AHEAD       /* factors and sizes of what was expanded ahead */
+    QN_AHEAD,      /* factors and sizes of what was expanded ahead */
+    QN_BIAS        /* a bias of each group, added to numbers */
 };
 
 /* What is quantized: numbers as they are, an activation's result, or the

@@ -23,9 +23,9 @@ static const struct {
 /* Products, then casts: COUPLED: ops */
 static const char *const ops[] = {"fprop", "dgrad",      "wgrad",   "quantize",
                                   "amax",  "dequantize", "history", "sum",
-                                  "dprob", "sizes",      "ahead"};
+                                  "dprob", "sizes",      "ahead",   "bias"};
 static const char *const works[] = {"quantize", "requantize", "dequantize",
-                                    "rescale"};
+                                    "rescale", "bias"};
 static const char *const ofs[] = {"x", "w", "dy"};
 static const char *const copies[] = {"none", "row", "column", "both"};
 static const char *const activations[] = {

@@ -32,6 +32,11 @@ int qn_cast_is(const char *text)
 
 /* ------------------------------------------------------------------ buffers */
 
+static int has_bias(const struct quern_quantization *q)
+{
+    return q->work == QUERN_BIAS || (q->dprob && !q->activation);
+}
+
 /* Bytes of each part, from what describe said. */
 static size_t part_bytes(const struct qn_cast *c, int part)
 {
@@ -41,6 +46,8 @@ static size_t part_bytes(const struct qn_cast *c, int part)
     const size_t bytes[QN_CAST_PARTS] = {
         [QN_CAST_IN] = need->in.bytes,
         [QN_CAST_SAVED] = need->saved.bytes,
+        [QN_CAST_BIAS] =
+            has_bias(q) ? groups * (size_t)q->k * sizeof(float) : 0,
         [QN_CAST_PROBABILITY] =
             q->probability ? (size_t)q->m * sizeof(float) : 0,
         [QN_CAST_RANDOM] = c->need.random ? 2 * sizeof(uint64_t) : 0,
@@ -72,7 +79,7 @@ static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
     float *floats = c->host[part];
     size_t count = part_bytes(c, part) / sizeof(float);
 
-    if (part == QN_CAST_IN || part == QN_CAST_SAVED)
+    if (part == QN_CAST_IN || part == QN_CAST_SAVED || part == QN_CAST_OUT)
         return qn_random_fill(c->host[part], c->q.type,
                               part_bytes(c, part) * 8 /
                                   (size_t)qn_type_bits(c->q.type),
@@ -93,15 +100,20 @@ static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
     return QUERN_OK;
 }
 
+static int is_added_to(const struct qn_cast *c, int part)
+{
+    return (part == QN_CAST_OUT && c->q.work == QUERN_BIAS) ||
+           (part == QN_CAST_DBIAS && c->q.dbias == QUERN_DBIAS_ADD) ||
+           (part == QN_CAST_DPROB && !c->q.activation);
+}
+
 /* One buffer, with its contents if a run reads it. */
 static int make_part(struct qn_cast *c, int part, uint64_t seed)
 {
     size_t bytes = part_bytes(c, part);
     int code = qn_memory_new(&c->memory[part], c->gpu, bytes);
 
-    if (code || !bytes ||
-        (part >= QN_CAST_ROW &&
-         (part != QN_CAST_DBIAS || c->q.dbias != QUERN_DBIAS_ADD)))
+    if (code || !bytes || (part >= QN_CAST_ROW && !is_added_to(c, part)))
         return code;
     c->host[part] = malloc(bytes);
     if (!c->host[part])
@@ -124,6 +136,7 @@ static void point(struct qn_cast *c)
     *args = c->need.args;
     args->in.data = address(c, QN_CAST_IN);
     args->saved.data = address(c, QN_CAST_SAVED);
+    args->bias = address(c, QN_CAST_BIAS);
     args->probability = address(c, QN_CAST_PROBABILITY);
     args->random = address(c, QN_CAST_RANDOM);
     if (c->q.sizes)
@@ -310,10 +323,9 @@ double qn_cast_bytes(const struct qn_cast *c)
 /* ----------------------------------------------------------------- compare */
 
 static const char *const part_names[QN_CAST_PARTS] = {
-    "in",     "saved",     "probability",   "random", "sizes",
-    "scale",  "history",   "row",           "row.sf", "row.global",
-    "column", "column.sf", "column.global", "out",    "dbias",
-    "dprob"};
+    "in",        "saved",         "bias", "probability", "random",     "sizes",
+    "scale",     "history",       "row",  "row.sf",      "row.global", "column",
+    "column.sf", "column.global", "out",  "dbias",       "dprob"};
 
 /* A NaN that a sum makes has other bits on a GPU than on the host: as one. */
 static void unify_nans(unsigned char *sums, size_t bytes)

@@ -13,6 +13,7 @@
 enum qn_cast_part {
     QN_CAST_IN,
     QN_CAST_SAVED,
+    QN_CAST_BIAS,
     QN_CAST_PROBABILITY,
     QN_CAST_RANDOM,
     QN_CAST_SIZES,

@@ -292,6 +292,13 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
         qn_argument_row(rows, "probability", "f32", text, 4 * (size_t)q->m, 4,
                         "factor of each row");
     }
+    if (q->work == QUERN_BIAS || (q->dprob && !q->activation)) {
+        snprintf(text, sizeof text, "[%d, %lld]", q->groups, (long long)q->k);
+        qn_argument_row(rows, "bias", "f32", text,
+                        4 * (size_t)q->groups * (size_t)q->k, 4,
+                        q->probability ? "what the factor multiplies"
+                                       : "what is added to each row");
+    }
     if (q->dbias) {
         snprintf(text, sizeof text, "[%d, %lld]", q->groups, (long long)q->k);
         qn_argument_row(rows, "dbias", "f32", text,

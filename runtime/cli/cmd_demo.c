@@ -112,7 +112,7 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
 
     if (code)
         return qn_message_code(opt, code, quern_errmsg(ctx));
-    status = qn_layer_begin(&l, opt, ctx, &mlp, opt->backend, sizes);
+    status = qn_layer_begin(&l, opt, ctx, &mlp, opt->backend, sizes, 0);
     if (!status) {
         code = measure(&l, &time);
         if (!code)

@@ -54,6 +54,31 @@ static struct quern_tensor *copy_of(struct quern_mlp_args *a, int part)
     return copies[(part - QN_LAYER_COPIES) / 3];
 }
 
+/* Rows of x, y, dy and dx may lie apart. */
+static int is_strided(int part)
+{
+    return part == QN_LAYER_X || part == QN_LAYER_DY || part == QN_LAYER_Y ||
+           part == QN_LAYER_DX;
+}
+
+static size_t strided_bytes(const struct qn_layer *l)
+{
+    const int64_t m = l->mlp.m;
+    const int64_t elements = m ? (m - 1) * l->pitch + l->mlp.hidden : 0;
+
+    return (size_t)(elements * qn_type_bits(l->mlp.type) / 8);
+}
+
+/* Numbers of a bias, or of its gradient. */
+static size_t bias_bytes(const struct qn_layer *l, int part)
+{
+    const int first = part == QN_LAYER_B1 || part == QN_LAYER_DB1;
+    const struct quern_tensor *w = first ? &l->need.args.w1 : &l->need.args.w2;
+
+    return l->mlp.bias ? (size_t)(w->shape[0] * w->shape[1]) * sizeof(float)
+                       : 0;
+}
+
 /* Bytes of each part, from what describe said. */
 static size_t part_bytes(const struct qn_layer *l, int part)
 {
@@ -63,7 +88,7 @@ static size_t part_bytes(const struct qn_layer *l, int part)
     const size_t rows = (size_t)l->mlp.m * sizeof(float);
 
     if (t)
-        return t->bytes;
+        return is_strided(part) ? strided_bytes(l) : t->bytes;
     if (part >= QN_LAYER_COPIES && part < QN_LAYER_SAVED) {
         const struct quern_tensor *c = copy_of(&need, part);
 
@@ -77,6 +102,11 @@ static size_t part_bytes(const struct qn_layer *l, int part)
     case QN_LAYER_PROBABILITY:
     case QN_LAYER_DPROB:
         return l->mlp.probability ? rows : 0;
+    case QN_LAYER_B1:
+    case QN_LAYER_B2:
+    case QN_LAYER_DB1:
+    case QN_LAYER_DB2:
+        return bias_bytes(l, part);
     case QN_LAYER_RANDOM:
         return l->need.random ? 2 * QUERN_MLP_TENSORS * sizeof(uint64_t) : 0;
     case QN_LAYER_SCALE:
@@ -93,7 +123,7 @@ static size_t part_bytes(const struct qn_layer *l, int part)
 /* What a part holds before a run; some stay poison. */
 static int has_contents(const struct qn_layer *l, int part)
 {
-    if (part == QN_LAYER_DW1 || part == QN_LAYER_DW2)
+    if (part >= QN_LAYER_DW1 && part <= QN_LAYER_DB2)
         return l->mlp.dw_beta == QUERN_BETA_ONE;
     return part < QN_LAYER_Y || part == QN_LAYER_WORKSPACE;
 }
@@ -115,6 +145,12 @@ static int fill_tensor(const struct qn_layer *l, int part, uint64_t seed)
                : QUERN_OK;
 }
 
+static int is_bias(int part)
+{
+    return part == QN_LAYER_B1 || part == QN_LAYER_B2 || part == QN_LAYER_DB1 ||
+           part == QN_LAYER_DB2;
+}
+
 static int fill_part(struct qn_layer *l, int part, uint64_t seed)
 {
     const size_t bytes = part_bytes(l, part);
@@ -123,6 +159,11 @@ static int fill_part(struct qn_layer *l, int part, uint64_t seed)
 
     if (tensor_of(&need, part))
         return fill_tensor(l, part, seed);
+    if (is_bias(part))
+        return qn_random_fill(floats, QUERN_F32, bytes / sizeof(float),
+                              seed + (uint64_t)part, 0.5f)
+                   ? QUERN_EINVAL
+                   : QUERN_OK;
     memset(floats, 0, bytes);
     if (part == QN_LAYER_SIZES)
         memcpy(floats, l->sizes, bytes);
@@ -138,6 +179,24 @@ static int fill_part(struct qn_layer *l, int part, uint64_t seed)
     return QUERN_OK;
 }
 
+/* Rows that are packed on the host. */
+static int write_rows(struct qn_layer *l, int part)
+{
+    const size_t element = (size_t)qn_type_bits(l->mlp.type) / 8;
+    const size_t bytes = (size_t)l->mlp.hidden * element;
+    const size_t pitch = (size_t)l->pitch * element;
+    const char *from = l->host[part];
+    int code = QUERN_OK;
+
+    if (pitch == bytes)
+        return qn_memory_write(&l->memory[part], 0, from,
+                               l->memory[part].bytes);
+    for (size_t row = 0; row < (size_t)l->mlp.m && !code; row++)
+        code = qn_memory_write(&l->memory[part], row * pitch,
+                               from + row * bytes, bytes);
+    return code;
+}
+
 static int make_part(struct qn_layer *l, int part, uint64_t seed)
 {
     const size_t bytes = part_bytes(l, part);
@@ -149,8 +208,11 @@ static int make_part(struct qn_layer *l, int part, uint64_t seed)
     if (!l->host[part])
         return QUERN_ENOMEM;
     code = fill_part(l, part, 64 * seed);
-    return code ? code
-                : qn_memory_write(&l->memory[part], 0, l->host[part], bytes);
+    if (code)
+        return code;
+    return is_strided(part)
+               ? write_rows(l, part)
+               : qn_memory_write(&l->memory[part], 0, l->host[part], bytes);
 }
 
 int qn_layer_reset(struct qn_layer *l)
@@ -179,6 +241,11 @@ static void point(struct qn_layer *l)
     for (int part = 0; part < QN_LAYER_COPIES; part++)
         if (tensor_of(args, part))
             tensor_of(args, part)->data = address(l, part);
+    for (int part = 0; part < QN_LAYER_COPIES; part++)
+        if (is_strided(part) && l->pitch > l->mlp.hidden) {
+            tensor_of(args, part)->stride = l->pitch;
+            tensor_of(args, part)->bytes = l->memory[part].bytes;
+        }
     for (int part = QN_LAYER_COPIES; part < QN_LAYER_SAVED; part += 3) {
         copy_of(args, part)->data = address(l, part);
         copy_of(args, part)->sf = address(l, part + 1);
@@ -193,6 +260,10 @@ static void point(struct qn_layer *l)
         args->probability = (void *)l->memory[QN_LAYER_PROBABILITY].data;
         args->dprob = (void *)l->memory[QN_LAYER_DPROB].data;
     }
+    args->b1 = address(l, QN_LAYER_B1);
+    args->b2 = address(l, QN_LAYER_B2);
+    args->db1 = address(l, QN_LAYER_DB1);
+    args->db2 = address(l, QN_LAYER_DB2);
     args->scale = address(l, QN_LAYER_SCALE);
     args->history = address(l, QN_LAYER_HISTORY);
     args->random = address(l, QN_LAYER_RANDOM);
@@ -239,11 +310,11 @@ static int plan(struct qn_layer *l, int backend)
 
 int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
                    struct quern_context *ctx, const struct quern_mlp *mlp,
-                   int backend, const int64_t *sizes)
+                   int backend, const int64_t *sizes, int64_t gap)
 {
     int code, status;
 
-    *l = (struct qn_layer){.ctx = ctx, .mlp = *mlp};
+    *l = (struct qn_layer){.ctx = ctx, .mlp = *mlp, .pitch = mlp->hidden + gap};
     l->recipe = qn_context_recipe(ctx, mlp->recipe);
     status = draw_sizes(l, opt, sizes);
     if (status)

@@ -18,10 +18,14 @@ enum qn_layer_part {
     QN_LAYER_SIZES,
     QN_LAYER_PROBABILITY,
     QN_LAYER_RANDOM,
+    QN_LAYER_B1,
+    QN_LAYER_B2,
     QN_LAYER_SCALE, /* from here on they are written, too */
     QN_LAYER_HISTORY,
     QN_LAYER_DW1,
     QN_LAYER_DW2,
+    QN_LAYER_DB1,
+    QN_LAYER_DB2,
     QN_LAYER_Y,
     QN_LAYER_DX,
     QN_LAYER_DPROB,
@@ -42,7 +46,8 @@ struct qn_layer {
     int64_t sizes[QUERN_MAX_GROUPS];
     int64_t starts[QUERN_MAX_GROUPS];
     int64_t rows;               /* of all groups */
-    void *host[QN_LAYER_PARTS]; /* before a run; NULL: poison */
+    int64_t pitch;              /* elements from row to row: x, y, dy, dx */
+    void *host[QN_LAYER_PARTS]; /* before a run, packed; NULL: poison */
     struct qn_memory memory[QN_LAYER_PARTS];
     struct quern_mlp_args args;
 };
@@ -52,11 +57,12 @@ int qn_layer_is(const char *text);
 
 /*
 ** Draw group sizes (or take `sizes`) and random data, plan for the backend,
-** make buffers. An exit status, after printing what was wrong.
+** make buffers; between rows of x, y, dy and dx are `gap` elements of poison.
+** An exit status, after printing what was wrong.
 */
 int qn_layer_begin(struct qn_layer *, const struct qn_options *,
                    struct quern_context *, const struct quern_mlp *,
-                   int backend, const int64_t *sizes);
+                   int backend, const int64_t *sizes, int64_t gap);
 void qn_layer_free(struct qn_layer *);
 
 /* All buffers as before a run. Codes of the library. */
@@ -80,24 +86,24 @@ struct qn_layer_verdict {
         const char *name; /* of a result; NULL: no more */
         double error;     /* 1 - 2 xy / (xx + yy); 0 without values */
         int64_t rows;     /* compared */
-    } results[6];
+    } results[8];
     double error; /* the largest */
     double tolerance;
     int guards;    /* nothing was written around any buffer */
-    int untouched; /* nor what belongs to no group */
+    int untouched; /* nor what belongs to no group, nor between rows */
     int passed;
 };
 
 /*
 ** Compare the results of a run with a chain in double: y, dx and dprob of the
-** first and last token of each group, at most `most` of them, dw1 and dw2 of
-** the smallest groups that have at most `most` tokens together. Codes of the
-** library.
+** first and last token of each group, at most `most` of them, dw1, dw2, db1 and
+** db2 of the smallest groups that have at most `most` tokens together. Codes of
+** the library.
 */
 int qn_layer_judge(struct qn_layer *, int64_t most, struct qn_layer_verdict *);
 
-/* Results of two layers that are not the same, byte by byte: the first one's
-   name, NULL if all are. Codes of the library. */
+/* Results of two layers that are not the same, byte by byte, whatever the gaps
+   between rows: the first one's name, NULL if all are. Codes of the library. */
 int qn_layer_compare(const struct qn_layer *, const struct qn_layer *,
                      const char **where);
 

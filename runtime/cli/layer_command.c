@@ -148,7 +148,7 @@ int qn_layer_command_run(const struct qn_options *opt,
         status = read_routes(opt, &mlp, sizes);
     if (!status)
         status = qn_layer_begin(&layer, opt, ctx, &mlp, opt->backend,
-                                opt->routes ? sizes : NULL);
+                                opt->routes ? sizes : NULL, 0);
     if (!status)
         status = run_layer(opt, &layer);
     qn_layer_free(&layer);
@@ -165,7 +165,7 @@ int qn_layer_command_bench(const struct qn_options *opt,
     int code, status = parse(opt, ctx, text, &mlp);
 
     if (!status)
-        status = qn_layer_begin(&layer, opt, ctx, &mlp, opt->backend, NULL);
+        status = qn_layer_begin(&layer, opt, ctx, &mlp, opt->backend, NULL, 0);
     if (!status) {
         code = qn_layer_measure(&layer, opt->repeat, &time);
         if (code)
@@ -210,6 +210,9 @@ static void add_arrays(cJSON *rows, const struct quern_mlp *mlp,
 {
     const size_t tensors = QUERN_MLP_TENSORS;
     const size_t slots = (size_t)need->history;
+    const size_t groups = mlp->bias ? (size_t)mlp->groups : 0;
+    const size_t b1 = groups * (size_t)need->args.w1.shape[1];
+    const size_t b2 = groups * (size_t)need->args.w2.shape[1];
     const struct {
         const char *name, *type, *what;
         size_t count, bytes, alignment;
@@ -222,6 +225,11 @@ static void add_arrays(cJSON *rows, const struct quern_mlp *mlp,
          mlp->probability ? (size_t)mlp->m : 0, 4, 4},
         {"dprob", "f32", "its gradient", mlp->probability ? (size_t)mlp->m : 0,
          4, 4},
+        {"b1", "f32", "added to x w1^T", b1, 4, 8},
+        {"b2", "f32", "added to h w2^T, times the factor if there is one", b2,
+         4, 8},
+        {"db1", "f32", "gradient of b1", b1, 4, 4},
+        {"db2", "f32", "gradient of b2", b2, 4, 4},
         {"scale", "f32", "factors and inverses: x, h, w1, w2, dy, dpre",
          slots ? 2 * tensors : 0, 4, 4},
         {"history", "f32", "largest magnitudes of the same", slots * tensors, 4,

@@ -11,13 +11,14 @@
 #include "layer_reference.h"
 #include "types.h"
 
-enum { Y, DX, DPROB, DW1, DW2, RESULTS };
+enum { Y, DX, DPROB, DW1, DW2, DB1, DB2, RESULTS };
 static const struct {
     const char *name;
     int part;
 } results[RESULTS] = {
     {"y", QN_LAYER_Y},     {"dx", QN_LAYER_DX},   {"dprob", QN_LAYER_DPROB},
-    {"dw1", QN_LAYER_DW1}, {"dw2", QN_LAYER_DW2},
+    {"dw1", QN_LAYER_DW1}, {"dw2", QN_LAYER_DW2}, {"db1", QN_LAYER_DB1},
+    {"db2", QN_LAYER_DB2},
 };
 
 /* Lines of dw that are compared of each group. */
@@ -28,7 +29,7 @@ struct judge {
     struct qn_layer_reference reference;
     double xy[RESULTS], sum[RESULTS]; /* of products, of squares */
     int64_t rows[RESULTS];
-    double *dw[RESULTS]; /* [LINES, columns] of one group */
+    double *dw[RESULTS]; /* of one group: [LINES, columns]; db: [columns] */
     void *line;          /* what was read */
 };
 
@@ -56,10 +57,11 @@ static int compare_token(struct judge *j, int64_t row)
     const struct quern_mlp *mlp = &j->l->mlp;
     const struct qn_layer_reference *r = &j->reference;
     const size_t hidden = (size_t)mlp->hidden;
-    int code = compare(j, Y, (size_t)row * hidden, hidden, mlp->type, r->y);
+    const size_t at = (size_t)(row * j->l->pitch);
+    int code = compare(j, Y, at, hidden, mlp->type, r->y);
 
     if (!code)
-        code = compare(j, DX, (size_t)row * hidden, hidden, mlp->type, r->dx);
+        code = compare(j, DX, at, hidden, mlp->type, r->dx);
     if (!code && mlp->probability)
         code = compare(j, DPROB, (size_t)row, 1, QUERN_F32, &r->dprob);
     return code;
@@ -112,13 +114,14 @@ static void begin_lines(struct judge *j, int result, int group)
 }
 
 /* The token's part of the lines. */
-static void add_lines(struct judge *j, int result)
+static void add_lines(struct judge *j, int result, int64_t row)
 {
     const struct qn_layer_reference *r = &j->reference;
     const double *left = result == DW1 ? r->dpre : r->dy;
     const double *right = result == DW1 ? r->x : r->h;
     const int64_t columns = columns_of(j, result);
 
+    (void)row;
     for (int64_t i = 0; i < count_lines(j, result); i++)
         for (int64_t k = 0; k < columns; k++)
             j->dw[result][i * columns + k] +=
@@ -139,25 +142,76 @@ static int compare_lines(struct judge *j, int result, int group)
     return code;
 }
 
+/* ------------------------------------------------------------------ biases */
+
+static int64_t bias_length(const struct judge *j, int result)
+{
+    return result == DB1 ? j->reference.operands : j->reference.hidden;
+}
+
+/* What was there before, or nothing. */
+static void begin_bias(struct judge *j, int result, int group)
+{
+    const int64_t count = bias_length(j, result);
+    const float *before = j->l->host[results[result].part];
+
+    for (int64_t i = 0; i < count; i++)
+        j->dw[result][i] = before ? (double)before[group * count + i] : 0;
+}
+
+/* The part of a token in row `row`. */
+static void add_bias(struct judge *j, int result, int64_t row)
+{
+    const struct qn_layer_reference *r = &j->reference;
+    const double *from = result == DB1 ? r->dpre : r->dy;
+    const float *p = result == DB1 ? NULL : r->in->probability;
+
+    for (int64_t i = 0; i < bias_length(j, result); i++)
+        j->dw[result][i] += from[i] * (p ? (double)p[row] : 1);
+}
+
+static int compare_bias(struct judge *j, int result, int group)
+{
+    const size_t count = (size_t)bias_length(j, result);
+
+    return compare(j, result, (size_t)group * count, count, QUERN_F32,
+                   j->dw[result]);
+}
+
 /* ------------------------------------------------------------------ groups */
+
+/* What sums over a group's tokens. */
+static const struct {
+    void (*begin)(struct judge *, int result, int group);
+    void (*add)(struct judge *, int result, int64_t row);
+    int (*compare)(struct judge *, int result, int group);
+} sums[RESULTS] = {
+    [DW1] = {begin_lines, add_lines, compare_lines},
+    [DW2] = {begin_lines, add_lines, compare_lines},
+    [DB1] = {begin_bias, add_bias, compare_bias},
+    [DB2] = {begin_bias, add_bias, compare_bias},
+};
 
 /* A group with all its tokens. */
 static int judge_group(struct judge *j, int group)
 {
     const struct qn_layer *l = j->l;
+    const int last = l->mlp.bias ? DB2 : DW2;
     int code = QUERN_OK;
 
-    begin_lines(j, DW1, group);
-    begin_lines(j, DW2, group);
+    for (int sum = DW1; sum <= last; sum++)
+        sums[sum].begin(j, sum, group);
     for (int64_t i = 0; i < l->sizes[group] && !code; i++) {
-        qn_layer_reference_token(&j->reference, group, l->starts[group] + i);
-        add_lines(j, DW1);
-        add_lines(j, DW2);
-        code = compare_token(j, l->starts[group] + i);
+        const int64_t row = l->starts[group] + i;
+
+        qn_layer_reference_token(&j->reference, group, row);
+        for (int sum = DW1; sum <= last; sum++)
+            sums[sum].add(j, sum, row);
+        code = compare_token(j, row);
     }
-    if (!code)
-        code = compare_lines(j, DW1, group);
-    return code ? code : compare_lines(j, DW2, group);
+    for (int sum = DW1; sum <= last && !code; sum++)
+        code = sums[sum].compare(j, sum, group);
+    return code;
 }
 
 /* Its first and last token alone. */
@@ -208,7 +262,23 @@ static int judge_groups(struct judge *j, int64_t most)
 
 /* ----------------------------------------------------------------- outside */
 
-/* Rows past the last group are poison as before. */
+/* Bytes from one row of y, dx or dprob to the next, and of a row. */
+static size_t row_pitch(const struct qn_layer *l, int result)
+{
+    const size_t element = (size_t)qn_type_bits(l->mlp.type) / 8;
+
+    return result == DPROB ? sizeof(float) : (size_t)l->pitch * element;
+}
+
+static size_t row_bytes(const struct qn_layer *l, int result)
+{
+    const size_t element = (size_t)qn_type_bits(l->mlp.type) / 8;
+
+    return result == DPROB ? sizeof(float) : (size_t)l->mlp.hidden * element;
+}
+
+/* Rows past the last group are poison as before, and so are gaps between
+   rows. */
 static int look_outside(const struct qn_layer *l, int *untouched)
 {
     int code = QUERN_OK;
@@ -216,13 +286,13 @@ static int look_outside(const struct qn_layer *l, int *untouched)
     *untouched = 1;
     for (int i = Y; i <= DPROB && !code; i++) {
         const struct qn_memory *m = &l->memory[results[i].part];
-        const size_t row = l->mlp.m ? m->bytes / (size_t)l->mlp.m : 0;
-        const size_t used = row * (size_t)l->rows, rest = m->bytes - used;
-        unsigned char *data = malloc(rest + 1);
+        const size_t pitch = row_pitch(l, i), used = row_bytes(l, i);
+        unsigned char *data = malloc(m->bytes + 1);
 
-        code = data ? qn_memory_read(m, used, data, rest) : qn_error_memory();
-        for (size_t k = 0; k < rest && !code; k++)
-            *untouched &= data[k] == QN_MEMORY_POISON;
+        code = data ? qn_memory_read(m, 0, data, m->bytes) : qn_error_memory();
+        for (size_t k = 0; k < m->bytes && !code; k++)
+            if (k / pitch >= (size_t)l->rows || k % pitch >= used)
+                *untouched &= data[k] == QN_MEMORY_POISON;
         free(data);
     }
     return code;
@@ -247,17 +317,20 @@ static int look_at_guards(const struct qn_layer *l, int *guards)
 
 static int begin(struct judge *j, const struct qn_layer_numbers *in)
 {
+    const struct qn_layer_reference *r = &j->reference;
     size_t widest;
 
     if (qn_layer_reference_begin(&j->reference, in))
         return qn_error_memory();
-    widest =
-        (size_t)(j->reference.hidden > j->reference.ffn ? j->reference.hidden
-                                                        : j->reference.ffn);
+    widest = (size_t)(r->hidden > r->operands ? r->hidden : r->operands);
     j->line = malloc(widest * sizeof(float));
     for (int i = DW1; i <= DW2; i++)
         j->dw[i] = malloc((size_t)(LINES * columns_of(j, i)) * sizeof(double));
-    return j->line && j->dw[DW1] && j->dw[DW2] ? QUERN_OK : qn_error_memory();
+    for (int i = DB1; i <= DB2; i++)
+        j->dw[i] = malloc((size_t)bias_length(j, i) * sizeof(double));
+    return j->line && j->dw[DW1] && j->dw[DW2] && j->dw[DB1] && j->dw[DB2]
+               ? QUERN_OK
+               : qn_error_memory();
 }
 
 /* A NaN makes the error NaN, which passes nothing. */
@@ -291,6 +364,8 @@ int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
         .w1 = l->host[QN_LAYER_W1],
         .w2 = l->host[QN_LAYER_W2],
         .probability = l->host[QN_LAYER_PROBABILITY],
+        .b1 = l->host[QN_LAYER_B1],
+        .b2 = l->host[QN_LAYER_B2],
         .limit = l->args.limit,
         .slope = l->args.slope,
         .shift = l->args.shift,
@@ -309,10 +384,24 @@ int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
     if (!code)
         conclude(&j, v);
     free(j.line);
-    free(j.dw[DW1]);
-    free(j.dw[DW2]);
+    for (int i = DW1; i <= DB2; i++)
+        free(j.dw[i]);
     qn_layer_reference_free(&j.reference);
     return code;
+}
+
+/* Are the rows of y or dx, or all bytes of another result, the same? */
+static int same(const struct qn_layer *a, const struct qn_layer *b, int result,
+                const char *x, const char *y)
+{
+    const size_t pitch = row_pitch(a, result), other = row_pitch(b, result);
+
+    if (result > DX || pitch == other)
+        return !memcmp(x, y, a->memory[results[result].part].bytes);
+    for (size_t i = 0; i < (size_t)a->mlp.m; i++)
+        if (memcmp(x + i * pitch, y + i * other, row_bytes(a, result)) != 0)
+            return 0;
+    return 1;
 }
 
 int qn_layer_compare(const struct qn_layer *a, const struct qn_layer *b,
@@ -322,14 +411,14 @@ int qn_layer_compare(const struct qn_layer *a, const struct qn_layer *b,
 
     *where = NULL;
     for (int i = 0; i < RESULTS && !code && !*where; i++) {
-        const size_t bytes = a->memory[results[i].part].bytes;
-        char *x = malloc(bytes + 1), *y = malloc(bytes + 1);
+        const struct qn_memory *p = &a->memory[results[i].part];
+        const struct qn_memory *q = &b->memory[results[i].part];
+        char *x = malloc(p->bytes + 1), *y = malloc(q->bytes + 1);
 
-        code = x && y ? qn_memory_read(&a->memory[results[i].part], 0, x, bytes)
-                      : qn_error_memory();
+        code = x && y ? qn_memory_read(p, 0, x, p->bytes) : qn_error_memory();
         if (!code)
-            code = qn_memory_read(&b->memory[results[i].part], 0, y, bytes);
-        if (!code && memcmp(x, y, bytes))
+            code = qn_memory_read(q, 0, y, q->bytes);
+        if (!code && !same(a, b, i, x, y))
             *where = results[i].name;
         free(x);
         free(y);

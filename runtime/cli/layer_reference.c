@@ -190,9 +190,25 @@ static void place(const struct qn_layer_reference *r, int64_t f, int64_t *a,
     *b = *a + (run ? run : r->ffn);
 }
 
+/* Times a factor; nothing without a bias. */
+static void add_bias(double *out, const float *bias, int64_t count,
+                     double factor)
+{
+    for (int64_t i = 0; bias && i < count; i++)
+        out[i] += (double)bias[i] * factor;
+}
+
+/* The group's part of a bias; NULL without. */
+static const float *of_group(const struct qn_layer_reference *r,
+                             const float *bias, int64_t count)
+{
+    return bias ? bias + r->group * count : NULL;
+}
+
 static void go_forward(struct qn_layer_reference *r, double probability)
 {
     multiply(r->pre, r->w1, r->operands, r->hidden, r->x);
+    add_bias(r->pre, of_group(r, r->in->b1, r->operands), r->operands, 1);
     for (int64_t f = 0; f < r->ffn; f++) {
         int64_t a, b;
 
@@ -202,10 +218,13 @@ static void go_forward(struct qn_layer_reference *r, double probability)
             probability;
     }
     multiply(r->y, r->w2, r->hidden, r->ffn, r->h);
+    add_bias(r->y, of_group(r, r->in->b2, r->hidden), r->hidden, probability);
 }
 
 static void go_back(struct qn_layer_reference *r, double probability)
 {
+    const float *b2 = of_group(r, r->in->b2, r->hidden);
+
     multiply_back(r->dh, r->w2, r->hidden, r->ffn, r->dy);
     r->dprob = 0;
     for (int64_t f = 0; f < r->ffn; f++) {
@@ -218,6 +237,8 @@ static void go_back(struct qn_layer_reference *r, double probability)
         r->dpre[b] = r->dh[f] * probability * act.b;
         r->dpre[a] = r->dh[f] * probability * act.a;
     }
+    for (int64_t i = 0; b2 && i < r->hidden; i++)
+        r->dprob += r->dy[i] * (double)b2[i];
     multiply_back(r->dx, r->w1, r->operands, r->hidden, r->dpre);
 }
 
@@ -245,13 +266,16 @@ double qn_layer_reference_tolerance(const struct qn_recipe *recipe,
                                     const struct quern_mlp *mlp)
 {
     /* dx lies behind three products and what pre is wrong by; few values */
-    enum { STEPS = 6 };
+    enum { STEPS = 6, FEW = 4000 };
     const int types[] = {recipe->x, recipe->w, recipe->dy, mlp->type};
+    const double values = fmax(1, (double)mlp->m * (double)mlp->ffn);
     double most = 0;
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         most = fmax(most, qn_tolerance_format(types[i]));
-    if (mlp->activation == QUERN_REGLU) /* steps where pre's sign turns, as */
-        return STEPS * most + sqrt(most) / 4; /* often as it is wrong by much */
+    /* steps where pre's sign turns, as often as it is wrong by much; among few
+       values one that is large counts */
+    if (mlp->activation == QUERN_REGLU)
+        return STEPS * most + sqrt(most) * (0.25 + FEW / values);
     return STEPS * most;
 }

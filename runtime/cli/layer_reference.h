@@ -13,7 +13,7 @@
 struct qn_layer_numbers {
     const struct quern_mlp *mlp;
     const void *x, *dy, *w1, *w2;
-    const float *probability; /* NULL without */
+    const float *probability, *b1, *b2; /* NULL without */
     float limit, slope, shift;
 };
 

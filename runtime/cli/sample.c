@@ -335,6 +335,17 @@ static double dot(const double *a, const double *b, int64_t count)
     return sums[0] + sums[1] + (sums[2] + sums[3]);
 }
 
+/* The number of row i of the rows that are looked at; 1 without. */
+static double probability_of(const struct part *p, int64_t i)
+{
+    const struct qn_job *job = p->job;
+
+    return job->probability
+               ? (double)
+                     job->probability[job->starts[p->group] + p->rows[i].row]
+               : 1;
+}
+
 /* alpha * sum + bias, or + beta * C */
 static double finish(const struct part *p, double sum, int64_t i, int64_t j)
 {
@@ -343,7 +354,8 @@ static double finish(const struct part *p, double sum, int64_t i, int64_t j)
     if (problem->alpha)
         sum *= (double)p->job->factors[0][p->group];
     if (problem->bias)
-        sum += (double)p->job->bias[p->group * problem->n + j];
+        sum += (double)p->job->bias[p->group * problem->n + j] *
+               (problem->activation ? 1 : probability_of(p, i));
     if (problem->beta == QUERN_BETA_ONE)
         sum += (double)c_value(p, i, j);
     if (problem->beta == QUERN_BETA_ANY)
@@ -374,13 +386,12 @@ static double activated(const struct part *p, const double x[2], int64_t i)
     const struct qn_layer_numbers constants = {.limit = job->args.limit,
                                                .slope = job->args.slope,
                                                .shift = job->args.shift};
-    const int64_t row = job->starts[p->group] + p->rows[i].row;
 
     if (p->role != QN_ROLE_D || !job->problem.activation)
         return x[0];
     return qn_layer_reference_activate(&constants, job->problem.activation,
                                        x[0], x[1]) *
-           (job->probability ? (double)job->probability[row] : 1);
+           probability_of(p, i);
 }
 
 /* Column j of all rows; `b` has room for two rows of B. */

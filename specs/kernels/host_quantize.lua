@@ -60,3 +60,17 @@ kernels "host_dprob" {
   element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }, scale = { "none", "blocked" },
   arch = "host", template = "host/dprob.c", params = join(values, { "dprob" }, shape, sizes),
 }
+
+-- The same where it multiplies a bias, of dy as it is.
+kernels "host_dprob_bias" {
+  op = "dprob", of = "dy", input = { "bf16", "f16", "f32" }, form = "plain",
+  element = { bf16, f16 }, scale = "none", arch = "host", template = "host/dprob_bias.c",
+  params = join(values, { "bias", "dprob" }, shape, sizes),
+}
+
+-- What a product lacks whose kernel adds no bias.
+kernels "host_bias" {
+  op = "bias", of = "x", input = { "bf16", "f16", "f32" }, form = "plain",
+  element = { bf16, f16 }, scale = "none", arch = "host", template = "host/bias.c",
+  params = join({ "input", "out", "out_stride", "bias", "probability" }, shape, sizes),
+}

@@ -100,6 +100,7 @@ kernels "history" {
 }
 
 -- Activations of what has no scales, and sums over its rows.
+inputs.plain = join(inputs.plain, { "probability" })
 for _, form in ipairs { "plain", "forward", "backward" } do
   kernels("numbers_" .. form) {
     op = "quantize", of = { "x", "dy" }, input = numbers, form = form, element = { bf16, f16 },
@@ -120,4 +121,24 @@ kernels "dprob" {
   derive "threads" (function () return 256 end),
   derive "band" (function () return 1 end), -- COUPLED: bands
   derive "ctas" (function () return 2 end),
+}
+
+-- The same where it multiplies a bias, of dy as it is.
+kernels "dprob_bias" {
+  op = "dprob", of = "dy", input = numbers, form = "plain", element = { bf16, f16 },
+  scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/dprob_bias.cu",
+  params = join({ "in", "in_stride", "bias", "dprob" }, shape, sizes),
+  derive "threads" (function () return 256 end),
+  derive "band" (function () return 1 end), -- COUPLED: bands
+  derive "ctas" (function () return 2 end),
+}
+
+-- What a product lacks whose kernel adds no bias.
+kernels "bias" {
+  op = "bias", of = "x", input = numbers, form = "plain", element = { bf16, f16 },
+  scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/bias.cu",
+  params = join({ "out", "out_stride", "bias", "probability" }, shape, sizes),
+  derive "threads" (function () return 256 end),
+  derive "band" (function () return 16 end),
+  derive "ctas" (function () return 4 end),
 }

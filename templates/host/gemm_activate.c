@@ -1,7 +1,8 @@
 //$ once "cast/arith.c"
 //$ once "cast/activation.c"
 /*
-** What follows the product, of one group: alpha * sum + bias, of which an activation makes d.
+** What follows the product, of one group: alpha * sum + bias, of which an activation makes d. The
+** row's probability multiplies that result, or without an activation the bias.
 **
 ** An activation of two operands takes them from two columns of the product. So that both are in
 ** one block, blocks have the first operands of HALF results and then their second ones; columns
@@ -54,6 +55,7 @@ static void follow_row(const struct follow *f, const float sum[BLOCK_N], int row
                        int places)
 {
     const int two = takes_two(f), results = two ? HALF : places;
+    const float weight = f->probability ? f->probability[row] : 1;
     float given[BLOCK_N];
 
     for (int i = 0; i < places; i++) {
@@ -61,8 +63,10 @@ static void follow_row(const struct follow *f, const float sum[BLOCK_N], int row
         if (column < 0)
             continue;
         given[i] = f->alpha ? mul_rn(*f->alpha, sum[i]) : sum[i];
-        if (f->bias)
+        if (f->bias && f->which)
             given[i] = add_rn(given[i], f->bias[column]);
+        else if (f->bias)
+            given[i] = add_rn(given[i], mul_rn(f->bias[column], weight));
         if (f->saved)
             f->saved[row * f->saved_row + column] = store_$(d.type)(given[i]);
     }
@@ -73,8 +77,8 @@ static void follow_row(const struct follow *f, const float sum[BLOCK_N], int row
             return;
         value = activate(f->which, given[i], two ? given[i + HALF] : 0, f->limit, f->slope,
                          f->shift);
-        if (f->probability)
-            value = mul_rn(value, f->probability[row]);
+        if (f->which)
+            value = mul_rn(value, weight);
 //$ local first = epilogue == "copies" and " - f->d_first" or ""
         f->d[row * f->d_row + result$(first)] = store_$(d.type)(value);
     }

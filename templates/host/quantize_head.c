@@ -74,7 +74,7 @@ struct work {
     long long in_stride, in_group_stride;
     const void *saved;
     long long saved_stride;
-    const float *probability;
+    const float *probability, *bias;
     struct copy row, column;
     float *dbias, *dprob;
     int dbias_add; /* 1: dbias is added to */

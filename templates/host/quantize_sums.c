@@ -1,16 +1,20 @@
-/* Up to 128 features, summed over all rows of a group. What is added to dbias is nothing where it
-   has no rows. */
+/* Up to 128 features, summed over all rows of a group; what is summed as it is counts as often as
+   the row's probability says. What is added to dbias is nothing where it has no rows. */
 static void sum_rows(const struct work *w, const struct group *g, int feature)
 {
     static _Thread_local float tile[TILE][TILE];
     float sum[TILE] = { 0 };
 
     for (int row = 0; row < g->length; row++) {
+        const int weighs = w->form == PLAIN && w->probability;
+        const float weight = weighs ? w->probability[row_of(w, g, row)] : 1;
         float part[TILE];
         if (row % TILE == 0)
             load_tile(w, g, row, feature, tile);
-        for (int j = 0; j < TILE; j++)
-            part[j] = row % 32 ? add_rn(part[j], tile[row % TILE][j]) : tile[row % TILE][j];
+        for (int j = 0; j < TILE; j++) {
+            const float value = mul_rn(tile[row % TILE][j], weight);
+            part[j] = row % 32 ? add_rn(part[j], value) : value;
+        }
         for (int j = 0; j < TILE && (row % 32 == 31 || row == g->length - 1); j++)
             sum[j] = row < 32 ? part[j] : add_rn(sum[j], part[j]);
     }

@@ -21,7 +21,7 @@ enum {
 //$ else
 //$   once("cast/from_" .. input.type .. ".c")
 //$ end
-//$ if op == "dequantize" or (input.bits == 16 and form ~= "plain") then
+//$ if op == "dequantize" or (input.bits == 16 and (form ~= "plain" or op == "bias")) then
 //$   once("cast/to_" .. input.type .. ".c")
 //$ end
 //$ if op == "quantize" then

@@ -5,7 +5,7 @@
 //$ elseif form == "backward" then
 ** the gradient of what an activation was given, rounded to $(input.type) first.
 //$ else
-** the numbers themselves.
+** the numbers themselves; in dbias they count as often as the row's probability says.
 //$ end
 **
 **   row       [m, k]  $(element.type), rows padded with zeros to whole 16 bytes
@@ -22,10 +22,11 @@
 
 //$ include "quantize/dbias.cu"
 
+//$ local weight = form == "plain" and "const float *probability, " or ""
 /* A thread's values from v on, and the sums of its `rows` rows. */
 FN void store_rows(unsigned char *row, long long row_stride, const struct place *p,
                    const struct group *g, const struct tile *t, const held *v, int rows,
-                   float sum[2])
+                   $(weight)float sum[2])
 {
     const int f = t->column + 64 * p->half + 2 * p->lane;
     const long long first = (long long)g->start + t->row + ROWS * p->part;
@@ -38,8 +39,15 @@ FN void store_rows(unsigned char *row, long long row_stride, const struct place 
         if (r < stored)
             *to = to_$(element.type)_x2(lo_of(value(v, r)), hi_of(value(v, r)));
         if (r < rows) {
+//$ if form == "plain" then
+            const float weight = probability ? __ldg(probability + first + r) : 1;
+
+            sum[0] = add_rn(sum[0], mul_rn(lo_of(value(v, r)), weight));
+            sum[1] = add_rn(sum[1], mul_rn(hi_of(value(v, r)), weight));
+//$ else
             sum[0] = add_rn(sum[0], lo_of(value(v, r)));
             sum[1] = add_rn(sum[1], hi_of(value(v, r)));
+//$ end
         }
         to += row_stride / 2;
     }
@@ -79,7 +87,8 @@ $(name)(
 //$ else
         fill(v, &source, &g, t.row + ROWS * p.part, t.column + 64 * p.half + 2 * p.lane);
 //$ end
-        store_rows(row, row_stride, &p, &g, &t, v, rows, sum);
+//$ local given = form == "plain" and "probability, " or ""
+        store_rows(row, row_stride, &p, &g, &t, v, rows, $(given)sum);
         if (dbias)
             sum_part(partials, &p, &g, &t, &all, sum);
     }

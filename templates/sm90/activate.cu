@@ -1,9 +1,10 @@
 //$ local copies = epilogue == "copies"
+//$ local bias_rows = activation == "none" and ", block" or ""
 //$ local two = operands == "halves" or operands == "runs"
 /*
 ** p = alpha * sum + bias in fp32, stored where it is wanted,
 //$ if activation == "none" then
-** and the result itself.
+** and the result itself; with a probability the bias is times the row's.
 //$ elseif two then
 ** and $(activation)(a, b) of two columns of p, times the row's probability. Both are a thread's:
 //$   if operands == "halves" then
@@ -82,8 +83,14 @@ DEVICE struct finish finish_of(const struct follow *f, const struct tile *t, int
 }
 
 /* A slab's sums, from column x of p on, become elements of p. */
+//$ if activation ~= "none" then
 DEVICE void finish_part(float part[PART], const struct finish *s, int x, int lane)
 {
+//$ else
+DEVICE void finish_part(float part[PART], const struct finish *s, int x, int lane, int block)
+{
+    const float high = s->probability[block * 2], low = s->probability[block * 2 + 1];
+//$ end
 #pragma unroll
     for (int i = 0; i < PART; i++)
         part[i] = __fmul_rn(s->alpha, part[i]);
@@ -96,10 +103,17 @@ DEVICE void finish_part(float part[PART], const struct finish *s, int x, int lan
         const float left = inside ? __ldg(s->bias + column) : 0;
         const float right = inside ? __ldg(s->bias + column + 1) : 0;
 
+//$ if activation == "none" then
+        part[i] = __fadd_rn(part[i], __fmul_rn(left, high));
+        part[i + 1] = __fadd_rn(part[i + 1], __fmul_rn(right, high));
+        part[i + 2] = __fadd_rn(part[i + 2], __fmul_rn(left, low));
+        part[i + 3] = __fadd_rn(part[i + 3], __fmul_rn(right, low));
+//$ else
         part[i] = __fadd_rn(part[i], left);
         part[i + 1] = __fadd_rn(part[i + 1], right);
         part[i + 2] = __fadd_rn(part[i + 2], left);
         part[i + 3] = __fadd_rn(part[i + 3], right);
+//$ end
     }
 }
 
@@ -160,7 +174,7 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
             break;
 #pragma unroll
         for (int j = 0; j < OPERANDS; j++) {
-            finish_part(part + j * apart, s, first + j * beside, lane);
+            finish_part(part + j * apart, s, first + j * beside, lane$(bias_rows));
 //$ if activation ~= "none" then
             if (s->of->saved)
                 put_slab(slabs, &given, part + j * apart, t, first + j * beside, y, rows, lane);

@@ -55,7 +55,8 @@ DEVICE void find_results(struct held *held, float sum[SUMS], struct slabs *slabs
 //$ end
 #pragma unroll
         for (int j = 0; j < OPERANDS; j++) {
-            finish_part(part + j * apart, s, first + j * beside, lane);
+//$ local bias_rows = activation == "none" and ", 0" or ""
+            finish_part(part + j * apart, s, first + j * beside, lane$(bias_rows));
 //$ if activation ~= "none" then
             if (s->of->saved && row < rows)
                 put_slab(slabs, &given, part + j * apart, t, first + j * beside, row, rows, lane);

@@ -168,6 +168,12 @@ static const struct {
      "--check --json",
      0, "\"dw2\""},
     {"run mlp bf16 g=3 m=90 hidden=64 ffn=48 --check", 0, "dw2"},
+    {"run mlp mxfp8 g=3 m=90 hidden=64 ffn=48 prob=1 bias=1 split=17,0,60 "
+     "--backend host --check",
+     0, "db2"},
+    {"describe mlp fp8_block g=3 m=90 hidden=64 ffn=48 bias=1", 0, "db1"},
+    {"why mlp nvfp4 g=3 m=90 hidden=64 ffn=48 bias=1 --backend host", 0,
+     "db2 and its part of dprob"},
     {"run mlp bf16 g=3 m=90 hidden=64", 2, "ffn= is missing"},
     {"describe mlp fp8_row g=3 m=90 hidden=64 ffn=48", 0, "w2_column.sf"},
     {"why mlp mxfp8 g=3 m=90 hidden=64 ffn=48 --backend host", 0,

@@ -47,10 +47,11 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
         steps[i % 4], qn_type_name(k->d.type),
         i % 3 == 1 || one ? " bias=1" : "", i % 5 == 2 ? " alpha=any" : "");
 
+    if (used < size && i % 2)
+        used += (size_t)snprintf(line + used, size - used, " prob=1");
     if (!one && used < size)
-        used += (size_t)snprintf(line + used, size - used, " activation=%s%s%s",
-                                 k->activation, i % 2 ? " prob=1" : "",
-                                 i % 3 ? " saved=1" : "");
+        used += (size_t)snprintf(line + used, size - used, " activation=%s%s",
+                                 k->activation, i % 3 ? " saved=1" : "");
     if (k->interleave && used < size)
         used += (size_t)snprintf(line + used, size - used, " interleave=%d",
                                  k->interleave);

@@ -51,6 +51,13 @@ static const char *const backward[] = {
     NULL};
 static const char *const sums[] = {
     TORTURE " k=384 dbias=1", "g=65 m=4000 k=33 split=zipf dbias=add", NULL};
+static const char *const biases[] = {TORTURE " k=384",
+                                     "g=65 m=4000 k=33 split=zipf prob=1",
+                                     "g=3 m=500 k=130 split=skew prob=1", NULL};
+static const char *const weighted[] = {
+    TORTURE " k=384 prob=1 dbias=1 dprob=1",
+    "g=65 m=4000 k=33 split=zipf prob=1 dbias=add dprob=1",
+    "g=3 m=500 k=130 split=skew prob=1 dbias=1", NULL};
 static const char *const others[] = {TORTURE " k=256", "g=2 m=300 k=97",
                                      "g=65 m=4000 k=200 split=zipf", NULL};
 
@@ -211,8 +218,12 @@ static void add_numbers(struct work *w, const char *recipe)
     static const char *const inputs[] = {
         " in=bf16 copies=row", " in=f16 copies=row", " in=f32 copies=row"};
 
+    static const char *const types[] = {" in=bf16", " in=f16", " in=f32"};
+
     for (int i = 0; i < 3; i++) {
+        add_shapes(w, "bias", recipe, "x", types[i], biases);
         add_shapes(w, "quantize", recipe, "dy", inputs[i], sums);
+        add_shapes(w, "quantize", recipe, "dy", inputs[i], weighted);
         add_shapes(w, "quantize", recipe, "x", inputs[i], forward);
         add_shapes(w, "quantize", recipe, "dy", inputs[i], backward);
     }

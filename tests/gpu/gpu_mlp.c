@@ -1,7 +1,8 @@
 /*
 ** gpu_mlp.c: the grouped MLP, forward and backward: every recipe with every
-** activation against a chain in double, the same bytes at each run and from
-** each buffer, and graphs whose sizes change between replays.
+** activation, with biases and without, against a chain in double, the same
+** bytes at each run and from each buffer, packed or with rows apart, and graphs
+** whose sizes change between replays.
 */
 #include "gpu.h"
 
@@ -159,17 +160,22 @@ static void run_line(struct line *line)
     struct qn_layer one = {0}, two = {0};
     struct qt_case c = {.what = "mlp", .type = QUERN_BF16, .seed = 3};
     struct quern_mlp mlp;
+    int64_t gap;
 
     if (line->pattern) {
         qt_case_op(&c, QUERN_FPROP);
         qt_case_layout(&c, line->pattern);
         sizes = c.length;
     }
-    if (quern_mlp_parse(gpu_context, line->text, &mlp) ||
-        qn_layer_begin(&one, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
-                       sizes) ||
+    if (quern_mlp_parse(gpu_context, line->text, &mlp)) {
+        fail(line, quern_errmsg(gpu_context), "");
+        return;
+    }
+    gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden; /* to whole 16 bytes */
+    if (qn_layer_begin(&one, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
+                       sizes, 0) ||
         qn_layer_begin(&two, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
-                       sizes))
+                       sizes, gap))
         fail(line, "it cannot be planned: ", quern_errmsg(gpu_context));
     run(line, &one);
     if (!*line->result)
@@ -212,9 +218,9 @@ static void add_activations(const char *recipe, int r)
     for (int i = 0; i < 6; i++) {
         snprintf(text, sizeof text,
                  "mlp %s g=5 m=%d hidden=256 ffn=%d activation=%s prob=%d "
-                 "split=skew%s",
+                 "bias=%d split=skew%s",
                  recipe, 700 + i, i % 3 ? 128 : 160, activations[i],
-                 (r + i) % 3 > 0, turns[(r + i) % 4]);
+                 (r + i) % 3 > 0, (r + i) % 5 > 0, turns[(r + i) % 4]);
         add(text, NULL, i == 0);
     }
     snprintf(text, sizeof text,
@@ -232,9 +238,9 @@ static void add_patterns(const char *recipe)
         qt_case_op(&c, QUERN_FPROP);
         qt_case_layout(&c, &qt_patterns[i]);
         snprintf(text, sizeof text,
-                 "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1", recipe, c.groups,
-                 (long long)c.m, c.groups > 100 ? 32 : 136,
-                 c.groups > 100 ? 16 : 72);
+                 "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1 bias=%d", recipe,
+                 c.groups, (long long)c.m, c.groups > 100 ? 32 : 136,
+                 c.groups > 100 ? 16 : 72, i % 2);
         add(text, &qt_patterns[i], 0);
     }
 }

@@ -156,6 +156,12 @@ static double in_double(int activation, double a, double b)
     }
 }
 
+/* What multiplies the row's result, or without an activation its bias. */
+static double weight_of(const struct numbers *x, const struct run *r, int row)
+{
+    return r->problem.probability ? (double)x->probability[row] : 1;
+}
+
 /* Element (row, column) of P; the products and their sums are exact. */
 static double given(const struct numbers *x, const struct run *r, int group,
                     int row, int64_t column)
@@ -167,7 +173,9 @@ static double given(const struct numbers *x, const struct run *r, int group,
         sum += (double)x->a[row * K + k] *
                (double)x->b[(group * p->n + column) * K + k];
     return (p->alpha ? 0.75 : 1) * sum +
-           (p->bias ? (double)x->bias[group * p->n + column] : 0);
+           (p->bias ? (double)x->bias[group * p->n + column] *
+                          (p->activation ? 1 : weight_of(x, r, row))
+                    : 0);
 }
 
 /* The columns of P that result j is made of. */
@@ -194,8 +202,7 @@ static void expect_near(const char *line, double got, double want,
 static void check_row(const struct numbers *x, const char *line,
                       const struct run *r, int group, int row)
 {
-    const double factor =
-        r->problem.probability ? (double)x->probability[row] : 1;
+    const double factor = r->problem.activation ? weight_of(x, r, row) : 1;
     int64_t at[2];
 
     for (int64_t j = 0; j < r->width; j++) {
@@ -251,6 +258,8 @@ static void write_line(char *line, size_t size, const char *recipe,
         snprintf(line + used, size - used, " activation=%s%s%s%s",
                  activations[activation], runs[i % 5], i % 2 ? " prob=1" : "",
                  i % 3 != 2 ? " saved=1" : "");
+    else if (i % 2)
+        snprintf(line + used, size - used, " prob=1");
 }
 
 void test_activations(void **state)

@@ -17,14 +17,26 @@
 
 static const struct qn_options options = {.command = "test_host", .seed = 5};
 
-/* The MLP of a line, with data; `sizes` may be NULL. */
-static void begin(struct qn_layer *l, const char *text, const int64_t *sizes)
+/* The MLP of a line, with data; `sizes` may be NULL. With `apart` rows of x, y,
+   dy and dx begin at the next multiple of 8 elements but one. */
+static void begin_apart(struct qn_layer *l, const char *text,
+                        const int64_t *sizes, int apart)
 {
     struct quern_mlp mlp;
+    int64_t gap = 0;
 
-    if (quern_mlp_parse(host_ctx, text, &mlp) ||
-        qn_layer_begin(l, &options, host_ctx, &mlp, QUERN_BACKEND_HOST, sizes))
+    if (quern_mlp_parse(host_ctx, text, &mlp))
         fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    if (apart)
+        gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden;
+    if (qn_layer_begin(l, &options, host_ctx, &mlp, QUERN_BACKEND_HOST, sizes,
+                       gap))
+        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+}
+
+static void begin(struct qn_layer *l, const char *text, const int64_t *sizes)
+{
+    begin_apart(l, text, sizes, 0);
 }
 
 static void run(struct qn_layer *l, const char *text)
@@ -49,17 +61,19 @@ static void check(struct qn_layer *l, const char *text)
         fail_msg("%s: guards %d, untouched %d", text, v.guards, v.untouched);
 }
 
-/* Run it and judge; then once more, on poison: the same bytes. */
+/* Run it and judge; then with rows apart, twice, on poison: the same bytes, and
+   nothing between the rows. */
 static void try_line(const char *text, const int64_t *sizes)
 {
     struct qn_layer one = {0}, two = {0};
     const char *where;
 
     begin(&one, text, sizes);
-    begin(&two, text, sizes);
+    begin_apart(&two, text, sizes, 1);
     run(&one, text);
     check(&one, text);
     run(&two, text);
+    check(&two, text);
     assert_int_equal(qn_layer_reset(&two), 0);
     run(&two, text);
     assert_int_equal(qn_layer_compare(&one, &two, &where), 0);
@@ -86,7 +100,8 @@ static int type_at(const struct qn_recipe *recipe, int i)
     return types[i % count];
 }
 
-/* Every recipe with every activation; all that a line may say, in turns. */
+/* Every recipe with every activation and biases; all else that a line may say,
+   in turns. The second expert has no tokens, and some factors are 0. */
 void test_mlp_right(void **state)
 {
     static const char *const activations[] = {
@@ -107,7 +122,7 @@ void test_mlp_right(void **state)
                 continue; /* clears 6 histories of 1024 slots each time */
             snprintf(text, sizeof text,
                      "mlp %s g=4 m=%d hidden=%d ffn=%d in=%s dw=%s beta=%d "
-                     "activation=%s prob=%d%s",
+                     "activation=%s prob=%d bias=1%s",
                      recipe->name, 41 + n % 3, n % 4 == 3 ? 49 : 64,
                      n % 4 == 2 ? 136 : 40, qn_type_name(type),
                      qn_type_name(type_at(recipe, n / 2)), n % 2,
@@ -134,13 +149,15 @@ void test_mlp_sizes(void **state)
             if (many ? r != i % 4 : r % 2 != i % 2)
                 continue;
             snprintf(text, sizeof text,
-                     "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1", names[r],
-                     c.groups, (long long)c.m, many ? 8 : 24, many ? 8 : 16);
+                     "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1 bias=%d",
+                     names[r], c.groups, (long long)c.m, many ? 8 : 24,
+                     many ? 8 : 16, i / 2 % 2);
             try_line(text, c.length);
         }
     }
-    try_line("mlp fp8_row g=3 m=0 hidden=40 ffn=24 prob=1", NULL);
+    try_line("mlp fp8_row g=3 m=0 hidden=40 ffn=24 prob=1 bias=1", NULL);
     try_line("mlp bf16 g=1 m=0 hidden=40 ffn=24 beta=1 dw=f32", NULL);
+    try_line("mlp bf16 g=2 m=0 hidden=40 ffn=24 beta=1 bias=1", NULL);
 }
 
 /* Gradients of the weights later, and forward alone: the same bytes; with every
@@ -157,8 +174,9 @@ void test_mlp_phases(void **state)
         const char *where;
 
         snprintf(text, sizeof text,
-                 "mlp %s g=4 m=150 hidden=64 ffn=24 prob=1 split=skew",
-                 recipe->name);
+                 "mlp %s g=4 m=150 hidden=64 ffn=24 prob=1 bias=1 beta=%d "
+                 "split=skew",
+                 recipe->name, r / 2 % 2);
         begin(&whole, text, NULL);
         snprintf(other, sizeof other, "%s%s", text, r % 2 ? " sizes=host" : "");
         begin(&apart, other, NULL);
@@ -203,6 +221,8 @@ void test_mlp_arguments(void **state)
 {
     static const char scaled[] = "mlp nvfp4 g=4 m=60 hidden=32 ffn=16 prob=1";
     static const char plain[] = "mlp bf16 g=4 m=60 hidden=32 ffn=16";
+    static const char biased[] =
+        "mlp mxfp8 g=4 m=60 hidden=32 ffn=16 prob=1 bias=1";
 
     (void)state;
     REFUSED(scaled, forward, a->workspace = NULL, "workspace is NULL");
@@ -221,6 +241,21 @@ void test_mlp_arguments(void **state)
     REFUSED(scaled, backward, a->dprob = NULL, "dprob is NULL");
     REFUSED(scaled, backward, a->random = NULL, "random is NULL");
     REFUSED(scaled, backward, a->dw1.stride = 64, "dw1: stride 0");
+    REFUSED(scaled, forward, a->x.stride = 31, "x.stride is 31: 0 (packed) or");
+    REFUSED(scaled, forward, a->y.stride = (int64_t)1 << 31, "y.stride is");
+    REFUSED(scaled, forward, a->y.stride = 36, "at multiples of 16 bytes");
+    REFUSED(scaled, forward, a->y.stride = 40, "y.bytes is 3840: its rows");
+    REFUSED(scaled, backward, a->dy.stride = -8, "dy.stride is -8");
+    REFUSED(scaled, backward, a->dx.group_stride = 8, "dx: stride 0");
+    REFUSED(scaled, forward, a->b1 = a->probability, "b1 is not NULL: the");
+    REFUSED(plain, wgrad, a->db2 = a->saved, "db2 is not NULL: the problem");
+    REFUSED(biased, forward, a->b1 = NULL, "b1 is NULL: the problem says");
+    REFUSED(biased, forward, a->b2 = NULL, "b2 is NULL: the problem says");
+    REFUSED(biased, forward, a->b2++, "it must be a multiple of 8");
+    REFUSED(biased, backward, a->db1 = NULL, "db1 is NULL: the problem says");
+    REFUSED(biased, backward, a->db2 = NULL, "db2 is NULL: the problem says");
+    REFUSED(biased, backward, a->db2 = a->dprob, "dprob overlaps db2");
+    REFUSED(biased, backward, a->db1 = (float *)a->b1, "db1 overlaps b1");
     REFUSED(scaled, weights, a->w1.data = NULL, "w1.data is NULL");
     REFUSED(plain, forward, a->w1.data = NULL, "w1.data is NULL");
     REFUSED(plain, wgrad, a->dy.data = NULL, "dy.data is NULL");
@@ -245,6 +280,8 @@ static const struct {
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 activation=none", "an MLP has one"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 interleave=3", "does not divide"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 prob=2", "0 or 1"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 bias=2", "bias=2: 0 or 1"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 biass=1", "did you mean 'bias'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 split=3", "split=3"},
 };
 
@@ -252,7 +289,7 @@ void test_mlp_texts(void **state)
 {
     static const char *const right[] = {
         ("mlp fp8_block g=8 m=4096 hidden=7168 ffn=2048 in=bf16 dw=f32 beta=1 "
-         "activation=swiglu prob=1 split=mild"),
+         "activation=swiglu prob=1 bias=1 split=mild"),
         ("mlp bf16 g=1 m=0 hidden=8 ffn=8 in=bf16 dw=bf16 "
          "activation=squared_relu"),
         ("mlp nvfp4 g=2 m=9 hidden=64 ffn=64 in=f32 dw=f16 activation=geglu "
@@ -291,7 +328,8 @@ void test_mlp_lies(void **state)
         struct qn_layer_verdict v;
 
         snprintf(text, sizeof text,
-                 "mlp %s g=4 m=300 hidden=40 ffn=24 prob=1 split=10,140,0,130",
+                 "mlp %s g=4 m=300 hidden=40 ffn=24 prob=1 bias=1 "
+                 "split=10,140,0,130",
                  recipe->name);
         begin(&l, text, NULL);
         for (int i = 0; i < 4; i++) {

@@ -209,7 +209,12 @@ static const struct {
     {"quantize mxfp8 g=1 m=1 k=6 activation=swiglu interleave=4",
      "does not divide"},
     {"quantize mxfp8 g=1 m=1 k=6 interleave=2", "no activation"},
-    {"quantize mxfp8 g=1 m=1 k=6 prob=1", "with an activation only"},
+    {"quantize mxfp8 g=1 m=1 k=6 prob=1", "rows are multiplied in dbias alone"},
+    {"quantize mxfp8 of=dy g=1 m=1 k=6 prob=1 dbias=1",
+     "of dy that the recipe keeps as it is"},
+    {"quantize bf16 of=x g=1 m=1 k=6 prob=1 dbias=1 copies=row", "of dy that"},
+    {"quantize bf16 of=dy g=1 m=1 k=6 dbias=1 dprob=1 copies=row",
+     "the gradient is of prob=1"},
     {"quantize mxfp8 g=1 m=1 k=6 prob=2", "0 or 1"},
     {"quantize mxfp8 g=2 m=5 k=6 split=3,4", "split=3,4"},
     {"requantize mxfp8 g=1 m=1 k=1 copies=row", "copies=column"},
@@ -225,6 +230,8 @@ void test_quantize_texts(void **state)
         ("quantize nvfp4 of=dy g=2 m=5 k=64 in=f32 copies=column "
          "activation=swiglu interleave=32 prob=1 dbias=1 split=2,3"),
         "quantize bf16 of=dy g=2 m=5 k=64 in=bf16 copies=row dbias=add",
+        "quantize bf16 of=dy g=2 m=5 k=64 in=f32 copies=row prob=1 dbias=1 "
+        "dprob=1",
         "requantize mxfp8 of=w g=8 m=64 k=32",
         "dequantize mxfp8 of=x g=8 m=64 k=32 out=f16 copies=column",
         "rescale fp8_tensor_delayed of=dy"};
@@ -408,4 +415,106 @@ void test_quantize_one_copy(void **state)
         setup_free(&both);
         setup_free(&row);
     }
+}
+
+/* ---------------------------------------------------- gradients of a bias */
+
+/* What a bias gets that probabilities multiply, in the order that NUMERICS
+   gives dbias and dprob. */
+struct bias_numbers {
+    float probability[ROWS], bias[GROUPS * K], dprob[ROWS];
+};
+
+static float in_at(const struct setup *s, int64_t row, int f)
+{
+    return qt_load(s->in.data, QUERN_BF16, row * K + f);
+}
+
+/* Feature f of a group: sums of 32 rows, and then of these. */
+static float expected_dbias(const struct setup *s, const struct bias_numbers *x,
+                            int64_t start, int64_t rows, int f)
+{
+    float sum = 0, part = 0;
+
+    for (int64_t i = 0; i < rows; i++) {
+        const float value = in_at(s, start + i, f) * x->probability[start + i];
+
+        part = i % 32 ? part + value : value;
+        if (i % 32 == 31 || i == rows - 1)
+            sum = i < 32 ? part : sum + part;
+    }
+    return sum;
+}
+
+/* A row: 32 sums, of features 2 l and 2 l + 1 of every 64, and then of halves
+   of these; added to what was there. */
+static float expected_dprob(const struct setup *s, const struct bias_numbers *x,
+                            int group, int64_t row, float before)
+{
+    float sum[32] = {0};
+
+    for (int f = 0; f < K; f++)
+        sum[f / 2 % 32] += in_at(s, row, f) * x->bias[group * K + f];
+    for (int distance = 16; distance; distance /= 2)
+        for (int i = 0; i < distance; i++)
+            sum[i] += sum[i + distance];
+    return before + sum[0];
+}
+
+static void check_bias(const struct setup *s, const struct bias_numbers *x)
+{
+    const float *dbias = (const float *)(const void *)s->dbias.data;
+    int64_t start = 0;
+
+    for (int g = 0; g < GROUPS; g++) {
+        for (int f = 0; f < K; f++) {
+            const float want = expected_dbias(s, x, start, s->sizes[g], f);
+
+            assert_memory_equal(&dbias[g * K + f], &want, sizeof want);
+        }
+        for (int64_t i = 0; i < s->sizes[g]; i++, start++) {
+            const float want = expected_dprob(s, x, g, start, (float)start);
+
+            assert_memory_equal(&x->dprob[start], &want, sizeof want);
+        }
+    }
+    for (; start < ROWS; start++) /* nobody's */
+        assert_true(x->dprob[start] >= (float)start &&
+                    x->dprob[start] <= (float)start);
+}
+
+/* To the bit, with rows of nobody, an empty group and factors that are 0. */
+void test_quantize_bias(void **state)
+{
+    static const char text[] =
+        "quantize bf16 of=dy g=4 m=300 k=96 copies=row prob=1 dbias=1 dprob=1";
+    struct bias_numbers x;
+    struct quern_quantize_args *a;
+    uint64_t draws = 9;
+    struct setup s;
+
+    (void)state;
+    setup_make(&s, text);
+    a = &s.need.args;
+    assert_int_equal(a->row.ndim, 0); /* nothing but sums is made */
+    a->row.data = a->row.sf = a->column.data = a->column.sf = NULL;
+    for (int i = 0; i < ROWS; i++) {
+        x.probability[i] = i % 7 == 3 ? 0 : qt_draw(&draws, QT_NORMAL);
+        x.dprob[i] = (float)i;
+    }
+    for (int i = 0; i < GROUPS * K; i++)
+        x.bias[i] = qt_draw(&draws, QT_NORMAL);
+    a->probability = x.probability;
+    a->dprob = x.dprob;
+    assert_int_equal(quern_quantize_run(s.plan, a, NULL), QUERN_EINVAL);
+    assert_non_null(strstr(quern_errmsg(host_ctx), "bias is NULL"));
+    a->bias = x.bias;
+    a->row.data = s.row.data;
+    assert_int_equal(quern_quantize_run(s.plan, a, NULL), QUERN_EINVAL);
+    assert_non_null(strstr(quern_errmsg(host_ctx), "row.data is not NULL"));
+    a->row.data = NULL;
+    s.sizes[3] = 150; /* and 13 rows are nobody's */
+    assert_int_equal(quern_quantize_run(s.plan, a, NULL), 0);
+    check_bias(&s, &x);
+    setup_free(&s);
 }

@@ -17,8 +17,8 @@ class Tensor(ctypes.Structure):
 class Args(ctypes.Structure):
     _fields_ = [("input", Tensor), ("saved", Tensor), ("row", Tensor), ("column", Tensor),
                 ("out", Tensor), ("first_dims", P), ("offsets", P), ("sizes_type", I),
-                ("probability", P), ("dbias", P), ("dprob", P), ("scale", P), ("history", P),
-                ("random", P), ("noop", P), ("limit", F), ("slope", F), ("shift", F),
+                ("probability", P), ("bias", P), ("dbias", P), ("dprob", P), ("scale", P),
+                ("history", P), ("random", P), ("noop", P), ("limit", F), ("slope", F), ("shift", F),
                 ("workspace", P), ("host_sizes", P)]
 
 

@@ -132,6 +132,7 @@ int test_scaled_group(void);
 int test_activate_group(void);
 int test_streamed_group(void);
 int test_mlp_group(void);
+int test_mlp_bias_group(void);
 int test_ahead_group(void);
 int test_check_group(void);
 int test_tune_group(void);

@@ -22,6 +22,7 @@ int main(int argc, char **argv)
     failed += test_activate_group();
     failed += test_streamed_group();
     failed += test_mlp_group();
+    failed += test_mlp_bias_group();
     failed += test_ahead_group();
     failed += test_check_group();
     failed += test_failure_group();

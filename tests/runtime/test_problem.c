@@ -144,7 +144,7 @@ static void names_what_is_wrong(void **state)
          "squared_relu is expected; did you mean 'swiglu'?"},
         {"fprop bf16 g=1 m=1 n=2 k=1 bias=2", "bias=2: 0 or 1 is expected"},
         {"fprop bf16 g=1 m=1 n=2 k=1 prob=1",
-         "prob=1: rows are multiplied with an activation only"},
+         "prob=1: there is neither an activation"},
         {"fprop bf16 g=1 m=1 n=2 k=1 saved=1 bias=1",
          "saved=1: there is no activation"},
         {"fprop bf16 g=1 m=1 n=2 k=1 interleave=1",

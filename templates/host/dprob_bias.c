@@ -1,0 +1,42 @@
+/*
+** The gradient of each row's probability, which multiplies a bias of its group: the sum over
+** features of that bias times the row's gradient is added to what is there, on the host, from any
+** type of input.
+**
+**   dprob  [m]  rows outside of every group are not written
+**
+** 32 sums, of features 2 l and 2 l + 1 of every 64 in ascending order; then of l and l + 16, of
+** l and l + 8, .. l + 1. All in fp32.                                  COUPLED: dprob
+*/
+//$ include "host/quantize_head.c"
+
+//$ include "host/quantize_tile.c"
+
+static float sum_row(const struct work *w, const struct group *g, long long row)
+{
+    const float *bias = w->bias + (long long)g->number * w->all.k;
+    float sum[32] = { 0 };
+
+    for (int f = 0; f < w->all.k; f++) {
+        const float dy = load_in(w, w->in, row * w->in_stride + f);
+
+        sum[f / 2 % 32] = add_rn(sum[f / 2 % 32], mul_rn(dy, bias[f]));
+    }
+    for (int distance = 16; distance > 0; distance /= 2)
+        for (int i = 0; i < distance; i++)
+            sum[i] = add_rn(sum[i], sum[i + distance]);
+    return sum[0];
+}
+
+/* One group's rows. `next` counts those of all groups. */
+static void do_group(const struct work *w, const struct group *g, long long *next)
+{
+    for (int row = 0; row < g->length; row++)
+        if ((*next)++ % w->workers == w->worker) {
+            float *const to = w->dprob + row_of(w, g, row);
+
+            *to = add_rn(*to, sum_row(w, g, row_of(w, g, row)));
+        }
+}
+
+//$ include "host/quantize_entry.c"

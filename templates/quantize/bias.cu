@@ -1,0 +1,58 @@
+/*
+** A bias of each group, added to its rows in place: numbers in $(input.type), each rounded once.
+**
+**   out          [m, k]       rows outside of every group are not written
+**   bias         [groups, k]
+**   probability  [m]          the row's bias is multiplied by it; or null
+**
+** Persistent CTAs walk over tiles of 128 x 128; a warp has every 8th row of one.
+*/
+//$ include "quantize/head.cu"
+
+//$ include "quantize/given.cu"
+
+/* One element of a row. */
+FN void add_bias(in_element *to, float bias)
+{
+//$ if input.bits == 16 then
+    *to = (in_element)to_$(input.type)(add_rn(from_$(input.type)(*to), bias));
+//$ else
+    *to = add_rn(*to, bias);
+//$ end
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
+$(name)(
+//$ for _, p in ipairs(params) do
+    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
+//$ end
+)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const struct shape all = { m, k, groups };
+    struct walk w;
+    struct tile t;
+
+//$ include "common/noop.c"
+//$ include "quantize/begin.cu"
+    while (walk_next(&w, &t, lane)) {
+        struct group g;
+
+//$ include "quantize/group.cu"
+        const float *from = bias + (long long)g.number * k;
+        for (int i = t.row + warp; i < t.row + TILE_M && i < g.length; i += THREADS / 32) {
+            const long long at = (long long)g.start + i;
+            const float weight = probability ? __ldg(probability + at) : 1;
+            in_element *row = (in_element *)out + at * out_stride;
+
+#pragma unroll
+            for (int j = 0; j < TILE_N / 32; j++) {
+                const int f = t.column + 32 * j + lane;
+                if (f < k)
+                    add_bias(row + f, mul_rn(__ldg(from + f), weight));
+            }
+        }
+    }
+    if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */
+        check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
+}

@@ -1,0 +1,311 @@
+/*
+** mlp_scene.h: recipes, kernels and a fixture of the tests of grouped MLPs.
+*/
+#ifndef TEST_MLP_SCENE_H
+#define TEST_MLP_SCENE_H
+
+#include "test.h"
+
+#include <stdlib.h>
+
+#define P(name) QN_PARAM_##name
+
+/* ------------------------------------------------------------ the registry */
+
+#define BLOCKS(rows_, order_)                                                  \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = rows_, .k = 128,     \
+        .order = order_, .pad_rows = 4, .pad_columns = 4                       \
+    }
+
+#define EXPONENTS                                                              \
+    {                                                                          \
+        .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = 32,         \
+        .pad_rows = 1, .pad_columns = 1                                        \
+    }
+
+static const struct qn_recipe recipes[] = {
+    {.name = "plain",
+     .doc = "",
+     .spec = "recipes/test.lua:1",
+     .x = QUERN_BF16,
+     .w = QUERN_BF16,
+     .dy = QUERN_BF16,
+     .d_types = 1u << QUERN_BF16,
+     .default_d = QUERN_BF16,
+     .scale = "none",
+     .rule = ""},
+    {.name = "scaled",
+     .doc = "",
+     .spec = "recipes/test.lua:2",
+     .x = QUERN_E4M3,
+     .w = QUERN_E4M3,
+     .dy = QUERN_E4M3,
+     .d_types = 1u << QUERN_BF16,
+     .default_d = QUERN_BF16,
+     .scaled = 1,
+     .scale = "",
+     .rule = "",
+     .scaling = {BLOCKS(1, QN_ORDER_COLUMNS), BLOCKS(128, QN_ORDER_ROWS),
+                 BLOCKS(1, QN_ORDER_COLUMNS)}},
+    {.name = "mx",
+     .doc = "",
+     .spec = "recipes/test.lua:3",
+     .x = QUERN_E4M3,
+     .w = QUERN_E4M3,
+     .dy = QUERN_E4M3,
+     .d_types = 1u << QUERN_BF16,
+     .default_d = QUERN_BF16,
+     .scaled = 1,
+     .scale = "",
+     .rule = "",
+     .scaling = {EXPONENTS, EXPONENTS, EXPONENTS}},
+};
+
+/* What the trail keeps of each launch; alike for all casts, for all
+   products. */
+enum { IN, SAVED, ROW, COLUMN, PROBABILITY, DPROB, FIRST_DIMS, ERROR };
+enum { FUSED_A, FUSED_SAVED, FUSED_D, FUSED_B, FUSED_PROBABILITY };
+enum { FUSED_D_SF = FUSED_PROBABILITY + 1, FUSED_T };
+enum { A, B, D, A_SF, B_SF, A_STRIDE };
+enum { BIASED_A, BIASED_B, BIASED_D, BIASED_D_STRIDE, BIAS, FACTOR };
+enum { SUMMED, SUMMED_STRIDE, SUMMED_ROW, WEIGHT, DBIAS, ADDS, B2, OF_B2 };
+
+static const unsigned char trail_cast[] = {
+    P(in),          P(saved), P(row),        P(column),
+    P(probability), P(dprob), P(first_dims), P(error)};
+static const unsigned char trail_product[] = {
+    P(a), P(b), P(d), P(a_sf), P(b_sf), P(a_stride), P(first_dims), P(error)};
+
+static const unsigned char trail_biased[] = {
+    P(a),    P(b),           P(d),          P(d_stride),
+    P(bias), P(probability), P(first_dims), P(error)};
+static const unsigned char trail_sums[] = {
+    P(in),    P(in_stride), P(row),  P(probability),
+    P(dbias), P(dbias_add), P(bias), P(dprob)};
+
+static const unsigned char trail_fused[] = {
+    P(a),           P(saved),  P(d),      P(b),
+    P(probability), P(row_sf), P(column), P(column_sf)};
+
+#define COMMON(name_, recipe_)                                                 \
+    .name = name_, .spec = "kernels/test.lua:1", .template = "test.cu",        \
+    .key = "key", .recipe = recipe_, .arch = "sm_90a", .schedule = "",         \
+    .addend = "none", .threads = 128, .nparams = 8, .cubin = "\177ELF",        \
+    .cubin_bytes = 4
+#define CAST_OF(name_, recipe_, op_, of_, form_, input_, params_)              \
+    {                                                                          \
+        COMMON(name_, recipe_), .op = op_, .of = of_, .input = input_,         \
+                                .form = form_, .ctas = 1, .params = params_    \
+    }
+#define CAST(name_, recipe_, op_, of_, form_)                                  \
+    CAST_OF(name_, recipe_, op_, of_, form_, QUERN_BF16, trail_cast)
+/* Of a bias: sums over rows, and what its factors get. */
+#define SUM(name_, recipe_)                                                    \
+    CAST_OF(name_, recipe_, QN_SUM, QUERN_DY, QN_PLAIN, QUERN_F32, trail_sums)
+#define SUMS(recipe_)                                                          \
+    CAST_OF(recipe_ "_sums", recipe_, QN_QUANTIZE, QUERN_DY, QN_PLAIN,         \
+            QUERN_BF16, trail_sums),                                           \
+        CAST_OF(recipe_ "_dprob_b2", recipe_, QN_DPROB, QUERN_DY, QN_PLAIN,    \
+                QUERN_BF16, trail_sums),                                       \
+        SUM(recipe_ "_sum", recipe_)
+#define BIASED(recipe_)                                                        \
+    {                                                                          \
+        COMMON(recipe_ "_biased", recipe_),                                    \
+            .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,                         \
+            .epilogue = QN_ACTIVATE, .activation = "none",                     \
+            .d = {.type = QUERN_BF16}, .tile = {128, 128, 64},                 \
+            .cluster = {1, 1}, .params = trail_biased                          \
+    }
+#define PRODUCT(name_, recipe_, op_, ragged_, a_, b_)                          \
+    {                                                                          \
+        COMMON(name_, recipe_),                                                \
+            .op = op_, .ragged = ragged_, .epilogue = QN_STORE,                \
+            .a = {.major = QUERN_MAJOR_##a_},                                  \
+            .b = {.major = QUERN_MAJOR_##b_}, .d = {.type = QUERN_BF16},       \
+            .tile = {128, 128, 64}, .cluster = {1, 1}, .params = trail_product \
+    }
+
+#define SIZES(name_, recipe_)                                                  \
+    {                                                                          \
+        .name = name_, .spec = "kernels/test.lua:2", .template = "sizes.cu",   \
+        .key = "key", .recipe = recipe_, .arch = "sm_90a", .op = QN_SIZES,     \
+        .input = QUERN_F32, .schedule = "", .addend = "", .threads = 256,      \
+        .params = size_params, .nparams = sizeof size_params,                  \
+        .cubin = "\177ELF", .cubin_bytes = 4                                   \
+    }
+
+static const struct qn_kernel kernels[] = {
+    CAST("plain_h", "plain", QN_QUANTIZE, QUERN_X, QN_FORWARD),
+    CAST("plain_dpre", "plain", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
+    CAST("plain_dprob", "plain", QN_DPROB, QUERN_DY, QN_BACKWARD),
+    PRODUCT("plain_fprop", "plain", QUERN_FPROP, QUERN_AXIS_M, K, K),
+    PRODUCT("plain_dgrad", "plain", QUERN_DGRAD, QUERN_AXIS_M, K, MN),
+    PRODUCT("plain_wgrad", "plain", QUERN_WGRAD, QUERN_AXIS_K, MN, MN),
+    CAST("cast_x", "scaled", QN_QUANTIZE, QUERN_X, QN_PLAIN),
+    CAST("cast_h", "scaled", QN_QUANTIZE, QUERN_X, QN_FORWARD),
+    CAST("cast_w", "scaled", QN_QUANTIZE, QUERN_W, QN_PLAIN),
+    CAST("cast_dy", "scaled", QN_QUANTIZE, QUERN_DY, QN_PLAIN),
+    CAST("cast_dpre", "scaled", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
+    CAST("dprob", "scaled", QN_DPROB, QUERN_DY, QN_BACKWARD),
+    PRODUCT("fprop", "scaled", QUERN_FPROP, QUERN_AXIS_M, K, K),
+    PRODUCT("dgrad", "scaled", QUERN_DGRAD, QUERN_AXIS_M, K, K),
+    PRODUCT("wgrad", "scaled", QUERN_WGRAD, QUERN_AXIS_K, K, K),
+    SIZES("k_sizes_plain", "plain"),
+    SIZES("k_sizes_scaled", "scaled"),
+    /* for tests of biases; "bf16" is a recipe of all tests */
+    BIASED("plain"),
+    SUMS("plain"),
+    BIASED("bf16"),
+    SUMS("bf16"),
+    {COMMON("plain_wgrad_add", "plain"), .op = QUERN_WGRAD,
+     .ragged = QUERN_AXIS_K, .epilogue = QN_ADD, .a = {.major = QUERN_MAJOR_MN},
+     .b = {.major = QUERN_MAJOR_MN}, .d = {.type = QUERN_BF16},
+     .tile = {128, 128, 64}, .cluster = {1, 1}, .params = trail_product},
+    CAST("mx_x", "mx", QN_QUANTIZE, QUERN_X, QN_PLAIN),
+    CAST("mx_h", "mx", QN_QUANTIZE, QUERN_X, QN_FORWARD),
+    CAST("mx_w", "mx", QN_QUANTIZE, QUERN_W, QN_PLAIN),
+    CAST("mx_dy", "mx", QN_QUANTIZE, QUERN_DY, QN_PLAIN),
+    CAST("mx_dpre", "mx", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
+    CAST("mx_dprob", "mx", QN_DPROB, QUERN_DY, QN_BACKWARD),
+    SUM("mx_sum", "mx"),
+    CAST("mx_expand_x", "mx", QN_DEQUANTIZE, QUERN_X, QN_PLAIN),
+    CAST("mx_expand_w", "mx", QN_DEQUANTIZE, QUERN_W, QN_PLAIN),
+    PRODUCT("mx_fprop", "mx", QUERN_FPROP, QUERN_AXIS_M, K, K),
+    PRODUCT("mx_dgrad", "mx", QUERN_DGRAD, QUERN_AXIS_M, K, K),
+    PRODUCT("mx_wgrad", "mx", QUERN_WGRAD, QUERN_AXIS_K, K, K),
+    /* for tests of them alone: pre and h at once */
+    {COMMON("scaled_fused", "scaled"), .op = QUERN_FPROP,
+     .ragged = QUERN_AXIS_M, .epilogue = QN_COPIES, .activation = "swiglu",
+     .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {1, 1},
+     .params = trail_fused},
+    {COMMON("plain_fused", "plain"), .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,
+     .epilogue = QN_ACTIVATE, .activation = "swiglu", .d = {.type = QUERN_BF16},
+     .tile = {128, 128, 64}, .cluster = {1, 1}, .params = trail_fused},
+};
+
+/* The last of them are not in all registries. */
+enum {
+    ALL = sizeof kernels / sizeof *kernels,
+    OF_FUSION = 2,
+    OF_BIASES = 21 /* before those */
+};
+#define REGISTRY(hash_, count_)                                                \
+    {                                                                          \
+        .hash = hash_, .recipes = recipes, .nrecipes = 3, .kernels = kernels,  \
+        .nkernels = count_                                                     \
+    }
+static const struct quern_registry registry =
+    REGISTRY("mlp", ALL - OF_FUSION - OF_BIASES);
+static const struct quern_registry with_biases =
+    REGISTRY("mlp, biases", ALL - OF_FUSION);
+static const struct quern_registry with_fused = REGISTRY("mlp, fused", ALL);
+
+/* ---------------------------------------------------------------- a fixture */
+
+enum { ROOM = 1 << 16, ROOMS = 40 };
+
+struct fixture {
+    struct quern_context *ctx;
+    struct quern_mlp_plan *plan;
+    struct quern_mlp_description need;
+    struct quern_mlp_args args;
+    char *memory;
+    int used;
+};
+
+static inline void *room(struct fixture *f)
+{
+    assert_in_range(f->used, 0, ROOMS - 1);
+    return f->memory + f->used++ * ROOM;
+}
+
+static inline void give(struct fixture *f, struct quern_tensor *t)
+{
+    if (!t->ndim)
+        return;
+    assert_in_range(t->bytes, 0, ROOM);
+    t->data = room(f);
+    t->sf = t->sf_bytes ? room(f) : NULL;
+}
+
+static inline struct fixture begin_with(const char *recipe, const char *more,
+                                        const struct quern_registry *linked)
+{
+    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+    const struct quern_open_options open = {.registry = linked};
+    struct fixture f = {.used = 0};
+    struct quern_mlp_args *a = &f.args;
+    struct quern_mlp mlp;
+    char text[128];
+
+    snprintf(text, sizeof text, "mlp %s g=3 m=60 hidden=64 ffn=32%s%s", recipe,
+             strstr(more, "prob=") ? "" : " prob=1", more);
+    test_expect(quern_open(&open, &f.ctx), QUERN_OK, "");
+    test_expect(quern_mlp_parse(f.ctx, text, &mlp), QUERN_OK, "");
+    test_expect(quern_mlp_describe(f.ctx, &mlp, &f.need), QUERN_OK, "");
+    test_expect(quern_mlp_plan(f.ctx, &mlp, &aot, &f.plan), QUERN_OK, "");
+    f.memory = aligned_alloc(256, ROOMS * ROOM + 8 * ROOM);
+    assert_non_null(f.memory);
+    f.args = f.need.args;
+    give(&f, &a->x), give(&f, &a->y), give(&f, &a->dy), give(&f, &a->dx);
+    give(&f, &a->w1), give(&f, &a->w2), give(&f, &a->dw1), give(&f, &a->dw2);
+    give(&f, &a->w1_row), give(&f, &a->w1_column);
+    give(&f, &a->w2_row), give(&f, &a->w2_column);
+    a->first_dims = room(&f);
+    a->probability = room(&f);
+    a->dprob = room(&f);
+    a->b1 = mlp.bias ? room(&f) : NULL;
+    a->b2 = mlp.bias ? room(&f) : NULL;
+    a->db1 = mlp.bias ? room(&f) : NULL;
+    a->db2 = mlp.bias ? room(&f) : NULL;
+    a->workspace = room(&f);
+    assert_in_range(f.need.workspace_bytes, 256, ROOM);
+    a->saved = f.memory + ROOMS * ROOM;
+    assert_in_range(f.need.saved_bytes, 1, 8 * ROOM);
+    memset(a->workspace, 0, f.need.workspace_bytes);
+    test_cuda->trailed = FAKE_TRAILED;
+    return f;
+}
+
+static inline void end(struct fixture *f)
+{
+    quern_mlp_plan_free(f->plan);
+    quern_close(f->ctx);
+    free(f->memory);
+}
+
+/* The launches since the last call, by name. */
+static inline void launched(const char *const *names)
+{
+    int i = 0;
+
+    for (; names[i]; i++)
+        assert_string_equal(test_cuda->trail[i].kernel, names[i]);
+    assert_int_equal(test_cuda->launches, i);
+    test_cuda->launches = 0;
+}
+
+#define LAUNCHED(...) launched((const char *const[]){__VA_ARGS__, NULL})
+
+static inline const void *param(int launch, int which)
+{
+    return (const void *)(uintptr_t)test_cuda->trail[launch].params[which];
+}
+
+/* Is the address in `saved`, or in the workspace? */
+static inline int is_saved(const struct fixture *f, const void *at)
+{
+    return (const char *)at >= (const char *)f->args.saved &&
+           (const char *)at < (const char *)f->args.saved + f->need.saved_bytes;
+}
+
+static inline int is_scratch(const struct fixture *f, const void *at)
+{
+    const char *workspace = f->args.workspace;
+
+    return (const char *)at >= workspace + 256 &&
+           (const char *)at < workspace + f->need.workspace_bytes;
+}
+
+#endif

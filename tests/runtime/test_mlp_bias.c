@@ -1,0 +1,203 @@
+/*
+** test_mlp_bias.c: the biases of a grouped MLP: which launches add them and sum
+** their gradients, what each gets, and rows that lie apart.
+*/
+#include "test.h"
+
+#include "mlp_scene.h"
+
+/* Both products add theirs, FC2's times the rows' numbers. */
+static void adds_biases(void **state)
+{
+    struct fixture f = begin_with("plain", " bias=1", &with_biases);
+    struct quern_mlp_args *a = &f.args;
+
+    (void)state;
+    test_expect(quern_mlp_forward(f.plan, a, (void *)256), QUERN_OK, "");
+    assert_ptr_equal(param(0, BIASED_A), a->x.data);
+    assert_ptr_equal(param(0, BIAS), a->b1);
+    assert_null(param(0, FACTOR));
+    assert_true(is_saved(&f, param(0, BIASED_D)));
+    assert_ptr_equal(param(1, IN), param(0, BIASED_D));
+    assert_ptr_equal(param(2, BIAS), a->b2);
+    assert_ptr_equal(param(2, FACTOR), a->probability);
+    assert_ptr_equal(param(2, BIASED_D), a->y.data);
+    for (int i = 0; i < 3; i++)
+        assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
+    LAUNCHED("plain_biased", "plain_h", "plain_biased");
+    end(&f);
+}
+
+/* dpre's cast sums db1; dy is summed by itself, and dprob is made of both. */
+static void sums_gradients(void **state)
+{
+    struct fixture f = begin_with("plain", " bias=1", &with_biases);
+    struct quern_mlp_args *a = &f.args;
+
+    (void)state;
+    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(2, DBIAS), a->db1);
+    assert_ptr_equal(param(3, DPROB), a->dprob);
+    assert_ptr_equal(param(4, SUMMED), a->dy.data);
+    assert_ptr_equal(param(4, WEIGHT), a->probability);
+    assert_null(param(4, SUMMED_ROW));
+    assert_ptr_equal(param(5, DBIAS), a->db2);
+    assert_int_equal((int)(uintptr_t)param(5, ADDS), 0);
+    assert_ptr_equal(param(6, SUMMED), a->dy.data);
+    assert_ptr_equal(param(6, B2), a->b2);
+    assert_ptr_equal(param(6, OF_B2), a->dprob);
+    LAUNCHED("plain_dgrad", "plain_dpre", "plain_sum", "plain_dprob",
+             "plain_sums", "plain_sum", "plain_dprob_b2", "plain_dgrad",
+             "plain_wgrad", "plain_wgrad");
+    a->dw1.data = a->dw2.data = NULL; /* later */
+    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
+    LAUNCHED("plain_dgrad", "plain_dpre", "plain_sum", "plain_dprob",
+             "plain_sums", "plain_sum", "plain_dprob_b2", "plain_dgrad");
+    end(&f);
+}
+
+/* Without numbers for the rows nothing is multiplied, and no dprob made. */
+static void sums_without_factors(void **state)
+{
+    struct fixture f = begin_with("plain", " prob=0 bias=1", &with_biases);
+    struct quern_mlp_args *a = &f.args;
+
+    (void)state;
+    a->probability = NULL;
+    a->dprob = NULL;
+    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
+    assert_null(param(2, FACTOR));
+    LAUNCHED("plain_biased", "plain_h", "plain_biased");
+    a->b2 = NULL; /* only dprob is made of it */
+    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
+    assert_null(param(3, WEIGHT));
+    LAUNCHED("plain_dgrad", "plain_dpre", "plain_sum", "plain_sums",
+             "plain_sum", "plain_dgrad", "plain_wgrad", "plain_wgrad");
+    end(&f);
+}
+
+/* With beta=1 sums are added to what is there, as dw1 and dw2 are. */
+static void adds_to_gradients(void **state)
+{
+    struct fixture f = begin_with("plain", " beta=1 bias=1", &with_biases);
+
+    (void)state;
+    test_expect(quern_mlp_backward(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal((int)(uintptr_t)param(2, ADDS), 1);
+    assert_int_equal((int)(uintptr_t)param(5, ADDS), 1);
+    LAUNCHED("plain_dgrad", "plain_dpre", "plain_sum", "plain_dprob",
+             "plain_sums", "plain_sum", "plain_dprob_b2", "plain_dgrad",
+             "plain_wgrad_add", "plain_wgrad_add");
+    end(&f);
+}
+
+/* Fused, the kernel of pre and h adds b1. */
+static void adds_in_fused(void **state)
+{
+    struct fixture f = begin_with("plain", " bias=1", &with_fused);
+
+    (void)state;
+    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
+    LAUNCHED("plain_fused", "plain_biased");
+    end(&f);
+}
+
+/* Where no kernel adds a bias to what it expands, that is expanded before; dy
+   is summed by kernels of a recipe that keeps it as it is. */
+static void expands_ahead(void **state)
+{
+    struct fixture f = begin_with("mx", " bias=1", &with_biases);
+    struct quern_mlp_args *a = &f.args;
+
+    (void)state;
+    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(3, BIAS), a->b1);
+    assert_true(is_scratch(&f, param(3, BIASED_A)));
+    assert_ptr_equal(param(5, ROW), param(4, ROW)); /* h's row copy */
+    assert_ptr_equal(param(7, BIAS), a->b2);
+    assert_ptr_equal(param(7, FACTOR), a->probability);
+    assert_ptr_equal(param(7, BIASED_D), a->y.data);
+    LAUNCHED("mx_x", "mx_expand_x", "mx_expand_w", "bf16_biased", "mx_h",
+             "mx_expand_x", "mx_expand_w", "bf16_biased");
+    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(3, DBIAS), a->db1);
+    assert_ptr_equal(param(5, SUMMED), a->dy.data);
+    assert_ptr_equal(param(6, DBIAS), a->db2);
+    assert_ptr_equal(param(7, OF_B2), a->dprob);
+    LAUNCHED("mx_dy", "mx_dgrad", "mx_dpre", "mx_sum", "mx_dprob", "bf16_sums",
+             "bf16_sum", "bf16_dprob_b2", "mx_dgrad", "mx_wgrad", "mx_wgrad");
+    end(&f);
+}
+
+/* All of it is explained; what nothing serves is refused, with the reason. */
+static void explains_biases(void **state)
+{
+    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+    struct fixture f = begin_with("mx", " bias=1", &with_biases);
+    struct quern_mlp_plan *plan;
+    struct quern_mlp mlp;
+    char *text = NULL;
+
+    (void)state;
+    test_expect(quern_mlp_parse(f.ctx,
+                                "mlp mx g=3 m=60 hidden=64 ffn=32 prob=1 "
+                                "bias=1",
+                                &mlp),
+                QUERN_OK, "");
+    test_expect(quern_mlp_why(f.ctx, &mlp, &aot, &text), QUERN_OK, "");
+    assert_non_null(strstr(text, "d=bf16 bias=1 prob=1 expand=ahead"));
+    assert_non_null(strstr(text, "> bf16_biased"));
+    assert_non_null(strstr(text, "db2 and its part of dprob, from dy\n    "
+                                 "quantize bf16 of=dy"));
+    quern_free(text);
+    strcpy(mlp.recipe, "scaled"); /* fp32 scales are factors of sums */
+    test_expect(quern_mlp_plan(f.ctx, &mlp, &aot, &plan), QUERN_ENOKERNEL,
+                "no kernel of backend aot serves");
+    test_expect(quern_mlp_plan(f.ctx, &mlp, &aot, &plan), QUERN_ENOKERNEL,
+                "in the step pre");
+    end(&f);
+}
+
+/* Rows of the caller's tensors may lie apart: kernels get their distance. */
+static void strides_rows(void **state)
+{
+    struct fixture f = begin_with("plain", " bias=1", &with_biases);
+    struct quern_mlp_args *a = &f.args;
+    struct quern_tensor *const tensors[] = {&a->x, &a->y, &a->dy, &a->dx};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        tensors[i]->stride = 72 + 8 * i;
+        tensors[i]->bytes = (size_t)(59 * tensors[i]->stride + 64) * 2;
+    }
+    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
+    assert_int_equal((int)(uintptr_t)param(2, BIASED_D_STRIDE), 80);
+    LAUNCHED("plain_biased", "plain_h", "plain_biased");
+    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
+    assert_int_equal((int)(uintptr_t)param(0, A_STRIDE), 88);
+    assert_int_equal((int)(uintptr_t)param(4, SUMMED_STRIDE), 88);
+    assert_int_equal((int)(uintptr_t)param(6, SUMMED_STRIDE), 88);
+    LAUNCHED("plain_dgrad", "plain_dpre", "plain_sum", "plain_dprob",
+             "plain_sums", "plain_sum", "plain_dprob_b2", "plain_dgrad",
+             "plain_wgrad", "plain_wgrad");
+    a->y.bytes--;
+    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_EINVAL,
+                "its rows span 9568 bytes");
+    a->y.bytes++;
+    a->y.stride = 76;
+    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_EINVAL,
+                "rows that are not packed must start at multiples of 16");
+    end(&f);
+}
+
+int test_mlp_bias_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(adds_biases),          TEST(sums_gradients),
+        TEST(sums_without_factors), TEST(adds_to_gradients),
+        TEST(adds_in_fused),        TEST(expands_ahead),
+        TEST(explains_biases),      TEST(strides_rows),
+    };
+
+    return cmocka_run_group_tests_name("mlp biases", tests, NULL, NULL);
+}
