@@ -10,10 +10,9 @@
 **     where those that multiply put rows into registers, BEGIN, BY_EIGHT for
 **         each of them, BESIDE for each row of A beside rows of B, since all
 **         these warps take turns, and CONTENDED of the products, whose sums
-**         keep the register file busy; BEGIN twice where sums are so wide that
-**         there is room for half a step at a time      COUPLED: wide sums
+**         keep the register file busy
 **
-** Measured in bench/NOTES.md, 12, but for the last, which is a guess.
+** Measured in bench/NOTES.md, 12.
 */
 #include "expand.h"
 #include "types.h"
@@ -28,7 +27,6 @@
 #define BY_EIGHT_NARROW  2.0 /* codes of 4 bits */
 #define BESIDE           3.0
 #define CONTENDED        0.75
-#define WIDE             64 /* more rows of A beside B in registers */
 
 /* Where they make it. */
 enum way { NOWHERE, SHARED, REGISTERS, SWAPPED };
@@ -89,9 +87,7 @@ double qn_expand_cycles(const struct qn_kernel *kernel, double k, double math)
     double eight = m * a.eight + n * b.eight;
 
     if (eight > 0)
-        eight =
-            (BEGIN * (way == SWAPPED && m > WIDE ? 2 : 1) + eight) * k / 64 +
-            CONTENDED * math;
+        eight = (BEGIN + eight) * k / 64 + CONTENDED * math;
     return larger(larger(bytes / SHARED_PER_CYCLE, m * a.four + n * b.four) *
                       k / 64,
                   eight);

@@ -19,9 +19,6 @@ end
 
 -- D's columns that a warp has where rows of B are the tensor cores' rows: side by side.
 local function turned_columns (v) return v.tile.n // 8 end
--- Then wide sums leave room for half a step of B that is multiplied, and half a step that is made.
--- COUPLED: wide sums
-local function wide_sums (v) return v.expand == "swapped" and v.tile.m > 64 end
 local function slab_row (v)
   return v.expand == "swapped" and turned_columns(v) * v.d.bytes or 128
 end
@@ -88,11 +85,7 @@ local function common ()
 
   -- 128 columns at a time: of so many threads the compiler gives none registers for more.
   derive "mma_n" (function (v) return v.expand == "swapped" and v.tile.m or 128 end),
-  derive "held_parts" (function (v) return wide_sums(v) and 2 or 1 end),
   derive "registers" (function (v)
-    if wide_sums(v) then -- who expands has two rows of A
-      return v.tile.m < 128 and { 48, 192, 80 } or { 40, 200, 72 }
-    end
     return v.expand ~= "shared" and { 48, 200, 64 } or { 48, 184, 96 }
   end),
   derive "packed_readers" (function (v)
@@ -150,10 +143,8 @@ local function common ()
     (function (v)
       return v.expand ~= "swapped" and (v.tile.m < 64 or v.tile.m == 64 and v.tile.n < 256)
     end),
-  reject "codes of a byte beside sums of 128 rows leave too few registers: some would spill"
-    (function (v) return v.expand == "swapped" and v.tile.m >= 128 and v.b.bits > 4 end),
-  reject "sums of 128 rows and columns are no more than those of 64 rows and 256, and A costs twice"
-    (function (v) return v.expand == "swapped" and v.tile.m >= 128 and v.tile.n < 256 end),
+  reject "two fragments of B beside sums of 128 rows leave too few registers: some would spill"
+    (function (v) return v.expand == "swapped" and v.tile.m >= 128 end),
   reject "two warpgroups would expand the same 64 rows"
     (function (v) return v.expand == "registers" and v.tile.m < 128 end),
   reject "A beside as many sums leaves too few registers to fetch C or for scales of e4m3"
@@ -198,8 +189,7 @@ kernels "sm90_expanded_m" {
   ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, sizes),
 
   axis "schedule" { "cooperative" },
-  axis "tile"     { {32, 256, 64}, {64, 128, 64}, {64, 256, 64}, {96, 256, 64}, {128, 128, 64},
-                    {128, 256, 64} },
+  axis "tile"     { {32, 256, 64}, {64, 128, 64}, {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers", "swapped" },
   derive "addend" (function () return "none" end),

@@ -1,14 +1,14 @@
 //$ local stored = b.bits == 4 and 4 or 8 -- bits of a code: six have a byte
-//$ local words = stored // 2 // held_parts -- of a thread's codes that are expanded together
+//$ local words = stored // 2 -- of 16 codes
 //$ local each = 32 // stored -- codes in a word
 //$ local row_bytes = 8 * stored
 //$ local kind = b.type .. (apart and "_apart" or "")
 /*
 ** sum = (a * b) turned, over all of k, at least one step: the rows of B are the tensor cores' rows,
 ** those of A their columns. A lies expanded in the ring; these warps expand B themselves, into the
-** registers that the tensor cores take it from, a fragment ahead: while one batch of products is in
+** registers that the tensor cores take it from, a step ahead: while one batch of products is in
 ** flight the next one's values are made. Their codes are asked for before that batch is begun, so
-** that nothing is waited for behind it. Fragments are PARTS to a step of the ring.
+** that nothing is waited for behind it.
 **
 ** Of a row's 64 steps of k, lane l has 16 side by side, from 16 (l % 4) on: the two or four that
 ** are next to each other go into one product. The tensor cores want them elsewhere, but any order
@@ -17,15 +17,11 @@
 ** So a pair is two that lie four apart among eight.
 //$ end
 */
-enum {
-    LINES = COLUMNS / 4, HELD = LINES / 8, /* rows of B: in a warp, in a thread */
-    PARTS = $(held_parts), /* of a step, one fragment each */
-    PART_K = TILE_K / PARTS
-};
+enum { LINES = COLUMNS / 4, HELD = LINES / 8 }; /* rows of B: in a warp, in a thread */
 
-/* What one thread has of B for PART_K steps of k: of 16 rows two, with so many words of pairs. */
+/* What one thread has of B for TILE_K steps of k: of 16 rows two, with 8 words of pairs each. */
 struct fragment {
-    unsigned int pair[HELD][PART_K / 8];
+    unsigned int pair[HELD][8];
 };
 
 /* The codes that these are made of, and the scales, those of TILE_K steps or more. */
@@ -50,22 +46,19 @@ DEVICE void fetch_ahead(const struct memory *s, const struct line *line, int x, 
     copy_commit();
 }
 
-/* Codes of a part of step `x`, and the scales, which stay for as many steps as a word is for. */
+/* Codes and scales of TILE_K steps from `x` on: scales stay for as many steps as a word is for. */
 DEVICE void load_raw(struct raw *raw, const struct memory *s, const struct rows *rows, int stage,
-                     int x, int part)
+                     int x)
 {
-    const unsigned int codes =
-        s->packed + stage * PACKED_BYTES + rows->codes + part * $(4 * words);
+    const unsigned int codes = s->packed + stage * PACKED_BYTES + rows->codes;
 
-    if (part == 0 && x % B_WORD_K == 0)
+    if (x % B_WORD_K == 0)
 #pragma unroll
         for (int i = 0; i < HELD; i++)
             raw->scales[i] = scales_b(s, rows->skip[i], x, rows->row + 8 * i);
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-//$ if words == 1 then
-        raw->word[i][0] = load_shared_word(codes + i * 8 * $(row_bytes));
-//$ elseif words == 2 then
+//$ if stored == 4 then
         load_shared_codes(codes + i * 8 * $(row_bytes), raw->word[i]);
 //$ else
         load_shared_x4(codes + i * 8 * $(row_bytes), raw->word[i]);
@@ -112,13 +105,13 @@ DEVICE void expand_raw(struct fragment *f, const struct raw *raw, int x, int lan
 //$ end
 }
 
-/* The products of one fragment with A, which lies at `a` for it. */
+/* The products of one step of the ring, where A lies at `a`. */
 DEVICE void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigned int a,
                               int accumulate)
 {
     mma_begin();
 #pragma unroll
-    for (int step = 0; step < PART_K / MMA_K; step++)
+    for (int step = 0; step < TILE_K / MMA_K; step++)
 #pragma unroll
         for (int i = 0; i < HELD / 2; i++)
             mma(sum + i * (ROWS / 2), f->pair[2 * i][2 * step], f->pair[2 * i + 1][2 * step],
@@ -127,14 +120,11 @@ DEVICE void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigne
     mma_commit();
 }
 
-/* The codes of part `part` of step `x` have been asked for: make them values, and with the last
-** ones give their stage back. */
-DEVICE void expand_part(struct fragment *f, const struct raw *raw, const struct memory *s,
-                        struct place *p, int x, int part, int lane)
+/* The codes of step `x` have been asked for: make them values, and give their stage back. */
+DEVICE void expand_step(struct fragment *f, const struct raw *raw, const struct memory *s,
+                        struct place *p, int x, int lane)
 {
     expand_raw(f, raw, x, lane);
-    if (part < PARTS - 1)
-        return;
     copy_engine_fence(); /* what was read may be copied over */
     __syncwarp();
     release_packed(s, p->stage, lane);
@@ -142,38 +132,32 @@ DEVICE void expand_part(struct fragment *f, const struct raw *raw, const struct 
 }
 
 /*
-** One part of step `x`: its products are begun, and the next part's values made. `p` is the place
-** of the packed stage that these come from, `q` that of the ring's.
+** One step: its products are begun, and the next step's values made. `p` is the place of the packed
+** stages, one ahead of `q`, that of the ring.
 */
-DEVICE void multiply_part(float sum[SUMS], const struct fragment *now, struct fragment *next,
+DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fragment *next,
                           struct raw *raw, const struct memory *s, struct place *p,
                           struct place *q, const struct line *line, const struct rows *rows,
-                          int line_row, int x, int part, int k, int lane)
+                          int line_row, int x, int k, int lane)
 {
-    const int stage = q->stage, last = part == PARTS - 1;
-    const int then = last ? x + TILE_K : x, part_then = last ? 0 : part + 1, more = then < k;
-    const unsigned int a = s->ring + stage * STAGE_BYTES;
+    const int stage = q->stage, more = x + TILE_K < k;
 
-    if (more && last) {
+    if (more) {
         copy_wait(SF_AHEAD - 1);
         __syncwarp(); /* the scales of all lanes are there, and those of the step before read */
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
+        load_raw(raw, s, rows, p->stage, x + TILE_K);
     }
-    if (more)
-        load_raw(raw, s, rows, p->stage, then, part_then);
-    if (part == 0)
-        barrier_wait(s->full + stage * 8, q->parity);
-    multiply_fragment(sum, now, mma_operand(a) + part * (PART_K / MMA_K) * A_STEP / 16,
-                      x > 0 || part > 0);
+    barrier_wait(s->full + stage * 8, q->parity);
+    multiply_fragment(sum, now, mma_operand(s->ring + stage * STAGE_BYTES), x > 0);
     mma_wait(1);
-    if (part == 0 && x > 0)
+    if (x > 0)
         release(s, (stage > 0 ? stage : STAGES) - 1, lane);
-    if (last)
-        place_next(q, STAGES);
-    if (more)
-        expand_part(next, raw, s, p, then, part_then, lane);
-    if (more && last)
-        fetch_ahead(s, line, then, line_row, lane);
+    place_next(q, STAGES);
+    if (more) {
+        expand_step(next, raw, s, p, x + TILE_K, lane);
+        fetch_ahead(s, line, x + TILE_K, line_row, lane);
+    }
 }
 
 DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
@@ -208,15 +192,14 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     copy_wait(SF_AHEAD);
     __syncwarp();
     barrier_wait(s->packed_full + p->stage * 8, p->parity);
-    load_raw(&raw, s, &rows, p->stage, 0, 0);
-    expand_part(&even, &raw, s, p, 0, 0, lane);
+    load_raw(&raw, s, &rows, p->stage, 0);
+    expand_step(&even, &raw, s, p, 0, lane);
 #pragma unroll 1
-    for (int x = 0; x < k; x += 2 * PART_K) {
-        const int then = x + 2 * PART_K - TILE_K; /* the other step, or part, of the two */
-        multiply_part(sum, &even, &odd, &raw, s, p, q, &line, &rows, line_row, x, 0, k, lane);
-        if (then < k)
-            multiply_part(sum, &odd, &even, &raw, s, p, q, &line, &rows, line_row, then, PARTS - 1,
-                          k, lane);
+    for (int x = 0; x < k; x += 2 * TILE_K) {
+        multiply_step(sum, &even, &odd, &raw, s, p, q, &line, &rows, line_row, x, k, lane);
+        if (x + TILE_K < k)
+            multiply_step(sum, &odd, &even, &raw, s, p, q, &line, &rows, line_row, x + TILE_K, k,
+                          lane);
     }
     mma_wait(0);
     release(s, (q->stage > 0 ? q->stage : STAGES) - 1, lane);

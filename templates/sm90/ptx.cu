@@ -266,8 +266,7 @@ DEVICE void store_shared_word(unsigned int to, unsigned int word)
 //$ end
 //$ if expand ~= "none" then
 //$ local of_eight = expand == "registers" and a.bits == 4 -- codes or bytes, at a time
-//$ local held_so = expand == "swapped" and (b.bits == 4) == (held_parts == 1)
-//$ of_eight = of_eight or held_so or expand == "swapped" and a.bits ~= 4 and a.bits ~= 16
+//$ of_eight = expand == "swapped" and (b.bits == 4 or a.bits ~= 4 and a.bits ~= 16) or of_eight
 //$ if of_eight then
 DEVICE void load_shared_codes(unsigned int from, unsigned int word[2])
 {

@@ -153,11 +153,9 @@ static void test_scaled_k(void **state)
 
 static void test_swapped(void **state)
 {
-    const struct form *forms[] = {
-        &EXPAND_M_SWAPPED,       &EXPAND_M_SWAPPED_GLOBAL,
-        &EXPAND_M_SWAPPED_TILES, &EXPAND_M_SWAPPED_MIXED,
-        &EXPAND_M_WIDE,          &EXPAND_M_WIDE_GLOBAL,
-        &EXPAND_M_WIDE_MIXED};
+    const struct form *forms[] = {&EXPAND_M_SWAPPED, &EXPAND_M_SWAPPED_GLOBAL,
+                                  &EXPAND_M_SWAPPED_TILES,
+                                  &EXPAND_M_SWAPPED_MIXED};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_enough);

@@ -151,13 +151,6 @@ FORM(EXPAND_M_SWAPPED_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 64, .recipe = "test_mx6", .expand = "swapped");
 FORM(EXPAND_M_SWAPPED_MIXED, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 64, .recipe = "test_w4", .expand = "swapped");
-/* Half a step of B in registers at a time. */
-FORM(EXPAND_M_WIDE, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 96, .recipe = "mxfp8", .expand = "swapped");
-FORM(EXPAND_M_WIDE_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
-     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .expand = "swapped");
-FORM(EXPAND_M_WIDE_MIXED, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 96, .recipe = "test_w4", .expand = "swapped");
 
 /* Merged products. */
 FORM(PARTS, K, STORE, cooperative, 128, 1, 1, BF16, MN,
