@@ -617,7 +617,7 @@ struct quern_quantize_args {
     float *history;           /* [slots] delayed scaling: largest magnitudes,
                                  this call's first; zeros at first */
     const uint64_t *random;   /* [2] stochastic rounding: seed and offset */
-    const int *noop;          /* as in quern_args: not to redo weights' copies */
+    const int *noop;          /* as in quern_args: skips w quantized before */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     void *workspace;           /* as in struct quern_args */
     const int64_t *host_sizes; /* [G] instead of first_dims and offsets */
