@@ -20,8 +20,10 @@ const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
     {QN_MLP_WEIGHTS, 1, QUERN_MLP_W2, "w2"},
     {QN_MLP_FORWARD, 1, QUERN_MLP_X, "x"},
     {QN_MLP_FORWARD, 0, QN_MLP_PRE, "pre = x w1^T"},
+    {QN_MLP_FORWARD, 1, QN_MLP_ADD_B1, "pre + b1"},
     {QN_MLP_FORWARD, 1, QUERN_MLP_H, "h = activation(pre)"},
     {QN_MLP_FORWARD, 0, QN_MLP_Y, "y = h w2^T"},
+    {QN_MLP_FORWARD, 1, QN_MLP_ADD_B2, "y + b2"},
     {QN_MLP_BACKWARD, 1, QUERN_MLP_DY, "dy"},
     {QN_MLP_BACKWARD, 0, QN_MLP_DH, "dh = dy w2"},
     {QN_MLP_BACKWARD, 1, QUERN_MLP_DPRE, "dpre, from dh and pre"},
@@ -45,6 +47,8 @@ static const struct {
     [QUERN_MLP_DY] = {QUERN_DY, TOKENS, HIDDEN},
     [QUERN_MLP_DPRE] = {QUERN_DY, TOKENS, OPERANDS},
     [QN_MLP_B2] = {QUERN_DY, TOKENS, HIDDEN},
+    [QN_MLP_ADD_B1] = {QUERN_X, TOKENS, OPERANDS},
+    [QN_MLP_ADD_B2] = {QUERN_X, TOKENS, HIDDEN},
 };
 
 static const struct {
@@ -87,20 +91,29 @@ int qn_mlp_operand(int product, int role)
     return role == QN_ROLE_A ? products[product].a : products[product].b;
 }
 
-/* Whose kernels sum a dy that has no scales: any recipe's that keeps it so. */
-static const struct qn_recipe *summing(const struct quern_context *ctx,
-                                       const struct qn_recipe *recipe)
+/* Whose kernels take numbers that have no scales: any recipe's that keeps such
+   a tensor as it is. */
+static const struct qn_recipe *taking(const struct quern_context *ctx,
+                                      const struct qn_recipe *recipe,
+                                      int tensor)
 {
-    return qn_mlp_scaled(recipe, QUERN_MLP_DY) ? qn_ahead_plain(ctx) : recipe;
+    return qn_mlp_scaled(recipe, tensor) ? qn_ahead_plain(ctx) : recipe;
 }
 
-/* Gradients of a bias are sums over rows. */
-static void set_sums(const struct quern_mlp *mlp, int tensor,
+/* What biases need: sums over rows, or to be added. */
+static void set_bias(const struct quern_mlp *mlp, int tensor,
                      struct quern_quantization *q)
 {
-    if (!mlp->bias || (tensor != QUERN_MLP_DPRE && tensor != QN_MLP_B2))
-        return;
-    q->dbias = mlp->dw_beta == QUERN_BETA_ONE ? QUERN_DBIAS_ADD : QUERN_DBIAS;
+    int adds = tensor == QN_MLP_ADD_B1 || tensor == QN_MLP_ADD_B2;
+
+    q->work = adds ? QUERN_BIAS : QUERN_QUANTIZE;
+    if (mlp->bias && (tensor == QUERN_MLP_DPRE || tensor == QN_MLP_B2))
+        q->dbias =
+            mlp->dw_beta == QUERN_BETA_ONE ? QUERN_DBIAS_ADD : QUERN_DBIAS;
+    if (tensor == QN_MLP_B2 || tensor == QN_MLP_ADD_B2)
+        q->probability = mlp->probability;
+    q->dprob =
+        mlp->probability && (tensor == QUERN_MLP_DPRE || tensor == QN_MLP_B2);
 }
 
 int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
@@ -108,25 +121,25 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
                 struct quern_quantization *q)
 {
     int acts = tensor == QUERN_MLP_H || tensor == QUERN_MLP_DPRE;
-    int sums = tensor == QN_MLP_B2;
-    int scaled = !sums && qn_mlp_scaled(recipe, tensor);
+    int of_bias = tensor >= QUERN_MLP_TENSORS;
+    int scaled = !of_bias && qn_mlp_scaled(recipe, tensor);
 
-    if (sums && !mlp->bias)
+    if (of_bias && !mlp->bias)
         return 0;
     memset(q, 0, sizeof *q);
-    strcpy(q->recipe, sums ? summing(ctx, recipe)->name : mlp->recipe);
+    strcpy(q->recipe,
+           of_bias ? taking(ctx, recipe, tensor)->name : mlp->recipe);
     q->of = tensors[tensor].of;
     q->type = mlp->type;
     q->copies = scaled ? QUERN_ROW | QUERN_COLUMN : QUERN_ROW;
     q->activation = acts ? mlp->activation : QUERN_NO_ACTIVATION;
     q->interleave = acts ? mlp->interleave : 0;
-    q->probability = (acts || sums) && mlp->probability;
-    q->dprob = (tensor == QUERN_MLP_DPRE || sums) && mlp->probability;
+    q->probability = acts && mlp->probability;
     q->groups = mlp->groups;
     q->m = length_of(mlp, tensors[tensor].rows);
     q->k = length_of(mlp, tensors[tensor].columns);
-    set_sums(mlp, tensor, q);
-    return acts || scaled || sums;
+    set_bias(mlp, tensor, q);
+    return acts || scaled || of_bias;
 }
 
 void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
@@ -145,15 +158,6 @@ void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     p->bias = mlp->bias && p->op == QUERN_FPROP;
     p->probability = p->bias && product == QN_MLP_Y && mlp->probability;
     qn_parse_defaults(p, recipe);
-}
-
-int qn_mlp_ahead(struct quern_context *ctx, const struct qn_recipe *recipe,
-                 struct quern_problem *p)
-{
-    if (!p->bias || qn_ahead_check(ctx, p, recipe))
-        return 0;
-    p->expand = QUERN_EXPAND_AHEAD;
-    return 1;
 }
 
 int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
@@ -281,7 +285,9 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
         code = qn_host_size_problem(mlp->sizes, 1);
     if (!code)
         code = check_type(mlp, recipe);
-    if (!code && mlp->bias && !summing(ctx, recipe))
+    if (!code && mlp->bias &&
+        (!taking(ctx, recipe, QUERN_MLP_X) ||
+         !taking(ctx, recipe, QUERN_MLP_DY)))
         code = qn_error_set(QUERN_EINVAL,
                             "bias=1: no recipe has bf16 for x, w and dy, whose "
                             "kernels would sum dy");
@@ -352,7 +358,7 @@ static int describe_copies(struct quern_context *ctx,
         code = qn_quantize_describe(ctx, &q, &need, NULL, NULL);
         if (!code && need.workspace_bytes > *scratch)
             *scratch = need.workspace_bytes;
-        if (code || q.of == QUERN_W || t == QN_MLP_B2)
+        if (code || q.of == QUERN_W || t >= QUERN_MLP_TENSORS)
             continue;
         space->places[QN_MLP_ROW + t].need = need.args.row;
         space->places[QN_MLP_COLUMN + t].need = need.args.column;
@@ -370,7 +376,6 @@ static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
 
     for (int product = 0; product < QN_MLP_PRODUCTS && !code; product++) {
         qn_mlp_product(mlp, recipe, product, &p);
-        qn_mlp_ahead(ctx, recipe, &p); /* it may have to */
         code = qn_describe(ctx, &p, &need, NULL);
         if (!code && need.workspace_bytes > *scratch)
             *scratch = need.workspace_bytes;

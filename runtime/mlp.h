@@ -21,9 +21,14 @@ enum qn_mlp_product {
     QN_MLP_PRODUCTS
 };
 
-/* A cast besides those of tensors: what b2 gets of dy, its gradient and with a
-   probability that one's. */
-enum { QN_MLP_B2 = QUERN_MLP_TENSORS, QN_MLP_CASTS };
+/* Casts besides those of tensors: what b2 gets of dy, its gradient and with a
+   probability that one's; and biases that the product before does not add. */
+enum {
+    QN_MLP_B2 = QUERN_MLP_TENSORS,
+    QN_MLP_ADD_B1,
+    QN_MLP_ADD_B2,
+    QN_MLP_CASTS
+};
 
 /* What lies in `saved` or in the workspace. Rows of x, h, dy and dpre are
    their row copies, columns their column copies. */
@@ -64,7 +69,7 @@ struct qn_mlp_step {
     int index; /* a cast's, or enum qn_mlp_product */
     const char *name;
 };
-enum { QN_MLP_STEPS = 13 };
+enum { QN_MLP_STEPS = 15 };
 extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
 
 struct quern_mlp_plan {
@@ -85,7 +90,8 @@ int64_t qn_mlp_operands(const struct quern_mlp *mlp);
 /* Does the recipe scale the tensor (enum quern_mlp_tensor)? */
 int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor);
 
-/* The cast that makes a tensor's copies (or QN_MLP_B2); 0: there is none. */
+/* The cast that makes a tensor's copies, or one of the others; 0: there is
+   none. */
 int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
                 const struct qn_recipe *recipe, int tensor,
                 struct quern_quantization *q);
@@ -94,11 +100,6 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
 void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
                     int product, struct quern_problem *problem);
 int qn_mlp_operand(int product, int role);
-
-/* The same product where no kernel adds its bias beside what it expands: of
-   operands that are expanded before. 0: there is no other. */
-int qn_mlp_ahead(struct quern_context *ctx, const struct qn_recipe *recipe,
-                 struct quern_problem *problem);
 
 /* The product of pre that makes h, or its copies, in the same launch; 0: the
    recipe's scales are known only when all of h is, and no product makes it. */

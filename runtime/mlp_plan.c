@@ -43,18 +43,58 @@ static int is_fused(const struct qn_mlp_step *step, int fused)
            step->index == (step->is_cast ? (int)QUERN_MLP_H : (int)QN_MLP_PRE);
 }
 
-/* As it is; else, where it has a bias, with operands expanded ahead. */
-static int plan_product(struct quern_mlp_plan *plan, struct quern_problem *p,
+/* The same product without its bias. */
+static struct quern_problem without_bias(const struct quern_problem *p)
+{
+    struct quern_problem plain = *p;
+
+    plain.bias = plain.probability = 0;
+    return plain;
+}
+
+/* And with it, of operands that are expanded ahead. */
+static struct quern_problem with_ahead(const struct quern_problem *p)
+{
+    struct quern_problem ahead = *p;
+
+    ahead.expand = QUERN_EXPAND_AHEAD;
+    return ahead;
+}
+
+/*
+** Where no kernel adds the bias, one does without it, and a pass of its own
+** follows; unless its operands are expanded ahead, so that the kernel of what
+** these are then may add it.
+*/
+static int plan_product(struct quern_mlp_plan *plan,
+                        const struct quern_problem *p,
                         const struct quern_plan_options *options, int product)
 {
-    struct quern_plan **out = &plan->products[product];
-    struct quern_problem other = *p;
-    int may = qn_mlp_ahead(plan->ctx, plan->recipe, &other);
+    const struct quern_problem plain = without_bias(p), ahead = with_ahead(p);
+    struct quern_plan **out = &plan->products[product], *other;
     int code = quern_plan(plan->ctx, p, options, out);
 
-    if (code == QUERN_ENOKERNEL && may)
-        code = quern_plan(plan->ctx, &other, options, out);
-    return code;
+    if (code != QUERN_ENOKERNEL || !p->bias)
+        return code;
+    code = quern_plan(plan->ctx, &plain, options, out);
+    if (code || !(*out)->ahead)
+        return code;
+    code = quern_plan(plan->ctx, &ahead, options, &other);
+    if (code)
+        return code == QUERN_ENOKERNEL ? QUERN_OK : code;
+    quern_plan_free(*out);
+    *out = other;
+    return QUERN_OK;
+}
+
+/* Is the cast a pass for a bias that its product (fused or not) adds? */
+static int is_added(const struct quern_mlp_plan *plan,
+                    const struct qn_mlp_step *step)
+{
+    int first = step->index == QN_MLP_ADD_B1;
+
+    return step->is_cast && (first || step->index == QN_MLP_ADD_B2) &&
+           plan->products[first ? QN_MLP_PRE : QN_MLP_Y]->problem.bias;
 }
 
 /* One step's plan, if there is something to do. */
@@ -68,7 +108,7 @@ static int plan_step(struct quern_mlp_plan *plan,
 
     if (!step->is_cast && step->index == QN_MLP_PRE)
         code = plan_fused(plan, options);
-    if (code || is_fused(step, plan->fused)) {
+    if (code || is_fused(step, plan->fused) || is_added(plan, step)) {
         /* failed, or done */
     } else if (!step->is_cast) {
         qn_mlp_product(&plan->mlp, plan->recipe, step->index, &p);
@@ -168,26 +208,42 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
     return QUERN_OK;
 }
 
-/* As plan_product chooses: the problem says expand=ahead then. */
-static int explain_product(struct quern_context *ctx,
-                           const struct qn_recipe *recipe,
-                           struct quern_problem *p,
-                           const struct quern_plan_options *options, char **why)
+/* What runs of a problem, and whether it is expanded ahead. */
+static int explain_one(struct quern_context *ctx, const struct quern_problem *p,
+                       const struct quern_plan_options *options, char **why)
 {
-    int code = quern_why(ctx, p, options, why);
-
-    if (code || is_served(*why) || !qn_mlp_ahead(ctx, recipe, p))
-        return code;
     quern_free(*why);
     *why = NULL;
     return quern_why(ctx, p, options, why);
 }
 
-/* One step: what it does, as a line of its own, and how. */
+/* As plan_product chooses; *p becomes the problem that it chooses. */
+static int explain_product(struct quern_context *ctx, struct quern_problem *p,
+                           const struct quern_plan_options *options, char **why)
+{
+    const struct quern_problem plain = without_bias(p), ahead = with_ahead(p);
+    int code = explain_one(ctx, p, options, why);
+
+    if (code || is_served(*why) || !p->bias)
+        return code;
+    *p = plain;
+    code = explain_one(ctx, &plain, options, why);
+    if (code || !strstr(*why, "operands become bf16"))
+        return code;
+    code = explain_one(ctx, &ahead, options, why);
+    if (!code && is_served(*why))
+        *p = ahead;
+    else if (!code)
+        code = explain_one(ctx, &plain, options, why);
+    return code;
+}
+
+/* One step: what it does, as a line of its own, and how. *added: does the last
+   product add its bias? */
 static int explain_step(struct quern_context *ctx, const struct quern_mlp *mlp,
                         const struct qn_recipe *recipe,
                         const struct qn_mlp_step *step,
-                        const struct quern_plan_options *options,
+                        const struct quern_plan_options *options, int *added,
                         struct qn_text *text)
 {
     struct quern_quantization q;
@@ -196,13 +252,15 @@ static int explain_step(struct quern_context *ctx, const struct quern_mlp *mlp,
     int code;
 
     if (step->is_cast) {
-        if (!qn_mlp_cast(ctx, mlp, recipe, step->index, &q))
+        if (!qn_mlp_cast(ctx, mlp, recipe, step->index, &q) ||
+            (q.work == QUERN_BIAS && *added))
             return QUERN_OK;
         quern_quantize_print(&q, line, sizeof line);
         code = quern_quantize_why(ctx, &q, options, &why);
     } else {
         qn_mlp_product(mlp, recipe, step->index, &p);
-        code = explain_product(ctx, recipe, &p, options, &why);
+        code = explain_product(ctx, &p, options, &why);
+        *added = p.bias;
         quern_problem_print(&p, line, sizeof line);
     }
     if (code) {
@@ -223,7 +281,7 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
     const struct qn_recipe *recipe;
     struct qn_text text = {0};
     char line[512];
-    int code, phase = -1, fused = 0;
+    int code, phase = -1, fused = 0, added = 0;
 
     if (!ctx || !mlp || !out)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
@@ -242,11 +300,13 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
         if (qn_mlp_steps[i].phase != phase)
             qn_text_add(&text, "\n%s\n", phases[qn_mlp_steps[i].phase]);
         phase = qn_mlp_steps[i].phase;
-        if (!qn_mlp_steps[i].is_cast && qn_mlp_steps[i].index == QN_MLP_PRE)
+        if (!qn_mlp_steps[i].is_cast && qn_mlp_steps[i].index == QN_MLP_PRE) {
             code = explain_fused(ctx, mlp, recipe, options, &fused, &text);
+            added = fused;
+        }
         if (!code && !is_fused(&qn_mlp_steps[i], fused))
             code = explain_step(ctx, mlp, recipe, &qn_mlp_steps[i], options,
-                                &text);
+                                &added, &text);
     }
     if (!code) {
         *out = qn_text_take(&text);

@@ -81,7 +81,8 @@ static void find_copy(const struct run *run, int tensor, int copy,
 
 /* ------------------------------------------------------------------- casts */
 
-/* What is quantized, and what dpre's activation was given. */
+/* What is quantized, and what dpre's activation was given; or what gets a
+   bias. */
 static void find_input(const struct run *run, int tensor,
                        struct quern_quantize_args *a)
 {
@@ -92,9 +93,19 @@ static void find_input(const struct run *run, int tensor,
         find_slot(run, QN_MLP_PRE_SLOT, &a->saved);
     } else if (tensor == QN_MLP_B2) {
         a->in = run->args->dy;
+    } else if (tensor == QN_MLP_ADD_B1) {
+        find_slot(run, QN_MLP_PRE_SLOT, &a->out);
+    } else if (tensor == QN_MLP_ADD_B2) {
+        a->out = run->args->y;
     } else {
         find_numbers(run, tensor, &a->in);
     }
+}
+
+/* What dy is multiplied by for dprob. */
+static const float *dprob_bias(const struct run *run)
+{
+    return run->plan->mlp.probability ? run->args->b2 : NULL;
 }
 
 static void find_rest(const struct run *run, int tensor,
@@ -111,7 +122,10 @@ static void find_rest(const struct run *run, int tensor,
     a->sizes_type = args->sizes_type;
     a->probability = plan->q.probability ? args->probability : NULL;
     a->dprob = plan->q.dprob ? args->dprob : NULL;
-    a->bias = tensor == QN_MLP_B2 && plan->q.dprob ? args->b2 : NULL;
+    a->bias = tensor == QN_MLP_ADD_B1   ? args->b1
+              : tensor == QN_MLP_ADD_B2 ? args->b2
+              : tensor == QN_MLP_B2     ? dprob_bias(run)
+                                        : NULL;
     a->dbias = !plan->q.dbias        ? NULL
                : tensor == QN_MLP_B2 ? args->db2
                                      : args->db1;
@@ -136,7 +150,7 @@ static int run_cast(const struct run *run, int tensor)
         return QUERN_OK;
     a = plan->need.args;
     find_input(run, tensor, &a);
-    if (tensor != QN_MLP_B2)
+    if (tensor < QUERN_MLP_TENSORS)
         find_copy(run, tensor, QUERN_ROW, &a.row);
     if (plan->q.copies & QUERN_COLUMN)
         find_copy(run, tensor, QUERN_COLUMN, &a.column);

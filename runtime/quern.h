@@ -571,9 +571,8 @@ struct quern_quantization {
 **   bias RECIPE of=x g=G m=M k=K [in=TYPE] [prob=0|1] [sizes=..] [split=...]
 **
 ** in= and out= are bf16 unless given, copies= both (dequantize: row). Of what
-** the recipe keeps as it is, quantize makes an activation's result or dbias,
-** and there is no column copy: copies=row. Of such a dy without an activation
-** prob=1 makes gradients of a bias that probabilities multiply, and no copy.
+** the recipe keeps as it is, quantize makes an activation's result or dbias and
+** no column copy (copies=row), or of dy with prob=1 a weighted bias' gradients.
 ** QUERN_EINVAL names the word, the rule and the nearest right word.
 */
 QUERN_API int quern_quantize_parse(struct quern_context *ctx, const char *text,
@@ -596,7 +595,7 @@ quern_quantize_print(const struct quern_quantization *quantization,
 **   column  [k, T]      transposed; group g begins at a multiple of 128, behind
 **                       the groups before it, each with zeros up to the next
 **                       multiple; w: [G, k, m], rows padded as those of row
-**   out     [m, k]      dequantize: numbers again; w: [G, m, k]
+**   out     [m, k]      dequantize: numbers again; w: [G, m, k]; bias: in place
 **
 ** sf of a copy: what the recipe's `storage` says (specs/layouts), sf_bytes in
 ** all. Per row: fp32 [m], or of the column copy [G, k]; per group: fp32 [G];
@@ -618,8 +617,7 @@ struct quern_quantize_args {
     float *history;           /* [slots] delayed scaling: largest magnitudes,
                                  this call's first; zeros at first */
     const uint64_t *random;   /* [2] stochastic rounding: seed and offset */
-    const int *noop;          /* as in struct quern_args: weights that are
-                                 quantized already need not be again */
+    const int *noop;          /* as in quern_args: skips w quantized before */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     void *workspace;           /* as in struct quern_args */
     const int64_t *host_sizes; /* [G] instead of first_dims and offsets */
@@ -773,8 +771,8 @@ QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 ** the way, each once, into the copies that its products read. pre and dh are
 ** rounded to the type of x; h and dpre as quantize says. Where a kernel makes
 ** pre and h in one launch h is of the pre that is not rounded yet, and pre is
-** written only into args.saved. A product that no kernel adds a bias to expands
-** its operands ahead (quern_mlp_why says both).
+** written only into args.saved. Where a product's kernel adds no bias a launch
+** behind it does, to what is rounded already (quern_mlp_why says both).
 */
 struct quern_mlp {
     char recipe[32];
@@ -785,7 +783,7 @@ struct quern_mlp {
     int activation;  /* enum quern_activation, not none */
     int interleave;  /* as in struct quern_quantization */
     int probability; /* 1: each row of h is multiplied by a number */
-    int bias;        /* 1: b1 and b2; on GPUs of hidden and ffn % 8 == 0 */
+    int bias;        /* 1: there are b1 and b2 */
     int sizes;       /* enum quern_sizes */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;       /* tokens over all groups, 0 to 2^30 */

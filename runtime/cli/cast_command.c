@@ -346,7 +346,10 @@ int qn_cast_command_describe(const struct qn_options *opt,
     qn_argument_tensor(rows, "row", "row copy", &need.args.row, sf);
     qn_argument_tensor(rows, "column", "column copy, transposed",
                        &need.args.column, sf);
-    qn_argument_tensor(rows, "out", "numbers again", &need.args.out, sf);
+    qn_argument_tensor(rows, "out",
+                       q.work == QUERN_BIAS ? "what the bias is added to"
+                                            : "numbers again",
+                       &need.args.out, sf);
     add_arrays(rows, &q, &need);
     snprintf(shape, sizeof shape, "[%zu]", need.workspace_bytes);
     qn_argument_row(rows, "workspace", "bytes", shape, need.workspace_bytes,

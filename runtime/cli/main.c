@@ -42,6 +42,7 @@ static void print_help(void)
         "[dprob=1] [split=...]\n"
         "  requantize RECIPE ... | dequantize RECIPE ... [out=TYPE] | "
         "rescale RECIPE of=x|w|dy\n"
+        "  bias RECIPE of=x g=G m=M k=K [in=TYPE] [prob=1] [split=...]\n"
         "or of an MLP, forward and backward:\n"
         "  mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]\n"
         "    [activation=NAME] [interleave=N] [prob=1] [bias=1] "

@@ -172,6 +172,7 @@ static const struct {
      "--backend host --check",
      0, "db2"},
     {"describe mlp fp8_block g=3 m=90 hidden=64 ffn=48 bias=1", 0, "db1"},
+    {"describe bias bf16 of=x g=3 m=90 k=64 prob=1", 0, "the bias is added to"},
     {"why mlp nvfp4 g=3 m=90 hidden=64 ffn=48 bias=1 --backend host", 0,
      "db2 and its part of dprob"},
     {"run mlp bf16 g=3 m=90 hidden=64", 2, "ffn= is missing"},

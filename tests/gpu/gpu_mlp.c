@@ -224,7 +224,8 @@ static void add_activations(const char *recipe, int r)
         add(text, NULL, i == 0);
     }
     snprintf(text, sizeof text,
-             "mlp %s g=3 m=333 hidden=97 ffn=41 split=mild prob=1", recipe);
+             "mlp %s g=3 m=333 hidden=97 ffn=41 split=mild prob=1 bias=1",
+             recipe);
     add(text, NULL, 0); /* rows at odd places */
 }
 

@@ -76,6 +76,7 @@ void test_quantize_adds_dbias(void **state);
 void test_quantize_threads(void **state);
 void test_quantize_one_copy(void **state);
 void test_quantize_bias(void **state);
+void test_quantize_adds_bias(void **state);
 void test_queue_schedules(void **state);
 void test_noop_flag(void **state);
 void test_queue_own_factors(void **state);

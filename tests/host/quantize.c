@@ -221,6 +221,10 @@ static const struct {
     {"dequantize mxfp8 g=1 m=1 k=1 copies=both", "reads one copy"},
     {"dequantize mxfp8 g=1 m=1 k=1 in=f32", "dequantize has out="},
     {"rescale mxfp8 of=x", "no delayed scaling"},
+    {"bias mxfp8 of=x g=1 m=1 k=1", "a recipe without scales"},
+    {"bias bf16 of=dy g=1 m=1 k=1", "of=x and a recipe"},
+    {"bias bf16 g=1 m=1 k=1 dbias=1", "and prob of bias"},
+    {"bias bf16 g=1 m=1 k=1 out=f32", "bias has in="},
 };
 
 void test_quantize_texts(void **state)
@@ -234,6 +238,7 @@ void test_quantize_texts(void **state)
         "dprob=1",
         "requantize mxfp8 of=w g=8 m=64 k=32",
         "dequantize mxfp8 of=x g=8 m=64 k=32 out=f16 copies=column",
+        "bias bf16 of=x g=2 m=5 k=64 in=f16 prob=1 split=2,3",
         "rescale fp8_tensor_delayed of=dy"};
     struct quern_quantization q;
     char text[512];
@@ -517,4 +522,66 @@ void test_quantize_bias(void **state)
     assert_int_equal(quern_quantize_run(s.plan, a, NULL), 0);
     check_bias(&s, &x);
     setup_free(&s);
+}
+
+/* Of one type: what a pass makes of numbers, whose rows lie apart. */
+static void add_biases(int type, int weighs)
+{
+    enum { STRIDE = K + 8 };
+    static const struct quern_plan_options options = {.backend =
+                                                          QUERN_BACKEND_HOST};
+    static const char *const types[] = {
+        [QUERN_BF16] = "bf16", [QUERN_F16] = "f16", [QUERN_F32] = "f32"};
+    static const int64_t sizes[GROUPS] = {0, 130, 7, 150};
+    static unsigned char workspace[256] __attribute__((aligned(256)));
+    static float numbers[ROWS * STRIDE], before[ROWS * STRIDE];
+    static float bias[GROUPS * K], probability[ROWS];
+    struct quern_quantize_description need;
+    struct quern_quantize_plan *plan;
+    struct quern_quantization q;
+    uint64_t draws = 3;
+    int64_t row = 0;
+    char text[128];
+
+    for (int i = 0; i < GROUPS * K; i++)
+        bias[i] = qt_draw(&draws, QT_NORMAL);
+    for (int i = 0; i < ROWS; i++)
+        probability[i] = i % 5 == 2 ? 0 : qt_draw(&draws, QT_NORMAL);
+    for (int i = 0; i < ROWS * STRIDE; i++)
+        qt_store(numbers, type, i, qt_draw(&draws, QT_NORMAL));
+    memcpy(before, numbers, sizeof numbers);
+    snprintf(text, sizeof text, "bias bf16 of=x g=%d m=%d k=%d in=%s prob=%d",
+             GROUPS, ROWS, K, types[type], weighs);
+    if (quern_quantize_parse(host_ctx, text, &q) ||
+        quern_quantize_describe(host_ctx, &q, &need) ||
+        quern_quantize_plan(host_ctx, &q, &options, &plan))
+        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    need.args.out.data = numbers;
+    need.args.out.stride = STRIDE;
+    need.args.out.bytes = sizeof numbers;
+    need.args.first_dims = sizes;
+    need.args.sizes_type = QUERN_I64;
+    need.args.probability = weighs ? probability : NULL;
+    need.args.workspace = workspace;
+    assert_int_equal(quern_quantize_run(plan, &need.args, NULL), QUERN_EINVAL);
+    assert_non_null(strstr(quern_errmsg(host_ctx), "bias is NULL"));
+    need.args.bias = bias;
+    if (quern_quantize_run(plan, &need.args, NULL))
+        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    for (int g = 0; g < GROUPS; g++)
+        for (int64_t i = 0; i < sizes[g]; i++, row++)
+            for (int f = 0; f < K; f++)
+                qt_store(before, type, row * STRIDE + f,
+                         qt_load(before, type, row * STRIDE + f) +
+                             bias[g * K + f] * (weighs ? probability[row] : 1));
+    assert_memory_equal(numbers, before, sizeof numbers); /* gaps, too */
+    quern_quantize_plan_free(plan);
+}
+
+void test_quantize_adds_bias(void **state)
+{
+    (void)state;
+    for (int type = QUERN_BF16; type <= QUERN_F32; type++)
+        for (int weighs = 0; weighs < 2; weighs++)
+            add_biases(type, weighs);
 }

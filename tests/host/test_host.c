@@ -67,6 +67,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_quantize_threads),
         cmocka_unit_test(test_quantize_one_copy),
         cmocka_unit_test(test_quantize_bias),
+        cmocka_unit_test(test_quantize_adds_bias),
         cmocka_unit_test(test_queue_schedules),
         cmocka_unit_test(test_noop_flag),
         cmocka_unit_test(test_queue_own_factors),

@@ -69,6 +69,7 @@ enum { FUSED_A, FUSED_SAVED, FUSED_D, FUSED_B, FUSED_PROBABILITY };
 enum { FUSED_D_SF = FUSED_PROBABILITY + 1, FUSED_T };
 enum { A, B, D, A_SF, B_SF, A_STRIDE };
 enum { BIASED_A, BIASED_B, BIASED_D, BIASED_D_STRIDE, BIAS, FACTOR };
+enum { ADDED_TO, ADDED_STRIDE, ADDED, ADDED_FACTOR };
 enum { SUMMED, SUMMED_STRIDE, SUMMED_ROW, WEIGHT, DBIAS, ADDS, B2, OF_B2 };
 
 static const unsigned char trail_cast[] = {
@@ -83,6 +84,10 @@ static const unsigned char trail_biased[] = {
 static const unsigned char trail_sums[] = {
     P(in),    P(in_stride), P(row),  P(probability),
     P(dbias), P(dbias_add), P(bias), P(dprob)};
+
+static const unsigned char trail_added[] = {
+    P(out),        P(out_stride), P(bias), P(probability),
+    P(first_dims), P(offsets),    P(k),    P(error)};
 
 static const unsigned char trail_fused[] = {
     P(a),           P(saved),  P(d),      P(b),
@@ -169,9 +174,20 @@ static const struct qn_kernel kernels[] = {
     CAST("mx_dpre", "mx", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
     CAST("mx_dprob", "mx", QN_DPROB, QUERN_DY, QN_BACKWARD),
     SUM("mx_sum", "mx"),
+    CAST_OF("plain_bias", "plain", QN_BIAS, QUERN_X, QN_PLAIN, QUERN_BF16,
+            trail_added),
+    CAST_OF("bf16_bias", "bf16", QN_BIAS, QUERN_X, QN_PLAIN, QUERN_BF16,
+            trail_added),
     CAST("mx_expand_x", "mx", QN_DEQUANTIZE, QUERN_X, QN_PLAIN),
     CAST("mx_expand_w", "mx", QN_DEQUANTIZE, QUERN_W, QN_PLAIN),
-    PRODUCT("mx_fprop", "mx", QUERN_FPROP, QUERN_AXIS_M, K, K),
+    {COMMON("mx_fprop", "mx"), .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,
+     .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},
+     .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {1, 1},
+     .expand = "registers", .params = trail_product},
+    {COMMON("bf16_fprop", "bf16"), .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,
+     .a = {.type = QUERN_BF16}, .b = {.type = QUERN_BF16},
+     .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {1, 1},
+     .params = trail_product},
     PRODUCT("mx_dgrad", "mx", QUERN_DGRAD, QUERN_AXIS_M, K, K),
     PRODUCT("mx_wgrad", "mx", QUERN_WGRAD, QUERN_AXIS_K, K, K),
     /* for tests of them alone: pre and h at once */
@@ -188,7 +204,7 @@ static const struct qn_kernel kernels[] = {
 enum {
     ALL = sizeof kernels / sizeof *kernels,
     OF_FUSION = 2,
-    OF_BIASES = 21 /* before those */
+    OF_BIASES = 24 /* before those */
 };
 #define REGISTRY(hash_, count_)                                                \
     {                                                                          \

@@ -102,23 +102,25 @@ static void adds_in_fused(void **state)
     end(&f);
 }
 
-/* Where no kernel adds a bias to what it expands, that is expanded before; dy
-   is summed by kernels of a recipe that keeps it as it is. */
-static void expands_ahead(void **state)
+/* Where no kernel adds a bias to what it multiplies, a pass does; it and the
+   sums of dy are of a recipe that keeps them as they are. */
+static void adds_in_passes(void **state)
 {
     struct fixture f = begin_with("mx", " bias=1", &with_biases);
     struct quern_mlp_args *a = &f.args;
 
     (void)state;
     test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(3, BIAS), a->b1);
-    assert_true(is_scratch(&f, param(3, BIASED_A)));
-    assert_ptr_equal(param(5, ROW), param(4, ROW)); /* h's row copy */
-    assert_ptr_equal(param(7, BIAS), a->b2);
-    assert_ptr_equal(param(7, FACTOR), a->probability);
-    assert_ptr_equal(param(7, BIASED_D), a->y.data);
-    LAUNCHED("mx_x", "mx_expand_x", "mx_expand_w", "bf16_biased", "mx_h",
-             "mx_expand_x", "mx_expand_w", "bf16_biased");
+    assert_ptr_equal(param(2, ADDED_TO), param(1, D));
+    assert_ptr_equal(param(2, ADDED), a->b1);
+    assert_null(param(2, ADDED_FACTOR));
+    assert_ptr_equal(param(3, IN), param(1, D));
+    assert_ptr_equal(param(4, D), a->y.data);
+    assert_ptr_equal(param(5, ADDED_TO), a->y.data);
+    assert_ptr_equal(param(5, ADDED), a->b2);
+    assert_ptr_equal(param(5, ADDED_FACTOR), a->probability);
+    assert_int_equal((int)(uintptr_t)param(5, ADDED_STRIDE), 64);
+    LAUNCHED("mx_x", "mx_fprop", "bf16_bias", "mx_h", "mx_fprop", "bf16_bias");
     test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
     assert_ptr_equal(param(3, DBIAS), a->db1);
     assert_ptr_equal(param(5, SUMMED), a->dy.data);
@@ -129,32 +131,61 @@ static void expands_ahead(void **state)
     end(&f);
 }
 
-/* All of it is explained; what nothing serves is refused, with the reason. */
-static void explains_biases(void **state)
+/* What quern_mlp_why says of an MLP in the recipe mx. */
+static char *why(struct fixture *f, const char *sizes)
 {
     const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
-    struct fixture f = begin_with("mx", " bias=1", &with_biases);
     struct quern_mlp_plan *plan;
     struct quern_mlp mlp;
-    char *text = NULL;
+    char line[128], *text = NULL;
+
+    snprintf(line, sizeof line, "mlp mx %s prob=1 bias=1", sizes);
+    test_expect(quern_mlp_parse(f->ctx, line, &mlp), QUERN_OK, "");
+    test_expect(quern_mlp_why(f->ctx, &mlp, &aot, &text), QUERN_OK, "");
+    test_expect(quern_mlp_plan(f->ctx, &mlp, &aot, &plan), QUERN_OK, "");
+    quern_mlp_plan_free(plan);
+    return text;
+}
+
+/* The pass is a step of its own, unless what is expanded ahead gets the bias
+   from the kernel of bf16. */
+static void explains_biases(void **state)
+{
+    struct fixture f = begin_with("mx", " bias=1", &with_biases);
+    char *text = why(&f, "g=3 m=60 hidden=64 ffn=32");
 
     (void)state;
-    test_expect(quern_mlp_parse(f.ctx,
-                                "mlp mx g=3 m=60 hidden=64 ffn=32 prob=1 "
-                                "bias=1",
-                                &mlp),
-                QUERN_OK, "");
-    test_expect(quern_mlp_why(f.ctx, &mlp, &aot, &text), QUERN_OK, "");
-    assert_non_null(strstr(text, "d=bf16 bias=1 prob=1 expand=ahead"));
-    assert_non_null(strstr(text, "> bf16_biased"));
+    assert_non_null(strstr(text, "  pre + b1\n    bias bf16 of=x g=3 m=60 k=64 "
+                                 "in=bf16\n    > bf16_bias"));
+    assert_non_null(strstr(text, "  y + b2\n    bias bf16 of=x g=3 m=60 k=64 "
+                                 "in=bf16 prob=1\n    > bf16_bias"));
     assert_non_null(strstr(text, "db2 and its part of dprob, from dy\n    "
                                  "quantize bf16 of=dy"));
+    assert_null(strstr(text, "expand=ahead"));
     quern_free(text);
-    strcpy(mlp.recipe, "scaled"); /* fp32 scales are factors of sums */
+    text = why(&f, "g=2 m=65536 hidden=4096 ffn=4096");
+    assert_non_null(strstr(text, "d=bf16 bias=1 expand=ahead"));
+    assert_non_null(strstr(text, "d=bf16 bias=1 prob=1 expand=ahead"));
+    assert_non_null(strstr(text, "> bf16_biased"));
+    assert_null(strstr(text, "y + b2"));
+    quern_free(text);
+    end(&f);
+}
+
+/* Nothing adds it: refused, with the step. */
+static void needs_kernels(void **state)
+{
+    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
+    struct fixture f = begin_with("plain", "", &registry);
+    struct quern_mlp_plan *plan;
+    struct quern_mlp mlp;
+
+    (void)state;
+    test_expect(quern_mlp_parse(
+                    f.ctx, "mlp plain g=3 m=60 hidden=64 ffn=32 bias=1", &mlp),
+                QUERN_OK, "");
     test_expect(quern_mlp_plan(f.ctx, &mlp, &aot, &plan), QUERN_ENOKERNEL,
-                "no kernel of backend aot serves");
-    test_expect(quern_mlp_plan(f.ctx, &mlp, &aot, &plan), QUERN_ENOKERNEL,
-                "in the step pre");
+                "in the step pre + b1");
     end(&f);
 }
 
@@ -195,8 +226,9 @@ int test_mlp_bias_group(void)
     const struct CMUnitTest tests[] = {
         TEST(adds_biases),          TEST(sums_gradients),
         TEST(sums_without_factors), TEST(adds_to_gradients),
-        TEST(adds_in_fused),        TEST(expands_ahead),
-        TEST(explains_biases),      TEST(strides_rows),
+        TEST(adds_in_fused),        TEST(adds_in_passes),
+        TEST(explains_biases),      TEST(needs_kernels),
+        TEST(strides_rows),
     };
 
     return cmocka_run_group_tests_name("mlp biases", tests, NULL, NULL);
