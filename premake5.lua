@@ -37,8 +37,8 @@ local function begin (name, what, target, folder, rpath)
     targetdir(root .. "/" .. folder)
     objdir(root .. "/obj/" .. name)
   end
-  filter "asan"
-  buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+  filter "asan" -- -g1: lines for the reports, in two thirds of the time that all takes
+  buildoptions { "-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
     "-fno-sanitize-recover=undefined" }
   linkoptions { "-fsanitize=address,undefined" }
   filter "tsan"

@@ -107,8 +107,8 @@ static void run_case(const struct qn_recipe *recipe, int op, int index)
         same_ahead(&c);
 }
 
-/* Every pattern of groups with every recipe and op, twice; under sanitizers
-   once, by halves of what is tried otherwise. */
+/* Every pattern of groups with every recipe and op, twice; with sanitizers,
+   where the numbers are the same, once. */
 void test_scaled_recipes(void **state)
 {
 #ifdef __SANITIZE_ADDRESS__

@@ -195,6 +195,8 @@ const char *twin_run_bands(const struct twin *twin)
         set_axes(twin->kernel, &s, set_lengths(&s, lengths, 2, 0), 2, 2);
         set_manner(&s, i);
         s.m = twin->kernel->ragged == QUERN_AXIS_M ? s.m : rows / 8 * 8;
+        if (twin->kernel->ragged != QUERN_AXIS_K)
+            s.k = 64; /* one step, since bands are of tiles */
         s.clusters = 3;
         if (*check(twin, &s))
             return wrong;
