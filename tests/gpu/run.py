@@ -45,11 +45,15 @@ def commands(args, folder):
     products = {name: count for name, count in {**own, **mixed}.items()
                 if not args.recipes or name.rsplit("_", 1)[0] in args.recipes}
     share = -(-args.random // max(1, len(products))) * (10 if args.quick else 1)
+    def family(name):
+        return name, common + [f"--family={name}", f"--json={folder}/{name}.json"]
+
+    yield from map(family, () if args.recipes else APART)
     for seed, name in enumerate(sorted(products, key=lambda name: -products[name])):
         yield name, common + [f"--only=quern_{name}_*", f"--random={share}", f"--seed={args.seed + seed}",
                               f"--json={folder}/{name}.json"] + [f"--specs={SPECS}"] * (name in mixed)
-    for family in APART + (ALONE,) if not args.recipes else ():
-        yield family, common + [f"--family={family}", f"--json={folder}/{family}.json"]
+    if not args.recipes:
+        yield family(ALONE)
 
 
 def run(name, command, deadline, folder):
