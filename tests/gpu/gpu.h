@@ -60,6 +60,7 @@ struct gpu_options {
     const char *cache; /* as in struct quern_open_options */
     const char *specs; /* a folder of them, or NULL */
     int quick, list, sanitize, random;
+    double seconds; /* after which no more casts are taken up; 0: never */
     uint64_t seed;
 };
 

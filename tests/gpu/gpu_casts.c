@@ -102,6 +102,7 @@ static void make_special(struct qn_cast *c)
 struct line {
     char text[300];
     int special;      /* blocks with special values, twice */
+    int late;         /* it was not run: time was over */
     char result[700]; /* what is wrong, "" if nothing is */
 };
 
@@ -166,6 +167,7 @@ enum { MOST_LINES = 8192 };
 
 struct work {
     int count, next;
+    double until; /* as gpu_now() counts; 0: no end */
     struct line lines[MOST_LINES];
 };
 
@@ -261,8 +263,13 @@ static void *run_some(void *user)
     struct work *w = user;
     int i;
 
-    while ((i = __atomic_fetch_add(&w->next, 1, __ATOMIC_SEQ_CST)) < w->count)
-        run_line(&w->lines[(int)((long long)i * STRIDE % w->count)]);
+    while ((i = __atomic_fetch_add(&w->next, 1, __ATOMIC_SEQ_CST)) < w->count) {
+        struct line *line = &w->lines[(int)((long long)i * STRIDE % w->count)];
+
+        line->late = w->until > 0 && gpu_now() > w->until;
+        if (!line->late)
+            run_line(line);
+    }
     return NULL;
 }
 
@@ -270,7 +277,10 @@ static void run_lines(struct work *w)
 {
     gpu_spread(run_some, w);
     for (int i = 0; i < w->count; i++)
-        gpu_record(*w->lines[i].result ? w->lines[i].result : NULL);
+        if (w->lines[i].late)
+            gpu_skip(gpu_text("%s: time was over", w->lines[i].text));
+        else
+            gpu_record(*w->lines[i].result ? w->lines[i].result : NULL);
 }
 
 /* ------------------------------------------------------------------- lies */
@@ -399,6 +409,8 @@ void gpu_casts(void)
     work = calloc(1, sizeof *work);
     if (!work)
         gpu_lost("host memory ran out");
+    if (gpu_options.seconds > 0)
+        work->until = gpu_now() + gpu_options.seconds;
     for (int i = 0; i < registry->nrecipes; i++)
         if (registry->recipes[i].scaled)
             add_recipe(work, &registry->recipes[i]);

@@ -250,6 +250,7 @@ static const struct argp_option option_table[] = {
     {"cache", 'd', "LIST", 0, "folders of compiled kernels (none)", 0},
     {"specs", 'p', "DIR", 0, "more recipes and kernels (none)", 0},
     {"family", 'f', "NAME", 0, "this family of tests alone", 0},
+    {"seconds", 'e', "N", 0, "take up no more casts after so long", 0},
     {"threads", 't', "N", 0, "for compilers and comparisons (all cores)", 0},
     {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
     {0},
@@ -315,6 +316,9 @@ static error_t take_option(int key, char *value, struct argp_state *state)
         break;
     case 'r':
         gpu_options.seed = take_number("seed", value, state);
+        break;
+    case 'e':
+        gpu_options.seconds = (double)take_number("seconds", value, state);
         break;
     case 't':
         gpu_threads = (int)take_number("threads", value, state);
