@@ -188,13 +188,7 @@ static int check_enums(const struct quern_mlp *mlp)
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "an MLP can have");
 
-    if (code)
-        return code;
-    if (!memchr(mlp->recipe, 0, sizeof mlp->recipe) ||
-        !memchr(mlp->split, 0, sizeof mlp->split))
-        return qn_error_set(QUERN_EINVAL,
-                            "recipe or split is not NUL-terminated");
-    return QUERN_OK;
+    return code ? code : QN_PROBLEM_WORDS(mlp);
 }
 
 /* Twice as many features as h has must not pass the bound of any. */

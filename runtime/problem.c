@@ -49,6 +49,17 @@ int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
     return QUERN_OK;
 }
 
+int qn_problem_words(const char *recipe, size_t recipe_size, const char *split,
+                     size_t split_size)
+{
+    const char *open = !memchr(recipe, 0, recipe_size) ? "recipe"
+                       : !memchr(split, 0, split_size) ? "split"
+                                                       : NULL;
+
+    return open ? qn_error_set(QUERN_EINVAL, "%s is not NUL-terminated", open)
+                : QUERN_OK;
+}
+
 /* A problem may come from a program rather than from text. */
 static int check_enums(const struct quern_problem *p)
 {
@@ -69,9 +80,7 @@ static int check_enums(const struct quern_problem *p)
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");
 
-    if (!code && !memchr(p->recipe, 0, sizeof p->recipe))
-        code = qn_error_set(QUERN_EINVAL, "recipe is not NUL-terminated");
-    return code;
+    return code ? code : QN_PROBLEM_WORDS(p);
 }
 
 int qn_problem_alignment(const struct quern_problem *p, int type)

@@ -35,6 +35,14 @@ struct qn_problem_field {
 int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
                       const char *whose);
 
+/* Both words of a problem end where they must: QUERN_EINVAL names the one that
+   does not. */
+#define QN_PROBLEM_WORDS(p)                                                    \
+    qn_problem_words((p)->recipe, sizeof(p)->recipe, (p)->split,               \
+                     sizeof(p)->split)
+int qn_problem_words(const char *recipe, size_t recipe_size, const char *split,
+                     size_t split_size);
+
 /* Does a kernel of that epilogue (enum qn_epilogue), and of that activation,
    serve what the problem makes of the product? */
 int qn_problem_takes(const struct quern_problem *problem, int epilogue,

@@ -77,13 +77,7 @@ static int check_enums(const struct quern_quantization *q)
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");
 
-    if (code)
-        return code;
-    if (!memchr(q->recipe, 0, sizeof q->recipe) ||
-        !memchr(q->split, 0, sizeof q->split))
-        return qn_error_set(QUERN_EINVAL,
-                            "recipe or split is not NUL-terminated");
-    return QUERN_OK;
+    return code ? code : QN_PROBLEM_WORDS(q);
 }
 
 /* Numbers get a bias as they are, whatever becomes of them later. */

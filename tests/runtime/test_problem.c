@@ -235,7 +235,9 @@ static void checks_each_field(void **state)
     BREAK(p.groups = -1, "g=-1");
     BREAK(p.m = -1, "m=-1");
     BREAK(p.n = INT64_MAX, "n=9223372036854775807");
-    BREAK(memset(p.recipe, 'x', sizeof p.recipe), "not NUL-terminated");
+    BREAK(memset(p.recipe, 'x', sizeof p.recipe),
+          "recipe is not NUL-terminated");
+    BREAK(memset(p.split, 'x', sizeof p.split), "split is not NUL-terminated");
 #undef BREAK
     test_expect(quern_describe(ctx, &good, NULL), QUERN_EINVAL, "description");
     test_expect(quern_describe(ctx, NULL, &need), QUERN_EINVAL, "problem");
