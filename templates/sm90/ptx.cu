@@ -130,7 +130,9 @@ DEVICE void load_box_4d_multicast(unsigned int to, const tensor_map *map, unsign
 }
 
 //$ end
+//$ if addend ~= "reduce" then
 /* A box from shared memory to (x, y, ..); what lies outside the tensor is dropped. */
+//$ if ragged == "m" then
 DEVICE void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
@@ -139,6 +141,8 @@ DEVICE void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
                  : : "l"(map), "r"(from), "r"(x), "r"(y) : "memory");
 }
 
+//$ end
+//$ if ragged ~= "m" then
 DEVICE void store_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group"
@@ -147,6 +151,8 @@ DEVICE void store_box_3d(const tensor_map *map, unsigned int from, int x, int y,
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
+//$ end
+//$ if ragged ~= "none" then
 DEVICE void store_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
 {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group"
@@ -155,8 +161,14 @@ DEVICE void store_box_4d(const tensor_map *map, unsigned int from, int x, int y,
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
+//$ end
+//$ end
 //$ if addend == "reduce" then
-/* The same, added to what is there. Each element once, so the sum has one order. */
+/*
+** A box from shared memory, added to what is at (x, y, ..); what lies outside the tensor is
+** dropped. Each element once, so the sum has one order.
+*/
+//$ if ragged == "m" then
 DEVICE void add_box_2d(const tensor_map *map, unsigned int from, int x, int y)
 {
     asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
@@ -165,6 +177,8 @@ DEVICE void add_box_2d(const tensor_map *map, unsigned int from, int x, int y)
                  : : "l"(map), "r"(from), "r"(x), "r"(y) : "memory");
 }
 
+//$ end
+//$ if ragged ~= "m" then
 DEVICE void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
 {
     asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
@@ -173,6 +187,8 @@ DEVICE void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, i
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
+//$ end
+//$ if ragged ~= "none" then
 DEVICE void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
 {
     asm volatile("cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group"
@@ -181,6 +197,7 @@ DEVICE void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, i
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
+//$ end
 //$ end
 /* Wait until at most `most` of this thread's stores still read shared memory. */
 #define store_wait(most) asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(most) : "memory")
@@ -206,6 +223,8 @@ DEVICE void mma_commit(void)
 /* Wait until at most `most` committed batches are in flight. */
 #define mma_wait(most) asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(most) : "memory")
 
+//$ local turned = expand == "swapped"
+//$ if d.bytes == 2 and not turned then
 /* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8. */
 DEVICE void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
                             unsigned int r3)
@@ -214,8 +233,9 @@ DEVICE void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, u
                  : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
 }
 
-//$ if expand == "swapped" then
-/* The same, each matrix turned. */
+//$ end
+//$ if d.bytes == 2 and turned then
+/* Four 8x8 matrices of 16-bit elements, turned; lane i addresses row i % 8 of matrix i / 8. */
 DEVICE void store_matrix_x4_turned(unsigned int to, unsigned int r0, unsigned int r1,
                                    unsigned int r2, unsigned int r3)
 {
@@ -223,17 +243,21 @@ DEVICE void store_matrix_x4_turned(unsigned int to, unsigned int r0, unsigned in
                  : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
 }
 
+//$ end
+//$ if d.bytes == 4 and turned then
 DEVICE void store_shared(unsigned int to, float value)
 {
     asm volatile("st.shared.f32 [%0], %1;" : : "r"(to), "f"(value) : "memory");
 }
 
 //$ end
+//$ if d.bytes == 4 and not turned then
 DEVICE void store_shared_x2(unsigned int to, float lo, float hi)
 {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" : : "r"(to), "f"(lo), "f"(hi) : "memory");
 }
 
+//$ end
 DEVICE void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
                             unsigned int r3)
 {
@@ -318,6 +342,7 @@ DEVICE void load_shared_x2(unsigned int from, float *lo, float *hi)
 //$ end
 /* --- threads --- */
 
+//$ if cluster.m * cluster.n > 1 then
 /* All threads of the cluster; orders their shared memory accesses. */
 DEVICE void cluster_sync(void)
 {
@@ -325,6 +350,14 @@ DEVICE void cluster_sync(void)
                  "barrier.cluster.wait.acquire.aligned;" : : : "memory");
 }
 
+DEVICE unsigned int cluster_rank(void)
+{
+    unsigned int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+//$ end
 //$ if (epilogue == "activate" or epilogue == "copies") and operands == "halves" then
 /* Half of it, anew each time: kept, it is a register too many for the warp that copies. */
 DEVICE int halved(int value)
@@ -362,24 +395,22 @@ DEVICE int elect_lane(void)
     return elected;
 }
 
-DEVICE unsigned int cluster_rank(void)
-{
-    unsigned int rank;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
+//$ local turns = schedule == "pingpong"
+//$ if turns or store == "warpgroup" or quantize == "streamed" or epilogue == "copies" then
 /* Named barriers of the CTA, 1 to 15: `threads` counts those that wait and those that arrive. */
 DEVICE void named_wait(int barrier, int threads)
 {
     asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
+//$ end
+//$ if turns then
 DEVICE void named_arrive(int barrier, int threads)
 {
     asm volatile("bar.arrive %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
+//$ end
 /* Hand registers of this warpgroup to the others, or take what they handed over. */
 #define registers_release(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count))
 #define registers_take(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count))
