@@ -508,7 +508,7 @@ static void print_unusual(const struct quern_problem *p, char *text,
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (p->pointers >> role & 1)
             ADD("%c", QN_LETTERS[role]);
-    if (p->parts > 1)
+    if (p->parts > 0)
         ADD(" parts=%d", p->parts);
     if (p->sizes)
         ADD(" sizes=%s", qn_sizes_name(p->sizes));
