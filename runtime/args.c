@@ -6,6 +6,7 @@
 #include "cublaslt_loop.h"
 #include "describe.h"
 #include "host_sizes.h"
+#include "problem.h"
 #include "quantize.h"
 #include "streamed.h"
 #include "types.h"
@@ -112,12 +113,8 @@ static int check_stride(char name, const struct quern_tensor *tensor,
 {
     int64_t stride = qn_args_stride(tensor, g);
 
-    if (stride < g->columns || stride > INT32_MAX)
-        return qn_error_set(QUERN_EINVAL,
-                            "%c.stride is %lld: 0 (packed) or %lld to %d is "
-                            "expected",
-                            name, (long long)stride, (long long)g->columns,
-                            INT32_MAX);
+    if (qn_problem_stride((const char[]){name, 0}, stride, g->columns))
+        return QUERN_EINVAL;
     return mapped ? check_multiple(name, "stride", stride, g, "rows")
                   : QUERN_OK;
 }

@@ -96,12 +96,8 @@ static int check_stride(const struct row *row, const struct quern_tensor *given,
                             row->name, (long long)need->stride);
     if (!row->strided || !stride || stride == columns)
         return QUERN_OK;
-    if (stride < columns || stride > INT32_MAX)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.stride is %lld: 0 (packed) or %lld to %d is "
-                            "expected",
-                            row->name, (long long)stride, (long long)columns,
-                            INT32_MAX);
+    if (qn_problem_stride(row->name, stride, columns))
+        return QUERN_EINVAL;
     if (stride * bits % (8 * QN_ALIGNMENT))
         return qn_error_set(QUERN_EINVAL,
                             "%s.stride is %lld elements of %s: rows that are "

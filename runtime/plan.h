@@ -4,6 +4,8 @@
 #ifndef QUERN_PLAN_H
 #define QUERN_PLAN_H
 
+#include <string.h>
+
 #include "module.h"
 #include "step.h"
 #include "tensormap.h"
@@ -93,11 +95,19 @@ struct qn_values {
     float *factors;
 };
 
-/* Maps, of which a kernel has a few, come first. */
-#define QN_MAPS_BYTES offsetof(struct qn_values, a)
-
 /* Values of all launches but merged ones. */
 #define QN_PLAIN_BYTES offsetof(struct qn_values, part_count)
+
+/* Those but for the maps, which come first: a kernel has a few at most, and a
+   run copies them one by one. */
+static inline void qn_plan_values(struct qn_values *values,
+                                  const struct qn_values *known)
+{
+    const size_t maps = offsetof(struct qn_values, a);
+
+    memcpy((char *)values + maps, (const char *)known + maps,
+           QN_PLAIN_BYTES - maps);
+}
 
 /* Where each value lies in struct qn_values, by enum qn_param. */
 extern const size_t qn_run_values[QN_PARAM_COUNT];

@@ -60,6 +60,16 @@ int qn_problem_words(const char *recipe, size_t recipe_size, const char *split,
                 : QUERN_OK;
 }
 
+int qn_problem_stride(const char *tensor, int64_t stride, int64_t least)
+{
+    if (stride >= least && stride <= INT32_MAX)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s.stride is %lld: 0 (packed) or %lld to %d is "
+                        "expected",
+                        tensor, (long long)stride, (long long)least, INT32_MAX);
+}
+
 /* A problem may come from a program rather than from text. */
 static int check_enums(const struct quern_problem *p)
 {

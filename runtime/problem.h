@@ -43,6 +43,10 @@ int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
 int qn_problem_words(const char *recipe, size_t recipe_size, const char *split,
                      size_t split_size);
 
+/* QUERN_EINVAL: rows of `least` elements of the tensor overlap, or are too far
+   apart. */
+int qn_problem_stride(const char *tensor, int64_t stride, int64_t least);
+
 /* Does a kernel of that epilogue (enum qn_epilogue), and of that activation,
    serve what the problem makes of the product? */
 int qn_problem_takes(const struct quern_problem *problem, int epilogue,

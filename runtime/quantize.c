@@ -32,6 +32,11 @@ int qn_quantize_needs_amax(const struct quern_quantization *q,
            (s->span != QN_SPAN_BLOCK || s->global);
 }
 
+int qn_quantize_has_bias(const struct quern_quantization *q)
+{
+    return q->work == QUERN_BIAS || (q->dprob && !q->activation);
+}
+
 int qn_quantize_op(const struct quern_quantization *q)
 {
     static const int ops[] = {QN_QUANTIZE, QN_QUANTIZE, QN_DEQUANTIZE,

@@ -49,6 +49,9 @@ int qn_quantize_element(const struct quern_quantization *q,
 int qn_quantize_needs_amax(const struct quern_quantization *q,
                            const struct qn_scaling *scaling);
 
+/* Is there args.bias: to be added, or what probabilities multiply? */
+int qn_quantize_has_bias(const struct quern_quantization *q);
+
 /* Columns of args.in, for k columns of a result. */
 int64_t qn_quantize_in_columns(const struct quern_quantization *q);
 

@@ -97,12 +97,8 @@ static int check_stride(const struct tensor *t)
                             "expected",
                             t->name, (long long)t->given->stride,
                             (long long)t->need->stride);
-    if (stride < least || stride > INT32_MAX)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.stride is %lld: 0 (packed) or %lld to %d is "
-                            "expected",
-                            t->name, (long long)stride, (long long)least,
-                            INT32_MAX);
+    if (qn_problem_stride(t->name, stride, least))
+        return QUERN_EINVAL;
     if (t->given->pointers && !t->by_address)
         return qn_error_set(QUERN_EINVAL,
                             "%s.pointers is not NULL: all matrices lie in "
@@ -249,9 +245,7 @@ static int check_arrays(const struct quern_quantize_plan *plan,
 
     if (!code)
         code = check_array(
-            "bias", args->bias,
-            q->work == QUERN_BIAS || (q->dprob && !q->activation),
-            sizeof(float),
+            "bias", args->bias, qn_quantize_has_bias(q), sizeof(float),
             q->work == QUERN_BIAS ? "it is to be added"
                                   : "the problem says dprob=1 and has no "
                                     "activation");

@@ -182,7 +182,7 @@ int quern_quantize_run(const struct quern_quantize_plan *plan,
         code = qn_quantize_args(plan, args);
     if (code)
         return code;
-    memcpy(&values, &plan->values, QN_PLAIN_BYTES);
+    qn_plan_values(&values, &plan->values);
     set_values(plan, args, &values);
     if (plan->driver)
         return run_on_gpu(plan, args, &values, stream);
@@ -217,7 +217,7 @@ int qn_quantize_expand(const struct quern_quantize_plan *plan,
     struct qn_driver_scope scope;
     int code;
 
-    memcpy(&values, &plan->values, QN_PLAIN_BYTES);
+    qn_plan_values(&values, &plan->values);
     set_copy(plan, e, &values);
     values.m = (int)e->q->m;
     values.out = e->out;

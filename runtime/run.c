@@ -318,7 +318,7 @@ static void complete(const struct quern_plan *plan,
                      const struct quern_args *args, struct qn_values *values,
                      void **params)
 {
-    memcpy(&values->a, &plan->values.a, QN_PLAIN_BYTES - QN_MAPS_BYTES);
+    qn_plan_values(values, &plan->values);
     values->part_count = 0;
     set_values(plan, args, values);
     if (plan->kernel)

@@ -9,6 +9,7 @@
 
 #include "element.h"
 #include "guess.h"
+#include "quantize.h"
 #include "random.h"
 #include "sizes.h"
 #include "timing.h"
@@ -32,11 +33,6 @@ int qn_cast_is(const char *text)
 
 /* ------------------------------------------------------------------ buffers */
 
-static int has_bias(const struct quern_quantization *q)
-{
-    return q->work == QUERN_BIAS || (q->dprob && !q->activation);
-}
-
 /* Bytes of each part, from what describe said. */
 static size_t part_bytes(const struct qn_cast *c, int part)
 {
@@ -47,7 +43,7 @@ static size_t part_bytes(const struct qn_cast *c, int part)
         [QN_CAST_IN] = need->in.bytes,
         [QN_CAST_SAVED] = need->saved.bytes,
         [QN_CAST_BIAS] =
-            has_bias(q) ? groups * (size_t)q->k * sizeof(float) : 0,
+            qn_quantize_has_bias(q) ? groups * (size_t)q->k * sizeof(float) : 0,
         [QN_CAST_PROBABILITY] =
             q->probability ? (size_t)q->m * sizeof(float) : 0,
         [QN_CAST_RANDOM] = c->need.random ? 2 * sizeof(uint64_t) : 0,

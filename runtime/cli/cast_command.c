@@ -11,6 +11,7 @@
 #include "cast.h"
 #include "element.h"
 #include "problem.h"
+#include "quantize.h"
 #include "report.h"
 #include "sizes.h"
 #include "tolerance.h"
@@ -292,7 +293,7 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
         qn_argument_row(rows, "probability", "f32", text, 4 * (size_t)q->m, 4,
                         "factor of each row");
     }
-    if (q->work == QUERN_BIAS || (q->dprob && !q->activation)) {
+    if (qn_quantize_has_bias(q)) {
         snprintf(text, sizeof text, "[%d, %lld]", q->groups, (long long)q->k);
         qn_argument_row(rows, "bias", "f32", text,
                         4 * (size_t)q->groups * (size_t)q->k, 4,
