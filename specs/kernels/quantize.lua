@@ -100,12 +100,12 @@ kernels "history" {
 }
 
 -- Activations of what has no scales, and sums over its rows.
-inputs.plain = join(inputs.plain, { "probability" })
 for _, form in ipairs { "plain", "forward", "backward" } do
   kernels("numbers_" .. form) {
     op = "quantize", of = { "x", "dy" }, input = numbers, form = form, element = { bf16, f16 },
     scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/numbers.cu",
-    params = join(inputs[form], { "row", "row_stride", "dbias", "partials" }, shape, sizes),
+    params = join(inputs[form], form == "plain" and { "probability" } or {},
+                  { "row", "row_stride", "dbias", "partials" }, shape, sizes),
     derive "threads" (function () return 256 end),
     derive "band" (function () return 1 end), -- COUPLED: bands
     derive "smem" (function (v) return 128 * 128 * (v.input.bits == 16 and 2 or 4) end),

@@ -11,6 +11,8 @@
 
 //$ include "host/quantize_tile.c"
 
+//$ include "host/sum_lanes.c"
+
 static float sum_row(const struct work *w, long long row)
 {
     const int features = w->activation == SQUARED_RELU ? w->all.k : w->all.k / 2;
@@ -27,10 +29,7 @@ static float sum_row(const struct work *w, long long row)
         sum[f / 2 % 32] =
             add_rn(sum[f / 2 % 32], mul_rn(load_in(w, w->in, row * w->in_stride + f), y));
     }
-    for (int distance = 16; distance > 0; distance /= 2)
-        for (int i = 0; i < distance; i++)
-            sum[i] = add_rn(sum[i], sum[i + distance]);
-    return sum[0];
+    return sum_lanes(sum);
 }
 
 /* One group's rows. `next` counts those of all groups. */

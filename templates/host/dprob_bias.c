@@ -12,6 +12,8 @@
 
 //$ include "host/quantize_tile.c"
 
+//$ include "host/sum_lanes.c"
+
 static float sum_row(const struct work *w, const struct group *g, long long row)
 {
     const float *bias = w->bias + (long long)g->number * w->all.k;
@@ -22,10 +24,7 @@ static float sum_row(const struct work *w, const struct group *g, long long row)
 
         sum[f / 2 % 32] = add_rn(sum[f / 2 % 32], mul_rn(dy, bias[f]));
     }
-    for (int distance = 16; distance > 0; distance /= 2)
-        for (int i = 0; i < distance; i++)
-            sum[i] = add_rn(sum[i], sum[i + distance]);
-    return sum[0];
+    return sum_lanes(sum);
 }
 
 /* One group's rows. `next` counts those of all groups. */

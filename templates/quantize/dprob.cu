@@ -15,6 +15,8 @@
 
 //$ include "quantize/operands.cu"
 
+//$ include "quantize/sum_lanes.cu"
+
 /* A lane's part of the sum of row `row`, of activation WHICH. */
 template <int WHICH, int PAIRED>
 DEVICE float sum_part(const struct source *s, long long row, int features, int lane)
@@ -51,12 +53,10 @@ DEVICE void sum_rows(const struct source *s, const struct group *g, int row, int
 
     for (int i = row + warp; i < row + TILE_M && i < g->length; i += THREADS / 32) {
         const long long at = (long long)g->start + i;
-        float sum = s->paired ? sum_part<WHICH, 1>(s, at, features, lane)
-                              : sum_part<WHICH, 0>(s, at, features, lane);
+        const float part = s->paired ? sum_part<WHICH, 1>(s, at, features, lane)
+                                     : sum_part<WHICH, 0>(s, at, features, lane);
+        const float sum = sum_lanes(part);
 
-#pragma unroll
-        for (int distance = 16; distance > 0; distance /= 2)
-            sum = add_rn(sum, __shfl_xor_sync(~0u, sum, distance));
         if (lane == 0)
             dprob[at] = sum;
     }

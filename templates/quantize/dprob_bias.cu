@@ -13,6 +13,8 @@
 
 //$ include "quantize/given.cu"
 
+//$ include "quantize/sum_lanes.cu"
+
 /* A lane's part of the sum of row `row`, whose group has the bias. */
 template <int PAIRED>
 DEVICE float sum_part(const struct source *s, long long row, const float *bias, int lane)
@@ -61,12 +63,10 @@ $(name)(
         for (int i = t.row + warp; i < t.row + TILE_M && i < g.length; i += THREADS / 32) {
             const long long at = (long long)g.start + i;
             const float *of_group = bias + (long long)g.number * k;
-            float sum = source.paired ? sum_part<1>(&source, at, of_group, lane)
-                                      : sum_part<0>(&source, at, of_group, lane);
+            const float part = source.paired ? sum_part<1>(&source, at, of_group, lane)
+                                             : sum_part<0>(&source, at, of_group, lane);
+            const float sum = sum_lanes(part);
 
-#pragma unroll
-            for (int distance = 16; distance > 0; distance /= 2)
-                sum = add_rn(sum, __shfl_xor_sync(~0u, sum, distance));
             if (lane == 0)
                 dprob[at] = add_rn(dprob[at], sum);
         }

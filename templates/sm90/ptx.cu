@@ -168,17 +168,6 @@ DEVICE void store_box_4d(const tensor_map *map, unsigned int from, int x, int y,
 ** A box from shared memory, added to what is at (x, y, ..); what lies outside the tensor is
 ** dropped. Each element once, so the sum has one order.
 */
-//$ if ragged == "m" then
-DEVICE void add_box_2d(const tensor_map *map, unsigned int from, int x, int y)
-{
-    asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
-                 " [%0, {%2, %3}], [%1];\n"
-                 "cp.async.bulk.commit_group;"
-                 : : "l"(map), "r"(from), "r"(x), "r"(y) : "memory");
-}
-
-//$ end
-//$ if ragged ~= "m" then
 DEVICE void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
 {
     asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
@@ -187,7 +176,6 @@ DEVICE void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, i
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
-//$ end
 //$ if ragged ~= "none" then
 DEVICE void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
 {

@@ -1,0 +1,11 @@
+/*
+** The sum of what 32 lanes have: of lanes l and l + 16, of l and l + 8, .. l + 1. In fp32.
+**                                                                      COUPLED: dprob
+*/
+static float sum_lanes(float sum[32])
+{
+    for (int distance = 16; distance > 0; distance /= 2)
+        for (int i = 0; i < distance; i++)
+            sum[i] = add_rn(sum[i], sum[i + distance]);
+    return sum[0];
+}

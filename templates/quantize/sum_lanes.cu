@@ -1,0 +1,8 @@
+/* The sum of what all lanes of a warp have, in the host's order.        COUPLED: dprob */
+DEVICE float sum_lanes(float sum)
+{
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        sum = add_rn(sum, __shfl_xor_sync(~0u, sum, distance));
+    return sum;
+}
