@@ -12,6 +12,27 @@
 
 struct quern_context *host_ctx;
 
+void host_specs_open(struct host_specs *s, const char *folder)
+{
+    const struct quern_open_options options = {
+        .cache = "", .specs = &folder, .specs_count = 1};
+
+    s->before = host_ctx;
+    if (system("cc --version >/dev/null 2>&1")) {
+        print_message("skip: needs a C compiler, cc\n");
+        skip();
+    }
+    if (quern_open(&options, &host_ctx))
+        fail_msg("%s", quern_errmsg(NULL));
+    qt_context = host_ctx;
+}
+
+void host_specs_close(struct host_specs *s)
+{
+    quern_close(host_ctx);
+    host_ctx = qt_context = s->before;
+}
+
 /* `threads` goes in as the number of multiprocessors: on the host, threads. */
 struct quern_plan *host_plan(const struct qt_case *c, int threads,
                              struct quern_args *args)

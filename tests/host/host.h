@@ -20,6 +20,16 @@ struct host_output {
     void *pointers[QT_ROLES][QUERN_MAX_GROUPS];
 };
 
+/*
+** A test goes on in a context that has the folder's specs, too, until it closes
+** them; it is skipped where no C compiler could make their kernels.
+*/
+struct host_specs {
+    struct quern_context *before;
+};
+void host_specs_open(struct host_specs *, const char *folder);
+void host_specs_close(struct host_specs *);
+
 /* A plan of the host backend; fails the test if there is none. */
 struct quern_plan *host_plan(const struct qt_case *c, int threads,
                              struct quern_args *args);

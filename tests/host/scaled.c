@@ -160,29 +160,21 @@ void test_scaled_long(void **state)
 /* What no file of quern's own has: generated and compiled here. */
 void test_scaled_specs(void **state)
 {
-    static const char *const folders[] = {"tests/host/specs"};
     static const char *const names[] = {
         "test_mx6",   "test_int8",     "test_w4",    "test_blocks",
         "test_mixed", "test_row_pow2", "test_turned"};
-    const struct quern_open_options options = {
-        .cache = "", .specs = folders, .specs_count = 1};
-    struct quern_context *before = host_ctx, *ctx;
+    struct host_specs specs;
 
     (void)state;
-    if (system("cc --version >/dev/null 2>&1")) {
-        print_message("skip: needs a C compiler, cc\n");
-        skip();
-    }
-    if (quern_open(&options, &ctx))
-        fail_msg("%s", quern_errmsg(NULL));
-    host_ctx = qt_context = ctx;
+    host_specs_open(&specs, "tests/host/specs");
     for (int i = 0; i < 5; i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++)
             for (int j = 0; j < 4 && (i != 2 || op != QUERN_WGRAD); j++) {
                 static const int patterns[] = {0, 4, 8, 10};
                 const struct qt_pattern *p = &qt_patterns[patterns[j]];
                 struct qt_case c = {.what = names[i],
-                                    .recipe = qn_context_recipe(ctx, names[i]),
+                                    .recipe =
+                                        qn_context_recipe(host_ctx, names[i]),
                                     .fp32_sums = 1,
                                     .d_type = QUERN_F32,
                                     .m = 37 + 4 * j,
@@ -199,8 +191,7 @@ void test_scaled_specs(void **state)
                 qt_case_layout(&c, p);
                 host_case_right(&c);
             }
-    host_ctx = qt_context = before;
-    quern_close(ctx);
+    host_specs_close(&specs);
 }
 
 /* ------------------------------------------------------------------ threads */

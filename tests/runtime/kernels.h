@@ -86,6 +86,12 @@ static const struct qn_recipe test_recipes[] = {
      .scaling = {GROUP_SCALE, GROUP_SCALE, GROUP_SCALE}},
 };
 
+/* What recipes of one type have alike, whatever their scales. */
+#define TEST_RECIPE(name_, line, type)                                         \
+    .name = name_, .doc = "", .spec = "recipes/test.lua:" line, .x = type,     \
+    .w = type, .dy = type, .d_types = 1u << QUERN_BF16,                        \
+    .default_d = QUERN_BF16, .rule = ""
+
 /* The casts of dy in the recipe "group"; a sum reads fp32. */
 #define CAST_KERNEL(symbol, architecture, op_, input_, params_, function)      \
     {                                                                          \

@@ -55,17 +55,7 @@ static const unsigned char params[] = {P(a_map),
     }
 
 static const struct qn_recipe recipes[] = {
-    {.name = "block",
-     .doc = "",
-     .spec = "recipes/test.lua:1",
-     .x = QUERN_E4M3,
-     .w = QUERN_E4M3,
-     .dy = QUERN_E4M3,
-     .d_types = 1u << QUERN_BF16,
-     .default_d = QUERN_BF16,
-     .scaled = 1,
-     .scale = "",
-     .rule = "",
+    {TEST_RECIPE("block", "1", QUERN_E4M3), .scaled = 1, .scale = "",
      .scaling = {BLOCKS(1, QN_ORDER_COLUMNS), BLOCKS(128, QN_ORDER_ROWS),
                  BLOCKS(1, QN_ORDER_COLUMNS)}},
 };
