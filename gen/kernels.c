@@ -31,7 +31,7 @@ static const struct qg_field fields[] = {
     {"input", QG_F_NAMES, 0, AT(input), "bf16 f16 f32 copy", NULL,
      "the type before the cast (of dequantize, after it), or \"copy\": the row "
      "copy; of casts"},
-    {"form", QG_F_NAMES, 0, AT(form), "plain forward backward", NULL,
+    {"form", QG_F_NAMES, 0, AT(form), "plain forward backward rows", NULL,
      "what is quantized: values as they are, an activation's result, or the "
      "gradient of what it was given; of casts (default \"plain\")"},
     {"epilogue", QG_F_NAMES, 0, AT(epilogue), "store add scale activate copies",

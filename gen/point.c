@@ -168,6 +168,7 @@ static int form_of(const char *form)
 {
     return !strcmp(form, "plain")     ? QN_PLAIN
            : !strcmp(form, "forward") ? QN_FORWARD
+           : !strcmp(form, "rows")    ? QN_ROWS
                                       : QN_BACKWARD;
 }
 

@@ -162,8 +162,8 @@ static void put_operand(struct writer *w, const char *name,
 static void put_cast(struct writer *w, int op, int of, int input, int form)
 {
     static const char *const ofs[] = {"QUERN_X", "QUERN_W", "QUERN_DY"};
-    static const char *const forms[] = {"QN_PLAIN", "QN_FORWARD",
-                                        "QN_BACKWARD"};
+    static const char *const forms[] = {"QN_PLAIN", "QN_FORWARD", "QN_BACKWARD",
+                                        "QN_ROWS"};
 
     qg_text_print(w->q, w->out,
                   "     .op = %s,\n     .of = %s,\n     .form = %s,\n"

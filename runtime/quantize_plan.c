@@ -3,7 +3,8 @@
 **
 ** There is one kernel for each op, tensor, type of input and form on each
 ** architecture, so nothing has to be weighed: of those that run on the device,
-** the one made for the latest architecture is taken.
+** the one made for the latest architecture is taken, and of two for that the
+** one that makes nothing but row copies, where nothing else is wanted.
 */
 #include "host_sizes.h"
 #include "jit.h"
@@ -28,6 +29,13 @@ static int form_of(const struct quern_quantization *q)
     return q->of == QUERN_X ? QN_FORWARD : QN_BACKWARD;
 }
 
+/* Is the row copy of numbers as they are all that is wanted? */
+static int rows_alone(const struct quern_quantization *q)
+{
+    return q->work == QUERN_QUANTIZE && q->copies == QUERN_ROW &&
+           !q->activation && !q->probability && !q->dbias;
+}
+
 int qn_quantize_serves(const struct quern_quantization *q, int op,
                        const struct qn_kernel *kernel)
 {
@@ -35,17 +43,21 @@ int qn_quantize_serves(const struct quern_quantization *q, int op,
     int input = reads_f32                     ? QUERN_F32
                 : q->work == QUERN_REQUANTIZE ? QUERN_TYPE_NONE
                                               : q->type;
+    int form = reads_f32                                  ? QN_PLAIN
+               : kernel->form == QN_ROWS && rows_alone(q) ? QN_ROWS
+                                                          : form_of(q);
 
     return kernel->op == op && kernel->of == q->of && kernel->input == input &&
-           kernel->form == (reads_f32 ? QN_PLAIN : form_of(q)) &&
-           !strcmp(kernel->recipe, q->recipe);
+           kernel->form == form && !strcmp(kernel->recipe, q->recipe);
 }
 
 /* NULL if the kernel can run for the backend, else why not. */
-static const char *misfit(const struct qn_kernel *kernel, int backend,
+static const char *misfit(const struct qn_kernel *kernel,
+                          const struct quern_quantization *q, int backend,
                           const struct qn_device *device)
 {
     int host = !strcmp(kernel->arch, "host");
+    int64_t row = (q->k + 7) / 8 * 8 * qn_type_bits(q->type) / 8;
 
     if (backend == QUERN_BACKEND_HOST)
         return host ? NULL : "not made for the host";
@@ -53,6 +65,8 @@ static const char *misfit(const struct qn_kernel *kernel, int backend,
         return "made for another architecture";
     if (backend == QUERN_BACKEND_AOT && !kernel->cubin)
         return "not linked into this program";
+    if (kernel->form == QN_ROWS && row > kernel->smem)
+        return "rows are longer than it has room for in shared memory";
     return NULL;
 }
 
@@ -62,6 +76,13 @@ static int is_later(const char *a, const char *b)
     size_t x = strcspn(a + 3, "abcdef"), y = strcspn(b + 3, "abcdef");
 
     return x != y ? x > y : strcmp(a, b) > 0;
+}
+
+static int is_better(const struct qn_kernel *a, const struct qn_kernel *b)
+{
+    if (!strcmp(a->arch, b->arch))
+        return a->form == QN_ROWS;
+    return is_later(a->arch, b->arch);
 }
 
 /* The best kernel of one op for one backend, or NULL. */
@@ -75,22 +96,34 @@ static const struct qn_candidate *find(const struct qn_session *s,
         const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
 
         if (qn_quantize_serves(q, op, kernel) &&
-            !misfit(kernel, backend, s->demand.device) &&
-            (!best || is_later(kernel->arch, best->kernel->arch)))
+            !misfit(kernel, q, backend, s->demand.device) &&
+            (!best || is_better(kernel, best->kernel)))
             best = &s->ctx->kernels[i];
     }
     return best;
 }
 
+/* Must the largest magnitudes be found by a launch of its own? */
+static int has_amax(const struct qn_session *s,
+                    const struct quern_quantization *q,
+                    const struct qn_recipe *recipe, int backend)
+{
+    const struct qn_candidate *cast = find(s, q, qn_quantize_op(q), backend);
+
+    return qn_quantize_needs_amax(q, qn_quantize_scaling(q, recipe)) &&
+           !(cast && cast->kernel->form == QN_ROWS);
+}
+
 /* The ops of a run, in order; returns how many. The host sums dbias up as it
    goes. */
-static int list_ops(const struct quern_quantization *q,
+static int list_ops(const struct qn_session *s,
+                    const struct quern_quantization *q,
                     const struct qn_recipe *recipe, int backend,
                     int ops[QN_QUANTIZE_STEPS])
 {
     int count = 0;
 
-    if (qn_quantize_needs_amax(q, qn_quantize_scaling(q, recipe)))
+    if (has_amax(s, q, recipe, backend))
         ops[count++] = QN_AMAX;
     ops[count++] = qn_quantize_op(q);
     if (q->dbias && backend != QUERN_BACKEND_HOST)
@@ -113,8 +146,9 @@ static int no_kernel(const struct qn_session *s,
         const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
 
         if (qn_quantize_serves(q, op, kernel))
-            qn_error_add("  %s: %s", kernel->name,
-                         misfit(kernel, s->demand.backend, s->demand.device));
+            qn_error_add(
+                "  %s: %s", kernel->name,
+                misfit(kernel, q, s->demand.backend, s->demand.device));
     }
     return code;
 }
@@ -173,7 +207,7 @@ static int load_steps(struct quern_quantize_plan *plan, struct qn_session *s,
                       int backend)
 {
     int ops[QN_QUANTIZE_STEPS];
-    int count = list_ops(&plan->q, plan->recipe, backend, ops);
+    int count = list_ops(s, &plan->q, plan->recipe, backend, ops);
     int code = QUERN_OK;
 
     plan->backend = s->demand.backend = backend;
@@ -370,7 +404,7 @@ static void explain_op(const struct qn_session *s,
 
         if (!qn_quantize_serves(q, op, kernel))
             continue;
-        why = misfit(kernel, backend, s->demand.device);
+        why = misfit(kernel, q, backend, s->demand.device);
         qn_text_add(text, "%s %s%s%s\n",
                     best == &s->ctx->kernels[i] ? ">" : " ", kernel->name,
                     why ? "\n    " : "", why ? why : "");
@@ -383,7 +417,8 @@ static void explain(const struct qn_session *s,
                     const struct qn_recipe *recipe, int backend,
                     struct qn_text *text)
 {
-    int ops[QN_QUANTIZE_STEPS], count = list_ops(q, recipe, backend, ops);
+    int ops[QN_QUANTIZE_STEPS];
+    int count = list_ops(s, q, recipe, backend, ops);
     char line[512];
 
     quern_quantize_print(q, line, sizeof line);

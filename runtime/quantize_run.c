@@ -103,7 +103,9 @@ static void list_params(const struct qn_kernel *kernel,
 /* Maxima begin at zero: no kernel need leave them so. */
 static size_t cleared_bytes(const struct quern_quantize_plan *plan)
 {
-    return plan->space.partials - QN_WORKSPACE_BYTES;
+    return plan->steps[0].kernel->op == QN_AMAX
+               ? plan->space.partials - QN_WORKSPACE_BYTES
+               : 0;
 }
 
 /* Queue the sizes that come from the host, if they do. */
@@ -125,7 +127,7 @@ static int launch(const struct quern_quantize_plan *plan,
     size_t clear = cleared_bytes(plan);
     int code = QUERN_OK;
 
-    if (clear && plan->q.work <= QUERN_REQUANTIZE)
+    if (clear)
         code = QN_CU(driver, cuMemsetD8Async,
                      (uint64_t)(uintptr_t)workspace + QN_WORKSPACE_BYTES, 0,
                      clear, stream);
@@ -160,8 +162,7 @@ static void run_on_host(const struct quern_quantize_plan *plan,
 {
     void *params[QN_PARAM_COUNT];
 
-    if (plan->q.work <= QUERN_REQUANTIZE)
-        memset(workspace + QN_WORKSPACE_BYTES, 0, cleared_bytes(plan));
+    memset(workspace + QN_WORKSPACE_BYTES, 0, cleared_bytes(plan));
     for (int i = 0; i < plan->nsteps; i++) {
         list_params(plan->steps[i].kernel, values, params);
         qn_host_run(plan->steps[i].function, params, plan->workers);

@@ -153,8 +153,9 @@ enum qn_cast_op {
 };
 
 /* What is quantized: numbers as they are, an activation's result, or the
-   gradient of what the activation was given. */
-enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD };
+   gradient of what the activation was given; or numbers where nothing but the
+   row copy is wanted, of which a kernel reads whole rows. COUPLED: forms */
+enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD, QN_ROWS };
 
 /*
 ** The error record, four 32-bit words at the start of the workspace. Group

@@ -68,6 +68,20 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   end
 end
 
+-- Where only the row copy is wanted and a row has one scale: rows lie in shared memory until their
+-- largest magnitude is known.
+kernels "cast_rows" {
+  op = "quantize", of = { "x", "dy" }, input = numbers, form = "rows", element = narrow,
+  scale = "blocked", arch = "sm_90a", template = "quantize/rows.cu",
+  params = join(inputs.plain, { "row", "row_stride", "row_sf" }, shape, sizes),
+  derive "threads" (function () return 416 end),
+  derive "band" (function () return 1 end),
+  derive "smem" (function () return 13 * 16384 end), -- 13 warps, rows of 8192 values in 16 bits
+  derive "ctas" (function () return 1 end),
+  reject "only rows with one scale are read twice" (function (v) return v.scale.span ~= "row" end),
+  reject "stochastic rounding draws numbers for tiles" (function (v) return v.scale.stochastic end),
+}
+
 for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   kernels("dequantize_" .. of) {
     op = "dequantize", of = tensors, input = numbers, element = narrow, scale = "blocked",

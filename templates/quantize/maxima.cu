@@ -1,42 +1,5 @@
 //$ local packed = input.bits == 16
-/*
-** The largest magnitudes, of values as a thread holds them: features f and f + 1 of 32 rows. NaN
-** loses against any number.
-*/
-FN float larger(float a, float b)
-{
-    return fmaxf(a, b);
-}
-
-//$ if packed then
-/* Both halves at once: magnitudes, and the larger ones. */
-typedef unsigned magnitudes;
-
-FN magnitudes magnitudes_of(held v) { return v & 0x7fff7fffu; }
-
-FN magnitudes larger_pair(magnitudes a, magnitudes b)
-{
-    magnitudes most;
-
-    asm("max.$(input.type)x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
-    return most;
-}
-
-FN float low_of(magnitudes m) { return larger(lo_of(m), 0); }
-FN float high_of(magnitudes m) { return larger(hi_of(m), 0); }
-//$ else
-typedef held magnitudes;
-
-FN magnitudes magnitudes_of(held v) { return hold(fabsf(v.lo), fabsf(v.hi)); }
-
-FN magnitudes larger_pair(magnitudes a, magnitudes b)
-{
-    return hold(larger(a.lo, b.lo), larger(a.hi, b.hi));
-}
-
-FN float low_of(magnitudes m) { return larger(m.lo, 0); }
-FN float high_of(magnitudes m) { return larger(m.hi, 0); }
-//$ end
+//$ include "quantize/pairs.cu"
 
 /* What another lane has. */
 FN magnitudes from_lane(magnitudes m, int mask)
@@ -59,14 +22,7 @@ template <int COUNT> DEVICE magnitudes largest_of(const held *v)
     return most;
 }
 
-/* The largest over `LANES` neighbouring lanes, in all of them. */
-template <int LANES> DEVICE float reduce_lanes(float most)
-{
-#pragma unroll
-    for (int mask = LANES / 2; mask > 0; mask /= 2)
-        most = larger(most, __shfl_xor_sync(~0u, most, mask));
-    return most;
-}
+//$ include "quantize/reduce.cu"
 
 /*
 ** Each row's largest over `LANES` neighbouring lanes: row_left says which rows a lane ends with.

@@ -25,7 +25,10 @@ static const char *const tokens[] = {
     "g=65 m=4000 k=32 split=zipf dbias=1",
     "g=256 m=3000 k=64 split=mild",
     "g=2 m=0 k=64 dbias=1",
-    "g=5 m=700 k=512 copies=row",
+    TORTURE " k=384 copies=row",
+    "g=3 m=333 k=173 split=skew copies=row",
+    "g=4 m=5000 k=2312 split=mild copies=row", /* several pieces of a row */
+    "g=2 m=7 k=60000 copies=row", /* of fp32, longer than shared memory */
     "g=5 m=700 k=512 copies=column",
     "g=4 m=9000 k=640 split=mild dbias=1", /* many tiles for each CTA */
     NULL};

@@ -130,6 +130,7 @@ int test_run_group(void);
 int test_args_group(void);
 int test_scaled_group(void);
 int test_activate_group(void);
+int test_rows_group(void);
 int test_streamed_group(void);
 int test_mlp_group(void);
 int test_mlp_bias_group(void);
