@@ -155,8 +155,8 @@ static int major_of(const char *name)
 static int op_of(const char *op)
 {
     static const char *const names[] = {
-        "fprop",   "dgrad", "wgrad", "quantize", "amax",  "dequantize",
-        "history", "sum",   "dprob", "sizes",    "ahead", "bias"};
+        "fprop", "dgrad", "wgrad", "quantize", "amax", "dequantize", "history",
+        "sum",   "dprob", "sizes", "ahead",    "bias", "reencode"};
     int i = 0;
 
     while (strcmp(names[i], op))

@@ -49,7 +49,8 @@ static const char *op_name(int op)
     static const char *const names[] = {
         "QUERN_FPROP", "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
         "QN_AMAX",     "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM",
-        "QN_DPROB",    "QN_SIZES",      "QN_AHEAD",    "QN_BIAS"};
+        "QN_DPROB",    "QN_SIZES",      "QN_AHEAD",    "QN_BIAS",
+        "QN_REENCODE"};
 
     return names[op];
 }

@@ -10,6 +10,7 @@
 **
 **     ahead  = product + bytes / MOVED + LAUNCHES
 **     inside = max(waves * tile, memory)                      (expand.c)
+**     fp8    = product in FP8 + bytes / CODED + LAUNCHES_FP8
 **
 ** So it is worth its while where many rows meet each weight. Whether it could
 ** be, sizes alone tell, with the products of a whole chip instead of tiles: a
@@ -25,10 +26,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INSIDE   1.6     /* of the cycles of the products, by sizes alone */
-#define MOVED    1600.0  /* bytes in a cycle, four of five of them written */
-#define LAUNCHES 15000.0 /* cycles of three more, their first and last tiles */
-#define SMS      132     /* where no GPU is asked */
+#define INSIDE       1.6    /* of the cycles of the products, by sizes alone */
+#define MOVED        1600.0 /* bytes in a cycle, four of five of them written */
+#define LAUNCHES     15000.0 /* cycles of three more, their first and last tiles */
+#define NARROW       0.5     /* of the cycles of the products: FP8's */
+#define CODED        2000.0 /* bytes in a cycle, two of three of them written */
+#define LAUNCHES_FP8 30000.0 /* of seven, four of which do nothing */
+#define SMS          132     /* where no GPU is asked */
 
 /* ------------------------------------------------------------------- rules */
 
@@ -97,12 +101,25 @@ static const char *wrong(struct quern_context *ctx,
     return why;
 }
 
-int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
-                   const struct qn_recipe *recipe)
+/* What stands behind FP8 must be possible, too. */
+static const char *wrong_way(struct quern_context *ctx,
+                             const struct quern_problem *p,
+                             const struct qn_recipe *recipe, int way)
 {
     const char *why = wrong(ctx, p, recipe);
 
-    return why ? qn_error_set(QUERN_EINVAL, "expand=ahead: %s", why) : QUERN_OK;
+    return !why && way == QUERN_EXPAND_FP8 ? qn_reencode_wrong(ctx, p, recipe)
+                                           : why;
+}
+
+int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
+                   const struct qn_recipe *recipe)
+{
+    const char *why = wrong_way(ctx, p, recipe, p->expand);
+
+    return why ? qn_error_set(QUERN_EINVAL, "expand=%s: %s",
+                              qn_expand_name(p->expand), why)
+               : QUERN_OK;
 }
 
 int qn_ahead_factors(const struct quern_problem *p,
@@ -198,12 +215,30 @@ static size_t padded(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
+/* FP8 from `at` on; returns where it ends. */
+static size_t lay_out_codes(const struct quern_problem *p,
+                            const struct qn_recipe *blocks, size_t at,
+                            struct qn_ahead_space *space)
+{
+    for (int role = QN_ROLE_A; blocks && role <= QN_ROLE_B; role++) {
+        struct quern_tensor copy;
+
+        qn_reencode_copy(p, blocks, role, &copy);
+        space->codes[role] = at;
+        at += padded(copy.bytes);
+        space->scales[role] = at;
+        at += padded(copy.sf_bytes);
+    }
+    return at;
+}
+
 void qn_ahead_lay_out(const struct quern_problem *p,
                       const struct qn_recipe *recipe,
+                      const struct qn_recipe *blocks,
                       struct qn_ahead_space *space)
 {
     const size_t groups = (size_t)p->groups;
-    size_t at = qn_host_size_end(p);
+    size_t at = qn_host_size_end(p), coded;
     struct quern_quantization q;
     size_t rows;
 
@@ -213,6 +248,10 @@ void qn_ahead_lay_out(const struct quern_problem *p,
     space->sizes = at;
     if (qn_ahead_align(p, recipe))
         at += padded((2 * groups + 1) * sizeof(int));
+    space->flags = at;
+    if (blocks)
+        at += padded(2 * sizeof(unsigned));
+    coded = lay_out_codes(p, blocks, at, space);
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         space->operand[role] = at;
         if (!qn_ahead_cast(p, recipe, role, &q))
@@ -221,7 +260,19 @@ void qn_ahead_lay_out(const struct quern_problem *p,
                                : (size_t)qn_ahead_total(p, recipe);
         at += padded(rows * (size_t)q.k * 2);
     }
-    space->end = at;
+    space->end = at > coded ? at : coded;
+}
+
+size_t qn_ahead_end(struct quern_context *ctx, const struct quern_problem *p,
+                    const struct qn_recipe *recipe)
+{
+    int fp8 = qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_FP8);
+    struct qn_ahead_space space;
+
+    if (!fp8 && !qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_AHEAD))
+        return 0;
+    qn_ahead_lay_out(p, recipe, fp8 ? qn_reencode_blocks(ctx) : NULL, &space);
+    return space.end;
 }
 
 /* ------------------------------------------------------------------- model */
@@ -245,21 +296,34 @@ static double moved_bytes(const struct quern_problem *p,
 }
 
 /* What comes before the product. */
-static double extra_cycles(double bytes)
+static struct qn_ahead_cost cost_of(const struct quern_problem *p,
+                                    const struct qn_recipe *recipe, int way)
 {
-    return bytes / MOVED + LAUNCHES;
+    struct qn_ahead_cost cost;
+
+    if (way == QUERN_EXPAND_FP8) {
+        cost.bytes = qn_reencode_bytes(p, recipe);
+        cost.moving = cost.bytes / CODED + LAUNCHES_FP8;
+    } else {
+        cost.bytes = moved_bytes(p, recipe);
+        cost.moving = cost.bytes / MOVED + LAUNCHES;
+    }
+    cost.cycles = 0;
+    return cost;
 }
 
 int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *p,
-                 const struct qn_recipe *recipe)
+                 const struct qn_recipe *recipe, int way)
 {
     double math =
         (double)p->m * (double)p->n * (double)p->k / (QN_FMA_PER_CYCLE * SMS);
 
-    if (p->expand == QUERN_EXPAND_AHEAD)
-        return 1;
-    return p->expand == QUERN_EXPAND_AUTO && !wrong(ctx, p, recipe) &&
-           math + extra_cycles(moved_bytes(p, recipe)) < INSIDE * math;
+    if (p->expand != QUERN_EXPAND_AUTO)
+        return p->expand == way;
+    return !wrong_way(ctx, p, recipe, way) &&
+           (way == QUERN_EXPAND_FP8 ? NARROW : 1) * math +
+                   cost_of(p, recipe, way).moving <
+               INSIDE * math;
 }
 
 /* ------------------------------------------------------------------ choice */
@@ -298,32 +362,54 @@ static int best(const struct qn_session *s, const struct quern_problem *p,
     return found ? found : best_of(s, p, recipe, QUERN_BACKEND_JIT, out);
 }
 
-/* Compare the kernel that would expand with the one that would not have to. */
-static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
+/* The way with its product. 0: no kernel serves that; -1: an error. */
+static int judge_way(const struct qn_session *s, int way,
+                     struct qn_ahead_cost *cost)
 {
     const struct qn_recipe *recipe = s->demand.recipe;
-    struct qn_ahead_figures *f = &choice->figures;
-    struct qn_choice inside, plain;
     struct quern_problem product;
-    int found = best(s, s->problem, recipe, &inside);
+    struct qn_choice plain;
+    int found;
 
-    if (found > 0 && qn_expand_does(inside.candidate->kernel)) {
+    if (!qn_ahead_may(s->ctx, s->problem, recipe, way))
+        return 0;
+    if (way == QUERN_EXPAND_FP8)
+        qn_reencode_product(s->ctx, s->problem, &product);
+    else
         qn_ahead_product(s->ctx, s->problem, recipe, &product);
-        found = best(s, &product, qn_ahead_plain(s->ctx), &plain);
-    } else if (found > 0) {
-        found = 0;
-    }
+    found =
+        best(s, &product, qn_context_recipe(s->ctx, product.recipe), &plain);
     if (found <= 0)
+        return found;
+    *cost = cost_of(s->problem, recipe, way);
+    cost->cycles = plain.figures.cycles + cost->moving;
+    return 1;
+}
+
+/* Compare the kernel that would expand with those that would not have to. FP8
+   needs the way behind it. */
+static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
+{
+    struct qn_ahead_figures *f = &choice->figures;
+    struct qn_choice inside;
+    int found = best(s, s->problem, s->demand.recipe, &inside);
+
+    if (found <= 0 || !qn_expand_does(inside.candidate->kernel))
         return found < 0 ? QUERN_ENOMEM : QUERN_OK;
-    f->bytes = moved_bytes(s->problem, recipe);
-    f->moving = extra_cycles(f->bytes);
-    f->ahead = plain.figures.cycles + f->moving;
     f->inside = inside.figures.waves * inside.figures.tile_cycles;
     if (f->inside < inside.figures.memory_cycles)
         f->inside = inside.figures.memory_cycles;
-    choice->judged = 1;
-    choice->ahead = f->ahead < f->inside;
-    return QUERN_OK;
+    found = judge_way(s, QUERN_EXPAND_AHEAD, &f->ahead);
+    choice->judged = found > 0;
+    if (found > 0 && f->ahead.cycles < f->inside)
+        choice->way = QUERN_EXPAND_AHEAD;
+    if (found >= 0)
+        found = judge_way(s, QUERN_EXPAND_FP8, &f->fp8);
+    choice->judged |= found > 0;
+    if (found > 0 && f->fp8.cycles < f->inside &&
+        (choice->way == QUERN_EXPAND_INSIDE || f->fp8.cycles < f->ahead.cycles))
+        choice->way = QUERN_EXPAND_FP8;
+    return found < 0 ? QUERN_ENOMEM : QUERN_OK;
 }
 
 int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
@@ -331,16 +417,27 @@ int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
     const struct quern_problem *p = s->problem;
 
     memset(choice, 0, sizeof *choice);
-    choice->asked = p->expand == QUERN_EXPAND_AHEAD;
-    choice->ahead = choice->asked;
+    choice->asked = p->expand > QUERN_EXPAND_INSIDE;
+    choice->way = choice->asked ? p->expand : QUERN_EXPAND_INSIDE;
     if (choice->asked && s->demand.backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
-                            "expand=ahead: the cublaslt backend multiplies "
-                            "copies as they are");
-    if (choice->asked || s->demand.kernel ||
+                            "expand=%s: the cublaslt backend multiplies "
+                            "copies as they are",
+                            qn_expand_name(p->expand));
+    if (p->expand != QUERN_EXPAND_AUTO || s->demand.kernel ||
         s->demand.backend == QUERN_BACKEND_CUBLASLT ||
         s->demand.backend == QUERN_BACKEND_HOST ||
-        !qn_ahead_may(s->ctx, p, s->demand.recipe))
+        !qn_ahead_end(s->ctx, p, s->demand.recipe))
         return QUERN_OK;
     return judge(s, choice);
+}
+
+int qn_ahead_next(const struct qn_ahead_choice *choice)
+{
+    const struct qn_ahead_figures *f = &choice->figures;
+
+    return choice->way == QUERN_EXPAND_FP8 && f->ahead.cycles > 0 &&
+                   f->ahead.cycles < f->inside
+               ? QUERN_EXPAND_AHEAD
+               : QUERN_EXPAND_INSIDE;
 }

@@ -5,34 +5,44 @@
 ** scales are rounded to bf16. A kernel can do that beside the product; here it
 ** is done by launches before it, into the workspace: the very values, which a
 ** kernel of 16-bit products then reads as if they had never been quantized.
-** Scales of the second level go into alpha.
+** Scales of the second level go into alpha. Before that, FP8 may be tried
+** (reencode.h): then flags on the device say which of both products runs.
 */
 #ifndef QUERN_AHEAD_H
 #define QUERN_AHEAD_H
 
-#include "quantize.h"
-#include "session.h"
-#include "text.h"
+#include "reencode.h"
 
 /* What the workspace holds besides, and where it ends. */
 struct qn_ahead_space {
     size_t factors;    /* fp32 [2][G]: alpha and beta */
     size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */
+    size_t flags;      /* of the product in FP8, and of that in bf16: do nothing
+                          where it is not 0 */
     size_t operand[2]; /* A and B, where they are scaled */
+    /* in the same bytes, since they are read before those are written */
+    size_t codes[2], scales[2]; /* A and B in FP8 */
     size_t end;
 };
 
-/* What both ways are expected to take, in cycles. */
+/* What one way is expected to take: bytes that the launches before the product
+   read and write, their cycles, and with the product. */
+struct qn_ahead_cost {
+    double bytes, moving, cycles;
+};
+
+/* What all ways are. */
 struct qn_ahead_figures {
-    double bytes; /* that the launches before the product read and write */
-    double moving, ahead, inside; /* theirs; these and the product; its kernel's
-                                     that expands */
+    double inside; /* cycles of the kernel that expands */
+    struct qn_ahead_cost ahead;
+    struct qn_ahead_cost fp8; /* no cycles: it cannot be, or not here */
 };
 
 /* How the session's problem runs. */
 struct qn_ahead_choice {
-    int ahead, asked; /* asked: the problem leaves no choice */
-    int judged;       /* the figures are of kernels that fit */
+    int way;    /* enum quern_expand, but for AUTO */
+    int asked;  /* the problem leaves no choice */
+    int judged; /* the figures are of kernels that fit */
     struct qn_ahead_figures figures;
 };
 
@@ -40,28 +50,39 @@ struct qn_ahead_plan {
     const struct qn_recipe *recipe;
     struct quern_quantize_plan *casts[2]; /* of A and B; NULL: as it is */
     struct quern_plan *product;
-    struct qn_step step; /* for factors and sizes; none if both are as given,
-                            or the host computes */
+    struct qn_step step; /* for factors, sizes and flags; none if there is
+                            nothing of these, or the host computes */
+    /* where FP8 is tried; else, and where the host computes, none of it */
+    const struct qn_recipe *blocks;
+    struct qn_step encode[2]; /* of A and B */
+    struct quern_plan *narrow;
 };
 
 /* The recipe of the product, whose values are bf16 and have no scales; NULL:
    none is known. */
 const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx);
 
-/* QUERN_EINVAL says why a problem with expand=ahead cannot be. */
+/* QUERN_EINVAL says why a problem with expand=ahead or fp8 cannot be. */
 int qn_ahead_check(struct quern_context *ctx,
                    const struct quern_problem *problem,
                    const struct qn_recipe *recipe);
 
-/* May a plan of the problem expand ahead? By its sizes and the recipe alone, so
-   that descriptions need no GPU: whether it does the GPU's kernels decide. */
+/* May a plan of the problem expand ahead, or as FP8? By its sizes and the
+   recipe alone, so that descriptions need no GPU: whether it does the GPU's
+   kernels decide. */
 int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *problem,
-                 const struct qn_recipe *recipe);
+                 const struct qn_recipe *recipe, int way);
 
-/* The workspace of such a plan. */
+/* The workspace of such a plan; `blocks`: of FP8, or NULL. */
 void qn_ahead_lay_out(const struct quern_problem *problem,
                       const struct qn_recipe *recipe,
+                      const struct qn_recipe *blocks,
                       struct qn_ahead_space *space);
+
+/* Of all plans that the problem may have; 0: none has any. */
+size_t qn_ahead_end(struct quern_context *ctx,
+                    const struct quern_problem *problem,
+                    const struct qn_recipe *recipe);
 
 /* The expansion of operand `role` as a quantization, whose copy is read; 0: the
    operand is bf16 as it is. */
@@ -91,6 +112,9 @@ int64_t qn_ahead_total(const struct quern_problem *problem,
 
 /* For the session's problem and machine. QUERN_EINVAL, QUERN_ENOMEM. */
 int qn_ahead_choose(struct qn_session *session, struct qn_ahead_choice *choice);
+
+/* The way to take where no kernels are found for the one chosen. */
+int qn_ahead_next(const struct qn_ahead_choice *choice);
 
 /* Complete a plan that has problem and machine: errors of quern_plan. */
 int qn_ahead_plan(struct quern_plan *plan, struct qn_session *session);

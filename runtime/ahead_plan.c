@@ -3,12 +3,13 @@
 */
 #include "ahead.h"
 #include "problem.h"
+#include "types.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const steps[] = {"the expansion of A", "the expansion of B",
-                                    "the product"};
+                                    "the product", "the product in FP8"};
 
 /* Casts have one kernel each: nothing is to be named or tuned. */
 static int plan_casts(struct qn_ahead_plan *ahead, const struct qn_session *s)
@@ -29,23 +30,50 @@ static int plan_casts(struct qn_ahead_plan *ahead, const struct qn_session *s)
     return code;
 }
 
+/* Where there are two products a kernel that is named is FP8's. */
 static int plan_product(struct qn_ahead_plan *ahead, const struct qn_session *s)
 {
+    struct quern_plan_options options = s->options;
     struct quern_problem p;
     int code;
 
+    if (ahead->narrow)
+        options.kernel = NULL;
     qn_ahead_product(s->ctx, s->problem, s->demand.recipe, &p);
-    code = quern_plan(s->ctx, &p, &s->options, &ahead->product);
+    code = quern_plan(s->ctx, &p, &options, &ahead->product);
     if (code)
         qn_error_add("  in %s", steps[2]);
     return code;
 }
 
+/* The host's sums are as wide in bf16's product, so that it makes no other. */
+static int plan_narrow(struct quern_plan *plan, struct qn_session *s)
+{
+    struct qn_ahead_plan *ahead = plan->ahead;
+    struct quern_problem p;
+    int code;
+
+    if (plan->problem.expand != QUERN_EXPAND_FP8 || !s->driver)
+        return QUERN_OK;
+    ahead->blocks = qn_reencode_blocks(s->ctx);
+    qn_reencode_product(s->ctx, s->problem, &p);
+    code = quern_plan(s->ctx, &p, &s->options, &ahead->narrow);
+    for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
+        code = qn_reencode_load(s, role, ahead->narrow->backend,
+                                &ahead->encode[role]);
+    if (code)
+        qn_error_add("  in %s", steps[3]);
+    return code;
+}
+
 /* What the outer plan is asked about: the product's kernel, and what it says of
-   operands that are the caller's. */
+   operands that are the caller's. Of two products the first is meant to run,
+   and both say something of operands. */
 static void take_over(struct quern_plan *plan)
 {
-    const struct quern_plan *product = plan->ahead->product;
+    const struct quern_plan *other = plan->ahead->product;
+    const struct quern_plan *product =
+        plan->ahead->narrow ? plan->ahead->narrow : other;
 
     plan->kernel = product->kernel;
     plan->backend = product->backend;
@@ -57,8 +85,9 @@ static void take_over(struct quern_plan *plan)
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         if (plan->operands[role].sf.scaling)
             continue;
-        plan->mapped[role] = product->mapped[role];
-        plan->takes_pointers[role] = product->takes_pointers[role];
+        plan->mapped[role] = product->mapped[role] || other->mapped[role];
+        plan->takes_pointers[role] =
+            product->takes_pointers[role] && other->takes_pointers[role];
     }
 }
 
@@ -71,12 +100,13 @@ static int load_steps(struct quern_plan *plan, struct qn_session *s)
     if (!plan->driver)
         return QUERN_OK;
     if (p->sizes)
-        code = qn_step_load(s, QN_SIZES, "brings sizes from the host",
+        code = qn_step_load(s, QN_SIZES, QUERN_X, "brings sizes from the host",
                             p->recipe, plan->backend, &plan->size_step);
     if (!code && (qn_ahead_factors(p, s->demand.recipe) ||
-                  qn_ahead_align(p, s->demand.recipe)))
-        code = qn_step_load(s, QN_AHEAD, "prepares what is expanded ahead",
-                            p->recipe, plan->backend, &plan->ahead->step);
+                  qn_ahead_align(p, s->demand.recipe) || plan->ahead->narrow))
+        code = qn_step_load(s, QN_AHEAD, QUERN_X,
+                            "prepares what is expanded ahead", p->recipe,
+                            plan->backend, &plan->ahead->step);
     return code;
 }
 
@@ -89,6 +119,8 @@ int qn_ahead_plan(struct quern_plan *plan, struct qn_session *s)
         return qn_error_memory();
     plan->ahead->recipe = s->demand.recipe;
     code = plan_casts(plan->ahead, s);
+    if (!code)
+        code = plan_narrow(plan, s);
     if (!code)
         code = plan_product(plan->ahead, s);
     if (!code) {
@@ -107,6 +139,7 @@ void qn_ahead_plan_free(struct quern_plan *plan)
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
         quern_quantize_plan_free(plan->ahead->casts[role]);
     quern_plan_free(plan->ahead->product);
+    quern_plan_free(plan->ahead->narrow);
     free(plan->ahead);
     plan->ahead = NULL;
 }
@@ -132,55 +165,132 @@ static int explain_cast(struct qn_session *s,
     return code;
 }
 
-/* The kernels that would run. */
-static int explain_steps(struct qn_session *s, struct qn_text *text)
+/* A product's line, and its kernel. */
+static int explain_product(struct qn_session *s, const struct quern_problem *p,
+                           const struct quern_plan_options *options,
+                           struct qn_text *text)
 {
-    struct quern_plan_options options = s->options;
-    struct quern_quantization q;
-    struct quern_problem p;
     char line[512], *why = NULL;
-    int code = QUERN_OK;
+    int code = quern_why(s->ctx, p, options, &why);
 
-    options.kernel = NULL;
-    for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
-        if (qn_ahead_cast(s->problem, s->demand.recipe, role, &q))
-            code = explain_cast(s, &q, &options, text);
-    qn_ahead_product(s->ctx, s->problem, s->demand.recipe, &p);
-    if (!code)
-        code = quern_why(s->ctx, &p, &s->options, &why);
     if (code)
         return code;
-    quern_problem_print(&p, line, sizeof line);
+    quern_problem_print(p, line, sizeof line);
     qn_text_add(text, "%s\n", line);
     qn_text_add_chosen(text, "", why);
     quern_free(why);
     return QUERN_OK;
 }
 
+/* The kernels that would run. */
+static int explain_steps(struct qn_session *s, int second, struct qn_text *text)
+{
+    struct quern_plan_options options = s->options, product = s->options;
+    struct quern_quantization q;
+    struct quern_problem p;
+    int code = QUERN_OK;
+
+    options.kernel = NULL;
+    if (second)
+        product.kernel = NULL;
+    for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
+        if (qn_ahead_cast(s->problem, s->demand.recipe, role, &q))
+            code = explain_cast(s, &q, &options, text);
+    qn_ahead_product(s->ctx, s->problem, s->demand.recipe, &p);
+    return code ? code : explain_product(s, &p, &product, text);
+}
+
+/* The same of FP8, and what stands behind it. */
+static int explain_fp8(struct qn_session *s, struct qn_text *text)
+{
+    struct quern_problem p;
+    int code;
+
+    if (s->demand.backend == QUERN_BACKEND_HOST) {
+        qn_text_add(text, "on the host as expand=ahead: the same values, and "
+                          "no narrow sums\n\n");
+        return explain_steps(s, 0, text);
+    }
+    qn_reencode_product(s->ctx, s->problem, &p);
+    code = explain_product(s, &p, &s->options, text);
+    if (code)
+        return code;
+    qn_text_add(text, "\nif some value does not fit, by a flag on the "
+                      "device\n");
+    return explain_steps(s, 1, text);
+}
+
+/* What was compared. */
+static void add_figures(const struct qn_ahead_choice *choice,
+                        struct qn_text *text)
+{
+    const struct qn_ahead_figures *f = &choice->figures;
+    const struct {
+        const char *name;
+        const struct qn_ahead_cost *cost;
+    } ways[] = {{"fp8", &f->fp8}, {"ahead", &f->ahead}};
+
+    qn_text_add(text, "expand=%s: ", qn_expand_name(choice->way));
+    for (int i = 0; i < 2; i++)
+        if (ways[i].cost->cycles > 0)
+            qn_text_add(text, "%s %.0f cycles, %.0f of them to move %.0f MB; ",
+                        ways[i].name, ways[i].cost->cycles,
+                        ways[i].cost->moving, ways[i].cost->bytes / 1e6);
+    qn_text_add(text, "inside %.0f, as products wait for what expands\n",
+                f->inside);
+}
+
+/* What becomes of the operands, and what it takes. */
+static void add_way(struct qn_session *s, int way, struct qn_text *text)
+{
+    const struct qn_recipe *blocks =
+        way == QUERN_EXPAND_FP8 ? qn_reencode_blocks(s->ctx) : NULL;
+    struct qn_ahead_space space;
+
+    qn_ahead_lay_out(s->problem, s->demand.recipe, blocks, &space);
+    if (blocks)
+        qn_text_add(
+            text,
+            "operands become e4m3 with a power of two for 128 values of k, the "
+            "same values, in %zu bytes of workspace\n"
+            "sums are those of FP8 tensor cores, of about 13 bits for 128 "
+            "values; expand=inside and expand=ahead have bf16's\n\n",
+            space.end);
+    else
+        qn_text_add(text, "operands become bf16 in %zu bytes of workspace\n\n",
+                    space.end);
+}
+
+/* Why values that may be expanded are not to be had in FP8. */
+static void add_wrong(struct qn_session *s, struct qn_text *text)
+{
+    const struct quern_problem *p = s->problem;
+    const char *why = qn_reencode_wrong(s->ctx, p, s->demand.recipe);
+
+    if (why && p->expand == QUERN_EXPAND_AUTO &&
+        !qn_ahead_check(s->ctx, p, s->demand.recipe))
+        qn_text_add(text, "not as fp8: %s\n", why);
+}
+
 int qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
                  struct qn_text *text)
 {
-    const struct qn_ahead_figures *f = &choice->figures;
-    struct qn_ahead_space space;
     int code;
 
+    add_wrong(s, text);
     if (choice->judged)
-        qn_text_add(text,
-                    "expand=%s: ahead %.0f cycles, %.0f of them to move %.0f "
-                    "MB; inside %.0f, as products wait for what expands\n",
-                    choice->ahead ? "ahead" : "inside", f->ahead, f->moving,
-                    f->bytes / 1e6, f->inside);
+        add_figures(choice, text);
     else if (choice->asked)
-        qn_text_add(text, "expand=ahead, as the problem says\n");
-    if (!choice->ahead) {
+        qn_text_add(text, "expand=%s, as the problem says\n",
+                    qn_expand_name(choice->way));
+    if (choice->way == QUERN_EXPAND_INSIDE) {
         if (choice->judged)
             qn_text_add(text, "\n");
         return QUERN_OK;
     }
-    qn_ahead_lay_out(s->problem, s->demand.recipe, &space);
-    qn_text_add(text, "operands become bf16 in %zu bytes of workspace\n\n",
-                space.end);
-    code = explain_steps(s, text);
+    add_way(s, choice->way, text);
+    code = choice->way == QUERN_EXPAND_FP8 ? explain_fp8(s, text)
+                                           : explain_steps(s, 0, text);
     if (!code && !choice->asked)
         qn_text_add(text,
                     "\nkernels that would expand beside their products\n");

@@ -1,5 +1,6 @@
 /*
-** ahead_run.c: expand, then multiply. Nothing here allocates.
+** ahead_run.c: expand, then multiply; or encode as FP8 and multiply, and then
+** the same only if that did not fit. Nothing here allocates.
 */
 #include "ahead.h"
 #include "args.h"
@@ -14,6 +15,7 @@ struct run {
     /* as all launches read them */
     const void *lengths, *offsets;
     int sizes_type;
+    const int *noop; /* of what makes bf16 */
     void *stream;
 };
 
@@ -66,7 +68,7 @@ static int expand(const struct run *run, int role)
     struct quern_quantization q;
     struct qn_expansion e = {.copy = qn_args_tensor(run->args, role),
                              .out = place(run, run->space.operand[role]),
-                             .noop = run->args->noop,
+                             .noop = run->noop,
                              .error = run->args->workspace};
 
     if (!cast)
@@ -86,6 +88,7 @@ static int expand(const struct run *run, int role)
 struct made {
     float *factors;
     int *sizes;
+    unsigned int *flags;
 };
 
 /* COUPLED: ahead -> templates/common/ahead.cu */
@@ -161,7 +164,9 @@ static int launch_step(const struct run *run, struct made *made, int align)
         [QN_PARAM_groups] = &groups,
         [QN_PARAM_m] = &rows,
         [QN_PARAM_align] = &align,
-        [QN_PARAM_device_sizes] = &made->sizes};
+        [QN_PARAM_device_sizes] = &made->sizes,
+        [QN_PARAM_flags] = &made->flags,
+        [QN_PARAM_noop] = (void *)&args->noop};
 
     rows = (int)qn_geometry_length(&plan->problem, plan->problem.ragged);
     code = qn_driver_enter(plan->driver, plan->context, &scope);
@@ -183,9 +188,12 @@ static int prepare(const struct run *run, struct made *made)
         made->factors = place(run, run->space.factors);
     if (align)
         made->sizes = place(run, run->space.sizes);
+    if (run->plan->ahead->narrow)
+        made->flags = place(run, run->space.flags);
     if (run->plan->driver)
-        return made->factors || made->sizes ? launch_step(run, made, align)
-                                            : QUERN_OK;
+        return made->factors || made->sizes || made->flags
+                   ? launch_step(run, made, align)
+                   : QUERN_OK;
     if (made->factors)
         make_factors(run->args, p->groups, made->factors);
     if (made->sizes)
@@ -226,21 +234,30 @@ static void set_sizes(const struct run *run, const struct made *made, int inner,
     a->sizes_type = made->sizes ? QUERN_I32 : run->sizes_type;
 }
 
-/* C, D and P are the caller's. */
-static int multiply(const struct run *run, const struct made *made)
+/* C, D and P are the caller's, and so are factors unless they were made. */
+static struct quern_args begin_args(const struct run *run,
+                                    const struct quern_plan *product)
 {
-    const struct quern_plan *product = run->plan->ahead->product;
     struct quern_args a = *run->args;
     struct quern_tensor *const own[] = {&a.c, &a.d, &a.p};
 
     a.a = product->need.args.a;
     a.b = product->need.args.b;
-    set_operand(run, QN_ROLE_A, &a.a);
-    set_operand(run, QN_ROLE_B, &a.b);
     for (int i = 0; i < 3; i++)
         own[i]->first_dims = own[i]->last_dims = own[i]->offsets = NULL;
     a.host_sizes = NULL;
+    return a;
+}
+
+static int multiply(const struct run *run, const struct made *made)
+{
+    const struct quern_plan *product = run->plan->ahead->product;
+    struct quern_args a = begin_args(run, product);
+
+    set_operand(run, QN_ROLE_A, &a.a);
+    set_operand(run, QN_ROLE_B, &a.b);
     set_sizes(run, made, product->operands[QN_ROLE_A].inner_ragged, &a.a);
+    a.noop = run->noop;
     if (made->factors) {
         a.alpha = made->factors;
         a.beta = a.beta ? a.alpha + run->plan->problem.groups : NULL;
@@ -249,23 +266,89 @@ static int multiply(const struct run *run, const struct made *made)
     return quern_run(product, &a, run->stream);
 }
 
+/* --------------------------------------------------------------------- FP8 */
+
+/* One operand, unless the caller wants nothing. */
+static int encode(const struct run *run, const struct made *made, int role)
+{
+    const struct quern_plan *plan = run->plan;
+    const struct qn_reencoding e = {.problem = &plan->problem,
+                                    .recipe = run->recipe,
+                                    .blocks = plan->ahead->blocks,
+                                    .role = role,
+                                    .copy = qn_args_tensor(run->args, role),
+                                    .codes = place(run, run->space.codes[role]),
+                                    .sf = place(run, run->space.scales[role]),
+                                    .flags = made->flags,
+                                    .first_dims = run->lengths,
+                                    .offsets = run->offsets,
+                                    .sizes_bytes =
+                                        run->sizes_type == QUERN_I64 ? 8 : 4,
+                                    .noop = run->args->noop,
+                                    .error = run->args->workspace};
+    struct qn_driver_scope scope;
+    int code = qn_driver_enter(plan->driver, plan->context, &scope);
+
+    if (!code)
+        code = qn_reencode_launch(plan->driver, &plan->ahead->encode[role], &e,
+                                  run->stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
+}
+
+/* The product where all fits. Copies have the groups where the caller's have
+   them, and so their sizes. */
+static int multiply_narrow(const struct run *run, const struct made *made)
+{
+    const struct quern_plan *product = run->plan->ahead->narrow;
+    const struct qn_recipe *blocks = run->plan->ahead->blocks;
+    const struct made given = {.factors = NULL};
+    struct quern_args a = begin_args(run, product);
+    struct quern_tensor *const to[] = {&a.a, &a.b};
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        qn_reencode_copy(&run->plan->problem, blocks, role, to[role]);
+        to[role]->data = place(run, run->space.codes[role]);
+        to[role]->sf = place(run, run->space.scales[role]);
+        to[role]->sizes_type = QUERN_I32;
+    }
+    set_sizes(run, &given, product->operands[QN_ROLE_A].inner_ragged, &a.a);
+    a.noop = (const int *)(void *)made->flags;
+    return quern_run(product, &a, run->stream);
+}
+
+/* Whether it does is known on the device alone; what follows asks there. */
+static int try_fp8(struct run *run, const struct made *made)
+{
+    int code = QUERN_OK;
+
+    for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
+        code = encode(run, made, role);
+    run->noop = (const int *)(void *)(made->flags + 1);
+    return code ? code : multiply_narrow(run, made);
+}
+
 int qn_ahead_run(const struct quern_plan *plan, const struct quern_args *args,
                  void *stream)
 {
     struct run run = {.plan = plan,
                       .args = args,
                       .recipe = plan->ahead->recipe,
+                      .noop = args->noop,
                       .stream = stream};
     struct made made = {.factors = NULL};
     int code = QUERN_OK;
 
-    qn_ahead_lay_out(&plan->problem, run.recipe, &run.space);
+    qn_ahead_lay_out(&plan->problem, run.recipe, plan->ahead->blocks,
+                     &run.space);
     if (args->host_sizes)
         code = bring_sizes(&run);
     else
         find_sizes(&run);
     if (!code)
         code = prepare(&run, &made);
+    if (!code && plan->ahead->narrow)
+        code = try_fp8(&run, &made);
     for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
         code = expand(&run, role);
     return code ? code : multiply(&run, &made);

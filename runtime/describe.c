@@ -40,14 +40,12 @@ size_t qn_describe_workspace(struct quern_context *ctx,
                              const struct quern_problem *p,
                              const struct qn_recipe *recipe)
 {
-    struct qn_ahead_space space;
+    size_t ahead;
 
     if (p->quantize)
         return qn_streamed_end(p, recipe);
-    if (!qn_ahead_may(ctx, p, recipe))
-        return qn_host_size_end(p);
-    qn_ahead_lay_out(p, recipe, &space);
-    return space.end;
+    ahead = qn_ahead_end(ctx, p, recipe);
+    return ahead ? ahead : qn_host_size_end(p);
 }
 
 int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,

@@ -132,12 +132,12 @@ static int prepare_launch(struct quern_plan *plan,
 /* What follows from problem and machine, whoever computes. Where the way was
    not said, it is now, and with it the workspace. */
 static void fill_plan(struct quern_plan *plan, const struct qn_session *s,
-                      int ahead)
+                      int way)
 {
     plan->ctx = s->ctx;
     plan->problem = *s->problem;
     plan->need = s->need;
-    plan->problem.expand = ahead ? QUERN_EXPAND_AHEAD : QUERN_EXPAND_INSIDE;
+    plan->problem.expand = way;
     plan->need.workspace_bytes =
         qn_describe_workspace(s->ctx, &plan->problem, s->demand.recipe);
     plan->scaled = s->demand.recipe->scaled;
@@ -163,7 +163,7 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
 {
     int code = QUERN_OK;
 
-    fill_plan(plan, s, 0);
+    fill_plan(plan, s, QUERN_EXPAND_INSIDE);
     if (!module)
         return prepare_products(plan, s);
     plan->kernel = module->kernel;
@@ -379,14 +379,14 @@ static int plan_inside(struct qn_session *s, struct quern_plan **out)
 }
 
 /* Launches before it expand them. */
-static int plan_ahead(struct qn_session *s, struct quern_plan **out)
+static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
 {
     struct quern_plan *plan = new_plan();
     int code;
 
     if (!plan)
         return QUERN_ENOMEM;
-    fill_plan(plan, s, 1);
+    fill_plan(plan, s, way);
     code = qn_ahead_plan(plan, s);
     if (code)
         free(plan);
@@ -395,24 +395,27 @@ static int plan_ahead(struct qn_session *s, struct quern_plan **out)
     return code;
 }
 
-/* What nobody asked for may be given up. */
+/* What nobody asked for may be given up: FP8 for bf16, and that for what
+   expands inside. */
 static int make_plan(struct qn_session *s, struct quern_plan **out)
 {
-    struct qn_ahead_choice choice = {.ahead = 0};
+    struct qn_ahead_choice choice = {.way = QUERN_EXPAND_INSIDE};
     int code = s->driver ? check_capture(s->driver) : QUERN_OK;
 
     if (!code)
         code = qn_session_name(s);
     if (!code)
         code = qn_ahead_choose(s, &choice);
-    if (code || !choice.ahead)
-        return code ? code : plan_inside(s, out);
-    code = plan_ahead(s, out);
-    if (choice.asked || (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE))
-        return code;
-    qn_context_log(s->ctx, QUERN_LOG_INFO, "not expanded ahead: %s",
-                   qn_error_text());
-    return plan_inside(s, out);
+    while (!code && choice.way != QUERN_EXPAND_INSIDE) {
+        code = plan_ahead(s, choice.way, out);
+        if (choice.asked || (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE))
+            return code;
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "not expanded as %s: %s",
+                       qn_expand_name(choice.way), qn_error_text());
+        choice.way = qn_ahead_next(&choice);
+        code = QUERN_OK;
+    }
+    return code ? code : plan_inside(s, out);
 }
 
 /* Of what computes, for people. */

@@ -76,6 +76,7 @@ struct qn_values {
     unsigned int *row_amax, *column_amax;
     void *out;
     long long out_stride;
+    float *out_sf;
     int align; /* of dequantize: 0: groups lie as their sizes say */
     float *dbias, *partials, *dprob;
     int dbias_add, input, form, activation, interleave;

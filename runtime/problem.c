@@ -85,7 +85,7 @@ static int check_enums(const struct quern_problem *p)
         {"probability", p->probability, 0, 2},
         {"saved", p->saved, 0, 2},
         {"copies", p->copies, 0, 4},
-        {"expand", p->expand, 0, QUERN_EXPAND_AHEAD + 1},
+        {"expand", p->expand, 0, QUERN_EXPAND_FP8 + 1},
         {"quantize", p->quantize, 0, QUERN_QUANTIZE_ANY + 1}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");
@@ -362,7 +362,7 @@ int qn_problem_check(struct quern_context *ctx,
         code = check_bytes(problem, recipe);
     if (!code)
         code = check_pointers(problem, recipe);
-    if (!code && problem->expand == QUERN_EXPAND_AHEAD)
+    if (!code && problem->expand > QUERN_EXPAND_INSIDE)
         code = qn_ahead_check(ctx, problem, recipe);
     if (out)
         *out = recipe;

@@ -134,11 +134,12 @@ enum quern_sizes {
 };
 
 /* Where copies with scales of blocks become bf16 for tensor cores that know no
-   such scales: the same values, and another order of sums. */
+   such scales, or e4m3 (of e2m1 under e8m0): the same values, other sums. */
 enum quern_expand {
-    QUERN_EXPAND_AUTO,   /* ahead where the model says that it saves time */
+    QUERN_EXPAND_AUTO,   /* as the model says that it saves time */
     QUERN_EXPAND_INSIDE, /* in the product's kernel */
-    QUERN_EXPAND_AHEAD   /* in launches before it, into the workspace */
+    QUERN_EXPAND_AHEAD,  /* in launches before it, into the workspace */
+    QUERN_EXPAND_FP8     /* so as e4m3; as AHEAD if some value does not fit */
 };
 /* A's copy is there; or a run makes it, in its own launch if a kernel can, or
    as the model thinks faster: in its own or in one before it. */
@@ -308,12 +309,11 @@ struct quern_problem {
 /*
 ** Parse one line, as the CLI takes it:
 **
-**   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt]
-**       [ragged=m|n|k|none] [alpha=1|any] [beta=0|1|any] [align=2|4|8|16]
-**       [pointers=LETTERS] [parts=1..8] [sizes=device|host|fixed] [bias=0|1]
-**       [activation=NAME] [interleave=N] [prob=0|1] [saved=0|1]
-**       [copies=row|both] [expand=auto|inside|ahead]
-**       [quantize=apart|streamed|any]
+**   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt] [ragged=m|n|k|none]
+**       [alpha=1|any] [beta=0|1|any] [align=2|4|8|16] [pointers=LETTERS]
+**       [parts=1..8] [sizes=device|host|fixed] [bias=0|1] [activation=NAME]
+**       [interleave=N] [prob=0|1] [saved=0|1] [copies=row|both]
+**       [expand=auto|inside|ahead|fp8] [quantize=apart|streamed|any]
 **       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names

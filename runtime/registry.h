@@ -110,6 +110,7 @@
     X(column_amax, "unsigned int *", "the same, column copy")                  \
     X(out, "void *", "values again: [m, k]")                                   \
     X(out_stride, "long long", "elements from one row to the next")            \
+    X(out_sf, "float *", "scales of what is encoded again")                    \
     X(dbias, "float *", "[groups, k] sums over rows, or null")                 \
     X(dbias_add, "int", "1: dbias is added to, 0: overwritten")                \
     X(partials, "float *", "sums over 32 rows each, in the workspace")         \
@@ -149,7 +150,8 @@ enum qn_cast_op {
     QN_DPROB,      /* the gradient of each row's probability */
     QN_SIZES,      /* sizes from the host to where the others read them */
     QN_AHEAD,      /* factors and sizes of what was expanded ahead */
-    QN_BIAS        /* a bias of each group, added to numbers */
+    QN_BIAS,       /* a bias of each group, added to numbers */
+    QN_REENCODE    /* a copy as one of FP8 in blocks */
 };
 
 /* What is quantized: numbers as they are, an activation's result, or the

@@ -1,5 +1,5 @@
 /*
-** step.c: a small kernel beside the one that a plan is for, one CTA of it.
+** step.c: a kernel beside the one that a plan is for.
 */
 #include "step.h"
 #include "jit.h"
@@ -12,12 +12,13 @@
 
 /* The recipe's kernel for the device, or NULL. */
 static const struct qn_candidate *find(const struct qn_session *s, int op,
-                                       const char *recipe, int backend)
+                                       int of, const char *recipe, int backend)
 {
     for (int i = 0; i < s->ctx->nkernels; i++) {
         const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
 
-        if (kernel->op == op && !strcmp(kernel->recipe, recipe) &&
+        if (kernel->op == op && kernel->of == of &&
+            !strcmp(kernel->recipe, recipe) &&
             qn_select_arch(kernel->arch, s->demand.device) &&
             (backend == QUERN_BACKEND_JIT || kernel->cubin))
             return &s->ctx->kernels[i];
@@ -25,11 +26,11 @@ static const struct qn_candidate *find(const struct qn_session *s, int op,
     return NULL;
 }
 
-int qn_step_load(struct qn_session *session, int op, const char *does,
+int qn_step_load(struct qn_session *session, int op, int of, const char *does,
                  const char *recipe, int backend, struct qn_step *step)
 {
     struct qn_driver *driver = session->driver;
-    const struct qn_candidate *found = find(session, op, recipe, backend);
+    const struct qn_candidate *found = find(session, op, of, recipe, backend);
     struct qn_module *module;
     int code;
 
@@ -41,6 +42,9 @@ int qn_step_load(struct qn_session *session, int op, const char *does,
     if (code)
         return code == QN_REJECTED ? QUERN_ECOMPILE : code;
     step->kernel = found->kernel;
+    step->ctas = found->kernel->ctas
+                     ? (unsigned)(session->demand.sms * found->kernel->ctas)
+                     : 1;
     code = QN_CU(driver, cuKernelGetFunction, &step->handle, module->handle);
     if (!code && driver->cuFuncLoad)
         code = QN_CU(driver, cuFuncLoad, step->handle);
@@ -51,7 +55,7 @@ int qn_step_launch(struct qn_driver *driver, const struct qn_step *step,
                    void *const values[QN_PARAM_COUNT], void *stream)
 {
     const struct cu_launch config = {
-        .grid = {1, 1, 1},
+        .grid = {step->ctas, 1, 1},
         .block = {(unsigned)step->kernel->threads, 1, 1},
         .stream = stream,
     };

@@ -1,5 +1,6 @@
 /*
-** step.h: a small kernel beside the one that a plan is for, one CTA of it.
+** step.h: a kernel beside the one that a plan is for: one CTA of it, or as many
+** as the multiprocessors have room for.
 */
 #ifndef QUERN_STEP_H
 #define QUERN_STEP_H
@@ -13,14 +14,16 @@ struct qn_session;
 struct qn_step {
     const struct qn_kernel *kernel; /* NULL: nothing to do */
     struct cu_function *handle;
+    unsigned ctas;
 };
 
 /*
-** Load the recipe's kernel of that op (enum qn_cast_op), in the current
-** context. Errors are those of quern_plan; where there is no such kernel the
-** message says that none `does` it.
+** Load the recipe's kernel of that op (enum qn_cast_op) for the tensor (enum
+** quern_of; X where it is of none), in the current context. Errors are those of
+** quern_plan; where there is no such kernel the message says that none `does`
+** it.
 */
-int qn_step_load(struct qn_session *session, int op, const char *does,
+int qn_step_load(struct qn_session *session, int op, int of, const char *does,
                  const char *recipe, int backend, struct qn_step *step);
 
 /* Queue it, in the current context, with the values at these addresses (by enum

@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "streamed.h"
 #include "text.h"
+#include "types.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -308,10 +309,13 @@ static void begin(struct qn_tune_job *job)
 /* What is measured is one launch, of a kernel that reads its operands. */
 static int check_problem(const struct quern_problem *p)
 {
-    if (p->expand == QUERN_EXPAND_AHEAD)
+    if (p->expand > QUERN_EXPAND_INSIDE)
         return qn_error_set(
-            QUERN_EINVAL, "expand=ahead: the kernels to be measured are those "
-                          "of the product in bf16, which quern_why names");
+            QUERN_EINVAL,
+            "expand=%s: the kernels to be measured are those of "
+            "the product in %s, which quern_why names",
+            qn_expand_name(p->expand),
+            p->expand == QUERN_EXPAND_FP8 ? "FP8" : "bf16");
     if (p->quantize)
         return qn_error_set(QUERN_EINVAL,
                             "quantize=%s: the kernels to be measured are those "

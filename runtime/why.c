@@ -200,7 +200,8 @@ static int explain(struct qn_session *s, struct qn_text *text)
         qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
     } else
         add_floors(text, list, s->demand.sms);
-    add_choices(text, list, count, s->tuned.kernel, way.ahead);
+    add_choices(text, list, count, s->tuned.kernel,
+                way.way != QUERN_EXPAND_INSIDE);
     add_excluded(text, list, count);
     add_rejected(text, s->ctx->base, s->problem);
     add_rejected(text, s->ctx->linked, s->problem);

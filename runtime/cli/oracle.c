@@ -11,6 +11,7 @@
 #include "element.h"
 #include "error.h"
 #include "made.h"
+#include "plan.h"
 #include "sample.h"
 #include "tolerance.h"
 #include "twice.h"
@@ -141,8 +142,10 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
                     struct qn_verdict *verdict)
 {
     const struct quern_problem *p = &job->problem;
+    struct quern_problem planned = *p;
     int code;
 
+    planned.expand = job->plan->problem.expand;
     if (p->copies)
         return qn_twice_judge(job, oracle, most, verdict);
     code = qn_job_fresh(job);
@@ -151,8 +154,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         oracle = QN_ORACLE_FLOAT64;
     *verdict = (struct qn_verdict){
         .oracle = oracle == QN_ORACLE_HOST ? "host backend" : "float64",
-        .tolerance =
-            qn_tolerance_of(&job->problem, job->recipe, job->problem.k).error,
+        .tolerance = qn_tolerance_of(&planned, job->recipe, p->k).error,
         .untouched = 1,
         .copies = 1,
     };

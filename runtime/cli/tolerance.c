@@ -25,12 +25,14 @@ static int is_narrow_float(const struct qn_geometry *g)
            is_factor(g->sf.scaling);
 }
 
-/* FP8 tensor cores take what is narrow on both sides. */
+/* FP8 tensor cores take what is narrow on both sides, or becomes so. */
 static enum qn_sums sums_of(const struct quern_problem *p,
                             const struct qn_recipe *recipe)
 {
     struct qn_geometry a, b;
 
+    if (p->expand == QUERN_EXPAND_FP8)
+        return QN_SUMS_PROMOTED;
     qn_geometry_of(p, recipe, QN_ROLE_A, &a);
     qn_geometry_of(p, recipe, QN_ROLE_B, &b);
     if (!is_narrow_float(&a) || !is_narrow_float(&b))

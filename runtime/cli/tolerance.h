@@ -20,7 +20,8 @@ struct qn_tolerance {
     int rounding; /* 1: and at most 1.1 times that of the reference, rounded */
 };
 
-/* Of sums over `k` values. `recipe` is the problem's. */
+/* Of sums over `k` values. `recipe` is the problem's, which says what way its
+   operands are expanded: a plan's does. */
 struct qn_tolerance qn_tolerance_of(const struct quern_problem *problem,
                                     const struct qn_recipe *recipe, int64_t k);
 

@@ -1,11 +1,32 @@
 -- What a product needs besides whose operands were expanded ahead: alpha and beta with the scales
--- of the second level, and for sums over tokens where each group begins and ends.
+-- of the second level, for sums over tokens where each group begins and ends, and where there are
+-- two ways, which of them begins as the one that is taken.
 
 kernels "ahead" {
   op = "ahead", of = "x", input = "f32", element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
   scale = { "none", "blocked" }, arch = { "sm_80", "sm_90a", "sm_120a" },
   template = "common/ahead.cu",
   params = { "a_global", "b_global", "alpha", "beta", "scalar_step", "factors", "first_dims",
-             "offsets", "sizes_bytes", "groups", "m", "align", "device_sizes" },
+             "offsets", "sizes_bytes", "groups", "m", "align", "device_sizes", "flags", "noop" },
   derive "threads" (function () return 256 end),
 }
+
+-- The same values as FP8 in blocks, where they fit: four bits under powers of two.
+for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
+  local sizes = of == "tokens" and { "first_dims", "offsets", "sizes_bytes", "error" } or {}
+
+  kernels("reencode_" .. of) {
+    op = "reencode", of = tensors, input = "copy", element = e2m1, scale = "blocked",
+    arch = "sm_90a", template = "quantize/reencode.cu",
+    params = table.join({ "row", "row_stride", "row_sf", "column", "column_stride", "column_sf",
+                          "out", "out_stride", "out_sf", "flags", "groups", "m", "k", "noop" },
+                        sizes),
+    derive "threads" (function () return 256 end),
+    derive "band" (function () return 16 end),
+    derive "ctas" (function () return 4 end),
+    reject "only a power of two leaves a value its digits"
+      (function (v) return v.scale.type ~= "e8m0" or v.scale.span ~= "block" end),
+    reject "scales of a second level would have to be factors of sums"
+      (function (v) return v.scale.global end),
+  }
+end

@@ -5,6 +5,9 @@
 **                                null
 **   device_sizes  [2 groups + 1] int32: lengths at multiples of `align`, then where the groups
 **                                begin, at multiples of 128 as in a column copy; or null
+**   flags         [2]            of a product in FP8 and of one in bf16, each left out where its
+**                                flag is not 0; or null: the first one's, until some value does
+**                                not fit; both where the caller wants none
 **
 ** One CTA. A factor that is null is 1.                    COUPLED: ahead -> runtime/ahead_run.c
 */
@@ -76,6 +79,10 @@ $(name)(
 
         factors[i] = a * b * (alpha ? alpha[i * scalar_step] : 1);
         factors[groups + i] = beta ? beta[i * scalar_step] : 1;
+    }
+    if (flags && threadIdx.x == 0) {
+        flags[0] = noop && *noop;
+        flags[1] = 1; /* COUPLED: reencode */
     }
     if (device_sizes && threadIdx.x < 32)
         place_groups(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, align,

@@ -15,7 +15,9 @@ enum {
 };
 
 //$ once "cast/arith.c"
-//$ if input.type == "copy" or op == "dequantize" then
+//$ if op == "reencode" then
+//$ -- codes become others
+//$ elseif input.type == "copy" or op == "dequantize" then
 //$   once("cast/from_" .. element.type .. ".c")
 //$   once("cast/from_" .. scale.type .. ".c")
 //$ else
@@ -35,7 +37,7 @@ enum {
 //$     once "cast/to_e4m3.c"
 //$   end
 //$ end
-//$ if op ~= "dequantize" and scale and scale.hadamard then
+//$ if op ~= "dequantize" and op ~= "reencode" and scale and scale.hadamard then
 //$   once "cast/hadamard.c"
 //$ end
 //$ if form ~= "plain" then

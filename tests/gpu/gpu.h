@@ -42,7 +42,7 @@ struct gpu_choice {
     const char *label;
     struct gpu_kernel *kernel; /* NULL: the model chooses */
     int op;
-    int ahead; /* operands are expanded ahead: the model chooses a product */
+    int expand; /* enum quern_expand; AHEAD, FP8: the model chooses products */
 };
 
 struct gpu_failure {
@@ -268,6 +268,7 @@ void gpu_step(void);
 void gpu_nans(void);
 void gpu_tune(void);
 void gpu_scales(void);
+void gpu_reencode(void);
 void gpu_coverage(void);
 void gpu_sanitized(void); /* instead of all others under --sanitize */
 

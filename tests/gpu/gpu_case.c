@@ -3,6 +3,8 @@
 */
 #include "gpu.h"
 
+#include "plan.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +113,7 @@ static int make_plan(struct gpu_run *r, const struct qt_case *given,
     int code;
 
     c.op = choice->op;
-    c.ahead = choice->ahead;
+    c.expand = choice->expand;
     options.kernel = choice->kernel ? choice->label : NULL;
     qt_case_text(&c, line, sizeof line);
     if (choice->kernel && choice->kernel->kernel->parts > 1)
@@ -222,13 +224,15 @@ const char *gpu_run_guarded(const struct gpu_run *r, const struct gpu_case *p)
 static const char *compare(const struct gpu_run *r, const struct gpu_case *p)
 {
     struct qt_verdict verdict;
+    struct qt_case c = p->c;
     void *d = malloc(r->d.bytes + 1);
     int good;
 
     if (!d)
         gpu_lost("host memory ran out");
     gpu_buffer_download(&r->d, d);
-    good = qt_compare(&p->c, &p->data, d, &verdict);
+    c.expand = r->plan->problem.expand; /* what the model chose */
+    good = qt_compare(&c, &p->data, d, &verdict);
     free(d);
     return good ? NULL : gpu_text("%s", verdict.text);
 }

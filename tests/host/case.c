@@ -3,6 +3,7 @@
 */
 #include "case.h"
 #include "scale.h"
+#include "types.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -163,7 +164,7 @@ void qt_case_text(const struct qt_case *c, char *text, size_t size)
     pointer_letters(c, letters);
     snprintf(text, size,
              "%s %s g=%d m=%lld n=%lld k=%lld d=%s layout=%s ragged=%s "
-             "alpha=%s beta=%s align=%d%s%s%s",
+             "alpha=%s beta=%s align=%d%s%s%s%s",
              ops[c->op],
              c->recipe              ? c->recipe->name
              : c->type == QUERN_F16 ? "fp16"
@@ -174,8 +175,8 @@ void qt_case_text(const struct qt_case *c, char *text, size_t size)
                                       : "bf16",
              layouts[c->a_major][c->b_major], axes[c->ragged],
              e->alpha ? "any" : "1", betas[e->beta], c->align ? c->align : 16,
-             *letters ? " pointers=" : "", letters,
-             c->ahead ? " expand=ahead" : "");
+             *letters ? " pointers=" : "", letters, c->expand ? " expand=" : "",
+             c->expand ? qn_expand_name(c->expand) : "");
 }
 
 /* ----------------------------------------------------------------- operands */

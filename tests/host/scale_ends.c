@@ -45,7 +45,8 @@ static void check_role(const struct qt_case *c, int role)
         if (!qt_ends_right(c, &b, before.d, after.d, without.d,
                            qt_ends[i].outcome, text, sizeof text))
             fail_msg("%s, op %d, ahead %d, code %02x: %s", c->recipe->name,
-                     c->op, c->ahead, qt_ends[i].code, text);
+                     c->op, c->expand == QUERN_EXPAND_AHEAD, qt_ends[i].code,
+                     text);
     }
     *b.scale = scale;
     free(kept);
@@ -65,7 +66,8 @@ static int check_recipe(const struct qn_recipe *recipe)
                             .recipe = recipe,
                             .type = QUERN_BF16,
                             .d_type = recipe->default_d,
-                            .ahead = i % 2,
+                            .expand =
+                                i % 2 ? QUERN_EXPAND_AHEAD : QUERN_EXPAND_AUTO,
                             .n = 40,
                             .k = 96,
                             .sizes_type = QUERN_I32,

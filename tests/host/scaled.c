@@ -58,7 +58,7 @@ static void same_ahead(const struct qt_case *c)
 
     assert_int_equal(qt_data_make(c, &data), 0);
     host_multiply(c, &data, 2, &inside);
-    other.ahead = 1;
+    other.expand = QUERN_EXPAND_AHEAD;
     if (c->recipe->scaling[QUERN_X].global && qt_case_epilogue(c)->alpha) {
         host_case_right(&other);
     } else {

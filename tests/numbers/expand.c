@@ -114,6 +114,83 @@ void test_expand_every_pair(void **state)
           0x1p-9);
 }
 
+/* Eight codes under one scale among values whose largest has another. */
+static void check_again(const struct format *narrow, const struct format *wide,
+                        const uint32_t in[3], const uint32_t out[4])
+{
+    const int scale = (int)in[1], exponent = ilogbf(float_from(out[2]));
+    const int r = scale - 127 - exponent, fits = r >= -8 && r <= 6;
+
+    if ((int)out[3] != fits)
+        fail_msg("scale %d under %d: fits is %u, r is %d", scale, (int)in[2],
+                 out[3], r);
+    for (int j = 0; j < 8; j++) {
+        const int code = (int)(in[0] >> 4 * j & 15);
+        const int again = (int)(out[j / 4] >> j % 4 * 8 & 255);
+        const double value = ldexp(value_of(narrow, code), scale - 127);
+
+        if ((fits || !(code & 7)) &&
+            (ldexp(value_of(wide, again), exponent) != value ||
+             again >> 7 != code >> 3))
+            fail_msg("code %x under %d and %d: %02x", (unsigned)code, scale,
+                     (int)in[2], (unsigned)again);
+    }
+}
+
+/* Every code in every place, with every scale and every largest one: the same
+   value, where it fits, and zeros always. */
+void test_expand_encode_again(void **state)
+{
+    static uint32_t in[16 * SCALES][3], out[16 * SCALES][4];
+    const struct format *narrow = format_named("e2m1");
+    const struct format *wide = format_named("e4m3");
+
+    (void)state;
+    for (int largest = 0; largest < SCALES; largest++) {
+        const int exponent = largest < 83    ? -50
+                             : largest > 183 ? 50
+                                             : largest - 133;
+
+        for (int i = 0; i < 16 * SCALES; i++) {
+            in[i][0] = 0;
+            for (int j = 0; j < 8; j++)
+                in[i][0] |= (uint32_t)code_at(narrow, i % 16, j) << 4 * j;
+            in[i][1] = (uint32_t)(i / 16);
+            in[i][2] = (uint32_t)largest;
+        }
+        piece(EXPAND, "reencode_e2m1")(in, out, 16L * SCALES);
+        for (int i = 0; i < 16 * SCALES; i++) {
+            assert_true(float_from(out[i][2]) == ldexpf(1, exponent));
+            check_again(narrow, wide, in[i], out[i]);
+        }
+    }
+}
+
+/* The largest is 2^6 of the scale that it gets, 6 becomes 384 of 448; 2^14 below
+   it 0.5 is the least denormal. No further. */
+void test_expand_again_ends(void **state)
+{
+    static const struct {
+        uint32_t scale, largest, word, fits;
+    } rows[] = {
+        {127, 127, 0x7c, 1}, {113, 127, 0x0c, 1}, {112, 127, 0, 0},
+        {121, 127, 0x4c, 1}, {184, 184, 0, 0},    {183, 183, 0x7c, 1},
+        {254, 254, 0, 0},    {69, 69, 0x0c, 1},   {68, 68, 0, 0},
+        {255, 255, 0, 0},    {0, 0, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const uint32_t in[3] = {7, rows[i].scale, rows[i].largest};
+        uint32_t out[4];
+
+        piece(EXPAND, "reencode_e2m1")(in, out, 1);
+        assert_int_equal(out[3], rows[i].fits);
+        if (out[3])
+            assert_int_equal(out[0] & 255, rows[i].word);
+    }
+}
+
 /* Eight bytes and eight halves of words, each its own. */
 void test_expand_apart(void **state)
 {

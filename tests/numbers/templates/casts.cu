@@ -141,6 +141,25 @@ ENTRY each_low_e2m1_apart(const unsigned *in, unsigned *pair, long count)
 //$       end
 //$     end
 //$   end
+//$   once "expand/reencode_e2m1.c"
+//$   once "expand/reencode_scale.c"
+/*
+** A word of codes, their scale of e8m0, and the largest that shares a scale with it: words of e4m3,
+** the bits of their scale, and whether they fit.
+*/
+ENTRY each_reencode_e2m1(const unsigned *in, unsigned *out, long count)
+{
+    EACH(i, count) {
+        const int exponent = reencode_exponent((int)in[3 * i + 2]);
+        const int r = (int)in[3 * i + 1] - 127 - exponent;
+        const struct magnitudes m = magnitudes_of(r);
+
+        reencode_e2m1(out + 4 * i, in[3 * i], &m);
+        out[4 * i + 2] = bits_of(reencode_scale(exponent));
+        out[4 * i + 3] = (unsigned)reencode_fits(r);
+    }
+}
+
 //$   once "expand/apart.c"
 /* Eight bytes, and eight halves of words, with those that lie 4 apart side by side. */
 ENTRY each_codes_apart(const unsigned *in, unsigned *out, long count)

@@ -1,0 +1,64 @@
+/*
+** reencode.h: products whose operands become FP8 before they are multiplied.
+**
+** A scale of e8m0 is a power of two, and so an e2m1 value under it is one of
+** e4m3 under another power of two, so long as the two are not too far apart: r
+** from -8 to 6 of 2^r. One scale for 128 values of k, in fp32, is what FP8
+** tensor cores can be promoted with. Whether all values fit only the data
+** know; where they do not, a flag on the device leaves that product out, and
+** the one of bf16 (ahead.h) takes its place.
+*/
+#ifndef QUERN_REENCODE_H
+#define QUERN_REENCODE_H
+
+#include "quantize.h"
+#include "session.h"
+#include "text.h"
+
+/* The recipe of the product: e4m3 throughout, scaled as the launches before it
+   write scales; NULL: none is known. */
+const struct qn_recipe *qn_reencode_blocks(const struct quern_context *ctx);
+
+/* Why the problem's values are not to be had in FP8; NULL: they may be. What
+   keeps them from being bf16 is not looked at: see ahead.h. */
+const char *qn_reencode_wrong(const struct quern_context *ctx,
+                              const struct quern_problem *problem,
+                              const struct qn_recipe *recipe);
+
+/* The product of what was encoded again. */
+void qn_reencode_product(const struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         struct quern_problem *product);
+
+/* Operand `role` of it: all but addresses. */
+void qn_reencode_copy(const struct quern_problem *problem,
+                      const struct qn_recipe *blocks, int role,
+                      struct quern_tensor *copy);
+
+/* Bytes that the launches before it read and write. */
+double qn_reencode_bytes(const struct quern_problem *problem,
+                         const struct qn_recipe *recipe);
+
+/* Load what makes operand `role`: as qn_step_load. */
+int qn_reencode_load(struct qn_session *session, int role, int backend,
+                     struct qn_step *step);
+
+/* What a run encodes again. */
+struct qn_reencoding {
+    const struct quern_problem *problem; /* of as many rows as the run */
+    const struct qn_recipe *recipe, *blocks;
+    int role;
+    const struct quern_tensor *copy;
+    void *codes, *sf;
+    unsigned int *flags;
+    const void *first_dims, *offsets;
+    int sizes_bytes;
+    const int *noop;
+    void *error;
+};
+
+/* Queue it, in the current context. QUERN_ECUDA. */
+int qn_reencode_launch(struct qn_driver *driver, const struct qn_step *step,
+                       const struct qn_reencoding *encoding, void *stream);
+
+#endif

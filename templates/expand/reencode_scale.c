@@ -1,0 +1,21 @@
+//$ once "cast/arith.c"
+/*
+** What 128 values of k get as their scale whose largest block of values that are not 0 has `largest`
+** as its e8m0 code: the exponent that leaves this block at r = 6. Products of two such scales with
+** sums of 128 products stay far from both ends of fp32, so exponents do not go beyond 50.
+*/
+enum { REENCODE_END = 50 };
+
+FN int reencode_exponent(int largest)
+{
+    const int exponent = largest - 127 - 6;
+
+    return exponent < -REENCODE_END ? -REENCODE_END
+           : exponent > REENCODE_END ? REENCODE_END
+                                     : exponent;
+}
+
+FN float reencode_scale(int exponent)
+{
+    return float_of((unsigned)(exponent + 127) << 23);
+}

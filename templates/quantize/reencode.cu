@@ -1,0 +1,270 @@
+/*
+** A copy of $(of) in $(recipe) as one of FP8 in blocks: e4m3 codes, and in fp32 a power of two for
+//$ if of == "w" then
+** each 128 x 128 of them.
+//$ else
+** 128 of each line.
+//$ end
+**
+**   out     the codes, as the copy lies, lines of out_stride bytes
+//$ if of == "w" then
+**   out_sf  [groups][ceil(lines / 128)][ceil(length / 128), to a multiple of 4]
+//$ else
+**   out_sf  [ceil(length / 128)][lines, to a multiple of 4]
+//$ end
+**   flags   [0] becomes 1 and [1] 0 where some value is no such number: of a block that lies within
+**           its group and has NaN as its scale, or values that are not 0 and the power of two of
+**           which is too far from the others'                    COUPLED: reencode -> ahead.cu
+**
+** All values are the same, to the bit. The source is the row copy, or where that is null the column
+** copy, and so is the result; what belongs to no group is neither read nor written, but for the
+** column copy's zeros up to multiples of 128 tokens.
+*/
+//$ include "quantize/head.cu"
+
+//$ include "quantize/advance.cu"
+
+//$ once("expand/reencode_" .. element.type .. ".c")
+//$ once "expand/reencode_scale.c"
+enum {
+    PIECE = 16,                    /* codes that a thread has of a line */
+    PIECES = 128 / PIECE,          /* threads that have a line */
+    STEP = THREADS / PIECES,       /* lines of all threads at once */
+    TIMES = 128 / STEP,
+    NAN_CODE = 255
+};
+
+/* Where a tile's lines lie, before and after. */
+struct place {
+    const unsigned char *codes; /* of the first line, at the tile's first value */
+    long long pitch;            /* bytes from one line to the next */
+    struct scales scales;       /* of the group */
+    int line, value;            /* the tile's first, counted inside the group */
+    int lines, values;          /* that there are from these on */
+    unsigned char *out;
+    long long out_pitch;
+    float *out_sf;              /* of the first line */
+    int padded;                 /* zeros follow up to 128 values */
+};
+
+/* Sixteen codes, and their scale's. */
+struct part {
+    uint2 codes;
+    int scale;
+};
+
+/* Codes past the line's end are 0, and lines past the last one. A block of zeros has no scale. */
+FN struct part read_part(const struct place *p, const sf_element *sf, int line, int value)
+{
+    struct part part = { { 0, 0 }, 0 };
+    const int count = p->values - value;
+
+    if (line >= p->lines || count <= 0)
+        return part;
+    part.codes = *(const uint2 *)(p->codes + line * p->pitch + value / 2);
+    part.scale = sf[scale_at(&p->scales, (p->line + line) / DOWN, (p->value + value) / ACROSS)];
+    if (count < PIECE) {
+        const unsigned long long kept = (1ull << 4 * count) - 1;
+
+        part.codes.x &= (unsigned)kept;
+        part.codes.y &= (unsigned)(kept >> 32);
+    }
+    return part;
+}
+
+FN int is_zero(const struct part *p)
+{
+    return ((p->codes.x | p->codes.y) & 0x77777777) == 0;
+}
+
+/* The code of the largest scale that counts. */
+FN int weight_of(const struct part *p)
+{
+    return is_zero(p) ? 0 : p->scale;
+}
+
+/* Sixteen codes more; 1 if some of them is no number of e4m3 under this scale. */
+FN int convert(uint4 *to, const struct part *p, int exponent)
+{
+    const int r = p->scale - 127 - exponent;
+    const struct magnitudes m = magnitudes_of(r);
+    unsigned word[4];
+
+    reencode_$(element.type)(word, p->codes.x, &m);
+    reencode_$(element.type)(word + 2, p->codes.y, &m);
+    *to = make_uint4(word[0], word[1], word[2], word[3]);
+    return p->scale == NAN_CODE || (!reencode_fits(r) && !is_zero(p));
+}
+
+//$ if of == "w" then
+/* The largest of what all threads have. Called by all; `most` holds a word for each warp. */
+FN int largest_of_all(int value, int *most)
+{
+    __syncthreads(); /* the tile before has been read */
+    value = __reduce_max_sync(~0u, value);
+    if (threadIdx.x % 32 == 0)
+        most[threadIdx.x / 32] = value;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < THREADS / 32; i++)
+        value = most[i] > value ? most[i] : value;
+    return value;
+}
+//$ else
+/* The largest of what the threads of a line have. */
+FN int largest_of_line(int value)
+{
+#pragma unroll
+    for (int distance = 1; distance < PIECES; distance *= 2) {
+        const int other = __shfl_xor_sync(~0u, value, distance);
+
+        value = other > value ? other : value;
+    }
+    return value;
+}
+//$ end
+
+/* One tile. Returns 1 if some value of the thread's does not fit. */
+FN int do_tile(const struct place *p, const sf_element *sf$(of == "w" and ", int *most" or ""))
+{
+    const int first = threadIdx.x / PIECES, value = threadIdx.x % PIECES * PIECE;
+    struct part part[TIMES];
+    int bad = 0;
+
+#pragma unroll
+    for (int i = 0; i < TIMES; i++)
+        part[i] = read_part(p, sf, first + i * STEP, value);
+//$ if of == "w" then
+    int largest = 0;
+
+#pragma unroll
+    for (int i = 0; i < TIMES; i++)
+        largest = max(largest, weight_of(&part[i]));
+    const int exponent = reencode_exponent(largest_of_all(largest, most));
+    if (threadIdx.x == 0)
+        *p->out_sf = reencode_scale(exponent);
+//$ end
+#pragma unroll
+    for (int i = 0; i < TIMES; i++) {
+        const int line = first + i * STEP;
+//$ if of ~= "w" then
+        const int exponent = reencode_exponent(largest_of_line(weight_of(&part[i])));
+//$ end
+        uint4 codes;
+
+        bad |= convert(&codes, &part[i], exponent);
+        if (line < p->lines && (value < p->values || p->padded))
+            *(uint4 *)(p->out + line * p->out_pitch + value) = codes;
+//$ if of ~= "w" then
+        if (line < p->lines && value == 0)
+            p->out_sf[line] = reencode_scale(exponent);
+//$ end
+    }
+    return bad;
+}
+
+//$ local tokens = of ~= "w"
+/* Of the row copy: lines are rows. */
+FN struct place place_rows(const struct group *g, const struct tile *t, const struct shape *all)
+{
+    struct place p;
+
+    p.scales = row_scales(g, all);
+    p.line = t->row;
+    p.value = t->column;
+    p.lines = g->length - t->row;
+    p.values = all->k - t->column;
+    p.padded = 0;
+    return p;
+}
+
+/* Of the column copy: lines are features, and the last block of tokens has all of its values. */
+FN struct place place_columns(const struct group *g, const struct tile *t, const struct shape *all)
+{
+    struct place p;
+
+    p.scales = column_scales(g, all);
+    p.line = t->column;
+    p.value = t->row;
+    p.lines = all->k - t->column;
+//$ if tokens then
+    p.values = ceil_div(g->length - t->row, ACROSS) * ACROSS;
+    p.padded = 1;
+//$ else
+    p.values = g->length - t->row;
+    p.padded = 0;
+//$ end
+    return p;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
+$(name)(
+//$ for _, p in ipairs(params) do
+    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
+//$ end
+)
+{
+    __shared__ struct agenda agenda;
+//$ if of == "w" then
+    __shared__ int most[THREADS / 32];
+//$ end
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const struct shape all = { m, k, groups };
+    const sf_element *const sf = (const sf_element *)(row ? row_sf : column_sf);
+    int bad = 0;
+
+//$ include "common/noop.c"
+    if (warp == 0) {
+        struct walk w;
+//$ include "quantize/begin.cu"
+        agenda.walk[lane] = w;
+        __syncwarp();
+        look_ahead(&agenda, 0, lane);
+    }
+    __syncthreads();
+    for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
+        const struct tile t = agenda.errand[turn].tile;
+        const struct group g = group_of(&agenda.errand[turn], &all);
+
+        if (turn % 16 == 0)
+            __syncthreads(); /* half of the agenda is free */
+        if (turn % 32 == 0 && warp == 0)
+            look_ahead(&agenda, 1 - turn / 32, lane);
+//$ if tokens then
+        if (g.first + t.row / TILE_M >= most_tiles(&all))
+            continue; /* groups that overlap would not fit into the column copy */
+//$ end
+        struct place p = row ? place_rows(&g, &t, &all) : place_columns(&g, &t, &all);
+        const long long stride = row ? row_stride : column_stride;
+//$ if tokens then
+        const long long line = row ? (long long)g.start + p.line : p.line;
+        const long long value = row ? p.value : (long long)g.first * TILE_M + p.value;
+        const long long lines = row ? m : k;
+//$ else
+        const long long lines = row ? m : k, length = row ? k : m;
+        const long long line = g.number * lines + p.line, value = p.value;
+        const long long across = padded(ceil_div((int)length, 128), 4);
+//$ end
+
+        p.codes = (row ? row : column) + (line * stride + value) / 2;
+        p.pitch = stride / 2;
+        p.out = (unsigned char *)out + line * out_stride + value;
+        p.out_pitch = out_stride;
+//$ if tokens then
+        p.out_sf = out_sf + value / 128 * padded(lines, 4) + line;
+        bad |= do_tile(&p, sf);
+//$ else
+        p.out_sf = out_sf + (g.number * (long long)ceil_div((int)lines, 128) + p.line / 128) *
+                                across + value / 128;
+        bad |= do_tile(&p, sf, most);
+//$ end
+    }
+    if (bad) {
+        flags[0] = 1;
+        flags[1] = 0;
+    }
+//$ if tokens then
+    if (blockIdx.x == gridDim.x - 1 && warp == 0)
+        check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
+//$ end
+}

@@ -1,0 +1,385 @@
+/*
+** gpu_reencode.c: operands that are encoded again as FP8. What belongs to no
+** group is poison, and must not count; one block anywhere that does not fit, and
+** a run's bits are those of expand=ahead; with the block as it was, those of the
+** run before. All of it twice, by runs and by replays of one graph, in the same
+** workspace.
+*/
+#include "gpu.h"
+
+#include "ahead.h"
+#include "plan.h"
+#include "scale.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 32, TOGETHER = 128, HALF = 0x11, NAN_SCALE = 255 };
+
+/* 32 values of an operand on the host. */
+struct block {
+    int role;
+    unsigned char *codes, *scale;
+    int largest; /* scale of the others that share a factor; -1: all are 0 */
+};
+
+/* What becomes of one. */
+static const struct change {
+    const char *what;
+    int codes; /* all of them */
+    int below; /* its scale, below the others'; 0: as given */
+    int scale;
+    int fits;
+} changes[] = {
+    {"2^14 below the others", HALF, 14, 0, 1},
+    {"2^15 below the others", HALF, 15, 0, 0},
+    {"NaN times 0", 0, 0, NAN_SCALE, 0},
+    {"0 times 2^-127", 0, 0, 0, 1},
+};
+enum { CHANGES = sizeof changes / sizeof *changes };
+
+/* Both ways of a case, and a graph of the first. */
+struct pair {
+    struct gpu_case p;
+    struct gpu_run fp8, ahead;
+    void *graph; /* NULL: runs */
+    void *base;  /* D in FP8 of the data as they are */
+};
+
+/* ------------------------------------------------------------------- blocks */
+
+/* A copy of an operand, whose scales lie row by row. */
+struct copy {
+    struct quern_quantization q;
+    int64_t lines, length; /* of a matrix */
+    int64_t pitch, wide;   /* bytes of a line, and its scales */
+};
+
+static void copy_of(const struct pair *t, int role, struct copy *copy)
+{
+    const struct quern_problem *p = &t->fp8.plan->problem;
+    const struct qn_recipe *recipe = t->p.c.recipe;
+    struct quern_tensor tensor = {.ndim = 0};
+    int column, matrices;
+
+    qn_scale_source(p, recipe, role, &copy->q);
+    qn_quantize_copy(&copy->q, recipe, copy->q.copies, &tensor);
+    column = copy->q.copies == QUERN_COLUMN;
+    matrices = copy->q.of == QUERN_W ? copy->q.groups : 1;
+    copy->lines = column ? copy->q.k : copy->q.m;
+    copy->length = column ? copy->q.m : copy->q.k;
+    copy->pitch =
+        (tensor.stride ? tensor.stride : tensor.shape[tensor.ndim - 1]) / 2;
+    copy->wide = (int64_t)tensor.sf_bytes / (matrices * copy->lines);
+}
+
+/* Lines and blocks from the first up to the last, of one factor or of all. */
+struct area {
+    int64_t line, lines, block, blocks;
+};
+
+/* What belongs to a group that has something; 0: none has. */
+static int area_of(const struct pair *t, const struct copy *copy,
+                   uint64_t *state, struct area *a)
+{
+    const struct qt_case *c = &t->p.c;
+    int64_t g = qt_random_below(state, c->groups), first = 0;
+    int column = copy->q.copies == QUERN_COLUMN, tries = 0;
+
+    *a = (struct area){0, copy->lines, 0, (copy->length + BLOCK - 1) / BLOCK};
+    if (copy->q.of == QUERN_W) {
+        a->line = g * copy->lines;
+        return 1;
+    }
+    while (c->length[g] == 0 && tries++ < c->groups)
+        g = (g + 1) % c->groups;
+    for (int64_t i = 0; i < g; i++)
+        first += (c->length[i] + TOGETHER - 1) / TOGETHER;
+    if (column) {
+        a->block = first * (TOGETHER / BLOCK);
+        a->blocks = (c->length[g] + BLOCK - 1) / BLOCK;
+    } else {
+        a->line = c->start[g];
+        a->lines = c->length[g];
+    }
+    return c->length[g] > 0;
+}
+
+/* One of the places at random, an end every other time. */
+static int64_t draw(uint64_t *state, int64_t count)
+{
+    return qt_random_below(state, 4) < 2 ? qt_random_below(state, count)
+           : qt_random_below(state, 2)   ? count - 1
+                                         : 0;
+}
+
+static struct block block_at(const struct pair *t, int role,
+                             const struct copy *copy, int64_t line,
+                             int64_t block)
+{
+    const struct qt_data *d = &t->p.data;
+
+    return (struct block){
+        role,
+        (unsigned char *)d->operand[role] + line * copy->pitch +
+            block * (BLOCK / 2),
+        (unsigned char *)d->sf[role] + line * copy->wide + block, -1};
+}
+
+static int is_zero(const struct block *b)
+{
+    int any = 0;
+
+    for (int i = 0; i < BLOCK / 2; i++)
+        any |= b->codes[i] & 0x77;
+    return !any;
+}
+
+/* 0: nothing counts. */
+static int find_block(const struct pair *t, int role, uint64_t *state,
+                      struct block *b)
+{
+    struct copy copy;
+    struct area a;
+    int64_t line, block, step, first, last;
+
+    copy_of(t, role, &copy);
+    if (!area_of(t, &copy, state, &a))
+        return 0;
+    line = draw(state, a.lines);
+    block = draw(state, a.blocks);
+    *b = block_at(t, role, &copy, a.line + line, a.block + block);
+    step = copy.q.of == QUERN_W ? TOGETHER : 1;
+    first = line / step * step;
+    last = block / (TOGETHER / BLOCK) * (TOGETHER / BLOCK);
+    for (int64_t i = first; i < first + step && i < a.lines; i++)
+        for (int64_t j = last; j < last + TOGETHER / BLOCK && j < a.blocks;
+             j++) {
+            struct block o = block_at(t, role, &copy, a.line + i, a.block + j);
+
+            if (o.scale != b->scale && !is_zero(&o) && *o.scale > b->largest)
+                b->largest = *o.scale;
+        }
+    return 1;
+}
+
+static void upload(const struct pair *t, int role)
+{
+    const int parts[] = {GPU_A + role, GPU_A_SF + role};
+
+    for (int i = 0; i < 2; i++)
+        gpu_buffer_upload(&t->p.parts[parts[i]],
+                          gpu_case_source(&t->p, parts[i]));
+}
+
+/* --------------------------------------------------------------------- runs */
+
+/* D of a run; the caller frees it. */
+static void *run_once(struct pair *t, struct gpu_run *r, const char **bad)
+{
+    void *d = malloc(r->d.bytes + 1);
+
+    if (!d)
+        gpu_lost("host memory ran out");
+    if (*bad)
+        return d;
+    if (t->graph && r == &t->fp8) {
+        gpu_run_reset(r, &t->p);
+        gpu_must(cu.graph_launch(t->graph, r->stream), "a replay");
+    } else {
+        *bad = gpu_run_start(r, &t->p);
+    }
+    if (!*bad) {
+        gpu_wait(r->stream, r->label);
+        *bad = gpu_run_guarded(r, &t->p);
+    }
+    gpu_buffer_download(&r->d, d);
+    return d;
+}
+
+/* Did the last run multiply in FP8, and nothing else? By its two flags. */
+static const char *check_flags(const struct pair *t, int fits)
+{
+    const struct quern_plan *plan = t->fp8.plan;
+    struct gpu_buffer flags = t->fp8.workspace;
+    struct qn_ahead_space space;
+    unsigned int value[2];
+
+    qn_ahead_lay_out(&plan->problem, plan->ahead->recipe, plan->ahead->blocks,
+                     &space);
+    flags.data += space.flags;
+    flags.bytes = sizeof value;
+    gpu_buffer_download(&flags, value);
+    if (value[0] == !fits && value[1] == (unsigned)fits)
+        return NULL;
+    return gpu_text("flags are %u, %u: it should%s fit", value[0], value[1],
+                    fits ? "" : " not");
+}
+
+/* As narrow sums are to wide ones. */
+static const char *compare(const struct pair *t, const void *fp8,
+                           const void *ahead)
+{
+    const struct qt_case *c = &t->p.c;
+    const size_t size = c->d_type == QUERN_F32 ? 4 : 2;
+    const int64_t count = (int64_t)(t->fp8.d.bytes / size);
+    double wrong = 0, norm = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        const double want = (double)qt_load(ahead, c->d_type, i);
+        const double gap = (double)qt_load(fp8, c->d_type, i) - want;
+
+        if (isnan(want)) /* poison of what belongs to no group */
+            continue;
+        wrong += gap * gap;
+        norm += want * want;
+    }
+    return wrong <= 2.5e-5 * norm
+               ? NULL
+               : gpu_text("another product: off by %.3g of %.3g", sqrt(wrong),
+                          sqrt(norm));
+}
+
+/* A change, the same with what takes its place, and back. */
+static const char *run_change(struct pair *t, const struct block *b,
+                              const struct change *change)
+{
+    unsigned char kept[BLOCK / 2], scale = *b->scale;
+    const char *bad = NULL;
+    void *fp8, *ahead, *again;
+
+    memcpy(kept, b->codes, sizeof kept);
+    memset(b->codes, change->codes, sizeof kept);
+    *b->scale = (unsigned char)(change->below ? b->largest - change->below
+                                              : change->scale);
+    upload(t, b->role);
+    fp8 = run_once(t, &t->fp8, &bad);
+    bad = bad ? bad : check_flags(t, change->fits);
+    ahead = run_once(t, &t->ahead, &bad);
+    if (!bad && change->fits)
+        bad = compare(t, fp8, ahead);
+    else if (!bad && memcmp(fp8, ahead, t->fp8.d.bytes))
+        bad = "the bits are not those of expand=ahead";
+    memcpy(b->codes, kept, sizeof kept);
+    *b->scale = scale;
+    upload(t, b->role);
+    again = run_once(t, &t->fp8, &bad);
+    bad = bad ? bad : check_flags(t, 1);
+    if (!bad && memcmp(again, t->base, t->fp8.d.bytes))
+        bad = "the run after it has other bits than the one before";
+    free(fp8);
+    free(ahead);
+    free(again);
+    return bad;
+}
+
+static void run_changes(struct pair *t, uint64_t *state)
+{
+    struct block b;
+
+    for (int role = QT_A; role <= QT_B; role++)
+        for (int i = 0; i < CHANGES && find_block(t, role, state, &b); i++) {
+            const char *bad;
+
+            if (changes[i].below && b.largest < changes[i].below)
+                continue;
+            bad = run_change(t, &b, &changes[i]);
+            gpu_run_record(&t->fp8,
+                           bad ? gpu_text("%c, %s, %s: %s", "AB"[role],
+                                          changes[i].what,
+                                          t->graph ? "a replay" : "a run", bad)
+                               : NULL);
+        }
+}
+
+/* ------------------------------------------------------------------- cases */
+
+static void make_graph(struct pair *t)
+{
+    void *graph;
+    int code;
+
+    gpu_must(cu.capture_begin(t->fp8.stream, GPU_CAPTURE_RELAXED), "a capture");
+    code = quern_run(t->fp8.plan, &t->fp8.args, t->fp8.stream);
+    gpu_must(cu.capture_end(t->fp8.stream, &graph), "the end of a capture");
+    gpu_must(code, "a captured run");
+    gpu_must(cu.graph_instantiate(&t->graph, graph, 0), "a graph");
+    gpu_must(cu.graph_destroy(graph), "freeing a graph");
+}
+
+/* The data as they are fit, and what belongs to no group does not count. */
+static void run_pair(struct pair *t, uint64_t *state)
+{
+    const char *bad = gpu_run_start(&t->fp8, &t->p);
+
+    if (!bad)
+        bad = gpu_run_finish(&t->fp8, &t->p);
+    bad = bad ? bad : check_flags(t, 1);
+    gpu_run_record(&t->fp8, bad);
+    if (bad)
+        return;
+    t->base = run_once(t, &t->fp8, &bad);
+    run_changes(t, state);
+    make_graph(t);
+    run_changes(t, state);
+    gpu_must(cu.graph_exec_destroy(t->graph), "freeing a graph");
+    free(t->base);
+}
+
+static void run_case(const struct gpu_variant *v, int op, int index)
+{
+    static const int sides[][2] = {
+        {128, 256}, {136, 200}, {264, 392}, {8, 40}, {384, 1000}};
+    const struct gpu_choice fp8 = {"encoded again", NULL, op, QUERN_EXPAND_FP8};
+    const struct gpu_choice ahead = {"expanded ahead", NULL, op,
+                                     QUERN_EXPAND_AHEAD};
+    const struct qt_pattern *pattern = &qt_patterns[index % qt_npatterns];
+    const int *side = sides[index % 5];
+    uint64_t state = gpu_options.seed + (uint64_t)index;
+    struct pair t = {.graph = NULL};
+    int code;
+
+    gpu_variant_case(v, &t.p.c);
+    t.p.c.op = op;
+    t.p.c.what = pattern->name;
+    t.p.c.form = index % QT_FORMS;
+    t.p.c.sizes_type = index % 2 ? QUERN_I64 : QUERN_I32;
+    t.p.c.fill = QT_NORMAL;
+    t.p.c.seed = state;
+    gpu_variant_sides(&t.p.c, pattern->groups > 100 ? 8 : side[0],
+                      pattern->groups > 100 ? 72 : side[1], side[1]);
+    qt_case_layout(&t.p.c, pattern);
+    gpu_case_open(&t.p, GPU_GUARD);
+    code = gpu_run_open(&t.fp8, &t.p, &fp8, 0);
+    if (code)
+        gpu_run_unopened(&t.fp8, code);
+    if (!code && (code = gpu_run_open(&t.ahead, &t.p, &ahead, 0)))
+        gpu_run_unopened(&t.ahead, code);
+    if (!code)
+        run_pair(&t, &state);
+    gpu_run_close(&t.fp8);
+    gpu_run_close(&t.ahead);
+    gpu_case_close(&t.p);
+}
+
+/* Every pattern of groups for each recipe that may be, op and type of D. */
+void gpu_reencode(void)
+{
+    for (int i = 0; i < gpu_nvariants; i++) {
+        const struct gpu_variant *v = &gpu_variants[i];
+
+        if (v->epilogue != QN_STORE)
+            continue;
+        for (int op = 0; op < 3 && v->recipe; op++) {
+            const struct quern_problem p = {.op = op, .d_type = v->d_type};
+
+            if (!(v->ops >> op & 1) ||
+                qn_reencode_wrong(gpu_context, &p, v->recipe))
+                continue;
+            for (int j = i; j < i + 3 * qt_npatterns;
+                 j += gpu_options.quick ? 2 : 1)
+                run_case(v, op, j);
+        }
+    }
+}
