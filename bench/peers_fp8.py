@@ -3,14 +3,15 @@
 
     python3 bench/peers_fp8.py [--recipes fp8_row,fp8_tensor,fp8_block] [--ops fprop,dgrad,wgrad,accumulate,layer]
                                [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all] [--budget SECONDS]
-                               [--json FILE] [--commit HASH]
+                               [--ways inside,ahead,fp8] [--json FILE] [--commit HASH]
 
 Peers: torch._scaled_grouped_mm with the very copies and row scales that quern's fp8_row makes (its
 only mode on Hopper; of wgrad the aligned column copies, since it wants groups at multiples of 16),
 dense cuBLAS in FP8 with fast accumulation and without, the faster of both, and dense cuBLAS in BF16,
 to which deepgemm.json's recorded figures of fp8_block are ratios. Recipes whose values have a scale
 each 16 or 32 (--recipes mxfp8,mxfp4,nvfp4) have no peer here: their rows stand beside quern's own
-BF16 kernel on what the copies hold, and the ratio is to that. `accumulate` is wgrad added to
+BF16 kernel on what the copies hold, and the ratio is to that; --ways measures them with expand= as
+well, beside the model's choice. `accumulate` is wgrad added to
 fp32. `layer` is what comes before the product too: x quantized and multiplied, by quern's kernels
 and by torch's operations, compiled where torch can.
 
@@ -136,11 +137,13 @@ class Layer(peers.Layer):
         inner, outer = (self.k, self.n) if self.op == "fprop" else (self.n, self.k)
         return each * self.tokens * inner + 2.0 * self.tokens * outer + each * used * weights
 
-    def plan(self, library, kernel=None):
-        plan = libquern.Plan(library, self.line, kernel)
+    def plan(self, library, kernel=None, way=None):
+        line = self.line + (f" expand={way}" if way else "")
+        plan = libquern.Plan(library, line, kernel)
         d = self.d if self.sum is None else self.sum
+        plan.workspace = torch.zeros(plan.need.workspace_bytes, device="cuda", dtype=torch.uint8)
         plan.bind_copies(self.qa.of(self.a_copy), self.qb.of(self.b_copy), d.data_ptr(),
-                         self.sizes.data_ptr(), self.workspace.data_ptr())
+                         self.sizes.data_ptr(), plan.workspace.data_ptr())
         return plan
 
     def bf16_plan(self, library):
@@ -281,6 +284,11 @@ def bench_layer(layer, whole, library, options, watch):
     """Rows of results for one layer."""
     layer.library = library
     plans = peers.plans_of(layer, library, options.all)
+    for way in filter(None, options.ways.split(",")):
+        try:
+            plans[f"quern_{way}"] = layer.plan(library, way=way)
+        except libquern.Failed as error:  # not of this recipe
+            print(f"# {layer.name} {layer.op} {layer.recipe} {error}")
     errors = verify(layer, plans, library)
     if layer.recipe in EXPANDED and not whole:
         plans["quern_bf16"] = layer.bf16_plan(library)
@@ -332,6 +340,7 @@ def cases(options):
 def main(argv=None):
     parser = peers.parser_of(__doc__)
     parser.add_argument("--recipes", default="fp8_row,fp8_tensor,fp8_block")
+    parser.add_argument("--ways", default="", help="of MX and NV recipes, by commas")
     parser.set_defaults(ops="fprop,dgrad,wgrad,accumulate,layer")
     options = parser.parse_args(argv)
 

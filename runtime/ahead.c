@@ -28,10 +28,10 @@
 
 #define INSIDE       1.6    /* of the cycles of the products, by sizes alone */
 #define MOVED        1600.0 /* bytes in a cycle, four of five of them written */
-#define LAUNCHES     15000.0 /* cycles of three more, their first and last tiles */
+#define LAUNCHES     15000.0 /* cycles of three more, first and last tiles */
 #define NARROW       0.5     /* of the cycles of the products: FP8's */
 #define CODED        2000.0 /* bytes in a cycle, two of three of them written */
-#define LAUNCHES_FP8 30000.0 /* of seven, four of which do nothing */
+#define LAUNCHES_FP8 30000.0 /* of six more, three of which do nothing */
 #define SMS          132     /* where no GPU is asked */
 
 /* ------------------------------------------------------------------- rules */

@@ -211,6 +211,8 @@ static int explain_fp8(struct qn_session *s, struct qn_text *text)
                           "no narrow sums\n\n");
         return explain_steps(s, 0, text);
     }
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
+        qn_reencode_why(s, role, text);
     qn_reencode_product(s->ctx, s->problem, &p);
     code = explain_product(s, &p, &s->options, text);
     if (code)

@@ -52,13 +52,13 @@ static struct quern_problem without_bias(const struct quern_problem *p)
     return plain;
 }
 
-/* And with it, of operands that are expanded ahead. */
-static struct quern_problem with_ahead(const struct quern_problem *p)
+/* And with it, of operands that are expanded in that way. */
+static struct quern_problem with_way(const struct quern_problem *p, int way)
 {
-    struct quern_problem ahead = *p;
+    struct quern_problem expanded = *p;
 
-    ahead.expand = QUERN_EXPAND_AHEAD;
-    return ahead;
+    expanded.expand = way;
+    return expanded;
 }
 
 /*
@@ -70,16 +70,18 @@ static int plan_product(struct quern_mlp_plan *plan,
                         const struct quern_problem *p,
                         const struct quern_plan_options *options, int product)
 {
-    const struct quern_problem plain = without_bias(p), ahead = with_ahead(p);
+    const struct quern_problem plain = without_bias(p);
     struct quern_plan **out = &plan->products[product], *other;
     int code = quern_plan(plan->ctx, p, options, out);
+    struct quern_problem expanded;
 
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
     code = quern_plan(plan->ctx, &plain, options, out);
     if (code || !(*out)->ahead)
         return code;
-    code = quern_plan(plan->ctx, &ahead, options, &other);
+    expanded = with_way(p, (*out)->problem.expand);
+    code = quern_plan(plan->ctx, &expanded, options, &other);
     if (code)
         return code == QUERN_ENOKERNEL ? QUERN_OK : code;
     quern_plan_free(*out);
@@ -208,7 +210,7 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
     return QUERN_OK;
 }
 
-/* What runs of a problem, and whether it is expanded ahead. */
+/* What runs of a problem, and in what way its operands are expanded. */
 static int explain_one(struct quern_context *ctx, const struct quern_problem *p,
                        const struct quern_plan_options *options, char **why)
 {
@@ -221,18 +223,22 @@ static int explain_one(struct quern_context *ctx, const struct quern_problem *p,
 static int explain_product(struct quern_context *ctx, struct quern_problem *p,
                            const struct quern_plan_options *options, char **why)
 {
-    const struct quern_problem plain = without_bias(p), ahead = with_ahead(p);
+    const struct quern_problem given = *p, plain = without_bias(p);
+    struct quern_problem expanded;
     int code = explain_one(ctx, p, options, why);
 
     if (code || is_served(*why) || !p->bias)
         return code;
     *p = plain;
     code = explain_one(ctx, &plain, options, why);
-    if (code || !strstr(*why, "operands become bf16"))
+    if (code || !strstr(*why, "operands become "))
         return code;
-    code = explain_one(ctx, &ahead, options, why);
+    expanded = with_way(&given, strstr(*why, "operands become e4m3")
+                                    ? QUERN_EXPAND_FP8
+                                    : QUERN_EXPAND_AHEAD);
+    code = explain_one(ctx, &expanded, options, why);
     if (!code && is_served(*why))
-        *p = ahead;
+        *p = expanded;
     else if (!code)
         code = explain_one(ctx, &plain, options, why);
     return code;

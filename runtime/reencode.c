@@ -10,8 +10,8 @@
 
 /* ------------------------------------------------------------------- rules */
 
-/* Scales of 128 values of a line, as reencode.cu writes them.
-                                                  COUPLED: reencode -> quantize */
+/* Scales of 128 values of a line, as the launches before write them.
+                                    COUPLED: reencode -> quantize/reencode.cu */
 static int is_lines(const struct qn_scaling *s)
 {
     return s->span == QN_SPAN_BLOCK && s->type == QUERN_F32 && s->rows == 1 &&
@@ -135,6 +135,19 @@ int qn_reencode_load(struct qn_session *s, int role, int backend,
     qn_scale_source(s->problem, s->demand.recipe, role, &q);
     return qn_step_load(s, QN_REENCODE, q.of, "encodes a copy again",
                         s->problem->recipe, backend, step);
+}
+
+void qn_reencode_why(struct qn_session *s, int role, struct qn_text *text)
+{
+    const struct qn_kernel *kernel;
+    struct quern_quantization q;
+
+    qn_scale_source(s->problem, s->demand.recipe, role, &q);
+    kernel = qn_step_find(s, QN_REENCODE, q.of, s->problem->recipe);
+    qn_text_add(text, "reencode %s of=%s g=%d m=%lld k=%lld copies=%s\n%s %s\n",
+                s->problem->recipe, qn_of_name(q.of), q.groups, (long long)q.m,
+                (long long)q.k, qn_copies_name(q.copies), kernel ? ">" : " ",
+                kernel ? kernel->name : "no kernel of this GPU does it");
 }
 
 /* Elements from one line of a copy to the next. */

@@ -43,6 +43,10 @@ double qn_reencode_bytes(const struct quern_problem *problem,
 int qn_reencode_load(struct qn_session *session, int role, int backend,
                      struct qn_step *step);
 
+/* Say what makes it, and of what. */
+void qn_reencode_why(struct qn_session *session, int role,
+                     struct qn_text *text);
+
 /* What a run encodes again. */
 struct qn_reencoding {
     const struct quern_problem *problem; /* of as many rows as the run */

@@ -26,6 +26,15 @@ static const struct qn_candidate *find(const struct qn_session *s, int op,
     return NULL;
 }
 
+const struct qn_kernel *qn_step_find(const struct qn_session *s, int op, int of,
+                                     const char *recipe)
+{
+    const struct qn_candidate *found =
+        find(s, op, of, recipe, QUERN_BACKEND_JIT);
+
+    return found ? found->kernel : NULL;
+}
+
 int qn_step_load(struct qn_session *session, int op, int of, const char *does,
                  const char *recipe, int backend, struct qn_step *step)
 {

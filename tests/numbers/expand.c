@@ -166,8 +166,8 @@ void test_expand_encode_again(void **state)
     }
 }
 
-/* The largest is 2^6 of the scale that it gets, 6 becomes 384 of 448; 2^14 below
-   it 0.5 is the least denormal. No further. */
+/* The largest is 2^6 of the scale that it gets, 6 becomes 384 of 448; 2^14
+   below it 0.5 is the least denormal. No further. */
 void test_expand_again_ends(void **state)
 {
     static const struct {

@@ -1,6 +1,7 @@
 /*
-** ahead_kernels.h: recipes and kernels of test_ahead.c. Those without scales
-** are of the recipe "bf16", which the tests' registry has.
+** ahead_kernels.h: recipes and kernels of test_ahead.c and test_reencode.c.
+** Those without scales are of the recipe "bf16", which the tests' registry
+** has.
 */
 #ifndef TEST_AHEAD_KERNELS_H
 #define TEST_AHEAD_KERNELS_H
@@ -13,6 +14,16 @@
     {                                                                          \
         .type = type_, .span = QN_SPAN_BLOCK, .rows = 1, .k = k_,              \
         .pad_rows = 1, .pad_columns = 1, .global = global_                     \
+    }
+#define LINES                                                                  \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 1, .k = 128,         \
+        .order = QN_ORDER_COLUMNS, .pad_rows = 4, .pad_columns = 1, .apart = 1 \
+    }
+#define SQUARES                                                                \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 128, .k = 128,       \
+        .pad_rows = 1, .pad_columns = 4                                        \
     }
 #define RECIPE(name_, x_, w_, d_)                                              \
     .name = name_, .doc = "", .spec = "recipes/test.lua:1", .x = x_, .w = w_,  \
@@ -36,18 +47,34 @@ static const struct qn_recipe recipes[] = {
     {RECIPE("sums", QUERN_E4M3, QUERN_E4M3, WIDE), .scaled = 1,
      .scaling = {BLOCKS(QUERN_F32, 128, 0), BLOCKS(QUERN_F32, 128, 0),
                  BLOCKS(QUERN_F32, 128, 0)}},
+    {RECIPE("powers", QUERN_E2M1, QUERN_E2M1, WIDE), .scaled = 1,
+     .scaling = {BLOCKS(QUERN_E8M0, 32, 0), BLOCKS(QUERN_E8M0, 32, 0),
+                 BLOCKS(QUERN_E8M0, 32, 0)}},
+    {RECIPE("squares", QUERN_E4M3, QUERN_E4M3, WIDE), .scaled = 1,
+     .promote = 128, .scaling = {LINES, SQUARES, LINES}},
 };
 
 /* What the trail keeps of each launch. */
 enum { ROW, COLUMN, ROW_SF, OUT, ALIGN, FIRST_DIMS, NOOP, ERROR };
 enum { A, B, D, ALPHA, BETA, LENGTHS, OFFSETS, RECORD };
+enum { CODED_ROW, CODED_COLUMN, CODED_SF, CODES, SCALES, FLAGS, TOKENS, SKIP };
+enum { NARROW_A, NARROW_B, A_SF, B_SF, NARROW_D, OFF, SIZED };
 enum { A_GLOBAL, B_GLOBAL, GIVEN, GIVEN_BETA, FACTORS, SIZES, STARTS, PLACE };
+enum { BEGUN = FACTORS, BEGUN_NOOP = STARTS }; /* of two ways */
 
 static const unsigned char trail_cast[] = {P(row),  P(column), P(row_sf),
                                            P(out),  P(align),  P(first_dims),
                                            P(noop), P(error)};
 static const unsigned char trail_product[] = {
     P(a), P(b), P(d), P(alpha), P(beta), P(first_dims), P(offsets), P(error)};
+static const unsigned char trail_coded[] = {P(row),        P(column), P(row_sf),
+                                            P(out),        P(out_sf), P(flags),
+                                            P(first_dims), P(noop)};
+static const unsigned char trail_narrow[] = {
+    P(a), P(b), P(a_sf), P(b_sf), P(d), P(noop), P(first_dims), P(d_map)};
+static const unsigned char trail_begun[] = {
+    P(a_global), P(b_global),   P(alpha), P(beta),
+    P(flags),    P(first_dims), P(noop),  P(device_sizes)};
 static const unsigned char trail_ahead[] = {
     P(a_global), P(b_global),   P(alpha),   P(beta),
     P(factors),  P(first_dims), P(offsets), P(device_sizes)};
@@ -81,6 +108,24 @@ static const unsigned char trail_ahead[] = {
         COMMON(recipe_ "_ahead", recipe_), .op = QN_AHEAD, .input = QUERN_F32, \
                                            .params = trail_ahead               \
     }
+#define BEGINS(recipe_)                                                        \
+    {                                                                          \
+        COMMON(recipe_ "_begin", recipe_), .op = QN_AHEAD, .input = QUERN_F32, \
+                                           .params = trail_begun               \
+    }
+#define ENCODE(name_, recipe_, of_)                                            \
+    {                                                                          \
+        COMMON(name_, recipe_), .op = QN_REENCODE, .of = of_, .ctas = 4,       \
+                                .params = trail_coded                          \
+    }
+#define NARROW(name_, op_, ragged_)                                            \
+    {                                                                          \
+        COMMON(name_, "squares"),                                              \
+            .op = op_, .ragged = ragged_, .epilogue = QN_STORE,                \
+            .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},              \
+            .d = {.type = QUERN_BF16, .box = {64, 64}},                        \
+            .tile = {128, 128, 128}, .params = trail_narrow                    \
+    }
 #define BRINGS(recipe_)                                                        \
     {                                                                          \
         .name = "k_sizes_" recipe_, .spec = "kernels/test.lua:2",              \
@@ -89,11 +134,11 @@ static const unsigned char trail_ahead[] = {
         .addend = "", .threads = 256, .params = size_params,                   \
         .nparams = sizeof size_params, .cubin = "\177ELF", .cubin_bytes = 4    \
     }
-#define INSIDE(recipe_)                                                        \
+#define INSIDE_OF(recipe_, type_)                                              \
     {                                                                          \
         COMMON(recipe_ "_inside", recipe_),                                    \
             .op = QUERN_FPROP, .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,   \
-            .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},              \
+            .a = {.type = type_}, .b = {.type = type_},                        \
             .d = {.type = QUERN_BF16}, .tile = {128, 128, 64},                 \
             .expand = "registers", .params = trail_product                     \
     }
@@ -105,14 +150,23 @@ static const struct qn_kernel kernels[] = {
     AHEAD("blocks"),
     AHEAD("levels"),
     BRINGS("blocks"),
-    INSIDE("blocks"),
+    INSIDE_OF("blocks", QUERN_E4M3),
     PRODUCT("fprop", "bf16", QUERN_FPROP, QUERN_AXIS_M, QN_STORE, K, K),
     PRODUCT("fprop_scale", "bf16", QUERN_FPROP, QUERN_AXIS_M, QN_SCALE, K, K),
     PRODUCT("dgrad", "bf16", QUERN_DGRAD, QUERN_AXIS_M, QN_STORE, K, MN),
     PRODUCT("dgrad_tn", "bf16", QUERN_DGRAD, QUERN_AXIS_M, QN_STORE, K, K),
     PRODUCT("wgrad", "bf16", QUERN_WGRAD, QUERN_AXIS_K, QN_STORE, MN, MN),
-    PRODUCT("wgrad_scale", "bf16", QUERN_WGRAD, QUERN_AXIS_K, QN_SCALE, MN,
-            MN)};
+    PRODUCT("wgrad_scale", "bf16", QUERN_WGRAD, QUERN_AXIS_K, QN_SCALE, MN, MN),
+    CASTS("powers"),
+    BEGINS("powers"),
+    BRINGS("powers"),
+    ENCODE("powers_x_again", "powers", QUERN_X),
+    ENCODE("powers_w_again", "powers", QUERN_W),
+    ENCODE("powers_dy_again", "powers", QUERN_DY),
+    INSIDE_OF("powers", QUERN_E2M1),
+    NARROW("narrow_fprop", QUERN_FPROP, QUERN_AXIS_M),
+    NARROW("narrow_dgrad", QUERN_DGRAD, QUERN_AXIS_M),
+    NARROW("narrow_wgrad", QUERN_WGRAD, QUERN_AXIS_K)};
 static const struct quern_registry registry = {
     .hash = "ahead",
     .recipes = recipes,

@@ -1,0 +1,288 @@
+/*
+** test_reencode.c: products whose operands become FP8 before them, unless a
+** flag on the device says that some value does not fit: which launches, what
+** each is left out by, and where the workspace has what they make.
+*/
+#include "test.h"
+
+#include "ahead_scene.h"
+
+/* -------------------------------------------------------------------- order */
+
+/* FP8 as far as its flag is 0, then bf16 as far as the next one is. */
+static void tries_fp8_first(void **state)
+{
+    struct fixture f = begin("fprop powers g=3 m=40 n=64 k=160 expand=fp8");
+    const char *flags;
+    int noop = 0;
+
+    (void)state;
+    assert_string_equal(f.info.kernel, "narrow_fprop");
+    f.args.noop = &noop;
+    test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
+    flags = param(0, BEGUN);
+    in_scratch(&f, flags, 8);
+    assert_ptr_equal(param(0, BEGUN_NOOP), &noop);
+    assert_null(param(0, PLACE));
+    for (int i = 1; i < 3; i++) {
+        assert_ptr_equal(param(i, FLAGS), flags);
+        assert_ptr_equal(param(i, SKIP), &noop);
+    }
+    assert_ptr_equal(param(1, CODED_ROW), f.args.a.data);
+    assert_ptr_equal(param(1, CODED_SF), f.args.a.sf);
+    assert_ptr_equal(param(1, TOKENS), f.args.a.first_dims);
+    assert_ptr_equal(param(2, CODED_ROW), f.args.b.data);
+    in_scratch(&f, param(1, CODES), 40 * 160);
+    in_scratch(&f, param(1, SCALES), 40 * 2 * 4);
+    in_scratch(&f, param(2, CODES), 3 * 64 * 160);
+    in_scratch(&f, param(2, SCALES), 3 * 4 * 4);
+    assert_ptr_equal(param(3, NARROW_A), param(1, CODES));
+    assert_ptr_equal(param(3, NARROW_B), param(2, CODES));
+    assert_ptr_equal(param(3, A_SF), param(1, SCALES));
+    assert_ptr_equal(param(3, B_SF), param(2, SCALES));
+    assert_ptr_equal(param(3, NARROW_D), f.args.d.data);
+    assert_ptr_equal(param(3, OFF), flags);
+    assert_ptr_equal(param(3, SIZED), f.args.a.first_dims);
+    for (int i = 4; i < 6; i++)
+        assert_ptr_equal(param(i, NOOP), flags + 4);
+    assert_ptr_equal(param(6, D), f.args.d.data);
+    for (int i = 0; i < 7; i++)
+        assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
+    LAUNCHED("powers_begin", "powers_x_again", "powers_w_again", "narrow_fprop",
+             "powers_x", "powers_w", "fprop");
+    end(&f);
+}
+
+static void encodes_columns(void **state)
+{
+    struct fixture f = begin("dgrad powers g=3 m=40 n=64 k=96 expand=fp8");
+
+    (void)state;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_null(param(2, CODED_ROW));
+    assert_ptr_equal(param(2, CODED_COLUMN), f.args.b.data);
+    LAUNCHED("powers_begin", "powers_dy_again", "powers_w_again",
+             "narrow_dgrad", "powers_dy", "powers_w", "dgrad");
+    end(&f);
+}
+
+/* FP8's product reads copies, so that it takes the groups as they are given;
+   bf16's has them at multiples of 128. */
+static void sums_over_tokens(void **state)
+{
+    struct fixture f = begin("wgrad powers g=3 m=64 n=96 k=300 expand=fp8");
+    const char *sizes;
+
+    (void)state;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    sizes = param(0, PLACE);
+    in_scratch(&f, sizes, 7 * 4);
+    in_scratch(&f, param(1, CODES), 64 * 5 * 128);
+    in_scratch(&f, param(1, SCALES), 64 * 5 * 4);
+    assert_ptr_equal(param(1, TOKENS), f.args.a.last_dims);
+    assert_ptr_equal(param(3, SIZED), f.args.a.last_dims);
+    assert_ptr_equal(param(6, LENGTHS), sizes);
+    LAUNCHED("powers_begin", "powers_dy_again", "powers_x_again",
+             "narrow_wgrad", "powers_dy", "powers_x", "wgrad");
+    end(&f);
+}
+
+/* What both products need of the workspace is never there at a time. */
+static void shares_the_workspace(void **state)
+{
+    struct fixture fp8 = begin("fprop powers g=3 m=40 n=64 k=160 expand=fp8");
+    struct fixture ahead =
+        begin("fprop powers g=3 m=40 n=64 k=160 expand=ahead");
+
+    (void)state;
+    assert_int_equal(fp8.info.workspace_bytes,
+                     ahead.info.workspace_bytes + 256);
+    end(&fp8);
+    end(&ahead);
+}
+
+/* One launch brings the sizes for all. */
+static void brings_sizes_once(void **state)
+{
+    struct fixture f =
+        begin("fprop powers g=3 m=40 n=64 k=96 sizes=host expand=fp8");
+    const int64_t sizes[] = {7, 30, 3};
+
+    (void)state;
+    f.args.a.first_dims = NULL;
+    f.args.host_sizes = sizes;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(2, TOKENS), f.workspace + 256);
+    assert_ptr_equal(param(4, SIZED), f.workspace + 256);
+    assert_ptr_equal(param(7, LENGTHS), f.workspace + 256);
+    LAUNCHED("k_sizes_powers", "powers_begin", "powers_x_again",
+             "powers_w_again", "narrow_fprop", "powers_x", "powers_w", "fprop");
+    end(&f);
+}
+
+/* -------------------------------------------------------------------- rules */
+
+static void refuses(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"fprop bf16 g=3 m=40 n=64 k=96", "expand=fp8: no operand has scales"},
+        {"fprop blocks g=3 m=40 n=64 k=96", "use all of e4m3's exponents"},
+        {"fprop levels g=3 m=40 n=64 k=96", "has four digits of its own"},
+        {"fprop weights g=3 m=40 n=64 k=96", "have more digits than e4m3"},
+        {"wgrad powers g=3 m=40 n=64 k=96 parts=2", "parts: merged products"},
+    };
+    struct quern_context *ctx = open_registry();
+    struct quern_problem p;
+    char text[160];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(text, sizeof text, "%s expand=fp8", rows[i].text);
+        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+                    rows[i].says);
+    }
+    test_expect(
+        quern_problem_parse(ctx, "fprop powers g=1 m=1 n=8 k=8 expand=fp4", &p),
+        QUERN_EINVAL, "auto, inside, ahead, fp8 is expected");
+    p = test_problem(ctx, "fprop powers g=3 m=40 n=64 k=96 expand=fp8");
+    test_expect(quern_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
+                QUERN_EINVAL, "those of the product in FP8");
+    quern_close(ctx);
+}
+
+/* ------------------------------------------------------------------- choice */
+
+#define LARGE "fprop powers g=8 m=32768 n=4096 k=7168"
+#define SMALL "fprop powers g=8 m=64 n=4096 k=7168"
+
+static void model_decides(void **state)
+{
+    static const struct {
+        const char *text, *runs, *why;
+    } rows[] = {
+        {LARGE, "narrow_fprop", "expand=fp8: fp8 "},
+        {LARGE " expand=ahead", "fprop", "operands become bf16"},
+        {LARGE " expand=inside", "powers_inside", "> powers_inside"},
+        {SMALL, "powers_inside", "> powers_inside"},
+        {SMALL " expand=fp8", "narrow_fprop", "if some value does not fit"},
+        {"fprop blocks g=8 m=32768 n=4096 k=7168", "fprop",
+         "not as fp8: e4m3's own values"},
+    };
+    struct quern_context *ctx = open_registry();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct quern_problem p = test_problem(ctx, rows[i].text);
+        int narrow = !strcmp(rows[i].runs, "narrow_fprop");
+        struct quern_description need;
+        struct quern_plan_info info;
+        struct quern_plan *plan;
+        char *why;
+
+        test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+        test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_OK, "");
+        quern_plan_info(plan, &info);
+        assert_string_equal(info.kernel, rows[i].runs);
+        assert_true(info.workspace_bytes <= need.workspace_bytes);
+        quern_plan_free(plan);
+        test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+        assert_non_null(strstr(why, rows[i].why));
+        assert_true(narrow == !!strstr(why, "> powers_w_again\n"));
+        assert_true(narrow == !!strstr(why, "sums are those of FP8"));
+        quern_free(why);
+    }
+    quern_close(ctx);
+}
+
+/* What nobody asked for is given up, for the next best. */
+static void falls_back(void **state)
+{
+    struct quern_registry fewer = registry;
+    const struct quern_open_options open = {.registry = &fewer};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan_info info;
+    struct quern_plan *plan;
+    int left = 0;
+
+    (void)state;
+    while (strcmp(kernels[left].name, "powers_x_again"))
+        left++;
+    struct qn_kernel some[sizeof kernels / sizeof *kernels];
+    memcpy(some, kernels, sizeof some);
+    some[left].arch = "sm_100a";
+    fewer.kernels = some;
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    p = test_problem(ctx, LARGE);
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_OK, "");
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "fprop");
+    quern_plan_free(plan);
+    p.expand = QUERN_EXPAND_FP8;
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+                "no kernel encodes a copy again for recipe powers");
+    assert_null(plan);
+    quern_close(ctx);
+}
+
+/* ---------------------------------------------------------------- failures */
+
+/* Every driver call of a run fails once: nothing is launched after it. */
+static void fails_each_driver_call(void **state)
+{
+    struct fixture f = begin("wgrad powers g=3 m=64 n=96 k=300 expand=fp8");
+    int n = 0, code;
+
+    (void)state;
+    do {
+        test_cuda->launches = test_cuda->calls = 0;
+        test_cuda->fail_code = 999;
+        test_cuda->failed = NULL;
+        test_cuda->fail_at = ++n;
+        code = quern_run(f.plan, &f.args, NULL);
+        test_cuda->fail_at = 0;
+        if (test_cuda->failed &&
+            strcmp(test_cuda->failed, "cuCtxPopCurrent_v2"))
+            assert_int_equal(code, QUERN_ECUDA);
+        assert_true(!code || test_cuda->launches < 7);
+        assert_int_equal(test_cuda->depth, 0);
+    } while (test_cuda->failed);
+    assert_true(n > 7); /* at least each launch */
+    end(&f);
+}
+
+static void fails_each_allocation(void **state)
+{
+    struct quern_context *ctx = open_registry();
+    struct quern_problem p =
+        test_problem(ctx, "fprop powers g=3 m=40 n=64 k=96 expand=fp8");
+    struct quern_plan *plan;
+    int code, n = 0;
+
+    (void)state;
+    do {
+        test_fail_allocation(++n);
+        code = quern_plan(ctx, &p, &aot, &plan);
+        test_fail_allocation(0);
+        assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
+        assert_true(!plan == !!code);
+    } while (code);
+    assert_true(n > 6);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+int test_reencode_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(tries_fp8_first),        TEST(encodes_columns),
+        TEST(sums_over_tokens),       TEST(shares_the_workspace),
+        TEST(brings_sizes_once),      TEST(refuses),
+        TEST(model_decides),          TEST(falls_back),
+        TEST(fails_each_driver_call), TEST(fails_each_allocation),
+    };
+
+    return cmocka_run_group_tests_name("reencode", tests, NULL, NULL);
+}
