@@ -72,28 +72,26 @@ static const char *wrong_operand(const struct quern_problem *p,
     return NULL;
 }
 
-/* Why the problem cannot be expanded ahead; NULL: it can. */
-static const char *wrong(struct quern_context *ctx,
-                         const struct quern_problem *p,
-                         const struct qn_recipe *recipe)
+/* Are both to be had in bf16? */
+static int expands(const struct quern_problem *p,
+                   const struct qn_recipe *recipe)
+{
+    return !wrong_operand(p, recipe, QN_ROLE_A) &&
+           !wrong_operand(p, recipe, QN_ROLE_B);
+}
+
+/* Why a product of bf16 cannot be the problem's; NULL: it can. */
+static const char *wrong_bf16(struct quern_context *ctx,
+                              const struct quern_problem *p,
+                              const struct qn_recipe *recipe)
 {
     const struct qn_recipe *plain = qn_ahead_plain(ctx);
     const char *why = NULL;
 
-    if (!qn_scale_any(p, recipe))
-        return "no operand has scales";
     for (int role = QN_ROLE_A; !why && role <= QN_ROLE_B; role++)
         why = wrong_operand(p, recipe, role);
     if (!why && qn_ahead_total(p, recipe) > QN_RAGGED_LIMIT)
         why = "groups that begin at multiples of 128 would pass 2^30 tokens";
-    if (!why && p->parts > 1)
-        why = "parts: merged products have more operands than one workspace "
-              "has room for";
-    if (!why && p->copies)
-        why = "copies: a product of bf16 makes none of its result";
-    if (!why && p->quantize)
-        why = "quantize: what a run makes of a is expanded where it is "
-              "multiplied; quantize a by itself";
     if (!why && !plain)
         why = "no recipe has bf16 for x, w and dy";
     if (!why && !(plain->d_types >> p->d_type & 1))
@@ -101,21 +99,34 @@ static const char *wrong(struct quern_context *ctx,
     return why;
 }
 
-/* What stands behind FP8 must be possible, too. */
-static const char *wrong_way(struct quern_context *ctx,
-                             const struct quern_problem *p,
-                             const struct qn_recipe *recipe, int way)
+/* Why the problem cannot go that way; NULL: it can. */
+static const char *wrong(struct quern_context *ctx,
+                         const struct quern_problem *p,
+                         const struct qn_recipe *recipe, int way)
 {
-    const char *why = wrong(ctx, p, recipe);
+    const char *why = NULL;
 
-    return !why && way == QUERN_EXPAND_FP8 ? qn_reencode_wrong(ctx, p, recipe)
-                                           : why;
+    if (!qn_scale_any(p, recipe))
+        why = "no operand has scales";
+    else if (p->parts > 1)
+        why = "parts: merged products have more operands than one workspace "
+              "has room for";
+    else if (p->copies)
+        why = "copies: a product of what was expanded makes none of its result";
+    else if (p->quantize)
+        why = "quantize: what a run makes of a is expanded where it is "
+              "multiplied; quantize a by itself";
+    if (!why && way == QUERN_EXPAND_FP8)
+        why = qn_reencode_wrong(ctx, p, recipe);
+    if (!why && (way != QUERN_EXPAND_FP8 || expands(p, recipe)))
+        why = wrong_bf16(ctx, p, recipe);
+    return why;
 }
 
 int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
                    const struct qn_recipe *recipe)
 {
-    const char *why = wrong_way(ctx, p, recipe, p->expand);
+    const char *why = wrong(ctx, p, recipe, p->expand);
 
     return why ? qn_error_set(QUERN_EINVAL, "expand=%s: %s",
                               qn_expand_name(p->expand), why)
@@ -133,7 +144,7 @@ int qn_ahead_factors(const struct quern_problem *p,
 
         any |= s && s->global;
     }
-    return any;
+    return any && expands(p, recipe);
 }
 
 /* ----------------------------------------------------------- what it is of */
@@ -141,7 +152,7 @@ int qn_ahead_factors(const struct quern_problem *p,
 int qn_ahead_cast(const struct quern_problem *p, const struct qn_recipe *recipe,
                   int role, struct quern_quantization *q)
 {
-    if (!qn_scale_source(p, recipe, role, q))
+    if (!qn_scale_source(p, recipe, role, q) || !expands(p, recipe))
         return 0;
     q->work = QUERN_DEQUANTIZE;
     return 1;
@@ -159,7 +170,7 @@ int qn_ahead_align(const struct quern_problem *p,
         if (s && q.of != QUERN_W && q.copies == QUERN_COLUMN && s->k > align)
             align = s->k;
     }
-    return align;
+    return expands(p, recipe) ? align : 0;
 }
 
 int64_t qn_ahead_total(const struct quern_problem *p,
@@ -196,6 +207,10 @@ void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
                       struct quern_problem *product)
 {
     *product = *p;
+    product->sizes = QUERN_SIZES_DEVICE;
+    product->expand = QUERN_EXPAND_INSIDE;
+    if (!expands(p, recipe))
+        return;
     memset(product->recipe, 0, sizeof product->recipe);
     strncpy(product->recipe, qn_ahead_plain(ctx)->name,
             sizeof product->recipe - 1);
@@ -204,7 +219,6 @@ void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
     product->alpha |= qn_ahead_factors(p, recipe);
     if (qn_ahead_align(p, recipe))
         product->k = qn_ahead_total(p, recipe);
-    product->sizes = QUERN_SIZES_DEVICE;
     product->expand = QUERN_EXPAND_AUTO;
 }
 
@@ -217,12 +231,15 @@ static size_t padded(size_t bytes)
 
 /* FP8 from `at` on; returns where it ends. */
 static size_t lay_out_codes(const struct quern_problem *p,
+                            const struct qn_recipe *recipe,
                             const struct qn_recipe *blocks, size_t at,
                             struct qn_ahead_space *space)
 {
     for (int role = QN_ROLE_A; blocks && role <= QN_ROLE_B; role++) {
         struct quern_tensor copy;
 
+        if (!qn_reencode_does(p, recipe, role))
+            continue;
         qn_reencode_copy(p, blocks, role, &copy);
         space->codes[role] = at;
         at += padded(copy.bytes);
@@ -251,7 +268,7 @@ void qn_ahead_lay_out(const struct quern_problem *p,
     space->flags = at;
     if (blocks)
         at += padded(2 * sizeof(unsigned));
-    coded = lay_out_codes(p, blocks, at, space);
+    coded = lay_out_codes(p, recipe, blocks, at, space);
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         space->operand[role] = at;
         if (!qn_ahead_cast(p, recipe, role, &q))
@@ -320,7 +337,7 @@ int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *p,
 
     if (p->expand != QUERN_EXPAND_AUTO)
         return p->expand == way;
-    return !wrong_way(ctx, p, recipe, way) &&
+    return !wrong(ctx, p, recipe, way) &&
            (way == QUERN_EXPAND_FP8 ? NARROW : 1) * math +
                    cost_of(p, recipe, way).moving <
                INSIDE * math;
@@ -394,7 +411,8 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
     struct qn_choice inside;
     int found = best(s, s->problem, s->demand.recipe, &inside);
 
-    if (found <= 0 || !qn_expand_does(inside.candidate->kernel))
+    if (found <= 0 || (!qn_expand_does(inside.candidate->kernel) &&
+                       expands(s->problem, s->demand.recipe)))
         return found < 0 ? QUERN_ENOMEM : QUERN_OK;
     f->inside = inside.figures.waves * inside.figures.tile_cycles;
     if (f->inside < inside.figures.memory_cycles)

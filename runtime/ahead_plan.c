@@ -59,8 +59,9 @@ static int plan_narrow(struct quern_plan *plan, struct qn_session *s)
     qn_reencode_product(s->ctx, s->problem, &p);
     code = quern_plan(s->ctx, &p, &s->options, &ahead->narrow);
     for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
-        code = qn_reencode_load(s, role, ahead->narrow->backend,
-                                &ahead->encode[role]);
+        if (qn_reencode_does(s->problem, s->demand.recipe, role))
+            code = qn_reencode_load(s, role, ahead->narrow->backend,
+                                    &ahead->encode[role]);
     if (code)
         qn_error_add("  in %s", steps[3]);
     return code;
@@ -212,7 +213,8 @@ static int explain_fp8(struct qn_session *s, struct qn_text *text)
         return explain_steps(s, 0, text);
     }
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
-        qn_reencode_why(s, role, text);
+        if (qn_reencode_does(s->problem, s->demand.recipe, role))
+            qn_reencode_why(s, role, text);
     qn_reencode_product(s->ctx, s->problem, &p);
     code = explain_product(s, &p, &s->options, text);
     if (code)
@@ -247,6 +249,7 @@ static void add_way(struct qn_session *s, int way, struct qn_text *text)
 {
     const struct qn_recipe *blocks =
         way == QUERN_EXPAND_FP8 ? qn_reencode_blocks(s->ctx) : NULL;
+    struct quern_quantization q;
     struct qn_ahead_space space;
 
     qn_ahead_lay_out(s->problem, s->demand.recipe, blocks, &space);
@@ -256,8 +259,11 @@ static void add_way(struct qn_session *s, int way, struct qn_text *text)
             "operands become e4m3 with a power of two for 128 values of k, the "
             "same values, in %zu bytes of workspace\n"
             "sums are those of FP8 tensor cores, of about 13 bits for 128 "
-            "values; expand=inside and expand=ahead have bf16's\n\n",
-            space.end);
+            "values; expand=inside%s sums in fp32\n\n",
+            space.end,
+            qn_ahead_cast(s->problem, s->demand.recipe, QN_ROLE_A, &q)
+                ? " or ahead"
+                : "");
     else
         qn_text_add(text, "operands become bf16 in %zu bytes of workspace\n\n",
                     space.end);

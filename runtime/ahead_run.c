@@ -203,6 +203,13 @@ static int prepare(const struct run *run, struct made *made)
 
 /* ----------------------------------------------------------------- product */
 
+/* A or B as the caller has it, but for the groups' sizes. */
+static void set_given(const struct run *run, int role, struct quern_tensor *t)
+{
+    *t = *qn_args_tensor(run->args, role);
+    t->first_dims = t->last_dims = t->offsets = NULL;
+}
+
 /* A or B as the product reads it: what was expanded, of as many rows as this
    run has, or the caller's. */
 static void set_operand(const struct run *run, int role, struct quern_tensor *t)
@@ -211,8 +218,7 @@ static void set_operand(const struct run *run, int role, struct quern_tensor *t)
     const struct qn_geometry *g = &product->operands[role];
 
     if (!run->plan->ahead->casts[role]) {
-        *t = *qn_args_tensor(run->args, role);
-        t->first_dims = t->last_dims = t->offsets = NULL;
+        set_given(run, role, t);
         return;
     }
     t->data = place(run, run->space.operand[role]);
@@ -307,6 +313,10 @@ static int multiply_narrow(const struct run *run, const struct made *made)
     struct quern_tensor *const to[] = {&a.a, &a.b};
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        if (!run->plan->ahead->encode[role].kernel) {
+            set_given(run, role, to[role]);
+            continue;
+        }
         qn_reencode_copy(&run->plan->problem, blocks, role, to[role]);
         to[role]->data = place(run, run->space.codes[role]);
         to[role]->sf = place(run, run->space.scales[role]);
@@ -323,7 +333,8 @@ static int try_fp8(struct run *run, const struct made *made)
     int code = QUERN_OK;
 
     for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
-        code = encode(run, made, role);
+        if (run->plan->ahead->encode[role].kernel)
+            code = encode(run, made, role);
     run->noop = (const int *)(void *)(made->flags + 1);
     return code ? code : multiply_narrow(run, made);
 }

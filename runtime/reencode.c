@@ -45,6 +45,24 @@ const struct qn_recipe *qn_reencode_blocks(const struct quern_context *ctx)
     return NULL;
 }
 
+/* Values as the product takes them. */
+static int is_coded(const struct quern_quantization *q,
+                    const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = &recipe->scaling[q->of];
+
+    return qn_quantize_element(q, recipe) == QUERN_E4M3 &&
+           (q->of == QUERN_W ? is_squares(s) : is_lines(s));
+}
+
+int qn_reencode_does(const struct quern_problem *p,
+                     const struct qn_recipe *recipe, int role)
+{
+    struct quern_quantization q;
+
+    return qn_scale_source(p, recipe, role, &q) && !is_coded(&q, recipe);
+}
+
 /* What keeps one operand from being encoded again; NULL: nothing does. */
 static const char *wrong_operand(const struct quern_problem *p,
                                  const struct qn_recipe *recipe, int role)
@@ -53,6 +71,8 @@ static const char *wrong_operand(const struct quern_problem *p,
     const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
     int type = qn_quantize_element(&q, recipe);
 
+    if (s && is_coded(&q, recipe))
+        return NULL;
     if (!s)
         return "values of 16 bits have more digits than e4m3";
     if (type == QUERN_E4M3 || type == QUERN_E5M2)
@@ -77,6 +97,9 @@ const char *qn_reencode_wrong(const struct quern_context *ctx,
 
     for (int role = QN_ROLE_A; !why && role <= QN_ROLE_B; role++)
         why = wrong_operand(p, recipe, role);
+    if (!why && !qn_reencode_does(p, recipe, QN_ROLE_A) &&
+        !qn_reencode_does(p, recipe, QN_ROLE_B))
+        why = "its operands are FP8 in blocks as they are";
     if (!why && !blocks)
         why = "no recipe has e4m3 in blocks of 128 for x, w and dy";
     if (!why && !(blocks->d_types >> p->d_type & 1))
@@ -118,6 +141,8 @@ double qn_reencode_bytes(const struct quern_problem *p,
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
+        if (!qn_reencode_does(p, recipe, role))
+            continue;
         values = (double)q.m * (double)q.k * (q.of == QUERN_W ? q.groups : 1);
         bytes += values * (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +
                            1.0 / s->k / s->rows + 1);

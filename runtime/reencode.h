@@ -25,6 +25,10 @@ const char *qn_reencode_wrong(const struct quern_context *ctx,
                               const struct quern_problem *problem,
                               const struct qn_recipe *recipe);
 
+/* Is operand `role` encoded again? Else it is FP8 in blocks as it is. */
+int qn_reencode_does(const struct quern_problem *problem,
+                     const struct qn_recipe *recipe, int role);
+
 /* The product of what was encoded again. */
 void qn_reencode_product(const struct quern_context *ctx,
                          const struct quern_problem *problem,

@@ -1,7 +1,7 @@
 /*
 ** gpu_reencode.c: operands that are encoded again as FP8. What belongs to no
 ** group is poison, and must not count; one block anywhere that does not fit,
-** and a run's bits are those of expand=ahead; with the block as it was, those
+** and a run's bits are those of what stands behind; with the block as it was, those
 ** of the run before. All of it twice, by runs and by replays of one graph, in
 ** the same workspace.
 */
@@ -42,9 +42,9 @@ enum { CHANGES = sizeof changes / sizeof *changes };
 /* Both ways of a case, and a graph of the first. */
 struct pair {
     struct gpu_case p;
-    struct gpu_run fp8, ahead;
-    void *graph; /* NULL: runs */
-    void *base;  /* D in FP8 of the data as they are */
+    struct gpu_run fp8, wide; /* wide: what stands behind */
+    void *graph;              /* NULL: runs */
+    void *base;               /* D in FP8 of the data as they are */
 };
 
 /* ------------------------------------------------------------------- blocks */
@@ -144,6 +144,8 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
     struct area a;
     int64_t line, block, step, first, last;
 
+    if (!qn_reencode_does(&t->fp8.plan->problem, t->p.c.recipe, role))
+        return 0;
     copy_of(t, role, &copy);
     if (!area_of(t, &copy, state, &a))
         return 0;
@@ -219,7 +221,7 @@ static const char *check_flags(const struct pair *t, int fits)
 
 /* As narrow sums are to wide ones. */
 static const char *compare(const struct pair *t, const void *fp8,
-                           const void *ahead)
+                           const void *wide)
 {
     const struct qt_case *c = &t->p.c;
     const size_t size = c->d_type == QUERN_F32 ? 4 : 2;
@@ -227,7 +229,7 @@ static const char *compare(const struct pair *t, const void *fp8,
     double wrong = 0, norm = 0;
 
     for (int64_t i = 0; i < count; i++) {
-        const double want = (double)qt_load(ahead, c->d_type, i);
+        const double want = (double)qt_load(wide, c->d_type, i);
         const double gap = (double)qt_load(fp8, c->d_type, i) - want;
 
         if (isnan(want)) /* poison of what belongs to no group */
@@ -247,7 +249,7 @@ static const char *run_change(struct pair *t, const struct block *b,
 {
     unsigned char kept[BLOCK / 2], scale = *b->scale;
     const char *bad = NULL;
-    void *fp8, *ahead, *again;
+    void *fp8, *wide, *again;
 
     memcpy(kept, b->codes, sizeof kept);
     memset(b->codes, change->codes, sizeof kept);
@@ -256,11 +258,11 @@ static const char *run_change(struct pair *t, const struct block *b,
     upload(t, b->role);
     fp8 = run_once(t, &t->fp8, &bad);
     bad = bad ? bad : check_flags(t, change->fits);
-    ahead = run_once(t, &t->ahead, &bad);
+    wide = run_once(t, &t->wide, &bad);
     if (!bad && change->fits)
-        bad = compare(t, fp8, ahead);
-    else if (!bad && memcmp(fp8, ahead, t->fp8.d.bytes))
-        bad = "the bits are not those of expand=ahead";
+        bad = compare(t, fp8, wide);
+    else if (!bad && memcmp(fp8, wide, t->fp8.d.bytes))
+        bad = "the bits are not those of what stands behind";
     memcpy(b->codes, kept, sizeof kept);
     *b->scale = scale;
     upload(t, b->role);
@@ -269,7 +271,7 @@ static const char *run_change(struct pair *t, const struct block *b,
     if (!bad && memcmp(again, t->base, t->fp8.d.bytes))
         bad = "the run after it has other bits than the one before";
     free(fp8);
-    free(ahead);
+    free(wide);
     free(again);
     return bad;
 }
@@ -332,8 +334,10 @@ static void run_case(const struct gpu_variant *v, int op, int index)
     static const int sides[][2] = {
         {128, 256}, {136, 200}, {264, 392}, {8, 40}, {384, 1000}};
     const struct gpu_choice fp8 = {"encoded again", NULL, op, QUERN_EXPAND_FP8};
-    const struct gpu_choice ahead = {"expanded ahead", NULL, op,
-                                     QUERN_EXPAND_AHEAD};
+    const int beside = v->recipe->scaling[QUERN_X].type == QUERN_F32;
+    const struct gpu_choice wide = {"what stands behind", NULL, op,
+                                    beside ? QUERN_EXPAND_INSIDE
+                                           : QUERN_EXPAND_AHEAD};
     const struct qt_pattern *pattern = &qt_patterns[index % qt_npatterns];
     const int *side = sides[index % 5];
     uint64_t state = gpu_options.seed + (uint64_t)index;
@@ -354,12 +358,12 @@ static void run_case(const struct gpu_variant *v, int op, int index)
     code = gpu_run_open(&t.fp8, &t.p, &fp8, 0);
     if (code)
         gpu_run_unopened(&t.fp8, code);
-    if (!code && (code = gpu_run_open(&t.ahead, &t.p, &ahead, 0)))
-        gpu_run_unopened(&t.ahead, code);
+    if (!code && (code = gpu_run_open(&t.wide, &t.p, &wide, 0)))
+        gpu_run_unopened(&t.wide, code);
     if (!code)
         run_pair(&t, &state);
     gpu_run_close(&t.fp8);
-    gpu_run_close(&t.ahead);
+    gpu_run_close(&t.wide);
     gpu_case_close(&t.p);
 }
 

@@ -177,13 +177,15 @@ int gpu_variant_choices(const struct gpu_variant *v, int models,
     for (int op = 0; op < 3 && models && !gpu_options.only; op++)
         if (v->ops >> op & 1)
             choices[count++] = (struct gpu_choice){labels[op], NULL, op, 0};
-    for (int op = 0; op < 3 && models && expands_ahead(v); op++) {
+    for (int op = 0; op < 3 && models; op++) {
         const struct quern_problem p = {.op = op, .d_type = v->d_type};
 
-        if (v->ops >> op & 1)
+        if (!(v->ops >> op & 1))
+            continue;
+        if (expands_ahead(v))
             choices[count++] = (struct gpu_choice){"expanded ahead", NULL, op,
                                                    QUERN_EXPAND_AHEAD};
-        if (v->ops >> op & 1 && !qn_reencode_wrong(gpu_context, &p, v->recipe))
+        if (v->recipe && !qn_reencode_wrong(gpu_context, &p, v->recipe))
             choices[count++] = (struct gpu_choice){"encoded again", NULL, op,
                                                    QUERN_EXPAND_FP8};
     }

@@ -52,6 +52,8 @@ static const struct qn_recipe recipes[] = {
                  BLOCKS(QUERN_E8M0, 32, 0)}},
     {RECIPE("squares", QUERN_E4M3, QUERN_E4M3, WIDE), .scaled = 1,
      .promote = 128, .scaling = {LINES, SQUARES, LINES}},
+    {RECIPE("beside", QUERN_E4M3, QUERN_E2M1, WIDE), .scaled = 1,
+     .promote = 128, .scaling = {LINES, BLOCKS(QUERN_E8M0, 32, 0), LINES}},
 };
 
 /* What the trail keeps of each launch. */
@@ -164,6 +166,9 @@ static const struct qn_kernel kernels[] = {
     ENCODE("powers_w_again", "powers", QUERN_W),
     ENCODE("powers_dy_again", "powers", QUERN_DY),
     INSIDE_OF("powers", QUERN_E2M1),
+    BEGINS("beside"),
+    ENCODE("beside_w_again", "beside", QUERN_W),
+    INSIDE_OF("beside", QUERN_E4M3),
     NARROW("narrow_fprop", QUERN_FPROP, QUERN_AXIS_M),
     NARROW("narrow_dgrad", QUERN_DGRAD, QUERN_AXIS_M),
     NARROW("narrow_wgrad", QUERN_WGRAD, QUERN_AXIS_K)};

@@ -87,6 +87,25 @@ static void sums_over_tokens(void **state)
     end(&f);
 }
 
+/* What is FP8 in blocks already is multiplied as it is; behind it stands the
+   recipe's own kernel. */
+static void leaves_fp8_alone(void **state)
+{
+    struct fixture f = begin("fprop beside g=3 m=40 n=64 k=160 expand=fp8");
+
+    (void)state;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(2, NARROW_A), f.args.a.data);
+    assert_ptr_equal(param(2, A_SF), f.args.a.sf);
+    assert_ptr_equal(param(2, NARROW_B), param(1, CODES));
+    assert_ptr_equal(param(2, OFF), param(0, BEGUN));
+    assert_ptr_equal(param(3, A), f.args.a.data);
+    assert_ptr_equal(param(3, B), f.args.b.data);
+    assert_ptr_equal(param(3, LENGTHS), f.args.a.first_dims);
+    LAUNCHED("beside_begin", "beside_w_again", "narrow_fprop", "beside_inside");
+    end(&f);
+}
+
 /* What both products need of the workspace is never there at a time. */
 static void shares_the_workspace(void **state)
 {
@@ -132,6 +151,7 @@ static void refuses(void **state)
         {"fprop levels g=3 m=40 n=64 k=96", "has four digits of its own"},
         {"fprop weights g=3 m=40 n=64 k=96", "have more digits than e4m3"},
         {"wgrad powers g=3 m=40 n=64 k=96 parts=2", "parts: merged products"},
+        {"wgrad beside g=3 m=40 n=64 k=96", "FP8 in blocks as they are"},
     };
     struct quern_context *ctx = open_registry();
     struct quern_problem p;
@@ -277,11 +297,17 @@ static void fails_each_allocation(void **state)
 int test_reencode_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(tries_fp8_first),        TEST(encodes_columns),
-        TEST(sums_over_tokens),       TEST(shares_the_workspace),
-        TEST(brings_sizes_once),      TEST(refuses),
-        TEST(model_decides),          TEST(falls_back),
-        TEST(fails_each_driver_call), TEST(fails_each_allocation),
+        TEST(tries_fp8_first),
+        TEST(encodes_columns),
+        TEST(sums_over_tokens),
+        TEST(leaves_fp8_alone),
+        TEST(shares_the_workspace),
+        TEST(brings_sizes_once),
+        TEST(refuses),
+        TEST(model_decides),
+        TEST(falls_back),
+        TEST(fails_each_driver_call),
+        TEST(fails_each_allocation),
     };
 
     return cmocka_run_group_tests_name("reencode", tests, NULL, NULL);

@@ -29,3 +29,19 @@ recipe "mix_8_4" {
   scale   = power(),
   d       = { bf16 },
 }
+
+-- Four bits beside FP8 in blocks, as which they may be encoded again.
+
+local function lines ()
+  return blocked { type = f32, per = { k = 128 }, storage = "mn", rule = function (amax, of)
+    local s = select(eq(amax, 0), 1, min(of.element.max / amax, f32.max))
+    return 1 / s, s
+  end }
+end
+
+recipe "mix_blocks_4" {
+  element = { x = e4m3, w = e2m1, dy = e4m3 },
+  scale   = { x = lines(), dy = lines(), w = power() },
+  promote = 128,
+  d       = { bf16, f32 },
+}
