@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INSIDE       1.6    /* of the cycles of the products, by sizes alone */
+#define INSIDE       2.5    /* of the cycles of the products, by sizes alone */
 #define MOVED        1600.0 /* bytes in a cycle, four of five of them written */
 #define LAUNCHES     15000.0 /* cycles of three more, first and last tiles */
 #define NARROW       0.5     /* of the cycles of the products: FP8's */
@@ -99,10 +99,9 @@ static const char *wrong_bf16(struct quern_context *ctx,
     return why;
 }
 
-/* Why the problem cannot go that way; NULL: it can. */
-static const char *wrong(struct quern_context *ctx,
-                         const struct quern_problem *p,
-                         const struct qn_recipe *recipe, int way)
+const char *qn_ahead_wrong(struct quern_context *ctx,
+                           const struct quern_problem *p,
+                           const struct qn_recipe *recipe, int way)
 {
     const char *why = NULL;
 
@@ -126,7 +125,7 @@ static const char *wrong(struct quern_context *ctx,
 int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
                    const struct qn_recipe *recipe)
 {
-    const char *why = wrong(ctx, p, recipe, p->expand);
+    const char *why = qn_ahead_wrong(ctx, p, recipe, p->expand);
 
     return why ? qn_error_set(QUERN_EINVAL, "expand=%s: %s",
                               qn_expand_name(p->expand), why)
@@ -337,7 +336,7 @@ int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *p,
 
     if (p->expand != QUERN_EXPAND_AUTO)
         return p->expand == way;
-    return !wrong(ctx, p, recipe, way) &&
+    return !qn_ahead_wrong(ctx, p, recipe, way) &&
            (way == QUERN_EXPAND_FP8 ? NARROW : 1) * math +
                    cost_of(p, recipe, way).moving <
                INSIDE * math;

@@ -62,6 +62,12 @@ struct qn_ahead_plan {
    none is known. */
 const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx);
 
+/* Why the problem cannot go that way (enum quern_expand, AHEAD or FP8); NULL: it
+   can. */
+const char *qn_ahead_wrong(struct quern_context *ctx,
+                           const struct quern_problem *problem,
+                           const struct qn_recipe *recipe, int way);
+
 /* QUERN_EINVAL says why a problem with expand=ahead or fp8 cannot be. */
 int qn_ahead_check(struct quern_context *ctx,
                    const struct quern_problem *problem,

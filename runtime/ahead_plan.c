@@ -208,8 +208,8 @@ static int explain_fp8(struct qn_session *s, struct qn_text *text)
     int code;
 
     if (s->demand.backend == QUERN_BACKEND_HOST) {
-        qn_text_add(text, "on the host as expand=ahead: the same values, and "
-                          "no narrow sums\n\n");
+        qn_text_add(text, "on the host none of this: its sums are wide, and "
+                          "the values as they are\n\n");
         return explain_steps(s, 0, text);
     }
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)

@@ -23,7 +23,7 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
                         sizes),
     derive "threads" (function () return 256 end),
     derive "band" (function () return 16 end),
-    derive "ctas" (function () return 4 end),
+    derive "ctas" (function () return 3 end),
     reject "only a power of two leaves a value its digits"
       (function (v) return v.scale.type ~= "e8m0" or v.scale.span ~= "block" end),
     reject "scales of a second level would have to be factors of sums"

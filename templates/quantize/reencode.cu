@@ -34,17 +34,20 @@ enum {
     NAN_CODE = 255
 };
 
-/* Where a tile's lines lie, before and after. */
+/* Where a tile's lines lie. */
 struct place {
     const unsigned char *codes; /* of the first line, at the tile's first value */
     long long pitch;            /* bytes from one line to the next */
     struct scales scales;       /* of the group */
     int line, value;            /* the tile's first, counted inside the group */
     int lines, values;          /* that there are from these on */
+};
+
+/* And where they go. */
+struct goal {
     unsigned char *out;
-    long long out_pitch;
-    float *out_sf;              /* of the first line */
-    int padded;                 /* zeros follow up to 128 values */
+    float *sf;                  /* of the first line */
+    int lines, values;          /* to be written */
 };
 
 /* Sixteen codes, and their scale's. */
@@ -53,34 +56,36 @@ struct part {
     int scale;
 };
 
-/* Codes past the line's end are 0, and lines past the last one. A block of zeros has no scale. */
-FN struct part read_part(const struct place *p, const sf_element *sf, int line, int value)
+/* A thread's share of a tile: codes past a line's end are 0, and lines past the last one. */
+FN void read_parts(struct part part[TIMES], const struct place *p, const sf_element *sf)
 {
-    struct part part = { { 0, 0 }, 0 };
+    const int first = threadIdx.x / PIECES, value = threadIdx.x % PIECES * PIECE;
     const int count = p->values - value;
 
-    if (line >= p->lines || count <= 0)
-        return part;
-    part.codes = *(const uint2 *)(p->codes + line * p->pitch + value / 2);
-    part.scale = sf[scale_at(&p->scales, (p->line + line) / DOWN, (p->value + value) / ACROSS)];
-    if (count < PIECE) {
-        const unsigned long long kept = (1ull << 4 * count) - 1;
+#pragma unroll
+    for (int i = 0; i < TIMES; i++) {
+        const int line = first + i * STEP;
 
-        part.codes.x &= (unsigned)kept;
-        part.codes.y &= (unsigned)(kept >> 32);
+        part[i].codes = make_uint2(0, 0);
+        part[i].scale = 0;
+        if (line >= p->lines || count <= 0)
+            continue;
+        part[i].codes = *(const uint2 *)(p->codes + line * p->pitch + value / 2);
+        part[i].scale =
+            sf[scale_at(&p->scales, (p->line + line) / DOWN, (p->value + value) / ACROSS)];
+        if (count < PIECE) {
+            const unsigned long long kept = (1ull << 4 * count) - 1;
+
+            part[i].codes.x &= (unsigned)kept;
+            part[i].codes.y &= (unsigned)(kept >> 32);
+        }
     }
-    return part;
 }
 
-FN int is_zero(const struct part *p)
-{
-    return ((p->codes.x | p->codes.y) & 0x77777777) == 0;
-}
-
-/* The code of the largest scale that counts. */
+/* The code of the scale, as far as it counts: zeros fit under any. */
 FN int weight_of(const struct part *p)
 {
-    return is_zero(p) ? 0 : p->scale;
+    return (p->codes.x | p->codes.y) & 0x77777777 ? p->scale : 0;
 }
 
 /* Sixteen codes more; 1 if some of them is no number of e4m3 under this scale. */
@@ -89,11 +94,15 @@ FN int convert(uint4 *to, const struct part *p, int exponent)
     const int r = p->scale - 127 - exponent;
     const struct magnitudes m = magnitudes_of(r);
     unsigned word[4];
+    int bad = p->scale == NAN_CODE;
 
     reencode_$(element.type)(word, p->codes.x, &m);
     reencode_$(element.type)(word + 2, p->codes.y, &m);
     *to = make_uint4(word[0], word[1], word[2], word[3]);
-    return p->scale == NAN_CODE || (!reencode_fits(r) && !is_zero(p));
+    if (!reencode_always(r))
+        for (int i = 0; i < 4; i++)
+            bad |= reencode_nan(word[i]);
+    return bad;
 }
 
 //$ if of == "w" then
@@ -124,16 +133,13 @@ FN int largest_of_line(int value)
 }
 //$ end
 
-/* One tile. Returns 1 if some value of the thread's does not fit. */
-FN int do_tile(const struct place *p, const sf_element *sf$(of == "w" and ", int *most" or ""))
+/* Write them. Returns 1 if some value of the thread's does not fit. */
+FN int write_parts(const struct part part[TIMES], const struct goal *g,
+                   long long pitch$(of == "w" and ", int *most" or ""))
 {
     const int first = threadIdx.x / PIECES, value = threadIdx.x % PIECES * PIECE;
-    struct part part[TIMES];
     int bad = 0;
 
-#pragma unroll
-    for (int i = 0; i < TIMES; i++)
-        part[i] = read_part(p, sf, first + i * STEP, value);
 //$ if of == "w" then
     int largest = 0;
 
@@ -142,7 +148,7 @@ FN int do_tile(const struct place *p, const sf_element *sf$(of == "w" and ", int
         largest = max(largest, weight_of(&part[i]));
     const int exponent = reencode_exponent(largest_of_all(largest, most));
     if (threadIdx.x == 0)
-        *p->out_sf = reencode_scale(exponent);
+        *g->sf = reencode_scale(exponent);
 //$ end
 #pragma unroll
     for (int i = 0; i < TIMES; i++) {
@@ -153,11 +159,11 @@ FN int do_tile(const struct place *p, const sf_element *sf$(of == "w" and ", int
         uint4 codes;
 
         bad |= convert(&codes, &part[i], exponent);
-        if (line < p->lines && (value < p->values || p->padded))
-            *(uint4 *)(p->out + line * p->out_pitch + value) = codes;
+        if (line < g->lines && value < g->values)
+            *(uint4 *)(g->out + line * pitch + value) = codes;
 //$ if of ~= "w" then
-        if (line < p->lines && value == 0)
-            p->out_sf[line] = reencode_scale(exponent);
+        if (line < g->lines && value == 0)
+            g->sf[line] = reencode_scale(exponent);
 //$ end
     }
     return bad;
@@ -174,7 +180,6 @@ FN struct place place_rows(const struct group *g, const struct tile *t, const st
     p.value = t->column;
     p.lines = g->length - t->row;
     p.values = all->k - t->column;
-    p.padded = 0;
     return p;
 }
 
@@ -189,12 +194,53 @@ FN struct place place_columns(const struct group *g, const struct tile *t, const
     p.lines = all->k - t->column;
 //$ if tokens then
     p.values = ceil_div(g->length - t->row, ACROSS) * ACROSS;
-    p.padded = 1;
 //$ else
     p.values = g->length - t->row;
-    p.padded = 0;
 //$ end
     return p;
+}
+
+/* The copy that is read, and what is made of it. */
+struct job {
+    const unsigned char *data;
+    const sf_element *sf;
+    long long stride;           /* values from one line to the next */
+    unsigned char *out;
+    long long pitch;
+    float *out_sf;
+    int turned;                 /* it is the column copy */
+    struct shape all;
+};
+
+/* Begin a tile: what is read of it is on its way. */
+FN struct goal begin_tile(struct part part[TIMES], const struct job *j, const struct errand *e)
+{
+    const struct group g = group_of(e, &j->all);
+    const struct tile *t = &e->tile;
+    struct place p = j->turned ? place_columns(&g, t, &j->all) : place_rows(&g, t, &j->all);
+    struct goal goal;
+//$ if tokens then
+    const long long line = j->turned ? p.line : (long long)g.start + p.line;
+    const long long value = j->turned ? (long long)g.first * TILE_M + p.value : p.value;
+
+    if (g.first + t->row / TILE_M >= most_tiles(&j->all))
+        p.lines = 0; /* groups that overlap would not fit into the column copy */
+    goal.sf = j->out_sf + value / 128 * padded(j->turned ? j->all.k : j->all.m, 4) + line;
+    goal.values = j->turned ? TILE_M : p.values; /* zeros follow up to 128 tokens */
+//$ else
+    const int lines = j->turned ? j->all.k : j->all.m, length = j->turned ? j->all.m : j->all.k;
+    const long long line = g.number * (long long)lines + p.line, value = p.value;
+    const long long block = g.number * (long long)ceil_div(lines, 128) + p.line / 128;
+
+    goal.sf = j->out_sf + block * padded(ceil_div(length, 128), 4) + value / 128;
+    goal.values = p.values;
+//$ end
+    p.codes = j->data + (line * j->stride + value) / 2;
+    p.pitch = j->stride / 2;
+    goal.out = j->out + line * j->pitch + value;
+    goal.lines = p.lines;
+    read_parts(part, &p, j->sf);
+    return goal;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
@@ -210,7 +256,11 @@ $(name)(
 //$ end
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
-    const sf_element *const sf = (const sf_element *)(row ? row_sf : column_sf);
+    const struct job job = { row ? row : column, (const sf_element *)(row ? row_sf : column_sf),
+                             row ? row_stride : column_stride, (unsigned char *)out, out_stride,
+                             out_sf, !row, all };
+    struct part part[TIMES];
+    struct goal goal;
     int bad = 0;
 
 //$ include "common/noop.c"
@@ -222,42 +272,25 @@ $(name)(
         look_ahead(&agenda, 0, lane);
     }
     __syncthreads();
-    for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
-        const struct tile t = agenda.errand[turn].tile;
-        const struct group g = group_of(&agenda.errand[turn], &all);
+    if (agenda.errand[0].tile.group >= 0)
+        goal = begin_tile(part, &job, &agenda.errand[0]);
+    for (int turn = 0; agenda.errand[turn].tile.group >= 0;) {
+        const int next = (turn + 1) % 64;
+        struct part ahead[TIMES];
+        struct goal further = goal;
 
         if (turn % 16 == 0)
             __syncthreads(); /* half of the agenda is free */
         if (turn % 32 == 0 && warp == 0)
             look_ahead(&agenda, 1 - turn / 32, lane);
-//$ if tokens then
-        if (g.first + t.row / TILE_M >= most_tiles(&all))
-            continue; /* groups that overlap would not fit into the column copy */
-//$ end
-        struct place p = row ? place_rows(&g, &t, &all) : place_columns(&g, &t, &all);
-        const long long stride = row ? row_stride : column_stride;
-//$ if tokens then
-        const long long line = row ? (long long)g.start + p.line : p.line;
-        const long long value = row ? p.value : (long long)g.first * TILE_M + p.value;
-        const long long lines = row ? m : k;
-//$ else
-        const long long lines = row ? m : k, length = row ? k : m;
-        const long long line = g.number * lines + p.line, value = p.value;
-        const long long across = padded(ceil_div((int)length, 128), 4);
-//$ end
-
-        p.codes = (row ? row : column) + (line * stride + value) / 2;
-        p.pitch = stride / 2;
-        p.out = (unsigned char *)out + line * out_stride + value;
-        p.out_pitch = out_stride;
-//$ if tokens then
-        p.out_sf = out_sf + value / 128 * padded(lines, 4) + line;
-        bad |= do_tile(&p, sf);
-//$ else
-        p.out_sf = out_sf + (g.number * (long long)ceil_div((int)lines, 128) + p.line / 128) *
-                                across + value / 128;
-        bad |= do_tile(&p, sf, most);
-//$ end
+        if (agenda.errand[next].tile.group >= 0)
+            further = begin_tile(ahead, &job, &agenda.errand[next]);
+        bad |= write_parts(part, &goal, job.pitch$(tokens and "" or ", most"));
+#pragma unroll
+        for (int i = 0; i < TIMES; i++)
+            part[i] = ahead[i];
+        goal = further;
+        turn = next;
     }
     if (bad) {
         flags[0] = 1;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 32, TOGETHER = 128, HALF = 0x11, NAN_SCALE = 255 };
+enum { BLOCK = 32, TOGETHER = 128, HALF = 0x11, ONE = 0x22, NAN_SCALE = 255 };
 
 /* 32 values of an operand on the host. */
 struct block {
@@ -32,8 +32,9 @@ static const struct change {
     int scale;
     int fits;
 } changes[] = {
-    {"2^14 below the others", HALF, 14, 0, 1},
-    {"2^15 below the others", HALF, 15, 0, 0},
+    {"0.5, 2^14 below the others", HALF, 14, 0, 1},
+    {"0.5, 2^15 below the others", HALF, 15, 0, 0},
+    {"1, 2^15 below the others", ONE, 15, 0, 1},
     {"NaN times 0", 0, 0, NAN_SCALE, 0},
     {"0 times 2^-127", 0, 0, 0, 1},
 };
@@ -329,15 +330,20 @@ static void run_pair(struct pair *t, uint64_t *state)
     free(t->base);
 }
 
+/* Do its values stand beside FP8? The recipe's own kernels take any factors. */
+static int is_beside(const struct gpu_variant *v)
+{
+    return v->recipe->scaling[QUERN_X].type == QUERN_F32;
+}
+
 static void run_case(const struct gpu_variant *v, int op, int index)
 {
     static const int sides[][2] = {
         {128, 256}, {136, 200}, {264, 392}, {8, 40}, {384, 1000}};
     const struct gpu_choice fp8 = {"encoded again", NULL, op, QUERN_EXPAND_FP8};
-    const int beside = v->recipe->scaling[QUERN_X].type == QUERN_F32;
     const struct gpu_choice wide = {"what stands behind", NULL, op,
-                                    beside ? QUERN_EXPAND_INSIDE
-                                           : QUERN_EXPAND_AHEAD};
+                                    is_beside(v) ? QUERN_EXPAND_INSIDE
+                                                 : QUERN_EXPAND_AHEAD};
     const struct qt_pattern *pattern = &qt_patterns[index % qt_npatterns];
     const int *side = sides[index % 5];
     uint64_t state = gpu_options.seed + (uint64_t)index;
@@ -349,7 +355,7 @@ static void run_case(const struct gpu_variant *v, int op, int index)
     t.p.c.what = pattern->name;
     t.p.c.form = index % QT_FORMS;
     t.p.c.sizes_type = index % 2 ? QUERN_I64 : QUERN_I32;
-    t.p.c.fill = QT_NORMAL;
+    t.p.c.fill = QT_INTEGER; /* a block of one value is no tiny one */
     t.p.c.seed = state;
     gpu_variant_sides(&t.p.c, pattern->groups > 100 ? 8 : side[0],
                       pattern->groups > 100 ? 72 : side[1], side[1]);
@@ -373,13 +379,13 @@ void gpu_reencode(void)
     for (int i = 0; i < gpu_nvariants; i++) {
         const struct gpu_variant *v = &gpu_variants[i];
 
-        if (v->epilogue != QN_STORE)
+        if (!v->recipe || v->epilogue != (is_beside(v) ? QN_SCALE : QN_STORE))
             continue;
-        for (int op = 0; op < 3 && v->recipe; op++) {
+        for (int op = 0; op < 3; op++) {
             const struct quern_problem p = {.op = op, .d_type = v->d_type};
 
             if (!(v->ops >> op & 1) ||
-                qn_reencode_wrong(gpu_context, &p, v->recipe))
+                qn_ahead_wrong(gpu_context, &p, v->recipe, QUERN_EXPAND_FP8))
                 continue;
             for (int j = i; j < i + 3 * qt_npatterns;
                  j += gpu_options.quick ? 2 : 1)

@@ -4,7 +4,7 @@
 #include "gpu.h"
 
 #include "context.h"
-#include "reencode.h"
+#include "ahead.h"
 #include "scale.h"
 #include "streamed.h"
 
@@ -148,21 +148,13 @@ struct gpu_kernel *gpu_variant_kernel(const char *name)
     return NULL;
 }
 
-/* Can the operands of the variant's one op become bf16 before the product? */
-static int expands_ahead(const struct gpu_variant *v)
+/* May the variant's op be expanded that way? */
+static int goes(const struct gpu_variant *v, int op, int way)
 {
-    struct quern_problem p = {.op = v->ops >> QUERN_DGRAD & 1   ? QUERN_DGRAD
-                                    : v->ops >> QUERN_WGRAD & 1 ? QUERN_WGRAD
-                                                                : QUERN_FPROP};
-    struct quern_quantization q;
-    int can = v->recipe && v->d_type != QUERN_F16;
+    const struct quern_problem p = {.op = op, .d_type = v->d_type};
 
-    for (int role = 0; role < 2 && can; role++) {
-        const struct qn_scaling *s = qn_scale_source(&p, v->recipe, role, &q);
-
-        can = !s || (s->span == QN_SPAN_BLOCK && s->type != QUERN_F32);
-    }
-    return can;
+    return v->ops >> op & 1 && v->recipe &&
+           !qn_ahead_wrong(gpu_context, &p, v->recipe, way);
 }
 
 int gpu_variant_choices(const struct gpu_variant *v, int models,
@@ -178,14 +170,10 @@ int gpu_variant_choices(const struct gpu_variant *v, int models,
         if (v->ops >> op & 1)
             choices[count++] = (struct gpu_choice){labels[op], NULL, op, 0};
     for (int op = 0; op < 3 && models; op++) {
-        const struct quern_problem p = {.op = op, .d_type = v->d_type};
-
-        if (!(v->ops >> op & 1))
-            continue;
-        if (expands_ahead(v))
+        if (goes(v, op, QUERN_EXPAND_AHEAD))
             choices[count++] = (struct gpu_choice){"expanded ahead", NULL, op,
                                                    QUERN_EXPAND_AHEAD};
-        if (v->recipe && !qn_reencode_wrong(gpu_context, &p, v->recipe))
+        if (goes(v, op, QUERN_EXPAND_FP8))
             choices[count++] = (struct gpu_choice){"encoded again", NULL, op,
                                                    QUERN_EXPAND_FP8};
     }

@@ -4,6 +4,7 @@
 */
 #include "host.h"
 
+#include "ahead.h"
 #include "context.h"
 #include "decode.h"
 #include "registry.h"
@@ -37,34 +38,27 @@ static int d_type_at(const struct qn_recipe *recipe, int i)
     return types[i % count];
 }
 
-/* Do all tensors have scales of blocks that values are multiplied by? */
-static int expands_ahead(const struct qn_recipe *recipe)
-{
-    int all = 1;
-
-    for (int of = 0; of < QN_TENSORS; of++)
-        all &= recipe->scaling[of].span == QN_SPAN_BLOCK &&
-               recipe->scaling[of].type != QUERN_F32;
-    return all;
-}
-
 /* The expanded operands are the very same, so each sum on the host is, too: the
    bits of D agree, but where alpha is rounded with scales of a second level. */
-static void same_ahead(const struct qt_case *c)
+static void same_otherwise(const struct qt_case *c, int way)
 {
+    const struct quern_problem p = {.op = c->op, .d_type = c->d_type};
     struct host_output inside = {0}, ahead = {0};
     struct qt_case other = *c;
     struct qt_data data;
 
+    if (qn_ahead_wrong(qt_context, &p, c->recipe, way))
+        return;
     assert_int_equal(qt_data_make(c, &data), 0);
     host_multiply(c, &data, 2, &inside);
-    other.expand = QUERN_EXPAND_AHEAD;
+    other.expand = way;
     if (c->recipe->scaling[QUERN_X].global && qt_case_epilogue(c)->alpha) {
         host_case_right(&other);
     } else {
         host_multiply(&other, &data, 2, &ahead);
         if (memcmp(inside.d, ahead.d, inside.d_bytes))
-            fail_msg("%s: expanded ahead, D is another", c->what);
+            fail_msg("%s: with expand=%s D is another", c->what,
+                     qn_expand_name(way));
     }
     host_output_free(&inside);
     host_output_free(&ahead);
@@ -103,8 +97,8 @@ static void run_case(const struct qn_recipe *recipe, int op, int index)
         c.m = 5;
     qt_case_layout(&c, pattern);
     host_case_right(&c);
-    if (expands_ahead(recipe) && c.d_type != QUERN_F16)
-        same_ahead(&c);
+    for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_FP8; way++)
+        same_otherwise(&c, way);
 }
 
 /* Every pattern of groups with every recipe and op, twice; with sanitizers,

@@ -145,7 +145,7 @@ ENTRY each_low_e2m1_apart(const unsigned *in, unsigned *pair, long count)
 //$   once "expand/reencode_scale.c"
 /*
 ** A word of codes, their scale of e8m0, and the largest that shares a scale with it: words of e4m3,
-** the bits of their scale, and whether they fit.
+** the bits of their scale, and whether all fit.
 */
 ENTRY each_reencode_e2m1(const unsigned *in, unsigned *out, long count)
 {
@@ -156,7 +156,8 @@ ENTRY each_reencode_e2m1(const unsigned *in, unsigned *out, long count)
 
         reencode_e2m1(out + 4 * i, in[3 * i], &m);
         out[4 * i + 2] = bits_of(reencode_scale(exponent));
-        out[4 * i + 3] = (unsigned)reencode_fits(r);
+        out[4 * i + 3] = reencode_always(r) ||
+                         (!reencode_nan(out[4 * i]) && !reencode_nan(out[4 * i + 1]));
     }
 }
 
