@@ -62,8 +62,8 @@ struct qn_ahead_plan {
    none is known. */
 const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx);
 
-/* Why the problem cannot go that way (enum quern_expand, AHEAD or FP8); NULL: it
-   can. */
+/* Why the problem cannot go that way (enum quern_expand, AHEAD or FP8); NULL:
+   it can. */
 const char *qn_ahead_wrong(struct quern_context *ctx,
                            const struct quern_problem *problem,
                            const struct qn_recipe *recipe, int way);

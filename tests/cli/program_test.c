@@ -161,6 +161,11 @@ static const struct {
      0, "passed"},
     {"describe fprop mxfp8 g=3 m=200 n=128 k=128 quantize=any expand=ahead", 2,
      "quantize a by itself"},
+    {"describe fprop mxfp8 g=3 m=200 n=128 k=128 expand=fp8", 2,
+     "use all of e4m3's exponents"},
+    {"run fprop mxfp4 g=3 m=200 n=64 k=160 expand=fp8 split=17,0,183 --backend "
+     "host --check",
+     0, "passed"},
     {"run mlp nvfp4 g=3 m=90 hidden=64 ffn=48 prob=1 split=17,0,60 --backend "
      "host --check",
      0, "passed"},

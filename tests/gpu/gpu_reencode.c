@@ -1,9 +1,9 @@
 /*
 ** gpu_reencode.c: operands that are encoded again as FP8. What belongs to no
 ** group is poison, and must not count; one block anywhere that does not fit,
-** and a run's bits are those of what stands behind; with the block as it was, those
-** of the run before. All of it twice, by runs and by replays of one graph, in
-** the same workspace.
+** and a run's bits are those of what stands behind; with the block as it was,
+** those of the run before. All of it twice, by runs and by replays of one
+** graph, in the same workspace.
 */
 #include "gpu.h"
 
