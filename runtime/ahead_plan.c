@@ -280,6 +280,18 @@ static void add_wrong(struct qn_session *s, struct qn_text *text)
         qn_text_add(text, "not as fp8: %s\n", why);
 }
 
+/* Sizes alone may have decided. */
+static int is_small(struct qn_session *s)
+{
+    const struct quern_problem *p = s->problem;
+    const struct qn_recipe *recipe = s->demand.recipe;
+
+    return p->expand == QUERN_EXPAND_AUTO && !s->demand.kernel &&
+           s->demand.backend != QUERN_BACKEND_HOST &&
+           !qn_ahead_wrong(s->ctx, p, recipe, QUERN_EXPAND_AHEAD) &&
+           !qn_ahead_end(s->ctx, p, recipe);
+}
+
 int qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
                  struct qn_text *text)
 {
@@ -291,6 +303,9 @@ int qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
     else if (choice->asked)
         qn_text_add(text, "expand=%s, as the problem says\n",
                     qn_expand_name(choice->way));
+    else if (is_small(s))
+        qn_text_add(text, "expand=inside: too few rows meet each weight to "
+                          "expand them in launches of their own\n\n");
     if (choice->way == QUERN_EXPAND_INSIDE) {
         if (choice->judged)
             qn_text_add(text, "\n");
