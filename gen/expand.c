@@ -245,9 +245,13 @@ static int expand_axes(struct qg *q, const struct qg_variant *variant)
 {
     int choice[QG_MAX_AXES] = {0};
 
+    if (q->wanted && !qg_point_begins(variant, q->wanted))
+        return 0;
     do {
         struct qg_point *point;
 
+        if (q->wanted && !qg_point_named(variant, choice, q->wanted))
+            continue;
         if (q->npoints == QG_MAX_POINTS) {
             qg_diag_note(q, variant->kernels->place, QG_E_POINTS,
                          variant->kernels->name, QG_MAX_POINTS);
@@ -396,6 +400,15 @@ static int expand_casts(struct qg *q, struct qg_variant *v)
     return 0;
 }
 
+/* What does not depend on the variant. */
+static void prepare(struct qg *q, struct qg_kernels *k)
+{
+    check_recipe(q, k);
+    check_template(q, k);
+    share_params(q, k);
+    share_rules(q, k);
+}
+
 /*
 ** All variants of one statement. An error in a function of the spec ends it:
 ** every other point would meet it again.
@@ -404,10 +417,8 @@ static void expand_kernels(struct qg *q, struct qg_kernels *k)
 {
     struct qg_variant variant = {.kernels = k};
 
-    check_recipe(q, k);
-    check_template(q, k);
-    share_params(q, k);
-    share_rules(q, k);
+    if (!k->param_list)
+        prepare(q, k);
     for (int i = 0; k->of.count && i < k->op.count; i++) {
         variant.op = k->op.at[i];
         if (expand_casts(q, &variant))
@@ -423,7 +434,7 @@ static void expand_kernels(struct qg *q, struct qg_kernels *k)
     }
 }
 
-/* ----------------------------------------------------------------- shipped */
+/* --------------------------------------------------------------- everything */
 
 static int by_name(const void *a, const void *b)
 {
@@ -435,71 +446,6 @@ static int by_name(const void *a, const void *b)
         order = (x->reason != NULL) - (y->reason != NULL);
     return order ? order : strcmp(x->kernel.spec, y->kernel.spec);
 }
-
-/* NULL if neither a kernel nor a rejected point has the name. */
-static struct qg_point *find_point(struct qg *q, const char *name)
-{
-    struct qg_point wanted = {.kernel = {.name = name, .spec = ""}};
-    struct qg_point *key = &wanted, **found;
-    int low = 0, high = q->npoints;
-
-    while (low < high) {
-        int middle = (low + high) / 2;
-
-        found = &q->sorted[middle];
-        if (strcmp((*found)->kernel.name, key->kernel.name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < q->npoints && !strcmp(q->sorted[low]->kernel.name, name))
-        return q->sorted[low];
-    return NULL;
-}
-
-/*
-** Shipped kernels must exist: a name that has gone stale would drop a kernel
-** from the build without a word.
-*/
-static void ship(struct qg *q, const struct qg_shipped *shipped)
-{
-    struct qg_point *point = find_point(q, shipped->name);
-    struct qg_nearest nearest;
-
-    if (!point) {
-        qg_nearest_start(&nearest, shipped->name);
-        for (int i = 0; i < q->npoints; i++)
-            qg_nearest_try(&nearest, q->sorted[i]->kernel.name);
-        qg_diag_note(q, shipped->place, QG_E_SHIPPED_UNKNOWN, shipped->name,
-                     qg_nearest_hint(&nearest, "quern list prints them", ""));
-    } else if (point->reason) {
-        qg_diag_note(q, shipped->place, QG_E_SHIPPED_REJECTED, shipped->name,
-                     point->reason);
-    } else {
-        point->kernel.shipped = 1;
-    }
-}
-
-static void ship_all(struct qg *q)
-{
-    int count = 0;
-
-    for (const struct qg_shipped *s = q->shipped; s; s = s->next) {
-        for (const struct qg_shipped *t = q->shipped; t != s; t = t->next)
-            if (!strcmp(s->name, t->name)) {
-                qg_diag_note(q, s->place, QG_E_SHIPPED_TWICE, s->name,
-                             qg_files_print(q, t->place));
-                break;
-            }
-        if (++count > QG_MAX_SHIPPED) {
-            qg_diag_note(q, s->place, QG_E_SHIPPED_COUNT, QG_MAX_SHIPPED);
-            return;
-        }
-        ship(q, s);
-    }
-}
-
-/* --------------------------------------------------------------- everything */
 
 static void sort_points(struct qg *q)
 {
@@ -573,14 +519,40 @@ static void finish_recipe(struct qg *q, struct qg_recipe *recipe)
     }
 }
 
-void qg_expand_all(struct qg *q)
+static void begin(struct qg *q)
 {
     REVERSE(qg_recipe, q->recipes);
     REVERSE(qg_kernels, q->kernels);
     REVERSE(qg_shipped, q->shipped);
     for (struct qg_recipe *r = q->recipes; r; r = r->next)
         finish_recipe(q, r);
-    if (q->errors)
+}
+
+/*
+** Names are made for all points and compared, which takes a hundredth of what
+** the points themselves do.
+*/
+struct qg_point *qg_expand_one(struct qg *q, const char *name)
+{
+    struct qg_point *point;
+
+    for (int made = 0; made < 2; made++) {
+        for (point = q->points; point; point = point->next)
+            if (!point->reason && !strcmp(point->kernel.name, name))
+                return point;
+        q->wanted = name;
+        for (struct qg_kernels *k = q->kernels; k && !made; k = k->next)
+            expand_kernels(q, k);
+        q->wanted = NULL;
+    }
+    return NULL;
+}
+
+/* Of a lazy generator, what all kernels share. */
+void qg_expand_all(struct qg *q)
+{
+    begin(q);
+    if (q->errors || q->lazy)
         return;
     for (struct qg_kernels *k = q->kernels; k; k = k->next) {
         int points = q->npoints, errors = q->errors;
@@ -594,5 +566,5 @@ void qg_expand_all(struct qg *q)
     if (!q->errors)
         find_twins(q);
     if (!q->errors)
-        ship_all(q);
+        qg_shipped_mark(q);
 }

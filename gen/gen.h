@@ -1,6 +1,6 @@
 /*
 ** gen.h: the generator as a library. The CLI, the build and the runtime's JIT
-** (through dlopen) call the same four functions.
+** (through dlopen) call the same functions.
 */
 #ifndef QUERN_GEN_H
 #define QUERN_GEN_H
@@ -21,6 +21,13 @@ struct qg;
 QUERN_API int qg_open(const char *const *dirs, int count, struct qg **out);
 QUERN_API void qg_close(struct qg *);
 
+/*
+** The embedded specs alone, which the build has checked, for those who know
+** the names of the kernels that they want: each is made when it is asked for,
+** which takes a tenth of the time, and the registry stays empty.
+*/
+QUERN_API int qg_open_lazily(struct qg **out);
+
 /* "file:line: error: ..." with source lines, as printed; "" if none. */
 QUERN_API const char *qg_diagnostics(const struct qg *);
 
@@ -30,6 +37,10 @@ QUERN_API const char *qg_diagnostics(const struct qg *);
 ** was asked for: making all of them would take a second.
 */
 QUERN_API const struct quern_registry *qg_registry(const struct qg *);
+
+/* The kernel of a name; NULL if there is none. Lives as the registry does. */
+QUERN_API const struct qn_kernel *qg_source_kernel(struct qg *,
+                                                   const char *name);
 
 /*
 ** The source of one kernel, header included; the text lives as long as the
@@ -53,6 +64,7 @@ struct qg_options {
     void *user;
     long long instructions; /* bound on the Lua instructions of all specs */
     size_t memory;          /* bound on the bytes that Lua may hold */
+    int lazy;               /* as qg_open_lazily */
 };
 
 /* qg_open with options. */

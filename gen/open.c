@@ -51,7 +51,7 @@ static void load(struct qg *q, void *argument)
     if (q->errors)
         return;
     qg_expand_all(q);
-    if (!q->errors)
+    if (!q->errors && !q->lazy)
         qg_registry_build(q);
     if (q->errors) /* a part of the kernels would pass for all of them */
         q->registry = (struct quern_registry){.hash = ""};
@@ -70,6 +70,7 @@ static struct qg *create(const struct qg_options *options)
     q->resize = allocate;
     q->user = options->user;
     q->bound = options->memory ? options->memory : QG_MAX_MEMORY;
+    q->lazy = options->lazy;
     q->steps = options->instructions ? options->instructions : QG_ALL_STEPS;
     q->registry.hash = "";
     q->L = lua_newstate(qg_mem_lua, q);
@@ -103,6 +104,13 @@ int qg_open_with(const struct qg_options *options, struct qg **out)
 int qg_open(const char *const *dirs, int count, struct qg **out)
 {
     struct qg_options options = {.dirs = dirs, .dirs_count = count};
+
+    return qg_open_with(&options, out);
+}
+
+int qg_open_lazily(struct qg **out)
+{
+    struct qg_options options = {.lazy = 1};
 
     return qg_open_with(&options, out);
 }

@@ -350,22 +350,50 @@ static size_t put_variant(char *buffer, size_t size, const struct qg_variant *v,
                             plain ? "" : extra, arch);
 }
 
-/* The symbol of a point; NULL and noted if it is too long. */
-static const char *make_name(struct qg *q, const struct qg_variant *v,
-                             const int *choice)
+/* All of it, into MAX_SYMBOL + 1 characters; returns how many it needs. */
+static size_t put_name(char *buffer, const struct qg_variant *v,
+                       const int *choice)
 {
-    char buffer[MAX_SYMBOL + 1], arch[QG_MAX_NAME + 1];
+    char arch[QG_MAX_NAME + 1];
     size_t used;
 
     put_arch(arch, v->arch);
-    used = put_variant(buffer, sizeof buffer, v, arch);
-    for (int i = 0; i < v->kernels->count && used < sizeof buffer; i++) {
+    used = put_variant(buffer, MAX_SYMBOL + 1, v, arch);
+    for (int i = 0; i < v->kernels->count && used <= MAX_SYMBOL; i++) {
         const struct qg_item *item = v->kernels->items[i];
 
         if (item->kind == QG_AXIS)
             used =
                 put_value(buffer, used, item->name, &item->values[*choice++]);
     }
+    return used;
+}
+
+int qg_point_begins(const struct qg_variant *v, const char *name)
+{
+    char buffer[MAX_SYMBOL + 1], arch[QG_MAX_NAME + 1];
+    size_t used;
+
+    put_arch(arch, v->arch);
+    used = put_variant(buffer, sizeof buffer, v, arch);
+    return used < sizeof buffer && !strncmp(buffer, name, used);
+}
+
+int qg_point_named(const struct qg_variant *v, const int *choice,
+                   const char *name)
+{
+    char buffer[MAX_SYMBOL + 1];
+
+    return put_name(buffer, v, choice) < sizeof buffer && !strcmp(buffer, name);
+}
+
+/* The symbol of a point; NULL and noted if it is too long. */
+static const char *make_name(struct qg *q, const struct qg_variant *v,
+                             const int *choice)
+{
+    char buffer[MAX_SYMBOL + 1];
+    size_t used = put_name(buffer, v, choice);
+
     if (used < sizeof buffer)
         return qg_mem_string(q, buffer, used);
     qg_diag_note(q, v->kernels->place, QG_E_KERNEL_NAME, MAX_SYMBOL, buffer);

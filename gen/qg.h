@@ -282,6 +282,8 @@ struct qg {
     int tracing;                /* a rule runs */
     struct qg_printer *printer; /* of rules; made when first needed */
 
+    int lazy;                /* kernels are made when they are asked for */
+    const char *wanted;      /* the name of the only point to make, or NULL */
     struct qg_point *points; /* last one first, until they are sorted */
     int npoints;
     struct qg_point **sorted; /* the kernels among them, by name */
@@ -386,14 +388,9 @@ struct qg_place qg_sandbox_place(lua_State *);
 void qg_sandbox_env(lua_State *);
 
 /* The functions that specs see; each stands in the file of its name. */
-int qg_pairs(lua_State *);
-int qg_tostring(lua_State *);
-int qg_typename(lua_State *); /* type */
-int qg_format(lua_State *);
-int qg_hex(lua_State *);
-int qg_include(lua_State *);
-int qg_once(lua_State *);
-int qg_rule(lua_State *);
+int qg_pairs(lua_State *), qg_tostring(lua_State *), qg_format(lua_State *),
+    qg_hex(lua_State *), qg_include(lua_State *), qg_once(lua_State *),
+    qg_rule(lua_State *), qg_typename(lua_State *); /* type */
 extern const luaL_Reg qg_table[];
 
 /* Push the keys of the table at `index` as a list, integers first, sorted.
@@ -469,6 +466,7 @@ int qg_ragged_take(struct qg *, struct qg_word *);
 int qg_storage_take(struct qg *, struct qg_word *);
 int qg_kernels_take(struct qg *, struct qg_word *);
 int qg_shipped_take(struct qg *, struct qg_word *);
+void qg_shipped_mark(struct qg *); /* the kernels that are; notes the others */
 int qg_blocked_take(struct qg *, struct qg_word *);
 int qg_axis_take(struct qg *, struct qg_word *);
 int qg_derive_take(struct qg *, struct qg_word *);
@@ -552,7 +550,10 @@ struct qg_variant {
 };
 
 void qg_expand_all(struct qg *);
-
+struct qg_point *qg_expand_one(struct qg *, const char *name); /* NULL: none */
+/* May points of the variant have the name, and has this one? */
+int qg_point_begins(const struct qg_variant *, const char *name);
+int qg_point_named(const struct qg_variant *, const int *choice, const char *);
 /* One point of a variant; choice[i] is the value of its i-th axis. NULL after
 ** an error that all its points would meet. */
 struct qg_point *qg_point_make(struct qg *, const struct qg_variant *,
@@ -569,7 +570,6 @@ int qg_describe_fill(struct qg *, const struct qg_kernels *,
 /* Push the compiled template. Returns 0, or 1 and noted. */
 int qg_template_push(struct qg *, int file);
 void qg_template_run(struct qg *); /* call the one on top of the stack */
-
 /* Set the key, which needs all after the header. Returns 0, or 1 and noted. */
 int qg_source_key(struct qg *, struct qg_point *);
 /* The whole file, kept in point->source. Returns 0, or 1 and noted. */

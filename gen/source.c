@@ -163,17 +163,46 @@ static void unknown(struct qg *q, const char *name)
                  qg_nearest_hint(&nearest, "quern list prints them", ""));
 }
 
-static void find_source(struct qg *q, void *argument)
+/* NULL if there is none, or an error was noted. */
+static struct qg_point *find_point(struct qg *q, const char *name)
+{
+    struct qg_point *point;
+
+    for (int i = 0; i < q->registry.nkernels; i++)
+        if (!strcmp(q->registry.kernels[i].name, name))
+            return q->sorted[i];
+    point = q->lazy ? qg_expand_one(q, name) : NULL;
+    if (point)
+        point->row = &point->kernel;
+    return point;
+}
+
+static void find_kernel(struct qg *q, void *argument)
 {
     struct request *request = argument;
 
-    for (int i = 0; i < q->registry.nkernels; i++)
-        if (!strcmp(q->registry.kernels[i].name, request->name)) {
-            if (!qg_source_keep(q, q->sorted[i]))
-                request->found = q->sorted[i];
-            return;
-        }
-    unknown(q, request->name);
+    request->found = find_point(q, request->name);
+}
+
+const struct qn_kernel *qg_source_kernel(struct qg *q, const char *name)
+{
+    struct request request = {name, NULL};
+
+    qg_diag_clear(q);
+    if (qg_sandbox_protect(q, find_kernel, &request) || !request.found)
+        return NULL;
+    return request.found->row;
+}
+
+static void find_source(struct qg *q, void *argument)
+{
+    struct request *request = argument;
+    struct qg_point *point = find_point(q, request->name);
+
+    if (point && !qg_source_keep(q, point))
+        request->found = point;
+    if (!point && !q->errors)
+        unknown(q, request->name);
 }
 
 int qg_source(struct qg *q, const char *kernel, const char **text,

@@ -80,11 +80,11 @@ static int load_symbols(struct qn_generator *gen)
     const struct {
         const char *name;
         void *field;
-    } symbols[] = {{"qg_open", &gen->open},
-                   {"qg_close", &gen->close},
-                   {"qg_diagnostics", &gen->diagnostics},
-                   {"qg_registry", &gen->registry},
-                   {"qg_source", &gen->source}};
+    } symbols[] = {
+        {"qg_open", &gen->open},         {"qg_open_lazily", &gen->open_lazily},
+        {"qg_close", &gen->close},       {"qg_diagnostics", &gen->diagnostics},
+        {"qg_registry", &gen->registry}, {"qg_source_kernel", &gen->kernel},
+        {"qg_source", &gen->source}};
 
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *symbol = dlsym(gen->library, symbols[i].name);
@@ -97,12 +97,14 @@ static int load_symbols(struct qn_generator *gen)
     return QUERN_OK;
 }
 
-/* Diagnostics become the message as they are. */
+/* Diagnostics become the message as they are. Without specs of the user's the
+   registry is here already. */
 static int load_specs(struct quern_context *ctx)
 {
     struct qn_generator *gen = &ctx->generator;
-    int failed =
-        gen->open((const char *const *)ctx->specs, ctx->nspecs, &gen->qg);
+    int failed = ctx->nspecs ? gen->open((const char *const *)ctx->specs,
+                                         ctx->nspecs, &gen->qg)
+                             : gen->open_lazily(&gen->qg);
 
     if (!failed && gen->qg)
         return QUERN_OK;
@@ -154,18 +156,6 @@ void qn_generator_close(struct quern_context *ctx)
     release(&ctx->generator);
 }
 
-/* The generator's own row of a kernel; NULL if it has none. */
-static const struct qn_kernel *find(const struct qn_generator *gen,
-                                    const struct qn_kernel *kernel)
-{
-    const struct quern_registry *registry = gen->registry(gen->qg);
-
-    for (int i = 0; i < registry->nkernels; i++)
-        if (!strcmp(registry->kernels[i].name, kernel->name))
-            return &registry->kernels[i];
-    return NULL;
-}
-
 /*
 ** The text of a kernel, which the generator owns, and its row, which has its
 ** key from now on. A library of another build must not fill the cache with its
@@ -175,7 +165,7 @@ static int render_locked(struct qn_generator *gen,
                          const struct qn_kernel *kernel, const char **text,
                          size_t *length)
 {
-    const struct qn_kernel *row = find(gen, kernel);
+    const struct qn_kernel *row = gen->kernel(gen->qg, kernel->name);
 
     if (row && gen->source(gen->qg, kernel->name, text, length))
         return qn_error_set(QUERN_ECOMPILE, "%s", gen->diagnostics(gen->qg));

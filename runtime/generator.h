@@ -16,9 +16,11 @@ struct qn_generator {
     void *library;
     struct qg *qg;
     int (*open)(const char *const *folders, int count, struct qg **out);
+    int (*open_lazily)(struct qg **out);
     void (*close)(struct qg *);
     const char *(*diagnostics)(const struct qg *);
     const struct quern_registry *(*registry)(const struct qg *);
+    const struct qn_kernel *(*kernel)(struct qg *, const char *name);
     int (*source)(struct qg *, const char *kernel, const char **text,
                   size_t *length);
 };

@@ -113,6 +113,69 @@ void test_early_errors(void **state)
     files_free(&files);
 }
 
+/* What a lazy generator writes is what the other one writes. */
+static void check_same(struct qg *lazy, struct qg *q, const char *name)
+{
+    const char *text, *other;
+    size_t length, other_length;
+
+    assert_null(qg_source_kernel(lazy, name)->key);
+    assert_int_equal(qg_source(lazy, name, &text, &length), 0);
+    assert_int_equal(qg_source(q, name, &other, &other_length), 0);
+    assert_string_equal(text, other);
+    assert_int_equal(length, other_length);
+    assert_string_equal(qg_source_kernel(lazy, name)->key,
+                        qg_source_kernel(q, name)->key);
+}
+
+/* A kernel is made when it is asked for by name, of the tree's specs, too. */
+void test_lazy_kernels(void **state)
+{
+    const struct quern_registry *registry;
+    const char *text;
+    size_t length;
+    struct qg *q, *lazy;
+
+    (void)state;
+    assert_int_equal(qg_open(NULL, 0, &q), 0);
+    assert_int_equal(qg_open_lazily(&lazy), 0);
+    registry = qg_registry(q);
+    assert_int_equal(qg_registry(lazy)->nkernels, 0);
+    for (int i = 0; i < registry->nkernels; i += 97)
+        check_same(lazy, q, registry->kernels[i].name);
+    assert_null(qg_source_kernel(lazy, registry->rejected[0].name));
+    assert_null(qg_source_kernel(lazy, "quern_bf16"));
+    assert_string_equal(qg_diagnostics(lazy), "");
+    assert_int_equal(qg_source(lazy, "quern_bf16", &text, &length), 1);
+    assert_non_null(strstr(qg_diagnostics(lazy), "quern_bf16"));
+    check_same(lazy, q, registry->kernels[1].name);
+    qg_close(lazy);
+    qg_close(q);
+}
+
+/* The same error as of all kernels, and again when it is asked for again. */
+void test_lazy_errors(void **state)
+{
+    struct qg_options options = {.lazy = 1};
+    struct files files;
+    const char *text;
+    size_t length;
+    struct qg *q;
+
+    (void)state;
+    put_files(&files, "int x = $(x == 2 or x); // $(name)\n");
+    options.files = files.at;
+    options.files_count = files.count;
+    assert_int_equal(qg_open_with(&options, &q), 0);
+    for (int i = 0; i < 2; i++)
+        check_broken(
+            q, qg_source(q, "quern_r_fprop_tn_m_bf16_host_x2", &text, &length));
+    assert_int_equal(
+        qg_source(q, "quern_r_fprop_tn_m_bf16_host_x3", &text, &length), 0);
+    qg_close(q);
+    files_free(&files);
+}
+
 /* The registry's hash for these files. */
 static void hash_of(const struct files *files, char hash[65])
 {

@@ -72,6 +72,26 @@ static void read_files(struct files *files)
     files_put(files, "templates/q.c", rule, strlen(rule));
 }
 
+/* Kernels that are made one by one. Returns 1 if memory ran out. */
+static int work_lazily(struct qg_options options)
+{
+    static const char kernel[] = "quern_r_fprop_tn_m_bf16_host_x1";
+    const char *text;
+    size_t length;
+    struct qg *q;
+    int failed;
+
+    options.lazy = 1;
+    failed = qg_open_with(&options, &q);
+    assert_int_equal(failed, q == NULL);
+    if (!q)
+        return 1;
+    failed = !qg_source_kernel(q, kernel);
+    failed |= qg_source(q, kernel, &text, &length);
+    qg_close(q);
+    return failed;
+}
+
 /* Open, ask, emit, fail on purpose. Returns 1 if memory ran out on the way. */
 static int work(struct heap *heap, const struct files *files, const char *out)
 {
@@ -95,7 +115,7 @@ static int work(struct heap *heap, const struct files *files, const char *out)
         assert_string_equal(qg_diagnostics(q), "error: out of memory\n");
     assert_int_equal(qg_source(q, "quern_x", &text, &length), 1);
     qg_close(q);
-    return failed;
+    return failed | work_lazily(options);
 }
 
 /* As many runs as there are allocations. What is left alive is a leak. */

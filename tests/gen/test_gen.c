@@ -29,6 +29,8 @@ int main(void)
         cmocka_unit_test(test_field_rows),
         cmocka_unit_test(test_registry_text),
         cmocka_unit_test(test_late_errors),
+        cmocka_unit_test(test_lazy_kernels),
+        cmocka_unit_test(test_lazy_errors),
         cmocka_unit_test(test_early_errors),
         cmocka_unit_test(test_hash),
     };

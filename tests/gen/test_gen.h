@@ -73,6 +73,8 @@ void test_calls(void **state);
 void test_field_rows(void **state);
 void test_registry_text(void **state);
 void test_late_errors(void **state);
+void test_lazy_kernels(void **state);
+void test_lazy_errors(void **state);
 void test_early_errors(void **state);
 void test_hash(void **state);
 

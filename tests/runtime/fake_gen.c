@@ -60,6 +60,11 @@ int qg_open(const char *const *dirs, int count, struct qg **out)
     return 0;
 }
 
+int qg_open_lazily(struct qg **out)
+{
+    return qg_open(NULL, 0, out);
+}
+
 void qg_close(struct qg *qg)
 {
     free(qg);
@@ -73,6 +78,14 @@ const char *qg_diagnostics(const struct qg *qg)
 const struct quern_registry *qg_registry(const struct qg *qg)
 {
     return &qg->registry;
+}
+
+const struct qn_kernel *qg_source_kernel(struct qg *qg, const char *name)
+{
+    for (int i = 0; i < qg->registry.nkernels; i++)
+        if (!strcmp(qg->kernels[i].name, name))
+            return &qg->kernels[i];
+    return NULL;
 }
 
 /* The host kernel writes its worker's number where d points. */
