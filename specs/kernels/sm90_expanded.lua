@@ -41,6 +41,7 @@ end
 local function common ()
   return
   derive "parts" (function () return 1 end),
+  derive "rolled" (function () return false end),
   derive "quantize" (function () return "apart" end),
   derive "factors" (function (v)
     local a, b = v.a.scale, v.b.scale

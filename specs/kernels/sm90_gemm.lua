@@ -32,6 +32,9 @@ local function common (merges)
   -- Values as they are: no scales, all sums in the tensor cores.
   derive "factors" (function () return "none" end),
   derive "expand" (function () return "none" end),
+  -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
+  -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
+  derive "rolled" (function (v) return v.ragged ~= "none" and v.parts == 1 end),
   derive "bytes" (function (v) return v.a.bytes end),
   derive "store" (function () return "warps" end),
   derive "split" (function (v) return v.schedule == "cooperative" and "m" or "none" end),

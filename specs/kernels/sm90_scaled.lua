@@ -43,6 +43,12 @@ local function common (merges, streamed)
          or derive "parts" (function () return 1 end),
   derive "factors" (factors),
   derive "expand" (function () return "none" end),
+  -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
+  -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
+  derive "rolled" (function (v)
+    local blocks = v.factors == "squares" or v.factors == "lines"
+    return not blocks and not follows(v) and v.parts == 1
+  end),
   derive "bytes" (function (v) return v.a.bytes end),
 
   -- A warpgroup that promotes has 64 x 128 sums in the tensor cores and as many as 128 x 128 or

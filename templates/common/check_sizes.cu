@@ -1,3 +1,4 @@
+//$ local rolled = template:sub(1, 5) == "sm90/" and rolled
 //$ include "common/size_rules.c"
 
 /*
@@ -10,6 +11,9 @@ DEVICE int check_sizes(const void *first_dims, const void *offsets, int bytes, i
 {
     unsigned int end = 0; /* of the groups so far */
 
+//$ if rolled then
+#pragma unroll 1
+//$ end
     for (int base = 0; base < groups; base += 32) {
         const int group = base + lane;
         long long length = 0, start = 0;
@@ -17,13 +21,20 @@ DEVICE int check_sizes(const void *first_dims, const void *offsets, int bytes, i
         int code;
 
         if (group < groups) {
-            length = group_length(first_dims, offsets, bytes, group);
-            start = offsets ? size_at(offsets, bytes, group) : 0;
+//$ local wide = rolled and "wide" or "bytes"
+//$ if rolled then
+            const int wide = afresh(bytes); /* or there would be a loop for each */
+//$ end
+            length = group_length(first_dims, offsets, $(wide), group);
+            start = offsets ? size_at(offsets, $(wide), group) : 0;
         }
         /* Groups with offsets end where the last one ends that is not empty; others add up. */
         reach = length > 0 ? cut_to_rows(start, rows) + cut_to_rows(length, rows) : 0;
         if (lane == 0)
             reach = offsets && reach < end ? end : offsets ? reach : reach + end;
+//$ if rolled then
+#pragma unroll 1
+//$ end
         for (int distance = 1; distance < 32; distance *= 2) {
             const unsigned int below = __shfl_up_sync(~0u, reach, distance);
             if (lane >= distance)

@@ -1,6 +1,10 @@
+//$ local rolled = template:sub(1, 5) == "sm90/" and rolled
 /* Sum over lanes 0 .. lane, never more than `most`; the sum of two values must not overflow. */
 DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int lane)
 {
+//$ if rolled then
+#pragma unroll 1
+//$ end
     for (int distance = 1; distance < 32; distance *= 2) {
         const unsigned int below = __shfl_up_sync(~0u, value, distance);
         if (lane >= distance)
@@ -34,9 +38,13 @@ DEVICE void walk_read_sizes(struct walk *w, int lane)
     long long length = 0, start = 0;
 
     if (group < w->groups) {
-        length = group_length(w->first_dims, w->offsets, w->sizes_bytes, group);
+//$ local bytes = rolled and "bytes" or "w->sizes_bytes"
+//$ if rolled then
+        const int bytes = afresh(w->sizes_bytes); /* or there would be a loop for each */
+//$ end
+        length = group_length(w->first_dims, w->offsets, $(bytes), group);
         if (w->offsets)
-            start = size_at(w->offsets, w->sizes_bytes, group);
+            start = size_at(w->offsets, $(bytes), group);
     }
     w->length = cut_to_rows(length, w->total);
     w->start = cut_to_rows(start, w->total);

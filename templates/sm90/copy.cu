@@ -193,6 +193,9 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
     const unsigned int *flags = maps->flags + (t->runs + t->row / BLOCK) * chunks_of(k);
 
 //$ end
+//$ if rolled then
+#pragma unroll 1
+//$ end
     for (int x = 0; x < k; x += TILE_K) {
         const unsigned int full = s->$(ring[1])full + p->stage * 8;
         const unsigned int stage = s->$(ring[2]) + p->stage * $(ring[3]);

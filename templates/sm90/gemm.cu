@@ -530,7 +530,8 @@ $(name)(
 //$ elseif factors == "row" then
             scale_sums(sum, &factors, &t, row, $(d_rows), lane);
 //$ end
-            store_tile(sum, &slabs, &t, &maps,$(extra) row, $(d_rows), lane);
+//$ local late = rolled and epilogue == "activate" and "lane_again()" or "lane"
+            store_tile(sum, &slabs, &t, &maps,$(extra) row, $(d_rows), $(late));
         }
 //$ else
 

@@ -30,6 +30,9 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if ragged == "k" then
     k = uniform(k);
 //$ end
+//$ if rolled then
+#pragma unroll 1
+//$ end
     for (int x = 0; x < k; x += TILE_K) {
         const unsigned int stage = s->ring + $(q)->stage * STAGE_BYTES;
 //$ if direct then

@@ -55,6 +55,9 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if of_blocks then
     factors_of_rows(of_row_next, s->sf + p->stage * SF_BYTES + sf_row * 4);
 //$ end
+//$ if rolled then
+#pragma unroll 1
+//$ end
     for (int x = 0; x < k; x += TILE_K) {
         const int now = p->stage;
         const unsigned int stage = s->ring + now * STAGE_BYTES;

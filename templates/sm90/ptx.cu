@@ -399,6 +399,18 @@ DEVICE void named_arrive(int barrier, int threads)
 }
 
 //$ end
+//$ if rolled or quantize == "streamed" then
+//$ include "common/afresh.cu"
+
+//$ end
+//$ if rolled and epilogue == "activate" then
+/* The lane once more, where no register is left to keep it in. */
+DEVICE int lane_again(void)
+{
+    return afresh((int)threadIdx.x) % 32;
+}
+
+//$ end
 /* Hand registers of this warpgroup to the others, or take what they handed over. */
 #define registers_release(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count))
 #define registers_take(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count))
@@ -410,16 +422,6 @@ DEVICE void named_arrive(int barrier, int threads)
 DEVICE void memory_fence(void)
 {
     asm volatile("fence.proxy.async.global;" : : : "memory");
-}
-
-/*
-** A number as it is. The compiler is not told so: it would keep all that follows from it in
-** registers, of which there are few.
-*/
-DEVICE int afresh(int number)
-{
-    asm volatile("" : "+r"(number));
-    return number;
 }
 
 /* Orders what this thread did before what it does later, as other CTAs see both. */

@@ -260,8 +260,13 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
 {
     w->next = first;
     w->stride = stride;
+//$ if rolled then
+    w->base = -32; /* before the first block: reading is done in one place */
+    w->tiles_before = w->tiles_end = 0;
+//$ else
     w->base = 0;
     w->tiles_before = 0;
+//$ end
 //$ if parts > 1 then
     w->ends_next = 0;
     w->at = -1;
@@ -276,7 +281,9 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
     w->runs_before = 0;
 //$ end
 //$ end
+//$ if not rolled then
     walk_read(w, lane);
+//$ end
 }
 
 //$ include "common/band.cu"
@@ -337,6 +344,9 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
     unsigned int tiles_end_below, first;
     int owner;
 
+//$ if rolled then
+#pragma unroll 1
+//$ end
     while (uniformly(w->next - w->tiles_before >= block_tiles)) {
         w->base += 32;
         if (w->base >= w->groups)

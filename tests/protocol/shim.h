@@ -553,6 +553,7 @@ static int uniform(int value)
 
 /* Between CTAs, of which others may have run before. */
 static int afresh(int number) { return number; }
+static __attribute__((unused)) int lane_again(void) { return (int)(threadIdx.x % 32); }
 static void gpu_fence(void) {}
 
 static unsigned int ticket_draw(unsigned int *counter, int lane)
