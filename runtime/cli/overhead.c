@@ -6,6 +6,7 @@
 
 #include <ftw.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -311,10 +312,20 @@ static int plan_all(struct crowd *crowd, int threads, double *seconds)
     return crowd->code;
 }
 
+/* That the process may use: `taskset -c 0,1` leaves it two. At most 64. */
+static int count_cores(void)
+{
+    cpu_set_t mine;
+    int cores = 1;
+
+    if (!sched_getaffinity(0, sizeof mine, &mine))
+        cores = CPU_COUNT(&mine);
+    return cores < 1 ? 1 : cores > 64 ? 64 : cores;
+}
+
 static int add_together(struct crowd *crowd, cJSON *rows)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const int threads = cores < 1 ? 1 : cores > 64 ? 64 : (int)cores;
+    const int threads = count_cores();
     struct quern_open_options options = {.specs = crowd->opt->specs,
                                          .specs_count = crowd->opt->nspecs};
     char folder[512], text[64];
