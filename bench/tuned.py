@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 """What tuning is worth: quern with measured winners beside the model alone, on one GPU.
 
-    python3 bench/tuned.py [--budget SECONDS] [--seconds PER_PROBLEM]
-                           [--json FILE] [--commit HASH]
+    python3 bench/tuned.py [--recipes bf16,fp8_row,...] [--rows 0,8,64,256] [--budget SECONDS]
+                           [--seconds PER_PROBLEM] [--json FILE] [--commit HASH]
 
 The shapes are layers of models that nobody looked at when the grids and the model were made (none of
-bench/shapes.json is among them), with the passes fprop, dgrad and wgrad each. quern_tune measures a
-problem with the groups that it will have, on data of its own; then two plans, of a context that
-reads the winners and of one that reads none, run in turn as bench/peers.py does it, on other data,
-and both results are compared with torch's. Where both plans have the same kernel they are timed all
-the same: the ratio is then noise, which belongs to the figure. Rows are `quern` (tuned) and
-`quern_untuned`; bench/report.py makes a table of them. Kernels are compiled anew for each run
+bench/shapes.json is among them), each with the tokens of a training step and with 8, 64 and 256 rows
+for each expert, as decoding and fine-tuning have them; the passes are fprop, dgrad and wgrad. What is
+measured is drawn: all problems of a recipe are shuffled by --seed, the recipes take turns, and what
+the budget does not reach is left out, so that the figure is that of a random sample whatever the
+budget.
+MXFP8 and the like multiply large groups by BF16's kernels, behind launches that expand (`expand=`):
+such a problem is not the recipe's own, and the next one is drawn.
+
+quern_tune measures a problem with the groups that it will have, on data of its own; then two plans, of
+a context that reads the winners and of one that reads none, run in turn as bench/peers.py does it, on
+other data, and both results are compared with torch's. Where both plans have the same kernel they are
+timed all the same: the ratio is then noise, which belongs to the figure. Rows are `quern` (tuned) and
+`quern_untuned`; bench/report.py makes a table of them. Kernels are compiled first, by all cores,
 unless $QUERN_CACHE is warm.
 """
 
@@ -18,17 +25,20 @@ import argparse
 import math
 import os
 import random
+import re
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 import libquern
 import peers
+import peers_fp8
 from watch import Watch
 
-# Experts, tokens (rows routed to all experts together), output and input features.
+# Experts, tokens of a training step (rows routed to all experts together), output and input features.
 SHAPES = (
     ("olmoe_up", 64, 32768, 2048, 2048),
     ("olmoe_down", 64, 32768, 2048, 1024),
@@ -44,33 +54,119 @@ SHAPES = (
     ("few_tokens", 16, 512, 12800, 4096),
 )
 OPS = ("fprop", "dgrad", "wgrad")
+RECIPES = "bf16,fp8_row,fp8_block,mxfp8,nvfp4"
 
 
-def cases(splits):
-    """One pass of every shape after the other, so that a short budget sees all shapes."""
-    for op in OPS:
-        for i, (name, groups, tokens, n, k) in enumerate(SHAPES):
-            shape = {"name": name, "groups": groups, "tokens": tokens, "n": n, "k": k}
-            yield shape, op, splits[i % len(splits)]
+def sizes(wanted):
+    """Every layer with so many rows for each expert; 0: as many as SHAPES says."""
+    seen = set()
+    for name, groups, tokens, n, k in SHAPES:
+        for rows in wanted:
+            shape = {"groups": groups, "tokens": groups * rows if rows else tokens, "n": n, "k": k}
+            if tuple(shape.values()) not in seen:
+                seen.add(tuple(shape.values()))
+                yield {"name": f"{name}_{rows}" if rows else name, **shape}
 
 
-def bench_case(layer, tuner, alone, options, watch):
-    """Two rows, or none where a result is wrong."""
+def cases(options):
+    """The sample, without an end that a budget would choose: recipes in turn."""
+    rows = [int(word) for word in options.rows.split(",")]
+    lists = []
+    for recipe in options.recipes.split(","):
+        mine = [(shape, recipe, op) for shape in sizes(rows) for op in OPS]
+        random.Random(f"{options.seed} {recipe}").shuffle(mine)
+        lists.append(mine)
+    splits = options.splits.split(",")
+    for i, turn in enumerate(zip(*lists)):
+        for shape, recipe, op in turn:
+            yield shape, recipe, op, splits[i % len(splits)]
+
+
+def make_layer(case, library, rng):
+    shape, recipe, op, kind = case
+    if recipe == "bf16":
+        return peers.Layer(shape, op, kind, rng)
+    return peers_fp8.Layer(library, recipe, shape, op, kind, rng)
+
+
+def kernels_of(library, line):
+    """The kernels that a tuner would look at: those before what `why` excludes."""
+    text = library.why(library.parse(line)).split("\nexcluded")[0]
+    return re.findall(r"^(?:>|\s) (quern_\w+_sm\d+\w*)$", text, re.MULTILINE)
+
+
+def compile_one(make, *arguments):
+    """What cannot be compiled is left out by the tuner, too; None where it can."""
+    torch.zeros(1, device="cuda")  # the thread's context
+    try:
+        make(*arguments).close()
+    except libquern.Failed as error:
+        return f"{arguments[-1]}: {error}"
+    return None
+
+
+def products(library, chosen):
+    """Each kernel that a problem may have, with the first such problem."""
+    found = {}
+    for shape, recipe, op, _ in chosen:
+        tokens, n, k, groups = (shape[name] for name in ("tokens", "n", "k", "groups"))
+        m, n, k = {"fprop": (tokens, n, k), "dgrad": (tokens, k, n)}.get(op, (n, k, tokens))
+        expand = " expand=inside" if recipe in peers_fp8.EXPANDED else ""
+        line = f"{op} {recipe} g={groups} m={m} n={n} k={k}{expand}"
+        for kernel in kernels_of(library, line):
+            found.setdefault(kernel, line)
+    return [(libquern.Plan, library, line, kernel) for kernel, line in found.items()]
+
+
+def casts(library, recipes):
+    """Those that make the operands, and that say what these hold."""
+    lines = [f"{recipe} of={of} g=8 m=1024 k=1024" for recipe in recipes if recipe != "bf16"
+             for of in ("x", "w", "dy")]
+    return [(libquern.QuantizePlan, library, line) for cast in lines
+            for line in (f"quantize {cast}", f"dequantize {cast} copies=row",
+                         f"dequantize {cast} copies=column")]
+
+
+def compile_ahead(library, chosen, recipes):
+    """Into the cache, by all cores: a problem's kernels serve all sizes."""
+    jobs = casts(library, recipes) + products(library, chosen)
+    begin = time.monotonic()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        said = list(pool.map(lambda job: compile_one(*job), jobs))
+    for text in filter(None, said):
+        print(f"# {text[:200]}")
+    print(f"# {len(jobs)} plans compiled by {os.cpu_count()} threads in "
+          f"{time.monotonic() - begin:.1f} s", flush=True)
+
+
+def verify(layer, plans, library):
+    if isinstance(layer, peers_fp8.Layer):
+        return peers_fp8.verify(layer, plans, library)
+    return peers.verify(layer, plans)
+
+
+def bench_case(layer, recipe, tuner, alone, options, watch):
+    """Two rows; none where a result is wrong; None where the product is not the recipe's own."""
+    plans = {"quern_untuned": layer.plan(alone)}
+    if not plans["quern_untuned"].kernel.startswith(f"quern_{recipe}_"):
+        plans["quern_untuned"].close()
+        return None
     begin = time.monotonic()
     found = tuner.tune(layer.line, layer.rows, options.seconds, options.seed)
     spent = time.monotonic() - begin
-    plans = {"quern": layer.plan(tuner), "quern_untuned": layer.plan(alone)}
+    plans = {"quern": layer.plan(tuner), **plans}
     if not plans["quern"].tuned or plans["quern_untuned"].tuned:
         raise SystemExit(f"{layer.line}: the plans are not tuned and untuned")
-    errors = peers.verify(layer, plans)
+    errors = verify(layer, plans, alone)
     calls = peers.calls_for(layer, options.replay)
     graphs = {}
     for name, plan in plans.items():
         graphs[name] = peers.capture(
             lambda plan=plan: plan.run(torch.cuda.current_stream().cuda_stream), calls)
     results = peers.measure(graphs, calls, options.rounds, watch) if len(graphs) == 2 else {}
-    rows = [{"shape": layer.name, "op": layer.op, "split": layer.kind, "problem": layer.line,
-             "what": name, "kernel": plans[name].kernel, "error": errors[name], "calls": calls,
+    rows = [{"shape": layer.name, "op": layer.op if recipe == "bf16" else f"{recipe} {layer.op}",
+             "split": layer.kind, "problem": layer.line, "what": name,
+             "kernel": plans[name].kernel, "error": errors[name], "calls": calls,
              **result, "tflops": layer.flops / result["ms"] / 1e9,
              "gbytes": layer.bytes / result["ms"] / 1e6} for name, result in results.items()]
     for row in rows[:1]:
@@ -86,16 +182,23 @@ def show(rows):
     by = {row["what"]: row for row in rows}
     tuned, alone = by["quern"], by["quern_untuned"]
     same = " (the same kernel)" if tuned["kernel"] == alone["kernel"] else ""
-    print(f"{tuned['shape']:15s} {tuned['op']:6s} {tuned['split']:5s} {tuned['ms']:8.3f} ms "
+    print(f"{tuned['shape']:19s} {tuned['op']:15s} {tuned['split']:5s} {tuned['ms']:8.3f} ms "
           f"{tuned['tflops']:6.0f} TFLOP/s {alone['ms'] / tuned['ms']:6.3f} x here, "
           f"{tuned['tune_ratio']:6.3f} x while tuning in {tuned['tune_seconds']:.1f} s "
           f"{tuned['kernel']}{same}", flush=True)
     return alone["ms"] / tuned["ms"]
 
 
+def mean(ratios):
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
 def parser_of():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--splits", default="mild,skew", help="in turn, one for each shape")
+    parser.add_argument("--recipes", default=RECIPES)
+    parser.add_argument("--rows", default="0,8,64,256",
+                        help="of each expert; 0: a training step's")
+    parser.add_argument("--splits", default="mild,skew", help="in turn")
     parser.add_argument("--budget", type=float, default=200, help="seconds; the rest is left out")
     parser.add_argument("--seconds", type=float, default=5, help="to tune one problem, at most")
     parser.add_argument("--rounds", type=int, default=11)
@@ -113,20 +216,30 @@ def run(options, folder, watch):
     alone = libquern.open_library(options.library)
     tuner = libquern.Library(options.library, folder)
     rng = random.Random(options.seed)
-    results = {"machine": peers.machine(options, alone, watch), "rows": [], "left_out": []}
-    ratios = []
-    for shape, op, kind in cases(options.splits.split(",")):
+    chosen = list(cases(options))
+    results = {"machine": peers.machine(options, alone, watch), "rows": [], "left_out": 0,
+               "ahead": [], "wrong": [], "geometric_mean": {}}
+    ratios = {}
+    compile_ahead(alone, chosen, options.recipes.split(","))
+    for i, case in enumerate(chosen):
         # what one case takes at most: tuning, operands and the comparison
         if time.monotonic() - begin > options.budget - options.seconds - 2:
-            results["left_out"].append([shape["name"], op, kind])
-            continue
-        rows = bench_case(peers.Layer(shape, op, kind, rng), tuner, alone, options, watch)
+            results["left_out"] = len(chosen) - i
+            break
+        layer = make_layer(case, alone, rng)
+        rows = bench_case(layer, case[1], tuner, alone, options, watch)
+        if isinstance(layer, peers_fp8.Layer):
+            layer.close()
+        del layer
         torch.cuda.empty_cache()
         if not rows:
+            results["ahead" if rows is None else "wrong"].append([case[0]["name"], *case[1:]])
             continue
-        ratios.append(show(rows))
+        for name in (case[1], "all"):
+            ratios.setdefault(name, []).append(0)
+        ratios[case[1]][-1] = ratios["all"][-1] = show(rows)
         results["rows"] += rows
-        results["geometric_mean"] = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        results["geometric_mean"] = {name: mean(each) for name, each in ratios.items()}
         if options.json:
             peers.write(options.json, results)  # what is measured is kept
     return results
@@ -141,13 +254,12 @@ def main(argv=None):
     torch.zeros(1, device="cuda")  # makes the context that the library then uses
     with Watch() as watch, tempfile.TemporaryDirectory() as folder:
         results = run(options, options.store or folder, watch)
-    for name in results["left_out"]:
-        print(f"# left out, the budget was spent: {' '.join(name)}")
-    wrong = len(results["rows"]) == 0
-    if not wrong:
-        print(f"geometric mean {results['geometric_mean']:.3f} x of {len(results['rows']) // 2} "
-              "problems")
-    return 1 if wrong else 0
+    print(f"# left out, the budget was spent: {results['left_out']}; expanded ahead: "
+          f"{len(results['ahead'])}; wrong: {len(results['wrong'])}")
+    for name, ratio in results["geometric_mean"].items():
+        print(f"geometric mean {ratio:.3f} x {name}")
+    print(f"of {len(results['rows']) // 2} problems")
+    return 1 if results["wrong"] or not results["rows"] else 0
 
 
 if __name__ == "__main__":
