@@ -32,7 +32,7 @@ struct verdict {
     const char *oracle;
     double error; /* of values, or bytes that differ */
     double tolerance;
-    char where[64];
+    char where[96];
     int guards, passed;
 };
 
@@ -70,6 +70,22 @@ static double distance(const struct qn_cast *c, const float *y)
     return xx > 0 ? 1 - 2 * xy / xx : 0;
 }
 
+/* Values without scales say themselves what they are. */
+static int compare_plain(const struct qn_cast *c, struct verdict *v)
+{
+    const int64_t count = c->rows * c->q.k;
+    float *y = malloc((size_t)count * sizeof *y + 1);
+
+    if (!y)
+        return QUERN_ENOMEM;
+    for (int64_t i = 0; i < count; i++)
+        y[i] = (float)qn_element_load(c->memory[QN_CAST_ROW].data,
+                                      c->need.args.row.type, (size_t)i);
+    v->error = distance(c, y);
+    free(y);
+    return QUERN_OK;
+}
+
 /* The copy, dequantized by the host, beside the numbers that went in. */
 static int compare_numbers(struct qn_cast *c, const struct qn_options *opt,
                            struct verdict *v)
@@ -79,6 +95,11 @@ static int compare_numbers(struct qn_cast *c, const struct qn_options *opt,
     int code = QUERN_OK, status;
 
     v->oracle = "the numbers before";
+    v->tolerance = qn_tolerance_format(c->need.args.row.type);
+    if (!c->need.args.row.sf_bytes) {
+        code = compare_plain(c, v);
+        return code ? qn_message_code(opt, code, "out of memory") : QN_EXIT_OK;
+    }
     q.work = QUERN_DEQUANTIZE;
     q.type = QUERN_F32;
     q.copies = QUERN_ROW;
@@ -88,11 +109,9 @@ static int compare_numbers(struct qn_cast *c, const struct qn_options *opt,
         return status;
     back.args.row = c->args.row;
     code = qn_cast_run(&back);
-    if (!code) {
-        v->tolerance = qn_tolerance_format(c->need.args.row.type);
+    if (!code)
         v->error =
             distance(c, (const float *)(void *)back.memory[QN_CAST_OUT].data);
-    }
     qn_cast_free(&back);
     return code ? qn_message_code(opt, code, quern_errmsg(c->ctx)) : QN_EXIT_OK;
 }
@@ -121,7 +140,41 @@ int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
     return status != QN_EXIT_OK;
 }
 
-/* On a GPU the host is the oracle; the host's row copy is looked at itself. */
+/* One sum of a group's rows, from row `first` on, beside float64's. */
+static int is_sum(const struct qn_cast *c, int64_t first, int64_t rows,
+                  int64_t feature, int64_t at)
+{
+    const float *before = c->host[QN_CAST_DBIAS];
+    const double got =
+        ((const float *)(void *)c->memory[QN_CAST_DBIAS].data)[at];
+    double sum = before && c->q.dbias == QUERN_DBIAS_ADD ? before[at] : 0;
+    double size = fabs(sum);
+
+    for (int64_t row = first; row < first + rows; row++) {
+        const double x = qn_element_load(c->memory[QN_CAST_IN].data, c->q.type,
+                                         (size_t)(row * c->q.k + feature));
+
+        sum += x;
+        size += fabs(x);
+    }
+    return fabs(got - sum) <= (double)(rows + 1) * ldexp(size, -24);
+}
+
+/* Says in v->where which sum is wrong, if one is. */
+static void compare_sums(const struct qn_cast *c, struct verdict *v)
+{
+    int64_t first = 0;
+
+    for (int g = 0; g < c->q.groups; first += c->sizes[g++])
+        for (int64_t j = 0; j < c->q.k && !v->where[0]; j++)
+            if (!is_sum(c, first, c->sizes[g], j, g * c->q.k + j))
+                snprintf(v->where, sizeof v->where,
+                         "; dbias is wrong from group %d, feature %lld on", g,
+                         (long long)j);
+}
+
+/* On a GPU the host is the oracle; the host's row copy is looked at itself,
+   and its sums. */
 static int judge(struct qn_cast *c, const struct qn_options *opt,
                  struct verdict *v)
 {
@@ -134,15 +187,18 @@ static int judge(struct qn_cast *c, const struct qn_options *opt,
     if (c->gpu)
         status = compare_host(c, opt, v);
     else if (c->q.work == QUERN_QUANTIZE && !c->q.activation &&
-             c->q.copies & QUERN_ROW)
+             c->q.copies & QUERN_ROW) {
         status = compare_numbers(c, opt, v);
-    else
+        if (!status && c->q.dbias)
+            compare_sums(c, v);
+    } else
         status = qn_message_fail(opt, QN_EXIT_USAGE,
                                  "--check: on the host a row copy is compared "
                                  "with the numbers that went in, so 'quantize' "
                                  "without an activation is needed; on a GPU "
                                  "every result is compared with the host's");
-    v->passed = !status && v->guards && v->error <= v->tolerance;
+    v->passed =
+        !status && v->guards && v->error <= v->tolerance && !v->where[0];
     return status;
 }
 
@@ -181,9 +237,9 @@ static cJSON *make_row(const struct qn_cast *c, const struct qn_job_time *time,
 static void print_verdict(const struct verdict *v)
 {
     if (v->tolerance > 0)
-        printf("check    %s: distance %.2e (at most %.0e) from %s%s\n",
+        printf("check    %s: distance %.2e (at most %.0e) from %s%s%s\n",
                v->passed ? "passed" : "FAILED", v->error, v->tolerance,
-               v->oracle, v->guards ? "" : "; a guard was written");
+               v->oracle, v->where, v->guards ? "" : "; a guard was written");
     else
         printf("check    %s: %.0f bytes differ from %s%s%s\n",
                v->passed ? "passed" : "FAILED", v->error, v->oracle, v->where,

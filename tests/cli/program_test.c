@@ -139,6 +139,9 @@ static const struct {
     {"tune --merge /none", 3, "/none: no such file"},
     {"run quantize mxfp8 of=x g=3 m=200 k=96 --backend host --check", 0,
      "passed"},
+    {"run quantize bf16 of=dy g=3 m=200 k=96 dbias=1 copies=row --backend host "
+     "--check",
+     0, "from the numbers before"},
     {"run quantize nvfp4 of=dy g=3 m=200 k=96 dbias=1 --backend host --check",
      0, "passed"},
     {"run quantize fp8_row of=w g=2 m=40 k=96 in=f32 --backend host --json", 0,
