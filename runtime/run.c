@@ -228,24 +228,22 @@ static int add_part(const struct quern_plan *plan,
                     const struct quern_args *args, int i, struct qn_values *v)
 {
     const struct quern_plan *fitted;
-    struct qn_values one;
+    struct qn_values other, *one = i ? &other : v;
     struct quern_plan room;
     int code = qn_plan_fit(plan, args, &room, &fitted);
 
     if (code)
         return code;
-    memcpy(&one, &fitted->values, QN_PLAIN_BYTES);
-    set_values(fitted, args, &one);
+    memcpy(one, &fitted->values, QN_PLAIN_BYTES);
+    set_values(fitted, args, one);
     if (plan->driver)
-        code = point_maps(fitted, args, &one);
-    if (i == 0)
-        memcpy(v, &one, QN_PLAIN_BYTES);
-    if (args->host_sizes && plan->driver)
-        one.first_dims = sizes_place(plan, v->error, i);
+        code = point_maps(fitted, args, one);
     v->part_count = i + 1;
-    fill_part(&one, &v->parts.part[i]);
-    v->part_maps.part[i].a = one.a_map;
-    v->part_maps.part[i].b = one.b_map;
+    fill_part(one, &v->parts.part[i]);
+    if (args->host_sizes && plan->driver)
+        v->parts.part[i].first_dims = sizes_place(plan, v->error, i);
+    v->part_maps.part[i].a = one->a_map;
+    v->part_maps.part[i].b = one->b_map;
     return code;
 }
 
