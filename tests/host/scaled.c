@@ -161,7 +161,7 @@ void test_scaled_specs(void **state)
 
     (void)state;
     host_specs_open(&specs, "tests/host/specs");
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 7; i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++)
             for (int j = 0; j < 4 && (i != 2 || op != QUERN_WGRAD); j++) {
                 static const int patterns[] = {0, 4, 8, 10};
