@@ -253,16 +253,6 @@ static int check_steps(struct quern_context *ctx, const struct quern_mlp *mlp,
     return code;
 }
 
-/* Tools draw sizes as they do for a problem with a ragged m. */
-static int check_split(const struct quern_mlp *mlp)
-{
-    struct quern_problem p = {.ragged = QUERN_AXIS_M, .groups = mlp->groups};
-
-    p.m = mlp->m;
-    strcpy(p.split, mlp->split);
-    return qn_split_check(&p);
-}
-
 int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
                  const struct qn_recipe **out)
 {
@@ -288,7 +278,7 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (!code)
         code = check_steps(ctx, mlp, recipe);
     if (!code)
-        code = check_split(mlp);
+        code = qn_split_check_rows(mlp->groups, mlp->m, mlp->split);
     if (out)
         *out = recipe;
     return code;

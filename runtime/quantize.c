@@ -215,16 +215,6 @@ static int check_lengths(const struct quern_quantization *q)
     return code;
 }
 
-/* Tools draw sizes as they do for a problem with a ragged m. */
-static int check_split(const struct quern_quantization *q)
-{
-    struct quern_problem p = {.ragged = QUERN_AXIS_M, .groups = q->groups};
-
-    p.m = q->m;
-    strcpy(p.split, q->split);
-    return qn_split_check(&p);
-}
-
 int qn_quantize_check(struct quern_context *ctx,
                       const struct quern_quantization *q,
                       const struct qn_recipe **out)
@@ -248,7 +238,7 @@ int qn_quantize_check(struct quern_context *ctx,
     if (!code)
         code = check_halves(q);
     if (!code)
-        code = check_split(q);
+        code = qn_split_check_rows(q->groups, q->m, q->split);
     if (out)
         *out = recipe;
     return code;

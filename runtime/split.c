@@ -78,3 +78,12 @@ int qn_split_check(const struct quern_problem *p)
                         "zipf, one, @FILE, or lengths like 200,0,37",
                         p->split, qn_guess_text(&guess, hint, sizeof hint));
 }
+
+int qn_split_check_rows(int groups, int64_t rows, const char *split)
+{
+    struct quern_problem p = {
+        .ragged = QUERN_AXIS_M, .groups = groups, .m = rows};
+
+    strcpy(p.split, split);
+    return qn_split_check(&p);
+}

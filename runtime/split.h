@@ -11,5 +11,7 @@ const char *qn_split_number(const char *text, int64_t *value);
 
 /* QUERN_EINVAL unless it is empty, a name, @FILE, or a list that fits. */
 int qn_split_check(const struct quern_problem *problem);
+/* The same of what has rows in groups, as a problem with a ragged m. */
+int qn_split_check_rows(int groups, int64_t rows, const char *split);
 
 #endif
