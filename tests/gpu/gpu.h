@@ -216,6 +216,10 @@ int gpu_run_open(struct gpu_run *, const struct gpu_case *,
                  const struct gpu_choice *choice, int sms);
 void gpu_run_close(struct gpu_run *);
 
+/* Of a variant's case: normal values in groups of a few rows, k being `k` where
+   it is free; opened. */
+void gpu_case_begin(struct gpu_case *, const char *what, int index, int64_t k);
+
 /* D as before a run: poison, or what is added to. */
 void gpu_run_reset(struct gpu_run *, const struct gpu_case *);
 
@@ -227,6 +231,11 @@ const char *gpu_run_finish(struct gpu_run *, const struct gpu_case *);
 
 /* Only the guards of every buffer of the run. */
 const char *gpu_run_guarded(const struct gpu_run *, const struct gpu_case *);
+
+/* D of one run that is alone on its stream, to be freed; nothing is run where
+   something is `bad` already. */
+void *gpu_run_result(struct gpu_run *, const struct gpu_case *,
+                     const char **bad);
 
 /* A sentence that lives until the next one. */
 const char *gpu_text(const char *format, ...)

@@ -335,3 +335,32 @@ void gpu_case_run_all(struct gpu_case *p, const struct gpu_variant *v,
     inputs_unchanged(p);
     gpu_case_close(p);
 }
+
+void *gpu_run_result(struct gpu_run *r, const struct gpu_case *p,
+                     const char **bad)
+{
+    void *copy = malloc(r->d.bytes + 1);
+
+    if (!copy)
+        gpu_lost("host memory ran out");
+    if (*bad)
+        return copy;
+    *bad = gpu_run_start(r, p);
+    if (*bad)
+        return copy;
+    gpu_wait(r->stream, r->label);
+    *bad = gpu_run_guarded(r, p);
+    gpu_buffer_download(&r->d, copy);
+    return copy;
+}
+
+void gpu_case_begin(struct gpu_case *p, const char *what, int index, int64_t k)
+{
+    p->c.what = what;
+    p->c.sizes_type = QUERN_I32;
+    p->c.fill = QT_NORMAL;
+    p->c.seed = gpu_options.seed + (uint64_t)index;
+    gpu_variant_sides(&p->c, 136, k, 0);
+    qt_case_layout(&p->c, &qt_patterns[4]);
+    gpu_case_open(p, GPU_GUARD);
+}

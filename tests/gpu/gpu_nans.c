@@ -28,22 +28,6 @@ static int counts(const struct qt_case *c, int role, int64_t i)
                         : row >= 0 && row < c->length[0] && i % c->n == ROW;
 }
 
-static void *run_once(struct gpu_run *r, const struct gpu_case *p,
-                      const char **bad)
-{
-    void *copy = malloc(r->d.bytes + 1);
-
-    if (!copy)
-        gpu_lost("host memory ran out");
-    *bad = gpu_run_start(r, p);
-    if (*bad)
-        return copy;
-    gpu_wait(r->stream, r->label);
-    *bad = gpu_run_guarded(r, p);
-    gpu_buffer_download(&r->d, copy);
-    return copy;
-}
-
 /* Element by element; NULL, or where it went wrong. */
 static const char *compare(const struct qt_case *c, int role,
                            const void *before, const void *after)
@@ -71,7 +55,7 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
     const int64_t row = role == QT_A ? p->c.start[0] + ROW : ROW;
     const int64_t at = row * ((p->c.k + 15) / 16 * 16) + COLUMN;
     unsigned char *codes = p->data.operand[role], kept = codes[at];
-    const char *bad;
+    const char *bad = NULL;
     void *before, *after;
     struct gpu_run r;
     int code = gpu_run_open(&r, p, choice, 0);
@@ -79,10 +63,10 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
     if (code) {
         gpu_run_unopened(&r, code);
     } else {
-        before = run_once(&r, p, &bad);
+        before = gpu_run_result(&r, p, &bad);
         codes[at] = 0x7f;
         gpu_buffer_upload(&p->parts[GPU_A + role], codes);
-        after = bad ? NULL : run_once(&r, p, &bad);
+        after = bad ? NULL : gpu_run_result(&r, p, &bad);
         codes[at] = kept;
         gpu_buffer_upload(&p->parts[GPU_A + role], codes);
         gpu_run_record(&r, bad ? bad : compare(&p->c, role, before, after));
@@ -99,13 +83,7 @@ static void run_variant(const struct gpu_variant *v, int index)
     struct gpu_case p = {0};
 
     gpu_variant_case(v, &p.c);
-    p.c.what = "a NaN";
-    p.c.sizes_type = QUERN_I32;
-    p.c.fill = QT_NORMAL;
-    p.c.seed = gpu_options.seed + (uint64_t)index;
-    gpu_variant_sides(&p.c, 136, 208, 0);
-    qt_case_layout(&p.c, &qt_patterns[4]);
-    gpu_case_open(&p, GPU_GUARD);
+    gpu_case_begin(&p, "a NaN", index, 208);
     for (int role = QT_A; role <= QT_B; role++)
         for (int j = 0; j < count && has_nan(v, role); j++)
             run_choice(&p, &choices[j], role);

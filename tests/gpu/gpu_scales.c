@@ -9,25 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* D of one run; the caller frees it. */
-static void *run_once(struct gpu_run *r, const struct gpu_case *p,
-                      const char **bad)
-{
-    void *copy = malloc(r->d.bytes + 1);
-
-    if (!copy)
-        gpu_lost("host memory ran out");
-    if (*bad)
-        return copy;
-    *bad = gpu_run_start(r, p);
-    if (*bad)
-        return copy;
-    gpu_wait(r->stream, r->label);
-    *bad = gpu_run_guarded(r, p);
-    gpu_buffer_download(&r->d, copy);
-    return copy;
-}
-
 /* What lies on the host as that part is now, on the device, too. */
 static void upload(const struct gpu_case *p, int part)
 {
@@ -45,7 +26,7 @@ static void *run_without(struct gpu_run *r, struct gpu_case *p,
         gpu_lost("host memory ran out");
     qt_ends_clear(b, kept);
     upload(p, GPU_A + b->role);
-    d = run_once(r, p, bad);
+    d = gpu_run_result(r, p, bad);
     qt_ends_restore(b, kept);
     upload(p, GPU_A + b->role);
     free(kept);
@@ -61,7 +42,7 @@ static void *run_scaled(struct gpu_run *r, struct gpu_case *p,
 
     *b->scale = code;
     upload(p, GPU_A_SF + b->role);
-    d = run_once(r, p, bad);
+    d = gpu_run_result(r, p, bad);
     *b->scale = kept;
     upload(p, GPU_A_SF + b->role);
     return d;
@@ -84,7 +65,7 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
         return;
     }
     qt_ends_find(&p->c, &p->data, role, &b);
-    before = run_once(&r, p, &bad);
+    before = gpu_run_result(&r, p, &bad);
     without = run_without(&r, p, &b, &bad);
     for (int i = 0; i < qt_nends; i++)
         if (qt_ends[i].type == type) {
@@ -113,13 +94,7 @@ static void run_variant(const struct gpu_variant *v, int index)
     if (v->epilogue != QN_STORE ||
         (!qt_ends_scaling(&p.c, QT_A) && !qt_ends_scaling(&p.c, QT_B)))
         return;
-    p.c.what = "the ends of scales";
-    p.c.sizes_type = QUERN_I32;
-    p.c.fill = QT_NORMAL;
-    p.c.seed = gpu_options.seed + (uint64_t)index;
-    gpu_variant_sides(&p.c, 136, 224, 0);
-    qt_case_layout(&p.c, &qt_patterns[4]);
-    gpu_case_open(&p, GPU_GUARD);
+    gpu_case_begin(&p, "the ends of scales", index, 224);
     for (int role = QT_A; role <= QT_B; role++)
         for (int j = 0; j < count && qt_ends_scaling(&p.c, role); j++)
             if (choices[j].expand != QUERN_EXPAND_FP8)

@@ -25,34 +25,37 @@
         .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 128, .k = 128,       \
         .pad_rows = 1, .pad_columns = 4                                        \
     }
-#define RECIPE(name_, x_, w_, d_)                                              \
-    .name = name_, .doc = "", .spec = "recipes/test.lua:1", .x = x_, .w = w_,  \
-    .dy = x_, .d_types = d_, .default_d = QUERN_BF16, .rule = "", .scale = ""
 enum {
     HALVES = 1u << QUERN_BF16 | 1u << QUERN_F16,
     WIDE = 1u << QUERN_BF16 | 1u << QUERN_F32
 };
 
 static const struct qn_recipe recipes[] = {
-    {RECIPE("blocks", QUERN_E4M3, QUERN_E4M3, WIDE | HALVES), .scaled = 1,
+    {TEST_SCALED("blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, WIDE | HALVES,
+                 QUERN_BF16),
      .scaling = {BLOCKS(QUERN_E8M0, 32, 0), BLOCKS(QUERN_E8M0, 32, 0),
                  BLOCKS(QUERN_E8M0, 32, 0)}},
-    {RECIPE("levels", QUERN_E2M1, QUERN_E2M1, WIDE), .scaled = 1,
+    {TEST_SCALED("levels", QUERN_E2M1, QUERN_E2M1, QUERN_E2M1, WIDE,
+                 QUERN_BF16),
      .scaling = {BLOCKS(QUERN_E4M3, 16, 1), BLOCKS(QUERN_E4M3, 16, 1),
                  BLOCKS(QUERN_E4M3, 16, 1)}},
-    {RECIPE("weights", QUERN_BF16, QUERN_E4M3, WIDE), .scaled = 1,
+    {TEST_SCALED("weights", QUERN_BF16, QUERN_E4M3, QUERN_BF16, WIDE,
+                 QUERN_BF16),
      .scaling = {{0}, BLOCKS(QUERN_E8M0, 32, 0), {0}}},
-    {RECIPE("halves", QUERN_F16, QUERN_E4M3, WIDE), .scaled = 1,
+    {TEST_SCALED("halves", QUERN_F16, QUERN_E4M3, QUERN_F16, WIDE, QUERN_BF16),
      .scaling = {{0}, BLOCKS(QUERN_E8M0, 32, 0), {0}}},
-    {RECIPE("sums", QUERN_E4M3, QUERN_E4M3, WIDE), .scaled = 1,
+    {TEST_SCALED("sums", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, WIDE, QUERN_BF16),
      .scaling = {BLOCKS(QUERN_F32, 128, 0), BLOCKS(QUERN_F32, 128, 0),
                  BLOCKS(QUERN_F32, 128, 0)}},
-    {RECIPE("powers", QUERN_E2M1, QUERN_E2M1, WIDE), .scaled = 1,
+    {TEST_SCALED("powers", QUERN_E2M1, QUERN_E2M1, QUERN_E2M1, WIDE,
+                 QUERN_BF16),
      .scaling = {BLOCKS(QUERN_E8M0, 32, 0), BLOCKS(QUERN_E8M0, 32, 0),
                  BLOCKS(QUERN_E8M0, 32, 0)}},
-    {RECIPE("squares", QUERN_E4M3, QUERN_E4M3, WIDE), .scaled = 1,
+    {TEST_SCALED("squares", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, WIDE,
+                 QUERN_BF16),
      .promote = 128, .scaling = {LINES, SQUARES, LINES}},
-    {RECIPE("beside", QUERN_E4M3, QUERN_E2M1, WIDE), .scaled = 1,
+    {TEST_SCALED("beside", QUERN_E4M3, QUERN_E2M1, QUERN_E4M3, WIDE,
+                 QUERN_BF16),
      .promote = 128, .scaling = {LINES, BLOCKS(QUERN_E8M0, 32, 0), LINES}},
 };
 

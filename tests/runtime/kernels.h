@@ -86,11 +86,27 @@ static const struct qn_recipe test_recipes[] = {
      .scaling = {GROUP_SCALE, GROUP_SCALE, GROUP_SCALE}},
 };
 
-/* What recipes of one type have alike, whatever their scales. */
+/* What recipes have alike, whatever their scales; of one type and D in bf16;
+   and those that have scales. */
+#define TEST_RECIPE_OF(name_, line, x_, w_, dy_, types, d_)                    \
+    .name = name_, .doc = "", .spec = "recipes/test.lua:" line, .x = x_,       \
+    .w = w_, .dy = dy_, .d_types = types, .default_d = d_, .rule = ""
 #define TEST_RECIPE(name_, line, type)                                         \
-    .name = name_, .doc = "", .spec = "recipes/test.lua:" line, .x = type,     \
-    .w = type, .dy = type, .d_types = 1u << QUERN_BF16,                        \
-    .default_d = QUERN_BF16, .rule = ""
+    TEST_RECIPE_OF(name_, line, type, type, type, 1u << QUERN_BF16, QUERN_BF16)
+#define TEST_SCALED(name_, x_, w_, dy_, types, d_)                             \
+    TEST_RECIPE_OF(name_, "1", x_, w_, dy_, types, d_), .scaled = 1, .scale = ""
+
+/* Scales as fp8_block has them: of tokens, and of weights. */
+#define TEST_LINES                                                             \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 1, .k = 128,         \
+        .order = QN_ORDER_COLUMNS, .pad_rows = 4, .pad_columns = 1             \
+    }
+#define TEST_SQUARES                                                           \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 128, .k = 128,       \
+        .order = QN_ORDER_ROWS, .pad_rows = 1, .pad_columns = 4                \
+    }
 
 /* The casts of dy in the recipe "group"; a sum reads fp32. */
 #define CAST_KERNEL(symbol, architecture, op_, input_, params_, function)      \

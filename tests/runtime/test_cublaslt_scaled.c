@@ -34,27 +34,7 @@ static const int64_t long_sizes[GROUPS] = {130, 0, 1, 7, 260};
         .type = QUERN_F32, .span = span_, .order = QN_ORDER_ROWS,              \
         .pad_rows = 1, .pad_columns = 1                                        \
     }
-#define RECIPE(name_, dy_, promote_, ...)                                      \
-    {                                                                          \
-        .name = name_, .doc = "", .spec = "recipes/test.lua:1",                \
-        .x = QUERN_E4M3, .w = QUERN_E4M3, .dy = dy_,                           \
-        .d_types = 1u << QUERN_F32, .default_d = QUERN_F32, .scaled = 1,       \
-        .scale = "", .rule = "", .promote = promote_, .scaling = {             \
-            __VA_ARGS__                                                        \
-        }                                                                      \
-    }
 
-/* As fp8_block has them: of tokens, and of weights. */
-#define LINES                                                                  \
-    {                                                                          \
-        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 1, .k = 128,         \
-        .order = QN_ORDER_COLUMNS, .pad_rows = 4, .pad_columns = 1             \
-    }
-#define SQUARES                                                                \
-    {                                                                          \
-        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 128, .k = 128,       \
-        .order = QN_ORDER_ROWS, .pad_rows = 1, .pad_columns = 4                \
-    }
 /* As Blackwell reads them. */
 #define TILES                                                                  \
     {                                                                          \
@@ -71,12 +51,24 @@ static const int64_t long_sizes[GROUPS] = {130, 0, 1, 7, 260};
     }
 
 static const struct qn_recipe recipes[] = {
-    RECIPE("of_groups", QUERN_E5M2, 0, OF(QN_SPAN_GROUP)),
-    RECIPE("of_rows", QUERN_E5M2, 128, OF(QN_SPAN_ROW)),
-    RECIPE("of_tensors", QUERN_E5M2, 0, OF(QN_SPAN_TENSOR)),
-    RECIPE("of_blocks", QUERN_E4M3, 0, PLAIN, PLAIN, {.type = QUERN_TYPE_NONE}),
-    RECIPE("in_blocks", QUERN_E4M3, 128, LINES, SQUARES, LINES),
-    RECIPE("in_tiles", QUERN_E4M3, 0, TILES, TILES, TILES),
+    {TEST_SCALED("of_groups", QUERN_E4M3, QUERN_E4M3, QUERN_E5M2,
+                 1u << QUERN_F32, QUERN_F32),
+     .scaling = {OF(QN_SPAN_GROUP)}},
+    {TEST_SCALED("of_rows", QUERN_E4M3, QUERN_E4M3, QUERN_E5M2, 1u << QUERN_F32,
+                 QUERN_F32),
+     .promote = 128, .scaling = {OF(QN_SPAN_ROW)}},
+    {TEST_SCALED("of_tensors", QUERN_E4M3, QUERN_E4M3, QUERN_E5M2,
+                 1u << QUERN_F32, QUERN_F32),
+     .scaling = {OF(QN_SPAN_TENSOR)}},
+    {TEST_SCALED("of_blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
+                 1u << QUERN_F32, QUERN_F32),
+     .scaling = {PLAIN, PLAIN, {.type = QUERN_TYPE_NONE}}},
+    {TEST_SCALED("in_blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
+                 1u << QUERN_F32, QUERN_F32),
+     .promote = 128, .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
+    {TEST_SCALED("in_tiles", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
+                 1u << QUERN_F32, QUERN_F32),
+     .scaling = {TILES, TILES, TILES}},
 };
 static const struct quern_registry registry = {
     .hash = "scaled", .recipes = recipes, .nrecipes = 6};

@@ -27,17 +27,6 @@
         .type = QUERN_E4M3, .span = QN_SPAN_BLOCK, .rows = 1, .k = 16,         \
         .order = QN_ORDER_ROWS, .pad_rows = 1, .pad_columns = 1, .global = 1   \
     }
-#define RECIPE(name_, type, x_, w_, dy_)                                       \
-    {                                                                          \
-        .name = name_, .doc = "", .spec = "recipes/test.lua:1", .x = type,     \
-        .w = type, .dy = type, .d_types = 1u << QUERN_BF16,                    \
-        .default_d = QUERN_BF16, .scaled = 1, .scale = "", .rule = "",         \
-        .scaling = {                                                           \
-            x_,                                                                \
-            w_,                                                                \
-            dy_                                                                \
-        }                                                                      \
-    }
 #define MN    FP32(QN_SPAN_BLOCK, 1, 128, QN_ORDER_COLUMNS, 4, 1)
 #define ROWS4 FP32(QN_SPAN_BLOCK, 128, 128, QN_ORDER_ROWS, 1, 4)
 #define ROW   FP32(QN_SPAN_ROW, 0, 0, QN_ORDER_ROWS, 1, 1)
@@ -49,14 +38,30 @@
     }
 
 static const struct qn_recipe recipes[] = {
-    RECIPE("blocks", QUERN_E4M3, MN, ROWS4, MN),
-    RECIPE("columns", QUERN_E4M3, MN, MN, MN),
-    RECIPE("four", QUERN_E2M1, TWO_LEVELS, TWO_LEVELS, TWO_LEVELS),
-    RECIPE("groups", QUERN_E4M3, GROUP, GROUP, GROUP),
-    RECIPE("half", QUERN_E4M3, MN, MN, NONE),
-    RECIPE("loose", QUERN_E4M3, LOOSE, LOOSE, LOOSE),
-    RECIPE("rows", QUERN_E4M3, ROW, ROW, ROW),
-    RECIPE("tiles", QUERN_E4M3, TILES, TILES, TILES),
+    {TEST_SCALED("blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {MN, ROWS4, MN}},
+    {TEST_SCALED("columns", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
+                 1u << QUERN_BF16, QUERN_BF16),
+     .scaling = {MN, MN, MN}},
+    {TEST_SCALED("four", QUERN_E2M1, QUERN_E2M1, QUERN_E2M1, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {TWO_LEVELS, TWO_LEVELS, TWO_LEVELS}},
+    {TEST_SCALED("groups", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {GROUP, GROUP, GROUP}},
+    {TEST_SCALED("half", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {MN, MN, NONE}},
+    {TEST_SCALED("loose", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {LOOSE, LOOSE, LOOSE}},
+    {TEST_SCALED("rows", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {ROW, ROW, ROW}},
+    {TEST_SCALED("tiles", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {TILES, TILES, TILES}},
 };
 
 static const unsigned char params[] = {P(a_map),

@@ -10,41 +10,34 @@
 
 #define P(name) QN_PARAM_##name
 
-#define LINES                                                                  \
-    {                                                                          \
-        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 1, .k = 128,         \
-        .order = QN_ORDER_COLUMNS, .pad_rows = 4, .pad_columns = 1             \
-    }
-#define SQUARES                                                                \
-    {                                                                          \
-        .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 128, .k = 128,       \
-        .order = QN_ORDER_ROWS, .pad_rows = 1, .pad_columns = 4                \
-    }
-#define RECIPE(name_, x_)                                                      \
-    .name = name_, .doc = "", .spec = "recipes/test.lua:1", .x = x_,           \
-    .w = QUERN_E4M3, .dy = x_, .d_types = 1u << QUERN_BF16,                    \
-    .default_d = QUERN_BF16, .scaled = 1, .scale = "", .rule = ""
-
 static const struct qn_recipe recipes[] = {
-    {RECIPE("blocks", QUERN_E4M3), .scaling = {LINES, SQUARES, LINES}},
-    {RECIPE("chance", QUERN_E4M3), .scaling = {LINES,
-                                               SQUARES,
-                                               {.type = QUERN_F32,
-                                                .span = QN_SPAN_BLOCK,
-                                                .rows = 1,
-                                                .k = 128,
-                                                .order = QN_ORDER_COLUMNS,
-                                                .pad_rows = 4,
-                                                .pad_columns = 1,
-                                                .stochastic = 1}}},
-    {RECIPE("memory", QUERN_E4M3), .scaling = {{.type = QUERN_F32,
-                                                .span = QN_SPAN_TENSOR,
-                                                .pad_rows = 1,
-                                                .pad_columns = 1,
-                                                .history = 16},
-                                               SQUARES,
-                                               LINES}},
-    {RECIPE("weights", QUERN_BF16), .scaling = {{0}, SQUARES, {0}}},
+    {TEST_SCALED("blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
+    {TEST_SCALED("chance", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {TEST_LINES,
+                 TEST_SQUARES,
+                 {.type = QUERN_F32,
+                  .span = QN_SPAN_BLOCK,
+                  .rows = 1,
+                  .k = 128,
+                  .order = QN_ORDER_COLUMNS,
+                  .pad_rows = 4,
+                  .pad_columns = 1,
+                  .stochastic = 1}}},
+    {TEST_SCALED("memory", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
+                 QUERN_BF16),
+     .scaling = {{.type = QUERN_F32,
+                  .span = QN_SPAN_TENSOR,
+                  .pad_rows = 1,
+                  .pad_columns = 1,
+                  .history = 16},
+                 TEST_SQUARES,
+                 TEST_LINES}},
+    {TEST_SCALED("weights", QUERN_BF16, QUERN_E4M3, QUERN_BF16,
+                 1u << QUERN_BF16, QUERN_BF16),
+     .scaling = {{0}, TEST_SQUARES, {0}}},
 };
 
 /* ORDER: those with 8 bytes first, as the fake driver keeps them. */
