@@ -51,6 +51,8 @@ int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
     if (role == QN_ROLE_P || role == QN_ROLE_T)
         return qn_geometry_has(&plan->problem, role) &&
                qn_args_tensor(args, role)->data;
+    if (role == QN_ROLE_A && plan->problem.quantize && !args->a.data)
+        return qn_streamed_way(plan->kernel) != QUERN_INLINE;
     return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
 }
 

@@ -69,14 +69,16 @@ static void fill_maps(struct quern_plan *plan)
     for (int i = 0; i < QN_MAPS; i++) {
         const struct qn_map_param *param = &qn_tensormap_params[i];
         struct qn_plan_map *map = &plan->maps[plan->nmaps];
+        struct qn_geometry g;
 
         if (!qn_tensormap_needs(kernel, param->param))
             continue;
         map->param = param;
+        qn_tensormap_geometry(&plan->operands[param->role], param->kind, &g);
         plan->nmaps += qn_tensormap_build(
-            &plan->operands[param->role], qn_tensormap_operand(kernel, param),
-            param->kind, 0, 0, &map->map, reason, sizeof reason);
-        plan->mapped[param->role] = 1;
+            &g, qn_tensormap_operand(kernel, param), param->kind, 0, 0,
+            &map->map, reason, sizeof reason);
+        plan->mapped[param->role] |= param->kind != QN_MAP_NUMBERS;
     }
 }
 

@@ -49,7 +49,7 @@ struct qn_values {
     struct cu_tensor_map a_map, a_ragged_map, b_map, b_ragged_map,
         b_pointer_map, d_map, d_ragged_map, d_pointer_map, p_map, p_ragged_map,
         a_tail_map, b_tail_map, a_sf_tail_map, b_sf_tail_map, a_sf_map,
-        b_sf_map;
+        b_sf_map, in_map;
     const void *a, *b, *c;
     void *d;
     const void *const *a_pointers, *const *b_pointers, *const *c_pointers;

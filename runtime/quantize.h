@@ -113,6 +113,8 @@ int qn_quantize_outline(struct quern_context *ctx,
 int qn_quantize_shrink(struct quern_quantize_plan *plan, int64_t m);
 
 /* All rules of quern_quantize_run. QUERN_EINVAL names argument and rule. */
+int qn_quantize_args_given(const struct quern_quantize_plan *plan,
+                           const struct quern_quantize_args *args);
 int qn_quantize_args(const struct quern_quantize_plan *plan,
                      const struct quern_quantize_args *args);
 

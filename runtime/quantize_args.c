@@ -375,8 +375,8 @@ static int check_sizes(const struct quern_quantize_plan *plan,
     return check_sizes_type(args->sizes_type);
 }
 
-int qn_quantize_args(const struct quern_quantize_plan *plan,
-                     const struct quern_quantize_args *args)
+int qn_quantize_args_given(const struct quern_quantize_plan *plan,
+                           const struct quern_quantize_args *args)
 {
     struct tensor list[TENSORS];
     int code = check_workspace(plan, args->workspace);
@@ -384,16 +384,24 @@ int qn_quantize_args(const struct quern_quantize_plan *plan,
     list_tensors(plan, args, list);
     for (int i = 0; !code && i < TENSORS; i++)
         code = check_tensor(&list[i]);
-    if (!code && plan->q.work == QUERN_QUANTIZE && !args->row.data &&
-        !args->column.data && plan->q.m && (is_scaled(plan) || !args->dbias))
-        code = qn_error_set(QUERN_EINVAL,
-                            "row.data and column.data are NULL: there is "
-                            "nothing to make");
     if (!code)
         code = check_arrays(plan, args);
     if (!code && plan->q.work != QUERN_RESCALE)
         code = check_sizes(plan, args);
     if (!code)
         code = check_overlap(plan, args, list);
+    return code;
+}
+
+int qn_quantize_args(const struct quern_quantize_plan *plan,
+                     const struct quern_quantize_args *args)
+{
+    int code = qn_quantize_args_given(plan, args);
+
+    if (!code && plan->q.work == QUERN_QUANTIZE && !args->row.data &&
+        !args->column.data && plan->q.m && (is_scaled(plan) || !args->dbias))
+        code = qn_error_set(QUERN_EINVAL,
+                            "row.data and column.data are NULL: there is "
+                            "nothing to make");
     return code;
 }

@@ -141,9 +141,9 @@ enum quern_expand {
     QUERN_EXPAND_AHEAD,  /* in launches before it, into the workspace */
     QUERN_EXPAND_FP8     /* so as e4m3; as AHEAD if some value does not fit */
 };
-/* A's copy is there; or a run makes it, in its own launch if a kernel can, or
-   as the model thinks faster: in its own or in one before it. */
-enum quern_fusion { QUERN_APART, QUERN_STREAMED, QUERN_QUANTIZE_ANY };
+/* A's copy is there; or a run makes it, in its own launch if a kernel can:
+   ahead of products, or beside them; or as the model thinks faster. */
+enum quern_fusion { QUERN_APART, QUERN_STREAMED, QUERN_INLINE, QUERN_FUSE_ANY };
 
 #define QUERN_MAX_GROUPS  1024
 #define QUERN_MAX_DIMS    4 /* of a tensor that is multiplied */
@@ -313,7 +313,7 @@ struct quern_problem {
 **       [alpha=1|any] [beta=0|1|any] [align=2|4|8|16] [pointers=LETTERS]
 **       [parts=1..8] [sizes=device|host|fixed] [bias=0|1] [activation=NAME]
 **       [interleave=N] [prob=0|1] [saved=0|1] [copies=row|both]
-**       [expand=auto|inside|ahead|fp8] [quantize=apart|streamed|any]
+**       [expand=auto|inside|ahead|fp8] [quantize=apart|streamed|inline|any]
 **       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
@@ -457,8 +457,8 @@ QUERN_API void quern_free(void *memory);
 ** fprop the row copies of x and w, of dgrad the row copy of dy and the column
 ** copy of w, of wgrad the column copies of dy [m, T] and x [n, T]. Sizes and
 ** offsets are those of the copies. What is not scaled is k-major, too. With
-** quantize= a and, if its data is not NULL, `column` are written, too, as
-** quern_quantize_run would from `in`; quern_why says by which launch.
+** quantize= a and, if its data is not NULL, `column` are written, too, as by
+** quern_quantize_run of `in`; inline, a may be left alone: see quern_why.
 **
 ** Along the ragged axis the operands may have fewer rows than the problem's:
 ** what is given is the bound of this run, and of its copies' columns. The sizes

@@ -47,6 +47,7 @@
     X(b_sf_tail_map, "const __grid_constant__ tensor_map", "B's scales, too")  \
     X(a_sf_map, "const __grid_constant__ tensor_map", "A's scales -> shared")  \
     X(b_sf_map, "const __grid_constant__ tensor_map", "B's scales -> shared")  \
+    X(in_map, "const __grid_constant__ tensor_map", "numbers -> shared")       \
     X(part_maps, "const __grid_constant__ struct part_maps", "of each part")   \
     X(parts, "const __grid_constant__ struct parts", "operands and sizes")     \
     X(noop, "const int *", "a launch does nothing if this is not 0; or null")  \

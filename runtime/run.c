@@ -23,6 +23,14 @@ const size_t qn_run_values[QN_PARAM_COUNT] = {
 #undef OFFSET
 };
 
+/* What a map is of. */
+static const struct quern_tensor *map_tensor(const struct quern_args *args,
+                                             const struct qn_map_param *param)
+{
+    return param->kind == QN_MAP_NUMBERS ? &args->in
+                                         : qn_args_tensor(args, param->role);
+}
+
 /*
 ** Where a map begins. Those moved to any address count from the workspace. An
 ** empty operand and one of many matrices have no address, which no map takes:
@@ -31,7 +39,7 @@ const size_t qn_run_values[QN_PARAM_COUNT] = {
 static void *map_address(const struct quern_args *args,
                          const struct qn_map_param *param)
 {
-    const struct quern_tensor *tensor = qn_args_tensor(args, param->role);
+    const struct quern_tensor *tensor = map_tensor(args, param);
     void *data = param->kind == QN_MAP_SCALES ? tensor->sf : tensor->data;
     int anywhere = param->kind == QN_MAP_POINTER ||
                    param->kind == QN_MAP_TAIL || param->kind == QN_MAP_SF_TAIL;
@@ -45,19 +53,22 @@ static int point_map(const struct quern_plan *plan,
                      const struct qn_plan_map *map, struct cu_tensor_map *out)
 {
     const struct qn_map_param *param = map->param;
-    const struct qn_geometry *g = &plan->operands[param->role];
-    const struct quern_tensor *tensor = qn_args_tensor(args, param->role);
-    int64_t stride = qn_args_stride(tensor, g);
-    int64_t group_stride = qn_args_group_stride(tensor, g);
+    const struct quern_tensor *tensor = map_tensor(args, param);
+    const struct qn_geometry *operand = &plan->operands[param->role];
+    int64_t stride, group_stride;
     void *address = map_address(args, param);
+    struct qn_geometry g;
     struct qn_map again;
     char reason[256];
 
+    qn_tensormap_geometry(operand, param->kind, &g);
+    stride = qn_args_stride(tensor, &g);
+    group_stride = qn_args_group_stride(tensor, &g);
     if (param->kind == QN_MAP_POINTER && !tensor->pointers)
         return QUERN_OK; /* nobody looks at it */
-    if (stride == g->pitch && (!g->grouped || group_stride == stride * g->rows))
+    if (stride == g.pitch && (!g.grouped || group_stride == stride * g.rows))
         return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
-    if (!qn_tensormap_build(g, qn_tensormap_operand(plan->kernel, param),
+    if (!qn_tensormap_build(&g, qn_tensormap_operand(plan->kernel, param),
                             param->kind, stride, group_stride, &again, reason,
                             sizeof reason))
         return qn_error_set(QUERN_EINVAL, "%c.stride is %lld: %s",

@@ -95,7 +95,7 @@ int qn_select_variant(const struct quern_problem *p,
                       const struct qn_kernel *kernel)
 {
     return same_product(p, kernel) && kernel->d.type == p->d_type &&
-           (p->quantize || !qn_streamed_kernel(kernel)) &&
+           qn_streamed_serves(p->quantize, kernel->quantize) &&
            qn_problem_takes(p, kernel->epilogue, kernel->activation,
                             kernel->interleave);
 }
@@ -259,6 +259,7 @@ static int check_maps(const struct qn_demand *demand,
             return 0;
         }
         qn_geometry_of(demand->problem, demand->recipe, param->role, &g);
+        qn_tensormap_geometry(&g, param->kind, &g);
         if (!qn_tensormap_build(&g, qn_tensormap_operand(kernel, param),
                                 param->kind, 0, 0, &map, reason, size))
             return 0;
@@ -339,7 +340,7 @@ static void estimate_tile(const struct qn_kernel *kernel, double k,
 {
     double tile_m = larger(kernel->tile[0], 1),
            tile_n = larger(kernel->tile[1], 1);
-    double a = qn_type_bits(kernel->a.type) / 8.0,
+    double a = qn_streamed_bytes(kernel),
            b = qn_type_bits(kernel->b.type) / 8.0;
 
     f->math = tile_m * tile_n * k / QN_FMA_PER_CYCLE;
@@ -347,8 +348,9 @@ static void estimate_tile(const struct qn_kernel *kernel, double k,
         f->math *= a < 2 || b < 2 ? EXPANDED : 2;
     else if (qn_expand_does(kernel))
         f->math = larger(f->math, qn_expand_cycles(kernel, k, f->math));
-    else if (a < 2)
+    else if (b < 2)
         f->math /= 2;
+    f->math = larger(f->math, qn_streamed_tile(kernel, k));
     f->copy = (tile_m * a / larger(kernel->cluster[1], 1) +
                tile_n * b / larger(kernel->cluster[0], 1)) *
               k / L2_PER_CYCLE * larger(1, k / DRIFT);
@@ -415,8 +417,7 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
     if (!choice->fits)
         return;
     estimate(demand, kernel, &choice->figures);
-    choice->wanted = demand->problem->quantize == QUERN_STREAMED &&
-                     qn_streamed_kernel(kernel);
+    choice->wanted = qn_streamed_wanted(demand->problem->quantize, kernel);
 }
 
 /*

@@ -1,6 +1,10 @@
 /*
 ** streamed.c: products that make what they multiply.
 **
+** Kernels whose field `quantize` says "streamed" write A's copies in the
+** product's own launch; those that say "inline" make A in shared memory, again
+** for each column of tiles, and write nothing of it.
+**
 ** What is read and what is made obeys the rules of a quantization, which the
 ** plan holds: with its kernels where they run before the product, and without
 ** where the product's kernel does their work.
@@ -21,7 +25,7 @@ enum { CHUNK = 512, FIRST_FLAG = 64 };
 /* Numbers are read 16 bytes at a time. */
 enum { NUMBERS = QN_ALIGNMENT / 2 };
 
-static const char *const words[] = {"apart", "streamed", "any"};
+static const char *const words[] = {"apart", "streamed", "inline", "any"};
 enum { WORDS = sizeof words / sizeof *words };
 
 const char *qn_streamed_at(int i)
@@ -46,14 +50,31 @@ int qn_streamed_find(const char *name, int *quantize)
     return 0;
 }
 
-int qn_streamed_is(const char *quantize)
+/* What a kernel's field `quantize` says. */
+static int way_of(const char *quantize)
 {
-    return quantize && !strcmp(quantize, words[QUERN_STREAMED]);
+    int way = QUERN_APART;
+
+    if (quantize && *quantize)
+        qn_streamed_find(quantize, &way);
+    return way;
 }
 
-int qn_streamed_kernel(const struct qn_kernel *kernel)
+int qn_streamed_way(const struct qn_kernel *kernel)
 {
-    return qn_streamed_is(kernel->quantize);
+    return way_of(kernel->quantize);
+}
+
+int qn_streamed_serves(int wanted, const char *quantize)
+{
+    int way = way_of(quantize);
+
+    return !way || wanted == way || wanted == QUERN_FUSE_ANY;
+}
+
+int qn_streamed_wanted(int wanted, const struct qn_kernel *kernel)
+{
+    return wanted && wanted == qn_streamed_way(kernel);
 }
 
 /* ----------------------------------------------------------------- problem */
@@ -140,19 +161,44 @@ int qn_streamed_describe(struct quern_context *ctx,
 /* ------------------------------------------------------------------- model */
 
 /*
+** Figures are of runs that want no column copy: where they do, a cast of both
+** moves a byte more for each value, and one beside an inline product three.
 ** A cast alone waits for memory, of whose rate it has a share:
-**     before  cycles + bytes of the cast / (rate * SHARE)
+**     apart     cycles + bytes of the cast / (rate * SHARE)
 ** Three warps of each CTA beside the product make so many values of both copies
 ** a cycle, and the first tiles wait for their rows:
-**     beside  max(cycles, values / (CTAs * VALUES), memory of both) + START
+**     streamed  max(cycles, values / (CTAs * VALUES), memory of both) + START
+** Beside the math warps they make so many values of a tile's rows a cycle, and
+** need STEP for 128 of k besides; again for each column of tiles, or where a
+** cluster has several, once for these. Numbers are read instead of the copy:
+**     inline    a tile takes at least k * (tile_m / cluster_n / INLINE
+**               + STEP / 128)
 */
 #define SHARE  0.8
 #define VALUES 0.5 /* bench/NOTES.md, 17 */
 #define START  15000.0
+#define INLINE 11.0
+#define STEP   1800.0
 
 static double larger(double a, double b)
 {
     return a > b ? a : b;
+}
+
+double qn_streamed_tile(const struct qn_kernel *kernel, double k)
+{
+    double rows = kernel->tile[0] / larger(kernel->cluster[1], 1);
+
+    if (qn_streamed_way(kernel) != QUERN_INLINE)
+        return 0;
+    return k * (rows / INLINE + STEP / 128);
+}
+
+double qn_streamed_bytes(const struct qn_kernel *kernel)
+{
+    int numbers = qn_streamed_way(kernel) == QUERN_INLINE;
+
+    return qn_type_bits(numbers ? QUERN_BF16 : kernel->a.type) / 8.0;
 }
 
 void qn_streamed_estimate(const struct qn_demand *demand,
@@ -160,7 +206,8 @@ void qn_streamed_estimate(const struct qn_demand *demand,
                           struct qn_figures *f)
 {
     const double values = (double)demand->problem->m * demand->problem->k;
-    struct quern_tensor row = {0}, column = {0};
+    const int way = qn_streamed_way(kernel);
+    struct quern_tensor row = {0};
     struct quern_quantization q;
     double moved;
 
@@ -168,17 +215,39 @@ void qn_streamed_estimate(const struct qn_demand *demand,
         return;
     find_quantization(demand->problem, demand->recipe, &q);
     qn_quantize_copy(&q, demand->recipe, QUERN_ROW, &row);
-    qn_quantize_copy(&q, demand->recipe, QUERN_COLUMN, &column);
-    moved = (2 * values + (double)row.bytes + (double)row.sf_bytes +
-             (double)column.bytes + (double)column.sf_bytes) /
-            rate;
+    moved = (2 * values + (double)row.bytes + (double)row.sf_bytes) / rate;
     f->quantize_cycles = moved / SHARE;
-    if (!qn_streamed_kernel(kernel)) {
+    if (way == QUERN_APART)
         f->cycles += f->quantize_cycles;
-        return;
+    if (way == QUERN_INLINE) {
+        f->memory_cycles += (2 * values - (double)row.bytes) / rate;
+        f->cycles = larger(f->cycles, f->memory_cycles);
     }
+    if (way != QUERN_STREAMED)
+        return;
     f->cycles = larger(f->cycles, values / (VALUES * larger(demand->sms, 1)));
     f->cycles = larger(f->cycles, f->memory_cycles + moved) + START;
+}
+
+void qn_streamed_why(const struct quern_problem *p,
+                     const struct qn_choice *best, struct qn_text *text)
+{
+    static const char *const where[] = {
+        [QUERN_APART] = "by a launch before the product's",
+        [QUERN_STREAMED] = "in the product's own launch, ahead of its tiles",
+        [QUERN_INLINE] = "in shared memory, beside the products"};
+    const struct qn_kernel *kernel = best->candidate->kernel;
+    const int way = qn_streamed_way(kernel);
+    int64_t columns = (int64_t)kernel->tile[1] * kernel->cluster[1];
+    long long times = columns > 0 ? (p->n + columns - 1) / columns : 1;
+
+    qn_text_add(text, "a is quantized %s; ", where[way]);
+    if (way == QUERN_INLINE)
+        qn_text_add(text, "at least %.0f cycles of a tile, %lld %s; ",
+                    qn_streamed_tile(kernel, (double)p->k), times,
+                    times == 1 ? "time for each row" : "times for each row");
+    qn_text_add(text, "a launch for that alone would take %.0f cycles\n\n",
+                best->figures.quantize_cycles);
 }
 
 /* -------------------------------------------------------------------- plan */
@@ -193,7 +262,7 @@ int qn_streamed_plan(struct quern_plan *plan, const struct qn_session *s)
     if (!plan->problem.quantize)
         return QUERN_OK;
     find_quantization(&plan->problem, s->demand.recipe, &q);
-    if (qn_streamed_kernel(plan->kernel))
+    if (qn_streamed_way(plan->kernel) == QUERN_STREAMED)
         return qn_quantize_outline(s->ctx, &q, &plan->quantizer);
     return quern_quantize_plan(s->ctx, &q, &options, &plan->quantizer);
 }
@@ -230,7 +299,8 @@ static void find_sizes(const struct quern_plan *plan,
         args->host_sizes || tensor->sizes_type == QUERN_I64 ? 8 : 4;
 }
 
-/* The quantization's arguments, with the groups' sizes of `values`. */
+/* The quantization's arguments, with the groups' sizes of `values`; a is room
+   that a run may leave alone. */
 static void find_args(const struct quern_plan *plan,
                       const struct quern_quantize_plan *quantizer,
                       const struct quern_args *args,
@@ -258,7 +328,7 @@ static int check_reads(const struct quern_plan *plan,
         return qn_error_set(QUERN_EINVAL,
                             "in.data is %p: it must be a multiple of %d",
                             in->data, QN_ALIGNMENT);
-    if (qn_streamed_kernel(plan->kernel) && in->stride % NUMBERS)
+    if (qn_streamed_way(plan->kernel) && in->stride % NUMBERS)
         return qn_error_set(QUERN_EINVAL,
                             "in.stride is %lld: %s reads rows at multiples of "
                             "%d bytes, a multiple of %d is expected",
@@ -296,7 +366,7 @@ int qn_streamed_check(const struct quern_plan *plan,
     if (code)
         return code;
     find_args(plan, fitted, args, &sizes, &made);
-    return qn_quantize_args(fitted, &made);
+    return qn_quantize_args_given(fitted, &made);
 }
 
 void qn_streamed_set(const struct quern_plan *plan,
@@ -304,7 +374,7 @@ void qn_streamed_set(const struct quern_plan *plan,
 {
     const struct quern_problem *p = &plan->problem;
 
-    if (!p->quantize || !qn_streamed_kernel(plan->kernel))
+    if (!p->quantize || qn_streamed_way(plan->kernel) != QUERN_STREAMED)
         return; /* other kernels know copies of their own by these names */
     v->in = args->in.data;
     v->in_stride = args->in.stride ? args->in.stride : p->k;
@@ -325,13 +395,17 @@ int qn_streamed_run(const struct quern_plan *plan,
     const struct quern_quantize_plan *fitted;
     struct quern_quantize_plan room;
     struct quern_quantize_args made;
+    const int way = plan->quantizer ? qn_streamed_way(plan->kernel) : 0;
     int code;
 
-    if (!plan->quantizer || qn_streamed_kernel(plan->kernel))
+    if (!plan->quantizer || way == QUERN_STREAMED ||
+        (way == QUERN_INLINE && !args->column.data))
         return QUERN_OK;
     code = fit(plan, &room, &fitted);
     if (code)
         return code;
     find_args(plan, fitted, args, values, &made);
+    if (way == QUERN_INLINE)
+        made.row.data = NULL; /* nobody reads it */
     return quern_quantize_run(fitted, &made, stream);
 }

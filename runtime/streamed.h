@@ -8,15 +8,20 @@
 
 #include "quantize.h"
 #include "session.h"
+#include "text.h"
 
 /* Words of the field `quantize`, as types.h has those of others. */
 const char *qn_streamed_name(int quantize);
 int qn_streamed_find(const char *name, int *quantize);
 const char *qn_streamed_at(int i);
 
-/* Is that what a kernel's field `quantize` says, and that of a kernel? */
-int qn_streamed_is(const char *quantize);
-int qn_streamed_kernel(const struct qn_kernel *kernel);
+/* How a kernel gets A: enum quern_fusion, but for ANY. */
+int qn_streamed_way(const struct qn_kernel *kernel);
+
+/* Is a kernel of this field `quantize` one for such a problem, and is it the
+   way that the problem names? */
+int qn_streamed_serves(int wanted, const char *quantize);
+int qn_streamed_wanted(int wanted, const struct qn_kernel *kernel);
 
 /* All rules on the field `quantize`. QUERN_EINVAL. */
 int qn_streamed_problem(const struct quern_problem *problem,
@@ -34,11 +39,20 @@ int qn_streamed_describe(struct quern_context *ctx,
                          const struct qn_recipe *recipe,
                          struct quern_description *description);
 
+/* Cycles that a tile of an inline kernel takes at least, and bytes that one
+   copies of each value of A. */
+double qn_streamed_tile(const struct qn_kernel *kernel, double k);
+double qn_streamed_bytes(const struct qn_kernel *kernel);
+
 /* What makes A, added to the cycles of a launch that are known; `rate` is the
    memory's bytes a cycle. Nothing for other problems. */
 void qn_streamed_estimate(const struct qn_demand *demand,
                           const struct qn_kernel *kernel, double rate,
                           struct qn_figures *figures);
+
+/* Where the best kernel's A is quantized, and what that is counted with. */
+void qn_streamed_why(const struct quern_problem *problem,
+                     const struct qn_choice *best, struct qn_text *text);
 
 /* What a plan with a kernel needs: rules, or all of a launch before its own.
    Freed with its plan. */

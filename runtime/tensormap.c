@@ -71,6 +71,7 @@ const struct qn_map_param qn_tensormap_params[QN_MAPS] = {
     {QN_PARAM_b_sf_tail_map, QN_ROLE_B, QN_MAP_SF_TAIL},
     {QN_PARAM_a_sf_map, QN_ROLE_A, QN_MAP_SCALES},
     {QN_PARAM_b_sf_map, QN_ROLE_B, QN_MAP_SCALES},
+    {QN_PARAM_in_map, QN_ROLE_A, QN_MAP_NUMBERS},
 };
 
 const struct qn_operand *qn_tensormap_operand(const struct qn_kernel *kernel,
@@ -252,6 +253,16 @@ static int build_scales(const struct qn_geometry *g,
     if (kind == QN_MAP_SF_TAIL)
         fill_pointer(map, RAGGED_ROWS, map->strides[0]);
     return 1;
+}
+
+void qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
+                           struct qn_geometry *g)
+{
+    *g = *operand;
+    if (kind != QN_MAP_NUMBERS)
+        return;
+    g->type = QUERN_BF16;
+    g->pitch = g->columns;
 }
 
 int qn_tensormap_build(const struct qn_geometry *g,

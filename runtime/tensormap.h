@@ -24,7 +24,8 @@ enum qn_map_kind {
     QN_MAP_POINTER, /* moved to one group's matrix by coordinates */
     QN_MAP_SCALES,  /* covers the operand's scales */
     QN_MAP_TAIL,    /* moved by coordinates to where a group's rows end */
-    QN_MAP_SF_TAIL  /* the same for its scales */
+    QN_MAP_SF_TAIL, /* the same for its scales */
+    QN_MAP_NUMBERS  /* covers what the operand is quantized from */
 };
 
 /* A parameter that is a map. */
@@ -35,7 +36,7 @@ struct qn_map_param {
 };
 
 /* All of them, QN_MAPS in number. */
-#define QN_MAPS 16
+#define QN_MAPS 17
 extern const struct qn_map_param qn_tensormap_params[QN_MAPS];
 
 /* The kernel's operand that a map is for; P is stored as D is. */
@@ -47,6 +48,10 @@ int qn_tensormap_takes(const struct qn_kernel *kernel, int param);
 
 /* 1 if a launch needs the map: as a parameter, or of each part. */
 int qn_tensormap_needs(const struct qn_kernel *kernel, int map);
+
+/* What a map covers of an operand: its numbers lie in rows of their own. */
+void qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
+                           struct qn_geometry *geometry);
 
 /*
 ** Lay out the map for rows `stride` elements apart and groups `group_stride`;

@@ -29,8 +29,8 @@ static int imagine_device(struct qn_session *s, struct qn_text *text)
 
 /* What no choice of tiles can beat, by the kernel that would run: rows of
    padding cost nothing where memory takes longer. */
-static void add_floors(struct qn_text *text, const struct qn_choice *best,
-                       int sms)
+static void add_floors(struct qn_text *text, const struct quern_problem *p,
+                       const struct qn_choice *best, int sms)
 {
     const struct qn_figures *f = &best->figures;
 
@@ -41,13 +41,7 @@ static void add_floors(struct qn_text *text, const struct qn_choice *best,
         f->tiles * f->real * f->math / sms, f->tiles * f->math / sms,
         f->memory_cycles);
     if (f->quantize_cycles > 0)
-        qn_text_add(text,
-                    "a is quantized %s; a launch for that alone would take "
-                    "%.0f cycles\n\n",
-                    qn_streamed_kernel(best->candidate->kernel)
-                        ? "in the product's own launch"
-                        : "by a launch before the product's",
-                    f->quantize_cycles);
+        qn_streamed_why(p, best, text);
 }
 
 /* In the model's order, but for a measured winner; the first would run, unless
@@ -91,7 +85,7 @@ static int of_variant(const struct quern_problem *p,
                       const struct qn_rejected *point)
 {
     return point->op == p->op && point->ragged == p->ragged &&
-           (p->quantize || !qn_streamed_is(point->quantize)) &&
+           qn_streamed_serves(p->quantize, point->quantize) &&
            point->a_major == p->a_major && point->b_major == p->b_major &&
            point->d_type == p->d_type && !strcmp(point->recipe, p->recipe) &&
            qn_problem_takes(p, point->epilogue, point->activation,
@@ -199,7 +193,7 @@ static int explain(struct qn_session *s, struct qn_text *text)
         qn_select_none(s->ctx, &s->demand, list, 0);
         qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
     } else
-        add_floors(text, list, s->demand.sms);
+        add_floors(text, s->problem, list, s->demand.sms);
     add_choices(text, list, count, s->tuned.kernel,
                 way.way != QUERN_EXPAND_INSIDE);
     add_excluded(text, list, count);

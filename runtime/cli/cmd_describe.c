@@ -79,8 +79,9 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
                  !g->sf.scaling            ? ""
                  : g->sf.copy == QUERN_ROW ? ", row copy"
                                            : ", column copy",
-                 problem->quantize && role == QN_ROLE_A ? ", which is made"
-                                                        : "",
+                 role != QN_ROLE_A || !problem->quantize ? ""
+                 : problem->quantize < QUERN_INLINE      ? ", which is made"
+                                                         : ", or room for it",
                  g->grouped        ? "one matrix per group"
                  : g->inner_ragged ? "columns of all groups"
                                    : "rows of all groups");

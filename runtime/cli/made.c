@@ -9,6 +9,7 @@
 #include "error.h"
 #include "quantize.h"
 #include "random.h"
+#include "streamed.h"
 
 /* The row copy lies where A does, the column copy behind the roles. */
 static void list_buffers(struct qn_job *job,
@@ -20,6 +21,13 @@ static void list_buffers(struct qn_job *job,
     list[QN_MADE_COLUMN] = &job->column;
     list[QN_MADE_COLUMN_SF] = &job->column_sf;
     list[QN_MADE_COLUMN_GLOBAL] = &job->column_global;
+}
+
+/* Does the product make A where no copy of it is seen? */
+static int is_inline(const struct qn_job *job)
+{
+    return job->plan->kernel &&
+           qn_streamed_way(job->plan->kernel) == QUERN_INLINE;
 }
 
 /* Of two copies, fresh and full of poison. */
@@ -61,6 +69,8 @@ int qn_made_fill(struct qn_job *job, uint64_t seed, float scale)
 void qn_made_point(struct qn_job *job)
 {
     job->args.in.data = job->in.data;
+    if (is_inline(job))
+        return;
     job->args.column.data = job->column.data;
     job->args.column.sf = job->column_sf.data;
     job->args.column.global = job->column_global.data;
@@ -118,7 +128,7 @@ static int quantize(const struct qn_job *job,
 }
 
 /* Does the buffer hold just these bytes? */
-static int compare(const struct qn_memory *memory, const struct qn_memory *want,
+static int compare(struct qn_memory *memory, const struct qn_memory *want,
                    int *alike)
 {
     void *bytes = malloc(memory->bytes + 1);
@@ -132,19 +142,49 @@ static int compare(const struct qn_memory *memory, const struct qn_memory *want,
     return code;
 }
 
-int qn_made_judge(const struct qn_job *job, int *alike)
+/* Is the buffer as it was before any run? Then the other's bytes go there. */
+static int replace(struct qn_memory *memory, const struct qn_memory *want,
+                   int *alike)
+{
+    unsigned char *bytes = malloc(memory->bytes + 1);
+    int code = bytes ? qn_memory_read(memory, 0, bytes, memory->bytes)
+                     : qn_error_memory();
+
+    for (size_t i = 0; i < memory->bytes && !code; i++)
+        *alike &= bytes[i] == QN_MEMORY_POISON;
+    free(bytes);
+    return code ? code : qn_memory_write(memory, 0, want->data, memory->bytes);
+}
+
+/* All buffers from `first` on, each with its own of the host's. */
+static int judge(struct qn_job *job, int first,
+                 int (*look)(struct qn_memory *, const struct qn_memory *,
+                             int *),
+                 int *alike)
 {
     struct qn_memory made[QN_MADE_BUFFERS] = {{.gpu = NULL}},
                      *list[QN_MADE_BUFFERS];
-    struct qn_job mine = *job;
     int code = quantize(job, made);
 
     *alike = 1;
-    list_buffers(&mine, list);
-    for (int i = 0; i < QN_MADE_BUFFERS && !code; i++)
+    list_buffers(job, list);
+    for (int i = first; i < QN_MADE_BUFFERS && !code; i++)
         if (made[i].base)
-            code = compare(list[i], &made[i], alike);
+            code = look(list[i], &made[i], alike);
     for (int i = 0; i < QN_MADE_BUFFERS; i++)
         qn_memory_free(&made[i]);
     return code;
+}
+
+int qn_made_judge(struct qn_job *job, int *alike)
+{
+    int (*const look)(struct qn_memory *, const struct qn_memory *, int *) =
+        is_inline(job) ? replace : compare;
+
+    return judge(job, QN_MADE_ROW, look, alike);
+}
+
+int qn_made_columns(struct qn_job *job, int *alike)
+{
+    return judge(job, QN_MADE_COLUMN, compare, alike);
 }

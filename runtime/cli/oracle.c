@@ -158,6 +158,8 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         .untouched = 1,
         .copies = 1,
     };
+    if (!code && p->quantize) /* D's reference reads the row copy */
+        code = qn_made_judge(job, &verdict->copies);
     for (int role = QN_ROLE_D; role <= (p->saved ? QN_ROLE_P : QN_ROLE_D);
          role++) {
         if (!code)
@@ -167,8 +169,6 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
     }
     if (!code)
         code = qn_oracle_guards(job, &verdict->guards);
-    if (!code && p->quantize)
-        code = qn_made_judge(job, &verdict->copies);
     verdict->passed = !code && verdict->error <= verdict->tolerance &&
                       verdict->guards && verdict->untouched && verdict->copies;
     return code;

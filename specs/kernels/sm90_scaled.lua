@@ -17,9 +17,13 @@ local function sf_rows (v)
 end
 local function sf_memory (v)
   local boxes = (v.tile.m + 127) // 128
+  if v.quantize == "inline" then return v.tile.m * 4 end -- nobody copies them
   if v.factors == "squares" then return (boxes * sf_rows(v) * 4 + 127) // 128 * 128 end
   return v.factors == "lines" and (v.tile.m + v.tile.n) * 4 or 0
 end
+
+-- Numbers that are quantized beside the products, two bytes each, have a ring of their own.
+local function number_memory (v) return v.tile.m // v.cluster.n * v.tile.k * 2 end
 
 -- Bytes of shared memory: alignment, board and barriers aside, the slabs, and what three warps that
 -- quantize keep there; one stage.
@@ -35,9 +39,9 @@ local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_mem
 -- Does something follow the product that takes more than one column?
 local function follows (v) return v.epilogue == "activate" or v.epilogue == "copies" end
 
-local function common (merges, streamed)
+local function common (merges, quantizes)
   return
-  not streamed and derive "quantize" (function () return "apart" end)
+  not quantizes and derive "quantize" (function () return "apart" end)
                or requires "k % 8 == 0" "rows of what is quantized are read 16 bytes at a time",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
          or derive "parts" (function () return 1 end),
@@ -66,22 +70,33 @@ local function common (merges, streamed)
 
   -- Warpgroups that store at the same time do so at once; else each warp through a few slabs.
   derive "store" (function (v)
-    local whole = v.epilogue == "store" and v.d.bytes == 2
+    local whole = v.epilogue == "store" and v.d.bytes == 2 and v.quantize ~= "inline"
     return whole and v.schedule == "cooperative" and "warpgroup" or "warps"
   end),
   derive "slabs" (function (v)
     if v.store == "warpgroup" then return v.tile.m * v.tile.n * v.d.bytes // (2 * 64 * 128) end
     return v.addend == "fetch" and 4 or 2
   end),
-  derive "stages" (function (v) return (227 * KiB - slab_memory(v)) // stage_memory(v) end),
-  derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
+  -- What is quantized comes from far, what is multiplied mostly from L2.
+  derive "stages" (function (v)
+    local room = 227 * KiB - slab_memory(v)
+    if v.quantize ~= "inline" then return room // stage_memory(v) end
+    return math.min((room - 3 * number_memory(v)) // stage_memory(v), 3)
+  end),
+  derive "number_stages" (function (v)
+    if v.quantize ~= "inline" then return 0 end
+    return (227 * KiB - slab_memory(v) - v.stages * stage_memory(v)) // number_memory(v)
+  end),
+  derive "smem" (function (v)
+    return slab_memory(v) + v.stages * stage_memory(v) + v.number_stages * number_memory(v)
+  end),
   derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
   derive "registers" (function (v)
-    if v.parts > 1 or v.quantize == "streamed" then return { 72, 216 } end
+    if v.parts > 1 or v.quantize ~= "apart" then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
-  derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
+  derive "a_box" (function (v) return { v.tile.k, v.tile.m // v.cluster.n } end),
   derive "b_box" (function (v)
     local halves = follows(v) and v.operands == "halves"
     return { v.tile.k, halves and v.tile.n // 2 or v.tile.n }
@@ -130,6 +145,8 @@ local function common (merges, streamed)
     (function (v)
       return v.promote > 0 and v.addend == "read" and v.tile.m * v.tile.n > 128 * 128
     end),
+  reject "warpgroups would wait for ever for more registers than their CTA was given"
+    (function (v) return v.registers[1] + 2 * v.registers[2] > 3 * 168 end),
   reject "fewer than 2 stages cannot hide the latency of TMA"
     (function (v) return v.stages < 2 end)
 end
@@ -302,6 +319,28 @@ kernels "sm90_square_m_streamed" {
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "(m / 128 + groups) * (k / 64 + 8) < 2147483648" "pieces are counted in 31 bits",
   common(nil, "streamed")
+}
+
+-- The same, but nothing is written except D: what warps beside the products make of A's numbers is
+-- in shared memory only, and made again for each column of tiles, or of pairs of them.
+kernels "sm90_square_m_inline" {
+  op = { "fprop", "dgrad" }, element = element.square, scale = spans.square, layout = "tn",
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
+  params = join({ "in_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "b_sf",
+                  "b_sf_stride", "b_sf_group_stride" }, sizes),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 256, 128} },
+  axis "cluster"  { {1, 1}, {1, 2} },
+  axis "quantize" { "inline" },
+  derive "addend" (function () return "none" end),
+  reject "32 rows for each CTA are fewer than the warps that quantize take at a time"
+    (function (v) return v.tile.m // v.cluster.n < 64 end),
+  reject "codes drawn by chance need a seed, and transformed values another pass"
+    (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  common(nil, "inline")
 }
 
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.

@@ -64,7 +64,7 @@ DEVICE struct reach reach_tail(const void *base, const void *buffer, u64 pitch, 
 //$ local turning = cluster.m > 1
 //$ local forms = { a = turning and { false, true } or { cluster.n > 1 },
 //$                 b = turning and { false, true } or { false } }
-//$ for name, o in pairs { a = a, b = b } do
+//$ for name, o in pairs(quantize == "inline" and { b = b } or { a = a, b = b }) do
 //$ for _, shared in ipairs(forms[name]) do
 //$ local tile_mn = name == "a" and tile.m or tile.n
 //$ local part = shared and tile_mn // (cluster.m * cluster.n) or tile_mn
@@ -143,6 +143,9 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ local wide = expand ~= "none"
 //$ local loaded = wide and "PACKED_BYTES" or "STAGE_BYTES"
 //$ loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or loaded
+//$ local inline = quantize == "inline"
+//$ local given = cluster.n > 1 and " + (CTAS - 1) * NUMBER_ROWS * (TILE_K + 4)" or ""
+//$ loaded = inline and "B_BYTES" .. given or loaded
 //$ -- the ring that copies go into, and where B lies in it
 //$ local ring = wide and { "packed_", "packed", "PACKED_BYTES", "A_PACKED", "PACKED_STAGES" }
 //$                    or { "", "ring", "STAGE_BYTES", "A_BYTES", "STAGES" }
@@ -170,6 +173,18 @@ DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
 //$ end
 }
 
+//$ elseif inline then
+/* Fill a stage of numbers: TILE_K of each of this CTA's rows, in two boxes side by side. */
+DEVICE void load_numbers(const struct maps *maps, unsigned int to, unsigned int full,
+                         const struct tile *t, int x)
+{
+//$ local mine = cluster.n > 1 and " + (int)cluster_rank() * NUMBER_ROWS" or ""
+    const int row = (int)t->start + t->row$(mine);
+
+    load_box_2d(to, maps->in, full, x, row);
+    load_box_2d(to + NUMBER_BYTES / 2, maps->in, full, x + TILE_K / 2, row);
+}
+
 //$ elseif factors == "squares" then
 /*
 ** The scales of a tile's rows of A for one block of k. The copy engine starts at multiples of 16
@@ -186,8 +201,13 @@ DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
 
 //$ end
 /* Fill stages with the operands of one tile of D. Called by one thread. */
+//$ if inline then
+DEVICE void load_tile(const struct memory *s, struct place *p, struct place *q,
+                      const struct tile *t, const struct maps *maps, int k)
+//$ else
 DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile *t,
                       const struct maps *maps, int k)
+//$ end
 {
 //$ if quantize == "streamed" then
     const unsigned int *flags = maps->flags + (t->runs + t->row / BLOCK) * chunks_of(k);
@@ -203,6 +223,12 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
 //$ if quantize == "streamed" then
         if (x % CHUNK == 0) /* before the stage is free, so that the look costs nothing */
             flag_wait(flags + x / CHUNK, PIECES);
+//$ elseif inline then
+        barrier_wait(s->numbers_empty + q->stage * 8, q->parity ^ 1);
+        barrier_expect(s->numbers_full + q->stage * 8, NUMBER_BYTES);
+        load_numbers(maps, s->numbers + q->stage * NUMBER_BYTES, s->numbers_full + q->stage * 8, t,
+                     x);
+        place_next(q, NUMBER_STAGES);
 //$ end
         barrier_wait(s->$(ring[1])empty + p->stage * 8, p->parity ^ 1);
         barrier_expect(full, $(loaded));
@@ -215,10 +241,12 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
             load_b_half(maps, stage + A_BYTES, full, t, x, t->column);
         }
 //$ else
+//$ if not inline then
         load_a(maps, stage, full, t, x, t->row);
+//$ end
         load_b(maps, stage + $(ring[4]), full, t, x, t->column$(apart and " / 2" or ""));
 //$ end
-//$ if of_blocks then
+//$ if of_blocks and not inline then
         load_sf(maps, s->sf + p->stage * SF_BYTES, full, t, x / TILE_K);
 //$ end
         place_next(p, $(ring[5]));

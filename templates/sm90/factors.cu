@@ -7,13 +7,17 @@
 //$ elseif factors == "row" then
 ** One for each row of A and each row of B.
 //$ elseif factors == "squares" then
-** One for each row of A and TILE_K steps of k, which the copy engine brings along with A; one for
+//$ local come = quantize == "inline" and "are made" or "the copy engine brings"
+** One for each row of A and TILE_K steps of k, which $(come) along with A; one for
 ** 128 rows of B and TILE_K steps of k, read a step ahead.
 //$ else
 ** One for each row of A or B and TILE_K steps of k: the copy engine brings them along.
 //$ end
 */
-//$ if factors == "squares" then
+//$ if quantize == "inline" then
+enum { SF_BYTES = TILE_M * 4 };
+
+//$ elseif factors == "squares" then
 enum {
     SF_BOX = (TILE_M < 128 ? TILE_M : 128) + 4,
     SF_LOADED = (TILE_M + 127) / 128 * SF_BOX * 4, /* bytes: see load_sf */

@@ -36,6 +36,9 @@
 //$ elseif factors ~= "none" then
 ** a and b are what is stored: times their scales (struct factors) they are the numbers meant.
 //$ end
+//$ if quantize == "inline" then
+** Of a there are numbers in bf16: what is stored of them is made on the way, in shared memory.
+//$ end
 //$ if ragged == "m" then
 ** Rows of d outside every group are not written.
 //$ end
@@ -65,6 +68,7 @@
 //$ local rows = split == "m" and tile.m // 2 or tile.m
 //$ local columns = split == "n" and tile.n // 2 or tile.n
 //$ local of_blocks = factors == "squares" or factors == "lines"
+//$ local inline = quantize == "inline"
 //$ local of_group = factors == "group" or factors == "global"
 //$ local storer = store == "warps" and "warp" or "warpgroup"
 //$ local swapped = expand == "swapped"
@@ -94,6 +98,11 @@ enum {
     A_BYTES = TILE_M * TILE_K * $(bytes),
     B_BYTES = TILE_N * TILE_K * $(bytes),
     STAGE_BYTES = A_BYTES + B_BYTES,
+//$ end
+//$ if inline then
+    NUMBER_ROWS = TILE_M$(cluster.n > 1 and " / CTAS" or ""), /* of A, that this CTA makes */
+    NUMBER_BYTES = NUMBER_ROWS * TILE_K * 2, /* as they are copied */
+    NUMBER_STAGES = $(number_stages),
 //$ end
     A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */
     B_STEP = $(step_of[b.major]),
@@ -176,6 +185,10 @@ struct memory {
 //$ if of_blocks then
     unsigned int sf; /* SF_BYTES of scales for each stage */
 //$ end
+//$ if inline then
+    unsigned int numbers; /* NUMBER_STAGES stages of A's */
+    unsigned int numbers_full, numbers_empty;
+//$ end
 //$ if addend == "fetch" then
     unsigned int arrived; /* of C, a barrier for each slab */
 //$ end
@@ -200,10 +213,17 @@ DEVICE struct memory memory_layout(void)
     s.maxima = s.turned + TURNED_BYTES;
     s.columns = s.maxima + MAXIMA_BYTES;
     s.sf = s.columns + COLUMNS_BYTES;
+//$ elseif inline then
+    s.numbers = s.slabs + ALL_SLABS_BYTES;
+    s.sf = s.numbers + NUMBER_STAGES * NUMBER_BYTES;
 //$ elseif of_blocks then
     s.sf = s.slabs + ALL_SLABS_BYTES;
 //$ end
-//$ if of_blocks then
+//$ if inline then
+    s.numbers_full = s.sf + STAGES * SF_BYTES;
+    s.numbers_empty = s.numbers_full + NUMBER_STAGES * 8;
+    s.full = s.numbers_empty + NUMBER_STAGES * 8;
+//$ elseif of_blocks then
     s.full = s.sf + STAGES * SF_BYTES;
 //$ elseif expand ~= "none" then
     s.packed = s.slabs + ALL_SLABS_BYTES;
@@ -278,6 +298,10 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 //$ include "sm90/expander.cu"
 
 //$ end
+//$ if inline then
+//$ include "sm90/inline.cu"
+
+//$ end
 //$ local ways = { none = promote > 0 and "promote" or "multiply", shared = "multiply",
 //$                registers = "multiply_registers", swapped = "multiply_swapped" }
 //$ include("sm90/" .. ways[expand] .. ".cu")
@@ -287,6 +311,8 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 
 //$ end
 //$ include "sm90/store.cu"
+
+//$ include "sm90/barriers.cu"
 
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 //$ local extra = addend == "read" and " &scale, added," or ""
@@ -336,6 +362,8 @@ $(name)(
 //$ if expand ~= "none" then
     struct scales scales;
     struct place q = { 0, 0 }; /* in the ring of what is multiplied; p is in the packed one */
+//$ elseif inline then
+    struct place q = { 0, 0 }; /* in the ring of numbers */
 //$ end
     struct walk w;
     struct place p = { 0, 0 };
@@ -400,26 +428,7 @@ $(name)(
 //$ end
 
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) {
-            barrier_init(s.full + i * 8, $(expand ~= "none" and 4 or 1));
-            barrier_init(s.empty + i * 8, $(schedule == "cooperative" and 8 or 4) * CTAS);
-        }
-//$ if expand ~= "none" then
-        for (int i = 0; i < PACKED_STAGES; i++) {
-            barrier_init(s.packed_full + i * 8, 1);
-            barrier_init(s.packed_empty + i * 8, $(packed_readers));
-        }
-//$ end
-        for (int i = 0; i < BOARD; i++) {
-            barrier_init(s.posted + i * 8, 1);
-//$ local multiply, expand_too = schedule == "cooperative" and 8 or 4, expand ~= "none" and 4 or 0
-            barrier_init(s.read + i * 8, $(multiply + expand_too));
-        }
-//$ if addend == "fetch" then
-        for (int i = 0; i < 8 * SLABS; i++)
-            barrier_init(s.arrived + i * 8, 1);
-//$ end
-        barrier_init_fence();
+        barriers_make(&s);
 //$ for _, p in ipairs(params) do
 //$ if p.type:sub(-10) == "tensor_map" then
         prefetch_map(&$(p.name));
@@ -458,7 +467,7 @@ $(name)(
             while (uniformly(walk_next(&w, &t, lane))) {
                 if (elect_lane()) {
                     board_post(&s, &note, &t, &p, 1);
-                    load_tile(&s, &p, &t, &maps, $(k_length));
+                    load_tile(&s, &p,$(inline and " &q," or "") &t, &maps, $(k_length));
                 }
                 __syncwarp();
             }
@@ -481,6 +490,10 @@ $(name)(
         named_wait(1, 128); /* the CTA neither copies nor quantizes any more */
         if (warp == 0)
             stream_leave(&stream, &w, lane);
+//$ elseif inline then
+        int unit = warp - 1;
+        while (uniformly(warp > 0 && board_read(&s, &note, &t, &p, lane)))
+            quantize_tile(&s, &q, &p, &unit, $(d_rows) - t.row, k, lane);
 //$ end
 //$ if expand ~= "none" then
     } else if (warpgroup == 3) {

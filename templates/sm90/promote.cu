@@ -20,7 +20,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     enum { ABREAST = COLUMNS / MMA_N, PIECES = ROWS / 64 * ABREAST };
     float part[MMA_N / 2];
 //$ if of_blocks then
-//$ local before = factors == "squares" and " + (t->start & 3)" or ""
+//$ local before = factors == "squares" and quantize ~= "inline" and " + (t->start & 3)" or ""
     const int sf_row = first_row + threadIdx.x / 32 % 4 * 16 + lane / 4$(before);
     float of_row[ROWS / 32]$(lots == 2 and "[2]" or ""), of_row_next[ROWS / 32];
 //$ if factors == "squares" then

@@ -130,6 +130,22 @@ DEVICE void load_box_4d_multicast(unsigned int to, const tensor_map *map, unsign
 }
 
 //$ end
+//$ if quantize == "inline" and cluster.n > 1 then
+/* Bytes of shared memory to their place in CTA `rank` of the cluster; they count on its barrier. */
+DEVICE void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
+                        unsigned int rank)
+{
+    asm volatile("{\n"
+                 "  .reg .b32 to, full;\n"
+                 "  mapa.shared::cluster.u32 to, %0, %3;\n"
+                 "  mapa.shared::cluster.u32 full, %2, %3;\n"
+                 "  cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+                 " [to], [%0], %1, [full];\n"
+                 "}"
+                 : : "r"(from), "r"(bytes), "r"(barrier), "r"(rank) : "memory");
+}
+
+//$ end
 //$ if addend ~= "reduce" then
 /* A box from shared memory to (x, y, ..); what lies outside the tensor is dropped. */
 //$ if ragged == "m" then
@@ -269,7 +285,7 @@ DEVICE unsigned int load_shared_word(unsigned int from)
 }
 
 //$ end
-//$ if epilogue == "copies" then
+//$ if epilogue == "copies" or quantize == "inline" then
 DEVICE void store_shared_word(unsigned int to, unsigned int word)
 {
     asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
@@ -415,6 +431,18 @@ DEVICE int lane_again(void)
 #define registers_release(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count))
 #define registers_take(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count))
 
+//$ if quantize ~= "apart" then
+/*
+** A number as it is, here and now. The compiler is not told so: it would keep what follows from it
+** in registers, of which there are few, or what it follows from.
+*/
+DEVICE int afresh(int number)
+{
+    asm volatile("" : "+r"(number));
+    return number;
+}
+
+//$ end
 //$ if quantize == "streamed" then
 /* --- between CTAs: tickets, and flags that count what is done --- */
 

@@ -2,6 +2,8 @@
 ** gpu_streamed.c: products that quantize A on the way: D against float64, the
 ** copies against the host's bytes; runs again, replays after the sizes have
 ** changed, and sizes that lie, each with the flags that the run before left.
+** What quantizes A beside the products makes D to the byte as two launches do,
+** of any numbers.
 */
 #include "gpu.h"
 
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "made.h"
 #include "oracle.h"
 #include "streamed.h"
 #include "types.h"
@@ -32,9 +35,10 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
     static const int columns[] = {16, 264, 8, 520},
                      steps[] = {520, 8, 1288, 72, 1024};
 
-    snprintf(line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s quantize=streamed",
+    snprintf(line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s quantize=%s",
              qn_op_name(k->op), k->recipe, (long long)groups, (long long)m,
-             columns[i % 4], steps[i % 5], qn_type_name(k->d.type));
+             columns[i % 4], steps[i % 5], qn_type_name(k->d.type),
+             k->quantize);
 }
 
 /* What a run makes, as it was before any. */
@@ -190,10 +194,112 @@ static const char *leave_out(struct qn_job *job)
     return intact ? look_at_flags(job) : "a column copy was made unasked";
 }
 
-/* All that a job goes through. Alone: a capture is in other threads' way. */
-static const char *go_through(struct qn_job *job, int alone, char *text,
-                              size_t size)
+/* The kernel of the same tile whose A is there. */
+static const char *twin_of(const struct qn_kernel *k)
 {
+    const struct quern_registry *registry = gpu_registry();
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *other = &registry->kernels[i];
+
+        if (!qn_streamed_way(other) && other->op == k->op &&
+            !strcmp(other->recipe, k->recipe) &&
+            !strcmp(other->arch, k->arch) && other->d.type == k->d.type &&
+            other->epilogue == k->epilogue &&
+            !strcmp(other->schedule, k->schedule) &&
+            !memcmp(other->tile, k->tile, sizeof k->tile))
+            return other->name;
+    }
+    return NULL;
+}
+
+/* Blocks of zeros, infinities and NaN, and the smallest and largest numbers,
+   each in rows of its own, beside numbers as they were. */
+static int put_specials(struct qn_job *job)
+{
+    static const unsigned short specials[] = {0x0000, 0x7f80, 0xff80, 0x7fc0,
+                                              0x0001, 0x7f7f, 0x8000};
+    enum { COUNT = sizeof specials / sizeof *specials };
+    const int64_t k = job->problem.k;
+    unsigned short *numbers = job->numbers;
+
+    for (int64_t i = 0; i < job->problem.m; i++)
+        for (int64_t x = 0; x < k; x++)
+            if (i % 3 == 0 && (x / 128 + i) % 2 == 0)
+                numbers[i * k + x] = specials[i / 3 % COUNT];
+            else if (i % 3 == 1 && (x + i) % 97 == 0)
+                numbers[i * k + x] = specials[(i / 3 + x) % COUNT];
+    return qn_memory_write(&job->in, 0, numbers, job->in.bytes);
+}
+
+/* D's bytes as a run leaves them. */
+static const char *run_for_d(struct qn_job *job, const struct quern_plan *plan,
+                             const struct quern_args *args, char *d)
+{
+    struct qn_memory *memory = &job->memory[QN_ROLE_D];
+
+    if (qn_memory_clear(memory, QN_MEMORY_POISON) ||
+        quern_run(plan, args, NULL) || quern_check(plan, args, NULL) ||
+        qn_memory_read(memory, 0, d, memory->bytes))
+        return quern_errmsg(gpu_context);
+    return NULL;
+}
+
+/* The same by the cast's launch and a product of its copy, and with no room
+   for a copy that nobody makes. */
+static const char *compare(struct qn_job *job, const struct qn_kernel *k)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT,
+                                               .kernel = twin_of(k)};
+    const size_t bytes = job->memory[QN_ROLE_D].bytes;
+    char *inside = malloc(bytes + 1), *apart = malloc(bytes + 1);
+    struct quern_args bare = job->args;
+    struct quern_plan *plan = NULL;
+    const char *bad = NULL;
+
+    bare.a.data = NULL;
+    if (!inside || !apart)
+        bad = "memory ran out";
+    else if (!options.kernel)
+        bad = "there is no such kernel that finds A quantized";
+    else if (put_specials(job) || forget(job) ||
+             quern_plan(gpu_context, &job->problem, &options, &plan))
+        bad = quern_errmsg(gpu_context);
+    if (!bad)
+        bad = run_for_d(job, job->plan, &bare, inside);
+    if (!bad)
+        bad = run_for_d(job, plan, &job->args, apart);
+    if (!bad && memcmp(inside, apart, bytes) != 0)
+        bad = "two launches give other bytes";
+    quern_plan_free(plan);
+    free(inside);
+    free(apart);
+    return bad;
+}
+
+/* The column copy that a run makes if it is asked to, by a launch before. */
+static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
+{
+    struct quern_args args = job->args;
+    int alike = 1;
+
+    args.column.data = job->column.data;
+    args.column.sf = job->column_sf.data;
+    if (forget(job) || quern_run(job->plan, &args, NULL) || qn_job_check(job) ||
+        qn_made_columns(job, &alike))
+        return quern_errmsg(gpu_context);
+    if (!alike)
+        return "the column copy is not what the host quantizes to";
+    return forget(job) || qn_job_run(job)
+               ? quern_errmsg(gpu_context)
+               : judge(job, "without a column copy", text, size);
+}
+
+/* All that a job goes through. Alone: a capture is in other threads' way. */
+static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
+                              int alone, char *text, size_t size)
+{
+    const int beside = qn_streamed_way(k) == QUERN_INLINE;
     const char *bad = judge(job, "the first run", text, size);
 
     if (!bad && alone)
@@ -204,6 +310,10 @@ static const char *go_through(struct qn_job *job, int alone, char *text,
         bad = resize(job, text, size);
     if (!bad)
         bad = lie(job, text, size);
+    if (!bad && beside)
+        bad = ask_for_column(job, text, size);
+    if (!bad && beside)
+        return compare(job, k);
     return bad ? bad : leave_out(job);
 }
 
@@ -232,7 +342,7 @@ static void run_one(int number, int i)
         qn_job_run(&job))
         bad = quern_errmsg(gpu_context);
     else
-        bad = go_through(&job, i == EACH - 1, text, sizeof text);
+        bad = go_through(&job, k, i == EACH - 1, text, sizeof text);
     if (bad)
         snprintf(work.result[number][i], sizeof work.result[number][i],
                  "%s, %s, %s: %.300s", line, pattern->name, k->name, bad);
@@ -255,7 +365,7 @@ static void *run_some(void *unused)
 void gpu_streamed(void)
 {
     work.count =
-        gpu_variant_pick(qn_streamed_kernel, 3, work.kernels, MOST_KERNELS);
+        gpu_variant_pick(qn_streamed_way, 3, work.kernels, MOST_KERNELS);
     if (!work.count) {
         gpu_skip("no kernel here quantizes on the way");
         return;

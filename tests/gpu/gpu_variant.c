@@ -99,7 +99,7 @@ void gpu_variant_list(const char *only)
         struct gpu_variant *v;
 
         if (k->op > QUERN_WGRAD || k->epilogue >= QN_ACTIVATE ||
-            qn_streamed_kernel(k) || !gpu_variant_serves(k) ||
+            qn_streamed_way(k) || !gpu_variant_serves(k) ||
             (gpu_options.quick && is_twin(gpu_variant_recipe(k))) ||
             (only && fnmatch(only, k->name, 0)))
             continue;

@@ -132,7 +132,7 @@ static void *draw_numbers(size_t count)
     return in;
 }
 
-static void compare(const char *op, const char *recipe)
+static void compare(const char *op, const char *recipe, const char *way)
 {
     const int of = strcmp(op, "fprop") ? QUERN_DY : QUERN_X;
     struct quern_context *ctx;
@@ -146,7 +146,7 @@ static void compare(const char *op, const char *recipe)
     assert_int_equal(quern_open(NULL, &ctx), QUERN_OK);
     snprintf(apart, sizeof apart, "%s %s g=%d m=%d n=%d k=%d", op, recipe,
              GROUPS, ROWS, N, K);
-    snprintf(streamed, sizeof streamed, "%s quantize=streamed", apart);
+    snprintf(streamed, sizeof streamed, "%s quantize=%s", apart, way);
     assert_int_equal(quern_problem_parse(ctx, streamed, &p), QUERN_OK);
     assert_int_equal(quern_describe(ctx, &p, &need), QUERN_OK);
     global = need.args.a.global_bytes > 0;
@@ -175,11 +175,12 @@ static void compare(const char *op, const char *recipe)
 void test_streamed(void **state)
 {
     (void)state;
-    compare("fprop", "fp8_block");
-    compare("dgrad", "fp8_block");
-    compare("fprop", "fp8_row");
-    compare("fprop", "fp8_tensor");
-    compare("fprop", "mxfp8");
-    compare("dgrad", "mxfp4");
-    compare("fprop", "nvfp4");
+    compare("fprop", "fp8_block", "streamed");
+    compare("fprop", "fp8_block", "inline");
+    compare("dgrad", "fp8_block", "any");
+    compare("fprop", "fp8_row", "streamed");
+    compare("fprop", "fp8_tensor", "inline");
+    compare("fprop", "mxfp8", "streamed");
+    compare("dgrad", "mxfp4", "inline");
+    compare("fprop", "nvfp4", "any");
 }

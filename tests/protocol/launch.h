@@ -17,7 +17,8 @@ enum twin_kind {
     TWIN_POINTER,
     TWIN_SCALES,
     TWIN_TAIL,
-    TWIN_SF_TAIL
+    TWIN_SF_TAIL,
+    TWIN_NUMBERS
 };
 
 /*

@@ -37,13 +37,16 @@ enum {
     SIM_PARTS = SLAB_ROWS / 16,
     SIM_PART_BYTES = SLAB_BYTES / SIM_PARTS, /* of a slab, which one warp fills */
     SIM_SLABS = ALL_SLABS_BYTES / SIM_PART_BYTES, /* parts of slabs, all of them */
-    SIM_FIRST_SCALE = SIM_FIRST_SLAB + ALL_SLABS_BYTES,
+    SIM_FIRST_NUMBER = SIM_FIRST_SLAB + ALL_SLABS_BYTES,
+    SIM_NUMBERS = SIM_NUMBER_STAGES * SIM_NUMBER_BYTES / SIM_GRAIN,
+    SIM_FIRST_SCALE = SIM_FIRST_NUMBER + SIM_NUMBERS * SIM_GRAIN,
     SIM_SCALES = STAGES * SIM_SF_BYTES / 4,
     SIM_FIRST_BARRIER =
         SIM_FIRST_SCALE + STAGES * SIM_SF_BYTES + SIM_PACKED_BYTES + SIM_WORDS_BYTES,
     SIM_PACKED_STAGES = SIM_PACKED_BYTES / SIM_PACKED_STAGE,
     /* slabs' only where C is fetched */
-    SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STAGES + SIM_SLABS + 2 * BOARD,
+    SIM_BARRIERS =
+        2 * STAGES + 2 * SIM_PACKED_STAGES + 2 * SIM_NUMBER_STAGES + SIM_SLABS + 2 * BOARD,
     SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4 + SIM_STREAMED * 3 * 32 * 8,
     SIM_ROWS = SIM_STREAMED ? 8192 : 1,
     SIM_CHUNKS = SIM_STREAMED ? 4 : 1,
@@ -157,6 +160,7 @@ struct sim_cta {
     struct sim_barrier barrier[SIM_BARRIERS];
     unsigned int word[SIM_WORDS]; /* the board's notes */
     struct sim_grain grain[SIM_GRAINS];
+    struct sim_grain number[SIM_NUMBERS + 1]; /* of A, 64 of 8 rows */
     struct sim_slab slab[SIM_SLABS];
     struct sim_scale scale[SIM_SCALES + 1];
     struct sim_grain packed[SIM_PACKED_STAGES * ((TILE_M + TILE_N) / 8) + 1];
@@ -171,6 +175,8 @@ struct sim_copy {
     unsigned int to, barrier;
     struct sim_place place;
     const tensor_map *scales; /* instead of the operand's values */
+    int numbers;              /* likewise */
+    int source;               /* CTA that gives its own shared memory, or -1 */
 };
 
 /* The whole simulated launch. */

@@ -59,6 +59,14 @@ static int sim_of_scales(const tensor_map *map)
     return map->kind == TWIN_SCALES || map->kind == TWIN_SF_TAIL;
 }
 
+/* Bytes of what the map is of. */
+static int sim_element(const tensor_map *map)
+{
+    return sim_of_scales(map)            ? 4
+           : map->kind == TWIN_NUMBERS ? 2
+                                         : sim.launch->operand[map->role].bytes;
+}
+
 /* What the copy engine makes of coordinates. */
 static struct sim_place sim_locate(const tensor_map *map, int rank, int x, int y, int z, int w)
 {
@@ -72,7 +80,7 @@ static struct sim_place sim_locate(const tensor_map *map, int rank, int x, int y
         sim_fail("a coordinate is negative", x < 0 ? x : y < 0 ? y : z, w);
     if ((rank > 2 && (u64)z >= map->dims[2]) || (rank > 3 && (u64)w >= map->dims[3]))
         sim_fail("an outer coordinate leaves the map", z, w);
-    if ((int64_t)x * (sim_of_scales(map) ? 4 : o->bytes) % 16)
+    if ((int64_t)x * sim_element(map) % 16)
         sim_fail("a box that does not start at a multiple of 16 bytes", x, y);
     p.columns = sim_clip((int64_t)map->dims[0], x, map->box[0]);
     p.rows = sim_clip((int64_t)map->dims[1], y, map->box[1]);
@@ -122,10 +130,20 @@ static void sim_land_c(const struct sim_copy *c)
     s->c = SIM_C_IS_THERE;
 }
 
+static struct sim_grain *sim_number_at(int cta, unsigned int address)
+{
+    const unsigned int at = address - SIM_FIRST_NUMBER;
+
+    if (address < SIM_FIRST_NUMBER || at / SIM_GRAIN >= SIM_NUMBERS)
+        sim_fail("no stage of numbers at this address", address, at);
+    return &sim.cta[cta].number[at / SIM_GRAIN];
+}
+
 static void sim_land_operand(const struct sim_copy *c)
 {
-    struct sim_grain *grain =
-        SIM_PACKED_BYTES ? sim_packed_at(c->cta, c->to).grain : sim_grain_at(c->cta, c->to);
+    struct sim_grain *grain = c->numbers ? sim_number_at(c->cta, c->to)
+                              : SIM_PACKED_BYTES ? sim_packed_at(c->cta, c->to).grain
+                                                 : sim_grain_at(c->cta, c->to);
 
     for (int i = 0; i < c->rows; i += 8, grain++) {
         *grain = (struct sim_grain){ 1, c->role, c->place, 0, 0 };
@@ -134,11 +152,24 @@ static void sim_land_operand(const struct sim_copy *c)
     }
 }
 
+/* What another CTA has made, codes or scales, as it is there now. */
+static void sim_land_given(const struct sim_copy *c)
+{
+    if (c->to >= SIM_FIRST_SLAB)
+        for (int i = 0; i < c->bytes; i += 4)
+            *sim_scale_at(c->cta, c->to + i) = *sim_scale_at(c->source, c->to + i);
+    else
+        for (int i = 0; i < c->bytes; i += SIM_GRAIN)
+            *sim_grain_at(c->cta, c->to + i) = *sim_grain_at(c->source, c->to + i);
+}
+
 static void sim_land(const struct sim_copy *c)
 {
     struct sim_barrier *barrier = sim_barrier_of(c->cta, c->barrier);
 
-    if (c->scales)
+    if (c->source >= 0)
+        sim_land_given(c);
+    else if (c->scales)
         sim_land_scales(c);
     else if (c->role == TWIN_D)
         sim_land_c(c);
@@ -186,6 +217,13 @@ static void sim_queue_operand(const struct sim_copy *copy)
         sim_queue_packed(copy);
         return;
     }
+    if (c.numbers) {
+        if (c.to % SIM_GRAIN || c.bytes != c.rows * 128 || 256 * c.rows != SIM_NUMBER_BYTES)
+            sim_fail("a box that is not half a stage of numbers", c.to, c.rows);
+        for (int i = 0; i < c.rows / 8; i++)
+            sim_number_at(c.cta, c.to + i * SIM_GRAIN)->valid = 0;
+        return;
+    }
     if (c.to % SIM_GRAIN || c.rows % 8 || c.bytes != c.rows * 128)
         sim_fail("a box that does not fill whole rows of a stage", c.to, c.rows);
     if (in_stage + c.bytes > STAGE_BYTES)
@@ -228,7 +266,8 @@ static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrie
     const int scales = sim_of_scales(map);
     struct sim_copy c = {
         .role = map->role, .rows = map->box[1], .to = to, .barrier = barrier,
-        .bytes = map->box[0] * map->box[1] * (scales ? 4 : sim.launch->operand[map->role].bytes),
+        .bytes = map->box[0] * map->box[1] * sim_element(map),
+        .numbers = map->kind == TWIN_NUMBERS, .source = -1,
         .place = sim_locate(map, rank, x, y, z, w), .scales = scales ? map : NULL,
         .address = map->base + (u64)y * map->strides[1] + (u64)z * map->strides[2] +
                    (u64)w * map->strides[3],
@@ -241,6 +280,30 @@ static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrie
     for (c.cta = 0; c.cta < CTAS; c.cta++)
         if (ctas >> c.cta & 1)
             sim_copy_queue(c);
+}
+
+/* Codes and scales are there, and fenced, when a CTA gives them; what they land on is nothing from
+   now on. */
+static void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
+                        unsigned int rank)
+{
+    const struct sim_copy c = { .cta = (int)rank, .role = TWIN_A, .bytes = (int)bytes, .to = from,
+                                .barrier = barrier, .source = sim.current / THREADS };
+    const int codes = from < SIM_FIRST_SLAB;
+
+    if (rank >= CTAS || c.cta == c.source || sim.copies == SIM_COPIES || from % 16 || bytes % 16)
+        sim_fail("a gift to no other CTA, or of no whole 16 bytes", rank, bytes);
+    for (unsigned int i = 0; i < bytes; i += codes ? SIM_GRAIN : 4) {
+        if (codes ? !sim_grain_at(c.source, from + i)->valid
+                  : !sim_scale_at(c.source, from + i)->valid)
+            sim_fail("what was not made is given to another CTA", from, i);
+        if (codes)
+            sim_grain_at(c.cta, from + i)->valid = 0;
+        else
+            sim_scale_at(c.cta, from + i)->valid = 0;
+    }
+    sim.copy[sim.copies++] = c;
+    sim.moved++;
 }
 
 static unsigned int sim_self(void) { return 1u << sim.current / THREADS; }

@@ -12,8 +12,6 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* ------------------------------------------------------------- kernels */
-
 /* --------------------------------------------------------------- tests */
 
 static void expect_right(const char *wrong)
@@ -135,8 +133,18 @@ static void test_ragged_k(void **state)
 static void test_scaled_m(void **state)
 {
     const struct form *forms[] = {
-        &TENSOR_M, &TENSOR_M_TURNS, &ROW_M,          &ROW_M_SCALE,
-        &BLOCK_M,  &BLOCK_M_TALL,   &BLOCK_M_HALVES, &BLOCK_M_STREAMED};
+        &TENSOR_M, &TENSOR_M_TURNS, &ROW_M,         &ROW_M_SCALE,
+        &BLOCK_M,  &BLOCK_M_TALL,   &BLOCK_M_HALVES};
+
+    (void)state;
+    run_forms(forms, COUNT(forms), run_everything);
+}
+
+static void test_quantizers(void **state)
+{
+    const struct form *forms[] = {&BLOCK_M_STREAMED, &BLOCK_M_INLINE,
+                                  &BLOCK_M_INLINE_HALVES,
+                                  &BLOCK_M_INLINE_PAIRS};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_everything);
@@ -289,25 +297,7 @@ static void test_each_form(void **state)
 
 /* ------------------------------------------------------------- defects */
 
-#define GEMM     "templates/sm90/gemm.cu"
-#define WALK     "templates/sm90/walk.cu"
-#define COPY     "templates/sm90/copy.cu"
-#define MULTIPLY "templates/sm90/multiply.cu"
-#define SCALE    "templates/sm90/scale.cu"
-#define STORE    "templates/sm90/store.cu"
-#define BANDS    "templates/common/band.cu"
-#define SIZES    "templates/common/walk_sizes.cu"
-#define FETCH    "templates/sm90/fetch.cu"
-#define BOARD_CU "templates/sm90/board.cu"
-#define PROMOTE  "templates/sm90/promote.cu"
-#define FACTORS  "templates/sm90/factors.cu"
-#define STREAM   "templates/sm90/stream.cu"
-
-/* Each would be a race, a hang or a wrong sum on the device. */
-struct planted {
-    const struct form *form;
-    struct defect defect;
-};
+#include "test_protocol_defects.h"
 
 static const struct planted defects[] = {
     /* the ring */
@@ -382,7 +372,7 @@ static const struct planted defects[] = {
     {&K_FETCH, {FETCH, "    if (y >= rows)\n        return;", ""}},
     {&K_FETCH, {FETCH, "expect(arrived, SLAB_BYTES)", "expect(arrived, 0)"}},
     {&K_FETCH, {FETCH, "    if (t->matrix)", "    if (0)"}},
-    {&K_FETCH, {GEMM, "i < 8 * SLABS", "i < SLABS"}},
+    {&K_FETCH, {BARRIERS, "i < 8 * SLABS", "i < SLABS"}},
     {&K_FETCH_SIX, {FETCH, "slabs->turn + i, maps", "i, maps"}},
     {&K_FETCH_SIX, {FETCH, "i < SLABS &&", "i < SLABS - 1 &&"}},
     {&K_FETCH_SIX, {FETCH, "i > 0 && next", "next"}},
@@ -401,16 +391,6 @@ static const struct planted defects[] = {
     {&BLOCK_K, {SIZES, "*before = __shfl_sync(~0u, end, 31);", ""}},
     {&TENSOR_K,
      {WALK, "(w->length + ALIGNED - 1) / ALIGNED * ALIGNED", "w->length"}},
-    /* what is quantized on the way */
-    {&BLOCK_M_STREAMED,
-     {COPY, "flag_wait(flags + x / CHUNK, PIECES);", "(void)flags;"}},
-    {&BLOCK_M_STREAMED,
-     {COPY, "(t->runs + t->row / BLOCK)", "(t->row / BLOCK)"}},
-    {&BLOCK_M_STREAMED, {STREAM, "s->words[i] = 0;", "(void)i;"}},
-    {&BLOCK_M_STREAMED, {STREAM, "FLAGS + stream_runs(w)", "FLAGS + 0"}},
-    {&BLOCK_M_STREAMED,
-     {STREAM, "w->base >= w->groups || number < w->tiles_before", "0"}},
-    {&BLOCK_M_STREAMED, {STREAM, "ticket - stream_lead(s, w)", "ticket"}},
     {&BLOCK_M_HALVES, {GEMM, "\"0, part * COLUMNS\"", "\"0, 0\""}},
     {&BLOCK_M_HALVES, {GEMM, "t.column += part * COLUMNS;", ""}},
     /* parts */
@@ -502,8 +482,6 @@ static const struct planted defects[] = {
     {&ROW_M, {GEMM, "or \"(warpgroup - 1)\"", "or \"0\""}},
 };
 
-#include "test_protocol_defects.h"
-
 /* A wait that is missing shows where the order of threads is unlucky: each
    round draws sizes, and with them the order, anew. */
 static int is_seen(const struct twin *twin)
@@ -526,8 +504,8 @@ static void see_defects(const struct planted *planted, int count)
     int passed = 0;
 
     if (SANITIZED) {
-        print_message("skip: needs no sanitizer: planted defects are looked "
-                      "for once, in the other configuration\n");
+        print_message("skip: needs no sanitizer: defects are looked for once, "
+                      "in the other configuration\n");
         skip();
     }
     for (int i = 0; i <= count; i++) {
@@ -565,6 +543,12 @@ static void test_activation_defects_are_seen(void **state)
     see_defects(activation_defects, COUNT(activation_defects));
 }
 
+static void test_quantizer_defects_are_seen(void **state)
+{
+    (void)state;
+    see_defects(quantizer_defects, COUNT(quantizer_defects));
+}
+
 static void test_expander_defects_are_seen(void **state)
 {
     (void)state;
@@ -579,6 +563,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_activations),
         cmocka_unit_test(test_ragged_k),
         cmocka_unit_test(test_scaled_m),
+        cmocka_unit_test(test_quantizers),
         cmocka_unit_test(test_scaled_k),
         cmocka_unit_test(test_expanded),
         cmocka_unit_test(test_swapped),
@@ -587,6 +572,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_each_form),
         cmocka_unit_test(test_defects_are_seen),
         cmocka_unit_test(test_activation_defects_are_seen),
+        cmocka_unit_test(test_quantizer_defects_are_seen),
         cmocka_unit_test(test_expander_defects_are_seen),
     };
 

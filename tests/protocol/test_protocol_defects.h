@@ -1,9 +1,29 @@
 /*
-** test_protocol_defects.h: defects of activations and of expanders. Included by
-** test_protocol.c alone, behind its names of templates.
+** test_protocol_defects.h: defects of activations, of expanders and of what
+** quantizes. Included by test_protocol.c alone.
 */
 #ifndef QUERN_TEST_PROTOCOL_DEFECTS_H
 #define QUERN_TEST_PROTOCOL_DEFECTS_H
+
+#define GEMM     "templates/sm90/gemm.cu"
+#define WALK     "templates/sm90/walk.cu"
+#define COPY     "templates/sm90/copy.cu"
+#define MULTIPLY "templates/sm90/multiply.cu"
+#define SCALE    "templates/sm90/scale.cu"
+#define STORE    "templates/sm90/store.cu"
+#define BANDS    "templates/common/band.cu"
+#define SIZES    "templates/common/walk_sizes.cu"
+#define FETCH    "templates/sm90/fetch.cu"
+#define BOARD_CU "templates/sm90/board.cu"
+#define PROMOTE  "templates/sm90/promote.cu"
+#define FACTORS  "templates/sm90/factors.cu"
+#define BARRIERS "templates/sm90/barriers.cu"
+
+/* Each would be a race, a hang or a wrong sum on the device. */
+struct planted {
+    const struct form *form;
+    struct defect defect;
+};
 
 #define ACTIVATE "templates/sm90/activate.cu"
 
@@ -58,10 +78,10 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M, {GEMM, "s->packed_empty + stage", "s->packed_full + stage"}},
     {&EXPAND_M, {COPY, "\"PACKED_BYTES\" or", "\"A_PACKED\" or"}},
     {&EXPAND_M, {COPY, "\"A_PACKED\", \"PACKED", "\"B_PACKED + 8\", \"PACKED"}},
-    {&EXPAND_M, {GEMM, "barrier_init(s.packed_full + i * 8, 1)", "(void)0"}},
+    {&EXPAND_M, {BARRIERS, "barrier_init(s->packed_full + i * 8, 1)", "(void)0"}},
     {&EXPAND_M,
-     {GEMM, "s.packed_empty + i * 8, $(packed_readers)",
-      "s.packed_empty + i * 8, 1"}},
+     {BARRIERS, "s->packed_empty + i * 8, $(packed_readers)",
+      "s->packed_empty + i * 8, 1"}},
     {&EXPAND_M, {MULTIPLY, "mma_wait(1);", "mma_wait(2);"}},
     {&EXPAND_M_GLOBAL, {MULTIPLY, "j * MMA_N * TILE_K", "0 * TILE_K"}},
     /* rows and their codes */
@@ -158,6 +178,47 @@ static const struct planted expander_defects[] = {
      {FACTORS, "    if (t->length == 0)\n        return s;", ""}},
     {&EXPAND_M_GLOBAL, {FACTORS, "(s->a * s->b)", "s->a"}},
     {&EXPAND_M_GLOBAL, {FACTORS, "__ldg(f->b + t->group)", "__ldg(f->b)"}},
+};
+
+#define STREAM "templates/sm90/stream.cu"
+#define INLINE "templates/sm90/inline.cu"
+
+static const struct planted quantizer_defects[] = {
+    /* ahead of the tiles */
+    {&BLOCK_M_STREAMED,
+     {COPY, "flag_wait(flags + x / CHUNK, PIECES);", "(void)flags;"}},
+    {&BLOCK_M_STREAMED,
+     {COPY, "(t->runs + t->row / BLOCK)", "(t->row / BLOCK)"}},
+    {&BLOCK_M_STREAMED, {STREAM, "s->words[i] = 0;", "(void)i;"}},
+    {&BLOCK_M_STREAMED, {STREAM, "FLAGS + stream_runs(w)", "FLAGS + 0"}},
+    {&BLOCK_M_STREAMED,
+     {STREAM, "w->base >= w->groups || number < w->tiles_before", "0"}},
+    {&BLOCK_M_STREAMED, {STREAM, "ticket - stream_lead(s, w)", "ticket"}},
+    /* beside the products */
+    {&BLOCK_M_INLINE,
+     {INLINE, "barrier_wait(s->numbers_full + p->stage * 8, p->parity);", ""}},
+    {&BLOCK_M_INLINE,
+     {INLINE, "barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);", ""}},
+    {&BLOCK_M_INLINE, {INLINE, "        copy_engine_fence();", "        "}},
+    {&BLOCK_M_INLINE, {INLINE, "        __syncwarp();", "        "}},
+    {&BLOCK_M_INLINE, {INLINE, "place_next(p, NUMBER_STAGES);", ""}},
+    {&BLOCK_M_INLINE, {BARRIERS, "inline and \"1 + WARPS\"", "inline and 1"}},
+    {&BLOCK_M_INLINE,
+     {BARRIERS, "s->numbers_empty + i * 8, WARPS",
+      "s->numbers_empty + i * 8, 1"}},
+    {&BLOCK_M_INLINE,
+     {COPY, "barrier_wait(s->numbers_empty + q->stage * 8, q->parity ^ 1);",
+      ""}},
+    {&BLOCK_M_INLINE, {COPY, "x + TILE_K / 2, row", "x, row"}},
+    {&BLOCK_M_INLINE_PAIRS, {COPY, "(CTAS - 1) * NUMBER_ROWS *", "0 *"}},
+    {&BLOCK_M_INLINE_PAIRS,
+     {COPY, "+ (int)cluster_rank() * NUMBER_ROWS", "+ 0"}},
+    {&BLOCK_M_INLINE_PAIRS, {INLINE, "(int)cluster_rank() * NUMBER_ROWS", "0"}},
+    {&BLOCK_M_INLINE_PAIRS,
+     {INLINE, "s->full + q->stage * 8, made", "s->full, made"}},
+    {&BLOCK_M_INLINE_PAIRS, {INLINE, "sf + unit * UNIT * 4", "sf"}},
+    {&BLOCK_M_INLINE,
+     {COPY, "(int)t->start + t->row$(mine)", "t->row$(mine)"}},
 };
 
 #endif

@@ -98,6 +98,17 @@ FORM(BLOCK_M_HALVES, M, STORE, cooperative, 256, 1, 1, BF16, K,
 FORM(BLOCK_M_STREAMED, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_block",
      .quantize = "streamed");
+/* The same beside the products, and nothing of A is seen outside. */
+FORM(BLOCK_M_INLINE, M, STORE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_block",
+     .quantize = "inline");
+FORM(BLOCK_M_INLINE_HALVES, M, STORE, cooperative, 256, 1, 1, F32, K,
+     .addend = "none", .tile_m = 64, .recipe = "fp8_block",
+     .quantize = "inline");
+/* Each of two CTAs makes a half for both. */
+FORM(BLOCK_M_INLINE_PAIRS, M, STORE, cooperative, 256, 1, 2, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_block",
+     .quantize = "inline");
 FORM(TENSOR_K, K, STORE, pingpong, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_tensor");
 FORM(TENSOR_K_FETCH, K, ADD, pingpong, 128, 1, 1, F32, K,

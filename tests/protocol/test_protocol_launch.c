@@ -348,7 +348,9 @@ static void set_map(const struct qn_kernel *kernel, int i)
     const int anywhere = param->kind == QN_MAP_POINTER ||
                          param->kind == QN_MAP_TAIL ||
                          param->kind == QN_MAP_SF_TAIL;
+    const int numbers = param->kind == QN_MAP_NUMBERS;
     struct twin_map *to = &launch.maps[i];
+    struct qn_geometry g;
     struct qn_map map;
     char reason[256];
 
@@ -357,9 +359,10 @@ static void set_map(const struct qn_kernel *kernel, int i)
     if (!qn_tensormap_takes(kernel, param->param) ||
         (param->kind == QN_MAP_POINTER ? !o->pointers : o->pointers != NULL))
         return;
+    qn_tensormap_geometry(&launch.geometry[param->role], param->kind, &g);
     if (!qn_tensormap_build(
-            &launch.geometry[param->role], qn_tensormap_operand(kernel, param),
-            param->kind, launch.stride[param->role],
+            &g, qn_tensormap_operand(kernel, param), param->kind,
+            numbers ? 0 : launch.stride[param->role],
             launch.group_stride[param->role], &map, reason, sizeof reason))
         fail_msg("%s", reason);
     to->role = role;

@@ -43,8 +43,16 @@ static const char shim[] =
     "//$ local valued = promote > 0 or a.type == 'i8' or follows\n"
     "    SIM_VALUED = $(valued and 1 or 0),\n"
     "    SIM_HALVES = $(halves and mma_n == tile.n and 1 or 0),\n"
-    "    SIM_SF_BYTES = $(sf[factors] or 0),\n"
+    "//$ sf = quantize == 'inline' and tile.m * 4 or sf[factors] or 0\n"
+    "    SIM_SF_BYTES = $(sf),\n"
     "    SIM_STREAMED = $(quantize == 'streamed' and 1 or 0),\n"
+    "//$ if quantize == 'inline' then\n"
+    "    SIM_INLINE = 1,\n"
+    "    SIM_NUMBER_STAGES = NUMBER_STAGES,\n"
+    "    SIM_NUMBER_BYTES = NUMBER_BYTES,\n"
+    "//$ else\n"
+    "    SIM_INLINE = 0, SIM_NUMBER_STAGES = 0, SIM_NUMBER_BYTES = 0,\n"
+    "//$ end\n"
     "//$ if expand ~= 'none' then\n"
     "    SIM_PACKED_BYTES = PACKED_STAGES * PACKED_BYTES,\n"
     "    SIM_PACKED_STAGE = PACKED_BYTES,\n"
@@ -60,9 +68,11 @@ static const char shim[] =
     "    SIM_SWAPPED = $(expand == 'swapped' and 1 or 0),\n"
     "    SIM_APART = $(apart and 1 or 0)\n"
     "//$ else\n"
+    "//$ local made = quantize == 'inline' and\n"
+    "//$             'STAGES + NUMBER_STAGES + BOARD' or 0\n"
     "    SIM_PACKED_BYTES = 0, SIM_PACKED_STAGE = 1, SIM_A_PACKED = 0,\n"
     "    SIM_WORDS_BYTES = 0, SIM_A_ROW = 128, SIM_B_ROW = 128,\n"
-    "    SIM_A_EACH = 2, SIM_B_EACH = 2, SIM_BARRIERS_MADE = 0,\n"
+    "    SIM_A_EACH = 2, SIM_B_EACH = 2, SIM_BARRIERS_MADE = $(made),\n"
     "    SIM_PERMUTED = 0, SIM_SWAPPED = 0, SIM_APART = 0\n"
     "//$ end\n"
     "};\n"
@@ -74,6 +84,8 @@ static const char *twin_text(const struct qg_file *file)
         return shim;
     if (strcmp(file->path, "templates/sm90/stream_cast.cu") == 0)
         return "#include \"shim_stream.h\"\n";
+    if (strcmp(file->path, "templates/sm90/inline_rows.cu") == 0)
+        return "#include \"shim_inline.h\"\n";
     if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
         strncmp(file->path, "templates/activation/", 21) == 0 ||
         strncmp(file->path, "templates/sm90/store_", 21) == 0 ||

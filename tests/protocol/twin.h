@@ -262,7 +262,9 @@ static unsigned char *twin_count(int row, int column)
 /* Eight columns of P. What lies behind the last result may be stored by two tiles. */
 static void twin_count_saved(const struct sim_place *p)
 {
-    const int eights = sim.launch->n / 8, half = SIM_HALVES ? eights / 2 : eights;
+    const struct twin_follow *f = &sim.launch->follow;
+    const int eights = sim.launch->n / 8;
+    const int half = f->operands == 2 && !f->interleave ? eights / 2 : eights;
 
     for (int i = 0; i < p->rows; i++)
         for (int j = p->column / 8; j < (p->column + p->columns) / 8; j++)

@@ -47,6 +47,9 @@ static const unsigned char params[] = {
     P(in_stride),   P(row_stride), P(column_stride),
     P(a_sf_stride), P(first_dims), P(noop),
     P(a_map),       P(a_sf_map)};
+static const unsigned char inline_params[] = {P(first_dims), P(noop),  P(b),
+                                              P(b_sf),       P(d),     P(error),
+                                              P(offsets),    P(in_map)};
 static const unsigned char plain_params[] = {P(a),    P(a_sf),  P(first_dims),
                                              P(noop), P(b),     P(b_sf),
                                              P(d),    P(error), P(a_map)};
@@ -61,7 +64,10 @@ static const struct qn_requires whole[] = {
         .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",   \
         .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",          \
         .op = QUERN_FPROP, .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,       \
-        .a = {.type = QUERN_E4M3, .box = {128, 64}, .sf_box = {64, 1}},        \
+        .a = {.type = QUERN_E4M3,                                              \
+              .box = {128, 64},                                                \
+              .swizzle = 128,                                                  \
+              .sf_box = {64, 1}},                                              \
         .b = {.type = QUERN_E4M3, .box = {128, 48}},                           \
         .d = {.type = QUERN_BF16}, .tile = {128, 128, 128}, .cluster = {1, 1}, \
         .schedule = "", .addend = "none", .threads = 128, .params = params_,   \
@@ -71,6 +77,8 @@ static const struct qn_requires whole[] = {
 static const struct qn_kernel kernels[] = {
     PRODUCT("plain", "blocks", plain_params, .quantize = NULL),
     PRODUCT("streamed", "blocks", params, .quantize = "streamed",
+            .requires = whole, .nrequires = 1),
+    PRODUCT("beside", "blocks", inline_params, .quantize = "inline",
             .requires = whole, .nrequires = 1),
     {.name = "cast",
      .spec = "kernels/test.lua:1",
@@ -102,13 +110,14 @@ static const struct quern_registry registry = {.hash = "streamed",
                                                .recipes = recipes,
                                                .nrecipes = 4,
                                                .kernels = kernels,
-                                               .nkernels = 3,
+                                               .nkernels = 4,
                                                .rejected = rejected,
                                                .nrejected = 1};
 static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
 
 #define SIDES    "fprop blocks g=3 m=40 n=4096 k=1032"
 #define STREAMED SIDES " quantize=streamed"
+#define BESIDE   SIDES " quantize=inline"
 #define SHORT    "fprop blocks g=3 m=40 n=4096 k=1030 quantize=streamed"
 
 enum { ROOM = 1 << 17, B_ROOM = 1 << 24, PLACES = 13 };
@@ -181,8 +190,9 @@ static const char *chosen(const struct fixture *f)
     return info.kernel;
 }
 
-/* Who streams is for problems that ask for it, and wins where the model would
-   have thought otherwise; any is the model's choice. */
+/* Who streams, or quantizes beside the products, is for problems that ask for
+   just that, and wins where the model would have thought otherwise; any is the
+   model's choice. */
 static void chooses(void **state)
 {
     static const struct {
@@ -192,13 +202,18 @@ static void chooses(void **state)
         {SIDES " quantize=apart", "plain"},
         {STREAMED, "streamed"},
         {SHORT, "plain"},
+        {BESIDE, "beside"},
+        {"fprop blocks g=3 m=40 n=4096 k=1030 quantize=inline", "plain"},
         {"fprop blocks g=1 m=8192 n=64 k=4096", "plain"},
     };
     static const struct {
         const char *text, *kernel;
     } models[] = {
         {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=streamed", "streamed"},
+        {"fprop blocks g=1 m=67456 n=64 k=4096 quantize=any", "beside"},
         {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=any", "plain"},
+        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=any", "plain"},
+        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=inline", "beside"},
         {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=any", "streamed"},
     };
     struct quern_context *ctx = open_test();
@@ -234,6 +249,15 @@ static void explains(void **state)
     assert_non_null(strstr(why, "a is quantized in the product's own launch"));
     assert_non_null(strstr(why, "> streamed"));
     assert_non_null(strstr(why, "no room beside the product"));
+    quern_free(why);
+    p = test_problem(ctx, BESIDE);
+    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, "> beside"));
+    assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
+    assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
+                                "launch for that alone would take "));
+    assert_null(strstr(why, "no room beside the product"));
+    assert_null(strstr(why, "streamed\n"));
     quern_free(why);
     p = test_problem(ctx, SHORT);
     test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
@@ -307,6 +331,88 @@ static void streams(void **state)
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(value(1, 3), 0);
     assert_int_equal(value(1, 6), 1048);
+    end(&f);
+}
+
+/* Where numbers lie that a launch reads. */
+static struct fake_map map_of(int param)
+{
+    struct fake_map map;
+
+    memcpy(&map, test_cuda->params[param], sizeof map);
+    return map;
+}
+
+/* One launch, which reads numbers and writes D alone; a column copy has a
+   launch of its own, before it. */
+static void quantizes_beside(void **state)
+{
+    struct fixture f = begin(BESIDE);
+    struct fake_map map;
+
+    (void)state;
+    test_cuda->only = "beside";
+    memset(test_cuda->param_sizes, 0, sizeof test_cuda->param_sizes);
+    test_cuda->param_sizes[7] = 128;
+    f.args.a.data = f.args.a.sf = NULL;
+    f.args.column.data = NULL;
+    test_fail_allocation(0);
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_fail_allocation(0), 0);
+    assert_int_equal(test_cuda->launches, 1);
+    assert_string_equal(test_cuda->trail[0].kernel, "beside");
+    map = map_of(7);
+    assert_ptr_equal((void *)map.address, f.args.in.data);
+    assert_int_equal(map.type, QN_CU_BFLOAT16);
+    assert_int_equal(map.swizzle, QN_CU_SWIZZLE_128B);
+    assert_int_equal(map.rank, 2);
+    assert_int_equal(map.dims[0], 1032);
+    assert_int_equal(map.dims[1], 40);
+    assert_int_equal(map.strides[0], 2064);
+    assert_int_equal(map.box[0], 64);
+    assert_int_equal(map.box[1], 64);
+    f.args.in.stride = 1048;
+    f.args.in.bytes = (39 * 1048 + 1032) * 2;
+    f.args.column.data = f.memory + 9 * ROOM;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 3);
+    assert_string_equal(test_cuda->trail[1].kernel, "cast");
+    assert_string_equal(test_cuda->trail[2].kernel, "beside");
+    assert_int_equal(value(1, 0), (uintptr_t)f.args.in.data);
+    assert_int_equal(value(1, 1), 0);
+    assert_int_equal(value(1, 3), (uintptr_t)f.args.column.data);
+    assert_int_equal(map_of(7).strides[0], 2096);
+    end(&f);
+}
+
+/* What such a run takes is looked at as well, and room for A if it is given. */
+static void refuses_beside(void **state)
+{
+    struct fixture f = begin(BESIDE);
+    const struct quern_args good = f.args;
+
+    (void)state;
+#define BREAK(change, part)                                                    \
+    TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
+    BREAK(f.args.in.data = NULL, "in.data is NULL");
+    BREAK(f.args.in.data = f.memory + ROOM + 8, "in.data is 0x");
+    BREAK(f.args.in.type = QUERN_F16, "in.type is f16, the plan's is bf16");
+    BREAK((f.args.in.stride = 1036, f.args.in.bytes = ROOM),
+          "beside reads rows at multiples of 16 bytes, a multiple of 8");
+    BREAK(f.args.a.sf = NULL, "a.sf is NULL");
+    BREAK(f.args.in.data = f.args.a.data, "overlap");
+    BREAK(f.args.d.data = f.args.in.data, "overlap");
+    BREAK(f.args.column.sf = NULL, "column.sf is NULL");
+    BREAK(f.args.a.data = f.args.d.data, "overlap");
+#undef BREAK
+    f.args = good;
+    f.args.a.data = NULL;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    end(&f);
+    f = begin(STREAMED);
+    f.args.a.data = NULL;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "a.data is NULL");
     end(&f);
 }
 
@@ -419,7 +525,8 @@ static void refuses_problems(void **state)
         {"fprop memory g=3 m=40 n=64 k=64 quantize=streamed",
          "recipe memory needs a history"},
         {SIDES " quantize=stream",
-         "quantize=stream: apart, streamed, any is expected; did you mean "},
+         "quantize=stream: apart, streamed, inline, any is expected; did you "
+         "mean "},
         {STREAMED " quantize=any", "quantize= is given twice"},
     };
     const struct quern_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
@@ -437,19 +544,25 @@ static void refuses_problems(void **state)
                 "the cublaslt backend quantizes nothing");
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "quantize=streamed: the kernels to be measured");
-    p.quantize = 3;
+    p.quantize = QUERN_FUSE_ANY + 1;
     test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_EINVAL,
-                "quantize is 3: not one of the values");
+                "quantize is 4: not one of the values");
     quern_close(ctx);
 }
 
 int test_streamed_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(chooses),   TEST(explains),
-        TEST(describes), TEST(streams),
-        TEST(fits),      TEST(casts_before),
-        TEST(refuses),   TEST(refuses_problems),
+        TEST(chooses),
+        TEST(explains),
+        TEST(describes),
+        TEST(streams),
+        TEST(fits),
+        TEST(casts_before),
+        TEST(refuses),
+        TEST(refuses_problems),
+        TEST(quantizes_beside),
+        TEST(refuses_beside),
     };
 
     return cmocka_run_group_tests_name("streamed", tests, NULL, NULL);

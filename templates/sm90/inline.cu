@@ -1,0 +1,74 @@
+/*
+** The warps between the copies and the products: from the numbers of a stage, and nothing else,
+** they make what is stored of A and its scales, where the tensor cores and those who promote expect
+** them.
+//$ if cluster.n > 1 then
+** CTAs side by side multiply the same rows: each makes a part of them, which the copy engine brings
+** to the others.
+//$ end
+*/
+enum {
+    WARPS = 3, /* that quantize */
+    UNIT = 16, /* rows that one of them takes at a time */
+    UNITS = NUMBER_ROWS / UNIT
+};
+
+//$ include "sm90/inline_rows.cu"
+
+//$ if cluster.n > 1 then
+/* What a warp has made of one stage, to its place in the other CTAs. By one thread. */
+DEVICE void units_give(unsigned int stage, unsigned int sf, unsigned int full, int unit)
+{
+    for (; unit < UNITS; unit += WARPS)
+        for (unsigned int i = 1; i < CTAS; i++) {
+            const unsigned int rank = (cluster_rank() + i) % CTAS;
+            const unsigned int codes = stage + unit * UNIT * TILE_K, scales = sf + unit * UNIT * 4;
+
+            copy_box_to(codes, UNIT * TILE_K, full, rank);
+            copy_box_to(scales, UNIT * 4, full, rank);
+        }
+}
+
+//$ end
+/*
+** Quantize all steps of one tile, of which `rows` are the group's; others are not multiplied for
+** anybody. `p` is the place of the numbers, `q` of what is multiplied. The warps take the tile's
+** UNITS of UNIT rows in turn, and go on where they stopped in the step before: `unit` is the next
+** one of this warp.
+*/
+DEVICE void quantize_tile(const struct memory *s, struct place *p, struct place *q, int *unit,
+                          int rows, int k, int lane)
+{
+//$ local of_codes = cluster.n > 1 and " + first * TILE_K" or ""
+//$ local of_scales = cluster.n > 1 and " + first * 4" or ""
+//$ local left = cluster.n > 1 and "rows - first" or "rows"
+//$ if cluster.n > 1 then
+    const int first = (int)cluster_rank() * NUMBER_ROWS; /* of the rows that this CTA makes */
+
+//$ end
+#pragma unroll 1
+    for (int x = 0; x < k; x += TILE_K) {
+        const unsigned int numbers = s->numbers + p->stage * NUMBER_BYTES;
+        const unsigned int stage = s->ring + q->stage * STAGE_BYTES$(of_codes);
+        const unsigned int sf = s->sf + q->stage * SF_BYTES$(of_scales);
+//$ if cluster.n > 1 then
+        const int made = *unit;
+//$ end
+
+        barrier_wait(s->numbers_full + p->stage * 8, p->parity);
+        barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);
+        quantize_units(numbers, stage, sf, *unit, $(left), lane);
+        *unit = (*unit + WARPS - UNITS % WARPS) % WARPS;
+        copy_engine_fence(); /* what was read may be copied over, and the codes be multiplied */
+        __syncwarp();
+        if (lane == 0) {
+            barrier_arrive(s->numbers_empty + p->stage * 8);
+            barrier_arrive(s->full + q->stage * 8);
+//$ if cluster.n > 1 then
+            units_give(stage, sf, s->full + q->stage * 8, made);
+//$ end
+        }
+        place_next(p, NUMBER_STAGES);
+        place_next(q, STAGES);
+    }
+}
