@@ -10,7 +10,8 @@
 enum {
     WARPS = 3, /* that quantize */
     UNIT = 16, /* rows that one of them takes at a time */
-    UNITS = NUMBER_ROWS / UNIT
+    UNITS = NUMBER_ROWS / UNIT,
+    MOST = (UNITS + WARPS - 1) / WARPS /* that a warp has in a step */
 };
 
 //$ include "sm90/inline_rows.cu"
@@ -54,10 +55,12 @@ DEVICE void quantize_tile(const struct memory *s, struct place *p, struct place 
 //$ if cluster.n > 1 then
         const int made = *unit;
 //$ end
+        unsigned int most[MOST];
 
         barrier_wait(s->numbers_full + p->stage * 8, p->parity);
+        units_most(most, numbers, *unit, lane);
         barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);
-        quantize_units(numbers, stage, sf, *unit, $(left), lane);
+        units_make(numbers, stage, sf, *unit, most, $(left), lane);
         *unit = (*unit + WARPS - UNITS % WARPS) % WARPS;
         copy_engine_fence(); /* what was read may be copied over, and the codes be multiplied */
         __syncwarp();

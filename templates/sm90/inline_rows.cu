@@ -13,10 +13,7 @@
 
 //$ include "sm90/pairs.cu"
 
-enum {
-    MOST = (UNITS + WARPS - 1) / WARPS, /* units that a warp has in a step */
-    QUARTER = 16                        /* pairs of numbers that a thread reads at a time */
-};
+enum { QUARTER = 16 }; /* pairs of numbers that a thread reads at a time */
 
 /*
 ** Where a thread's half of a row of numbers begins: eight chunks of 16 bytes, of which the copy
@@ -42,20 +39,29 @@ DEVICE void quarter_load(unsigned int pair[QUARTER], unsigned int from, int firs
         load_shared_x4(from ^ (first + i) * 16, pair + 4 * i);
 }
 
-/* The largest magnitudes among the lower numbers and among the upper ones. */
+/* Of two pairs the larger magnitudes, with any sign; NaN loses against any number. */
+DEVICE unsigned int larger_signed(unsigned int a, unsigned int b)
+{
+    unsigned int most;
+
+    asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
+    return most;
+}
+
+/* The largest ones among the lower numbers and among the upper ones. */
 DEVICE unsigned int quarter_most(const unsigned int pair[QUARTER])
 {
-    unsigned int most[QUARTER];
+    unsigned int most[QUARTER / 2];
 
 #pragma unroll
-    for (int i = 0; i < QUARTER; i++)
-        most[i] = magnitudes_of(pair[i]);
+    for (int i = 0; i < QUARTER / 2; i++)
+        most[i] = larger_signed(pair[i], pair[i + QUARTER / 2]);
 #pragma unroll
-    for (int step = QUARTER / 2; step > 0; step /= 2)
+    for (int step = QUARTER / 4; step > 0; step /= 2)
 #pragma unroll
-        for (int i = 0; i < QUARTER / 2; i++)
+        for (int i = 0; i < QUARTER / 4; i++)
             if (i < step)
-                most[i] = larger_pair(most[i], most[i + step]);
+                most[i] = larger_signed(most[i], most[i + step]);
     return most[0];
 }
 
@@ -75,15 +81,21 @@ DEVICE void quarter_store(const unsigned int pair[QUARTER], unsigned int to, int
                         word[4 * i + 3]);
 }
 
-/* The largest magnitudes of the warp's rows; of rows that it has not, any. */
-DEVICE void find_most(unsigned int most[MOST], unsigned int numbers, int unit, int lane)
+/* The largest magnitudes of the warp's rows of one stage: units of UNIT rows, from `unit` on every
+   WARPS-th. */
+DEVICE void units_most(unsigned int most[MOST], unsigned int numbers, int unit, int lane)
 {
     unsigned int pair[2][QUARTER];
     unsigned int from = numbers_of(numbers, unit * UNIT + lane / 2, lane % 2);
 
+#pragma unroll
+    for (int i = 0; i < MOST; i++)
+        most[i] = 0;
     quarter_load(pair[0], from, 0);
 #pragma unroll
     for (int i = 0; i < 2 * MOST; i++) { /* one is on its way while the other is looked at */
+        if (i % 2 == 0 && unit + i / 2 * WARPS >= UNITS)
+            break;
         if (i % 2 && unit + (i + 1) / 2 * WARPS < UNITS)
             from += WARPS * UNIT * 128;
         if (i + 1 < 2 * MOST)
@@ -91,12 +103,12 @@ DEVICE void find_most(unsigned int most[MOST], unsigned int numbers, int unit, i
         if (i % 2 == 0)
             most[i / 2] = quarter_most(pair[0]);
         else
-            most[i / 2] = larger_pair(most[i / 2], quarter_most(pair[1]));
+            most[i / 2] = larger_signed(most[i / 2], quarter_most(pair[1]));
         most[i / 2] = (unsigned int)afresh((int)most[i / 2]);
     }
 #pragma unroll
     for (int i = 0; i < MOST; i++)
-        most[i] = larger_pair(most[i], __shfl_xor_sync(~0u, most[i], 1));
+        most[i] = larger_signed(most[i], __shfl_xor_sync(~0u, most[i], 1));
 }
 
 /* What each unit's rows are multiplied by; the scales to their place beside the stage. The two
@@ -109,7 +121,7 @@ DEVICE void find_factors(float factor[MOST], const unsigned int most[MOST], unsi
 #pragma unroll
     for (int i = 0; i < MOST; i += 2) {
         const int last = i + 1 == MOST ? i : i + 1;
-        const unsigned int mine = half ? most[last] : most[i];
+        const unsigned int mine = magnitudes_of(half ? most[last] : most[i]);
         const int row = (unit + (half ? last : i) * WARPS) * UNIT + lane / 2;
         float stored;
         const float own =
@@ -123,17 +135,13 @@ DEVICE void find_factors(float factor[MOST], const unsigned int most[MOST], unsi
     }
 }
 
-/*
-** The warp's rows of one stage: units of UNIT rows, from `unit` on every WARPS-th. Of the tile's
-** rows the first `rows` are the group's; the others need not be made.
-*/
-DEVICE void quantize_units(unsigned int numbers, unsigned int to, unsigned int sf, int unit,
-                           int rows, int lane)
+/* The codes and scales of the same units. Of all rows the first `rows` are the group's; the others
+   need not be made. */
+DEVICE void units_make(unsigned int numbers, unsigned int to, unsigned int sf, int unit,
+                       const unsigned int most[MOST], int rows, int lane)
 {
-    unsigned int most[MOST];
     float factor[MOST];
 
-    find_most(most, numbers, unit, lane);
     find_factors(factor, most, sf, unit, lane);
 #pragma unroll
     for (int i = 0; i < MOST; i++) {

@@ -34,19 +34,31 @@ static void sim_put_codes(unsigned int to, struct sim_place p, int row, int half
     t->touch[t->touches++] = (struct sim_touch){ g, bits };
 }
 
-/* One thread's half of a row. */
-static void sim_quantize(unsigned int numbers, unsigned int to, unsigned int sf, int row, int half)
+/* What one thread's half of a row is made of. */
+static const struct sim_grain *sim_numbers(unsigned int numbers, int row, int half)
 {
     const struct sim_grain *g;
-    struct sim_place p;
 
     if (sim_draw(8) == 0)
         sim_pause();
     g = sim_number_at(sim.current / THREADS,
                       numbers + half * (SIM_NUMBER_BYTES / 2) + row / 8 * SIM_GRAIN);
-    p = g->place;
     if (!g->valid)
         sim_fail("numbers are read before they are there, or when they are gone", row, half);
+    return g;
+}
+
+static void units_most(unsigned int most[MOST], unsigned int numbers, int unit, int lane)
+{
+    for (; unit < UNITS; unit += WARPS)
+        sim_numbers(numbers, unit * UNIT + lane / 2, lane % 2);
+    (void)most;
+}
+
+static void sim_quantize(unsigned int numbers, unsigned int to, unsigned int sf, int row, int half)
+{
+    struct sim_place p = sim_numbers(numbers, row, half)->place;
+
     if (sim.launch->lengths && p.columns != sim_clip(sim.launch->k, p.column, TILE_K / 2))
         sim_fail("a box of other numbers", p.column, p.columns);
     p.column -= half * TILE_K / 2;
@@ -60,9 +72,10 @@ static void sim_quantize(unsigned int numbers, unsigned int to, unsigned int sf,
         sim_pause();
 }
 
-static void quantize_units(unsigned int numbers, unsigned int to, unsigned int sf, int unit,
-                           int rows, int lane)
+static void units_make(unsigned int numbers, unsigned int to, unsigned int sf, int unit,
+                       const unsigned int most[MOST], int rows, int lane)
 {
+    (void)most;
     (void)rows; /* others may be made or not */
     for (; unit < UNITS; unit += WARPS)
         sim_quantize(numbers, to, sf, unit * UNIT + lane / 2, lane % 2);
