@@ -172,7 +172,8 @@ test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copied.c", "tests/ho
   "tests/host/step_expect.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
   "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/layer.c", "runtime/cli/layer_judge.c",
   "runtime/cli/layer_reference.c", "runtime/cli/memory.c", "runtime/cli/message.c",
-  "runtime/cli/timing.c", "runtime/cli/copies.c", "runtime/cli/job.c", "runtime/cli/made.c",
+  "runtime/cli/timing.c", "runtime/cli/back.c", "runtime/cli/copies.c", "runtime/cli/job.c",
+  "runtime/cli/made.c",
   "runtime/cli/oracle.c", "runtime/cli/sample.c", "runtime/cli/twice.c" })
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.

@@ -29,6 +29,7 @@ class Args(ctypes.Structure):
     _fields_ = [("a", Tensor), ("b", Tensor), ("c", Tensor), ("d", Tensor), ("p", Tensor),
                 ("t", Tensor), ("in_", Tensor), ("column", Tensor),
                 ("bias", ctypes.c_void_p), ("probability", ctypes.c_void_p),
+                ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
                 ("limit", ctypes.c_float), ("slope", ctypes.c_float), ("shift", ctypes.c_float),
                 ("alpha", ctypes.c_void_p), ("beta", ctypes.c_void_p), ("scalars", ctypes.c_int),
                 ("noop", ctypes.c_void_p),
@@ -42,7 +43,8 @@ class Problem(ctypes.Structure):
                 ("alignment", ctypes.c_int), ("pointers", ctypes.c_int),
                 ("parts", ctypes.c_int), ("sizes", ctypes.c_int), ("bias", ctypes.c_int),
                 ("activation", ctypes.c_int), ("interleave", ctypes.c_int),
-                ("probability", ctypes.c_int), ("saved", ctypes.c_int), ("copies", ctypes.c_int),
+                ("probability", ctypes.c_int), ("saved", ctypes.c_int), ("dbias", ctypes.c_int),
+                ("dprob", ctypes.c_int), ("copies", ctypes.c_int),
                 ("expand", ctypes.c_int), ("quantize", ctypes.c_int), ("groups", ctypes.c_int),
                 ("m", ctypes.c_int64), ("n", ctypes.c_int64), ("k", ctypes.c_int64),
                 ("split", ctypes.c_char * 256)]

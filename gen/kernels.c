@@ -14,7 +14,7 @@
 static const struct qg_field fields[] = {
     {"op", QG_F_NAMES, 1, AT(op),
      "fprop dgrad wgrad quantize amax dequantize history sum dprob sizes ahead "
-     "bias reencode",
+     "bias reencode sum_rows",
      NULL, "which product of a layer; or which cast"},
     {"element", QG_F_TYPES, 1, AT(element), QG_ELEMENTS, NULL,
      "types of A and B, or of quantized values, that the template takes"},
@@ -34,11 +34,12 @@ static const struct qg_field fields[] = {
     {"form", QG_F_NAMES, 0, AT(form), "plain forward backward rows", NULL,
      "what is quantized: values as they are, an activation's result, or the "
      "gradient of what it was given; of casts (default \"plain\")"},
-    {"epilogue", QG_F_NAMES, 0, AT(epilogue), "store add scale activate copies",
-     NULL,
+    {"epilogue", QG_F_NAMES, 0, AT(epilogue),
+     "store add scale activate copies gradient gradient_copies", NULL,
      "what happens to the product: it becomes D, is added to D, is scaled and "
-     "added to a scaled C, an activation of it becomes D, or that is quantized "
-     "at once (default \"store\")"},
+     "added to a scaled C, an activation of it becomes D, that is quantized at "
+     "once, or it is an activation's gradient, and D that of what this was "
+     "given, as numbers or quantized (default \"store\")"},
     {"arch", QG_F_NAMES, 1, AT(arch), ARCHES, NULL,
      "what the kernels are compiled for"},
     {"template", QG_F_PATH, 1, AT(template), NULL, NULL,

@@ -155,8 +155,9 @@ static int major_of(const char *name)
 static int op_of(const char *op)
 {
     static const char *const names[] = {
-        "fprop", "dgrad", "wgrad", "quantize", "amax", "dequantize", "history",
-        "sum",   "dprob", "sizes", "ahead",    "bias", "reencode"};
+        "fprop",      "dgrad",   "wgrad",    "quantize", "amax",
+        "dequantize", "history", "sum",      "dprob",    "sizes",
+        "ahead",      "bias",    "reencode", "sum_rows"};
     int i = 0;
 
     while (strcmp(names[i], op))
@@ -188,11 +189,14 @@ static int is_cast(const struct qg_variant *v)
 
 static int epilogue_of(const char *epilogue)
 {
-    return !strcmp(epilogue, "store")    ? QN_STORE
-           : !strcmp(epilogue, "add")    ? QN_ADD
-           : !strcmp(epilogue, "scale")  ? QN_SCALE
-           : !strcmp(epilogue, "copies") ? QN_COPIES
-                                         : QN_ACTIVATE;
+    static const char *const names[] = {"store",          "add",    "scale",
+                                        "activate",       "copies", "gradient",
+                                        "gradient_copies"};
+    int i = 0;
+
+    while (strcmp(names[i], epilogue))
+        i++;
+    return i;
 }
 
 /* D is always contiguous along n. */
@@ -259,22 +263,37 @@ static void push_cast(lua_State *L, const struct qg_variant *v)
     set_string(L, "form", v->form);
     set_type(L, "input", input_of(v->input));
     set_type(L, "element", scale->element);
-    if (scale->blocked && strcmp(v->op, "dprob")) /* which reads no copy */
+    int copies = strcmp(v->op, "dprob") && strcmp(v->op, "sum_rows");
+
+    if (scale->blocked && copies) /* others read none */
         set_scale(L, scale, v->of, NULL);
     else
         set_boolean(L, "scale", 0);
 }
 
+/* Does D leave as copies: of an x, or going back of a dy? */
+static int has_copies(const struct qg_variant *v)
+{
+    return !strcmp(v->epilogue, "copies") ||
+           !strcmp(v->epilogue, "gradient_copies");
+}
+
+static int result_of(const struct qg_variant *v)
+{
+    return !strcmp(v->epilogue, "copies") ? QUERN_X : QUERN_DY;
+}
+
 /* What D's copies are, as of a cast. */
 static void push_result(lua_State *L, const struct qg_variant *v)
 {
-    const struct qg_scale *scale = &v->recipe->scale[QUERN_X];
+    const int of = result_of(v);
+    const struct qg_scale *scale = &v->recipe->scale[of];
 
-    set_string(L, "of", "x");
+    set_string(L, "of", of == QUERN_X ? "x" : "dy");
     set_type(L, "input", v->d);
     set_type(L, "element", scale->element);
     if (scale->blocked)
-        set_scale(L, scale, QUERN_X, NULL);
+        set_scale(L, scale, of, NULL);
     else
         set_boolean(L, "scale", 0);
 }
@@ -299,7 +318,7 @@ static void push_values(lua_State *L, const struct qg_variant *v,
     set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a, &v->a);
     set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b, &v->b);
     set_operand(L, "d", kernel->d.type, "mn", v->ragged->d, NULL);
-    if (kernel->epilogue == QN_COPIES)
+    if (has_copies(v))
         push_result(L, v);
 }
 
@@ -556,8 +575,8 @@ static void set_rule(const struct qg_variant *v, struct qg_point *point)
     point->input = v->input;
     if (is_cast(v)) {
         point->scale = &v->recipe->scale[v->of];
-    } else if (!strcmp(v->epilogue, "copies")) {
-        point->scale = &v->recipe->scale[QUERN_X];
+    } else if (has_copies(v)) {
+        point->scale = &v->recipe->scale[result_of(v)];
         point->input = inputs[v->d];
     }
 }

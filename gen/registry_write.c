@@ -50,7 +50,7 @@ static const char *op_name(int op)
         "QUERN_FPROP", "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
         "QN_AMAX",     "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM",
         "QN_DPROB",    "QN_SIZES",      "QN_AHEAD",    "QN_BIAS",
-        "QN_REENCODE"};
+        "QN_REENCODE", "QN_SUM_ROWS"};
 
     return names[op];
 }
@@ -65,8 +65,9 @@ static const char *axis_name(int axis)
 
 static const char *epilogue_name(int epilogue)
 {
-    static const char *const names[] = {"QN_STORE", "QN_ADD", "QN_SCALE",
-                                        "QN_ACTIVATE", "QN_COPIES"};
+    static const char *const names[] = {
+        "QN_STORE",  "QN_ADD",      "QN_SCALE",          "QN_ACTIVATE",
+        "QN_COPIES", "QN_GRADIENT", "QN_GRADIENT_COPIES"};
 
     return names[epilogue];
 }

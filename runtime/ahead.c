@@ -110,6 +110,9 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
     else if (p->parts > 1)
         why = "parts: merged products have more operands than one workspace "
               "has room for";
+    else if (qn_geometry_back(p))
+        why = "activation: the product of what was expanded would leave sums "
+              "for launches behind it in another workspace";
     else if (p->copies)
         why = "copies: a product of what was expanded makes none of its result";
     else if (p->quantize)
@@ -344,38 +347,16 @@ int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *p,
 
 /* ------------------------------------------------------------------ choice */
 
-/* The best kernel for a problem, of one backend. 0: none fits; -1: an error. */
-static int best_of(const struct qn_session *s, const struct quern_problem *p,
-                   const struct qn_recipe *recipe, int backend,
-                   struct qn_choice *best)
-{
-    struct qn_demand demand = s->demand;
-    struct qn_choice *list;
-    int count, found;
-
-    demand.problem = p;
-    demand.recipe = recipe;
-    demand.backend = backend;
-    demand.kernel = NULL;
-    if (qn_select_list(s->ctx, &demand, &list, &count))
-        return -1;
-    found = count > 0 && list[0].fits;
-    if (found)
-        *best = list[0];
-    free(list);
-    return found;
-}
-
-/* The same in the order in which plans ask the backends. */
+/* The kernel that would run of a problem, whatever the options name. */
 static int best(const struct qn_session *s, const struct quern_problem *p,
                 const struct qn_recipe *recipe, struct qn_choice *out)
 {
-    int backend = s->demand.backend, found;
+    struct qn_demand demand = s->demand;
 
-    if (backend != QUERN_BACKEND_AUTO)
-        return best_of(s, p, recipe, backend, out);
-    found = best_of(s, p, recipe, QUERN_BACKEND_AOT, out);
-    return found ? found : best_of(s, p, recipe, QUERN_BACKEND_JIT, out);
+    demand.problem = p;
+    demand.recipe = recipe;
+    demand.kernel = NULL;
+    return qn_select_best(s->ctx, &demand, out);
 }
 
 /* The way with its product. 0: no kernel serves that; -1: an error. */

@@ -5,6 +5,7 @@
 #include "args.h"
 #include "cublaslt_loop.h"
 #include "describe.h"
+#include "gradient.h"
 #include "host_sizes.h"
 #include "problem.h"
 #include "quantize.h"
@@ -48,6 +49,8 @@ const void *qn_args_lengths(const struct quern_tensor *tensor,
 int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
                 int role)
 {
+    if (role == QN_ROLE_P && qn_geometry_back(&plan->problem))
+        return 1;
     if (role == QN_ROLE_P || role == QN_ROLE_T)
         return qn_geometry_has(&plan->problem, role) &&
                qn_args_tensor(args, role)->data;
@@ -505,7 +508,9 @@ static int check_epilogue(const struct quern_plan *plan,
         code = check_given("probability", args->probability, sizeof(float),
                            p->probability && (p->m > 0 || args->probability),
                            "prob");
-    if (!code && !p->saved)
+    if (!code)
+        code = qn_gradient_check(plan, args);
+    if (!code && !qn_geometry_has(p, QN_ROLE_P))
         code = check_given("p.data", args->p.data, 1, 0, "saved");
     if (!code && args->t.data && !qn_geometry_has(p, QN_ROLE_T))
         code = qn_error_set(QUERN_EINVAL,

@@ -3,6 +3,7 @@
 ** reads.
 */
 #include "args.h"
+#include "gradient.h"
 
 #include <string.h>
 
@@ -49,7 +50,7 @@ static int check_c_overlap(const struct quern_plan *plan,
                         c->data ? "data" : "pointers");
 }
 
-enum { DATA, SF, GLOBAL, LENGTHS, OFFSETS, POINTERS, FIELDS, OTHERS = 9 };
+enum { DATA, SF, GLOBAL, LENGTHS, OFFSETS, POINTERS, FIELDS, OTHERS = 11 };
 
 /* All that an operand names, into `list`; sizes only of the one that has
    them. Returns how many. */
@@ -67,12 +68,13 @@ static int list_operand(const struct quern_plan *plan,
 #undef NAMES
     const struct quern_tensor *t = qn_args_tensor(args, role);
     const int made = role == QN_ROLE_A && plan->problem.quantize;
+    const int read = role == QN_ROLE_P && qn_geometry_back(&plan->problem);
     const size_t groups = (size_t)plan->problem.groups,
                  entry = t->sizes_type == QUERN_I64 ? 8 : 4;
 
     memset(list, 0, FIELDS * sizeof *list);
     list[DATA] = qn_args_region(plan, args, role);
-    list[DATA].written = role >= QN_ROLE_D || made;
+    list[DATA].written = (role >= QN_ROLE_D && !read) || made;
     list[DATA].alike =
         role == QN_ROLE_C || role == QN_ROLE_D; /* see check_c_overlap */
     if (plan->operands[role].sf.scaling) {
@@ -112,6 +114,8 @@ int qn_args_overlap(const struct quern_plan *plan,
         {"noop", args->noop, sizeof *args->noop, 0, 0},
         {"bias", args->bias, bias, 0, 0},
         {"probability", args->probability, (size_t)p->m * sizeof(float), 0, 0},
+        {"dbias", args->dbias, qn_gradient_dbias(p), 1, 0},
+        {"dprob", args->dprob, (size_t)p->m * sizeof(float), 1, 0},
         {"in.data", in->data, in->bytes, 0, 0},
         {"column.data", column->data, column->bytes, 1, 0},
         {"column.sf", column->sf, column->data ? column->sf_bytes : 0, 1, 0}};

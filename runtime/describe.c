@@ -4,6 +4,7 @@
 */
 #include "describe.h"
 #include "ahead.h"
+#include "gradient.h"
 #include "host_sizes.h"
 #include "streamed.h"
 #include "types.h"
@@ -44,6 +45,8 @@ size_t qn_describe_workspace(struct quern_context *ctx,
 
     if (p->quantize)
         return qn_streamed_end(p, recipe);
+    if (p->dbias || p->dprob)
+        return qn_gradient_end(p);
     ahead = qn_ahead_end(ctx, p, recipe);
     return ahead ? ahead : qn_host_size_end(p);
 }

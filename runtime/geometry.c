@@ -23,9 +23,14 @@ int qn_geometry_halves(const struct quern_problem *p)
     return p->activation && p->activation != QUERN_SQUARED_RELU;
 }
 
+int qn_geometry_back(const struct quern_problem *p)
+{
+    return p->op == QUERN_DGRAD && p->activation;
+}
+
 int qn_geometry_has(const struct quern_problem *p, int role)
 {
-    return role == QN_ROLE_P   ? p->saved
+    return role == QN_ROLE_P   ? p->saved || qn_geometry_back(p)
            : role == QN_ROLE_T ? (p->copies & QUERN_COLUMN) != 0
                                : 1;
 }
@@ -40,9 +45,24 @@ static int type_of(const struct quern_problem *p,
         [QUERN_WGRAD] = {recipe->dy, recipe->x},
     };
 
-    return role <= QN_ROLE_B                ? types[p->op][role]
-           : role != QN_ROLE_P && p->copies ? recipe->x
-                                            : p->d_type;
+    return role <= QN_ROLE_B ? types[p->op][role]
+           : role != QN_ROLE_P && p->copies
+               ? (qn_geometry_back(p) ? recipe->dy : recipe->x)
+               : p->d_type;
+}
+
+/* Where the activation has two operands: of a result, or of its gradient. */
+static void fit_operands(const struct quern_problem *p, int role,
+                         struct qn_geometry *g)
+{
+    if (qn_geometry_back(p) && (role == QN_ROLE_D || role == QN_ROLE_P))
+        g->columns *= 2;
+    else if (qn_geometry_back(p) && role == QN_ROLE_T)
+        g->rows *= 2;
+    else if (!qn_geometry_back(p) && role == QN_ROLE_D)
+        g->columns /= 2;
+    else if (role == QN_ROLE_T)
+        g->rows /= 2;
 }
 
 void qn_geometry_of(const struct quern_problem *p,
@@ -70,8 +90,8 @@ void qn_geometry_of(const struct quern_problem *p,
     g->groups = g->grouped ? p->groups : 1;
     g->rows = qn_geometry_length(p, g->outer);
     g->columns = qn_geometry_length(p, g->inner);
-    if ((role == QN_ROLE_D || role == QN_ROLE_T) && qn_geometry_halves(p))
-        *(role == QN_ROLE_D ? &g->columns : &g->rows) /= 2;
+    if (qn_geometry_halves(p))
+        fit_operands(p, role, g);
     g->pitch = g->columns;
     qn_scale_columns(p, recipe, role, &g->columns, &g->pitch);
     qn_scale_of(p, recipe, role, &g->sf);

@@ -174,6 +174,21 @@ int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     return !qn_result_wrong(p, recipe);
 }
 
+int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                struct quern_problem *p)
+{
+    struct quern_quantization q = {.of = QUERN_DY};
+
+    qn_mlp_product(mlp, recipe, QN_MLP_DH, p);
+    set_bias(mlp, QUERN_MLP_DPRE, &q);
+    p->activation = mlp->activation;
+    p->interleave = mlp->interleave;
+    p->probability = mlp->probability;
+    p->dbias = q.dbias;
+    p->dprob = q.dprob;
+    return !qn_mlp_scaled(recipe, QUERN_MLP_DPRE);
+}
+
 /* ------------------------------------------------------------------- rules */
 
 static int check_enums(const struct quern_mlp *mlp)
@@ -364,6 +379,10 @@ static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
         if (!code && need.workspace_bytes > *scratch)
             *scratch = need.workspace_bytes;
     }
+    if (!code && qn_mlp_back(mlp, recipe, &p))
+        code = qn_describe(ctx, &p, &need, NULL);
+    if (!code && need.workspace_bytes > *scratch)
+        *scratch = need.workspace_bytes;
     return code;
 }
 

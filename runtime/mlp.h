@@ -82,6 +82,7 @@ struct quern_mlp_plan {
     struct quern_quantize_plan *casts[QN_MLP_CASTS];
     struct quern_plan *products[QN_MLP_PRODUCTS];
     int fused; /* the product of pre makes h, too, so no cast does */
+    int back;  /* and that of dh dpre, db1 and dprob */
 };
 
 /* Features that the activation is given: of pre. */
@@ -105,6 +106,12 @@ int qn_mlp_operand(int product, int role);
    recipe's scales are known only when all of h is, and no product makes it. */
 int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
                  struct quern_problem *problem);
+
+/* The product of dh that goes back through the activation in the same launch,
+   and makes dpre; 0: the recipe scales dpre, of whose copies that is not taken
+   yet, as nobody has measured it. */
+int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                struct quern_problem *problem);
 
 /* All rules on an MLP. QUERN_EINVAL names field and rule. */
 int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,

@@ -2,6 +2,7 @@
 ** mlp_plan.c: a plan for each step of a grouped MLP.
 */
 #include "mlp.h"
+#include "gradient.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -36,11 +37,35 @@ static int plan_fused(struct quern_mlp_plan *plan,
     return code == QUERN_ENOKERNEL ? QUERN_OK : code;
 }
 
-/* Does the kernel that makes pre and h do it? */
-static int is_fused(const struct qn_mlp_step *step, int fused)
+/* dpre in the launch of dh, where a kernel does that and the model says that it
+   takes less time. */
+static int plan_back(struct quern_mlp_plan *plan,
+                     const struct quern_plan_options *options)
 {
-    return fused &&
-           step->index == (step->is_cast ? (int)QUERN_MLP_H : (int)QN_MLP_PRE);
+    struct qn_gradient_figures figures;
+    struct quern_problem p, plain;
+    int code;
+
+    if (!qn_mlp_back(&plan->mlp, plan->recipe, &p))
+        return QUERN_OK;
+    qn_mlp_product(&plan->mlp, plan->recipe, QN_MLP_DH, &plain);
+    code = qn_gradient_compare(plan->ctx, &p, &plain, options, 0, &figures);
+    if (code || !figures.better)
+        return code;
+    code = quern_plan(plan->ctx, &p, options, &plan->products[QN_MLP_DH]);
+    plan->back = !code;
+    return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE ? QUERN_OK : code;
+}
+
+/* Does a kernel that makes pre and h, or dpre, do it? */
+static int is_fused(const struct qn_mlp_step *step, int fused, int back)
+{
+    const int i = step->index;
+
+    return (fused &&
+            i == (step->is_cast ? (int)QUERN_MLP_H : (int)QN_MLP_PRE)) ||
+           (back &&
+            i == (step->is_cast ? (int)QUERN_MLP_DPRE : (int)QN_MLP_DH));
 }
 
 /* The same product without its bias. */
@@ -110,7 +135,10 @@ static int plan_step(struct quern_mlp_plan *plan,
 
     if (!step->is_cast && step->index == QN_MLP_PRE)
         code = plan_fused(plan, options);
-    if (code || is_fused(step, plan->fused) || is_added(plan, step)) {
+    else if (!step->is_cast && step->index == QN_MLP_DH)
+        code = plan_back(plan, options);
+    if (code || is_fused(step, plan->fused, plan->back) ||
+        is_added(plan, step)) {
         /* failed, or done */
     } else if (!step->is_cast) {
         qn_mlp_product(&plan->mlp, plan->recipe, step->index, &p);
@@ -210,6 +238,47 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
     return QUERN_OK;
 }
 
+/* dpre in the launch of dh, if that is better, or why it is not. */
+static int explain_back(struct quern_context *ctx, const struct quern_mlp *mlp,
+                        const struct qn_recipe *recipe,
+                        const struct quern_plan_options *options, int *back,
+                        struct qn_text *text)
+{
+    struct qn_gradient_figures f;
+    struct quern_problem p, plain;
+    char line[512], *why = NULL;
+    int code;
+
+    *back = qn_mlp_back(mlp, recipe, &p);
+    if (!*back) {
+        qn_text_add(text, "  dpre apart from dh: it is quantized\n");
+        return QUERN_OK;
+    }
+    qn_mlp_product(mlp, recipe, QN_MLP_DH, &plain);
+    code = qn_gradient_compare(ctx, &p, &plain, options, 1, &f);
+    if (code)
+        return code;
+    quern_problem_print(&p, line, sizeof line);
+    *back = f.better;
+    qn_text_add(text, "  %s\n    %s\n",
+                f.better   ? "dh = dy w2 and dpre, from dh and pre"
+                : f.served ? "dpre apart from dh: in one launch it is slower"
+                           : "dpre apart from dh: no kernel serves",
+                line);
+    if (f.served && f.product > 0)
+        qn_text_add(text,
+                    "    %.0f cycles; apart %.0f, and %.0f that read dh and "
+                    "pre\n",
+                    f.cycles, f.product, f.cast);
+    if (!f.better)
+        return QUERN_OK;
+    code = quern_why(ctx, &p, options, &why);
+    if (!code)
+        qn_text_add_chosen(text, "    ", why);
+    quern_free(why);
+    return code;
+}
+
 /* What runs of a problem, and in what way its operands are expanded. */
 static int explain_one(struct quern_context *ctx, const struct quern_problem *p,
                        const struct quern_plan_options *options, char **why)
@@ -287,7 +356,7 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
     const struct qn_recipe *recipe;
     struct qn_text text = {0};
     char line[512];
-    int code, phase = -1, fused = 0, added = 0;
+    int code, phase = -1, fused = 0, back = 0, added = 0;
 
     if (!ctx || !mlp || !out)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
@@ -309,8 +378,11 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
         if (!qn_mlp_steps[i].is_cast && qn_mlp_steps[i].index == QN_MLP_PRE) {
             code = explain_fused(ctx, mlp, recipe, options, &fused, &text);
             added = fused;
+        } else if (!qn_mlp_steps[i].is_cast &&
+                   qn_mlp_steps[i].index == QN_MLP_DH) {
+            code = explain_back(ctx, mlp, recipe, options, &back, &text);
         }
-        if (!code && !is_fused(&qn_mlp_steps[i], fused))
+        if (!code && !is_fused(&qn_mlp_steps[i], fused, back))
             code = explain_step(ctx, mlp, recipe, &qn_mlp_steps[i], options,
                                 &added, &text);
     }

@@ -189,7 +189,9 @@ static void find_result(const struct run *run, int product,
                   t);
         break;
     case QN_MLP_DH:
-        find_slot(run, QN_MLP_DH_SLOT, t);
+        find_slot(
+            run, run->plan->back ? QN_MLP_ROW + QUERN_MLP_DPRE : QN_MLP_DH_SLOT,
+            t);
         break;
     default:
         *t = product == QN_MLP_Y     ? args->y
@@ -224,6 +226,20 @@ static void set_epilogue(const struct run *run, struct quern_args *a)
     a->shift = args->shift;
 }
 
+/* What makes dpre of dh, and what is summed up of both. */
+static void set_back(const struct run *run, struct quern_args *a)
+{
+    const struct quern_mlp_args *args = run->args;
+    const struct quern_problem *p = &run->plan->products[QN_MLP_DH]->problem;
+
+    find_slot(run, QN_MLP_PRE_SLOT, &a->p);
+    a->dbias = p->dbias ? args->db1 : NULL;
+    a->dprob = p->dprob ? args->dprob : NULL;
+    a->limit = args->limit;
+    a->slope = args->slope;
+    a->shift = args->shift;
+}
+
 static int run_product(const struct run *run, int product)
 {
     const struct quern_plan *plan = run->plan->products[product];
@@ -240,6 +256,8 @@ static int run_product(const struct run *run, int product)
     set_sizes(run->args, &plan->operands[QN_ROLE_A], &a.a);
     if (product == QN_MLP_PRE && run->plan->fused)
         set_epilogue(run, &a);
+    if (product == QN_MLP_DH && run->plan->back)
+        set_back(run, &a);
     if (plan->problem.bias)
         a.bias = product == QN_MLP_PRE ? run->args->b1 : run->args->b2;
     if (plan->problem.probability)

@@ -73,6 +73,22 @@ int qn_parse_sizes(const char *key, const char *value, int *sizes)
                         key, value);
 }
 
+const char *qn_parse_dbias_name(int dbias)
+{
+    return dbias == QUERN_DBIAS_ADD ? "add" : dbias ? "1" : "0";
+}
+
+int qn_parse_dbias(const char *key, const char *value, int *dbias)
+{
+    for (*dbias = 0; *dbias <= QUERN_DBIAS_ADD; ++*dbias)
+        if (!strcmp(value, qn_parse_dbias_name(*dbias)))
+            return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s=%s: 0, 1 or add is expected; 1 overwrites dbias, "
+                        "add adds to it",
+                        key, value);
+}
+
 int qn_parse_recipe(struct quern_context *ctx, const char **at,
                     const char *before, char name[32],
                     const struct qn_recipe **recipe)
@@ -309,18 +325,26 @@ static int set_sizes(void *problem, const char *key, const char *value)
     return qn_parse_sizes(key, value, &p->sizes);
 }
 
-/* bias, prob and saved. */
+/* bias, prob, saved and dprob. */
 static int set_flag(void *problem, const char *key, const char *value)
 {
     struct quern_problem *p = problem;
     int *out = *key == 'b'   ? &p->bias
                : *key == 'p' ? &p->probability
+               : *key == 'd' ? &p->dprob
                              : &p->saved;
 
     *out = !strcmp(value, "1");
     if (*out || !strcmp(value, "0"))
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL, "%s=%s: 0 or 1 is expected", key, value);
+}
+
+static int set_dbias(void *problem, const char *key, const char *value)
+{
+    struct quern_problem *p = problem;
+
+    return qn_parse_dbias(key, value, &p->dbias);
 }
 
 static int set_activation(void *problem, const char *key, const char *value)
@@ -396,6 +420,8 @@ static const struct qn_parse_key keys[] = {
     {"interleave", set_interleave, 0},
     {"prob", set_flag, 0},
     {"saved", set_flag, 0},
+    {"dbias", set_dbias, 0},
+    {"dprob", set_flag, 0},
     {"copies", set_copies, 0},
     {"expand", set_expand, 0},
     {"quantize", set_quantize, 0},
@@ -526,11 +552,13 @@ static void print_epilogue(const struct quern_problem *p, char *text,
     if (p->interleave)
         snprintf(interleave, sizeof interleave, " interleave=%d",
                  p->interleave);
-    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s", p->bias ? " bias=1" : "",
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s%s%s", p->bias ? " bias=1" : "",
              p->activation ? " activation=" : "",
              p->activation ? qn_activation_name(p->activation) : "", interleave,
              p->probability ? " prob=1" : "", p->saved ? " saved=1" : "",
-             p->copies ? " copies=" : "",
+             p->dbias ? " dbias=" : "",
+             p->dbias ? qn_parse_dbias_name(p->dbias) : "",
+             p->dprob ? " dprob=1" : "", p->copies ? " copies=" : "",
              p->copies ? qn_copies_name(p->copies) : "",
              p->expand ? " expand=" : "",
              p->expand ? qn_expand_name(p->expand) : "");
@@ -539,7 +567,7 @@ static void print_epilogue(const struct quern_problem *p, char *text,
 int quern_problem_print(const struct quern_problem *p, char *buffer,
                         size_t size)
 {
-    char unusual[160] = "", epilogue[128] = "";
+    char unusual[160] = "", epilogue[160] = "";
 
     if (!buffer)
         size = 0;

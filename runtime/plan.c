@@ -6,6 +6,7 @@
 #include "cublaslt_loop.h"
 #include "cublaslt_product.h"
 #include "describe.h"
+#include "gradient.h"
 #include "host_sizes.h"
 #include "jit.h"
 #include "session.h"
@@ -188,6 +189,8 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
         code = encode_maps(plan);
     if (!code)
         code = qn_streamed_plan(plan, s);
+    if (!code)
+        code = qn_gradient_plan(plan, s);
     return code;
 }
 
@@ -373,9 +376,11 @@ static int plan_inside(struct qn_session *s, struct quern_plan **out)
     if (!plan)
         return QUERN_ENOMEM;
     code = prepare(plan, s, module);
-    if (code)
+    if (code) {
+        qn_streamed_plan_free(plan);
+        qn_gradient_plan_free(plan);
         free(plan);
-    else
+    } else
         *out = plan;
     return code;
 }
@@ -464,6 +469,7 @@ void quern_plan_free(struct quern_plan *plan)
         qn_cublaslt_plan_free(plan);
         qn_ahead_plan_free(plan);
         qn_streamed_plan_free(plan);
+        qn_gradient_plan_free(plan);
     }
     free(plan);
 }

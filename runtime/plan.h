@@ -78,7 +78,7 @@ struct qn_values {
     long long out_stride;
     float *out_sf;
     int align; /* of dequantize: 0: groups lie as their sizes say */
-    float *dbias, *partials, *dprob;
+    float *dbias, *partials, *row_partials, *dprob;
     int dbias_add, input, form, activation, interleave;
     float limit, slope, shift;
     float *scale, *history;
@@ -145,6 +145,7 @@ struct quern_plan {
     struct qn_step size_step;    /* where sizes come from the host */
     struct qn_ahead_plan *ahead; /* NULL: the kernel reads the operands */
     struct quern_quantize_plan *quantizer; /* of A, where a run makes it */
+    struct quern_quantize_plan *sums;      /* launches behind it; NULL: none */
 };
 
 /*

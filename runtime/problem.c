@@ -84,6 +84,8 @@ static int check_enums(const struct quern_problem *p)
         {"activation", p->activation, 0, QUERN_SQUARED_RELU + 1},
         {"probability", p->probability, 0, 2},
         {"saved", p->saved, 0, 2},
+        {"dbias", p->dbias, 0, QUERN_DBIAS_ADD + 1},
+        {"dprob", p->dprob, 0, 2},
         {"copies", p->copies, 0, 4},
         {"expand", p->expand, 0, QUERN_EXPAND_FP8 + 1},
         {"quantize", p->quantize, 0, QUERN_FUSE_ANY + 1}};
@@ -177,9 +179,28 @@ static int check_parts(const struct quern_problem *p)
     return QUERN_OK;
 }
 
+/* What going back through an activation does without. */
+static const char *wrong_gradient(const struct quern_problem *p)
+{
+    if (p->ragged != QUERN_AXIS_M)
+        return "an activation of dgrad is one of ragged=m";
+    if (p->bias)
+        return "bias=1: of dgrad there is dbias, the gradient of that which "
+               "fprop adds";
+    if (p->dprob && !p->probability)
+        return "dprob=1: there is no prob=1, of whose numbers it is the "
+               "gradient";
+    if (p->saved)
+        return "saved=1: dgrad reads p, what the activation was given, always";
+    return NULL;
+}
+
 /* What an activation needs, and what a bias. */
 static const char *wrong_epilogue(const struct quern_problem *p)
 {
+    if (!qn_geometry_back(p) && (p->dbias || p->dprob))
+        return "dbias and dprob are of dgrad with an activation, of whose "
+               "gradients they are sums";
     if (!p->activation && !p->bias && p->probability)
         return "prob=1: there is neither an activation, whose result a row's "
                "number multiplies, nor a bias";
@@ -193,8 +214,11 @@ static const char *wrong_epilogue(const struct quern_problem *p)
                "result they would be of";
     if (!p->activation && !p->bias)
         return NULL;
-    if (p->op != QUERN_FPROP || p->ragged != QUERN_AXIS_M)
-        return "bias and activation are of fprop with ragged=m";
+    if (qn_geometry_back(p) && wrong_gradient(p))
+        return wrong_gradient(p);
+    if (!qn_geometry_back(p) &&
+        (p->op != QUERN_FPROP || p->ragged != QUERN_AXIS_M))
+        return "bias is of fprop, activation of fprop and dgrad, with ragged=m";
     if (p->beta != QUERN_BETA_ZERO)
         return "beta: where there is a bias or an activation nothing is added "
                "to D, beta=0 is expected";
@@ -205,6 +229,7 @@ static const char *wrong_epilogue(const struct quern_problem *p)
 static int check_epilogue(const struct quern_problem *p)
 {
     const char *wrong = wrong_epilogue(p);
+    const int64_t results = qn_geometry_back(p) ? p->n : p->n / 2;
 
     if (wrong)
         return qn_error_set(QUERN_EINVAL, "%s", wrong);
@@ -214,16 +239,20 @@ static int check_epilogue(const struct quern_problem *p)
                             p->interleave);
     if (!qn_geometry_halves(p))
         return QUERN_OK;
-    if (p->n % 2)
+    if (p->n % 2 && !qn_geometry_back(p))
         return qn_error_set(QUERN_EINVAL,
                             "n=%lld: an activation's two operands are an even "
                             "number of columns",
                             (long long)p->n);
-    if (p->interleave && p->n / 2 % p->interleave)
+    if (p->interleave && results % p->interleave)
         return qn_error_set(QUERN_EINVAL,
                             "interleave=%d does not divide %lld results of a "
                             "row",
-                            p->interleave, (long long)p->n / 2);
+                            p->interleave, (long long)results);
+    if (qn_geometry_back(p) && p->n > INT32_MAX / 2)
+        return qn_error_set(QUERN_EINVAL,
+                            "n=%lld: twice as many columns of D are 1 to %d",
+                            (long long)p->n, INT32_MAX);
     return QUERN_OK;
 }
 
@@ -383,6 +412,9 @@ static int same_activation(const struct quern_problem *p,
 int qn_problem_takes(const struct quern_problem *p, int epilogue,
                      const char *activation, int interleave)
 {
+    if (qn_geometry_back(p))
+        return epilogue == (p->copies ? QN_GRADIENT_COPIES : QN_GRADIENT) &&
+               same_activation(p, activation, interleave);
     if (p->bias || p->activation)
         return epilogue == (p->copies ? QN_COPIES : QN_ACTIVATE) &&
                same_activation(p, activation, interleave);

@@ -89,6 +89,8 @@ int qn_parse_listed(const char *key, const char *value, int *out,
 int qn_parse_number(const char *key, const char *value, int64_t *out);
 int qn_parse_split(const char *value, char *split, size_t size);
 int qn_parse_sizes(const char *key, const char *value, int *sizes);
+int qn_parse_dbias(const char *key, const char *value, int *dbias);
+const char *qn_parse_dbias_name(int dbias);
 
 /* Layouts and ragged axis as the op's tensors lie in training; quantized copies
    are k-major (parse.c). The recipe may be NULL: it has none. */

@@ -6,6 +6,8 @@
 
 #include "plan.h"
 
+struct qn_session;
+
 /* Where the parts of the workspace lie, behind the error record. What is
    cleared before each run ends where the partial sums begin. */
 struct qn_quantize_space {
@@ -135,6 +137,15 @@ struct qn_expansion {
    allocates nor synchronizes; the host runs it at once. QUERN_ECUDA. */
 int qn_quantize_expand(const struct quern_quantize_plan *plan,
                        const struct qn_expansion *expansion, void *stream);
+
+/* Kernels of some ops (enum qn_cast_op) alone, and one launch of them, or where
+   the host computes one run, of values that are the caller's. */
+int qn_quantize_steps(struct qn_session *session,
+                      const struct quern_quantization *q, int backend,
+                      const int *ops, int count,
+                      struct quern_quantize_plan **plan);
+int qn_quantize_step_run(const struct quern_quantize_plan *plan, int step,
+                         struct qn_values *values, void *stream);
 
 /* Does the kernel do this op (enum qn_cast_op) of the quantization? */
 int qn_quantize_serves(const struct quern_quantization *q, int op,

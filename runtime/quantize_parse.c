@@ -61,11 +61,6 @@ static int set_type(void *quantization, const char *key, const char *value)
                         key, value);
 }
 
-static const char *dbias_name(int dbias)
-{
-    return dbias == QUERN_DBIAS_ADD ? "add" : dbias ? "1" : "0";
-}
-
 /* Ranges are checked when all is known. */
 static int set_length(void *quantization, const char *key, const char *value)
 {
@@ -95,13 +90,7 @@ static int set_dbias(void *quantization, const char *key, const char *value)
 {
     struct quern_quantization *q = quantization;
 
-    for (q->dbias = 0; q->dbias <= QUERN_DBIAS_ADD; q->dbias++)
-        if (!strcmp(value, dbias_name(q->dbias)))
-            return QUERN_OK;
-    return qn_error_set(QUERN_EINVAL,
-                        "%s=%s: 0, 1 or add is expected; 1 overwrites dbias, "
-                        "add adds to it",
-                        key, value);
+    return qn_parse_dbias(key, value, &q->dbias);
 }
 
 static int set_sizes(void *quantization, const char *key, const char *value)
@@ -208,7 +197,7 @@ static void print_unusual(const struct quern_quantization *q, char *text,
     if (q->probability)
         ADD(" prob=1");
     if (q->dbias)
-        ADD(" dbias=%s", dbias_name(q->dbias));
+        ADD(" dbias=%s", qn_parse_dbias_name(q->dbias));
     if (q->dprob)
         ADD(" dprob=1");
     if (q->sizes)

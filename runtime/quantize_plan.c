@@ -39,7 +39,7 @@ static int rows_alone(const struct quern_quantization *q)
 int qn_quantize_serves(const struct quern_quantization *q, int op,
                        const struct qn_kernel *kernel)
 {
-    int reads_f32 = op == QN_HISTORY || op == QN_SUM;
+    int reads_f32 = op == QN_HISTORY || op == QN_SUM || op == QN_SUM_ROWS;
     int input = reads_f32                     ? QUERN_F32
                 : q->work == QUERN_REQUANTIZE ? QUERN_TYPE_NONE
                                               : q->type;
@@ -216,6 +216,32 @@ static int load_steps(struct quern_quantize_plan *plan, struct qn_session *s,
         code = load_step(plan, s, ops[i]);
     if (!code && plan->q.sizes && backend != QUERN_BACKEND_HOST)
         code = qn_host_size_load(s, plan->q.recipe, backend, &plan->size_step);
+    return code;
+}
+
+int qn_quantize_steps(struct qn_session *s, const struct quern_quantization *q,
+                      int backend, const int *ops, int count,
+                      struct quern_quantize_plan **out)
+{
+    struct quern_quantize_plan *plan =
+        aligned_alloc(_Alignof(struct quern_quantize_plan), sizeof *plan);
+    int code = QUERN_OK;
+
+    if (!plan)
+        return qn_error_memory();
+    memset(plan, 0, sizeof *plan);
+    plan->ctx = s->ctx;
+    plan->q = *q;
+    plan->driver = s->driver;
+    plan->context = s->scope.context;
+    plan->workers = s->demand.sms;
+    plan->backend = backend;
+    for (int i = 0; i < count && !code; i++)
+        code = load_step(plan, s, ops[i]);
+    if (code)
+        free(plan);
+    else
+        *out = plan;
     return code;
 }
 

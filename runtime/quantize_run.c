@@ -119,11 +119,26 @@ static int put_sizes(const struct quern_quantize_plan *plan,
         plan->q.groups, (char *)args->workspace + plan->space.sizes, stream);
 }
 
+int qn_quantize_step_run(const struct quern_quantize_plan *plan, int i,
+                         struct qn_values *values, void *stream)
+{
+    const struct qn_quantize_step *step = &plan->steps[i];
+    struct cu_launch config = step->launch;
+    void *params[QN_PARAM_COUNT];
+
+    list_params(step->kernel, values, params);
+    config.stream = stream;
+    if (plan->driver)
+        return QN_CU(plan->driver, cuLaunchKernelEx, &config, step->handle,
+                     params, NULL);
+    qn_host_run(step->function, params, plan->workers);
+    return QUERN_OK;
+}
+
 static int launch(const struct quern_quantize_plan *plan,
                   struct qn_values *values, void *workspace, void *stream)
 {
     struct qn_driver *driver = plan->driver;
-    void *params[QN_PARAM_COUNT];
     size_t clear = cleared_bytes(plan);
     int code = QUERN_OK;
 
@@ -131,14 +146,8 @@ static int launch(const struct quern_quantize_plan *plan,
         code = QN_CU(driver, cuMemsetD8Async,
                      (uint64_t)(uintptr_t)workspace + QN_WORKSPACE_BYTES, 0,
                      clear, stream);
-    for (int i = 0; !code && i < plan->nsteps; i++) {
-        struct cu_launch config = plan->steps[i].launch;
-
-        config.stream = stream;
-        list_params(plan->steps[i].kernel, values, params);
-        code = QN_CU(driver, cuLaunchKernelEx, &config, plan->steps[i].handle,
-                     params, NULL);
-    }
+    for (int i = 0; !code && i < plan->nsteps; i++)
+        code = qn_quantize_step_run(plan, i, values, stream);
     return code;
 }
 
@@ -160,13 +169,9 @@ static int run_on_gpu(const struct quern_quantize_plan *plan,
 static void run_on_host(const struct quern_quantize_plan *plan,
                         struct qn_values *values, char *workspace)
 {
-    void *params[QN_PARAM_COUNT];
-
     memset(workspace + QN_WORKSPACE_BYTES, 0, cleared_bytes(plan));
-    for (int i = 0; i < plan->nsteps; i++) {
-        list_params(plan->steps[i].kernel, values, params);
-        qn_host_run(plan->steps[i].function, params, plan->workers);
-    }
+    for (int i = 0; i < plan->nsteps; i++)
+        qn_quantize_step_run(plan, i, values, NULL);
 }
 
 int quern_quantize_run(const struct quern_quantize_plan *plan,

@@ -6,8 +6,8 @@
 **     D[m,n] = alpha * sum_k A[m,k] * B[n,k] + beta * C[m,n]
 **
 ** and of fprop an activation's result, where the problem says so. One axis (say
-** m, the tokens) has another length in each group. The lengths stay on the
-** device: nothing is padded, nothing is read on the host.
+** m, the tokens) differs in length. The lengths stay on the device: nothing is
+** padded, nothing is read on the host.
 **
 **     struct quern_context *ctx;
 **     struct quern_problem p;
@@ -196,20 +196,18 @@ struct quern_tensor {
    run. The factors are fp32 in device memory (host memory for the host
    backend), read when the run is executed. */
 struct quern_args {
-    struct quern_tensor a;
-    struct quern_tensor b;
+    struct quern_tensor a, b;
     struct quern_tensor c; /* only with beta=any: as d, D itself or apart */
     struct quern_tensor d;
-    struct quern_tensor p; /* only with saved=1: what was activated, and */
-    struct quern_tensor t; /* with copies=both; data NULL: not wanted now */
-    struct quern_tensor
-        in; /* only with quantize=: [m, k] bf16, of which a is */
-    struct quern_tensor column; /* made, and the column copy, if wanted */
+    struct quern_tensor p;  /* with saved=1, or of dgrad: what was activated */
+    struct quern_tensor t;  /* with copies=both; of p and t NULL: not wanted */
+    struct quern_tensor in; /* only with quantize=: [m, k] bf16, */
+    struct quern_tensor column; /* of which a is made; its column copy */
     const float *bias;          /* [G, n] only with bias=1 */
     const float *probability;   /* [m] only with prob=1 */
+    float *dbias, *dprob;       /* [G, d's columns], [m] only with dbias=, .. */
     float limit, slope, shift;  /* of clamped_swiglu: 7, 1.702 and 1 */
-    const float *alpha;         /* only with alpha=any */
-    const float *beta;          /* only with beta=any; a 0 leaves C unread */
+    const float *alpha, *beta;  /* only with =any; a beta of 0: C is not read */
     int scalars;     /* values in alpha and in beta: 0 or 1 for one that
                           all groups share, else as many as groups */
     const int *noop; /* on the device, or NULL: a run that finds no 0 is none */
@@ -280,30 +278,30 @@ QUERN_API const char *quern_version(void);
 */
 struct quern_problem {
     char recipe[32];
-    int op;      /* enum quern_op */
-    int ragged;  /* enum quern_axis */
-    int a_major; /* enum quern_major */
-    int b_major;
+    int op;               /* enum quern_op */
+    int ragged;           /* enum quern_axis */
+    int a_major, b_major; /* enum quern_major */
     int d_type;
-    int alpha;      /* 0: 1.0, 1: args.alpha */
-    int beta;       /* enum quern_beta */
-    int alignment;  /* bytes at whose multiples buffers and, with strides, rows
+    int alpha;       /* 0: 1.0, 1: args.alpha */
+    int beta;        /* enum quern_beta */
+    int alignment;   /* bytes at whose multiples buffers and, with strides, rows
                         and matrices start: 2, 4, 8, 16; 0: 16, for TMA */
-    int pointers;   /* enum quern_pointers; a kernel may take more of them */
-    int parts;      /* products of the same matrices that a queue's flush may
+    int pointers;    /* enum quern_pointers; a kernel may take more of them */
+    int parts;       /* products of the same matrices that a queue's flush may
                         merge into one launch: 1 .. QUERN_MAX_PARTS, 0 is 1 */
-    int sizes;      /* enum quern_sizes */
-    int bias;       /* 1: fprop adds a row for each group */
-    int activation; /* enum quern_activation: D is its result; of fprop alone */
-    int interleave; /* as in struct quern_quantization */
+    int sizes;       /* enum quern_sizes */
+    int bias;        /* 1: fprop adds a row for each group */
+    int activation;  /* enum quern_activation; dgrad goes back through it */
+    int interleave;  /* as in struct quern_quantization */
     int probability; /* 1: a row's number multiplies that; without, its bias */
     int saved;       /* 1: runs may also want what the activation was given */
-    int copies;      /* enum quern_copies of the result; 0: it is numbers */
-    int expand;      /* enum quern_expand */
-    int quantize;    /* enum quern_fusion: of fprop and dgrad */
-    int groups;      /* 1 .. QUERN_MAX_GROUPS */
-    int64_t m, n, k; /* at least 1; the ragged one 0 to 2^30 */
-    char split[256]; /* how tools draw group sizes; plans ignore it */
+    int dbias, dprob; /* of dgrad: as in struct quern_quantization, of D */
+    int copies;       /* enum quern_copies of the result; 0: it is numbers */
+    int expand;       /* enum quern_expand */
+    int quantize;     /* enum quern_fusion: of fprop and dgrad */
+    int groups;       /* 1 .. QUERN_MAX_GROUPS */
+    int64_t m, n, k;  /* at least 1; the ragged one 0 to 2^30 */
+    char split[256];  /* how tools draw group sizes; plans ignore it */
 };
 
 /*
@@ -312,8 +310,9 @@ struct quern_problem {
 **   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt] [ragged=m|n|k|none]
 **       [alpha=1|any] [beta=0|1|any] [align=2|4|8|16] [pointers=LETTERS]
 **       [parts=1..8] [sizes=device|host|fixed] [bias=0|1] [activation=NAME]
-**       [interleave=N] [prob=0|1] [saved=0|1] [copies=row|both]
-**       [expand=auto|inside|ahead|fp8] [quantize=apart|streamed|inline|any]
+**       [interleave=N] [prob=0|1] [saved=0|1] [dbias=0|1|add] [dprob=0|1]
+**       [copies=row|both] [expand=auto|inside|ahead|fp8]
+**       [quantize=apart|streamed|inline|any]
 **       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
@@ -452,6 +451,8 @@ QUERN_API void quern_free(void *memory);
 ** the type of d: alpha * product + bias, of which the activation takes the fp32
 ** value. d is rounded once, after the probability. With copies d is the row
 ** copy that quern_quantize_run makes of this x, and t, if given, the other.
+** dgrad goes back through it: d and p are [m, 2 n], p is read, and what is made
+** is quantize's of p and of alpha * product, which is not rounded before.
 **
 ** With scales a and b are copies as quern_quantize_run made them, layout=tn: of
 ** fprop the row copies of x and w, of dgrad the row copy of dy and the column
@@ -770,9 +771,9 @@ QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 ** Where the recipe scales them x, h, dy, dpre and the weights are quantized on
 ** the way, each once, into the copies that its products read. pre and dh are
 ** rounded to the type of x; h and dpre as quantize says. Where a kernel makes
-** pre and h in one launch h is of the pre that is not rounded yet, and pre is
-** written only into args.saved. Where a product's kernel adds no bias a launch
-** behind it does, to what is rounded already (quern_mlp_why says both).
+** pre and h, or dh and dpre, at once the latter is of what is not rounded yet,
+** dh is not written, and pre only into args.saved. Where a kernel adds no bias
+** a launch behind it does, to what is rounded (see quern_mlp_why).
 */
 struct quern_mlp {
     char recipe[32];
@@ -917,11 +918,10 @@ QUERN_API int quern_mlp_why(struct quern_context *ctx,
 ** cache, and share/quern/tune beside the library's own folder, which is only
 ** read. The first of the others that may be written takes what is new.
 */
-/* COUPLED: the order of names in cli/options.c */
-enum quern_l2 {
-    QUERN_L2_BOTH, /* the mean of a cold and a warm run */
-    QUERN_L2_COLD, /* other data are in L2, as amid other work */
-    QUERN_L2_WARM  /* what the same kernel left there a moment ago */
+enum quern_l2 { /* COUPLED: the order of names in cli/options.c */
+                QUERN_L2_BOTH, /* the mean of a cold and a warm run */
+                QUERN_L2_COLD, /* other data are in L2, as amid other work */
+                QUERN_L2_WARM /* what the same kernel left there a moment ago */
 };
 
 /* One kernel, as far as it was measured. */

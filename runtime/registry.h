@@ -115,6 +115,7 @@
     X(dbias, "float *", "[groups, k] sums over rows, or null")                 \
     X(dbias_add, "int", "1: dbias is added to, 0: overwritten")                \
     X(partials, "float *", "sums over 32 rows each, in the workspace")         \
+    X(row_partials, "float *", "[n / 64][m] sums of rows, in the workspace")   \
     X(dprob, "float *", "[m] gradient of each row's probability")              \
     X(input, "int", "type before the cast: enum quern_type; 0: row copy")      \
     X(form, "int", "what is quantized: enum qn_form")                          \
@@ -152,7 +153,8 @@ enum qn_cast_op {
     QN_SIZES,      /* sizes from the host to where the others read them */
     QN_AHEAD,      /* factors and sizes of what was expanded ahead */
     QN_BIAS,       /* a bias of each group, added to numbers */
-    QN_REENCODE    /* a copy as one of FP8 in blocks */
+    QN_REENCODE,   /* a copy as one of FP8 in blocks */
+    QN_SUM_ROWS    /* dprob, from what a product has summed */
 };
 
 /* What is quantized: numbers as they are, an activation's result, or the
@@ -178,14 +180,17 @@ enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD, QN_ROWS };
 ** What a kernel does with the product. A problem with alpha, or with any beta,
 ** needs SCALE, which serves the others too: see QN_PARAMS for its nulls. One
 ** with a bias or an activation needs ACTIVATE, or where copies are wanted of
-** the result COPIES; these serve no other.
+** the result COPIES; one whose result goes back through an activation needs
+** GRADIENT or GRADIENT_COPIES. These serve no other.
 */
 enum qn_epilogue {
     QN_STORE,    /* D = A*B */
     QN_ADD,      /* D += A*B: C is D, beta is 1 */
     QN_SCALE,    /* D = alpha*A*B + beta*C */
     QN_ACTIVATE, /* P = alpha*A*B + bias, D = activation(P) * probability */
-    QN_COPIES    /* the same, D as the copies of an x that quantize makes */
+    QN_COPIES,   /* the same, D as the copies of an x that quantize makes */
+    QN_GRADIENT, /* D = alpha*A*B * probability * activation'(P) */
+    QN_GRADIENT_COPIES /* the same, D as copies of a dy */
 };
 
 /* An operand of the canonical product as one kernel takes it. */

@@ -7,6 +7,7 @@
 #include "ahead.h"
 #include "args.h"
 #include "cublaslt_loop.h"
+#include "gradient.h"
 #include "host_sizes.h"
 #include "run.h"
 #include "streamed.h"
@@ -176,6 +177,7 @@ static void set_values(const struct quern_plan *plan,
     v->noop = args->noop;
     v->error = args->workspace;
     qn_streamed_set(plan, args, v);
+    qn_gradient_set(plan, args, v);
 }
 
 /* --------------------------------------------------------------------- run */
@@ -318,6 +320,8 @@ static int run_on_gpu(const struct quern_plan *plan,
         code = qn_streamed_run(plan, args, values, stream);
     if (!code)
         code = launch(plan, params, stream);
+    if (!code)
+        code = qn_gradient_run(plan, values, stream);
     qn_driver_leave(plan->driver, &scope);
     return code;
 }
@@ -369,7 +373,7 @@ static int run(const struct quern_plan *plan, const struct quern_args *args,
     if (code)
         return code;
     qn_host_run(plan->function, params, plan->workers);
-    return QUERN_OK;
+    return qn_gradient_run(plan, &values, stream);
 }
 
 int quern_run(const struct quern_plan *plan, const struct quern_args *args,

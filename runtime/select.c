@@ -20,6 +20,8 @@
 **              steps L2 has lost what the last of them asks for
 **     store  = tile_m * tile_n * bytes of D / STORE rate; pingpong hides it
 **              behind the other warpgroup's math
+**              where it goes back through an activation at least what that
+**              takes, tile_m * tile_n / GRADIENT
 **     tile   = max(math, copy) + store + START
 **     memory = (A + B + D once, and C if it is read) / memory rate
 **     launch = max(waves * tile, memory)
@@ -52,6 +54,7 @@
 #define L2_PER_CYCLE     62.0    /* bytes into one multiprocessor, of 64 */
 #define STORE_PER_CYCLE  32.0    /* bytes out of one multiprocessor */
 #define MEMORY_PER_CYCLE 2300.0  /* bytes, the whole chip */
+#define GRADIENT         2.5     /* elements a cycle, bench/NOTES.md, 14 */
 #define START_CYCLES     1200.0  /* first copies of a tile, its barriers */
 #define MEETING_CYCLES   20.0    /* CTAs of a cluster wait for each other */
 #define DRIFT            20480.0 /* steps of k */
@@ -356,6 +359,8 @@ static void estimate_tile(const struct qn_kernel *kernel, double k,
               k / L2_PER_CYCLE * larger(1, k / DRIFT);
     f->store =
         tile_m * tile_n * qn_type_bits(kernel->d.type) / 8 / STORE_PER_CYCLE;
+    if (kernel->epilogue >= QN_GRADIENT)
+        f->store = larger(2 * f->store, tile_m * tile_n / GRADIENT);
     if (!strcmp(kernel->schedule, "pingpong"))
         f->store = larger(0, f->store - f->math);
     f->tile_cycles = larger(f->math, f->copy) + f->store + START_CYCLES;
@@ -483,13 +488,41 @@ int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
     return QUERN_OK;
 }
 
+int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,
+                   struct qn_choice *best)
+{
+    struct qn_demand one = *demand;
+    struct qn_choice *list;
+    int count, found;
+
+    if (demand->backend == QUERN_BACKEND_AUTO) {
+        one.backend = QUERN_BACKEND_AOT;
+        found = qn_select_best(ctx, &one, best);
+        if (found)
+            return found;
+        one.backend = QUERN_BACKEND_JIT;
+    }
+    if (qn_select_list(ctx, &one, &list, &count))
+        return -1;
+    found = count > 0 && list[0].fits;
+    if (found)
+        *best = list[0];
+    free(list);
+    return found;
+}
+
 /* What the kernels of the problem's layout and ragged axis write. */
 static int add_outputs(struct quern_context *ctx, const struct quern_problem *p)
 {
     static const char *const epilogues[] = {
-        "beta=0", "beta=1", "any alpha and beta", "bias and activation",
-        "copies of that"};
-    unsigned seen[5] = {0}; /* a bit for each type of D */
+        "beta=0",
+        "beta=1",
+        "any alpha and beta",
+        "bias and activation",
+        "copies of that",
+        "an activation, whose gradient it makes",
+        "copies of that, too"};
+    unsigned seen[7] = {0}; /* a bit for each type of D */
     int count = 0;
 
     for (int i = 0; i < ctx->nkernels; i++) {

@@ -67,6 +67,11 @@ int qn_select_variant(const struct quern_problem *problem,
 int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
                    struct qn_choice **list, int *count);
 
+/* The first of them, where AUTO asks the backends in the order in which plans
+   do. 1; 0: none fits; -1: memory ran out. */
+int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,
+                   struct qn_choice *best);
+
 /* Set the message for a problem that nothing serves; QUERN_ENOKERNEL. */
 int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
                    const struct qn_choice *list, int count);

@@ -10,6 +10,7 @@
 #include "layer.h"
 #include "cli.h"
 #include "describe.h"
+#include "gradient.h"
 #include "types.h"
 
 static const struct argp_option options[] = {
@@ -57,9 +58,16 @@ static void add_scales(cJSON *rows, const char *name,
 /* The tensors of a layer that each op multiplies. COUPLED: ops, quern.h */
 static const char *const tensors[][QN_ROLES] = {
     {"x", "w", "added to y", "y", "what the activation was given", "y"},
-    {"dy", "w", "added to dx", "dx", "", ""},
+    {"dy", "w", "added to dx", "dx", "what the activation was given", "d"},
     {"dy", "x", "added to dw", "dw", "", ""},
 };
+
+static const char *tensor_of(const struct quern_problem *problem, int role)
+{
+    return role == QN_ROLE_D && qn_geometry_back(problem)
+               ? "the gradient of what the activation was given"
+               : tensors[problem->op][role];
+}
 
 /* Each operand that the problem has, and the addresses that may replace it. */
 static void add_operands(cJSON *rows, const struct quern_problem *problem,
@@ -67,7 +75,7 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
                          const struct qn_geometry *geometry)
 {
     static const char *const names[QN_ROLES] = {"a", "b", "c", "d", "p", "t"};
-    char text[64], name[32];
+    char text[128], name[32];
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         const struct quern_tensor *tensor = qn_args_tensor(need, role);
@@ -75,7 +83,7 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
 
         if (!tensor->ndim)
             continue;
-        snprintf(text, sizeof text, "%s%s%s: %s", tensors[problem->op][role],
+        snprintf(text, sizeof text, "%s%s%s: %s", tensor_of(problem, role),
                  !g->sf.scaling            ? ""
                  : g->sf.copy == QUERN_ROW ? ", row copy"
                                            : ", column copy",
@@ -128,6 +136,24 @@ static void add_sizes(cJSON *rows, const struct quern_problem *problem,
     qn_argument_host_sizes(rows, problem->sizes, problem->groups);
 }
 
+/* What dgrad that goes back through an activation sums up. */
+static void add_sums(cJSON *rows, const struct quern_problem *problem)
+{
+    char text[64];
+
+    if (problem->dbias) {
+        snprintf(text, sizeof text, "[%d, %zu]", problem->groups,
+                 qn_gradient_dbias(problem) / (size_t)problem->groups / 4);
+        qn_argument_row(rows, "dbias", "f32", text, qn_gradient_dbias(problem),
+                        4, "sums over each group's rows of d");
+    }
+    if (problem->dprob) {
+        snprintf(text, sizeof text, "[%lld]", (long long)problem->m);
+        qn_argument_row(rows, "dprob", "f32", text, (size_t)problem->m * 4, 4,
+                        "gradient of each row's factor");
+    }
+}
+
 /* One value, or as many as groups. */
 static void add_factors(cJSON *rows, const struct quern_problem *problem)
 {
@@ -148,6 +174,7 @@ static void add_factors(cJSON *rows, const struct quern_problem *problem)
         qn_argument_row(rows, "probability", "f32", bias, 0, 4,
                         "factor of each row of d");
     }
+    add_sums(rows, problem);
     if (problem->beta == QUERN_BETA_ANY)
         qn_argument_row(rows, "beta", "f32", text, 0, 4, "factor of c");
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "back.h"
 #include "copies.h"
 #include "describe.h"
 #include "made.h"
@@ -87,7 +88,8 @@ static int is_read(const struct qn_job *job, int role)
 {
     return role <= QN_ROLE_B ||
            (role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ANY) ||
-           (role == QN_ROLE_D && job->problem.beta == QUERN_BETA_ONE);
+           (role == QN_ROLE_D && job->problem.beta == QUERN_BETA_ONE) ||
+           (role == QN_ROLE_P && qn_geometry_back(&job->problem));
 }
 
 static const struct quern_tensor *need_of(const struct qn_job *job, int role)
@@ -189,7 +191,7 @@ static int fill_epilogue(struct qn_job *job, uint64_t seed)
     if (!code && p->probability)
         code = fill_array(job, p->m, seed ^ 0x960B, &job->probability,
                           &job->probability_memory);
-    return code;
+    return code ? code : qn_back_fill(job);
 }
 
 static int fill_workspace(struct qn_job *job)
@@ -278,6 +280,8 @@ static void point(struct qn_job *job)
     args->scalars = p->groups;
     args->bias = (const float *)(void *)job->bias_memory.data;
     args->probability = (const float *)(void *)job->probability_memory.data;
+    args->dbias = (float *)(void *)job->dbias.data;
+    args->dprob = (float *)(void *)job->dprob.data;
     args->workspace = job->workspace.data;
     qn_made_point(job);
     if (job->info.backend != QUERN_BACKEND_CUBLASLT && !p->sizes)
@@ -364,6 +368,8 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
         .probability = job->probability,
         .bias_memory = job->bias_memory,
         .probability_memory = job->probability_memory,
+        .dbias = job->dbias,
+        .dprob = job->dprob,
         .numbers = job->numbers,
         .in = job->in,
         .column = job->column,
@@ -423,6 +429,8 @@ void qn_job_free(struct qn_job *job)
         qn_memory_free(&job->factors_memory);
         qn_memory_free(&job->bias_memory);
         qn_memory_free(&job->probability_memory);
+        qn_memory_free(&job->dbias);
+        qn_memory_free(&job->dprob);
         free(job->bias);
         free(job->probability);
         qn_made_free(job);

@@ -94,6 +94,15 @@ double qn_layer_reference_activate(const struct qn_layer_numbers *in,
     return activate(in, activation, a, b).y;
 }
 
+double qn_layer_reference_gradient(const struct qn_layer_numbers *in,
+                                   int activation, double a, double b,
+                                   int second)
+{
+    const struct act act = activate(in, activation, a, b);
+
+    return second ? act.b : act.a;
+}
+
 /* ------------------------------------------------------------------- token */
 
 int qn_layer_reference_begin(struct qn_layer_reference *r,

@@ -34,6 +34,11 @@ struct qn_layer_reference {
 double qn_layer_reference_activate(const struct qn_layer_numbers *,
                                    int activation, double a, double b);
 
+/* And how fast that grows along one of them. */
+double qn_layer_reference_gradient(const struct qn_layer_numbers *,
+                                   int activation, double a, double b,
+                                   int second);
+
 /* 0, or -1 when memory ran out; may be freed in both cases. */
 int qn_layer_reference_begin(struct qn_layer_reference *,
                              const struct qn_layer_numbers *);

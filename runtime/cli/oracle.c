@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "back.h"
 #include "element.h"
 #include "error.h"
 #include "made.h"
@@ -28,7 +29,7 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
 {
     const size_t bytes = element_bytes(job);
     double difference = 0, norm = 0;
-    void *row = malloc((size_t)job->problem.n * bytes + 1);
+    void *row = malloc((size_t)job->problem.n * 2 * bytes + 1); /* of D, too */
     int code = row ? QUERN_OK : qn_error_memory();
 
     for (int64_t i = 0; i < s->count && !code; i++) {
@@ -90,11 +91,18 @@ static int look_outside(const struct qn_job *job, int role, int *untouched)
 
 int qn_oracle_guards(const struct qn_job *job, int *guards)
 {
-    enum { OTHERS = 9, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
-    const struct qn_memory *all[ALL] = {
-        &job->sizes_memory, &job->factors_memory,     &job->workspace,
-        &job->bias_memory,  &job->probability_memory, &job->in,
-        &job->column,       &job->column_sf,          &job->column_global};
+    enum { OTHERS = 11, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
+    const struct qn_memory *all[ALL] = {&job->sizes_memory,
+                                        &job->factors_memory,
+                                        &job->workspace,
+                                        &job->bias_memory,
+                                        &job->probability_memory,
+                                        &job->in,
+                                        &job->column,
+                                        &job->column_sf,
+                                        &job->column_global,
+                                        &job->dbias,
+                                        &job->dprob};
     int code = QUERN_OK;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
@@ -133,6 +141,8 @@ static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
     if (!isnan(verdict->error) && !(error <= verdict->error))
         verdict->error = error; /* a NaN stays */
     verdict->rows = s.count;
+    if (!code && qn_geometry_back(&job->problem))
+        code = qn_back_judge(job, &s, &verdict->sums, &verdict->error);
     free(reference);
     free(s.rows);
     return code;
@@ -148,7 +158,11 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
     planned.expand = job->plan->problem.expand;
     if (p->copies)
         return qn_twice_judge(job, oracle, most, verdict);
-    code = qn_job_fresh(job);
+    code = qn_geometry_back(p) ? qn_back_begin(job) : QUERN_OK;
+    if (!code && qn_geometry_back(p))
+        code = qn_job_run(job);
+    if (!code)
+        code = qn_job_fresh(job);
     /* the host backend takes no single rows of these */
     if (qn_job_scaled(job) || p->bias || p->activation)
         oracle = QN_ORACLE_FLOAT64;
@@ -157,6 +171,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         .tolerance = qn_tolerance_of(&planned, job->recipe, p->k).error,
         .untouched = 1,
         .copies = 1,
+        .sums = 1,
     };
     if (!code && p->quantize) /* D's reference reads the row copy */
         code = qn_made_judge(job, &verdict->copies);
@@ -170,7 +185,8 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
     if (!code)
         code = qn_oracle_guards(job, &verdict->guards);
     verdict->passed = !code && verdict->error <= verdict->tolerance &&
-                      verdict->guards && verdict->untouched && verdict->copies;
+                      verdict->guards && verdict->untouched &&
+                      verdict->copies && verdict->sums;
     return code;
 }
 
@@ -178,11 +194,14 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
 {
     snprintf(
         text, size,
-        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s",
+        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s%s",
         verdict->passed ? "passed" : "FAILED", verdict->error,
         verdict->tolerance, verdict->oracle, (long long)verdict->rows,
         verdict->guards ? "" : "; bytes around a buffer were written",
         verdict->untouched ? "" : "; what belongs to no group was written",
         verdict->differ ? "; the copies are others than of D in two steps" : "",
+        verdict->sums ? ""
+                      : "; dbias is not the sums of D, or dprob was "
+                        "written outside of every group",
         verdict->copies ? "" : "; a copy is not what the host quantizes to");
 }

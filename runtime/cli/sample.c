@@ -130,6 +130,7 @@ struct part {
     int role;                       /* whose rows */
     int64_t n, k;                   /* n: their columns */
     const struct qn_decode *decode; /* of A and B, where these are copies */
+    int sums; /* what is wanted is dprob, a number for each row */
 };
 
 /* The next group that has some; 0 after the last. `*next` begins at 0. */
@@ -363,6 +364,52 @@ static double finish(const struct part *p, double sum, int64_t i, int64_t j)
     return sum;
 }
 
+/* Of dgrad that goes back through an activation: the column of the product
+   whose operand column j of D is. */
+static int64_t result_of(const struct quern_problem *p, int64_t j)
+{
+    const int64_t run = p->interleave ? p->interleave : p->n;
+
+    return qn_geometry_halves(p) ? j / (2 * run) * run + j % run : j;
+}
+
+/* The value of P in row i, of operand `second` of a result. */
+static double given(const struct part *p, int64_t i, int64_t result, int second)
+{
+    const struct qn_job *job = p->job;
+    const struct quern_problem *problem = &job->problem;
+    const int64_t run = problem->interleave ? problem->interleave : problem->n;
+    int64_t column = result;
+
+    if (qn_geometry_halves(problem))
+        column = result / run * 2 * run + result % run + second * run;
+    return (double)qn_element_load(
+        job->host[QN_ROLE_P], problem->d_type,
+        (size_t)qn_job_element(job, QN_ROLE_P, p->group, p->rows[i].row,
+                               column));
+}
+
+/* D's element in column j of row i from dh, or that column's part of dprob. */
+static double went_back(const struct part *p, double dh, int64_t i, int64_t j)
+{
+    const struct qn_job *job = p->job;
+    const struct quern_problem *problem = &job->problem;
+    const struct qn_layer_numbers constants = {.limit = job->args.limit,
+                                               .slope = job->args.slope,
+                                               .shift = job->args.shift};
+    const int64_t run = problem->interleave ? problem->interleave : problem->n;
+    const int64_t result = p->sums ? j : result_of(problem, j);
+    const double a = given(p, i, result, 0), b = given(p, i, result, 1);
+
+    if (p->sums)
+        return dh * qn_layer_reference_activate(&constants, problem->activation,
+                                                a, b);
+    return dh * probability_of(p, i) *
+           qn_layer_reference_gradient(&constants, problem->activation, a, b,
+                                       qn_geometry_halves(problem) &&
+                                           j / run % 2);
+}
+
 /* The columns of the product that make column j: one, or the two operands of
    an activation. Returns how many. */
 static int columns_of(const struct part *p, int64_t j, int64_t columns[2])
@@ -372,6 +419,10 @@ static int columns_of(const struct part *p, int64_t j, int64_t columns[2])
         problem->interleave ? problem->interleave : problem->n / 2;
 
     columns[0] = j;
+    if (qn_geometry_back(problem)) {
+        columns[0] = p->sums ? j : result_of(problem, j);
+        return 1;
+    }
     if (p->role != QN_ROLE_D || !qn_geometry_halves(problem))
         return 1;
     columns[0] = j / run * 2 * run + j % run;
@@ -409,7 +460,12 @@ static void refer_column(const struct part *p, int64_t j, const double *a,
         for (int c = 0; c < count; c++)
             x[c] =
                 finish(p, dot(a + i * p->k, b + c * p->k, p->k), i, columns[c]);
-        reference[p->rows[i].at + j] = activated(p, x, i);
+        if (!qn_geometry_back(&p->job->problem))
+            reference[p->rows[i].at + j] = activated(p, x, i);
+        else if (!p->sums)
+            reference[p->rows[i].at + j] = went_back(p, x[0], i, j);
+        else
+            reference[i] += went_back(p, x[0], i, j);
     }
 }
 
@@ -430,8 +486,8 @@ static int refer_part(const struct part *p, double *reference)
 }
 
 /* Nothing is shared with any kernel. */
-int qn_sample_float64(const struct qn_job *job, const struct qn_sample *s,
-                      double *reference)
+static int refer(const struct qn_job *job, const struct qn_sample *s, int sums,
+                 double *reference)
 {
     struct qn_decode decode[2];
     void *memory[2][3] = {{NULL}};
@@ -443,11 +499,28 @@ int qn_sample_float64(const struct qn_job *job, const struct qn_sample *s,
             code = qn_copies_decode(job, role, &decode[role], memory[role]);
     for (int64_t next = 0; !code && next_part(job, s, &next, &p);) {
         p.decode = decode;
+        p.sums = sums;
+        if (sums)
+            p.n = job->problem.n;
         if (job->operands[QN_ROLE_A].sf.scaling)
             p.k = qn_decode_length(&decode[QN_ROLE_A], p.group);
-        code = refer_part(&p, reference);
+        code =
+            refer_part(&p, sums ? reference + (p.rows - s->rows) : reference);
     }
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
         qn_copies_free(memory[role]);
     return code;
+}
+
+int qn_sample_float64(const struct qn_job *job, const struct qn_sample *s,
+                      double *reference)
+{
+    return refer(job, s, 0, reference);
+}
+
+int qn_sample_dprob(const struct qn_job *job, const struct qn_sample *s,
+                    double *reference)
+{
+    memset(reference, 0, (size_t)s->count * sizeof *reference);
+    return refer(job, s, 1, reference);
 }

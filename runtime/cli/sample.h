@@ -33,4 +33,8 @@ int qn_sample_host(const struct qn_job *, const struct qn_sample *,
 int qn_sample_float64(const struct qn_job *, const struct qn_sample *,
                       double *reference);
 
+/* The same of dprob, one number for each of these rows of D. */
+int qn_sample_dprob(const struct qn_job *, const struct qn_sample *,
+                    double *reference);
+
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "back.h"
 #include "error.h"
 #include "result.h"
 
@@ -104,6 +105,37 @@ static int compare(const struct qn_memory *memory, const char *other,
     return code;
 }
 
+/* A buffer's bytes behind a run that began as runs that are judged do. */
+static char *sums_of(struct qn_job *job, const struct qn_memory *memory)
+{
+    char *data = malloc(memory->bytes + 1);
+
+    if (data && !qn_back_begin(job) && !qn_job_run(job) && !qn_job_check(job) &&
+        !qn_memory_read(memory, 0, data, memory->bytes))
+        return data;
+    free(data);
+    return NULL;
+}
+
+/* Are dbias and dprob the same, to the bit, as those of D as numbers? */
+static int compare_sums(struct qn_job *job, struct qn_job *first, int *differ)
+{
+    const struct qn_memory *sums[2] = {&job->dbias, &job->dprob};
+    int code = QUERN_OK;
+
+    for (int i = 0; i < 2 && !code; i++) {
+        char *wanted = sums_of(first, sums[i]), *found = sums_of(job, sums[i]);
+
+        if (!wanted || !found)
+            code = QUERN_ENOMEM;
+        else
+            *differ |= memcmp(wanted, found, sums[i]->bytes) != 0;
+        free(wanted);
+        free(found);
+    }
+    return code;
+}
+
 int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
                    struct qn_verdict *verdict)
 {
@@ -130,6 +162,8 @@ int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         if (!code)
             code = compare(&job->sf[roles[i]], step.sf[i], &verdict->differ);
     }
+    if (!code && qn_geometry_back(&job->problem))
+        code = compare_sums(job, &first, &verdict->differ);
     if (!code)
         code = qn_oracle_guards(job, &verdict->guards);
     verdict->passed &= !code && !verdict->differ && verdict->guards;

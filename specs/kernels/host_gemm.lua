@@ -47,6 +47,31 @@ kernels "host_gemm_activate" {
   derive "parts" (function () return 1 end),
 }
 
+-- Back through an activation: D is the gradient of what it was given.
+local back = { "saved", "saved_stride", "probability", "partials", "row_partials", "activation",
+               "interleave", "limit", "slope", "shift" }
+
+kernels "host_gemm_gradient" {
+  op       = "dgrad",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn", "nt", "tt" },
+  ragged   = "m",
+  epilogue = "gradient",
+  d        = { bf16, f16 },
+  arch     = "host",
+  template = "host/gemm.c",
+  params   = table.join({ "a", "b", "d", "a_pointers", "b_pointers", "a_stride", "b_stride",
+                          "d_stride", "a_group_stride", "b_group_stride", "alpha", "scalar_step" },
+                        back,
+                        { "first_dims", "offsets", "sizes_bytes", "ragged", "a_major", "b_major",
+                          "groups", "m", "n", "k", "error", "part_count", "parts", "noop" }),
+
+  derive "activation" (function () return "any" end),
+  derive "tile" (function (v) return { 4, 16, 128 } end),
+  derive "parts" (function () return 1 end),
+}
+
 -- The same of quantized copies: what a scale becomes follows from its fields.
 
 kernels "host_gemm_scaled" {
@@ -100,6 +125,23 @@ kernels "host_gemm_scaled_activate" {
   any_activation()
 }
 
+kernels "host_gemm_scaled_gradient" {
+  op       = "dgrad",
+  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+  scale    = { "none", "blocked" },
+  layout   = "tn",
+  ragged   = "m",
+  epilogue = "gradient",
+  d        = { bf16, f16 },
+  arch     = "host",
+  template = "host/gemm_scaled.c",
+  params   = table.join(operands, { "alpha", "scalar_step" }, back,
+                        { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error",
+                          "part_count", "parts", "noop" }),
+
+  any_activation()
+}
+
 -- And the result as copies of an x. A scale must need no more than a tile of 128 x 128 of it.
 
 kernels "host_gemm_scaled_copies" {
@@ -114,6 +156,32 @@ kernels "host_gemm_scaled_copies" {
   params   = table.join(operands, { "row_sf", "column", "column_stride", "column_sf" }, follow),
 
   reject "x is kept as it is: there are no copies of it"
+    (function (v) return not v.scale end),
+  reject "a scale of the second level is that of more than a tile"
+    (function (v) return v.scale and v.scale.global end),
+  reject "rounding by chance takes a seed, which products have none of"
+    (function (v) return v.scale and v.scale.stochastic end),
+  any_activation()
+}
+
+-- And going back as copies of a dy.
+
+kernels "host_gemm_gradient_copies" {
+  op       = "dgrad",
+  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+  scale    = { "none", "block" },
+  layout   = "tn",
+  ragged   = "m",
+  epilogue = "gradient_copies",
+  d        = { bf16, f16 },
+  arch     = "host",
+  template = "host/gemm_scaled.c",
+  params   = table.join(operands, { "row_sf", "column", "column_stride", "column_sf" },
+                        { "alpha", "scalar_step" }, back,
+                        { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error",
+                          "part_count", "parts", "noop" }),
+
+  reject "dy is kept as it is: there are no copies of it"
     (function (v) return not v.scale end),
   reject "a scale of the second level is that of more than a tile"
     (function (v) return v.scale and v.scale.global end),

@@ -74,3 +74,13 @@ kernels "host_bias" {
   element = { bf16, f16 }, scale = "none", arch = "host", template = "host/bias.c",
   params = join({ "input", "out", "out_stride", "bias", "probability" }, shape, sizes),
 }
+
+-- What adds up the sums that a product leaves which goes back through an activation.
+for op, sums in pairs { sum = { "dbias", "dbias_add", "partials" },
+                        sum_rows = { "dprob", "row_partials" } } do
+  kernels("host_" .. op) {
+    op = op, of = "dy", input = "f32", element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+    scale = { "none", "blocked" }, arch = "host", template = "host/" .. op .. ".c",
+    params = join(sums, shape, sizes),
+  }
+end

@@ -106,6 +106,15 @@ kernels "sum" {
   derive "ctas" (function () return 4 end),
 }
 
+kernels "sum_rows" {
+  op = "sum_rows", of = "dy", input = "f32", element = every, scale = { "none", "blocked" },
+  arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/sum_rows.cu",
+  params = join({ "dprob", "row_partials" }, shape, { "first_dims", "offsets", "sizes_bytes" }),
+  derive "threads" (function () return 128 end),
+  derive "band" (function () return 1 end),
+  derive "ctas" (function () return 4 end),
+}
+
 kernels "history" {
   op = "history", of = { "x", "w", "dy" }, input = "f32", element = narrow, scale = "blocked",
   arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/history.cu",

@@ -19,6 +19,7 @@ end
 local function addend ()
   return derive "addend" (function (v)
     if v.epilogue == "store" or v.epilogue == "activate" then return "none" end
+    if v.epilogue == "gradient" then return "fetch" end -- P, as C would be
     return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
   end)
 end
@@ -182,6 +183,40 @@ kernels "sm90_gemm_m_activate" {
 
   ragged_m()
 }
+
+-- dp from dh = dy w, where h = activation(p) times a number for each row: the gradient of h goes
+-- back through the activation where it is summed, and partial sums for those of a bias and of the
+-- rows' numbers are left for launches that follow. P comes the way C would. Two halves of D are
+-- stored in whole slabs, since what lies behind the first half is the second.
+local gradients = {
+  one    = { { "squared_relu" }, { 0 } },
+  halves = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 0 } },
+  runs   = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 1, 8, 32 } },
+}
+
+for operands, axes in pairs(gradients) do
+  kernels("sm90_gemm_m_gradient_" .. operands) {
+    op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
+    epilogue = "gradient", d = { bf16, f16 }, arch = "sm_90a", template = "sm90/gemm.cu",
+    params = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map", "b_pointers",
+               "alpha", "scalar_step", "probability", "partials", "row_partials", "limit", "slope",
+               "shift", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band",
+               "error", "noop" },
+
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "schedule" { "cooperative", "pingpong" },
+    axis "tile"     { {128, 128, 64}, {128, 256, 64} },
+    axis "cluster"  { {1, 1} },
+    derive "operands" (function () return operands end),
+
+    operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
+                         or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+    reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
+      (function (v) return v.interleave % 8 ~= 0 end),
+    ragged_m()
+  }
+end
 
 -- dw = dyᵀ x: k in groups, one matrix D for each.
 kernels "sm90_gemm_k" {

@@ -29,7 +29,8 @@ local function number_memory (v) return v.tile.m // v.cluster.n * v.tile.k * 2 e
 -- quantize keep there; one stage.
 local function slab_memory (v)
   local rows = v.store == "warps" and 8 * 16 or 2 * 64
-  local copies = v.epilogue == "copies" and 21 * KiB or 0 -- a column copy on its way
+  local made = v.epilogue == "copies" or v.epilogue == "gradient_copies"
+  local copies = made and 21 * KiB or 0 -- a column copy on its way
   local barriers = v.addend == "fetch" and 8 * v.slabs * 8 or 0
   local kept = v.quantize == "streamed" and 3 * 32 * 32 or 0
   return 1 * KiB + v.slabs * rows * 128 + barriers + copies + 512 + kept
@@ -267,8 +268,39 @@ for _, way in ipairs { "whole", "square" } do
   end
 end
 
--- The same, and the results become copies of an x, as the next product takes it: a tile's results
--- are one block of scales, of rows as of columns.
+-- dp from dh = dy w: see sm90_gemm_m_gradient.
+local back = { "alpha", "scalar_step", "probability", "partials", "row_partials", "limit", "slope",
+               "shift" }
+local gradients = { one = { { "squared_relu" }, { 0 } }, halves = activations.halves,
+                    runs = activations.runs }
+
+for _, way in ipairs { "whole", "square" } do
+  for operands, axes in pairs(gradients) do
+    kernels("sm90_" .. way .. "_m_gradient_" .. operands) {
+      op = "dgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "m",
+      epilogue = "gradient", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
+      params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
+                      "b_pointers" }, sf[way], back, sizes),
+
+      axis "activation" (axes[1]),
+      axis "interleave" (axes[2]),
+      axis "schedule" { "cooperative", "pingpong" },
+      axis "tile"     { {128, 128, 128}, {128, 256, 128} },
+      axis "cluster"  { {1, 1} },
+      derive "operands" (function () return operands end),
+      derive "addend" (function () return "fetch" end),
+
+      operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
+                           or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+      reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
+        (function (v) return v.interleave % 8 ~= 0 end),
+      ragged_m(way)
+    }
+  end
+end
+
+-- The same of fprop, and the results become copies of an x, as the next product takes it: a tile's
+-- results are one block of scales, of rows as of columns.
 for operands, axes in pairs(activations) do
   local two = operands ~= "one"
 
@@ -289,6 +321,34 @@ for operands, axes in pairs(activations) do
 
     two and requires "n % 256 == 0" "results must be whole blocks of 128"
         or requires "n % 128 == 0" "results must be whole blocks of 128",
+    reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
+      (function (v) return v.interleave % 8 ~= 0 end),
+    reject "scales of the copies must lie in one matrix, with one for each row and 128 results"
+      (function (v) return v.a.scale.apart or v.a.scale.rows ~= 1 or v.a.scale.k ~= 128 end),
+    reject "the copies' values must be rounded to nearest, as they are"
+      (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
+    ragged_m()
+  }
+end
+
+-- And dp as copies of a dy. Of 128 columns of the product and of P each operand makes a block.
+for operands, axes in pairs(gradients) do
+  kernels("sm90_square_m_dy_copies_" .. operands) {
+    op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m",
+    epilogue = "gradient_copies", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
+    params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
+                    "b_pointers" }, sf.square, back,
+                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "schedule" { "cooperative" },
+    axis "tile"     { {128, 128, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "operands" (function () return operands end),
+    derive "addend" (function () return "fetch" end),
+
+    requires "n % 128 == 0" "results must be whole blocks of 128",
     reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
       (function (v) return v.interleave % 8 ~= 0 end),
     reject "scales of the copies must lie in one matrix, with one for each row and 128 results"

@@ -61,7 +61,7 @@ FN float div_rn(float x, float y) { return __fdiv_rn(x, y); }
 FN float fma_rn(float x, float y, float z) { return __fmaf_rn(x, y, z); }
 FN float magnitude(float x) { return fabsf(x); }
 
-//$ if op == "fprop" then
+//$ if op == "fprop" or op == "dgrad" then
 /*
 ** div_rn(1, x) for less, of x within 2^-125 .. 2^125, or NaN. It is what __frcp_rn does of these,
 ** without its branch for others, whose call costs a product its registers.

@@ -1,10 +1,17 @@
 //$ local follows = epilogue == "activate"
+//$ local back = epilogue == "gradient"
 /*
 //$ if follows then
 ** p = alpha * a * b^T + bias, d = activation(p) * probability for each group, on the host.
 **
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along either axis
 **   d  $(d.type) [m, n], or [m, n / 2] where an activation takes two operands; p [m, n], or null
+**
+//$ elseif back then
+** d = alpha * a * b^T * probability * activation'(p) for each group, on the host.
+**
+**   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along either axis
+**   d  $(d.type) [m, 2 n], or [m, n] where the activation takes one operand; p the same
 **
 //$ else
 ** d = alpha * a * b^T + beta * c for each group, on the host.
@@ -16,7 +23,9 @@
 ** Groups split one of the axes, and with it the operands that have it; an operand without it has a
 ** matrix for each group. Each element is one fp32 sum over k in ascending order, each product
 ** rounded before it is added; where products are merged, over the k of the first, then of the
-//$ if follows then
+//$ if back then
+** second and so on; then alpha * sum, then what follows in fp32, and at the end one rounding to the
+//$ elseif follows then
 ** second and so on; then alpha * sum, then + bias, then what follows in fp32, and at the end one
 ** rounding to the
 //$ else
@@ -52,7 +61,7 @@ typedef $(storage[d.type]) d_element;
 //$ include("host/load_" .. b.type .. ".c")
 
 //$ end
-//$ if not follows and d.type ~= a.type and d.type ~= b.type then
+//$ if not follows and not back and d.type ~= a.type and d.type ~= b.type then
 //$ include("host/load_" .. d.type .. ".c")
 
 //$ end
@@ -63,6 +72,10 @@ typedef $(storage[d.type]) d_element;
 //$ if follows then
 #define FN static inline __attribute__((unused))
 //$ include "host/gemm_activate.c"
+
+//$ elseif back then
+#define FN static inline __attribute__((unused))
+//$ include "host/gemm_gradient.c"
 
 //$ end
 
@@ -82,6 +95,8 @@ struct product {
     int stretches;
 //$ if follows then
     struct follow follow;
+//$ elseif back then
+    struct back back;
 //$ else
     const d_element *c; /* or null */
     d_element *d;
@@ -139,7 +154,9 @@ static void pack_b(float packed[TILE_K][TILE_N], const struct stretch *p, const 
             packed[i][r] = 0;
 }
 
+//$ if not back then
 //$ include "host/gemm_finish.c"
+//$ end
 //$ end
 
 /* Sums of up to BLOCK_M x BLOCK_N elements of d, from d[m,n] on. */
@@ -184,6 +201,13 @@ static void multiply_block(const struct product *p, int m, int n)
             row[j] = sum[j / TILE_N][r][j % TILE_N];
         follow_row(&p->follow, row, m + r, n, columns);
     }
+//$ elseif back then
+    float row[BLOCK_M][BLOCK_N];
+
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < columns; j++)
+            row[r][j] = sum[j / TILE_N][r][j % TILE_N];
+    follow_block(&p->back, row[0], BLOCK_N, m, n, rows, columns);
 //$ else
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < columns; j++)
@@ -220,12 +244,15 @@ void $(name)(void *const *params, int worker, int workers)
                                 .k = ragged == M ? m : ragged == N ? n : k };
     const struct part *const part = part_count ? parts->part : &whole;
     const int count = part_count ? part_count : 1;
-//$ if not follows then
+//$ if not follows and not back then
     const long long c_pitch = ragged == M ? c_stride : ragged == N;
     const long long d_pitch = ragged == M ? d_stride : ragged == N;
 //$ end
     struct place places[PARTS] = { { 0, 0, 0 } };
     long long next = 0;
+//$ if back then
+    long long runs = 0; /* of 128 rows, in the groups before */
+//$ end
 
 //$ include "common/noop.c"
     for (int i = 0; i < count && worker == 0 && ragged != NONE; i++)
@@ -237,13 +264,16 @@ void $(name)(void *const *params, int worker, int workers)
     for (int i = 0; i < groups; i++) {
         for (int j = 0; j < count && ragged != NONE; j++)
             next_group(&places[j], &part[j], i, (unsigned int)part[j].k);
-//$ if follows then
+//$ if follows or back then
         const long long start = places[0].start;
 //$ end
         struct product p = {
             .m = ragged == M ? (int)places[0].length : m,
 //$ if follows then
 //$ include "host/gemm_follow.c"
+//$ elseif back then
+            .n = n,
+//$ include "host/gemm_back.c"
 //$ else
             .n = ragged == N ? (int)places[0].length : n,
 //$ for _, x in ipairs { "c", "d" } do
@@ -260,6 +290,8 @@ void $(name)(void *const *params, int worker, int workers)
         };
 //$ if follows then
         p.n = count_places(&p.follow);
+//$ elseif back then
+        runs += (p.m + 127) / 128;
 //$ end
         for (int j = 0; j < count; j++) {
             struct stretch *const s = &p.stretch[j];

@@ -49,10 +49,11 @@ struct result {
 
 //$ include "host/quantize_column.c"
 
+//$ if epilogue == "copies" then
 /* Results from (row, feature) of the group on, as numbers; zeros where there are none. */
 static void multiply_tile(const struct product *p, int row, int feature, float tile[TILE][TILE])
 {
-    static _Thread_local d_element results[TILE][TILE];
+    d_element results[TILE][TILE];
     const int two = takes_two(&p->follow), places = two ? 2 * TILE : TILE;
     const int first = two ? feature / HALF * BLOCK_N : feature;
     struct product part = *p;
@@ -70,10 +71,54 @@ static void multiply_tile(const struct product *p, int row, int feature, float t
                              : 0;
 }
 
+//$ else
+/* D from (row, feature) of the group on, as numbers; zeros where there is none. */
+static void multiply_tile(const struct product *p, int row, int feature, float tile[TILE][TILE])
+{
+    d_element results[TILE][TILE];
+    struct product part = *p;
+
+    part.back.d = results[0];
+    part.back.d_row = TILE;
+    part.back.d_first = (long long)row * TILE + feature;
+    part.back.from = feature;
+    part.back.to = feature + TILE;
+    for (int n = 0; n < p->n; n += BLOCK_N)
+        if (makes(&part.back, n, p->n - n < BLOCK_N ? p->n - n : BLOCK_N))
+            for (int m = row; m < p->m && m < row + TILE; m += BLOCK_M)
+                multiply_block(&part, m, n);
+    for (int i = 0; i < TILE; i++)
+        for (int j = 0; j < TILE; j++)
+            tile[i][j] = row + i < p->m && feature + j < width_of(&p->back)
+                             ? from_$(d.type)(results[i][j])
+                             : 0;
+}
+
+/* Its parts of dbias. */
+static void sum_tile(const struct product *p, int row, int feature, float tile[TILE][TILE])
+{
+    const struct back *const f = &p->back;
+    const int width = width_of(f);
+
+    for (int r = 0; r < TILE && row + r < p->m; r += STRIP) {
+        const long long strip = f->first + (row + r) / STRIP;
+
+        for (int j = 0; j < TILE && feature + j < width; j++) {
+            float sum = -0.0f; /* to which -0 may be added */
+
+            for (int i = r; i < r + STRIP && row + i < p->m; i++)
+                sum = add_rn(sum, tile[i][j]);
+            if (strip < f->strips) /* groups that overlap would not fit */
+                f->partials[strip * width + feature + j] = sum;
+        }
+    }
+}
+
+//$ end
 /* A tile of both copies. */
 static void quantize_tile(const struct product *p, int row, int feature)
 {
-    static _Thread_local float tile[TILE][TILE];
+    float tile[TILE][TILE];
     const struct work *const w = &p->result->w;
     const struct group *const g = &p->result->g;
     const struct scales s = row_scales(g, &w->all);
@@ -83,6 +128,10 @@ static void quantize_tile(const struct product *p, int row, int feature)
                                  first };
 
     multiply_tile(p, row, feature, tile);
+//$ if epilogue ~= "copies" then
+    if (p->back.partials)
+        sum_tile(p, row, feature, tile);
+//$ end
     quantize_lines(w, g, &lines, tile);
     if (w->column.data)
         quantize_column(w, g, row, feature, tile);

@@ -1,18 +1,21 @@
+//$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
+//$ local adds = epilogue ~= "activate" and epilogue ~= "gradient" and not copies
 /*
 ** Deal out the blocks of a group to the workers; `next` counts those of all groups.
-//$ if epilogue ~= "activate" and epilogue ~= "copies" then
+//$ if adds then
 ** Where nothing is added to d it stays as it is, to the bit.
 //$ end
 */
 static void multiply_group(const struct product *p, long long *next, int worker, int workers)
 {
-//$ if epilogue ~= "activate" and epilogue ~= "copies" then
+//$ if adds then
     if (p->k == 0 && p->c == p->d && !p->beta)
         return;
 //$ end
-//$ if epilogue == "copies" then
+//$ if copies then
+//$ local results = epilogue == "copies" and "p->follow.results" or "width_of(&p->back)"
     for (int m = 0; m < p->m; m += TILE)
-        for (int n = 0; n < p->follow.results; n += TILE)
+        for (int n = 0; n < $(results); n += TILE)
             if ((*next)++ % workers == worker)
                 quantize_tile(p, m, n);
 //$ else

@@ -1,5 +1,6 @@
-//$ local copies = epilogue == "copies" -- of what would be d
-//$ local follows = epilogue == "activate" or copies
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ local follows = epilogue == "activate" or epilogue == "copies"
+//$ local copies = epilogue == "copies" or epilogue == "gradient_copies" -- of what would be d
 /*
 //$ if follows then
 ** p = alpha * a * b^T + bias, d = activation(p) * probability for each group, on the host, of
@@ -7,6 +8,16 @@
 **
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
 **   d  $(d.type) [m, n], or [m, n / 2] where an activation takes two operands; p [m, n], or null
+//$ if copies then
+**      d is what is quantized: the row copy, and the column copy or null, are what is stored
+//$ end
+**
+//$ elseif back then
+** d = alpha * a * b^T * probability * activation'(p) for each group, on the host, of quantized
+** copies.
+**
+**   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
+**   d  $(d.type) [m, 2 n], or [m, n] where the activation takes one operand; p the same
 //$ if copies then
 **      d is what is quantized: the row copy, and the column copy or null, are what is stored
 //$ end
@@ -21,7 +32,8 @@
 //$ if ragged == "k" then
 ** Groups split k: the tokens of both column copies, where each group begins at a multiple of 128.
 //$ else
-** Groups split the rows of a, d and $(follows and "p" or "c"); b has a matrix for each group.
+//$ local given = (follows or back) and "p" or "c"
+** Groups split the rows of a, d and $(given); b has a matrix for each group.
 //$ end
 //$ -- What a scale becomes follows from what shares it and how it is stored.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
@@ -66,7 +78,8 @@
 //$ else
 ** Where products are merged, the sums go on from one to the next.
 //$ end
-//$ local rest = follows and "+ bias, what follows, and one" or "+ beta * c, and one"
+//$ local rest = follows and "+ bias, what follows, and one" or back and "what follows, and one"
+//$              or "+ beta * c, and one"
 ** At the end (factor of a * factor of b) * sum, alpha, $(rest) rounding to the type of
 ** d. So the result depends neither on the number of workers nor on the width of the vectors.
 ** Compile with -ffp-contract=off.
@@ -107,7 +120,7 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 //$   once "cast/to_bf16.c"
 //$   once "cast/from_bf16.c"
 //$ end
-//$ if not follows then
+//$ if not follows and not back then
 //$ include("host/load_" .. d.type .. ".c")
 
 //$ end
@@ -117,6 +130,12 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 
 //$ if follows then
 //$ include "host/gemm_activate.c"
+//$ if copies then
+struct result;
+//$ end
+
+//$ elseif back then
+//$ include "host/gemm_gradient.c"
 //$ if copies then
 struct result;
 //$ end
@@ -152,6 +171,11 @@ struct product {
 //$ if copies then
     const struct result *result;
 //$ end
+//$ elseif back then
+    struct back back;
+//$ if copies then
+    const struct result *result;
+//$ end
 //$ else
     const d_element *c; /* or null */
     d_element *d;
@@ -169,7 +193,7 @@ FN int row_of_b(const struct product *p, int place)
     const int column = column_at(&p->follow, place);
     return column < 0 ? 0 : column;
 }
-//$ else
+//$ elseif not back then
 //$ include "host/gemm_finish.c"
 //$ end
 
@@ -292,6 +316,9 @@ static void weigh(struct sums *s, const struct product *p, const struct stretch 
 static void store_block(const struct sums *s, const struct product *p)
 {
 //$ local sum = apart and "total" or "whole"
+//$ if back then
+    follow_block(&p->back, s->$(sum)[0], BLOCK_N, s->m, s->n, s->rows, s->columns);
+//$ else
     for (int r = 0; r < s->rows; r++) {
 //$ if follows then
         follow_row(&p->follow, s->$(sum)[r], s->m + r, s->n, s->columns);
@@ -303,6 +330,7 @@ static void store_block(const struct sums *s, const struct product *p)
                 finish(p, s->$(sum)[r][j], p->c ? p->c + row * p->c_row + s->n + j : 0);
 //$ end
     }
+//$ end
 }
 
 /* Add one stretch of k. */
@@ -384,7 +412,8 @@ void $(name)(void *const *params, int worker, int workers)
         .w = { .input = IN_$(d.type == "bf16" and "BF16" or d.type == "f16" and "F16" or "F32"),
                .row = { d, d_stride, (sf_element *)row_sf },
                .column = { column, column_stride, (sf_element *)column_sf },
-               .all = { m, activation && activation != SQUARED_RELU ? n / 2 : n, groups } },
+               //$ local half = back and "n * 2" or "n / 2"
+               .all = { m, activation && activation != SQUARED_RELU ? $(half) : n, groups } },
     };
 //$ end
     long long next = 0;
@@ -410,13 +439,16 @@ void $(name)(void *const *params, int worker, int workers)
     for (int i = 0; i < groups; i++) {
         for (int j = 0; j < count; j++)
             next_group(&g[j], &part[j], i, groups);
-//$ if follows then
+//$ if follows or back then
         const long long start = g[0].start;
 //$ end
         struct product p = {
             .m = $(ragged == "k" and "m" or "(int)g[0].length"),
 //$ if follows then
 //$ include "host/gemm_follow.c"
+//$ elseif back then
+            .n = n,
+//$ include "host/gemm_back.c"
 //$ else
             .n = n,
 //$ for _, x in ipairs { "c", "d" } do

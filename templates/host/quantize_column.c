@@ -2,7 +2,7 @@
 static void quantize_column(const struct work *w, const struct group *g, int row, int feature,
                             float tile[TILE][TILE])
 {
-    static _Thread_local float turned[TILE][TILE];
+    float turned[TILE][TILE];
     const struct scales s = column_scales(g, &w->all);
     const long long first = (long long)g->number * w->all.k + feature; /* among all groups' */
     struct lines lines = { &w->column, &s, feature, row, w->all.k - feature, TILE, 0, first };

@@ -77,6 +77,7 @@ struct work {
     const float *probability, *bias;
     struct copy row, column;
     float *dbias, *dprob;
+    const float *partials, *row_partials; /* of these two, what a product has summed */
     int dbias_add; /* 1: dbias is added to */
     int activation, interleave;
     float limit, slope, shift;

@@ -30,16 +30,7 @@ enum {
 };
 
 //$ if copies then
-/* Where the copies go, as quantize lays them out, and the scales of the groups' rows. */
-struct copies {
-    float *row_sf;        /* [results / 128][rows with padding] */
-    long long row_stride; /* rows with padding */
-    unsigned char *column; /* [results][column_stride], or null: not wanted */
-    long long column_stride;
-    float *column_sf; /* [128s of rows][results] */
-    int results;
-    const struct memory *memory;
-};
+//$ include "sm90/copies_place.cu"
 
 //$ end
 /* As the caller gave it; each may be null. */

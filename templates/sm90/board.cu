@@ -12,7 +12,8 @@ DEVICE void board_post(const struct memory *s, unsigned int *turn, const struct 
 
     barrier_wait(s->read + at * 8, parity ^ 1);
     store_shared_x4(note, t->group, t->start, t->length, t->row);
-//$ local runs = epilogue == "copies" or expand ~= "none" and a_runs
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ local runs = epilogue == "copies" or back or expand ~= "none" and a_runs
 //$ local beside = cluster.m > 1 and "t->beside" or runs and "t->runs" or "0"
     store_shared_x4(note + 16, t->column, p->stage << 1 | p->parity, is_tile, $(beside));
 //$ if ragged == "k" then
@@ -48,7 +49,7 @@ DEVICE int board_read(const struct memory *s, unsigned int *turn, struct tile *t
     t->length = word[2];
     t->row = (int)word[3];
     t->column = (int)word[4];
-//$ if epilogue == "copies" or expand ~= "none" and a_runs then
+//$ if epilogue == "copies" or back or expand ~= "none" and a_runs then
     t->runs = word[7];
 //$ end
     p->stage = uniform((int)(word[5] >> 1));

@@ -9,6 +9,7 @@
 ** A thread holds results of two rows, `row` + lane / 4 and 8 below, packed in pairs: pair j of a
 ** row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
 */
+//$ local back = epilogue == "gradient_copies"
 //$ if activation == "none" then
 #define FN DEVICE
 //$ end
@@ -26,6 +27,7 @@ struct held {
 
 //$ include "sm90/pairs.cu"
 
+//$ if not back then
 /* A thread's sums become results; what was given for them is stored where it is wanted. */
 DEVICE void find_results(struct held *held, float sum[SUMS], struct slabs *slabs,
                          const struct tile *t, const struct maps *maps, const struct finish *s,
@@ -79,6 +81,7 @@ DEVICE void find_results(struct held *held, float sum[SUMS], struct slabs *slabs
     }
 }
 
+//$ end
 /* ------------------------------------------------------------------ row copy */
 
 /* The largest magnitudes of the thread's two rows. */
@@ -101,12 +104,20 @@ DEVICE void largest_of_rows(const struct held *held, float most[2])
     most[1] = fmaxf(hi_of(both), 0);
 }
 
+//$ if back then
+/* A warp's rows of the row copy, and their scales, from column x on; nothing reads the slab. */
+DEVICE void store_row_copy(const struct held *held, unsigned int slab, const struct tile *t,
+                           const struct maps *maps, const struct copies *c, int x, int row,
+                           int rows, int lane)
+{
+//$ else
 /* A warp's rows of the row copy, and their scales, from column x on. */
 DEVICE void store_row_copy(const struct held *held, struct slabs *slabs, const struct tile *t,
                            const struct maps *maps, const struct copies *c, int x, int row,
                            int rows, int lane)
 {
     const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
+//$ end
     const unsigned int line = slab + lane / 4 * 128 + lane % 2 * 8 + lane % 4 / 2 * 4;
     const int odd = lane % 2; /* of two lanes each takes the other's half of what is its own */
     const unsigned int upper = odd ? 0x1054 : 0x5410, lower = odd ? 0x3276 : 0x7632;
@@ -120,9 +131,11 @@ DEVICE void store_row_copy(const struct held *held, struct slabs *slabs, const s
         sf[0] = stored[0];
     if (lane % 4 == 0 && row + lane / 4 + 8 < rows)
         sf[8] = stored[1];
+//$ if not back then
     slabs->turn = (slabs->turn + 1) % SLABS;
     if (lane == 0)
         store_wait(SLABS - 1);
+//$ end
     __syncwarp();
 #pragma unroll
     for (int j = 0; j < PAIRS; j += 2) {
@@ -243,27 +256,23 @@ DEVICE void store_lines(unsigned int turned, unsigned char *to, long long stride
 }
 
 /*
-** What one warp shares and reads of the others', it reads before it comes to the next tile's
+** What one warp shares and reads of the others', it reads before it comes to the next block's
 ** barrier for all: so only the maxima, which are written before that, have two places.
 */
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, const struct finish *s, int row, int rows,
-                       int lane)
+DEVICE void store_copies(const struct held *held, struct slabs *slabs, const struct tile *t,
+                         const struct maps *maps, const struct copies *c, int x,
+                         $(back and "unsigned int slab, " or "")int row, int rows, int lane)
 {
-    const struct copies *const c = &s->of->copies;
     const int warpgroup = threadIdx.x / 128 - 1;
-    const int x = t->column / OPERANDS; /* of the first result */
     const unsigned int columns = c->memory->columns + warpgroup * 512;
     const unsigned int turned = c->memory->turned + warpgroup * BLOCK * 64;
     const unsigned int maxima = c->memory->maxima + slabs->side * 2048;
     const long long first = (long long)t->runs * BLOCK + t->row; /* of the tile's rows in lines */
-    struct held held;
 
-    find_results(&held, sum, slabs, t, maps, s, row, rows, lane);
     if (c->column)
-        share_maxima(&held, maxima, lane);
+        share_maxima(held, maxima, lane);
     if (row < rows)
-        store_row_copy(&held, slabs, t, maps, c, x, row, rows, lane);
+        store_row_copy(held, $(back and "slab" or "slabs"), t, maps, c, x, row, rows, lane);
     if (!c->column)
         return;
     slabs->side ^= 1;
@@ -271,8 +280,21 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
     share_factors(maxima, columns,
                   warpgroup ? 0 : c->column_sf + first / BLOCK * c->results + x);
     named_wait(2 + warpgroup, 128);
-    turn_columns(&held, turned, columns, lane);
+    turn_columns(held, turned, columns, lane);
     named_wait(2 + warpgroup, 128);
     store_lines(turned, c->column + x * c->column_stride + first + warpgroup * 64,
                 c->column_stride);
 }
+//$ if not back then
+
+/* One warp's rows of a tile, whose first result is in column t->column / OPERANDS. */
+DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, const struct finish *s, int row, int rows,
+                       int lane)
+{
+    struct held held;
+
+    find_results(&held, sum, slabs, t, maps, s, row, rows, lane);
+    store_copies(&held, slabs, t, maps, &s->of->copies, t->column / OPERANDS, row, rows, lane);
+}
+//$ end

@@ -24,18 +24,30 @@
     follow.shift = shift;
 //$ end
 //$ if epilogue == "copies" then
-    follow.copies.row_sf = (float *)row_sf;
-//$ local pad = a.scale.pad_rows
-    follow.copies.row_stride = (m + $(pad - 1)) / $(pad) * $(pad);
-    follow.copies.column = column;
-    follow.copies.column_stride = column_stride;
-    follow.copies.column_sf = (float *)column_sf;
-    follow.copies.results = n / $(operands == "one" and 1 or 2);
-    follow.copies.memory = &s;
+//$ include "sm90/copies_given.cu"
 //$ end
 //$ if operands == "halves" then
     maps.half = n / 2;
     maps.twice = n;
+//$ end
+//$ end
+//$ if epilogue == "gradient" or epilogue == "gradient_copies" then
+    struct follow follow;
+    follow.alpha = alpha;
+    follow.step = scalar_step;
+    follow.probability = probability;
+    follow.columns = n;
+    follow.rows = m;
+    follow.groups = groups;
+    follow.row_partials = row_partials;
+    follow.partials = partials;
+//$ if epilogue == "gradient_copies" then
+//$ include "sm90/copies_given.cu"
+//$ end
+//$ if activation == "clamped_swiglu" then
+    follow.limit = limit;
+    follow.slope = slope;
+    follow.shift = shift;
 //$ end
 //$ end
 //$ if quantize == "streamed" then

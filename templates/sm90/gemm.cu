@@ -8,12 +8,18 @@
 //$            b.major == "k" and "[groups, n, k]" or "[groups, k, n]", "[groups, m, n]" },
 //$ }
 //$ local formulas = { store = "a * b", add = "d + a * b", scale = "alpha * a * b + beta * c",
-//$                    activate = "activation(alpha * a * b + bias) * probability" }
+//$                    activate = "activation(alpha * a * b + bias) * probability",
+//$                    gradient = "alpha * a * b * probability * activation'(p)" }
 //$ formulas.copies = formulas.activate
 //$ local follows = epilogue == "activate" or epilogue == "copies"
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
+//$ formulas.gradient_copies = formulas.gradient
 //$ local shape = shapes[ragged]
 //$ if follows and operands ~= "one" then
 //$   shape[3] = "[m, n / 2]"
+//$ elseif back and operands ~= "one" then
+//$   shape[3] = "[m, 2 n]"
 //$ end
 ** d = $(formulas[epilogue]) for each group, summed over k.
 //$ if ragged ~= "none" then
@@ -26,10 +32,13 @@
 **
 **   a  $(shape[1])   $(a.type)
 **   b  $(shape[2])   $(b.type)
-//$ if epilogue == "copies" then
+//$ if copies then
 **   d  $(shape[3])   $(d.type), of which copies are made at once: see sm90/copies.cu
 //$ else
 **   d  $(shape[3])   $(d.type)
+//$ end
+//$ if back then
+**   p  $(shape[3])   $(d.type), what the activation was given
 //$ end
 //$ if expand ~= "none" then
 ** a and b are what is stored: a code times the scale of its block, rounded to bf16, is multiplied.
@@ -116,7 +125,7 @@ enum {
     ALL_SLABS_BYTES = 2 * SLABS * SLAB_BYTES,
 //$ end
     ROW_SLABS = COLUMNS / SLAB_COLUMNS,
-//$ if epilogue == "copies" then
+//$ if copies then
     TURNED_BYTES = 2 * 128 * 64, /* a tile's column copy, of each warpgroup's rows */
     MAXIMA_BYTES = 2 * 8 * 256,  /* of each warp's columns, of this tile and the one before */
     COLUMNS_BYTES = 2 * 512,     /* what columns are multiplied by, for each warpgroup */
@@ -190,9 +199,9 @@ struct memory {
     unsigned int numbers_full, numbers_empty;
 //$ end
 //$ if addend == "fetch" then
-    unsigned int arrived; /* of C, a barrier for each slab */
+    unsigned int arrived; /* of $(back and "P" or "C"), a barrier for each slab */
 //$ end
-//$ if epilogue == "copies" then
+//$ if copies then
     unsigned int turned, maxima, columns; /* of the column copy: see sm90/copies.cu */
 //$ end
     unsigned int posted, read, board;
@@ -208,7 +217,7 @@ DEVICE struct memory memory_layout(void)
 
     s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
     s.slabs = s.ring + STAGES * STAGE_BYTES;
-//$ if epilogue == "copies" then
+//$ if copies then
     s.turned = s.slabs + ALL_SLABS_BYTES;
     s.maxima = s.turned + TURNED_BYTES;
     s.columns = s.maxima + MAXIMA_BYTES;
@@ -316,7 +325,8 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 //$ local extra = addend == "read" and " &scale, added," or ""
-//$ extra = follows and " &finish," or extra
+//$ local finishes = follows or back
+//$ extra = finishes and " &finish," or extra
 //$ local of_tile = of_blocks and " &factors, &t," or ""
 //$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
 //$ local d_rows = ragged == "m" and "(int)t.length" or "m"
@@ -533,8 +543,9 @@ $(name)(
             const struct scale scale = scale_of(&addend, &t);
             read_ahead(added, &scale, &t, row, $(d_rows), lane);
 //$ elseif addend == "fetch" then
-            fetch_ahead(&slabs, &maps, &t, row, $(d_rows), lane);
-//$ elseif follows then
+            fetch_ahead(&slabs, &maps, &t,$(finishes and " n," or "") row, $(d_rows), lane);
+//$ end
+//$ if finishes then
             const struct finish finish = finish_of(&follow, &t, row, $(d_rows), lane);
 //$ end
             multiply_tile(sum, &s, $(places)$(of_tile) $(first), $(k_length), lane);
@@ -556,8 +567,10 @@ $(name)(
             const struct scale scale = scale_of(&addend, &t);
             read_ahead(added, &scale, &t, t.row + warp % 4 * 16, $(d_rows), lane);
 //$ elseif addend == "fetch" then
-            fetch_ahead(&slabs, &maps, &t, t.row + warp % 4 * 16, $(d_rows), lane);
-//$ elseif follows then
+            fetch_ahead(&slabs, &maps, &t,$(finishes and " n," or "") t.row + warp % 4 * 16,
+                        $(d_rows), lane);
+//$ end
+//$ if finishes then
             const struct finish finish =
                 finish_of(&follow, &t, t.row + warp % 4 * 16, $(d_rows), lane);
 //$ end

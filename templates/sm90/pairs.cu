@@ -1,4 +1,5 @@
-//$ local of = epilogue == "copies" and d.type or "bf16" -- what the pairs are of
+//$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
+//$ local of = copies and d.type or "bf16" -- what the pairs are of
 /* Two numbers side by side, as what is quantized is read. */
 DEVICE float lo_of(unsigned int pair)
 {

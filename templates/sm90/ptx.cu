@@ -227,6 +227,25 @@ DEVICE void mma_commit(void)
 /* Wait until at most `most` committed batches are in flight. */
 #define mma_wait(most) asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(most) : "memory")
 
+//$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ if back then
+/* Four 8x8 matrices of 16-bit elements, as store_matrix_x4 leaves them. */
+DEVICE void load_matrix_x4(unsigned int from, unsigned int word[4])
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "r"(from) : "memory");
+}
+
+DEVICE unsigned int load_shared_half(unsigned int from)
+{
+    unsigned short half;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");
+    return half;
+}
+
+//$ end
 //$ local turned = expand == "swapped"
 //$ if d.bytes == 2 and not turned then
 /* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8. */
@@ -276,7 +295,7 @@ DEVICE void load_shared_x4(unsigned int from, unsigned int word[4])
                  : "r"(from) : "memory");
 }
 
-//$ if expand ~= "none" or epilogue == "copies" then
+//$ if expand ~= "none" or copies then
 DEVICE unsigned int load_shared_word(unsigned int from)
 {
     unsigned int word;
@@ -285,7 +304,7 @@ DEVICE unsigned int load_shared_word(unsigned int from)
 }
 
 //$ end
-//$ if epilogue == "copies" or quantize == "inline" then
+//$ if copies or quantize == "inline" then
 DEVICE void store_shared_word(unsigned int to, unsigned int word)
 {
     asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
@@ -337,7 +356,7 @@ DEVICE void prefetch(const void *address)
 }
 
 //$ end
-//$ if addend == "fetch" or factors == "lines" or epilogue == "copies" then
+//$ if addend == "fetch" and not back or factors == "lines" or copies then
 DEVICE void load_shared_x2(unsigned int from, float *lo, float *hi)
 {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(*lo), "=f"(*hi) : "r"(from) : "memory");
@@ -400,7 +419,7 @@ DEVICE int elect_lane(void)
 }
 
 //$ local turns = schedule == "pingpong"
-//$ if turns or store == "warpgroup" or quantize == "streamed" or epilogue == "copies" then
+//$ if turns or store == "warpgroup" or quantize == "streamed" or copies or back then
 /* Named barriers of the CTA, 1 to 15: `threads` counts those that wait and those that arrive. */
 DEVICE void named_wait(int barrier, int threads)
 {

@@ -2,11 +2,13 @@
 struct slabs {
     unsigned int first;
     int turn;
-//$ if epilogue == "copies" then
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ if epilogue == "copies" or epilogue == "gradient_copies" then
     unsigned int side; /* of MAXIMA_BYTES: the half that this tile has */
 //$ end
 //$ if addend == "fetch" then
-    unsigned int arrived; /* a barrier for each: C is there */
+//$ local brought = back and "P" or "C"
+    unsigned int arrived; /* a barrier for each: $(brought) is there */
 //$ end
 };
 
@@ -66,6 +68,8 @@ DEVICE void put_slab(struct slabs *slabs, const struct maps *maps, const float *
 //$ end
 //$ if epilogue == "activate" or epilogue == "copies" then
 //$ include "sm90/activate.cu"
+//$ elseif back then
+//$ include "sm90/gradient.cu"
 //$ elseif addend == "fetch" then
 //$ include "sm90/fetch.cu"
 //$ elseif store == "warpgroup" then

@@ -21,7 +21,9 @@
 //$ end
 //$ local which = ragged == "m" and "B" or "D"
 //$ -- where scales of a group lie, its copies, or its pieces of what is quantized on the way
-//$ local runs = epilogue == "copies" or expand ~= "none" and a_runs or quantize == "streamed"
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ local kept = epilogue == "copies" or back
+//$ local runs = kept or expand ~= "none" and a_runs or quantize == "streamed"
 struct walk {
 //$ if parts > 1 then
     const struct parts *parts;

@@ -100,6 +100,11 @@ static const struct {
      0, "passed"},
     {"describe fprop fp8_block g=3 m=50 n=256 k=64 bias=1 copies=both", 0,
      "t.sf"},
+    {"run dgrad bf16 g=3 m=50 n=40 k=64 activation=geglu prob=1 dbias=add "
+     "dprob=1 --backend host --check",
+     0, "passed"},
+    {"describe dgrad bf16 g=3 m=50 n=40 k=64 activation=geglu dbias=1", 0,
+     "sums over each group's rows of d"},
     {"run fprop fp8_block g=3 m=50 n=40 k=300 --backend host --check", 0,
      "passed"},
     {"run dgrad fp8_tensor g=3 m=50 n=40 k=65 alpha=any split=skew "

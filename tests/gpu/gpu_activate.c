@@ -27,6 +27,10 @@ static int step_of(const struct qn_kernel *k)
         if (!strcmp(k->requires[i].text, "n % 256 == 0") ||
             !strcmp(k->requires[i].text, "n % 128 == 0"))
             return 256;
+        else if (!strcmp(k->requires[i].text, "n % 64 == 0"))
+            return 64;
+    if (k->epilogue >= QN_GRADIENT)
+        return k->interleave ? k->interleave : 8;
     return k->interleave ? 2 * k->interleave : 16;
 }
 
@@ -35,45 +39,59 @@ static int step_of(const struct qn_kernel *k)
 static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
                        int i, char *line, size_t size)
 {
+    static const char *const sums[] = {"", " dbias=1 dprob=1", " dbias=add",
+                                       " dprob=1"}; /* odd ones have prob=1 */
     static const int columns[] = {1, 9, 33, 16, 5}, steps[] = {72, 264, 8, 520};
     const int step = step_of(k);
     const int one = !strcmp(k->activation, "none");
+    const int back = k->epilogue >= QN_GRADIENT;
     size_t used = (size_t)snprintf(
-        line, size, "fprop %s g=%lld m=%lld n=%d k=%d d=%s%s%s", k->recipe,
-        (long long)groups, (long long)m,
+        line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s layout=%s%s%s",
+        back ? "dgrad" : "fprop", k->recipe, (long long)groups, (long long)m,
         step * (step < 256     ? columns[i % 5]
                 : groups > 100 ? 1
                                : 1 + i % 3),
         steps[i % 4], qn_type_name(k->d.type),
-        i % 3 == 1 || one ? " bias=1" : "", i % 5 == 2 ? " alpha=any" : "");
+        qn_layout_name(k->a.major, k->b.major),
+        back                ? sums[i % 4]
+        : i % 3 == 1 || one ? " bias=1"
+                            : "",
+        i % 5 == 2 ? " alpha=any" : "");
 
     if (used < size && i % 2)
         used += (size_t)snprintf(line + used, size - used, " prob=1");
     if (!one && used < size)
-        used += (size_t)snprintf(line + used, size - used, " activation=%s%s",
-                                 k->activation, i % 3 ? " saved=1" : "");
+        used +=
+            (size_t)snprintf(line + used, size - used, " activation=%s%s",
+                             k->activation, i % 3 && !back ? " saved=1" : "");
     if (k->interleave && used < size)
         used += (size_t)snprintf(line + used, size - used, " interleave=%d",
                                  k->interleave);
-    if (k->epilogue == QN_COPIES && used < size)
+    if ((k->epilogue == QN_COPIES || k->epilogue == QN_GRADIENT_COPIES) &&
+        used < size)
         snprintf(line + used, size - used, " copies=%s",
                  i % 4 ? "both" : "row");
 }
 
-/* D, P and T as one run left them and as the next one does. */
+/* D, P and T, and sums that are not added to what is there, as one run left
+   them and as the next one does. */
 static const char *repeat(struct qn_job *job)
 {
+    const struct qn_memory *const written[] = {
+        &job->memory[QN_ROLE_D], &job->memory[QN_ROLE_P],
+        &job->memory[QN_ROLE_T], &job->dprob, &job->dbias};
+    const int count = job->problem.dbias == QUERN_DBIAS_ADD ? 4 : 5;
     const char *bad = NULL;
 
-    for (int role = QN_ROLE_D; role <= QN_ROLE_T && !bad; role++) {
-        const size_t bytes = job->memory[role].bytes;
+    for (int i = 0; i < count && !bad; i++) {
+        const size_t bytes = written[i]->bytes;
         char *before = malloc(bytes + 1), *after = malloc(bytes + 1);
 
         if (!before || !after)
             bad = "memory ran out";
-        else if (qn_memory_read(&job->memory[role], 0, before, bytes) ||
+        else if (qn_memory_read(written[i], 0, before, bytes) ||
                  qn_job_run(job) || qn_job_check(job) ||
-                 qn_memory_read(&job->memory[role], 0, after, bytes))
+                 qn_memory_read(written[i], 0, after, bytes))
             bad = quern_errmsg(gpu_context);
         else if (memcmp(before, after, bytes) != 0)
             bad = "another run gives other bytes";
@@ -115,7 +133,7 @@ static void run_one(int number, int i)
     struct qn_job job = {0};
     char line[256], text[256] = "";
 
-    qt_case_op(&c, QUERN_FPROP);
+    qt_case_op(&c, k->op);
     qt_case_layout(&c, pattern);
     write_line(k, c.groups, c.m, turn, line, sizeof line);
     if (quern_problem_parse(gpu_context, line, &problem) ||
@@ -144,7 +162,8 @@ static void *run_some(void *unused)
 /* Does something follow the product that takes more than one value? */
 static int follows(const struct qn_kernel *k)
 {
-    return k->epilogue == QN_ACTIVATE || k->epilogue == QN_COPIES;
+    return k->epilogue == QN_ACTIVATE || k->epilogue == QN_COPIES ||
+           k->epilogue >= QN_GRADIENT;
 }
 
 /* Side by side, as most of the time is the compiler's and the host's. */

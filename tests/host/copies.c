@@ -260,7 +260,7 @@ void test_result_refusals(void **state)
         {"fprop nvfp4 g=1 m=8 n=256 k=64 bias=1 copies=row",
          "is that of more than a block"},
         {"dgrad fp8_block g=1 m=8 n=256 k=64 bias=1 copies=row",
-         "bias and activation are of fprop"},
+         "bias is of fprop, activation of fprop and dgrad"},
         {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=ro",
          "did you mean 'row'?"},
     };

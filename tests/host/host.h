@@ -98,6 +98,11 @@ void test_activation_order(void **state);
 void test_streamed(void **state);
 void test_activation_ends(void **state);
 
+/* gradient.c */
+void test_gradients(void **state);
+void test_gradient_refusals(void **state);
+void test_gradient_arguments(void **state);
+
 /* copies.c */
 void test_result_copies(void **state);
 void test_result_refusals(void **state);

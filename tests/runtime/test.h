@@ -131,6 +131,7 @@ int test_args_group(void);
 int test_scaled_group(void);
 int test_activate_group(void);
 int test_rows_group(void);
+int test_gradient_group(void);
 int test_streamed_group(void);
 int test_mlp_group(void);
 int test_mlp_bias_group(void);

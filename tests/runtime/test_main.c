@@ -21,6 +21,7 @@ int main(int argc, char **argv)
     failed += test_scaled_group();
     failed += test_activate_group();
     failed += test_rows_group();
+    failed += test_gradient_group();
     failed += test_streamed_group();
     failed += test_mlp_group();
     failed += test_mlp_bias_group();

@@ -1,0 +1,254 @@
+/*
+** gradient.c: dgrad that goes back through an activation.
+**
+** Each tile knows a part of dbias and of dprob, and no tile all of it. So that
+** the sums have one order whatever the tiles, parts are those of 32 rows and of
+** 64 columns: they lie in the workspace, behind what all products have there,
+** until a launch for each kind adds them up.
+**
+**     dbias   [strips of 32 rows][columns of D]   as a cast leaves them
+**     dprob   [columns of the product / 64][m]
+*/
+#include "gradient.h"
+#include "host_sizes.h"
+#include "quantize.h"
+#include "types.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 64 }; /* COUPLED: row partials */
+
+struct space {
+    size_t partials, row_partials, end;
+};
+
+static int64_t width_of(const struct quern_problem *p)
+{
+    return qn_geometry_halves(p) ? 2 * p->n : p->n;
+}
+
+size_t qn_gradient_dbias(const struct quern_problem *p)
+{
+    return (size_t)p->groups * (size_t)width_of(p) * sizeof(float);
+}
+
+/* Strips of 32 rows in tiles of 128, which each group begins anew. */
+static int64_t strips_of(const struct quern_problem *p)
+{
+    return (p->m + 127ll * p->groups) / 128 * 4;
+}
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+static void lay_out(const struct quern_problem *p, struct space *s)
+{
+    s->partials = s->end = qn_host_size_end(p);
+    if (p->dbias || p->dprob)
+        s->partials = s->end = padded(s->end);
+    if (p->dbias)
+        s->end += padded((size_t)(strips_of(p) * width_of(p)) * sizeof(float));
+    s->row_partials = s->end;
+    if (p->dprob)
+        s->end += (size_t)(qn_quantize_ceil_div(p->n, COLUMNS) * p->m) *
+                  sizeof(float);
+}
+
+size_t qn_gradient_end(const struct quern_problem *p)
+{
+    struct space s;
+
+    lay_out(p, &s);
+    return s.end;
+}
+
+/* ------------------------------------------------------------------- model */
+
+/*
+** Casts wait for memory, of whose rate they have a share (see streamed.c), and
+** launches take their time:
+**     cast  (bytes of dh, P and D, and for dprob of dh and P) / (rate * SHARE)
+**           + LAUNCH for each, and for each that adds up sums
+** So the cast's launches weigh against a tile's last step, which is longer.
+*/
+#define MEMORY_PER_CYCLE 2300.0
+#define SHARE            0.8
+#define LAUNCH           5000.0
+
+static double cast_cycles(const struct quern_problem *p)
+{
+    const double rows = (double)p->m,
+                 read = rows * (double)(p->n + width_of(p));
+    const double bytes = qn_type_bits(p->d_type) / 8.0;
+    double moved = (read + rows * (double)width_of(p)) * bytes;
+    int launches = 1 + (p->dbias != 0);
+
+    if (p->dprob) {
+        moved += read * bytes;
+        launches++;
+    }
+    return moved / (MEMORY_PER_CYCLE * SHARE) + LAUNCH * launches;
+}
+
+static double sum_cycles(const struct quern_problem *p)
+{
+    struct space s;
+    int launches = (p->dbias != 0) + p->dprob;
+
+    lay_out(p, &s);
+    return 2 * (double)(s.end - s.partials) / (MEMORY_PER_CYCLE * SHARE) +
+           LAUNCH * launches;
+}
+
+/* Of one of them; `cycles` stays where nothing serves it. */
+static int look(struct qn_session *s, const struct quern_problem *p,
+                int *served, double *cycles)
+{
+    struct qn_choice choice;
+    int found;
+
+    s->demand.problem = p;
+    s->demand.recipe = qn_context_recipe(s->ctx, p->recipe);
+    found = qn_select_best(s->ctx, &s->demand, &choice);
+    *served = found > 0;
+    if (found > 0)
+        *cycles = choice.figures.cycles;
+    return found < 0 ? QUERN_ENOMEM : QUERN_OK;
+}
+
+static void imagine(struct qn_session *s)
+{
+    qn_driver_no_device(&s->device);
+    s->demand.device = &s->device;
+    s->demand.sms = s->device.sms;
+    s->demand.backend = QUERN_BACKEND_AUTO;
+}
+
+int qn_gradient_compare(struct quern_context *ctx,
+                        const struct quern_problem *p,
+                        const struct quern_problem *plain,
+                        const struct quern_plan_options *options, int imagined,
+                        struct qn_gradient_figures *f)
+{
+    struct qn_session s;
+    int code = qn_session_machine(&s, ctx, options), apart = 0;
+
+    memset(f, 0, sizeof *f);
+    if (!code && imagined && !s.driver &&
+        s.options.backend == QUERN_BACKEND_AUTO)
+        imagine(&s);
+    if (!code)
+        code = look(&s, p, &f->served, &f->cycles);
+    if (!code)
+        code = look(&s, plain, &apart, &f->product);
+    f->cycles += sum_cycles(p);
+    f->cast = cast_cycles(p);
+    f->better = f->served && (s.demand.backend == QUERN_BACKEND_HOST ||
+                              !apart || f->cycles < f->product + f->cast);
+    qn_session_close(&s);
+    return code;
+}
+
+/* -------------------------------------------------------------------- plan */
+
+/* As a cast's whose sums they would be. */
+static void find_quantization(const struct quern_problem *p,
+                              struct quern_quantization *q)
+{
+    *q = (struct quern_quantization){.work = QUERN_QUANTIZE,
+                                     .of = QUERN_DY,
+                                     .type = p->d_type,
+                                     .copies = QUERN_ROW,
+                                     .groups = p->groups,
+                                     .m = p->m,
+                                     .k = width_of(p)};
+    memcpy(q->recipe, p->recipe, sizeof q->recipe);
+}
+
+int qn_gradient_plan(struct quern_plan *plan, struct qn_session *s)
+{
+    const struct quern_problem *p = &plan->problem;
+    struct quern_quantization q;
+    int ops[2], count = 0;
+
+    if (p->dbias)
+        ops[count++] = QN_SUM;
+    if (p->dprob)
+        ops[count++] = QN_SUM_ROWS;
+    if (!count)
+        return QUERN_OK;
+    find_quantization(p, &q);
+    return qn_quantize_steps(s, &q, plan->backend, ops, count, &plan->sums);
+}
+
+void qn_gradient_plan_free(struct quern_plan *plan)
+{
+    quern_quantize_plan_free(plan->sums);
+}
+
+/* --------------------------------------------------------------------- run */
+
+/* Given exactly if the problem has it; of no tokens dprob may be NULL. */
+static int check_sum(const char *name, const float *sum, int wanted, int empty)
+{
+    if (!wanted && sum)
+        return qn_error_set(
+            QUERN_EINVAL, "%s is not NULL: the problem says %s=0", name, name);
+    if (wanted && !sum && !empty)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL: the problem says %s=1",
+                            name, name);
+    if ((uintptr_t)sum % sizeof *sum)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is %p: it must be a multiple of %zu", name,
+                            (const void *)sum, sizeof *sum);
+    return QUERN_OK;
+}
+
+int qn_gradient_check(const struct quern_plan *plan,
+                      const struct quern_args *args)
+{
+    const struct quern_problem *p = &plan->problem;
+    int code = check_sum("dbias", args->dbias, p->dbias, 0);
+
+    return code ? code : check_sum("dprob", args->dprob, p->dprob, !p->m);
+}
+
+void qn_gradient_set(const struct quern_plan *plan,
+                     const struct quern_args *args, struct qn_values *v)
+{
+    char *const base = args->workspace;
+    struct space s;
+
+    if (!qn_geometry_back(&plan->problem))
+        return; /* other kernels know sums of their own by these names */
+    lay_out(&plan->problem, &s);
+    v->partials =
+        plan->problem.dbias ? (float *)(void *)(base + s.partials) : NULL;
+    v->row_partials =
+        plan->problem.dprob ? (float *)(void *)(base + s.row_partials) : NULL;
+    v->dbias = args->dbias;
+    v->dbias_add = plan->problem.dbias == QUERN_DBIAS_ADD;
+    v->dprob = args->dprob;
+}
+
+int qn_gradient_run(const struct quern_plan *plan,
+                    const struct qn_values *values, void *stream)
+{
+    const struct quern_problem *p = &plan->problem;
+    struct qn_values v;
+    int code = QUERN_OK;
+
+    if (!plan->sums)
+        return QUERN_OK;
+    qn_plan_values(&v, values);
+    for (int i = 0; i < plan->sums->nsteps && !code; i++) {
+        int columns = plan->sums->steps[i].kernel->op == QN_SUM;
+
+        v.k = (int)(columns ? width_of(p) : p->n);
+        code = qn_quantize_step_run(plan->sums, i, &v, stream);
+    }
+    return code;
+}

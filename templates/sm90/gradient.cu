@@ -1,0 +1,464 @@
+//$ local two = operands ~= "one"
+//$ local copies = epilogue == "gradient_copies"
+//$ local run = interleave // 8
+//$ local slabs_of = two and "two slabs" or "a slab"
+/*
+** From dh = alpha * sum, the gradient of an activation's result, those of what it was given:
+//$ if two then
+** dh * probability * d$(activation)(a, b) in that order in fp32, of each operand, rounded once. dh
+//$ else
+** dh * probability * d$(activation)(a) in that order in fp32, rounded once. dh
+//$ end
+** itself is never rounded to $(d.type), as it is where a cast follows a product; all else is as the
+** cast does it.
+**
+** The copy engine brings P for 16 rows and 64 columns of the sums, a chunk, in $(slabs_of),
+** and the warp puts D there in place of P, which goes back. Slabs take turns, on and on from tile
+** to tile, as do those of C in sm90/fetch.cu. What is fetched and what is stored must agree: two
+** warps whose 32 rows share partial sums of dbias take the same chunks.
+//$ if copies then
+** What goes back are copies of D, made in registers: see sm90/copies.cu. D itself is in the slabs
+** only where its rows are summed.
+//$ end
+*/
+#define FN DEVICE
+//$ once("activation/" .. activation .. ".c")
+//$ once("cast/from_" .. d.type .. ".c")
+
+enum {
+    OPERANDS = $(two and 2 or 1),
+    CHUNKS = ROWS / 64 * ROW_SLABS,
+    CHUNKS_AHEAD = SLABS / OPERANDS,
+    FRAGMENTS = SLAB_COLUMNS / 8, /* of a slab: 8 columns of 16 rows each */
+//$ if operands == "runs" then
+    RUN = $(run), /* fragments of one operand before those of the other */
+//$ end
+    PAIR_ROWS = 32
+};
+
+//$ if copies then
+//$ include "sm90/copies_place.cu"
+
+//$ end
+/* As the caller gave it; each may be null. */
+struct follow {
+    const float *alpha, *probability;
+    int step;    /* from one group's alpha to the next's: 0 or 1 */
+    int columns; /* of the product */
+    int rows, groups;
+    float *row_partials; /* [columns / 64][rows]: of dprob, sums over 64 columns each */
+    float *partials;     /* [strips of 32 rows][columns of D]: of dbias */
+//$ if copies then
+    struct copies copies;
+//$ end
+//$ if activation == "clamped_swiglu" then
+    float limit, slope, shift;
+//$ end
+};
+
+/* What one tile needs of it. */
+struct finish {
+    const struct follow *of;
+    float alpha;
+    float probability[ROWS / 32]; /* of the thread's rows */
+};
+
+/* Read while the tile is multiplied. The warp's rows of D begin at `row` of the group's `rows`. */
+DEVICE struct finish finish_of(const struct follow *f, const struct tile *t, int row, int rows,
+                               int lane)
+{
+    struct finish s;
+
+    s.of = f;
+    s.alpha = f->alpha ? __ldg(f->alpha + t->group * f->step) : 1;
+#pragma unroll
+    for (int i = 0; i < ROWS / 32; i++) {
+        const int y = row + lane / 4 + i / 2 * 64 + i % 2 * 8;
+        s.probability[i] =
+            f->probability && y < rows ? __ldg(f->probability + t->start + y) : 1;
+    }
+    return s;
+}
+
+/* ------------------------------------------------------------------- slabs */
+
+/*
+** A chunk: its first row, and its first column of the product. Warps take those that have columns,
+** block of 64 rows by block, and none of them whose rows and the other warp's are not in the group.
+*/
+struct chunk {
+    int row, column;
+};
+
+DEVICE int is_chunk(const struct chunk *c, int columns, int rows)
+{
+    return (c->row & -PAIR_ROWS) < rows && c->column < columns;
+}
+
+/* The first column of D in slab j of a chunk. */
+DEVICE int column_of(int column, int j, int columns)
+{
+//$ if operands == "halves" then
+    return column + j * columns;
+//$ elseif operands == "runs" then
+    return 2 * column + j * SLAB_COLUMNS;
+//$ else
+    return column;
+//$ end
+}
+
+/* P of the `number`-th chunk into the places of `turn`, free of stores. Called by one lane. */
+DEVICE void fetch_chunk(const struct slabs *slabs, unsigned int turn, const struct maps *maps,
+                        const struct tile *t, int number, int columns, int row, int rows)
+{
+    const int left = (columns - t->column + SLAB_COLUMNS - 1) / SLAB_COLUMNS;
+    const int across = left < ROW_SLABS ? left : ROW_SLABS;
+    const struct chunk c = { row + number / across * 64,
+                             t->column + number % across * SLAB_COLUMNS };
+
+    if (number >= ROWS / 64 * across || !is_chunk(&c, columns, rows))
+        return;
+#pragma unroll
+    for (int j = 0; j < OPERANDS; j++) {
+        const unsigned int place = (turn + j) % SLABS;
+        const unsigned int arrived = slabs->arrived + place * 8;
+
+        barrier_expect(arrived, SLAB_BYTES); /* all of them, even where the box leaves the tensor */
+        load_box_2d(slabs->first + place * SLAB_BYTES, maps->p, arrived,
+                    column_of(c.column, j, columns), (int)t->start + c.row);
+    }
+}
+
+/* The first chunks of P that the tile needs, on their way while the tile is multiplied. */
+DEVICE void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const struct tile *t,
+                        int columns, int row, int rows, int lane)
+{
+    if (lane != 0 || t->column >= columns)
+        return;
+    store_wait(0); /* those of the tile before */
+#pragma unroll
+    for (int i = 0; i < CHUNKS_AHEAD; i++)
+        fetch_chunk(slabs, slabs->turn + i * OPERANDS, maps, t, i, columns, row, rows);
+}
+
+/* --------------------------------------------------------------- gradients */
+
+//$ if copies then
+//$ include "sm90/copies.cu"
+//$ else
+DEVICE float lo_of(unsigned int pair)
+{
+    return from_$(d.type)(pair & 0xffff);
+}
+
+DEVICE float hi_of(unsigned int pair)
+{
+    return from_$(d.type)(pair >> 16);
+}
+//$ end
+
+/* Where a lane finds its row of a fragment of operand j; `slab` is the chunk's first. */
+DEVICE unsigned int fragment_at(unsigned int slab, const unsigned int next, int fragment, int j,
+                                int lane)
+{
+//$ if operands == "runs" then
+    const int at = fragment / RUN * 2 * RUN + j * RUN + fragment % RUN;
+    const int which = at / FRAGMENTS, chunk = at % FRAGMENTS;
+//$ else
+    const int which = j, chunk = fragment;
+//$ end
+
+    return (which ? next : slab) + lane % 16 * 128 + (chunk ^ lane % 8) * 16;
+}
+
+//$ local constants = ", s->of->limit, s->of->slope, s->of->shift"
+//$ local more = activation == "clamped_swiglu" and constants or ""
+/*
+** One element of P becomes one of D, of each operand, and its part of the row's dprob is added to
+** `total`: the result that the probability multiplied, times its gradient.
+*/
+DEVICE void differentiate(float *a, float *b, float dh, float probability, float *total,
+                          const struct finish *s)
+{
+    const struct gradient d = $(activation)_gradient(*a, *b$(more));
+    const float weighted = mul_rn(dh, probability);
+
+    *total = add_rn(*total, mul_rn(dh, $(activation)(*a, *b$(more))));
+    *a = mul_rn(weighted, d.a);
+    *b = mul_rn(weighted, d.b);
+}
+
+//$ if copies then
+/* Keep operand j of two neighbours of one row of a fragment, in which of the blocks they are. */
+DEVICE void hold(struct held held[OPERANDS], int fragment, int j, int half, unsigned int pair)
+{
+//$ if operands == "runs" then
+    const int at = fragment / RUN * 2 * RUN + j * RUN + fragment % RUN;
+
+    held[at / PAIRS].row[half][at % PAIRS] = pair;
+//$ else
+    held[j].row[half][fragment] = pair;
+//$ end
+}
+
+/* A chunk's P becomes D, from fragment `first` on, zeros behind the group's last row. */
+DEVICE void fill_chunk(struct held held[OPERANDS], int before,
+                       const unsigned int slab[OPERANDS], const float *sum,
+                       const struct finish *s, const struct chunk *c, int rows, float total[2],
+                       int lane)
+{
+    const int is_row[2] = { c->row + lane / 4 < rows, c->row + lane / 4 + 8 < rows };
+    const float *const weight = s->probability;
+//$ else
+/* A chunk's P becomes D; `total` are the thread's sums for dprob, of two rows. */
+DEVICE void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const struct finish *s,
+                       const struct chunk *c, const float weight[2], float total[2], int lane)
+{
+//$ end
+    const unsigned int first = slab[0], second = slab[OPERANDS - 1];
+
+#pragma unroll
+    for (int j = 0; j < FRAGMENTS; j += 2) {
+        const unsigned int at = fragment_at(first, second, j + lane / 16, 0, lane);
+        unsigned int a[4], b[4] = { 0 };
+//$ if two then
+        const unsigned int beside = fragment_at(first, second, j + lane / 16, 1, lane);
+
+        load_matrix_x4(beside, b);
+//$ end
+        load_matrix_x4(at, a);
+#pragma unroll
+        for (int i = 0; i < 4; i++) { /* rows 0 and 8 of fragment j, then of the next one */
+            const float *dh = sum + 4 * j + 2 * i;
+            const float probability = weight[i % 2];
+            float a_lo = lo_of(a[i]), a_hi = hi_of(a[i]), b_lo = lo_of(b[i]), b_hi = hi_of(b[i]);
+            float of_row = total[i % 2];
+
+            differentiate(&a_lo, &b_lo, __fmul_rn(s->alpha, dh[0]), probability, &of_row, s);
+            differentiate(&a_hi, &b_hi, __fmul_rn(s->alpha, dh[1]), probability, &of_row, s);
+//$ if operands == "halves" then
+            total[i % 2] = of_row;
+//$ else
+            if (c->column + 8 * (j + i / 2) < s->of->columns)
+                total[i % 2] = of_row;
+//$ end
+            a[i] = pack(a_lo, a_hi);
+            b[i] = pack(b_lo, b_hi);
+//$ if copies then
+            hold(held, before + j + i / 2, 0, i % 2, is_row[i % 2] ? a[i] : 0);
+//$ if two then
+            hold(held, before + j + i / 2, 1, i % 2, is_row[i % 2] ? b[i] : 0);
+//$ end
+//$ end
+        }
+//$ if copies then
+        if (!s->of->partials)
+            continue;
+//$ end
+        store_matrix_x4(at, a[0], a[1], a[2], a[3]);
+//$ if two then
+        store_matrix_x4(beside, b[0], b[1], b[2], b[3]);
+//$ end
+    }
+}
+
+/* -------------------------------------------------------------------- sums */
+
+/*
+** A chunk's part of dprob. A lane has columns 8 i + 2 l and the next one of each 8 in ascending
+** order, with l = lane % 4; then come what lanes 2 and 1 away have.     COUPLED: row partials
+*/
+DEVICE void keep_rows(float total[2], const struct finish *s, const struct tile *t,
+                      const struct chunk *c, int rows, int lane)
+{
+    float *const to = s->of->row_partials + (long long)(c->column / SLAB_COLUMNS) * s->of->rows +
+                      t->start + c->row + lane / 4;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        total[i] = add_rn(total[i], __shfl_xor_sync(~0u, total[i], 2));
+        total[i] = add_rn(total[i], __shfl_xor_sync(~0u, total[i], 1));
+        if (lane % 4 == 0 && c->row + lane / 4 + 8 * i < rows)
+            to[8 * i] = total[i];
+    }
+}
+
+/* One more row of a column of D, of each operand, into its sum. */
+DEVICE void add_row(float sum[OPERANDS], const unsigned int slab[OPERANDS], int i)
+{
+    const int odd = threadIdx.x / 32 % 2, column = threadIdx.x % 64;
+    const int of_warp = (i / 16 - odd) * SLABS * SLAB_BYTES; /* the other one's, or this warp's */
+    const int at = of_warp + i % 16 * 128 + (column / 8 ^ i % 8) * 16 + column % 8 * 2;
+
+#pragma unroll
+    for (int j = 0; j < OPERANDS; j++)
+        sum[j] = add_rn(sum[j], from_$(d.type)(load_shared_half(slab[j] + at)));
+}
+
+/*
+** A chunk's part of dbias: the sums of D's 32 rows in order, which lie in the slabs of two warps.
+** Each of these sums half of the columns. Groups that overlap would not fit.
+*/
+DEVICE void keep_columns(const unsigned int slab[OPERANDS], const struct follow *f,
+                         const struct tile *t, const struct chunk *c, int rows)
+{
+    const int row = c->row & -PAIR_ROWS, width = f->columns * OPERANDS;
+    const unsigned int strip = t->runs * 4 + row / PAIR_ROWS;
+    const unsigned int strips = (f->rows + 127u * f->groups) / 128 * 4;
+    float sum[OPERANDS];
+
+#pragma unroll
+    for (int j = 0; j < OPERANDS; j++)
+        sum[j] = -0.0f; /* to which -0 may be added */
+    if (row + PAIR_ROWS <= rows) {
+#pragma unroll
+        for (int i = 0; i < PAIR_ROWS; i++)
+            add_row(sum, slab, i);
+    } else {
+#pragma unroll 1
+        for (int i = 0; i < rows - row; i++)
+            add_row(sum, slab, i);
+    }
+#pragma unroll
+    for (int j = 0; j < OPERANDS; j++) {
+        const int x = column_of(c->column, j, f->columns) + (int)threadIdx.x % 64;
+
+        if (x < width && strip < strips)
+            f->partials[(long long)strip * width + x] = sum[j];
+    }
+}
+
+/* ------------------------------------------------------------------- store */
+
+/* What two warps read of each other's slabs is there, or no longer needed. */
+DEVICE void meet(void)
+{
+    named_wait(4 + (int)(threadIdx.x - 128) / 64, 64);
+}
+
+//$ if copies then
+/* The first column of D in a block of 128, of which the tile's columns make OPERANDS. */
+DEVICE int block_at(const struct tile *t, int i, int columns)
+{
+//$ if operands == "runs" then
+    return 2 * t->column + i * BLOCK;
+//$ else
+    return t->column + i * columns;
+//$ end
+}
+
+/* One warp's rows of a tile: those that are not in the group are zeros of the column copy. */
+DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, const struct finish *s, int row, int rows, int lane)
+{
+    const struct follow *const f = s->of;
+    const int is_pair = (row & -PAIR_ROWS) < rows;
+    struct held held[OPERANDS] = { 0 };
+
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        const struct chunk c = { row, t->column + i * SLAB_COLUMNS };
+        const unsigned int turn = slabs->turn;
+        unsigned int slab[OPERANDS];
+        float total[2] = { 0, 0 };
+
+        if (!is_pair)
+            continue;
+        slabs->turn = (turn + OPERANDS) % (2 * SLABS);
+#pragma unroll
+        for (int j = 0; j < OPERANDS; j++) {
+            slab[j] = slabs->first + (turn + j) % SLABS * SLAB_BYTES;
+            barrier_wait(slabs->arrived + (turn + j) % SLABS * 8, (turn + j) / SLABS % 2);
+        }
+        fill_chunk(held, i * FRAGMENTS, slab, sum + i * (SLAB_COLUMNS / 2), s, &c, rows, total,
+                   lane);
+        if (f->row_partials)
+            keep_rows(total, s, t, &c, rows, lane);
+        if (f->partials) {
+            meet();
+            keep_columns(slab, f, t, &c, rows);
+        }
+    }
+    if (f->partials) {
+        copy_engine_fence();
+        meet();
+    }
+#pragma unroll
+    for (int i = 0; i < OPERANDS; i++)
+        store_copies(&held[i], slabs, t, maps, &f->copies, block_at(t, i, f->columns),
+                     slabs->first + i * SLAB_BYTES, row, rows, lane);
+}
+//$ else
+/* The sums of the next chunk come to the front. */
+DEVICE void next_sums(float sum[SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < SUMS - SLAB_COLUMNS / 2; i++)
+        sum[i] = sum[i + SLAB_COLUMNS / 2];
+}
+
+/* One chunk, the `number`-th of the warp's, whose sums are the first ones. */
+DEVICE void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
+                        const struct maps *maps, const struct finish *s, const struct chunk *c,
+                        const float weight[2], int number, int row, int rows, int lane)
+{
+    const struct follow *const f = s->of;
+    const unsigned int turn = slabs->turn;
+    unsigned int slab[OPERANDS];
+    float total[2] = { 0, 0 };
+
+    slabs->turn = (turn + OPERANDS) % (2 * SLABS);
+#pragma unroll
+    for (int j = 0; j < OPERANDS; j++) {
+        slab[j] = slabs->first + (turn + j) % SLABS * SLAB_BYTES;
+        barrier_wait(slabs->arrived + (turn + j) % SLABS * 8, (turn + j) / SLABS % 2);
+    }
+    fill_chunk(slab, sum, s, c, weight, total, lane);
+    copy_engine_fence();
+    __syncwarp();
+    if (lane == 0)
+#pragma unroll
+        for (int j = 0; j < OPERANDS; j++)
+            store_slab(maps, slab[j], t, column_of(c->column, j, f->columns), c->row, rows);
+    if (f->row_partials)
+        keep_rows(total, s, t, c, rows, lane);
+    if (f->partials) {
+        meet();
+        keep_columns(slab, f, t, c, rows);
+    }
+    if (lane == 0 && number > 0 && number - 1 + CHUNKS_AHEAD < CHUNKS) {
+        store_wait($(two and 2 or 1)); /* all but the stores of this chunk */
+        fetch_chunk(slabs, turn + (CHUNKS_AHEAD - 1) * OPERANDS, maps, t,
+                    number - 1 + CHUNKS_AHEAD, f->columns, row, rows);
+    }
+}
+
+/*
+** One warp's rows of a tile. A place is fetched into again one chunk later than it could be, so
+** that the wait is never for the newest stores. A loop, and the sums move: as many chunks in a row
+** would be more code than the instruction caches hold.
+*/
+DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, const struct finish *s, int row, int rows, int lane)
+{
+    int number = 0;
+
+#pragma unroll 1
+    for (int i = 0; i < CHUNKS; i++) {
+        const struct chunk c = { row + i / ROW_SLABS * 64,
+                                 t->column + i % ROW_SLABS * SLAB_COLUMNS };
+//$ if split == "m" and tile.m == 128 then
+        const float weight[2] = { s->probability[0], s->probability[1] };
+//$ else
+        const int low = i >= ROW_SLABS; /* of two blocks of 64 rows the second one */
+        const float weight[2] = { low ? s->probability[2] : s->probability[0],
+                                  low ? s->probability[3] : s->probability[1] };
+//$ end
+
+        if (is_chunk(&c, s->of->columns, rows))
+            store_chunk(sum, slabs, t, maps, s, &c, weight, number++, row, rows, lane);
+        next_sums(sum);
+    }
+    if (s->of->partials)
+        meet();
+}
+//$ end
