@@ -434,7 +434,7 @@ DEVICE void named_arrive(int barrier, int threads)
 }
 
 //$ end
-//$ if rolled or quantize == "streamed" then
+//$ if rolled or quantize ~= "apart" then
 //$ include "common/afresh.cu"
 
 //$ end
@@ -450,18 +450,6 @@ DEVICE int lane_again(void)
 #define registers_release(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count))
 #define registers_take(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count))
 
-//$ if quantize ~= "apart" then
-/*
-** A number as it is, here and now. The compiler is not told so: it would keep what follows from it
-** in registers, of which there are few, or what it follows from.
-*/
-DEVICE int afresh(int number)
-{
-    asm volatile("" : "+r"(number));
-    return number;
-}
-
-//$ end
 //$ if quantize == "streamed" then
 /* --- between CTAs: tickets, and flags that count what is done --- */
 
