@@ -50,13 +50,26 @@ static int check_c_overlap(const struct quern_plan *plan,
                         c->data ? "data" : "pointers");
 }
 
-enum { DATA, SF, GLOBAL, LENGTHS, OFFSETS, POINTERS, FIELDS, OTHERS = 11 };
+enum { FIELDS = 6, OTHERS = 11 }; /* of an operand; of a run besides */
 
-/* All that an operand names, into `list`; sizes only of the one that has
-   them. Returns how many. */
-static int list_operand(const struct quern_plan *plan,
-                        const struct quern_args *args, int role, int sizes,
-                        struct qn_region list[FIELDS])
+/* What there is; what is NULL or has no bytes is left out, as most of it is in
+   most runs, and every run comes here. */
+struct list {
+    struct qn_region at[OTHERS + QN_ROLES * FIELDS];
+    int count;
+};
+
+static void add(struct list *l, const char *name, const void *data,
+                size_t bytes, int written)
+{
+    if (data && bytes)
+        l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
+}
+
+/* All that an operand names; sizes only of the one that has them. */
+static void list_operand(const struct quern_plan *plan,
+                         const struct quern_args *args, int role, int sizes,
+                         struct list *l)
 {
 #define NAMES(x)                                                               \
     {                                                                          \
@@ -66,37 +79,29 @@ static int list_operand(const struct quern_plan *plan,
     static const char *const fields[QN_ROLES][FIELDS] = {
         NAMES("a"), NAMES("b"), NAMES("c"), NAMES("d"), NAMES("p"), NAMES("t")};
 #undef NAMES
+    const char *const *names = fields[role];
     const struct quern_tensor *t = qn_args_tensor(args, role);
+    const struct qn_region data = qn_args_region(plan, args, role);
     const int made = role == QN_ROLE_A && plan->problem.quantize;
     const int read = role == QN_ROLE_P && qn_geometry_back(&plan->problem);
     const size_t groups = (size_t)plan->problem.groups,
                  entry = t->sizes_type == QUERN_I64 ? 8 : 4;
+    const int first = l->count;
 
-    memset(list, 0, FIELDS * sizeof *list);
-    list[DATA] = qn_args_region(plan, args, role);
-    list[DATA].written = (role >= QN_ROLE_D && !read) || made;
-    list[DATA].alike =
-        role == QN_ROLE_C || role == QN_ROLE_D; /* see check_c_overlap */
+    add(l, names[0], data.data, data.bytes,
+        (role >= QN_ROLE_D && !read) || made);
+    if (l->count > first) /* see check_c_overlap */
+        l->at[first].alike = role == QN_ROLE_C || role == QN_ROLE_D;
     if (plan->operands[role].sf.scaling) {
-        const int written = made || role >= QN_ROLE_D;
-
-        list[SF] = (struct qn_region){
-            .data = t->sf, .bytes = t->sf_bytes, .written = written};
-        list[GLOBAL] = (struct qn_region){
-            .data = t->global, .bytes = t->global_bytes, .written = made};
+        add(l, names[1], t->sf, t->sf_bytes, made || role >= QN_ROLE_D);
+        add(l, names[2], t->global, t->global_bytes, made);
     }
     if (sizes) {
-        list[LENGTHS] = (struct qn_region){
-            .data = qn_args_lengths(t, &plan->operands[role]),
-            .bytes = groups * entry};
-        list[OFFSETS] = (struct qn_region){.data = t->offsets,
-                                           .bytes = (groups + 1) * entry};
+        add(l, names[3], qn_args_lengths(t, &plan->operands[role]),
+            groups * entry, 0);
+        add(l, names[4], t->offsets, (groups + 1) * entry, 0);
     }
-    list[POINTERS] = (struct qn_region){.data = t->pointers,
-                                        .bytes = groups * sizeof(void *)};
-    for (int i = 0; i < FIELDS; i++)
-        list[i].name = fields[role][i];
-    return FIELDS;
+    add(l, names[5], t->pointers, groups * sizeof(void *), 0);
 }
 
 int qn_args_overlap(const struct quern_plan *plan,
@@ -105,27 +110,29 @@ int qn_args_overlap(const struct quern_plan *plan,
     const size_t factors =
         args->scalars > 1 ? (size_t)args->scalars : 1; /* of each */
     const struct quern_problem *p = &plan->problem;
-    const size_t bias = (size_t)p->groups * (size_t)p->n * sizeof(float);
+    const size_t rows = (size_t)p->m * sizeof(float);
     const struct quern_tensor *in = &args->in, *column = &args->column;
-    struct qn_region list[OTHERS + QN_ROLES * FIELDS] = {
-        {"workspace", args->workspace, plan->need.workspace_bytes, 1, 0},
-        {"alpha", args->alpha, factors * sizeof(float), 0, 0},
-        {"beta", args->beta, factors * sizeof(float), 0, 0},
-        {"noop", args->noop, sizeof *args->noop, 0, 0},
-        {"bias", args->bias, bias, 0, 0},
-        {"probability", args->probability, (size_t)p->m * sizeof(float), 0, 0},
-        {"dbias", args->dbias, qn_gradient_dbias(p), 1, 0},
-        {"dprob", args->dprob, (size_t)p->m * sizeof(float), 1, 0},
-        {"in.data", in->data, in->bytes, 0, 0},
-        {"column.data", column->data, column->bytes, 1, 0},
-        {"column.sf", column->sf, column->data ? column->sf_bytes : 0, 1, 0}};
     const int from = qn_args_sizes(plan, args);
-    int count = OTHERS, code;
+    struct list l;
+    int code;
 
+    l.count = 0;
+    add(&l, "workspace", args->workspace, plan->need.workspace_bytes, 1);
+    add(&l, "alpha", args->alpha, factors * sizeof(float), 0);
+    add(&l, "beta", args->beta, factors * sizeof(float), 0);
+    add(&l, "noop", args->noop, sizeof *args->noop, 0);
+    add(&l, "bias", args->bias,
+        (size_t)p->groups * (size_t)p->n * sizeof(float), 0);
+    add(&l, "probability", args->probability, rows, 0);
+    add(&l, "dbias", args->dbias, qn_gradient_dbias(p), 1);
+    add(&l, "dprob", args->dprob, rows, 1);
+    add(&l, "in.data", in->data, in->bytes, 0);
+    add(&l, "column.data", column->data, column->bytes, 1);
+    add(&l, "column.sf", column->data ? column->sf : NULL, column->sf_bytes, 1);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (qn_args_has(plan, args, role))
-            count += list_operand(plan, args, role, role == from, list + count);
-    code = qn_region_check(list, count);
+            list_operand(plan, args, role, role == from, &l);
+    code = qn_region_check(l.at, l.count);
     return !code && qn_args_has(plan, args, QN_ROLE_C)
                ? check_c_overlap(plan, args)
                : code;

@@ -396,12 +396,10 @@ int qn_quantize_args_given(const struct quern_quantize_plan *plan,
 int qn_quantize_args(const struct quern_quantize_plan *plan,
                      const struct quern_quantize_args *args)
 {
-    int code = qn_quantize_args_given(plan, args);
-
-    if (!code && plan->q.work == QUERN_QUANTIZE && !args->row.data &&
+    if (plan->q.work == QUERN_QUANTIZE && !args->row.data &&
         !args->column.data && plan->q.m && (is_scaled(plan) || !args->dbias))
-        code = qn_error_set(QUERN_EINVAL,
+        return qn_error_set(QUERN_EINVAL,
                             "row.data and column.data are NULL: there is "
                             "nothing to make");
-    return code;
+    return qn_quantize_args_given(plan, args);
 }

@@ -95,16 +95,18 @@ static void look_outside(const struct qn_job *job, const float *dprob,
         *alike &= bytes[i] == QN_MEMORY_POISON;
 }
 
+/* Terms of both signs are each as far off as D's sums are, so what is left of
+   them when they cancel out is not what the gap is measured by. */
 static int judge_dprob(const struct qn_job *job, const struct qn_sample *s,
                        int *alike, double *error)
 {
-    double *reference = malloc((size_t)(s->count + 1) * sizeof *reference);
+    double *reference = malloc((size_t)(s->count + 1) * 2 * sizeof *reference);
     float *found = malloc(job->dprob.bytes + 1);
     double gaps = 0, norm = 0;
     int code = reference && found ? QUERN_OK : qn_error_memory();
 
     if (!code)
-        code = qn_sample_dprob(job, s, reference);
+        code = qn_sample_dprob(job, s, reference, reference + s->count);
     if (!code)
         code = qn_memory_read(&job->dprob, 0, found, job->dprob.bytes);
     for (int64_t i = 0; i < s->count && !code; i++) {
@@ -113,7 +115,7 @@ static int judge_dprob(const struct qn_job *job, const struct qn_sample *s,
             (double)found[job->starts[r->group] + r->row] - reference[i];
 
         gaps += gap * gap;
-        norm += reference[i] * reference[i];
+        norm += fmax(reference[i] * reference[i], reference[s->count + i]);
     }
     if (!code)
         look_outside(job, found, alike);

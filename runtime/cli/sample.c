@@ -130,7 +130,9 @@ struct part {
     int role;                       /* whose rows */
     int64_t n, k;                   /* n: their columns */
     const struct qn_decode *decode; /* of A and B, where these are copies */
-    int sums; /* what is wanted is dprob, a number for each row */
+    int sums; /* what is wanted is dprob, a number for each row, */
+    const struct qn_sample_row *sampled; /* of which this is the first, and */
+    double *squares;                     /* the sum of its squared terms */
 };
 
 /* The next group that has some; 0 after the last. `*next` begins at 0. */
@@ -445,6 +447,16 @@ static double activated(const struct part *p, const double x[2], int64_t i)
            probability_of(p, i);
 }
 
+/* One more term of row i's sum, and its square. */
+static void add_term(const struct part *p, int64_t i, double term,
+                     double *reference)
+{
+    const int64_t row = p->rows + i - p->sampled;
+
+    reference[row] += term;
+    p->squares[row] += term * term;
+}
+
 /* Column j of all rows; `b` has room for two rows of B. */
 static void refer_column(const struct part *p, int64_t j, const double *a,
                          double *b, double *reference)
@@ -465,7 +477,7 @@ static void refer_column(const struct part *p, int64_t j, const double *a,
         else if (!p->sums)
             reference[p->rows[i].at + j] = went_back(p, x[0], i, j);
         else
-            reference[i] += went_back(p, x[0], i, j);
+            add_term(p, i, went_back(p, x[0], i, j), reference);
     }
 }
 
@@ -486,8 +498,8 @@ static int refer_part(const struct part *p, double *reference)
 }
 
 /* Nothing is shared with any kernel. */
-static int refer(const struct qn_job *job, const struct qn_sample *s, int sums,
-                 double *reference)
+static int refer(const struct qn_job *job, const struct qn_sample *s,
+                 double *squares, double *reference)
 {
     struct qn_decode decode[2];
     void *memory[2][3] = {{NULL}};
@@ -499,13 +511,14 @@ static int refer(const struct qn_job *job, const struct qn_sample *s, int sums,
             code = qn_copies_decode(job, role, &decode[role], memory[role]);
     for (int64_t next = 0; !code && next_part(job, s, &next, &p);) {
         p.decode = decode;
-        p.sums = sums;
-        if (sums)
+        p.sums = squares != NULL;
+        p.squares = squares;
+        p.sampled = s->rows;
+        if (p.sums)
             p.n = job->problem.n;
         if (job->operands[QN_ROLE_A].sf.scaling)
             p.k = qn_decode_length(&decode[QN_ROLE_A], p.group);
-        code =
-            refer_part(&p, sums ? reference + (p.rows - s->rows) : reference);
+        code = refer_part(&p, reference);
     }
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
         qn_copies_free(memory[role]);
@@ -515,12 +528,13 @@ static int refer(const struct qn_job *job, const struct qn_sample *s, int sums,
 int qn_sample_float64(const struct qn_job *job, const struct qn_sample *s,
                       double *reference)
 {
-    return refer(job, s, 0, reference);
+    return refer(job, s, NULL, reference);
 }
 
 int qn_sample_dprob(const struct qn_job *job, const struct qn_sample *s,
-                    double *reference)
+                    double *reference, double *squares)
 {
     memset(reference, 0, (size_t)s->count * sizeof *reference);
-    return refer(job, s, 1, reference);
+    memset(squares, 0, (size_t)s->count * sizeof *squares);
+    return refer(job, s, squares, reference);
 }

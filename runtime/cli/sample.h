@@ -33,8 +33,9 @@ int qn_sample_host(const struct qn_job *, const struct qn_sample *,
 int qn_sample_float64(const struct qn_job *, const struct qn_sample *,
                       double *reference);
 
-/* The same of dprob, one number for each of these rows of D. */
+/* The same of dprob, one number for each of these rows of D, and the sum of
+   the squares of the terms that it is a sum of. */
 int qn_sample_dprob(const struct qn_job *, const struct qn_sample *,
-                    double *reference);
+                    double *reference, double *squares);
 
 #endif
