@@ -152,25 +152,31 @@ static int major_of(const char *name)
     return !strcmp(name, "k") ? QUERN_MAJOR_K : QUERN_MAJOR_MN;
 }
 
+/* Of one of them. */
+static int index_of(const char *const *names, const char *name)
+{
+    int i = 0;
+
+    while (strcmp(names[i], name))
+        i++;
+    return i;
+}
+
 static int op_of(const char *op)
 {
     static const char *const names[] = {
         "fprop",      "dgrad",   "wgrad",    "quantize", "amax",
         "dequantize", "history", "sum",      "dprob",    "sizes",
         "ahead",      "bias",    "reencode", "sum_rows"};
-    int i = 0;
 
-    while (strcmp(names[i], op))
-        i++;
-    return i;
+    return index_of(names, op);
 }
 
 static int form_of(const char *form)
 {
-    return !strcmp(form, "plain")     ? QN_PLAIN
-           : !strcmp(form, "forward") ? QN_FORWARD
-           : !strcmp(form, "rows")    ? QN_ROWS
-                                      : QN_BACKWARD;
+    static const char *const names[] = {"plain", "forward", "backward", "rows"};
+
+    return index_of(names, form);
 }
 
 /* enum quern_type; none for a row copy. */
@@ -192,11 +198,8 @@ static int epilogue_of(const char *epilogue)
     static const char *const names[] = {"store",          "add",    "scale",
                                         "activate",       "copies", "gradient",
                                         "gradient_copies"};
-    int i = 0;
 
-    while (strcmp(names[i], epilogue))
-        i++;
-    return i;
+    return index_of(names, epilogue);
 }
 
 /* D is always contiguous along n. */

@@ -378,6 +378,8 @@ int qn_overhead_rows(const struct qn_options *opt, struct quern_context *ctx,
                          opt->backend != QUERN_BACKEND_JIT))
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "--overhead is that of the backend jit");
+    /* NVRTC keeps what it has compiled, from 12.9 on: cold is without that */
+    setenv("CUDA_CACHE_DISABLE", "1", 1);
     problems = calloc((size_t)count, sizeof *problems);
     code = problems ? QUERN_OK : QUERN_ENOMEM;
 

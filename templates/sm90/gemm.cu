@@ -32,11 +32,8 @@
 **
 **   a  $(shape[1])   $(a.type)
 **   b  $(shape[2])   $(b.type)
-//$ if copies then
-**   d  $(shape[3])   $(d.type), of which copies are made at once: see sm90/copies.cu
-//$ else
-**   d  $(shape[3])   $(d.type)
-//$ end
+//$ local made = copies and ", of which copies are made at once: see sm90/copies.cu" or ""
+**   d  $(shape[3])   $(d.type)$(made)
 //$ if back then
 **   p  $(shape[3])   $(d.type), what the activation was given
 //$ end
