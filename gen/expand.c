@@ -245,12 +245,12 @@ static int expand_axes(struct qg *q, const struct qg_variant *variant)
 {
     int choice[QG_MAX_AXES] = {0};
 
-    if (q->wanted && !qg_point_begins(variant, q->wanted))
+    if (q->wanted && !qg_name_begins(variant, q->wanted))
         return 0;
     do {
         struct qg_point *point;
 
-        if (q->wanted && !qg_point_named(variant, choice, q->wanted))
+        if (q->wanted && !qg_name_is(variant, choice, q->wanted))
             continue;
         if (q->npoints == QG_MAX_POINTS) {
             qg_diag_note(q, variant->kernels->place, QG_E_POINTS,

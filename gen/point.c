@@ -1,6 +1,5 @@
 /*
-** point.c: one point of a grid: its values, its name, and whether it is a
-** kernel.
+** point.c: one point of a grid: its values, and whether it is a kernel.
 **
 ** A point's values lie in a Lua table, which specs and templates see through a
 ** frozen one. Texts among them are names, so that whatever a spec says, code
@@ -11,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_SYMBOL = 160, MAX_LIST = 64 };
+enum { MAX_LIST = 64 };
 
 static void set_string(lua_State *L, const char *name, const char *value)
 {
@@ -325,103 +324,6 @@ static void push_values(lua_State *L, const struct qg_variant *v,
         push_result(L, v);
 }
 
-/* -------------------------------------------------------------------- name */
-
-/* Writes at most up to `end`; returns the end that it needs. */
-static size_t put_value(char *buffer, size_t used, const char *axis,
-                        const struct qg_value *value)
-{
-    size_t room = MAX_SYMBOL + 1;
-
-    if (value->string)
-        return used + (size_t)snprintf(buffer + used, room - used, "_%s",
-                                       value->string);
-    for (int i = 0; i < value->count && used < room; i++)
-        used += (size_t)snprintf(buffer + used, room - used, "%s%s%d",
-                                 i ? "x" : "_", i ? "" : axis, value->at[i]);
-    return used;
-}
-
-static void put_arch(char *out, const char *arch)
-{
-    for (; *arch; arch++)
-        if (*arch != '_')
-            *out++ = *arch;
-    *out = 0;
-}
-
-/* What comes before the axes; the plainest epilogue and form are not spelled
-   out. Returns the characters that it needs. */
-static size_t put_variant(char *buffer, size_t size, const struct qg_variant *v,
-                          const char *arch)
-{
-    static const char *const ofs[] = {"x", "w", "dy"};
-    const char *extra = is_cast(v) ? v->form : v->epilogue;
-    int plain = !strcmp(extra, "store") || !strcmp(extra, "plain");
-    const struct qg_type *input;
-
-    if (!is_cast(v))
-        return (size_t)snprintf(buffer, size, "quern_%s_%s_%s_%s_%s%s%s_%s",
-                                v->recipe->name, v->op, v->layout->name,
-                                v->ragged->name, qg_types_of(v->d)->name,
-                                plain ? "" : "_", plain ? "" : extra, arch);
-    input = qg_types_of(input_of(v->input));
-    return (size_t)snprintf(buffer, size, "quern_%s_%s_%s_%s%s%s_%s",
-                            v->recipe->name, v->op, ofs[v->of],
-                            input ? input->name : "copy", plain ? "" : "_",
-                            plain ? "" : extra, arch);
-}
-
-/* All of it, into MAX_SYMBOL + 1 characters; returns how many it needs. */
-static size_t put_name(char *buffer, const struct qg_variant *v,
-                       const int *choice)
-{
-    char arch[QG_MAX_NAME + 1];
-    size_t used;
-
-    put_arch(arch, v->arch);
-    used = put_variant(buffer, MAX_SYMBOL + 1, v, arch);
-    for (int i = 0; i < v->kernels->count && used <= MAX_SYMBOL; i++) {
-        const struct qg_item *item = v->kernels->items[i];
-
-        if (item->kind == QG_AXIS)
-            used =
-                put_value(buffer, used, item->name, &item->values[*choice++]);
-    }
-    return used;
-}
-
-int qg_point_begins(const struct qg_variant *v, const char *name)
-{
-    char buffer[MAX_SYMBOL + 1], arch[QG_MAX_NAME + 1];
-    size_t used;
-
-    put_arch(arch, v->arch);
-    used = put_variant(buffer, sizeof buffer, v, arch);
-    return used < sizeof buffer && !strncmp(buffer, name, used);
-}
-
-int qg_point_named(const struct qg_variant *v, const int *choice,
-                   const char *name)
-{
-    char buffer[MAX_SYMBOL + 1];
-
-    return put_name(buffer, v, choice) < sizeof buffer && !strcmp(buffer, name);
-}
-
-/* The symbol of a point; NULL and noted if it is too long. */
-static const char *make_name(struct qg *q, const struct qg_variant *v,
-                             const int *choice)
-{
-    char buffer[MAX_SYMBOL + 1];
-    size_t used = put_name(buffer, v, choice);
-
-    if (used < sizeof buffer)
-        return qg_mem_string(q, buffer, used);
-    qg_diag_note(q, v->kernels->place, QG_E_KERNEL_NAME, MAX_SYMBOL, buffer);
-    return NULL;
-}
-
 /* ------------------------------------------------------------------- items */
 
 static int plain_text(const char *text)
@@ -596,7 +498,7 @@ struct qg_point *qg_point_make(struct qg *q, const struct qg_variant *v,
     point->kernels = v->kernels;
     point->recipe = v->recipe;
     set_rule(v, point);
-    point->kernel.name = make_name(q, v, choice);
+    point->kernel.name = qg_name_make(q, v, choice);
     if (!point->kernel.name)
         return NULL;
     push_values(L, v, &point->kernel);

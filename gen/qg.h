@@ -551,11 +551,12 @@ struct qg_variant {
 
 void qg_expand_all(struct qg *);
 struct qg_point *qg_expand_one(struct qg *, const char *name); /* NULL: none */
-/* May points of the variant have the name, and has this one? */
-int qg_point_begins(const struct qg_variant *, const char *name);
-int qg_point_named(const struct qg_variant *, const int *choice, const char *);
-/* One point of a variant; choice[i] is the value of its i-th axis. NULL after
-** an error that all its points would meet. */
+/* May points of the variant have the name; has this one? */
+int qg_name_begins(const struct qg_variant *, const char *name);
+int qg_name_is(const struct qg_variant *, const int *choice, const char *);
+/* The symbol of a point; NULL and noted if it is too long. */
+const char *qg_name_make(struct qg *, const struct qg_variant *, const int *);
+/* A point of a variant: choice[i] is its i-th axis. NULL: all would fail. */
 struct qg_point *qg_point_make(struct qg *, const struct qg_variant *,
                                const int *choice);
 /* Set table[name] on top of the stack. */
@@ -579,7 +580,6 @@ int qg_source_each(struct qg *, const struct qg_selection *,
                    int (*)(struct qg *, struct qg_point *));
 /* Try one kernel of each statement and recipe that the build has not tried. */
 void qg_source_try(struct qg *);
-
 void qg_registry_build(struct qg *);
 /* Write it into q->output. */
 void qg_registry_write(struct qg *, const struct qg_selection *,
