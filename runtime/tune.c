@@ -322,6 +322,11 @@ static int check_problem(const struct quern_problem *p)
                             "of quantize=apart, which read a copy that is "
                             "there",
                             qn_streamed_name(p->quantize));
+    if (p->dbias || p->dprob)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s: sums take launches of their own: what is "
+                            "measured is the problem without them",
+                            p->dbias ? "dbias" : "dprob=1");
     return QUERN_OK;
 }
 

@@ -106,4 +106,28 @@ static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
     assert_true(begin + bytes <= f->workspace + f->info.workspace_bytes);
 }
 
+/* Every driver call of a run fails once: no launch follows the first that
+   failed, and all is balanced. `launches`: of a run that succeeds. */
+static void fail_driver_calls(const char *line, int launches)
+{
+    struct fixture f = begin(line);
+    int n = 0, code;
+
+    do {
+        test_cuda->launches = test_cuda->calls = 0;
+        test_cuda->fail_code = 999;
+        test_cuda->failed = NULL;
+        test_cuda->fail_at = ++n;
+        code = quern_run(f.plan, &f.args, NULL);
+        test_cuda->fail_at = 0;
+        if (test_cuda->failed &&
+            strcmp(test_cuda->failed, "cuCtxPopCurrent_v2"))
+            assert_int_equal(code, QUERN_ECUDA);
+        assert_true(!code || test_cuda->launches < launches);
+        assert_int_equal(test_cuda->depth, 0);
+    } while (test_cuda->failed);
+    assert_true(n > launches); /* at least each launch */
+    end(&f);
+}
+
 #endif

@@ -346,29 +346,10 @@ static void falls_back(void **state)
 
 /* ---------------------------------------------------------------- failures */
 
-/* Every driver call of a run fails once: no launch follows the first that
-   failed, and all is balanced. */
 static void fails_each_driver_call(void **state)
 {
-    struct fixture f = begin("wgrad levels g=3 m=64 n=96 k=300 expand=ahead");
-    int n = 0, code;
-
     (void)state;
-    do {
-        test_cuda->launches = test_cuda->calls = 0;
-        test_cuda->fail_code = 999;
-        test_cuda->failed = NULL;
-        test_cuda->fail_at = ++n;
-        code = quern_run(f.plan, &f.args, NULL);
-        test_cuda->fail_at = 0;
-        if (test_cuda->failed &&
-            strcmp(test_cuda->failed, "cuCtxPopCurrent_v2"))
-            assert_int_equal(code, QUERN_ECUDA);
-        assert_true(!code || test_cuda->launches < 4);
-        assert_int_equal(test_cuda->depth, 0);
-    } while (test_cuda->failed);
-    assert_true(n > 4); /* at least each launch */
-    end(&f);
+    fail_driver_calls("wgrad levels g=3 m=64 n=96 k=300 expand=ahead", 4);
 }
 
 /* The same of a plan, which has four modules and leaves none. */

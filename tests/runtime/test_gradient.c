@@ -149,11 +149,30 @@ static void others_do_not(void **state)
     quern_close(ctx);
 }
 
+static void tunes_without_sums(void **state)
+{
+    const struct quern_open_options open = {.registry = &registry};
+    struct quern_tune_result result;
+    struct quern_context *ctx;
+    struct quern_problem p;
+
+    (void)state;
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    p = test_problem(ctx, LINE "activation=swiglu prob=1 dprob=1");
+    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
+                "dprob=1: sums take launches of their own");
+    p = test_problem(ctx, LINE "activation=swiglu dbias=add");
+    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
+                "dbias: sums take launches of their own");
+    quern_close(ctx);
+}
+
 int test_gradient_group(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(sums_have_launches),
         TEST(others_do_not),
+        TEST(tunes_without_sums),
     };
 
     return cmocka_run_group_tests_name("gradient", tests, NULL, NULL);
