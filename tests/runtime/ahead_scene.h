@@ -130,4 +130,24 @@ static void fail_driver_calls(const char *line, int launches)
     end(&f);
 }
 
+/* And every allocation of a plan, of which there are more than `least`. */
+static void fail_allocations(const char *line, int least)
+{
+    struct quern_context *ctx = open_registry();
+    struct quern_problem p = test_problem(ctx, line);
+    struct quern_plan *plan;
+    int code, n = 0;
+
+    do {
+        test_fail_allocation(++n);
+        code = quern_plan(ctx, &p, &aot, &plan);
+        test_fail_allocation(0);
+        assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
+        assert_true(!plan == !!code);
+    } while (code);
+    assert_true(n > least);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
 #endif

@@ -379,26 +379,10 @@ static void plans_fail_cleanly(void **state)
     assert_true(n > 12);
 }
 
-/* And every allocation of a plan. */
 static void fails_each_allocation(void **state)
 {
-    struct quern_context *ctx = open_registry();
-    struct quern_problem p =
-        test_problem(ctx, "fprop levels g=3 m=40 n=64 k=96 expand=ahead");
-    struct quern_plan *plan;
-    int code, n = 0;
-
     (void)state;
-    do {
-        test_fail_allocation(++n);
-        code = quern_plan(ctx, &p, &aot, &plan);
-        test_fail_allocation(0);
-        assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
-        assert_true(!plan == !!code);
-    } while (code);
-    assert_true(n > 4);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    fail_allocations("fprop levels g=3 m=40 n=64 k=96 expand=ahead", 4);
 }
 
 int test_ahead_group(void)

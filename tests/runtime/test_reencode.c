@@ -257,23 +257,8 @@ static void fails_each_driver_call(void **state)
 
 static void fails_each_allocation(void **state)
 {
-    struct quern_context *ctx = open_registry();
-    struct quern_problem p =
-        test_problem(ctx, "fprop powers g=3 m=40 n=64 k=96 expand=fp8");
-    struct quern_plan *plan;
-    int code, n = 0;
-
     (void)state;
-    do {
-        test_fail_allocation(++n);
-        code = quern_plan(ctx, &p, &aot, &plan);
-        test_fail_allocation(0);
-        assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
-        assert_true(!plan == !!code);
-    } while (code);
-    assert_true(n > 6);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    fail_allocations("fprop powers g=3 m=40 n=64 k=96 expand=fp8", 6);
 }
 
 int test_reencode_group(void)
