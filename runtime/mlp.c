@@ -186,7 +186,10 @@ int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     p->probability = mlp->probability;
     p->dbias = q.dbias;
     p->dprob = q.dprob;
-    return !qn_mlp_scaled(recipe, QUERN_MLP_DPRE);
+    if (!qn_mlp_scaled(recipe, QUERN_MLP_DPRE))
+        return 1;
+    p->copies = QUERN_ROW | QUERN_COLUMN;
+    return !qn_result_wrong(p, recipe);
 }
 
 /* ------------------------------------------------------------------- rules */

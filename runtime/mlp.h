@@ -108,8 +108,8 @@ int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
                  struct quern_problem *problem);
 
 /* The product of dh that goes back through the activation in the same launch,
-   and makes dpre; 0: the recipe scales dpre, of whose copies that is not taken
-   yet, as nobody has measured it. */
+   and makes dpre, or its copies; 0: the recipe's scales are known only when all
+   of dpre is. */
 int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
                 struct quern_problem *problem);
 

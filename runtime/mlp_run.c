@@ -226,13 +226,15 @@ static void set_epilogue(const struct run *run, struct quern_args *a)
     a->shift = args->shift;
 }
 
-/* What makes dpre of dh, and what is summed up of both. */
+/* What makes dpre of dh, its column copy, and what is summed up of both. */
 static void set_back(const struct run *run, struct quern_args *a)
 {
     const struct quern_mlp_args *args = run->args;
     const struct quern_problem *p = &run->plan->products[QN_MLP_DH]->problem;
 
     find_slot(run, QN_MLP_PRE_SLOT, &a->p);
+    if (qn_mlp_scaled(run->plan->recipe, QUERN_MLP_DPRE))
+        find_slot(run, QN_MLP_COLUMN + QUERN_MLP_DPRE, &a->t);
     a->dbias = p->dbias ? args->db1 : NULL;
     a->dprob = p->dprob ? args->dprob : NULL;
     a->limit = args->limit;
