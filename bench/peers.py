@@ -53,17 +53,26 @@ def split(groups, tokens, kind, rng):
     return rows
 
 
+def in_blocks(rows, block):
+    """The same, each group's end at the nearest multiple of `block`, which divides their sum."""
+    ends = [0]
+    for count in rows:
+        ends.append(ends[-1] + count)
+    ends = [(end + block // 2) // block * block for end in ends]
+    return [after - before for before, after in zip(ends, ends[1:])]
+
+
 class Layer:
     """One pass of one shape with one split: operands on the GPU and who multiplies them.
 
     n and k are the layer's output and input features whatever the pass; a, b, d those of the
-    canonical product."""
+    canonical product. Groups end at multiples of `block` tokens."""
 
-    def __init__(self, shape, op, kind, rng):
+    def __init__(self, shape, op, kind, rng, block=1):
         self.name, self.op, self.kind = shape["name"], op, kind
         self.groups, self.tokens = shape["groups"], shape["tokens"]
         self.n, self.k = shape["n"], shape["k"]
-        self.rows = split(self.groups, self.tokens, kind, rng)
+        self.rows = in_blocks(split(self.groups, self.tokens, kind, rng), block)
         self.flops = 2.0 * self.tokens * self.n * self.k
         weights = self.n * self.k
         self.bytes = 2.0 * self.tokens * (self.n + self.k)

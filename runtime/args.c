@@ -14,15 +14,6 @@
 
 static const char names[] = QN_LETTERS;
 
-const struct quern_tensor *qn_args_tensor(const struct quern_args *args,
-                                          int role)
-{
-    const struct quern_tensor *tensors[QN_ROLES] = {
-        &args->a, &args->b, &args->c, &args->d, &args->p, &args->t};
-
-    return tensors[role];
-}
-
 int64_t qn_args_stride(const struct quern_tensor *tensor,
                        const struct qn_geometry *g)
 {

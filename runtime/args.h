@@ -7,9 +7,22 @@
 #include "plan.h"
 #include "region.h"
 
-/* By enum qn_role. */
-const struct quern_tensor *qn_args_tensor(const struct quern_args *args,
-                                          int role);
+#include <stddef.h>
+
+/* By enum qn_role. Every run comes here a dozen times. */
+static inline const struct quern_tensor *
+qn_args_tensor(const struct quern_args *args, int role)
+{
+    static const size_t places[QN_ROLES] = {
+        [QN_ROLE_A] = offsetof(struct quern_args, a),
+        [QN_ROLE_B] = offsetof(struct quern_args, b),
+        [QN_ROLE_C] = offsetof(struct quern_args, c),
+        [QN_ROLE_D] = offsetof(struct quern_args, d),
+        [QN_ROLE_P] = offsetof(struct quern_args, p),
+        [QN_ROLE_T] = offsetof(struct quern_args, t)};
+
+    return (const void *)((const char *)args + places[role]);
+}
 
 /* Elements from one row to the next, and from one group's matrix to the next:
    as given, or of packed ones. No group axis: 0. */
