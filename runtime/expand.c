@@ -6,11 +6,13 @@
 **         64 x 128 products and, unless an operand comes from registers, 2 KB
 **         of A; codes in and out again; 128 bytes for each row expanded there
 **     BY_FOUR for each row that four warps write to shared memory, or
-**         BY_FOUR_BUSY where the others expand as well
+**         BY_FOUR_BUSY, and BUSY for the step, where the others expand as well
 **     where those that multiply put rows into registers, BEGIN, BY_EIGHT for
 **         each of them, BESIDE for each row of A beside rows of B, since all
 **         these warps take turns, and CONTENDED of the products, whose sums
 **         keep the register file busy
+** and of a tile whose A goes through registers FIRST, until its first scales
+** are there.
 **
 ** Measured in bench/NOTES.md, 12.
 */
@@ -21,7 +23,9 @@
 
 #define SHARED_PER_CYCLE 128.0
 #define BY_FOUR          8.2
-#define BY_FOUR_BUSY     9.6
+#define BY_FOUR_BUSY     6.0
+#define BUSY             530.0
+#define FIRST            900.0
 #define BEGIN            250.0
 #define BY_EIGHT         3.1
 #define BY_EIGHT_NARROW  2.0 /* codes of 4 bits */
@@ -86,9 +90,12 @@ double qn_expand_cycles(const struct qn_kernel *kernel, double k, double math)
                    m * a.bytes + n * b.bytes;
     double eight = m * a.eight + n * b.eight;
 
+    double four = m * a.four + n * b.four;
+
     if (eight > 0)
         eight = (BEGIN + eight) * k / 64 + CONTENDED * math;
-    return larger(larger(bytes / SHARED_PER_CYCLE, m * a.four + n * b.four) *
-                      k / 64,
-                  eight);
+    if (four > 0 && way != SHARED)
+        four += BUSY;
+    return larger(larger(bytes / SHARED_PER_CYCLE, four) * k / 64, eight) +
+           (way == REGISTERS ? FIRST : 0);
 }
