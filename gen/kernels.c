@@ -35,11 +35,11 @@ static const struct qg_field fields[] = {
      "what is quantized: values as they are, an activation's result, or the "
      "gradient of what it was given; of casts (default \"plain\")"},
     {"epilogue", QG_F_NAMES, 0, AT(epilogue),
-     "store add scale activate copies gradient gradient_copies", NULL,
-     "what happens to the product: it becomes D, is added to D, is scaled and "
-     "added to a scaled C, an activation of it becomes D, that is quantized at "
-     "once, or it is an activation's gradient, and D that of what this was "
-     "given, as numbers or quantized (default \"store\")"},
+     "store add alpha scale activate copies gradient gradient_copies", NULL,
+     "what happens to the product: it becomes D, is added to D, is scaled, is "
+     "scaled and added to a scaled C, an activation of it becomes D, that is "
+     "quantized at once, or it is an activation's gradient, and D that of what "
+     "this was given, as numbers or quantized (default \"store\")"},
     {"arch", QG_F_NAMES, 1, AT(arch), ARCHES, NULL,
      "what the kernels are compiled for"},
     {"template", QG_F_PATH, 1, AT(template), NULL, NULL,

@@ -194,9 +194,9 @@ static int is_cast(const struct qg_variant *v)
 
 static int epilogue_of(const char *epilogue)
 {
-    static const char *const names[] = {"store",          "add",    "scale",
-                                        "activate",       "copies", "gradient",
-                                        "gradient_copies"};
+    static const char *const names[] = {
+        "store",    "add",    "alpha",    "scale",
+        "activate", "copies", "gradient", "gradient_copies"};
 
     return index_of(names, epilogue);
 }

@@ -66,8 +66,8 @@ static const char *axis_name(int axis)
 static const char *epilogue_name(int epilogue)
 {
     static const char *const names[] = {
-        "QN_STORE",  "QN_ADD",      "QN_SCALE",          "QN_ACTIVATE",
-        "QN_COPIES", "QN_GRADIENT", "QN_GRADIENT_COPIES"};
+        "QN_STORE",    "QN_ADD",    "QN_ALPHA",    "QN_SCALE",
+        "QN_ACTIVATE", "QN_COPIES", "QN_GRADIENT", "QN_GRADIENT_COPIES"};
 
     return names[epilogue];
 }

@@ -423,6 +423,8 @@ int qn_problem_takes(const struct quern_problem *p, int epilogue,
         return !p->alpha && p->beta == QUERN_BETA_ZERO;
     case QN_ADD:
         return !p->alpha && p->beta == QUERN_BETA_ONE;
+    case QN_ALPHA:
+        return p->alpha && p->beta == QUERN_BETA_ZERO;
     default:
         return epilogue == QN_SCALE;
     }

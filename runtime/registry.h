@@ -178,14 +178,16 @@ enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD, QN_ROWS };
 
 /*
 ** What a kernel does with the product. A problem with alpha, or with any beta,
-** needs SCALE, which serves the others too: see QN_PARAMS for its nulls. One
-** with a bias or an activation needs ACTIVATE, or where copies are wanted of
-** the result COPIES; one whose result goes back through an activation needs
-** GRADIENT or GRADIENT_COPIES. These serve no other.
+** needs SCALE, which serves the others too: see QN_PARAMS for its nulls; where
+** beta is 0 ALPHA will do. One with a bias or an activation needs ACTIVATE, or
+** where copies are wanted of the result COPIES; one whose result goes back
+** through an activation needs GRADIENT or GRADIENT_COPIES. These serve no
+** other.
 */
 enum qn_epilogue {
     QN_STORE,    /* D = A*B */
     QN_ADD,      /* D += A*B: C is D, beta is 1 */
+    QN_ALPHA,    /* D = alpha*A*B */
     QN_SCALE,    /* D = alpha*A*B + beta*C */
     QN_ACTIVATE, /* P = alpha*A*B + bias, D = activation(P) * probability */
     QN_COPIES,   /* the same, D as the copies of an x that quantize makes */

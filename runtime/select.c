@@ -517,12 +517,13 @@ static int add_outputs(struct quern_context *ctx, const struct quern_problem *p)
     static const char *const epilogues[] = {
         "beta=0",
         "beta=1",
+        "any alpha, beta=0",
         "any alpha and beta",
         "bias and activation",
         "copies of that",
         "an activation, whose gradient it makes",
         "copies of that, too"};
-    unsigned seen[7] = {0}; /* a bit for each type of D */
+    unsigned seen[8] = {0}; /* a bit for each type of D */
     int count = 0;
 
     for (int i = 0; i < ctx->nkernels; i++) {

@@ -35,9 +35,9 @@ static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
 static const char *const sizes[] = {"device", "host", "fixed"};
 static const char *const expands[] = {"auto", "inside", "ahead", "fp8"};
-static const char *const epilogues[] = {"store",          "add",    "scale",
-                                        "activate",       "copies", "gradient",
-                                        "gradient_copies"};
+static const char *const epilogues[] = {
+    "store",    "add",    "alpha",    "scale",
+    "activate", "copies", "gradient", "gradient_copies"};
 static const char *const backends[] = {"auto", "host", "jit", "aot",
                                        "cublaslt"};
 

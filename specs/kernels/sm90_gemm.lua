@@ -18,7 +18,9 @@ end
 -- How what is added to the product arrives: fp32 sums in L2, others in registers.
 local function addend ()
   return derive "addend" (function (v)
-    if v.epilogue == "store" or v.epilogue == "activate" then return "none" end
+    if v.epilogue == "store" or v.epilogue == "alpha" or v.epilogue == "activate" then
+      return "none"
+    end
     if v.epilogue == "gradient" then return "fetch" end -- P, as C would be
     return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
   end)
@@ -31,7 +33,7 @@ local function common (merges)
   derive "quantize" (function () return "apart" end),
 
   -- Values as they are: no scales, all sums in the tensor cores.
-  derive "factors" (function () return "none" end),
+  derive "factors" (function (v) return v.epilogue == "alpha" and "alpha" or "none" end),
   derive "expand" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
@@ -123,6 +125,28 @@ kernels "sm90_gemm_m" {
   axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 192, 64}, {128, 256, 64},
                     {256, 128, 64} },
   axis "cluster"  { {1, 1}, {1, 2}, {2, 1} },
+
+  ragged_m()
+}
+
+-- The same, times a number for each group: what is scaled and not added to C leaves room for larger
+-- tiles.
+kernels "sm90_gemm_m_alpha" {
+  op       = { "fprop", "dgrad" },
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn" },
+  ragged   = "m",
+  epilogue = "alpha",
+  arch     = "sm_90a",
+  template = "sm90/gemm.cu",
+  params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "alpha",
+               "scalar_step", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
+               "band", "error", "noop" },
+
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {64, 256, 64}, {128, 192, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
 
   ragged_m()
 }

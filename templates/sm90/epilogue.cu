@@ -10,6 +10,9 @@
     addend.beta = beta;
     addend.step = scalar_step;
 //$ end
+//$ elseif epilogue == "alpha" then
+    factors.alpha = alpha;
+    factors.step = scalar_step;
 //$ elseif epilogue == "activate" or epilogue == "copies" then
     struct follow follow;
     follow.alpha = alpha;

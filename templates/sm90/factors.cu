@@ -1,5 +1,9 @@
 /*
+//$ if factors == "alpha" then
+** What the product is multiplied by, one for each group, or one for all.
+//$ else
 ** The operands' scales: what a product of stored values is multiplied by.
+//$ end
 //$ if factors == "group" then
 ** One for each group, or one for all.
 //$ elseif factors == "global" then
@@ -10,7 +14,7 @@
 //$ local come = quantize == "inline" and "are made" or "the copy engine brings"
 ** One for each row of A and TILE_K steps of k, which $(come) along with A; one for
 ** 128 rows of B and TILE_K steps of k, read a step ahead.
-//$ else
+//$ elseif factors == "lines" then
 ** One for each row of A or B and TILE_K steps of k: the copy engine brings them along.
 //$ end
 */
@@ -38,9 +42,31 @@ struct factors {
 //$ end
 //$ if factors == "row" or factors == "squares" then
     int columns; /* of D */
+//$ elseif factors == "alpha" then
+    const float *alpha;
+    int step; /* from one group's to the next's: 0 or 1 */
 //$ end
 };
-//$ if factors == "group" or factors == "global" then
+//$ if factors == "alpha" then
+
+struct group_scale {
+    float alpha;
+};
+
+DEVICE struct group_scale scale_of_group(const struct factors *f, const struct tile *t)
+{
+    const struct group_scale s = { __ldg(f->alpha + t->group * f->step) };
+
+    return s;
+}
+
+DEVICE void scale_sums(float sum[SUMS], const struct group_scale *s)
+{
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+        sum[i] *= s->alpha;
+}
+//$ elseif factors == "group" or factors == "global" then
 
 struct group_scale {
     float a, b;

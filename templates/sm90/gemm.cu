@@ -7,7 +7,8 @@
 //$   none = { a.major == "k" and "[groups, m, k]" or "[groups, k, m]",
 //$            b.major == "k" and "[groups, n, k]" or "[groups, k, n]", "[groups, m, n]" },
 //$ }
-//$ local formulas = { store = "a * b", add = "d + a * b", scale = "alpha * a * b + beta * c",
+//$ local formulas = { store = "a * b", add = "d + a * b", alpha = "alpha * a * b",
+//$                    scale = "alpha * a * b + beta * c",
 //$                    activate = "activation(alpha * a * b + bias) * probability",
 //$                    gradient = "alpha * a * b * probability * activation'(p)" }
 //$ formulas.copies = formulas.activate
@@ -39,7 +40,7 @@
 //$ end
 //$ if expand ~= "none" then
 ** a and b are what is stored: a code times the scale of its block, rounded to bf16, is multiplied.
-//$ elseif factors ~= "none" then
+//$ elseif factors ~= "none" and factors ~= "alpha" then
 ** a and b are what is stored: times their scales (struct factors) they are the numbers meant.
 //$ end
 //$ if quantize == "inline" then
@@ -75,7 +76,7 @@
 //$ local columns = split == "n" and tile.n // 2 or tile.n
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local inline = quantize == "inline"
-//$ local of_group = factors == "group" or factors == "global"
+//$ local of_group = factors == "group" or factors == "global" or factors == "alpha"
 //$ local storer = store == "warps" and "warp" or "warpgroup"
 //$ local swapped = expand == "swapped"
 //$ local step_of = { k = 32, mn = 16 * 128 }

@@ -39,6 +39,7 @@ const struct qt_epilogue qt_epilogues[] = {
     {"alphas, added", 1, QUERN_BETA_ONE, 1, 0},
     {"alpha, beta, C is D", 1, QUERN_BETA_ANY, 0, 0},
     {"betas, C is D", 0, QUERN_BETA_ANY, 1, 0},
+    {"alphas", 1, QUERN_BETA_ZERO, 1, 0},
 };
 const int qt_nepilogues = sizeof qt_epilogues / sizeof qt_epilogues[0];
 

@@ -106,7 +106,8 @@ static void run_forms(const struct form *const *forms, int count,
 static void test_ragged_m(void **state)
 {
     const struct form *forms[] = {&M_STORE,  &M_TURNS,        &M_PAIRS,
-                                  &M_STACKS, &M_STACKS_TURNS, &M_SCALE};
+                                  &M_STACKS, &M_STACKS_TURNS, &M_ALPHA,
+                                  &M_SCALE};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_everything);
@@ -379,6 +380,8 @@ static const struct planted defects[] = {
     {&K_SCALE, {GEMM, "t.row + part * ROWS", "t.row"}},
     {&K_SCALE, {SCALE, "t->group * a->group_stride", "0"}},
     {&K_SCALE, {SCALE, "alpha[t->group * a->step]", "alpha[0]"}},
+    {&M_ALPHA, {FACTORS, "f->alpha + t->group * f->step", "f->alpha"}},
+    {&M_ALPHA, {FACTORS, "sum[i] *= s->alpha", "sum[i] *= 1"}},
     {&M_SCALE, {SCALE, "x < s->columns", "x <= s->columns"}},
     {&M_SCALE, {SCALE, "y < rows", "y <= rows"}},
     {&M_SCALE, {SCALE, "t->start * a->stride", "0"}},

@@ -379,21 +379,24 @@ static void set_map(const struct qn_kernel *kernel, int i)
 }
 
 /* Whole numbers, so that the epilogue's sums are exact. */
+static void set_alphas(struct twin_c *c, const struct shape *s)
+{
+    for (int g = 0; g < s->groups; g++)
+        launch.alpha[g] = (float)(2 + g % 5);
+    c->alpha = launch.alpha;
+    c->step = s->addend == C_GROUPS;
+}
+
 static void set_scalars(struct twin_c *c, const struct shape *s)
 {
-    const int each = s->addend == C_GROUPS;
-
     if (s->addend < C_SCALARS)
         return;
-    for (int g = 0; g < s->groups; g++) {
-        launch.alpha[g] = (float)(2 + g % 5);
-        launch.beta[g] = s->addend == C_UNREAD || (each && g % 3 == 1)
+    set_alphas(c, s);
+    for (int g = 0; g < s->groups; g++)
+        launch.beta[g] = s->addend == C_UNREAD || (c->step && g % 3 == 1)
                              ? 0.0f
                              : (float)(1 + g % 4);
-    }
-    c->alpha = launch.alpha;
     c->beta = launch.beta;
-    c->step = each;
 }
 
 /* One buffer that ends where the trap begins. */
@@ -434,7 +437,10 @@ static void set_c(const struct qn_kernel *kernel, const struct shape *s)
     c->group_stride = launch.group_stride[QN_ROLE_C];
     if (kernel->epilogue == QN_ACTIVATE)
         set_scalars(c, s); /* of which alpha alone is looked at */
-    if (kernel->epilogue == QN_STORE || kernel->epilogue == QN_ACTIVATE)
+    if (kernel->epilogue == QN_ALPHA)
+        set_alphas(c, s);
+    if (kernel->epilogue == QN_STORE || kernel->epilogue == QN_ALPHA ||
+        kernel->epilogue == QN_ACTIVATE)
         return;
     pool_end(&trap);
     fill_pool(bytes);

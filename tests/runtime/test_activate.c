@@ -62,6 +62,7 @@ static const struct qn_recipe recipes[] = {
 
 static const struct qn_kernel kernels[] = {
     KERNEL("store", QN_STORE, NULL, 0),
+    KERNEL("alpha", QN_ALPHA, NULL, 0),
     KERNEL("scale", QN_SCALE, NULL, 0),
     KERNEL("bias", QN_ACTIVATE, "none", 0),
     KERNEL("swiglu", QN_ACTIVATE, "swiglu", 0),
@@ -86,7 +87,8 @@ static const struct quern_registry registry = {.hash = "activate",
                                                .recipes = recipes,
                                                .nrecipes = 1,
                                                .kernels = kernels,
-                                               .nkernels = 8,
+                                               .nkernels = sizeof kernels /
+                                                           sizeof *kernels,
                                                .rejected = rejected,
                                                .nrejected = 1};
 static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
@@ -195,7 +197,9 @@ static void chooses(void **state)
         const char *text, *kernel;
     } rows[] = {
         {"fprop bf16 g=3 m=40 n=64 k=32", "store"},
-        {"fprop bf16 g=3 m=40 n=64 k=32 alpha=any", "scale"},
+        {"fprop bf16 g=3 m=40 n=64 k=32 alpha=any", "alpha"},
+        {"fprop bf16 g=3 m=40 n=64 k=32 alpha=any beta=1", "scale"},
+        {"fprop bf16 g=3 m=40 n=64 k=32 alpha=any beta=any", "scale"},
         {"fprop bf16 g=3 m=40 n=64 k=32 bias=1", "bias"},
         {"fprop bf16 g=3 m=40 n=64 k=32 bias=1 alpha=any", "bias"},
         {SWIGLU, "swiglu"},
