@@ -172,6 +172,31 @@ static void explains_biases(void **state)
     end(&f);
 }
 
+/* Nor does that kernel add it: why and plan fall back to the pass alike. */
+static void explains_passes(void **state)
+{
+    struct qn_kernel some[ALL];
+    struct quern_registry fewer = with_biases;
+    struct fixture f;
+    char *text;
+    int i = 0;
+
+    (void)state;
+    memcpy(some, kernels, sizeof some);
+    while (strcmp(some[i].name, "bf16_biased"))
+        i++;
+    some[i].arch = "sm_100a";
+    fewer.kernels = some;
+    f = begin_with("mx", " bias=1", &fewer);
+    text = why(&f, "g=2 m=65536 hidden=4096 ffn=4096");
+    assert_non_null(strstr(text, "> mx_expand_x"));
+    assert_non_null(strstr(text, "  pre + b1\n    bias bf16 of=x"));
+    assert_non_null(strstr(text, "  y + b2\n    bias bf16 of=x"));
+    assert_null(strstr(text, "bias=1 expand=ahead"));
+    quern_free(text);
+    end(&f);
+}
+
 /* Nothing adds it: refused, with the step. */
 static void needs_kernels(void **state)
 {
@@ -227,8 +252,8 @@ int test_mlp_bias_group(void)
         TEST(adds_biases),          TEST(sums_gradients),
         TEST(sums_without_factors), TEST(adds_to_gradients),
         TEST(adds_in_fused),        TEST(adds_in_passes),
-        TEST(explains_biases),      TEST(needs_kernels),
-        TEST(strides_rows),
+        TEST(explains_biases),      TEST(explains_passes),
+        TEST(needs_kernels),        TEST(strides_rows),
     };
 
     return cmocka_run_group_tests_name("mlp biases", tests, NULL, NULL);
