@@ -106,6 +106,61 @@ static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
     assert_true(begin + bytes <= f->workspace + f->info.workspace_bytes);
 }
 
+/* A problem, the kernel that the options name, the one that runs, and a part of
+   what quern_why says. */
+struct decision {
+    const char *text, *kernel, *runs, *why;
+};
+
+/* It is so, and quern_describe's workspace is enough: *info is the plan's.
+   Returns all that quern_why says, to be freed. */
+static char *decide(struct quern_context *ctx, const struct decision *row,
+                    struct quern_plan_info *info)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
+                                               .kernel = row->kernel};
+    struct quern_problem p = test_problem(ctx, row->text);
+    struct quern_description need;
+    struct quern_plan *plan;
+    char *why;
+
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_OK, "");
+    quern_plan_info(plan, info);
+    assert_string_equal(info->kernel, row->runs);
+    assert_true(info->workspace_bytes <= need.workspace_bytes);
+    quern_plan_free(plan);
+    test_expect(quern_why(ctx, &p, &options, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, row->why));
+    return why;
+}
+
+/* Without kernel `lost` the problem runs by another one, unless it says
+   `expand`: then it is refused, with `part`. Returns the workspace. */
+static size_t fall_back(const char *lost, const char *text, const char *runs,
+                        int expand, const char *part)
+{
+    struct qn_kernel left[sizeof kernels / sizeof *kernels];
+    struct quern_registry fewer = test_without(&registry, lost, left);
+    const struct quern_open_options open = {.registry = &fewer};
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan_info info;
+    struct quern_plan *plan;
+
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    p = test_problem(ctx, text);
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_OK, "");
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, runs);
+    quern_plan_free(plan);
+    p.expand = expand;
+    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL, part);
+    assert_null(plan);
+    quern_close(ctx);
+    return info.workspace_bytes;
+}
+
 /* Every driver call of a run fails once: no launch follows the first that
    failed, and all is balanced. `launches`: of a run that succeeds. */
 static void fail_driver_calls(const char *line, int launches)

@@ -173,6 +173,20 @@ struct quern_problem test_problem(struct quern_context *ctx, const char *text)
     return problem;
 }
 
+struct quern_registry test_without(const struct quern_registry *registry,
+                                   const char *kernel, struct qn_kernel *left)
+{
+    struct quern_registry fewer = *registry;
+
+    fewer.kernels = left;
+    fewer.nkernels = 0;
+    for (int i = 0; i < registry->nkernels; i++)
+        if (strcmp(registry->kernels[i].name, kernel))
+            left[fewer.nkernels++] = registry->kernels[i];
+    assert_int_equal(fewer.nkernels, registry->nkernels - 1);
+    return fewer;
+}
+
 struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
                              const struct quern_plan_options *options)
 {

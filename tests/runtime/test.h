@@ -103,6 +103,10 @@ extern struct test_host test_host;
 /* A bit for each of its workers that ran since the test began. */
 extern unsigned long long test_host_workers;
 
+/* A registry without the kernel of that name; `left`: room for its kernels. */
+struct quern_registry test_without(const struct quern_registry *registry,
+                                   const char *kernel, struct qn_kernel *left);
+
 /* Plan a small product with an empty environment but the cache's; its code. */
 #define TEST_PLAN "fprop bf16 g=8 m=1000 n=512 k=256"
 int test_plan_once(void);
