@@ -173,10 +173,7 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
     int code;
 
     if (!ctx || !mlp || !out)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx   ? "ctx"
-                            : !mlp ? "mlp"
-                                   : "plan");
+        return qn_error_null("ctx", ctx, "mlp", mlp, "plan");
     *out = NULL;
     code = check_options(options);
     if (code)
@@ -355,10 +352,7 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
     int code, phase = -1, fused = 0, back = 0, added = 0;
 
     if (!ctx || !mlp || !out)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx   ? "ctx"
-                            : !mlp ? "mlp"
-                                   : "text");
+        return qn_error_null("ctx", ctx, "mlp", mlp, "text");
     *out = NULL;
     code = check_options(options);
     if (!code)

@@ -218,10 +218,7 @@ int qn_why_explain(struct quern_context *ctx,
     int code;
 
     if (!ctx || !problem || !out)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx       ? "ctx"
-                            : !problem ? "problem"
-                                       : "text");
+        return qn_error_null("ctx", ctx, "problem", problem, "text");
     *out = NULL;
     code = qn_session_open(&session, ctx, problem, options);
     if (code == QUERN_ENODEVICE ||
