@@ -60,15 +60,11 @@ static const struct qn_recipe recipes[] = {
     {TEST_SCALED("of_tensors", QUERN_E4M3, QUERN_E4M3, QUERN_E5M2,
                  1u << QUERN_F32, QUERN_F32),
      .scaling = {OF(QN_SPAN_TENSOR)}},
-    {TEST_SCALED("of_blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
-                 1u << QUERN_F32, QUERN_F32),
+    {TEST_E4M3("of_blocks", QUERN_F32),
      .scaling = {PLAIN, PLAIN, {.type = QUERN_TYPE_NONE}}},
-    {TEST_SCALED("in_blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
-                 1u << QUERN_F32, QUERN_F32),
-     .promote = 128, .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
-    {TEST_SCALED("in_tiles", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
-                 1u << QUERN_F32, QUERN_F32),
-     .scaling = {TILES, TILES, TILES}},
+    {TEST_E4M3("in_blocks", QUERN_F32), .promote = 128,
+     .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
+    {TEST_E4M3("in_tiles", QUERN_F32), .scaling = {TILES, TILES, TILES}},
 };
 static const struct quern_registry registry = {
     .hash = "scaled", .recipes = recipes, .nrecipes = 6};
