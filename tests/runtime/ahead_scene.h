@@ -20,17 +20,6 @@ struct fixture {
     int used;
 };
 
-static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
-
-static struct quern_context *open_registry(void)
-{
-    const struct quern_open_options open = {.registry = &registry};
-    struct quern_context *ctx;
-
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    return ctx;
-}
-
 static void *room(struct fixture *f)
 {
     assert_in_range(f->used, 0, ROOMS - 1);
@@ -51,10 +40,10 @@ static struct fixture begin(const char *text)
     struct fixture f = {.used = 0};
     struct quern_problem p;
 
-    f.ctx = open_registry();
+    f.ctx = test_open_with(&registry);
     p = test_problem(f.ctx, text);
     test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
-    test_expect(quern_plan(f.ctx, &p, &aot, &f.plan), QUERN_OK, "");
+    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
     quern_plan_info(f.plan, &f.info);
     assert_int_equal(f.info.workspace_bytes, need.workspace_bytes);
     assert_in_range(need.workspace_bytes, 256, WORKSPACE);
@@ -142,20 +131,18 @@ static size_t fall_back(const char *lost, const char *text, const char *runs,
 {
     struct qn_kernel left[sizeof kernels / sizeof *kernels];
     struct quern_registry fewer = test_without(&registry, lost, left);
-    const struct quern_open_options open = {.registry = &fewer};
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&fewer);
     struct quern_problem p;
     struct quern_plan_info info;
     struct quern_plan *plan;
 
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     p = test_problem(ctx, text);
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_OK, "");
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
     quern_plan_info(plan, &info);
     assert_string_equal(info.kernel, runs);
     quern_plan_free(plan);
     p.expand = expand;
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL, part);
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL, part);
     assert_null(plan);
     quern_close(ctx);
     return info.workspace_bytes;
@@ -188,14 +175,14 @@ static void fail_driver_calls(const char *line, int launches)
 /* And every allocation of a plan, of which there are more than `least`. */
 static void fail_allocations(const char *line, int least)
 {
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, line);
     struct quern_plan *plan;
     int code, n = 0;
 
     do {
         test_fail_allocation(++n);
-        code = quern_plan(ctx, &p, &aot, &plan);
+        code = quern_plan(ctx, &p, &test_aot, &plan);
         test_fail_allocation(0);
         assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
         assert_true(!plan == !!code);

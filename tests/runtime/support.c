@@ -15,6 +15,7 @@
 
 char test_folder[256], test_cache[300], test_log[300];
 char test_messages[8192];
+const struct quern_plan_options test_aot = {.backend = QUERN_BACKEND_AOT};
 struct fake_cuda *test_cuda;
 struct fake_cublaslt *test_cublaslt;
 
@@ -159,6 +160,15 @@ struct quern_context *test_open(void)
 {
     const struct quern_open_options options = {.log = test_collect,
                                                .log_level = QUERN_LOG_DEBUG};
+    struct quern_context *ctx;
+
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    return ctx;
+}
+
+struct quern_context *test_open_with(const struct quern_registry *registry)
+{
+    const struct quern_open_options options = {.registry = registry};
     struct quern_context *ctx;
 
     test_expect(quern_open(&options, &ctx), QUERN_OK, "");

@@ -46,8 +46,14 @@ struct quern_context *test_open(void);
 extern char test_messages[8192];
 void test_collect(void *user, int level, const char *line);
 
+/* Open with kernels that are linked. */
+struct quern_context *test_open_with(const struct quern_registry *registry);
+
 /* Parse, and fail the test if that fails. */
 struct quern_problem test_problem(struct quern_context *ctx, const char *text);
+
+/* Of plans whose kernels are linked. */
+extern const struct quern_plan_options test_aot;
 
 /* A plan of it; options may be NULL. */
 struct quern_plan *test_plan(struct quern_context *ctx, const char *text,

@@ -199,7 +199,7 @@ static void refuses(void **state)
         {"wgrad blocks g=3 m=40 n=64 k=96 parts=2", "parts: merged products"},
         {"wgrad blocks g=1000 m=8 n=8 k=1073700000", "would pass 2^30 tokens"},
     };
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
     char text[160];
 
@@ -228,7 +228,7 @@ static void refuses_options(void **state)
                                               .kernel = "blocks_inside"};
     const struct quern_plan_options named = {.backend = QUERN_BACKEND_AOT,
                                              .kernel = "fprop_scale"};
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p =
         test_problem(ctx, "fprop blocks g=3 m=40 n=64 k=96 expand=ahead");
     struct quern_tune_result result;
@@ -249,7 +249,7 @@ static void refuses_options(void **state)
                 "expand=ahead: the kernels to be measured");
     p = test_problem(ctx, "fprop weights g=3 m=40 n=64 k=96 sizes=host "
                           "expand=ahead");
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "no kernel brings sizes from the host for recipe weights");
     quern_close(ctx);
 }
@@ -288,7 +288,7 @@ static void model_decides(void **state)
         {SMALL, NULL, "blocks_inside", "> blocks_inside"},
         {SMALL " expand=ahead", NULL, "fprop", "as the problem says"},
     };
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -327,7 +327,7 @@ static void plans_fail_cleanly(void **state)
 
     (void)state;
     do {
-        struct quern_context *ctx = open_registry();
+        struct quern_context *ctx = test_open_with(&registry);
         struct quern_problem p =
             test_problem(ctx, "fprop levels g=3 m=40 n=64 k=96 expand=ahead");
         struct quern_plan *plan;
@@ -336,7 +336,7 @@ static void plans_fail_cleanly(void **state)
         test_cuda->fail_code = 999;
         test_cuda->failed = NULL;
         test_cuda->fail_at = ++n;
-        code = quern_plan(ctx, &p, &aot, &plan);
+        code = quern_plan(ctx, &p, &test_aot, &plan);
         test_cuda->fail_at = 0;
         assert_true(!plan == !!code);
         assert_int_equal(test_cuda->depth, 0);

@@ -134,15 +134,14 @@ static void adds_in_passes(void **state)
 /* What quern_mlp_why says of an MLP in the recipe mx. */
 static char *why(struct fixture *f, const char *sizes)
 {
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct quern_mlp_plan *plan;
     struct quern_mlp mlp;
     char line[128], *text = NULL;
 
     snprintf(line, sizeof line, "mlp mx %s prob=1 bias=1", sizes);
     test_expect(quern_mlp_parse(f->ctx, line, &mlp), QUERN_OK, "");
-    test_expect(quern_mlp_why(f->ctx, &mlp, &aot, &text), QUERN_OK, "");
-    test_expect(quern_mlp_plan(f->ctx, &mlp, &aot, &plan), QUERN_OK, "");
+    test_expect(quern_mlp_why(f->ctx, &mlp, &test_aot, &text), QUERN_OK, "");
+    test_expect(quern_mlp_plan(f->ctx, &mlp, &test_aot, &plan), QUERN_OK, "");
     quern_mlp_plan_free(plan);
     return text;
 }
@@ -193,7 +192,6 @@ static void explains_passes(void **state)
 /* Nothing adds it: refused, with the step. */
 static void needs_kernels(void **state)
 {
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct fixture f = begin_with("plain", "", &registry);
     struct quern_mlp_plan *plan;
     struct quern_mlp mlp;
@@ -202,7 +200,7 @@ static void needs_kernels(void **state)
     test_expect(quern_mlp_parse(
                     f.ctx, "mlp plain g=3 m=60 hidden=64 ffn=32 bias=1", &mlp),
                 QUERN_OK, "");
-    test_expect(quern_mlp_plan(f.ctx, &mlp, &aot, &plan), QUERN_ENOKERNEL,
+    test_expect(quern_mlp_plan(f.ctx, &mlp, &test_aot, &plan), QUERN_ENOKERNEL,
                 "in the step pre + b1");
     end(&f);
 }

@@ -153,7 +153,7 @@ static void refuses(void **state)
         {"wgrad powers g=3 m=40 n=64 k=96 parts=2", "parts: merged products"},
         {"wgrad beside g=3 m=40 n=64 k=96", "FP8 in blocks as they are"},
     };
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
     char text[160];
 
@@ -189,7 +189,7 @@ static void model_decides(void **state)
         {"fprop blocks g=8 m=32768 n=4096 k=7168", NULL, "fprop",
          "not as fp8: e4m3's own values"},
     };
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

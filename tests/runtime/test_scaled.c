@@ -113,15 +113,6 @@ static const struct quern_registry registry = {
     .kernels = kernels,
     .nkernels = sizeof kernels / sizeof kernels[0]};
 
-static struct quern_context *open_scaled(void)
-{
-    const struct quern_open_options open = {.registry = &registry};
-    struct quern_context *ctx;
-
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    return ctx;
-}
-
 /* ---------------------------------------------------------------- describe */
 
 /* Bytes of padded rows and of scales, by hand from the layouts' definitions. */
@@ -169,7 +160,7 @@ static void describes_copies(void **state)
          {2, {10, 160}, 0, 1600, 4 * 128 * 8, 0},
          {3, {4, 8, 160}, 0, 5120, 4 * 128 * 8, 0}},
     };
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -207,7 +198,7 @@ static void refuses_problems(void **state)
          "pointers=b: quantized copies of all groups lie in one buffer"},
         {"wgrad half g=4 m=100 n=200 k=130", "scales one of x and dy"},
     };
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
 
     (void)state;
@@ -253,7 +244,7 @@ static int size_of(int param)
 static struct fixture begin(const char *text, const unsigned char *list)
 {
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
-    struct fixture f = {.ctx = open_scaled(), .params = list};
+    struct fixture f = {.ctx = test_open_with(&registry), .params = list};
     struct quern_description need;
     struct quern_problem p = test_problem(f.ctx, text);
     struct quern_tensor *ab[] = {&f.args.a, &f.args.b};
@@ -394,7 +385,7 @@ static void maps_scales(void **state)
 
 static void refuses_maps(void **state)
 {
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
     struct quern_problem p;
     struct quern_plan *plan;
@@ -481,7 +472,7 @@ static struct quern_shape shape(int64_t first, int64_t second, int64_t third,
 /* Copies as a front end has them: a column copy's columns bound the tokens. */
 static void infers(void **state)
 {
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_contraction c = {.recipe = "blocks", .groups = 4};
     struct quern_problem p;
 

@@ -108,7 +108,6 @@ static const struct quern_registry registry = {.hash = "streamed",
                                                .nkernels = 4,
                                                .rejected = rejected,
                                                .nrejected = 1};
-static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
 
 #define SIDES    "fprop blocks g=3 m=40 n=4096 k=1032"
 #define STREAMED SIDES " quantize=streamed"
@@ -125,23 +124,14 @@ struct fixture {
     char *memory, *b;
 };
 
-static struct quern_context *open_test(void)
-{
-    const struct quern_open_options open = {.registry = &registry};
-    struct quern_context *ctx;
-
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    return ctx;
-}
-
 static struct fixture begin(const char *text)
 {
-    struct fixture f = {.ctx = open_test()};
+    struct fixture f = {.ctx = test_open_with(&registry)};
     struct quern_problem p = test_problem(f.ctx, text);
     struct quern_description need;
     struct quern_plan_info info;
 
-    test_expect(quern_plan(f.ctx, &p, &aot, &f.plan), QUERN_OK, "");
+    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
     test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
     quern_plan_info(f.plan, &info);
     assert_int_equal(info.workspace_bytes, need.workspace_bytes);
@@ -211,14 +201,14 @@ static void chooses(void **state)
         {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=inline", "beside"},
         {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=any", "streamed"},
     };
-    struct quern_context *ctx = open_test();
+    struct quern_context *ctx = test_open_with(&registry);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct quern_problem p = test_problem(ctx, rows[i].text);
         struct fixture f = {.ctx = ctx};
 
-        test_expect(quern_plan(ctx, &p, &aot, &f.plan), QUERN_OK, "");
+        test_expect(quern_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
         assert_string_equal(chosen(&f), rows[i].kernel);
         quern_plan_free(f.plan);
     }
@@ -226,7 +216,7 @@ static void chooses(void **state)
         struct quern_problem p = test_problem(ctx, models[i].text);
         struct fixture f = {.ctx = ctx};
 
-        test_expect(quern_plan(ctx, &p, &aot, &f.plan), QUERN_OK, "");
+        test_expect(quern_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
         assert_string_equal(chosen(&f), models[i].kernel);
         quern_plan_free(f.plan);
     }
@@ -235,18 +225,18 @@ static void chooses(void **state)
 
 static void explains(void **state)
 {
-    struct quern_context *ctx = open_test();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, STREAMED);
     char *why = NULL;
 
     (void)state;
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "a is quantized in the product's own launch"));
     assert_non_null(strstr(why, "> streamed"));
     assert_non_null(strstr(why, "no room beside the product"));
     quern_free(why);
     p = test_problem(ctx, BESIDE);
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "> beside"));
     assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
@@ -255,12 +245,12 @@ static void explains(void **state)
     assert_null(strstr(why, "streamed\n"));
     quern_free(why);
     p = test_problem(ctx, SHORT);
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "by a launch before the product's"));
     assert_non_null(strstr(why, "rows are read 16 bytes at a time: k % 8"));
     quern_free(why);
     p = test_problem(ctx, SIDES);
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_null(strstr(why, "quantized"));
     assert_null(strstr(why, "no room beside the product"));
     quern_free(why);
@@ -271,7 +261,7 @@ static void explains(void **state)
    and 64 words before their flags. */
 static void describes(void **state)
 {
-    struct quern_context *ctx = open_test();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, STREAMED);
     struct quern_description need;
     char text[256];
@@ -522,7 +512,7 @@ static void refuses_problems(void **state)
         {STREAMED " quantize=any", "quantize= is given twice"},
     };
     const struct quern_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
-    struct quern_context *ctx = open_test();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_tune_result result;
     struct quern_problem p;
     struct quern_plan *plan;
@@ -537,7 +527,7 @@ static void refuses_problems(void **state)
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "quantize=streamed: the kernels to be measured");
     p.quantize = QUERN_FUSE_ANY + 1;
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_EINVAL,
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_EINVAL,
                 "quantize is 4: not one of the values");
     quern_close(ctx);
 }
