@@ -50,39 +50,15 @@ static const struct qn_recipe recipes[] = {
     {TEST_E4M3("tiles", QUERN_BF16), .scaling = {TILES, TILES, TILES}},
 };
 
-static const unsigned char params[] = {P(a_map),
-                                       P(b_map),
-                                       P(a_sf_map),
-                                       P(b_sf_map),
-                                       P(a_sf),
-                                       P(b_sf),
-                                       P(a_global),
-                                       P(b_global),
-                                       P(a_sf_stride),
-                                       P(b_sf_stride),
-                                       P(a_sf_group_stride),
-                                       P(b_sf_group_stride),
-                                       P(first_dims),
-                                       P(groups),
-                                       P(m),
-                                       P(k)};
+#define OF_SCALES                                                              \
+    P(a_sf), P(b_sf), P(a_global), P(b_global), P(a_sf_stride),                \
+        P(b_sf_stride), P(a_sf_group_stride), P(b_sf_group_stride),            \
+        P(first_dims), P(groups), P(m), P(k)
+static const unsigned char params[] = {P(a_map), P(b_map), P(a_sf_map),
+                                       P(b_sf_map), OF_SCALES};
 /* The same without maps of scales. */
-static const unsigned char plain_params[] = {P(a),
-                                             P(b),
-                                             P(a_stride),
-                                             P(b_stride),
-                                             P(a_sf),
-                                             P(b_sf),
-                                             P(a_global),
-                                             P(b_global),
-                                             P(a_sf_stride),
-                                             P(b_sf_stride),
-                                             P(a_sf_group_stride),
-                                             P(b_sf_group_stride),
-                                             P(first_dims),
-                                             P(groups),
-                                             P(m),
-                                             P(k)};
+static const unsigned char plain_params[] = {P(a), P(b), P(a_stride),
+                                             P(b_stride), OF_SCALES};
 
 #define KERNEL(recipe_, op_, ragged_, params_)                                 \
     {                                                                          \
