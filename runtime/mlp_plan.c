@@ -244,8 +244,9 @@ static int explain_back(struct quern_context *ctx, const struct quern_mlp *mlp,
 
     *back = qn_mlp_back(mlp, recipe, &p);
     if (!*back) {
-        qn_text_add(text, "  dpre apart from dh: its scales are known only when "
-                          "all of it is\n");
+        qn_text_add(text,
+                    "  dpre apart from dh: its scales are known only when "
+                    "all of it is\n");
         return QUERN_OK;
     }
     qn_mlp_product(mlp, recipe, QN_MLP_DH, &plain);
