@@ -169,7 +169,7 @@ linkoptions { "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat"
 test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copied.c", "tests/host/data.c",
   "tests/host/ends.c",
   "tests/host/liar.c", "tests/host/reference.c", "tests/host/step.c", "tests/host/step_check.c",
-  "tests/host/step_expect.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
+  "tests/host/step_expect.c", "tests/runtime/exact.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
   "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/layer.c", "runtime/cli/layer_judge.c",
   "runtime/cli/layer_reference.c", "runtime/cli/memory.c", "runtime/cli/message.c",
   "runtime/cli/timing.c", "runtime/cli/back.c", "runtime/cli/copies.c", "runtime/cli/job.c",

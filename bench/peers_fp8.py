@@ -263,17 +263,7 @@ def whole_layer(layer, plans):
 def verify(layer, plans, library):
     """Compute once into NaN; drop a plan whose result is wrong."""
     expected = layer.reference(library)
-    stream = torch.cuda.current_stream().cuda_stream
-    errors = {}
-    for name, plan in list(plans.items()):
-        d = layer.d if layer.sum is None else layer.sum
-        d.fill_(float("nan") if layer.sum is None else 0)
-        plan.run(stream)
-        plan.check(stream)
-        errors[name] = peers.relative_error(d, expected)
-        if not errors[name] <= AGREE:
-            print(f"# {layer.name} {layer.op} {layer.kind} {name}: WRONG, error {errors[name]}")
-            plans.pop(name).close()
+    errors = peers.verify(layer, plans, expected, AGREE)
     if layer.recipe == "fp8_row" and layer.op != "accumulate":
         try:
             errors["torch_scaled_grouped_mm"] = peers.relative_error(layer.scaled_grouped_mm(),

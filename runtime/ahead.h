@@ -130,8 +130,10 @@ void qn_ahead_plan_free(struct quern_plan *plan);
 int qn_ahead_run(const struct quern_plan *plan, const struct quern_args *args,
                  void *stream);
 
-/* What was chosen and why; of `ahead`, which kernels run. */
+/* What was chosen and why; of `ahead`, which kernels run: *served becomes 0
+   where a product has none. */
 int qn_ahead_why(struct qn_session *session,
-                 const struct qn_ahead_choice *choice, struct qn_text *text);
+                 const struct qn_ahead_choice *choice, int *served,
+                 struct qn_text *text);
 
 #endif

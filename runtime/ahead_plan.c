@@ -4,6 +4,7 @@
 #include "ahead.h"
 #include "problem.h"
 #include "types.h"
+#include "why.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -169,13 +170,15 @@ static int explain_cast(struct qn_session *s,
 /* A product's line, and its kernel. */
 static int explain_product(struct qn_session *s, const struct quern_problem *p,
                            const struct quern_plan_options *options,
-                           struct qn_text *text)
+                           int *served, struct qn_text *text)
 {
+    struct qn_why_choice choice;
     char line[512], *why = NULL;
-    int code = quern_why(s->ctx, p, options, &why);
+    int code = qn_why_explain(s->ctx, p, options, &choice, &why);
 
     if (code)
         return code;
+    *served &= choice.served;
     quern_problem_print(p, line, sizeof line);
     qn_text_add(text, "%s\n", line);
     qn_text_add_chosen(text, "", why);
@@ -184,7 +187,8 @@ static int explain_product(struct qn_session *s, const struct quern_problem *p,
 }
 
 /* The kernels that would run. */
-static int explain_steps(struct qn_session *s, int second, struct qn_text *text)
+static int explain_steps(struct qn_session *s, int second, int *served,
+                         struct qn_text *text)
 {
     struct quern_plan_options options = s->options, product = s->options;
     struct quern_quantization q;
@@ -198,11 +202,11 @@ static int explain_steps(struct qn_session *s, int second, struct qn_text *text)
         if (qn_ahead_cast(s->problem, s->demand.recipe, role, &q))
             code = explain_cast(s, &q, &options, text);
     qn_ahead_product(s->ctx, s->problem, s->demand.recipe, &p);
-    return code ? code : explain_product(s, &p, &product, text);
+    return code ? code : explain_product(s, &p, &product, served, text);
 }
 
 /* The same of FP8, and what stands behind it. */
-static int explain_fp8(struct qn_session *s, struct qn_text *text)
+static int explain_fp8(struct qn_session *s, int *served, struct qn_text *text)
 {
     struct quern_problem p;
     int code;
@@ -210,18 +214,18 @@ static int explain_fp8(struct qn_session *s, struct qn_text *text)
     if (s->demand.backend == QUERN_BACKEND_HOST) {
         qn_text_add(text, "on the host none of this: its sums are wide, and "
                           "the values as they are\n\n");
-        return explain_steps(s, 0, text);
+        return explain_steps(s, 0, served, text);
     }
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
         if (qn_reencode_does(s->problem, s->demand.recipe, role))
             qn_reencode_why(s, role, text);
     qn_reencode_product(s->ctx, s->problem, &p);
-    code = explain_product(s, &p, &s->options, text);
+    code = explain_product(s, &p, &s->options, served, text);
     if (code)
         return code;
     qn_text_add(text, "\nif some value does not fit, by a flag on the "
                       "device\n");
-    return explain_steps(s, 1, text);
+    return explain_steps(s, 1, served, text);
 }
 
 /* What was compared. */
@@ -293,7 +297,7 @@ static int is_small(struct qn_session *s)
 }
 
 int qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
-                 struct qn_text *text)
+                 int *served, struct qn_text *text)
 {
     int code;
 
@@ -312,8 +316,8 @@ int qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
         return QUERN_OK;
     }
     add_way(s, choice->way, text);
-    code = choice->way == QUERN_EXPAND_FP8 ? explain_fp8(s, text)
-                                           : explain_steps(s, 0, text);
+    code = choice->way == QUERN_EXPAND_FP8 ? explain_fp8(s, served, text)
+                                           : explain_steps(s, 0, served, text);
     if (!code && !choice->asked)
         qn_text_add(text,
                     "\nkernels that would expand beside their products\n");

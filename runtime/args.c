@@ -70,21 +70,20 @@ int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args)
 
 /* ---------------------------------------------------------------- operands */
 
-/* The plan was made for one shape. */
-static int check_shape(char name, const struct quern_tensor *given,
-                       const struct quern_tensor *need)
+int qn_args_shape(const char *name, const struct quern_tensor *given,
+                  const struct quern_tensor *need)
 {
     if (given->type != need->type)
-        return qn_error_set(QUERN_EINVAL, "%c.type is %s, the plan's is %s",
+        return qn_error_set(QUERN_EINVAL, "%s.type is %s, the plan's is %s",
                             name, qn_type_name(given->type),
                             qn_type_name(need->type));
     if (given->ndim != need->ndim)
-        return qn_error_set(QUERN_EINVAL, "%c.ndim is %d, the plan's is %d",
+        return qn_error_set(QUERN_EINVAL, "%s.ndim is %d, the plan's is %d",
                             name, given->ndim, need->ndim);
     for (int i = 0; i < need->ndim; i++)
         if (given->shape[i] != need->shape[i])
             return qn_error_set(
-                QUERN_EINVAL, "%c.shape[%d] is %lld, the plan's is %lld", name,
+                QUERN_EINVAL, "%s.shape[%d] is %lld, the plan's is %lld", name,
                 i, (long long)given->shape[i], (long long)need->shape[i]);
     return QUERN_OK;
 }
@@ -274,14 +273,7 @@ static int check_copy(const struct quern_plan *plan, int role,
     if (!code)
         code = check_data(*name, given, &plan->operands[role],
                           (int)need->alignment);
-    if (!code)
-        code = qn_quantize_check_sf(name, "sf", given->sf, given->sf_bytes,
-                                    need->sf_bytes, 1);
-    if (!code)
-        code = qn_quantize_check_sf(name, "global", given->global,
-                                    given->global_bytes, need->global_bytes,
-                                    need->global_bytes > 0);
-    return code;
+    return code ? code : qn_quantize_check_sf(name, given, need);
 }
 
 /* Type, shape, strides, addresses, scale factors. */
@@ -289,8 +281,9 @@ static int check_operand(const struct quern_plan *plan,
                          const struct quern_args *args, int role)
 {
     const struct quern_tensor *tensor = qn_args_tensor(args, role);
-    int code = check_shape(names[role], tensor,
-                           qn_args_tensor(&plan->need.args, role));
+    const char name[] = {names[role], 0};
+    int code =
+        qn_args_shape(name, tensor, qn_args_tensor(&plan->need.args, role));
 
     if (code)
         return code;

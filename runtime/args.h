@@ -39,6 +39,10 @@ int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args);
 const void *qn_args_lengths(const struct quern_tensor *tensor,
                             const struct qn_geometry *geometry);
 
+/* The type and the shape that a plan was made for. QUERN_EINVAL. */
+int qn_args_shape(const char *name, const struct quern_tensor *given,
+                  const struct quern_tensor *need);
+
 /* All rules of quern_run. QUERN_EINVAL names argument and rule. */
 int qn_args_check(const struct quern_plan *plan, const struct quern_args *args);
 

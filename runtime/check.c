@@ -119,10 +119,7 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
     int from, code;
 
     if (!plan || !args || !args->workspace)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !plan   ? "plan"
-                            : !args ? "args"
-                                    : "workspace");
+        return qn_error_null("plan", plan, "args", args, "workspace");
     code = qn_context_process(plan->ctx, "plan");
     if (code)
         return code;

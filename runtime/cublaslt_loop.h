@@ -17,8 +17,10 @@ struct qn_text;
 int qn_cublaslt_plan(struct quern_plan *plan, struct qn_session *session);
 void qn_cublaslt_plan_free(struct quern_plan *plan);
 
-/* Say what would run, or why nothing would. QUERN_ECUDA, QUERN_ENOMEM. */
-int qn_cublaslt_why(const struct qn_session *session, struct qn_text *text);
+/* Say what would run, or why nothing would: *served becomes 0. QUERN_ECUDA,
+   QUERN_ENOMEM. */
+int qn_cublaslt_why(const struct qn_session *session, int *served,
+                    struct qn_text *text);
 
 /* The rules of quern_run that are this backend's own. QUERN_EINVAL. */
 int qn_cublaslt_check(const struct quern_plan *plan,

@@ -397,7 +397,8 @@ static int would_group(const struct qn_session *s, const struct qn_geometry *a,
     return code;
 }
 
-int qn_cublaslt_why(const struct qn_session *s, struct qn_text *text)
+int qn_cublaslt_why(const struct qn_session *s, int *served,
+                    struct qn_text *text)
 {
     struct qn_cublaslt_room room;
     struct qn_cublaslt *lt;
@@ -407,6 +408,7 @@ int qn_cublaslt_why(const struct qn_session *s, struct qn_text *text)
     qn_geometry_of(s->problem, s->demand.recipe, QN_ROLE_A, &a);
     qn_geometry_of(s->problem, s->demand.recipe, QN_ROLE_B, &b);
     if (find(s, &a, &b, &lt)) {
+        *served = 0;
         qn_text_add(text, "nothing runs\n    %s\n", qn_error_text());
         return QUERN_OK;
     }

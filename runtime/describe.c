@@ -84,9 +84,6 @@ int quern_describe(struct quern_context *ctx,
                    struct quern_description *description)
 {
     if (!ctx || !problem || !description)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx       ? "ctx"
-                            : !problem ? "problem"
-                                       : "description");
+        return qn_error_null("ctx", ctx, "problem", problem, "description");
     return qn_describe(ctx, problem, description, NULL);
 }

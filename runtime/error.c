@@ -51,6 +51,15 @@ const char *qn_error_text(void)
     return message;
 }
 
+int qn_error_null(const char *name, const void *argument, const char *second,
+                  const void *other, const char *third)
+{
+    return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                        !argument ? name
+                        : !other  ? second
+                                  : third);
+}
+
 int qn_error_memory(void)
 {
     return qn_error_set(QUERN_ENOMEM, "host memory ran out");

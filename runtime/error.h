@@ -17,6 +17,11 @@ void qn_error_add(const char *format, ...)
 /* The message so far; "" if none. */
 const char *qn_error_text(void);
 
+/* QUERN_EINVAL: of three arguments the first that is NULL, which is the third
+   if neither of these is. */
+int qn_error_null(const char *name, const void *argument, const char *second,
+                  const void *other, const char *third);
+
 /* Host memory ran out. */
 int qn_error_memory(void);
 

@@ -514,9 +514,6 @@ int quern_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
                        struct quern_mlp_description *description)
 {
     if (!ctx || !mlp || !description)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx   ? "ctx"
-                            : !mlp ? "mlp"
-                                   : "description");
+        return qn_error_null("ctx", ctx, "mlp", mlp, "description");
     return qn_mlp_describe(ctx, mlp, description, NULL, NULL);
 }

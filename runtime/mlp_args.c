@@ -3,8 +3,9 @@
 ** read but the arguments themselves. Steps find nothing to refuse after it: a
 ** phase is queued as a whole or not at all.
 */
-#include "mlp.h"
+#include "args.h"
 #include "host_sizes.h"
+#include "mlp.h"
 #include "problem.h"
 #include "quantize.h"
 #include "region.h"
@@ -49,24 +50,6 @@ static const struct row {
     {AT(dw2), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0},
 #undef AT
 };
-
-static int check_shape(const char *name, const struct quern_tensor *given,
-                       const struct quern_tensor *need)
-{
-    if (given->type != need->type)
-        return qn_error_set(QUERN_EINVAL, "%s.type is %s, the plan's is %s",
-                            name, qn_type_name(given->type),
-                            qn_type_name(need->type));
-    if (given->ndim != need->ndim)
-        return qn_error_set(QUERN_EINVAL, "%s.ndim is %d, the plan's is %d",
-                            name, given->ndim, need->ndim);
-    for (int i = 0; i < need->ndim; i++)
-        if (given->shape[i] != need->shape[i])
-            return qn_error_set(
-                QUERN_EINVAL, "%s.shape[%d] is %lld, the plan's is %lld", name,
-                i, (long long)given->shape[i], (long long)need->shape[i]);
-    return QUERN_OK;
-}
 
 /* Bytes that rows span, which are at most INT32_MAX elements apart. */
 static size_t span_of(const struct row *row, const struct quern_tensor *given,
@@ -133,17 +116,12 @@ static int check_place(const struct row *row, const struct quern_tensor *given,
 static int check_tensor(const struct row *row, const struct quern_tensor *given,
                         const struct quern_tensor *need)
 {
-    int code = check_shape(row->name, given, need);
+    int code = qn_args_shape(row->name, given, need);
 
     if (!code)
         code = check_place(row, given, need);
     if (!code && row->kind == COPY)
-        code = qn_quantize_check_sf(row->name, "sf", given->sf, given->sf_bytes,
-                                    need->sf_bytes, 1);
-    if (!code && row->kind == COPY)
-        code = qn_quantize_check_sf(row->name, "global", given->global,
-                                    given->global_bytes, need->global_bytes,
-                                    need->global_bytes > 0);
+        code = qn_quantize_check_sf(row->name, given, need);
     return code;
 }
 

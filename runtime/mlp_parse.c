@@ -123,10 +123,7 @@ int quern_mlp_parse(struct quern_context *ctx, const char *text,
     int found, code;
 
     if (!ctx || !text || !out)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx    ? "ctx"
-                            : !text ? "text"
-                                    : "mlp");
+        return qn_error_null("ctx", ctx, "text", text, "mlp");
     found = qn_parse_word(&text, word);
     if (found < 0)
         return QUERN_EINVAL;

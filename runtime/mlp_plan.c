@@ -4,6 +4,7 @@
 #include "mlp.h"
 #include "gradient.h"
 #include "text.h"
+#include "why.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,10 +173,7 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
     int code;
 
     if (!ctx || !mlp || !out)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx   ? "ctx"
-                            : !mlp ? "mlp"
-                                   : "plan");
+        return qn_error_null("ctx", ctx, "mlp", mlp, "plan");
     *out = NULL;
     code = check_options(options);
     if (code)
@@ -197,12 +195,6 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* --------------------------------------------------------------------- why */
 
-/* Is a kernel marked in what quern_why says? */
-static int is_served(const char *why)
-{
-    return strstr(why, "\n>") != NULL;
-}
-
 /* pre and h at once. *fused: is there a kernel? Else why not is a line of its
    own. */
 static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
@@ -210,6 +202,7 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
                          const struct quern_plan_options *options, int *fused,
                          struct qn_text *text)
 {
+    struct qn_why_choice choice;
     struct quern_problem p;
     char line[512], *why = NULL;
     int code = QUERN_OK;
@@ -221,11 +214,11 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
                     "of it is\n");
         return QUERN_OK;
     }
-    code = quern_why(ctx, &p, options, &why);
+    code = qn_why_explain(ctx, &p, options, &choice, &why);
     if (code)
         return code;
     quern_problem_print(&p, line, sizeof line);
-    *fused = is_served(why);
+    *fused = choice.served;
     if (*fused) {
         qn_text_add(text, "  pre = x w1^T and h = activation(pre)\n    %s\n",
                     line);
@@ -281,13 +274,13 @@ static int explain_back(struct quern_context *ctx, const struct quern_mlp *mlp,
     return code;
 }
 
-/* What runs of a problem, and in what way its operands are expanded. */
+/* What runs of a problem, in place of what was said of another. */
 static int explain_one(struct quern_context *ctx, const struct quern_problem *p,
-                       const struct quern_plan_options *options, char **why)
+                       const struct quern_plan_options *options,
+                       struct qn_why_choice *choice, char **why)
 {
     quern_free(*why);
-    *why = NULL;
-    return quern_why(ctx, p, options, why);
+    return qn_why_explain(ctx, p, options, choice, why);
 }
 
 /* As plan_product chooses; *p becomes the problem that it chooses. */
@@ -296,22 +289,21 @@ static int explain_product(struct quern_context *ctx, struct quern_problem *p,
 {
     const struct quern_problem given = *p, plain = without_bias(p);
     struct quern_problem expanded;
-    int code = explain_one(ctx, p, options, why);
+    struct qn_why_choice choice;
+    int code = explain_one(ctx, p, options, &choice, why);
 
-    if (code || is_served(*why) || !p->bias)
+    if (code || choice.served || !p->bias)
         return code;
     *p = plain;
-    code = explain_one(ctx, &plain, options, why);
-    if (code || !strstr(*why, "operands become "))
+    code = explain_one(ctx, &plain, options, &choice, why);
+    if (code || choice.expand == QUERN_EXPAND_INSIDE)
         return code;
-    expanded = with_way(&given, strstr(*why, "operands become e4m3")
-                                    ? QUERN_EXPAND_FP8
-                                    : QUERN_EXPAND_AHEAD);
-    code = explain_one(ctx, &expanded, options, why);
-    if (!code && is_served(*why))
+    expanded = with_way(&given, choice.expand);
+    code = explain_one(ctx, &expanded, options, &choice, why);
+    if (!code && choice.served)
         *p = expanded;
     else if (!code)
-        code = explain_one(ctx, &plain, options, why);
+        code = explain_one(ctx, &plain, options, &choice, why);
     return code;
 }
 
@@ -361,10 +353,7 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
     int code, phase = -1, fused = 0, back = 0, added = 0;
 
     if (!ctx || !mlp || !out)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx   ? "ctx"
-                            : !mlp ? "mlp"
-                                   : "text");
+        return qn_error_null("ctx", ctx, "mlp", mlp, "text");
     *out = NULL;
     code = check_options(options);
     if (!code)

@@ -371,10 +371,7 @@ int quern_mlp_check(const struct quern_mlp_plan *plan,
     const struct quern_plan *product;
 
     if (!plan || !args || !args->workspace)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !plan   ? "plan"
-                            : !args ? "args"
-                                    : "workspace");
+        return qn_error_null("plan", plan, "args", args, "workspace");
     product = plan->products[QN_MLP_PRE];
     sizes.first_dims = args->first_dims;
     sizes.offsets = args->offsets;

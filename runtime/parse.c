@@ -489,10 +489,7 @@ int quern_problem_parse(struct quern_context *ctx, const char *text,
     int code;
 
     if (!ctx || !text || !problem)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx    ? "ctx"
-                            : !text ? "text"
-                                    : "problem");
+        return qn_error_null("ctx", ctx, "text", text, "problem");
     code = parse_op(&parser);
     if (!code)
         code = parse_recipe(&parser);

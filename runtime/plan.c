@@ -439,10 +439,7 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
     int code;
 
     if (!ctx || !problem || !plan)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx       ? "ctx"
-                            : !problem ? "problem"
-                                       : "plan");
+        return qn_error_null("ctx", ctx, "problem", problem, "plan");
     *plan = NULL;
     code = qn_session_open(&session, ctx, problem, options);
     session.band = band;

@@ -450,9 +450,6 @@ int quern_quantize_describe(struct quern_context *ctx,
                             struct quern_quantize_description *description)
 {
     if (!ctx || !q || !description)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx ? "ctx"
-                            : !q ? "quantization"
-                                 : "description");
+        return qn_error_null("ctx", ctx, "quantization", q, "description");
     return qn_quantize_describe(ctx, q, description, NULL, NULL);
 }

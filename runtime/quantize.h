@@ -82,13 +82,10 @@ void qn_quantize_copy(const struct quern_quantization *q,
 int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
                             int sizes_type);
 
-/*
-** Are the scales of one level given as they must be? `name` is the tensor's,
-** `field` "sf" or "global"; `need` bytes, 0 of no rows; without `exists` none
-** may be given. QUERN_EINVAL.
-*/
-int qn_quantize_check_sf(const char *name, const char *field, const void *data,
-                         size_t bytes, size_t need, int exists);
+/* Are a copy's scales given, of both levels, as `need` describes them? `name`
+   is the tensor's. QUERN_EINVAL. */
+int qn_quantize_check_sf(const char *name, const struct quern_tensor *given,
+                         const struct quern_tensor *need);
 
 /* All rules on a quantization. QUERN_EINVAL names field and rule. */
 int qn_quantize_check(struct quern_context *ctx,

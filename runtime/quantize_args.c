@@ -2,6 +2,7 @@
 ** quantize_args.c: the rules that the arguments of a run must keep. Nothing is
 ** read but the arguments themselves.
 */
+#include "args.h"
 #include "host_sizes.h"
 #include "problem.h"
 #include "quantize.h"
@@ -64,26 +65,6 @@ static int64_t stride_of(const struct tensor *t)
     return t->given->stride  ? t->given->stride
            : t->need->stride ? t->need->stride
                              : t->need->shape[t->need->ndim - 1];
-}
-
-static int check_shape(const struct tensor *t)
-{
-    const struct quern_tensor *given = t->given, *need = t->need;
-
-    if (given->type != need->type)
-        return qn_error_set(QUERN_EINVAL, "%s.type is %s, the plan's is %s",
-                            t->name, qn_type_name(given->type),
-                            qn_type_name(need->type));
-    if (given->ndim != need->ndim)
-        return qn_error_set(QUERN_EINVAL, "%s.ndim is %d, the plan's is %d",
-                            t->name, given->ndim, need->ndim);
-    for (int i = 0; i < need->ndim; i++)
-        if (given->shape[i] != need->shape[i])
-            return qn_error_set(QUERN_EINVAL,
-                                "%s.shape[%d] is %lld, the plan's is %lld",
-                                t->name, i, (long long)given->shape[i],
-                                (long long)need->shape[i]);
-    return QUERN_OK;
 }
 
 /* Numbers may have gaps between rows; copies are as described. */
@@ -169,8 +150,10 @@ static int check_data(const struct tensor *t)
     return QUERN_OK;
 }
 
-int qn_quantize_check_sf(const char *name, const char *field, const void *data,
-                         size_t bytes, size_t need, int exists)
+/* Of one level, `field`: "sf" or "global"; `need` bytes, 0 of no rows; without
+   `exists` none may be given. */
+static int check_level(const char *name, const char *field, const void *data,
+                       size_t bytes, size_t need, int exists)
 {
     if (need && !data)
         return qn_error_set(QUERN_EINVAL, "%s.%s is NULL: %zu bytes are needed",
@@ -190,6 +173,18 @@ int qn_quantize_check_sf(const char *name, const char *field, const void *data,
     return QUERN_OK;
 }
 
+int qn_quantize_check_sf(const char *name, const struct quern_tensor *given,
+                         const struct quern_tensor *need)
+{
+    int code =
+        check_level(name, "sf", given->sf, given->sf_bytes, need->sf_bytes, 1);
+
+    return code
+               ? code
+               : check_level(name, "global", given->global, given->global_bytes,
+                             need->global_bytes, need->global_bytes > 0);
+}
+
 static int check_tensor(const struct tensor *t)
 {
     int code;
@@ -200,18 +195,13 @@ static int check_tensor(const struct tensor *t)
         return qn_error_set(QUERN_EINVAL,
                             "%s.data is not NULL: this quantization has none",
                             t->name);
-    code = check_shape(t);
+    code = qn_args_shape(t->name, t->given, t->need);
     if (!code)
         code = check_stride(t);
     if (!code)
         code = check_data(t);
     if (!code && t->is_copy)
-        code = qn_quantize_check_sf(t->name, "sf", t->given->sf,
-                                    t->given->sf_bytes, t->need->sf_bytes, 1);
-    if (!code && t->is_copy)
-        code = qn_quantize_check_sf(
-            t->name, "global", t->given->global, t->given->global_bytes,
-            t->need->global_bytes, t->need->global_bytes > 0);
+        code = qn_quantize_check_sf(t->name, t->given, t->need);
     return code;
 }
 

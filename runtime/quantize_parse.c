@@ -160,10 +160,7 @@ int quern_quantize_parse(struct quern_context *ctx, const char *text,
     int code;
 
     if (!ctx || !text || !out)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx    ? "ctx"
-                            : !text ? "text"
-                                    : "quantization");
+        return qn_error_null("ctx", ctx, "text", text, "quantization");
     code = parse_work(&parser);
     if (!code)
         code = qn_parse_recipe(ctx, &parser.at, qn_work_name(q.work), q.recipe,

@@ -376,10 +376,7 @@ int quern_quantize_plan(struct quern_context *ctx,
     int code;
 
     if (!ctx || !q || !plan)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx ? "ctx"
-                            : !q ? "quantization"
-                                 : "plan");
+        return qn_error_null("ctx", ctx, "quantization", q, "plan");
     *plan = NULL;
     code = check_options(options);
     if (!code)
@@ -473,10 +470,7 @@ int quern_quantize_why(struct quern_context *ctx,
     int code, backend;
 
     if (!ctx || !q || !out)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx ? "ctx"
-                            : !q ? "quantization"
-                                 : "text");
+        return qn_error_null("ctx", ctx, "quantization", q, "text");
     *out = NULL;
     code = check_options(options);
     if (!code)

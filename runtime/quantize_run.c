@@ -252,10 +252,7 @@ int quern_quantize_check(const struct quern_quantize_plan *plan,
     int code;
 
     if (!plan || !args || !args->workspace)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !plan   ? "plan"
-                            : !args ? "args"
-                                    : "workspace");
+        return qn_error_null("plan", plan, "args", args, "workspace");
     code = qn_context_process(plan->ctx, "plan");
     if (code)
         return code;

@@ -302,10 +302,7 @@ static int check_put(const void *queue, const void *plan, const void *args)
 {
     if (queue && plan && args)
         return QUERN_OK;
-    return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                        !queue  ? "queue"
-                        : !plan ? "plan"
-                                : "args");
+    return qn_error_null("queue", queue, "plan", plan, "args");
 }
 
 int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,

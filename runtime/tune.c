@@ -380,9 +380,6 @@ int quern_tune(struct quern_context *ctx, const struct quern_problem *problem,
                struct quern_tune_result *result)
 {
     if (!ctx || !problem || !result)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx       ? "ctx"
-                            : !problem ? "problem"
-                                       : "result");
+        return qn_error_null("ctx", ctx, "problem", problem, "result");
     return qn_tune_measure(ctx, problem, options, 0, result);
 }

@@ -7,6 +7,7 @@
 #include "streamed.h"
 #include "text.h"
 #include "types.h"
+#include "why.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -162,34 +163,37 @@ static void add_title(struct qn_text *text, const struct qn_session *s)
 
 /* Kernels that read copies are out of the question. */
 static int explain_asked(struct qn_session *s,
-                         const struct qn_ahead_choice *way,
+                         const struct qn_ahead_choice *way, int *served,
                          struct qn_text *text)
 {
     add_title(text, s);
-    return qn_ahead_why(s, way, text);
+    return qn_ahead_why(s, way, served, text);
 }
 
 /* Three lists: what fits, what does not, what does not exist. */
-static int explain(struct qn_session *s, struct qn_text *text)
+static int explain(struct qn_session *s, struct qn_why_choice *choice,
+                   struct qn_text *text)
 {
     struct qn_ahead_choice way;
     struct qn_choice *list;
     int count, code = qn_ahead_choose(s, &way);
 
+    *choice = (struct qn_why_choice){.served = 1, .expand = way.way};
     if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
         add_title(text, s);
-        return qn_cublaslt_why(s, text);
+        return qn_cublaslt_why(s, &choice->served, text);
     }
     if (!code && way.asked)
-        return explain_asked(s, &way, text);
+        return explain_asked(s, &way, &choice->served, text);
     if (!code)
         code = choose(s, &list, &count);
     if (code)
         return code;
     add_title(text, s);
-    code = qn_ahead_why(s, &way, text);
+    code = qn_ahead_why(s, &way, &choice->served, text);
     qn_tuned_why(s, text);
     if (count == 0 || !list[0].fits) {
+        choice->served = 0;
         qn_select_none(s->ctx, &s->demand, list, 0);
         qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
     } else
@@ -203,8 +207,10 @@ static int explain(struct qn_session *s, struct qn_text *text)
     return code;
 }
 
-int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
-              const struct quern_plan_options *options, char **out)
+int qn_why_explain(struct quern_context *ctx,
+                   const struct quern_problem *problem,
+                   const struct quern_plan_options *options,
+                   struct qn_why_choice *choice, char **out)
 {
     struct qn_session session;
     struct qn_text text = {0};
@@ -212,10 +218,7 @@ int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
     int code;
 
     if (!ctx || !problem || !out)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !ctx       ? "ctx"
-                            : !problem ? "problem"
-                                       : "text");
+        return qn_error_null("ctx", ctx, "problem", problem, "text");
     *out = NULL;
     code = qn_session_open(&session, ctx, problem, options);
     if (code == QUERN_ENODEVICE ||
@@ -226,7 +229,7 @@ int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
     if (!code)
         code = qn_session_name(&session);
     if (!code)
-        code = explain(&session, &text);
+        code = explain(&session, choice, &text);
     qn_session_close(&session);
     if (!code) {
         *out = qn_text_take(&text);
@@ -234,4 +237,12 @@ int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
     }
     qn_text_free(&text);
     return code;
+}
+
+int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
+              const struct quern_plan_options *options, char **out)
+{
+    struct qn_why_choice choice;
+
+    return qn_why_explain(ctx, problem, options, &choice, out);
 }

@@ -184,12 +184,11 @@ struct qg_selection;
 int qn_source_emit(const struct qn_options *, struct qg *, const char *folder,
                    const struct qg_selection *, int *count);
 
-/*
-** --arch and the FILTERs as the generator takes them, these with commas in
-** `filters`. An exit status.
-*/
-int qn_source_select(const struct qn_options *, struct qg_selection *,
-                     char *filters, size_t size);
+/* `work` with the generator, and with what --arch and the FILTERs select of
+   it. An exit status: its own, if it came so far. */
+int qn_source_kernels(const struct qn_options *,
+                      int (*work)(const struct qn_options *, struct qg *,
+                                  const struct qg_selection *));
 
 /* The words of a command line as one problem, in `text`. */
 int qn_source_join(const struct qn_options *, char *text, size_t size);

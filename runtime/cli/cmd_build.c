@@ -288,10 +288,10 @@ static int write_all(const struct qn_options *opt, struct qg *generator,
 }
 
 /* Nothing is written before every kernel has compiled; then all is. */
-static int build(const struct qn_options *opt, struct qg *generator,
-                 struct quern_context *ctx,
-                 const struct qg_selection *selection,
-                 const struct qn_archs *archs)
+static int compile(const struct qn_options *opt, struct qg *generator,
+                   struct quern_context *ctx,
+                   const struct qg_selection *selection,
+                   const struct qn_archs *archs)
 {
     const char *folder = opt->output ? opt->output : "quern-kernels";
     struct qn_compile work;
@@ -309,31 +309,29 @@ static int build(const struct qn_options *opt, struct qg *generator,
     return status;
 }
 
-static int run(const struct qn_options *opt)
+static int build(const struct qn_options *opt, struct qg *generator,
+                 const struct qg_selection *words)
 {
-    struct qg_selection selection;
+    struct qg_selection selection = *words;
     struct qn_archs archs;
     struct quern_context *ctx = NULL;
-    struct qg *generator = NULL;
-    char filters[4096];
-    int status = qn_source_select(opt, &selection, filters, sizeof filters);
-
-    if (status)
-        return status;
-    selection.shipped = !selection.filter;
-    status = qn_source_open(opt, &generator);
-    if (!status)
-        status = qn_arch_choose(opt, qg_registry(generator),
+    int status = qn_arch_choose(opt, qg_registry(generator),
                                 opt->arch ? opt->arch : "sm_90a", &archs);
+
     if (!status)
         status = qn_source_context(opt, &ctx);
     if (!status) {
         selection.arch = archs.list;
-        status = build(opt, generator, ctx, &selection, &archs);
+        selection.shipped = !selection.filter;
+        status = compile(opt, generator, ctx, &selection, &archs);
     }
     quern_close(ctx);
-    qg_close(generator);
     return status;
+}
+
+static int run(const struct qn_options *opt)
+{
+    return qn_source_kernels(opt, build);
 }
 
 const struct qn_command qn_cmd_build = {

@@ -67,22 +67,8 @@ static int print(const struct qn_options *opt, struct qg *generator,
 
 static int run(const struct qn_options *opt)
 {
-    struct qg_selection selection;
-    struct qg *generator;
-    char filters[1024];
-    int status = qn_source_select(opt, &selection, filters, sizeof filters);
-
-    if (status)
-        return status;
-    status = qn_source_open(opt, &generator);
-    if (status)
-        return status;
-    if (opt->output && strcmp(opt->output, "-") == 0)
-        status = print(opt, generator, &selection);
-    else
-        status = emit(opt, generator, &selection);
-    qg_close(generator);
-    return status;
+    return qn_source_kernels(
+        opt, opt->output && strcmp(opt->output, "-") == 0 ? print : emit);
 }
 
 const struct qn_command qn_cmd_emit = {

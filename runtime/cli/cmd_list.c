@@ -78,8 +78,7 @@ static void add_variant(cJSON *rows, const struct quern_registry *registry,
     cJSON_AddItemToArray(rows, row);
 }
 
-static int print(const struct qn_options *opt,
-                 const struct quern_registry *registry,
+static int print(const struct qn_options *opt, struct qg *generator,
                  const struct qg_selection *selection)
 {
     static const struct qn_column variants[] = {
@@ -105,6 +104,7 @@ static int print(const struct qn_options *opt,
         {"spec", "spec", "s"},
         {0},
     };
+    const struct quern_registry *registry = qg_registry(generator);
     cJSON *rows = cJSON_CreateArray();
 
     for (int i = 0; i < registry->nkernels; i++) {
@@ -126,19 +126,7 @@ static int print(const struct qn_options *opt,
 
 static int run(const struct qn_options *opt)
 {
-    struct qg_selection selection;
-    struct qg *generator;
-    char filters[1024];
-    int status = qn_source_select(opt, &selection, filters, sizeof filters);
-
-    if (status)
-        return status;
-    status = qn_source_open(opt, &generator);
-    if (status)
-        return status;
-    status = print(opt, qg_registry(generator), &selection);
-    qg_close(generator);
-    return status;
+    return qn_source_kernels(opt, print);
 }
 
 const struct qn_command qn_cmd_list = {

@@ -60,8 +60,11 @@ int qn_source_context(const struct qn_options *options,
     return status;
 }
 
-int qn_source_select(const struct qn_options *options,
-                     struct qg_selection *selection, char *filters, size_t size)
+/* --arch and the FILTERs as the generator takes them, these with commas in
+   `filters`. */
+static int select_kernels(const struct qn_options *options,
+                          struct qg_selection *selection, char *filters,
+                          size_t size)
 {
     size_t used = 0;
 
@@ -79,6 +82,24 @@ int qn_source_select(const struct qn_options *options,
         .filter = used ? filters : NULL,
     };
     return QN_EXIT_OK;
+}
+
+int qn_source_kernels(const struct qn_options *options,
+                      int (*work)(const struct qn_options *, struct qg *,
+                                  const struct qg_selection *))
+{
+    struct qg_selection selection;
+    struct qg *generator;
+    char filters[4096];
+    int status = select_kernels(options, &selection, filters, sizeof filters);
+
+    if (!status)
+        status = qn_source_open(options, &generator);
+    if (status)
+        return status;
+    status = work(options, generator, &selection);
+    qg_close(generator);
+    return status;
 }
 
 int qn_source_join(const struct qn_options *options, char *text, size_t size)

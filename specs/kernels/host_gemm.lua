@@ -4,6 +4,34 @@
 -- but their names, and are compiled once. With null for alpha, beta and c a kernel serves the
 -- plainer epilogues.
 
+local join = table.join
+
+local values = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
+
+-- What all of them take behind their operands, and where the layout is a parameter, too.
+local sizes = { "first_dims", "offsets", "sizes_bytes" }
+local rest = { "groups", "m", "n", "k", "error", "part_count", "parts", "noop" }
+local laid_out = join(sizes, { "ragged", "a_major", "b_major" }, rest)
+
+-- What follows a product: a bias and an activation, or the way back through one.
+local follow = { "alpha", "scalar_step", "bias", "saved", "saved_stride", "probability",
+                 "activation", "interleave", "limit", "slope", "shift" }
+local back = { "alpha", "scalar_step", "saved", "saved_stride", "probability", "partials",
+               "row_partials", "activation", "interleave", "limit", "slope", "shift" }
+
+-- Sums that fit into the vector registers, of 4 floats as of 16, and how many products at once.
+local function tiles (parts)
+  return
+  derive "tile" (function () return { 4, 16, 128 } end),
+  derive "parts" (function () return parts end)
+end
+
+local function any_activation ()
+  return
+  derive "activation" (function () return "any" end),
+  tiles(1)
+end
+
 kernels "host_gemm" {
   op       = { "fprop", "dgrad", "wgrad" },
   element  = { bf16, f16 },
@@ -13,19 +41,17 @@ kernels "host_gemm" {
   epilogue = "scale",
   arch     = "host",
   template = "host/gemm.c",
-  params   = { "a", "b", "c", "d", "a_pointers", "b_pointers", "c_pointers", "d_pointers",
-               "a_stride", "b_stride", "c_stride", "d_stride",
-               "a_group_stride", "b_group_stride", "c_group_stride", "d_group_stride",
-               "alpha", "beta", "scalar_step", "first_dims", "offsets", "sizes_bytes",
-               "ragged", "a_major", "b_major", "groups", "m", "n", "k", "error",
-               "part_count", "parts", "noop" },
+  params   = join({ "a", "b", "c", "d", "a_pointers", "b_pointers", "c_pointers", "d_pointers",
+                    "a_stride", "b_stride", "c_stride", "d_stride",
+                    "a_group_stride", "b_group_stride", "c_group_stride", "d_group_stride",
+                    "alpha", "beta", "scalar_step" }, laid_out),
 
-  -- Sums that fit into the vector registers, of 4 floats as of 16.
-  derive "tile" (function (v) return { 4, 16, 128 } end),
-  derive "parts" (function () return 8 end),
+  tiles(8)
 }
 
 -- With a bias and an activation, which is a parameter, too.
+local operands = { "a", "b", "d", "a_pointers", "b_pointers", "a_stride", "b_stride", "d_stride",
+                   "a_group_stride", "b_group_stride" }
 
 kernels "host_gemm_activate" {
   op       = "fprop",
@@ -36,21 +62,12 @@ kernels "host_gemm_activate" {
   epilogue = "activate",
   arch     = "host",
   template = "host/gemm.c",
-  params   = { "a", "b", "d", "a_pointers", "b_pointers", "a_stride", "b_stride", "d_stride",
-               "a_group_stride", "b_group_stride", "alpha", "scalar_step", "bias", "saved",
-               "saved_stride", "probability", "activation", "interleave", "limit", "slope",
-               "shift", "first_dims", "offsets", "sizes_bytes", "ragged", "a_major", "b_major",
-               "groups", "m", "n", "k", "error", "part_count", "parts", "noop" },
+  params   = join(operands, follow, laid_out),
 
-  derive "activation" (function () return "any" end),
-  derive "tile" (function (v) return { 4, 16, 128 } end),
-  derive "parts" (function () return 1 end),
+  any_activation()
 }
 
 -- Back through an activation: D is the gradient of what it was given.
-local back = { "saved", "saved_stride", "probability", "partials", "row_partials", "activation",
-               "interleave", "limit", "slope", "shift" }
-
 kernels "host_gemm_gradient" {
   op       = "dgrad",
   element  = { bf16, f16 },
@@ -61,73 +78,51 @@ kernels "host_gemm_gradient" {
   d        = { bf16, f16 },
   arch     = "host",
   template = "host/gemm.c",
-  params   = table.join({ "a", "b", "d", "a_pointers", "b_pointers", "a_stride", "b_stride",
-                          "d_stride", "a_group_stride", "b_group_stride", "alpha", "scalar_step" },
-                        back,
-                        { "first_dims", "offsets", "sizes_bytes", "ragged", "a_major", "b_major",
-                          "groups", "m", "n", "k", "error", "part_count", "parts", "noop" }),
+  params   = join(operands, back, laid_out),
 
-  derive "activation" (function () return "any" end),
-  derive "tile" (function (v) return { 4, 16, 128 } end),
-  derive "parts" (function () return 1 end),
+  any_activation()
 }
 
 -- The same of quantized copies: what a scale becomes follows from its fields.
+local scales = { "a_sf", "b_sf", "a_sf_stride", "b_sf_stride", "a_sf_group_stride",
+                 "b_sf_group_stride", "a_global", "b_global" }
 
 kernels "host_gemm_scaled" {
   op       = { "fprop", "dgrad", "wgrad" },
-  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+  element  = values,
   scale    = { "none", "blocked" },
   layout   = "tn",
   ragged   = { "m", "k" },
   epilogue = "scale",
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = { "a", "b", "c", "d", "c_pointers", "d_pointers",
-               "a_stride", "b_stride", "c_stride", "d_stride",
-               "b_group_stride", "c_group_stride", "d_group_stride",
-               "a_sf", "b_sf", "a_sf_stride", "b_sf_stride",
-               "a_sf_group_stride", "b_sf_group_stride", "a_global", "b_global",
-               "alpha", "beta", "scalar_step", "first_dims", "offsets", "sizes_bytes",
-               "groups", "m", "n", "k", "error", "part_count", "parts", "noop" },
+  params   = join({ "a", "b", "c", "d", "c_pointers", "d_pointers",
+                    "a_stride", "b_stride", "c_stride", "d_stride",
+                    "b_group_stride", "c_group_stride", "d_group_stride" }, scales,
+                  { "alpha", "beta", "scalar_step" }, sizes, rest),
 
-  -- Sums that fit into the vector registers, of 4 floats as of 16.
-  derive "tile" (function (v) return { 4, 16, 128 } end),
-  derive "parts" (function () return 8 end),
+  tiles(8)
 }
 
-local operands = { "a", "b", "d", "a_stride", "b_stride", "d_stride", "b_group_stride",
-                   "a_sf", "b_sf", "a_sf_stride", "b_sf_stride",
-                   "a_sf_group_stride", "b_sf_group_stride", "a_global", "b_global" }
-local follow = { "alpha", "scalar_step", "bias", "saved", "saved_stride", "probability",
-                 "activation", "interleave", "limit", "slope", "shift",
-                 "first_dims", "offsets", "sizes_bytes",
-                 "groups", "m", "n", "k", "error", "part_count", "parts", "noop" }
-
-local function any_activation ()
-  return
-  derive "activation" (function () return "any" end),
-  derive "tile" (function (v) return { 4, 16, 128 } end),
-  derive "parts" (function () return 1 end)
-end
+local scaled = join({ "a", "b", "d", "a_stride", "b_stride", "d_stride", "b_group_stride" }, scales)
 
 kernels "host_gemm_scaled_activate" {
   op       = "fprop",
-  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+  element  = values,
   scale    = { "none", "blocked" },
   layout   = "tn",
   ragged   = "m",
   epilogue = "activate",
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = table.join(operands, follow),
+  params   = join(scaled, follow, sizes, rest),
 
   any_activation()
 }
 
 kernels "host_gemm_scaled_gradient" {
   op       = "dgrad",
-  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+  element  = values,
   scale    = { "none", "blocked" },
   layout   = "tn",
   ragged   = "m",
@@ -135,40 +130,43 @@ kernels "host_gemm_scaled_gradient" {
   d        = { bf16, f16 },
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = table.join(operands, { "alpha", "scalar_step" }, back,
-                        { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error",
-                          "part_count", "parts", "noop" }),
+  params   = join(scaled, back, sizes, rest),
 
   any_activation()
 }
 
 -- And the result as copies of an x. A scale must need no more than a tile of 128 x 128 of it.
+local copies = { "row_sf", "column", "column_stride", "column_sf" }
 
-kernels "host_gemm_scaled_copies" {
-  op       = "fprop",
-  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
-  scale    = { "none", "block" },
-  layout   = "tn",
-  ragged   = "m",
-  epilogue = "copies",
-  arch     = "host",
-  template = "host/gemm_scaled.c",
-  params   = table.join(operands, { "row_sf", "column", "column_stride", "column_sf" }, follow),
-
-  reject "x is kept as it is: there are no copies of it"
+local function copied (tensor)
+  return
+  reject (tensor .. " is kept as it is: there are no copies of it")
     (function (v) return not v.scale end),
   reject "a scale of the second level is that of more than a tile"
     (function (v) return v.scale and v.scale.global end),
   reject "rounding by chance takes a seed, which products have none of"
     (function (v) return v.scale and v.scale.stochastic end),
   any_activation()
+end
+
+kernels "host_gemm_scaled_copies" {
+  op       = "fprop",
+  element  = values,
+  scale    = { "none", "block" },
+  layout   = "tn",
+  ragged   = "m",
+  epilogue = "copies",
+  arch     = "host",
+  template = "host/gemm_scaled.c",
+  params   = join(scaled, copies, follow, sizes, rest),
+
+  copied "x"
 }
 
 -- And going back as copies of a dy.
-
 kernels "host_gemm_gradient_copies" {
   op       = "dgrad",
-  element  = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+  element  = values,
   scale    = { "none", "block" },
   layout   = "tn",
   ragged   = "m",
@@ -176,16 +174,7 @@ kernels "host_gemm_gradient_copies" {
   d        = { bf16, f16 },
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = table.join(operands, { "row_sf", "column", "column_stride", "column_sf" },
-                        { "alpha", "scalar_step" }, back,
-                        { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "error",
-                          "part_count", "parts", "noop" }),
+  params   = join(scaled, copies, back, sizes, rest),
 
-  reject "dy is kept as it is: there are no copies of it"
-    (function (v) return not v.scale end),
-  reject "a scale of the second level is that of more than a tile"
-    (function (v) return v.scale and v.scale.global end),
-  reject "rounding by chance takes a seed, which products have none of"
-    (function (v) return v.scale and v.scale.stochastic end),
-  any_activation()
+  copied "dy"
 }

@@ -108,7 +108,32 @@ local function ragged_m ()
   addend(), common()
 end
 
+-- The same of k.
+local function ragged_k ()
+  return
+  requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  common()
+end
+
+-- Where an activation takes two columns.
+local function whole_fragments ()
+  return
+  reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
+    (function (v) return v.interleave % 8 ~= 0 end)
+end
+
+local join = table.join
+
+local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+                "noop" }
+local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
+local scalars = { "alpha", "beta", "scalar_step" }
+
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
+local maps = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map" }
+
 kernels "sm90_gemm_m" {
   op       = { "fprop", "dgrad" },
   element  = { bf16, f16 },
@@ -117,9 +142,7 @@ kernels "sm90_gemm_m" {
   ragged   = "m",
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers",
-               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
-               "noop" },
+  params   = join(maps, { "b_pointers" }, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 192, 64}, {128, 256, 64},
@@ -160,10 +183,7 @@ kernels "sm90_gemm_m_scale" {
   epilogue = "scale",
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "c",
-               "c_pointers", "c_stride", "c_group_stride", "alpha", "beta", "scalar_step",
-               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
-               "noop" },
+  params   = join(maps, { "b_pointers" }, added, scalars, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
@@ -184,10 +204,8 @@ kernels "sm90_gemm_m_activate" {
   epilogue = "activate",
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
-               "p_ragged_map", "b_pointers", "alpha", "scalar_step", "bias", "saved",
-               "probability", "limit", "slope", "shift", "first_dims", "offsets", "sizes_bytes",
-               "groups", "m", "n", "k", "band", "error", "noop" },
+  params   = join(maps, { "p_map", "p_ragged_map", "b_pointers", "alpha", "scalar_step", "bias",
+                          "saved", "probability", "limit", "slope", "shift" }, sizes),
 
   axis "activation" { "none", "swiglu", "clamped_swiglu", "situ", "geglu", "reglu",
                       "squared_relu" },
@@ -202,9 +220,7 @@ kernels "sm90_gemm_m_activate" {
   end),
   reject "nothing alternates: there is one operand"
     (function (v) return v.operands == "one" and v.interleave > 0 end),
-  reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
-    (function (v) return v.interleave % 8 ~= 0 end),
-
+  whole_fragments(),
   ragged_m()
 }
 
@@ -222,10 +238,8 @@ for operands, axes in pairs(gradients) do
   kernels("sm90_gemm_m_gradient_" .. operands) {
     op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
     epilogue = "gradient", d = { bf16, f16 }, arch = "sm_90a", template = "sm90/gemm.cu",
-    params = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map", "b_pointers",
-               "alpha", "scalar_step", "probability", "partials", "row_partials", "limit", "slope",
-               "shift", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band",
-               "error", "noop" },
+    params = join(maps, { "p_map", "b_pointers", "alpha", "scalar_step", "probability", "partials",
+                          "row_partials", "limit", "slope", "shift" }, sizes),
 
     axis "activation" (axes[1]),
     axis "interleave" (axes[2]),
@@ -236,13 +250,15 @@ for operands, axes in pairs(gradients) do
 
     operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
                          or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-    reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
-      (function (v) return v.interleave % 8 ~= 0 end),
+    whole_fragments(),
     ragged_m()
   }
 end
 
 -- dw = dyᵀ x: k in groups, one matrix D for each.
+local tokens = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
+                 "d_pointers" }
+
 kernels "sm90_gemm_k" {
   op       = "wgrad",
   element  = { bf16, f16 },
@@ -252,10 +268,7 @@ kernels "sm90_gemm_k" {
   epilogue = { "store", "add" },
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
-               "d_pointers", "c", "c_pointers", "c_stride", "c_group_stride",
-               "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
-               "noop" },
+  params   = join(tokens, added, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
@@ -263,10 +276,7 @@ kernels "sm90_gemm_k" {
 
   reject "the chunks of A that two CTAs share leave too few registers: some would spill"
     (function (v) return v.cluster.n > 1 and v.tile.n > 192 end),
-  requires "k <= 2147483136" "steps of k are counted in 32 bits",
-  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  addend(), common()
+  addend(), ragged_k()
 }
 
 -- The same into fp32, with C brought in by the copy engine while the tile is multiplied: where
@@ -281,19 +291,13 @@ kernels "sm90_gemm_k_fetch" {
   d        = f32,
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
-               "d_pointers", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
-               "band", "error", "noop" },
+  params   = join(tokens, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
   axis "cluster"  { {1, 1} },
   axis "addend"   { "fetch" },
-
-  requires "k <= 2147483136" "steps of k are counted in 32 bits",
-  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  common()
+  ragged_k()
 }
 
 kernels "sm90_gemm_k_scale" {
@@ -305,19 +309,13 @@ kernels "sm90_gemm_k_scale" {
   epilogue = "scale",
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
-               "d_pointers", "c", "c_pointers", "c_stride", "c_group_stride", "alpha", "beta",
-               "scalar_step", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
-               "band", "error", "noop" },
+  params   = join(tokens, added, scalars, sizes),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
 
-  requires "k <= 2147483136" "steps of k are counted in 32 bits",
-  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  addend(), common()
+  addend(), ragged_k()
 }
 
 -- The same products of several microbatches that waited, as one: their tokens are one long k.
@@ -345,7 +343,7 @@ kernels "sm90_gemm_k_parts" {
   epilogue = { "store", "add" },
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = table.join(merged, { "c", "c_pointers", "c_stride", "c_group_stride" }),
+  params   = join(merged, added),
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64}, {256, 128, 64} },
@@ -381,8 +379,7 @@ kernels "sm90_gemm_k_parts_scale" {
   epilogue = "scale",
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = table.join(merged, { "c", "c_pointers", "c_stride", "c_group_stride", "alpha", "beta",
-                                  "scalar_step" }),
+  params   = join(merged, added, scalars),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
@@ -400,8 +397,8 @@ kernels "sm90_gemm_none" {
   epilogue = "scale",
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = { "a_map", "b_map", "d_map", "c", "c_pointers", "c_stride", "c_group_stride",
-               "alpha", "beta", "scalar_step", "groups", "m", "n", "k", "band", "noop" },
+  params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
+                  { "groups", "m", "n", "k", "band", "noop" }),
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },

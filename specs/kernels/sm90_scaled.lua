@@ -166,11 +166,29 @@ local function exact ()
   common()
 end
 
-local function ragged_m (way)
+local function ragged_m (way, quantizes)
   return
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  (way == "int8" and exact or common)()
+  (way == "int8" and exact or common)(nil, quantizes)
+end
+
+-- Where an activation takes two columns.
+local function whole_fragments ()
+  return
+  reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
+    (function (v) return v.interleave % 8 ~= 0 end)
+end
+
+-- Where results become copies.
+local function makes_copies ()
+  return
+  whole_fragments(),
+  reject "scales of the copies must lie in one matrix, with one for each row and 128 results"
+    (function (v) return v.a.scale.apart or v.a.scale.rows ~= 1 or v.a.scale.k ~= 128 end),
+  reject "the copies' values must be rounded to nearest, as they are"
+    (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
+  ragged_m()
 end
 
 local function ragged_k (way)
@@ -200,13 +218,14 @@ local element = { whole = floats, int8 = { i8 }, square = floats, line = floats 
 local join = table.join
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
-for _, way in ipairs { "whole", "int8", "square" } do
-  local operands = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
+local maps = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map" }
+local rows = join(maps, { "b_pointers" })
 
+for _, way in ipairs { "whole", "int8", "square" } do
   kernels("sm90_" .. way .. "_m") {
     op = { "fprop", "dgrad" }, element = element[way], scale = spans[way], layout = "tn",
     ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
-    params = join(operands, sf[way], sizes),
+    params = join(rows, sf[way], sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
     axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 192, 128}, {128, 256, 128},
@@ -219,7 +238,7 @@ for _, way in ipairs { "whole", "int8", "square" } do
   kernels("sm90_" .. way .. "_m_scale") {
     op = { "fprop", "dgrad" }, element = element[way], scale = spans[way], layout = "tn",
     ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
-    params = join(operands, sf[way], added, scalars, sizes),
+    params = join(rows, sf[way], added, scalars, sizes),
 
     axis "schedule" { "cooperative" },
     axis "tile"     { {128, 128, 128}, {128, 256, 128} },
@@ -231,6 +250,7 @@ end
 
 -- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm_m_activate. Where two
 -- halves are brought together, squares of B's scales must not lie across what is copied of each.
+local forward = join(maps, { "p_map", "p_ragged_map", "b_pointers" })
 local finish = { "alpha", "scalar_step", "bias", "saved", "probability", "limit", "slope",
                   "shift" }
 local activations = {
@@ -246,8 +266,7 @@ for _, way in ipairs { "whole", "square" } do
     kernels("sm90_" .. way .. "_m_activate_" .. operands) {
       op = "fprop", element = element[way], scale = spans[way], layout = "tn", ragged = "m",
       epilogue = "activate", arch = "sm_90a", template = "sm90/gemm.cu",
-      params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
-                      "p_ragged_map", "b_pointers" }, sf[way], finish, sizes),
+      params = join(forward, sf[way], finish, sizes),
 
       axis "activation" (axes[1]),
       axis "interleave" (axes[2]),
@@ -259,8 +278,7 @@ for _, way in ipairs { "whole", "square" } do
 
       apart and requires "n % 256 == 0" "each half of B must be whole blocks of its scales"
             or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-      reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
-        (function (v) return v.interleave % 8 ~= 0 end),
+      whole_fragments(),
       reject "two warpgroups that share 64 rows would each have one half of a result's operands"
         (function (v) return operands == "halves" and v.tile.m < 128 end),
       ragged_m(way)
@@ -269,6 +287,7 @@ for _, way in ipairs { "whole", "square" } do
 end
 
 -- dp from dh = dy w: see sm90_gemm_m_gradient.
+local backward = join(maps, { "p_map", "b_pointers" })
 local back = { "alpha", "scalar_step", "probability", "partials", "row_partials", "limit", "slope",
                "shift" }
 local gradients = { one = { { "squared_relu" }, { 0 } }, halves = activations.halves,
@@ -279,8 +298,7 @@ for _, way in ipairs { "whole", "square" } do
     kernels("sm90_" .. way .. "_m_gradient_" .. operands) {
       op = "dgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "m",
       epilogue = "gradient", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
-      params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
-                      "b_pointers" }, sf[way], back, sizes),
+      params = join(backward, sf[way], back, sizes),
 
       axis "activation" (axes[1]),
       axis "interleave" (axes[2]),
@@ -292,8 +310,7 @@ for _, way in ipairs { "whole", "square" } do
 
       operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
                            or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-      reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
-        (function (v) return v.interleave % 8 ~= 0 end),
+      whole_fragments(),
       ragged_m(way)
     }
   end
@@ -301,15 +318,15 @@ end
 
 -- The same of fprop, and the results become copies of an x, as the next product takes it: a tile's
 -- results are one block of scales, of rows as of columns.
+local copies = { "row_sf", "column", "column_stride", "column_sf" }
+
 for operands, axes in pairs(activations) do
   local two = operands ~= "one"
 
   kernels("sm90_square_m_copies_" .. operands) {
     op = "fprop", element = floats, scale = "block", layout = "tn", ragged = "m",
     epilogue = "copies", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
-    params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
-                    "p_ragged_map", "b_pointers" }, sf.square, finish,
-                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+    params = join(forward, sf.square, finish, copies, sizes),
 
     axis "activation" (axes[1]),
     axis "interleave" (axes[2]),
@@ -321,13 +338,7 @@ for operands, axes in pairs(activations) do
 
     two and requires "n % 256 == 0" "results must be whole blocks of 128"
         or requires "n % 128 == 0" "results must be whole blocks of 128",
-    reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
-      (function (v) return v.interleave % 8 ~= 0 end),
-    reject "scales of the copies must lie in one matrix, with one for each row and 128 results"
-      (function (v) return v.a.scale.apart or v.a.scale.rows ~= 1 or v.a.scale.k ~= 128 end),
-    reject "the copies' values must be rounded to nearest, as they are"
-      (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
-    ragged_m()
+    makes_copies()
   }
 end
 
@@ -336,9 +347,7 @@ for operands, axes in pairs(gradients) do
   kernels("sm90_square_m_dy_copies_" .. operands) {
     op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m",
     epilogue = "gradient_copies", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
-    params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "p_map",
-                    "b_pointers" }, sf.square, back,
-                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+    params = join(backward, sf.square, back, copies, sizes),
 
     axis "activation" (axes[1]),
     axis "interleave" (axes[2]),
@@ -349,13 +358,7 @@ for operands, axes in pairs(gradients) do
     derive "addend" (function () return "fetch" end),
 
     requires "n % 128 == 0" "results must be whole blocks of 128",
-    reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
-      (function (v) return v.interleave % 8 ~= 0 end),
-    reject "scales of the copies must lie in one matrix, with one for each row and 128 results"
-      (function (v) return v.a.scale.apart or v.a.scale.rows ~= 1 or v.a.scale.k ~= 128 end),
-    reject "the copies' values must be rounded to nearest, as they are"
-      (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
-    ragged_m()
+    makes_copies()
   }
 end
 
@@ -364,9 +367,9 @@ end
 kernels "sm90_square_m_streamed" {
   op = { "fprop", "dgrad" }, element = element.square, scale = spans.square, layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
-  params = join({ "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" },
-                sf.square, { "in", "in_stride", "row", "row_stride", "row_sf", "a_sf_stride",
-                             "column", "column_stride", "column_sf", "flags" }, sizes),
+  params = join(rows, sf.square,
+                { "in", "in_stride", "row", "row_stride", "row_sf", "a_sf_stride", "column",
+                  "column_stride", "column_sf", "flags" }, sizes),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 128}, {128, 256, 128} },
@@ -375,10 +378,8 @@ kernels "sm90_square_m_streamed" {
   derive "addend" (function () return "none" end),
   reject "codes drawn by chance need a seed, and blocks of transformed values another pass"
     (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
-  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
-  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "(m / 128 + groups) * (k / 64 + 8) < 2147483648" "pieces are counted in 31 bits",
-  common(nil, "streamed")
+  ragged_m("square", "streamed")
 }
 
 -- The same, but nothing is written except D: what warps beside the products make of A's numbers is
@@ -398,10 +399,16 @@ kernels "sm90_square_m_inline" {
     (function (v) return v.tile.m // v.cluster.n < 64 end),
   reject "codes drawn by chance need a seed, and transformed values another pass"
     (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
-  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
-  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  common(nil, "inline")
+  ragged_m("square", "inline")
 }
+
+-- How what is added to the product arrives: fp32 sums in L2, others in registers.
+local function sums_addend ()
+  return derive "addend" (function (v)
+    if v.epilogue == "store" then return "none" end
+    return v.d.bytes == 4 and "reduce" or "read"
+  end)
+end
 
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
 for _, way in ipairs { "whole", "int8", "line" } do
@@ -415,10 +422,7 @@ for _, way in ipairs { "whole", "int8", "line" } do
     axis "schedule" { "cooperative", "pingpong" },
     axis "tile"     { {128, 128, 128}, {128, 192, 128}, {128, 256, 128}, {256, 128, 128} },
     axis "cluster"  { {1, 1} },
-    derive "addend" (function (v)
-      if v.epilogue == "store" then return "none" end
-      return v.d.bytes == 4 and "reduce" or "read"
-    end),
+    sums_addend(),
     ragged_k(way)
   }
 
@@ -468,10 +472,7 @@ kernels "sm90_line_k_parts" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 128}, {128, 256, 128} },
   axis "cluster"  { {1, 1} },
-  derive "addend" (function (v)
-    if v.epilogue == "store" then return "none" end
-    return v.d.bytes == 4 and "reduce" or "read"
-  end),
+  sums_addend(),
   merges()
 }
 

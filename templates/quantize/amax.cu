@@ -59,6 +59,7 @@ $(name)(
 //$ local tiles = stages == 2 and "two tiles" or "a tile"
     held *const staged = (held *)memory; /* the values of $(tiles) */
     const struct place p = place_here();
+    const int warp = p.warp, lane = p.lane;
     const struct shape all = { m, k, groups };
     struct source source;
 //$ if scale.span ~= "row" then
@@ -67,15 +68,7 @@ $(name)(
 
 //$ include "common/noop.c"
 //$ include "quantize/source.cu"
-    if (p.warp == 0) {
-        const int lane = p.lane;
-        struct walk w;
-//$ include "quantize/begin.cu"
-        agenda.walk[lane] = w;
-        __syncwarp();
-        look_ahead(&agenda, 0, lane);
-    }
-    __syncthreads();
+//$ include "quantize/agenda.cu"
 //$ if stages == 2 then
     bring(&agenda.errand[0], &source, staged);
 //$ end
@@ -83,7 +76,7 @@ $(name)(
         const struct tile t = agenda.errand[turn].tile;
         const struct group g = group_of(&agenda.errand[turn], &all);
 //$ if scale.span == "row" or form ~= "plain" or input.type == "copy" then
-        const int row = t.row + ROWS * p.part, feature = t.column + 64 * p.half + 2 * p.lane;
+        const int row = t.row + ROWS * p.part, feature = t.column + 64 * p.half + 2 * lane;
 //$ end
 //$ if stages == 2 then
         const held *const v = staged + turn % 2 * TILE_VALUES + first_value(&p);
@@ -103,13 +96,13 @@ $(name)(
         fill(v, &source, &g, row, feature);
 //$ end
 //$ end
-        if (turn % 32 == 0 && p.warp == 0)
-            look_ahead(&agenda, 1 - turn / 32, p.lane);
+        if (turn % 32 == 0 && warp == 0)
+            look_ahead(&agenda, 1 - turn / 32, lane);
 //$ if scale.span == "row" then
         if (row_amax) {
-            const int line = row + row_left<LANES>(p.lane, 0);
+            const int line = row + row_left<LANES>(lane, 0);
             float of_rows[1];
-            largest_of_rows<LANES>(v, of_rows, p.lane);
+            largest_of_rows<LANES>(v, of_rows, lane);
 //$ local first = of == "w" and "(long long)g.number * m" or "(long long)g.start"
             if (line < g.length && of_rows[0] > 0)
                 atomicMax(row_amax + $(first) + line, bits_of(of_rows[0]));
@@ -126,7 +119,7 @@ $(name)(
 //$ else
 //$ if scale.span == "group" or scale.global then
         if (g.number != most.group)
-            hand_in(&most, row_amax, column_amax == row_amax ? 0 : column_amax, p.lane);
+            hand_in(&most, row_amax, column_amax == row_amax ? 0 : column_amax, lane);
         most.group = g.number;
 //$ end
         const magnitudes both = largest_of<ROWS>(v);
@@ -143,6 +136,6 @@ $(name)(
 //$ end
     }
 //$ if scale.span ~= "row" then
-    hand_in(&most, row_amax, column_amax == row_amax ? 0 : column_amax, p.lane);
+    hand_in(&most, row_amax, column_amax == row_amax ? 0 : column_amax, lane);
 //$ end
 }

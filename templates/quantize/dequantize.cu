@@ -136,14 +136,7 @@ $(name)(
 //$ include "common/noop.c"
     result.stride = out_stride;
     result.whole = (unsigned long long)out % 16 == 0 && out_stride % PIECE == 0;
-    if (warp == 0) {
-        struct walk w;
-//$ include "quantize/begin.cu"
-        agenda.walk[lane] = w;
-        __syncwarp();
-        look_ahead(&agenda, 0, lane);
-    }
-    __syncthreads();
+//$ include "quantize/agenda.cu"
     for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
         const struct tile t = agenda.errand[turn].tile;
         const struct group g = group_of(&agenda.errand[turn], &all);
@@ -175,8 +168,5 @@ $(name)(
         else
             do_columns(stage, &turned, &result, &g, &t, &all, 0);
     }
-//$ if of ~= "w" then
-    if (blockIdx.x == gridDim.x - 1 && warp == 0)
-        check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
-//$ end
+//$ include "quantize/end.cu"
 }

@@ -83,14 +83,7 @@ $(name)(
 
 //$ include "common/noop.c"
 //$ include "quantize/source.cu"
-    if (warp == 0) {
-        struct walk w;
-//$ include "quantize/begin.cu"
-        agenda.walk[lane] = w;
-        __syncwarp();
-        look_ahead(&agenda, 0, lane);
-    }
-    __syncthreads();
+//$ include "quantize/agenda.cu"
 //$ if stages == 2 then
     bring(&agenda.errand[0], &source, staged);
 //$ end
@@ -143,7 +136,6 @@ $(name)(
 //$ if scale.global or scale.span == "group" or scale.span == "row" then
     do_empty(first_dims, offsets, sizes_bytes, &all, &row_copy, &column_copy);
 //$ end
-    if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */
-        check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
+//$ include "quantize/end.cu"
 //$ end
 }

@@ -264,14 +264,7 @@ $(name)(
     int bad = 0;
 
 //$ include "common/noop.c"
-    if (warp == 0) {
-        struct walk w;
-//$ include "quantize/begin.cu"
-        agenda.walk[lane] = w;
-        __syncwarp();
-        look_ahead(&agenda, 0, lane);
-    }
-    __syncthreads();
+//$ include "quantize/agenda.cu"
     if (agenda.errand[0].tile.group >= 0)
         goal = begin_tile(part, &job, &agenda.errand[0]);
     for (int turn = 0; agenda.errand[turn].tile.group >= 0;) {
@@ -296,8 +289,5 @@ $(name)(
         flags[0] = 1;
         flags[1] = 0;
     }
-//$ if tokens then
-    if (blockIdx.x == gridDim.x - 1 && warp == 0)
-        check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
-//$ end
+//$ include "quantize/end.cu"
 }

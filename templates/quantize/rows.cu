@@ -15,6 +15,8 @@
 
 //$ include "quantize/reduce.cu"
 
+//$ include "sm90/ptx_barrier.cu"
+
 /* From a row's largest magnitude: what is stored, and what values are multiplied by. */
 //$ rule "scale"
 
@@ -74,52 +76,25 @@ FN void lines_step(struct lines *l, int lane)
     } while (l->row >= l->end);
 }
 
-FN unsigned int shared_address(const void *p)
-{
-    return (unsigned int)__cvta_generic_to_shared(p);
-}
-
-FN void barrier_init(unsigned long long *barrier)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;"
-                 : : "r"(shared_address(barrier)) : "memory");
-}
-
-FN void barrier_arrive(unsigned long long *barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
-                 : : "r"(shared_address(barrier)) : "memory");
-}
-
-FN void barrier_wait(const unsigned long long *barrier, int parity)
-{
-    asm volatile("{ .reg .pred done;\n"
-                 "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@!done bra again; }"
-                 : : "r"(shared_address(barrier)), "r"(parity) : "memory");
-}
-
 /* What this warp has read from shared memory comes before what the copy engine writes there. */
 FN void reads_done(void)
 {
-    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+    copy_engine_fence();
     __syncwarp();
 }
 
 /* `bytes` from memory, all of them multiples of 16; the barrier is told when they land. */
-FN void copy_line(void *to, const void *from, int bytes, unsigned long long *barrier)
+FN void copy_line(unsigned int to, const void *from, unsigned int bytes, unsigned int barrier)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 : : "r"(shared_address(barrier)), "r"(bytes) : "memory");
+    barrier_expect(barrier, bytes);
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1], %2, [%3];"
-                 : : "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier))
-                 : "memory");
+                 : : "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
 /* Row `row` into a slot; there is none if it is -1. By all lanes. */
-FN void bring(int row, const struct source *s, int *note, unsigned long long *landed,
-              in_element *slot, int lane)
+FN void bring(int row, const struct source *s, int *note, unsigned int landed, in_element *slot,
+              int lane)
 {
     const in_element *const from = s->in + row * s->stride;
 
@@ -127,7 +102,7 @@ FN void bring(int row, const struct source *s, int *note, unsigned long long *la
         *note = row;
     if (row >= 0 && s->aligned) {
         if (lane == 0)
-            copy_line(slot, from, s->k * $(bytes), landed);
+            copy_line(shared_address(slot), from, s->k * $(bytes), landed);
     } else {
         for (int i = lane; row >= 0 && i < ceil_div(s->k, EIGHT) * EIGHT; i += 32)
             slot[i] = i < s->k ? from[i] : 0;
@@ -235,6 +210,7 @@ $(name)(
     struct source source;
     struct lines l;
     struct walk w;
+    const unsigned int landed = shared_address(shared.landed[warp]);
     int slot = 0, parity = 0;
 
 //$ include "common/noop.c"
@@ -252,13 +228,12 @@ $(name)(
     l.number = (unsigned int)warp * gridDim.x + blockIdx.x;
     l.stride = gridDim.x * warps;
     if (lane < slots)
-        barrier_init(&shared.landed[warp][lane]);
-    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+        barrier_init(landed + lane * 8, 1);
+    barrier_init_fence();
     __syncwarp();
     for (int i = 0; i < slots; i++) {
         lines_step(&l, lane);
-        bring(l.row, &source, &shared.row[warp][i], &shared.landed[warp][i],
-              room + i * slot_values, lane);
+        bring(l.row, &source, &shared.row[warp][i], landed + i * 8, room + i * slot_values, lane);
     }
     for (;;) {
         in_element *const values = room + slot * slot_values;
@@ -266,15 +241,14 @@ $(name)(
 
         if (line < 0)
             break;
-        barrier_wait(&shared.landed[warp][slot], parity);
+        barrier_wait(landed + slot * 8, parity);
         cast_line(values, k, row + line * row_stride$(bits == 4 and " / 2" or ""), row_stride,
                   (sf_element *)row_sf + line, lane);
         reads_done();
         lines_step(&l, lane);
-        bring(l.row, &source, &shared.row[warp][slot], &shared.landed[warp][slot], values, lane);
+        bring(l.row, &source, &shared.row[warp][slot], landed + slot * 8, values, lane);
         slot = slot + 1 < slots ? slot + 1 : 0;
         parity ^= slot == 0;
     }
-    if (blockIdx.x == gridDim.x - 1 && warp == 0)
-        check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
+//$ include "quantize/end.cu"
 }

@@ -47,31 +47,7 @@ struct follow {
 //$ end
 };
 
-/* What one tile needs of it. */
-struct finish {
-    const struct follow *of;
-    const float *bias; /* the group's, or null */
-    float alpha;
-    float probability[ROWS / 32]; /* of the thread's rows */
-};
-
-/* Read while the tile is multiplied. The warp's rows of D begin at `row` of the group's `rows`. */
-DEVICE struct finish finish_of(const struct follow *f, const struct tile *t, int row, int rows,
-                               int lane)
-{
-    struct finish s;
-
-    s.of = f;
-    s.alpha = f->alpha ? __ldg(f->alpha + t->group * f->step) : 1;
-    s.bias = f->bias ? f->bias + (long long)t->group * f->columns : 0;
-#pragma unroll
-    for (int i = 0; i < ROWS / 32; i++) {
-        const int y = row + lane / 4 + i / 2 * 64 + i % 2 * 8;
-        s.probability[i] =
-            f->probability && y < rows ? __ldg(f->probability + t->start + y) : 1;
-    }
-    return s;
-}
+//$ include "sm90/finish.cu"
 
 /* A slab's sums, from column x of p on, become elements of p. */
 //$ if activation ~= "none" then

@@ -6,35 +6,7 @@
 typedef unsigned long long u64;
 typedef struct __align__(64) { u64 word[16]; } tensor_map;
 
-DEVICE unsigned int shared_address(const void *p)
-{
-    return (unsigned int)__cvta_generic_to_shared(p);
-}
-
-/* --- barriers in shared memory: a phase ends after `count` arrivals and all expected bytes --- */
-
-DEVICE void barrier_init(unsigned int barrier, unsigned int count)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
-}
-
-/* Makes barrier_init visible to the copy engine and to the other CTAs of the cluster. */
-DEVICE void barrier_init_fence(void)
-{
-    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
-}
-
-DEVICE void barrier_expect(unsigned int barrier, unsigned int bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 : : "r"(barrier), "r"(bytes) : "memory");
-}
-
-/* Arrive: what the thread has read and written before is over for whoever waits. */
-DEVICE void barrier_arrive(unsigned int barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier) : "memory");
-}
+//$ include "sm90/ptx_barrier.cu"
 
 //$ if cluster.m * cluster.n > 1 then
 /*
@@ -53,18 +25,6 @@ DEVICE void barrier_arrive_at(unsigned int barrier, unsigned int rank)
 }
 
 //$ end
-/* Wait until the phase of this parity has ended. */
-DEVICE void barrier_wait(unsigned int barrier, unsigned int parity)
-{
-    asm volatile("{\n"
-                 "  .reg .pred done;\n"
-                 "wait:\n"
-                 "  mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "  @!done bra wait;\n"
-                 "}"
-                 : : "r"(barrier), "r"(parity) : "memory");
-}
-
 /* --- the copy engine --- */
 
 DEVICE void prefetch_map(const tensor_map *map)
@@ -205,12 +165,6 @@ DEVICE void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, i
 //$ end
 /* Wait until at most `most` of this thread's stores still read shared memory. */
 #define store_wait(most) asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(most) : "memory")
-
-/* Orders this thread's writes to shared memory before later accesses of the copy engine. */
-DEVICE void copy_engine_fence(void)
-{
-    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
-}
 
 /* --- matrix products of a warpgroup --- */
 

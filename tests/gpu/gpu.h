@@ -254,6 +254,15 @@ int gpu_case_run(const struct gpu_case *, const struct gpu_choice *, int sms);
 /* The same for each choice of a variant, with a number of SMs that changes. */
 void gpu_case_run_all(struct gpu_case *, const struct gpu_variant *, int index);
 
+/* -------------------------------------------------- gpu_job: the CLI's way */
+
+struct qn_job;
+struct qn_memory;
+
+/* What one run left in `memory`, as the next one leaves it. NULL, or what is
+   wrong. */
+const char *gpu_job_repeat(struct qn_job *, const struct qn_memory *memory);
+
 /* ------------------------------------------------------------- the families */
 void gpu_compile(void);
 void gpu_torture(void);

@@ -83,21 +83,8 @@ static const char *repeat(struct qn_job *job)
     const int count = job->problem.dbias == QUERN_DBIAS_ADD ? 4 : 5;
     const char *bad = NULL;
 
-    for (int i = 0; i < count && !bad; i++) {
-        const size_t bytes = written[i]->bytes;
-        char *before = malloc(bytes + 1), *after = malloc(bytes + 1);
-
-        if (!before || !after)
-            bad = "memory ran out";
-        else if (qn_memory_read(written[i], 0, before, bytes) ||
-                 qn_job_run(job) || qn_job_check(job) ||
-                 qn_memory_read(written[i], 0, after, bytes))
-            bad = quern_errmsg(gpu_context);
-        else if (memcmp(before, after, bytes) != 0)
-            bad = "another run gives other bytes";
-        free(before);
-        free(after);
-    }
+    for (int i = 0; i < count && !bad; i++)
+        bad = gpu_job_repeat(job, written[i]);
     return bad;
 }
 

@@ -86,26 +86,6 @@ static const char *judge(struct qn_job *job, const char *when, char *text,
     return text;
 }
 
-/* D as one run left it and as the next one does. */
-static const char *repeat(struct qn_job *job)
-{
-    const size_t bytes = job->memory[QN_ROLE_D].bytes;
-    char *before = malloc(bytes + 1), *after = malloc(bytes + 1);
-    const char *bad = NULL;
-
-    if (!before || !after)
-        bad = "memory ran out";
-    else if (qn_memory_read(&job->memory[QN_ROLE_D], 0, before, bytes) ||
-             qn_job_run(job) || qn_job_check(job) ||
-             qn_memory_read(&job->memory[QN_ROLE_D], 0, after, bytes))
-        bad = quern_errmsg(gpu_context);
-    else if (memcmp(before, after, bytes) != 0)
-        bad = "another run gives other bytes";
-    free(before);
-    free(after);
-    return bad;
-}
-
 /* Other sizes on the device: those there are, one group further on. */
 static int turn_sizes(struct qn_job *job)
 {
@@ -305,7 +285,7 @@ static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
     if (!bad && alone)
         return replay(job, text, size);
     if (!bad)
-        bad = repeat(job);
+        bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
     if (!bad)
         bad = resize(job, text, size);
     if (!bad)

@@ -298,38 +298,15 @@ static void expect_rounded(const char *line, const float *got, int type,
 /* D as the cast makes it from an fp32 P: of the type of the recipe. */
 static float *cast(const struct numbers *x, const struct run *r, int type)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan = NULL;
-    struct quern_quantize_args *args = &need.args;
-    unsigned char workspace[4096] __attribute__((aligned(256))) = {0};
-    struct quern_quantization q = {.work = QUERN_QUANTIZE,
-                                   .of = QUERN_X,
-                                   .type = QUERN_F32,
-                                   .copies = QUERN_ROW,
-                                   .activation = r->problem.activation,
-                                   .interleave = r->problem.interleave,
-                                   .probability = r->problem.probability,
-                                   .groups = GROUPS,
-                                   .m = ROWS,
-                                   .k = r->width};
+    const struct quern_quantize_args given = {
+        .in.data = r->p,
+        .row.data = poison(ROWS * r->width),
+        .first_dims = lengths,
+        .probability = r->problem.probability ? x->probability : NULL,
+        .limit = 1.5f};
 
-    strcpy(q.recipe, r->problem.recipe);
-    if (quern_quantize_describe(host_ctx, &q, &need) ||
-        quern_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s", quern_errmsg(host_ctx));
-    assert_in_range(need.workspace_bytes, 0, sizeof workspace);
-    assert_int_equal(args->row.stride, 0); /* packed */
-    args->in.data = r->p;
-    args->row.data = poison(ROWS * r->width);
-    args->first_dims = lengths;
-    args->probability = q.probability ? x->probability : NULL;
-    args->limit = 1.5f;
-    args->workspace = workspace;
-    if (quern_quantize_run(plan, args, NULL))
-        fail_msg("%s", quern_errmsg(host_ctx));
-    quern_quantize_plan_free(plan);
-    return as_floats(args->row.data, ROWS * r->width, type);
+    assert_int_equal(host_cast(&r->problem, QUERN_X, r->width, &given), 0);
+    return as_floats(given.row.data, ROWS * r->width, type);
 }
 
 /*

@@ -138,40 +138,17 @@ static float d_at(const struct run *r, int64_t row, int64_t column)
 static void *cast(const struct numbers *x, const struct run *r,
                   const struct run *dh, float dprob[ROWS])
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan = NULL;
-    struct quern_quantize_args *args = &need.args;
-    unsigned char workspace[4096] __attribute__((aligned(256))) = {0};
-    struct quern_quantization q = {.work = QUERN_QUANTIZE,
-                                   .of = QUERN_DY,
-                                   .type = QUERN_F32,
-                                   .copies = QUERN_ROW,
-                                   .activation = r->problem.activation,
-                                   .interleave = r->problem.interleave,
-                                   .probability = r->problem.probability,
-                                   .dprob = r->problem.dprob,
-                                   .groups = GROUPS,
-                                   .m = ROWS,
-                                   .k = r->width};
+    const struct quern_quantize_args given = {
+        .in.data = dh->d,
+        .saved.data = (void *)(uintptr_t)x->p,
+        .row.data = poison((size_t)(ROWS * (r->width + GAP)) * 4),
+        .first_dims = lengths,
+        .probability = r->problem.probability ? x->probability : NULL,
+        .dprob = r->problem.dprob ? dprob : NULL,
+        .limit = 1.5f};
 
-    strcpy(q.recipe, r->problem.recipe);
-    if (quern_quantize_describe(host_ctx, &q, &need) ||
-        quern_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s", quern_errmsg(host_ctx));
-    assert_in_range(need.workspace_bytes, 0, sizeof workspace);
-    args->in.data = dh->d;
-    args->saved.data = (void *)(uintptr_t)x->p;
-    args->row.data = poison((size_t)(ROWS * (r->width + GAP)) * 4);
-    args->first_dims = lengths;
-    args->probability = q.probability ? x->probability : NULL;
-    args->dprob = q.dprob ? dprob : NULL;
-    args->limit = 1.5f;
-    args->workspace = workspace;
-    if (quern_quantize_run(plan, args, NULL))
-        fail_msg("%s", quern_errmsg(host_ctx));
-    quern_quantize_plan_free(plan);
-    return args->row.data;
+    host_cast(&r->problem, QUERN_DY, r->width, &given);
+    return given.row.data;
 }
 
 /* Sums of 32 rows each, and then of these. */

@@ -152,3 +152,42 @@ void host_case_right(const struct qt_case *c)
     host_output_free(&out);
     qt_data_free(&data);
 }
+
+int64_t host_cast(const struct quern_problem *p, int of, int64_t features,
+                  const struct quern_quantize_args *given)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct quern_quantize_description need;
+    struct quern_quantize_plan *plan = NULL;
+    struct quern_quantize_args *args = &need.args;
+    unsigned char workspace[4096] __attribute__((aligned(256))) = {0};
+    struct quern_quantization q = {.work = QUERN_QUANTIZE,
+                                   .of = of,
+                                   .type = QUERN_F32,
+                                   .copies = QUERN_ROW,
+                                   .activation = p->activation,
+                                   .interleave = p->interleave,
+                                   .probability = p->probability,
+                                   .dprob = p->dprob,
+                                   .groups = p->groups,
+                                   .m = p->m,
+                                   .k = features};
+
+    strcpy(q.recipe, p->recipe);
+    if (quern_quantize_describe(host_ctx, &q, &need) ||
+        quern_quantize_plan(host_ctx, &q, &options, &plan))
+        fail_msg("%s", quern_errmsg(host_ctx));
+    assert_in_range(need.workspace_bytes, 0, sizeof workspace);
+    args->in.data = given->in.data;
+    args->saved.data = given->saved.data;
+    args->row.data = given->row.data;
+    args->first_dims = given->first_dims;
+    args->probability = given->probability;
+    args->dprob = given->dprob;
+    args->limit = given->limit;
+    args->workspace = workspace;
+    if (quern_quantize_run(plan, args, NULL))
+        fail_msg("%s", quern_errmsg(host_ctx));
+    quern_quantize_plan_free(plan);
+    return args->row.stride;
+}

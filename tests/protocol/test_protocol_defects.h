@@ -26,6 +26,7 @@ struct planted {
 };
 
 #define ACTIVATE "templates/sm90/activate.cu"
+#define FINISH   "templates/sm90/finish.cu"
 
 static const struct planted activation_defects[] = {
     /* B's rows, and which sums belong together */
@@ -45,10 +46,10 @@ static const struct planted activation_defects[] = {
      {ACTIVATE, "            if (s->of->saved)", "            if (1)"}},
     {&M_SINGLE, {ACTIVATE, "        if (y >= rows)", "        if (0)"}},
     {&M_BIAS, {ACTIVATE, "column = x + i * 2", "column = x + i"}},
-    {&M_BIAS, {ACTIVATE, "t->group * f->columns", "0 * f->columns"}},
-    {&M_HALVES, {ACTIVATE, "f->probability + t->start", "f->probability"}},
+    {&M_BIAS, {FINISH, "t->group * f->columns", "0 * f->columns"}},
+    {&M_HALVES, {FINISH, "f->probability + t->start", "f->probability"}},
     {&M_HALVES, {ACTIVATE, "block * 2 + i / 2 % 2", "block * 2"}},
-    {&M_HALVES, {ACTIVATE, "f->alpha + t->group * f->step", "f->alpha"}},
+    {&M_HALVES, {FINISH, "f->alpha + t->group * f->step", "f->alpha"}},
     /* slabs */
     {&M_HALVES, {STORE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},
     {&M_HALVES, {STORE, "slabs->turn * SLAB_BYTES", "0"}},

@@ -20,17 +20,6 @@ struct fixture {
     int used;
 };
 
-static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
-
-static struct quern_context *open_registry(void)
-{
-    const struct quern_open_options open = {.registry = &registry};
-    struct quern_context *ctx;
-
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    return ctx;
-}
-
 static void *room(struct fixture *f)
 {
     assert_in_range(f->used, 0, ROOMS - 1);
@@ -51,10 +40,10 @@ static struct fixture begin(const char *text)
     struct fixture f = {.used = 0};
     struct quern_problem p;
 
-    f.ctx = open_registry();
+    f.ctx = test_open_with(&registry);
     p = test_problem(f.ctx, text);
     test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
-    test_expect(quern_plan(f.ctx, &p, &aot, &f.plan), QUERN_OK, "");
+    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
     quern_plan_info(f.plan, &f.info);
     assert_int_equal(f.info.workspace_bytes, need.workspace_bytes);
     assert_in_range(need.workspace_bytes, 256, WORKSPACE);
@@ -106,6 +95,59 @@ static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
     assert_true(begin + bytes <= f->workspace + f->info.workspace_bytes);
 }
 
+/* A problem, the kernel that the options name, the one that runs, and a part of
+   what quern_why says. */
+struct decision {
+    const char *text, *kernel, *runs, *why;
+};
+
+/* It is so, and quern_describe's workspace is enough: *info is the plan's.
+   Returns all that quern_why says, to be freed. */
+static char *decide(struct quern_context *ctx, const struct decision *row,
+                    struct quern_plan_info *info)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
+                                               .kernel = row->kernel};
+    struct quern_problem p = test_problem(ctx, row->text);
+    struct quern_description need;
+    struct quern_plan *plan;
+    char *why;
+
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_OK, "");
+    quern_plan_info(plan, info);
+    assert_string_equal(info->kernel, row->runs);
+    assert_true(info->workspace_bytes <= need.workspace_bytes);
+    quern_plan_free(plan);
+    test_expect(quern_why(ctx, &p, &options, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, row->why));
+    return why;
+}
+
+/* Without kernel `lost` the problem runs by another one, unless it says
+   `expand`: then it is refused, with `part`. Returns the workspace. */
+static size_t fall_back(const char *lost, const char *text, const char *runs,
+                        int expand, const char *part)
+{
+    struct qn_kernel left[sizeof kernels / sizeof *kernels];
+    struct quern_registry fewer = test_without(&registry, lost, left);
+    struct quern_context *ctx = test_open_with(&fewer);
+    struct quern_problem p;
+    struct quern_plan_info info;
+    struct quern_plan *plan;
+
+    p = test_problem(ctx, text);
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, runs);
+    quern_plan_free(plan);
+    p.expand = expand;
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL, part);
+    assert_null(plan);
+    quern_close(ctx);
+    return info.workspace_bytes;
+}
+
 /* Every driver call of a run fails once: no launch follows the first that
    failed, and all is balanced. `launches`: of a run that succeeds. */
 static void fail_driver_calls(const char *line, int launches)
@@ -133,14 +175,14 @@ static void fail_driver_calls(const char *line, int launches)
 /* And every allocation of a plan, of which there are more than `least`. */
 static void fail_allocations(const char *line, int least)
 {
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, line);
     struct quern_plan *plan;
     int code, n = 0;
 
     do {
         test_fail_allocation(++n);
-        code = quern_plan(ctx, &p, &aot, &plan);
+        code = quern_plan(ctx, &p, &test_aot, &plan);
         test_fail_allocation(0);
         assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
         assert_true(!plan == !!code);

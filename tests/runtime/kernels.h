@@ -87,7 +87,7 @@ static const struct qn_recipe test_recipes[] = {
 };
 
 /* What recipes have alike, whatever their scales; of one type and D in bf16;
-   and those that have scales. */
+   and those that have scales, of any types, and of e4m3 with one type of D. */
 #define TEST_RECIPE_OF(name_, line, x_, w_, dy_, types, d_)                    \
     .name = name_, .doc = "", .spec = "recipes/test.lua:" line, .x = x_,       \
     .w = w_, .dy = dy_, .d_types = types, .default_d = d_, .rule = ""
@@ -95,6 +95,8 @@ static const struct qn_recipe test_recipes[] = {
     TEST_RECIPE_OF(name_, line, type, type, type, 1u << QUERN_BF16, QUERN_BF16)
 #define TEST_SCALED(name_, x_, w_, dy_, types, d_)                             \
     TEST_RECIPE_OF(name_, "1", x_, w_, dy_, types, d_), .scaled = 1, .scale = ""
+#define TEST_E4M3(name, d)                                                     \
+    TEST_SCALED(name, QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << (d), d)
 
 /* Scales as fp8_block has them: of tokens, and of weights. */
 #define TEST_LINES                                                             \

@@ -219,8 +219,6 @@ static inline void give(struct fixture *f, struct quern_tensor *t)
 static inline struct fixture begin_with(const char *recipe, const char *more,
                                         const struct quern_registry *linked)
 {
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
-    const struct quern_open_options open = {.registry = linked};
     struct fixture f = {.used = 0};
     struct quern_mlp_args *a = &f.args;
     struct quern_mlp mlp;
@@ -228,10 +226,10 @@ static inline struct fixture begin_with(const char *recipe, const char *more,
 
     snprintf(text, sizeof text, "mlp %s g=3 m=60 hidden=64 ffn=32%s%s", recipe,
              strstr(more, "prob=") ? "" : " prob=1", more);
-    test_expect(quern_open(&open, &f.ctx), QUERN_OK, "");
+    f.ctx = test_open_with(linked);
     test_expect(quern_mlp_parse(f.ctx, text, &mlp), QUERN_OK, "");
     test_expect(quern_mlp_describe(f.ctx, &mlp, &f.need), QUERN_OK, "");
-    test_expect(quern_mlp_plan(f.ctx, &mlp, &aot, &f.plan), QUERN_OK, "");
+    test_expect(quern_mlp_plan(f.ctx, &mlp, &test_aot, &f.plan), QUERN_OK, "");
     f.memory = aligned_alloc(256, ROOMS * ROOM + 8 * ROOM);
     assert_non_null(f.memory);
     f.args = f.need.args;

@@ -15,6 +15,7 @@
 
 char test_folder[256], test_cache[300], test_log[300];
 char test_messages[8192];
+const struct quern_plan_options test_aot = {.backend = QUERN_BACKEND_AOT};
 struct fake_cuda *test_cuda;
 struct fake_cublaslt *test_cublaslt;
 
@@ -165,12 +166,35 @@ struct quern_context *test_open(void)
     return ctx;
 }
 
+struct quern_context *test_open_with(const struct quern_registry *registry)
+{
+    const struct quern_open_options options = {.registry = registry};
+    struct quern_context *ctx;
+
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    return ctx;
+}
+
 struct quern_problem test_problem(struct quern_context *ctx, const char *text)
 {
     struct quern_problem problem;
 
     test_expect(quern_problem_parse(ctx, text, &problem), QUERN_OK, "");
     return problem;
+}
+
+struct quern_registry test_without(const struct quern_registry *registry,
+                                   const char *kernel, struct qn_kernel *left)
+{
+    struct quern_registry fewer = *registry;
+
+    fewer.kernels = left;
+    fewer.nkernels = 0;
+    for (int i = 0; i < registry->nkernels; i++)
+        if (strcmp(registry->kernels[i].name, kernel))
+            left[fewer.nkernels++] = registry->kernels[i];
+    assert_int_equal(fewer.nkernels, registry->nkernels - 1);
+    return fewer;
 }
 
 struct quern_plan *test_plan(struct quern_context *ctx, const char *text,

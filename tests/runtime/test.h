@@ -46,8 +46,14 @@ struct quern_context *test_open(void);
 extern char test_messages[8192];
 void test_collect(void *user, int level, const char *line);
 
+/* Open with kernels that are linked. */
+struct quern_context *test_open_with(const struct quern_registry *registry);
+
 /* Parse, and fail the test if that fails. */
 struct quern_problem test_problem(struct quern_context *ctx, const char *text);
+
+/* Of plans whose kernels are linked. */
+extern const struct quern_plan_options test_aot;
 
 /* A plan of it; options may be NULL. */
 struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
@@ -102,6 +108,10 @@ extern struct test_host test_host;
 
 /* A bit for each of its workers that ran since the test began. */
 extern unsigned long long test_host_workers;
+
+/* A registry without the kernel of that name; `left`: room for its kernels. */
+struct quern_registry test_without(const struct quern_registry *registry,
+                                   const char *kernel, struct qn_kernel *left);
 
 /* Plan a small product with an empty environment but the cache's; its code. */
 #define TEST_PLAN "fprop bf16 g=8 m=1000 n=512 k=256"

@@ -91,7 +91,6 @@ static const struct quern_registry registry = {.hash = "activate",
                                                            sizeof *kernels,
                                                .rejected = rejected,
                                                .nrejected = 1};
-static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
 
 #define SWIGLU                                                                 \
     "fprop bf16 g=3 m=40 n=64 k=32 bias=1 activation=swiglu prob=1 saved=1"
@@ -113,13 +112,12 @@ struct fixture {
 
 static struct fixture begin(const char *text)
 {
-    const struct quern_open_options open = {.registry = &registry};
     struct fixture f = {.plan = NULL};
     struct quern_problem p;
 
-    test_expect(quern_open(&open, &f.ctx), QUERN_OK, "");
+    f.ctx = test_open_with(&registry);
     p = test_problem(f.ctx, text);
-    test_expect(quern_plan(f.ctx, &p, &aot, &f.plan), QUERN_OK, "");
+    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
     test_expect(quern_describe(f.ctx, &p, &f.need), QUERN_OK, "");
     f.memory = aligned_alloc(256, PLACES * ROOM);
     assert_non_null(f.memory);
@@ -226,23 +224,21 @@ static void chooses(void **state)
 /* No kernel: the points that are none tell why, those of others do not. */
 static void explains(void **state)
 {
-    const struct quern_open_options open = {.registry = &registry};
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
     struct quern_plan *plan;
     char *why = NULL;
 
     (void)state;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     p = test_problem(ctx, "fprop bf16 g=3 m=40 n=64 k=32 activation=swiglu "
                           "interleave=1");
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "d=bf16 and bias and activation");
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "both operands would not be one thread's"));
     quern_free(why);
     p.interleave = 2;
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_null(strstr(why, "both operands"));
     quern_free(why);
     quern_close(ctx);

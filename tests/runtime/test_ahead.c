@@ -199,7 +199,7 @@ static void refuses(void **state)
         {"wgrad blocks g=3 m=40 n=64 k=96 parts=2", "parts: merged products"},
         {"wgrad blocks g=1000 m=8 n=8 k=1073700000", "would pass 2^30 tokens"},
     };
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
     char text[160];
 
@@ -228,7 +228,7 @@ static void refuses_options(void **state)
                                               .kernel = "blocks_inside"};
     const struct quern_plan_options named = {.backend = QUERN_BACKEND_AOT,
                                              .kernel = "fprop_scale"};
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p =
         test_problem(ctx, "fprop blocks g=3 m=40 n=64 k=96 expand=ahead");
     struct quern_tune_result result;
@@ -249,7 +249,7 @@ static void refuses_options(void **state)
                 "expand=ahead: the kernels to be measured");
     p = test_problem(ctx, "fprop weights g=3 m=40 n=64 k=96 sizes=host "
                           "expand=ahead");
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "no kernel brings sizes from the host for recipe weights");
     quern_close(ctx);
 }
@@ -281,37 +281,22 @@ static void names_arguments(void **state)
 /* Many rows for each weight: worth it. Whoever names a kernel has chosen. */
 static void model_decides(void **state)
 {
-    static const struct {
-        const char *text, *kernel, *runs, *why;
-    } rows[] = {
+    static const struct decision rows[] = {
         {LARGE, NULL, "fprop", "expand=ahead: ahead "},
         {LARGE " expand=inside", NULL, "blocks_inside", "> blocks_inside"},
         {LARGE, "blocks_inside", "blocks_inside", "> blocks_inside"},
         {SMALL, NULL, "blocks_inside", "> blocks_inside"},
         {SMALL " expand=ahead", NULL, "fprop", "as the problem says"},
     };
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
-                                                   .kernel = rows[i].kernel};
-        struct quern_problem p = test_problem(ctx, rows[i].text);
         int ahead = !strcmp(rows[i].runs, "fprop");
-        struct quern_description need;
         struct quern_plan_info info;
-        struct quern_plan *plan;
-        char *why;
+        char *why = decide(ctx, &rows[i], &info);
 
-        test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
-        test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_OK, "");
-        quern_plan_info(plan, &info);
-        assert_string_equal(info.kernel, rows[i].runs);
-        assert_true(info.workspace_bytes <= need.workspace_bytes);
         assert_true(ahead == (info.workspace_bytes > 256));
-        quern_plan_free(plan);
-        test_expect(quern_why(ctx, &p, &options, &why), QUERN_OK, "");
-        assert_non_null(strstr(why, rows[i].why));
         assert_true(ahead == !!strstr(why, "> blocks_w\n"));
         quern_free(why);
     }
@@ -321,27 +306,10 @@ static void model_decides(void **state)
 /* What nobody asked for is given up where its kernels are not linked. */
 static void falls_back(void **state)
 {
-    struct quern_registry fewer = registry;
-    const struct quern_open_options open = {.registry = &fewer};
-    struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan_info info;
-    struct quern_plan *plan;
-
     (void)state;
-    fewer.kernels = kernels + 1; /* without blocks_x */
-    fewer.nkernels--;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    p = test_problem(ctx, LARGE);
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_OK, "");
-    quern_plan_info(plan, &info);
-    assert_string_equal(info.kernel, "blocks_inside");
-    assert_int_equal(info.workspace_bytes, 256);
-    quern_plan_free(plan);
-    p.expand = QUERN_EXPAND_AHEAD;
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
-                "in the expansion of A");
-    quern_close(ctx);
+    assert_int_equal(fall_back("blocks_x", LARGE, "blocks_inside",
+                               QUERN_EXPAND_AHEAD, "in the expansion of A"),
+                     256);
 }
 
 /* ---------------------------------------------------------------- failures */
@@ -359,7 +327,7 @@ static void plans_fail_cleanly(void **state)
 
     (void)state;
     do {
-        struct quern_context *ctx = open_registry();
+        struct quern_context *ctx = test_open_with(&registry);
         struct quern_problem p =
             test_problem(ctx, "fprop levels g=3 m=40 n=64 k=96 expand=ahead");
         struct quern_plan *plan;
@@ -368,7 +336,7 @@ static void plans_fail_cleanly(void **state)
         test_cuda->fail_code = 999;
         test_cuda->failed = NULL;
         test_cuda->fail_at = ++n;
-        code = quern_plan(ctx, &p, &aot, &plan);
+        code = quern_plan(ctx, &p, &test_aot, &plan);
         test_cuda->fail_at = 0;
         assert_true(!plan == !!code);
         assert_int_equal(test_cuda->depth, 0);

@@ -134,14 +134,13 @@ static void find_kernel(struct fixture *f)
 /* The kernel that AOT finds for the problem, or the one that is named. */
 static struct fixture begin(const char *text, const char *kernel)
 {
-    const struct quern_open_options open = {.registry = &registry};
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
                                                .kernel = kernel};
     struct quern_description need;
     struct quern_problem problem;
     struct fixture f = {.kernel = NULL};
 
-    test_expect(quern_open(&open, &f.ctx), QUERN_OK, "");
+    f.ctx = test_open_with(&registry);
     problem = test_problem(f.ctx, text);
     test_expect(quern_plan(f.ctx, &problem, &options, &f.plan), QUERN_OK, "");
     test_expect(quern_describe(f.ctx, &problem, &need), QUERN_OK, "");
@@ -242,13 +241,11 @@ static void chooses_by_epilogue(void **state)
 
 static void says_what_it_has(void **state)
 {
-    const struct quern_open_options open = {.registry = &registry};
     struct quern_problem p;
     struct quern_plan *plan;
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&registry);
 
     (void)state;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     p = test_problem(ctx, "wgrad bf16 g=3 m=64 n=24 k=100 d=bf16");
     test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "there are kernels for d=f32 and beta=1");

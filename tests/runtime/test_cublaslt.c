@@ -1,16 +1,10 @@
 /*
 ** test_cublaslt.c: the backend cublaslt over a stand-in that computes from the
-** descriptors alone. All numbers are small multiples of 1/2, so that every
-** type holds every result exactly and buffers are compared as bytes.
+** descriptors alone.
 */
 #include "test_cublaslt.h"
 
 #include "cublaslt.h"
-#include "element.h"
-
-const int64_t test_sizes[GROUPS] = {3, 0, 1, 7, 4};
-const float test_alphas[GROUPS] = {0.5f, 2, 1.5f, -1, 1};
-const float test_betas[GROUPS] = {2, -1, 0.5f, 1, 0};
 
 _Alignas(256) float test_memory[4][ELEMENTS];
 _Alignas(256) char test_workspace[WORKSPACE];
@@ -24,108 +18,23 @@ const struct form test_plain = {.recipe = "bf16",
                                 .ragged = QUERN_AXIS_M,
                                 .d_type = QUERN_BF16};
 
-static int64_t length_of(const struct quern_problem *p, int axis)
-{
-    return axis == QUERN_AXIS_M ? p->m : axis == QUERN_AXIS_N ? p->n : p->k;
-}
-
-/* In elements, of (i, j) of a group whose ragged axis begins at `start`. */
-static size_t place(const struct operand *o, int ragged, int group,
-                    int64_t start, int64_t i, int64_t j)
-{
-    int grouped = o->axes[0] != ragged && o->axes[1] != ragged;
-
-    i += o->axes[0] == ragged ? start : 0;
-    j += o->axes[1] == ragged ? start : 0;
-    return (size_t)((grouped ? group * o->group_stride : 0) +
-                    (o->swapped ? j * o->stride + i : i * o->stride + j));
-}
-
-static float load(const struct operand *o, size_t i)
-{
-    return qn_element_load(o->data, o->type, i);
-}
-
-/* Small whole numbers, another one everywhere. */
-static void fill(const struct operand *o, int most, unsigned seed)
-{
-    for (size_t i = 0; i < ELEMENTS; i++) {
-        seed = seed * 1664525 + 1013904223;
-        qn_element_store(o->data, o->type, i,
-                         (float)((int)(seed >> 16) % (2 * most + 1) - most));
-    }
-}
-
-static struct quern_problem problem_of(struct quern_context *ctx,
-                                       const struct form *f)
-{
-    struct quern_problem p;
-    char text[64];
-
-    snprintf(text, sizeof text, "wgrad %s g=%d m=18 n=5 k=7", f->recipe,
-             GROUPS);
-    p = test_problem(ctx, text);
-    p.a_major = f->a_major;
-    p.b_major = f->b_major;
-    p.ragged = f->ragged;
-    p.d_type = f->d_type;
-    p.alpha = f->alpha;
-    p.beta = f->beta;
-    p.sizes = f->sizes;
-    if (f->ragged)
-        *(f->ragged == QUERN_AXIS_M   ? &p.m
-          : f->ragged == QUERN_AXIS_N ? &p.n
-                                      : &p.k) = TOTAL;
-    return p;
-}
-
-/* Its place in memory, and the same for the library. */
-static struct operand lay_out(const struct quern_problem *p, int first,
-                              int second, int swapped, int wide,
-                              struct quern_tensor *tensor, void *data)
-{
-    struct operand o = {{first, second}, swapped, tensor->type, 0, 0, data};
-    int64_t rows = length_of(p, swapped ? second : first);
-
-    o.stride = length_of(p, swapped ? first : second) + (wide ? 3 : 0);
-    o.group_stride = rows * o.stride + (wide ? 5 : 0);
-    tensor->data = data;
-    tensor->bytes = ELEMENTS * sizeof(float);
-    if (wide)
-        tensor->stride = o.stride;
-    if (wide && first != p->ragged && second != p->ragged)
-        tensor->group_stride = o.group_stride;
-    return o;
-}
-
 void test_prepare(struct quern_context *ctx, const struct form *f,
                   struct run *r)
 {
-    struct quern_description need;
+    void *const data[] = {test_memory[0], test_memory[1], test_memory[3],
+                          test_memory[2]};
 
-    r->p = problem_of(ctx, f);
-    test_expect(quern_describe(ctx, &r->p, &need), QUERN_OK, "");
-    r->args = need.args;
-    r->args.c = r->args.d;
-    r->a = lay_out(&r->p, QUERN_AXIS_M, QUERN_AXIS_K, f->a_major, f->wide,
-                   &r->args.a, test_memory[0]);
-    r->b = lay_out(&r->p, QUERN_AXIS_N, QUERN_AXIS_K, f->b_major, f->wide,
-                   &r->args.b, test_memory[1]);
-    r->d = lay_out(&r->p, QUERN_AXIS_M, QUERN_AXIS_N, 0, f->wide, &r->args.d,
-                   test_memory[2]);
-    r->c = lay_out(&r->p, QUERN_AXIS_M, QUERN_AXIS_N, 0, 0, &r->args.c,
-                   test_memory[3]);
-    if (f->beta != QUERN_BETA_ANY)
-        memset(&r->args.c, 0, sizeof r->args.c);
-    r->args.alpha = f->alpha ? test_alphas : NULL;
-    r->args.beta = f->beta == QUERN_BETA_ANY ? test_betas : NULL;
-    r->args.scalars = f->alpha || f->beta == QUERN_BETA_ANY ? f->scalars : 0;
-    r->args.host_sizes = f->ragged ? test_sizes : NULL;
+    test_expect(exact_prepare(ctx, f, data, sizeof test_memory[0], r), QUERN_OK,
+                "");
+    r->args.alpha = f->alpha ? exact_alphas : NULL;
+    r->args.beta = f->beta == QUERN_BETA_ANY ? exact_betas : NULL;
+    r->args.host_sizes = f->ragged ? exact_sizes : NULL;
     r->args.workspace = test_workspace + 16; /* as loose as is allowed */
-    fill(&r->a, 2, 1);
-    fill(&r->b, 1, 2);
-    fill(&r->d, 3, 3);
-    fill(&r->c, 3, 4);
+    exact_fill(r, EXACT_A, sizeof test_memory[0], 1);
+    exact_fill(r, EXACT_B, sizeof test_memory[1], 2);
+    exact_fill(r, EXACT_D, sizeof test_memory[2], 3);
+    if (f->beta == QUERN_BETA_ANY)
+        exact_fill(r, EXACT_C, sizeof test_memory[3], 4);
 }
 
 static void *run_often(void *user)
@@ -145,52 +54,6 @@ void test_run_threads(struct test_thread *threads, int count)
     for (int i = 0; i < count; i++) {
         pthread_join(threads[i].id, NULL);
         assert_int_equal(threads[i].failed, 0);
-    }
-}
-
-/* One value, from the definition. */
-static float expected(const struct run *r, const struct form *f, int group,
-                      const int64_t at[3], const int64_t lengths[3])
-{
-    int scalar = f->scalars > 1 ? group : 0;
-    int64_t start = at[2];
-    size_t c = place(&r->c, r->p.ragged, group, start, at[0], at[1]);
-    size_t d = place(&r->d, r->p.ragged, group, start, at[0], at[1]);
-    float sum = 0;
-
-    for (int64_t k = 0; k < lengths[2]; k++)
-        sum += load(&r->a, place(&r->a, r->p.ragged, group, start, at[0], k)) *
-               load(&r->b, place(&r->b, r->p.ragged, group, start, at[1], k));
-    if (f->alpha)
-        sum *= test_alphas[scalar];
-    if (f->beta == QUERN_BETA_ONE)
-        sum += load(&r->d, d);
-    if (f->beta == QUERN_BETA_ANY && test_betas[scalar] != 0)
-        sum += test_betas[scalar] * load(&r->c, c);
-    return sum;
-}
-
-/* What D must become: only what belongs to a group changes. */
-static void refer(const struct run *r, const struct form *f, void *want)
-{
-    int64_t start = 0;
-
-    memcpy(want, r->d.data, sizeof test_memory[2]);
-    for (int g = 0; g < GROUPS; g++) {
-        int64_t lengths[] = {r->p.m, r->p.n, r->p.k};
-
-        if (f->ragged == QUERN_AXIS_K || f->ragged == QUERN_AXIS_M ||
-            f->ragged == QUERN_AXIS_N)
-            lengths[f->ragged - QUERN_AXIS_M] = test_sizes[g];
-        for (int64_t i = 0; i < lengths[0]; i++)
-            for (int64_t j = 0; j < lengths[1]; j++) {
-                const int64_t at[] = {i, j, start};
-
-                qn_element_store(want, r->p.d_type,
-                                 place(&r->d, f->ragged, g, start, i, j),
-                                 expected(r, f, g, at, lengths));
-            }
-        start += test_sizes[g];
     }
 }
 
@@ -217,7 +80,7 @@ static void try_form(struct quern_context *ctx, const struct form *f,
     test_prepare(ctx, f, &r);
     if (f->beta == QUERN_BETA_ZERO) /* D is not read: poison it */
         memset(test_memory[2], 0xFF, sizeof test_memory[2]);
-    refer(&r, f, want);
+    exact_refer(&r, want, sizeof want);
     test_expect(quern_plan(ctx, &r.p, &options, &plan), QUERN_OK, "");
     memset(behind(plan, &r), 0, sizeof untouched);
     test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");

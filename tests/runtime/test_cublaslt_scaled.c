@@ -60,15 +60,11 @@ static const struct qn_recipe recipes[] = {
     {TEST_SCALED("of_tensors", QUERN_E4M3, QUERN_E4M3, QUERN_E5M2,
                  1u << QUERN_F32, QUERN_F32),
      .scaling = {OF(QN_SPAN_TENSOR)}},
-    {TEST_SCALED("of_blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
-                 1u << QUERN_F32, QUERN_F32),
+    {TEST_E4M3("of_blocks", QUERN_F32),
      .scaling = {PLAIN, PLAIN, {.type = QUERN_TYPE_NONE}}},
-    {TEST_SCALED("in_blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
-                 1u << QUERN_F32, QUERN_F32),
-     .promote = 128, .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
-    {TEST_SCALED("in_tiles", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
-                 1u << QUERN_F32, QUERN_F32),
-     .scaling = {TILES, TILES, TILES}},
+    {TEST_E4M3("in_blocks", QUERN_F32), .promote = 128,
+     .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
+    {TEST_E4M3("in_tiles", QUERN_F32), .scaling = {TILES, TILES, TILES}},
 };
 static const struct quern_registry registry = {
     .hash = "scaled", .recipes = recipes, .nrecipes = 6};
@@ -76,15 +72,6 @@ static const struct quern_registry registry = {
 _Alignas(256) static unsigned char a[ROOM], b[ROOM];
 _Alignas(256) static float d[ROOM], c[ROOM], a_sf[SCALES], b_sf[SCALES];
 _Alignas(256) static char workspace[100 << 20];
-
-static struct quern_context *open_scaled(void)
-{
-    const struct quern_open_options options = {.registry = &registry};
-    struct quern_context *ctx;
-
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
-    return ctx;
-}
 
 /* 0, 1/2, 1 or 2, and their negatives, with so many bits of mantissa. */
 static unsigned char draw(unsigned *seed, int mantissa)
@@ -199,7 +186,7 @@ static int scale_index(const char *recipe, int group, int row, int rows)
 /* d[i,:] = x[i,:] * w[g]^T over row copies. */
 static void check_fprop(const char *recipe)
 {
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_args args;
     struct quern_plan *plan;
     char text[128];
@@ -235,7 +222,7 @@ static void check_wgrad(const char *recipe)
 {
     static const float beta = 2;
     const int pitch = (TOKENS + 127 * GROUPS) / 128 * 128;
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_args args;
     struct quern_plan *plan;
     char text[128];
@@ -311,7 +298,7 @@ static float from_tile(const float *scales, int i)
 static void check_wide_fprop(const char *recipe, int beta, int streams)
 {
     const int tiles = !strcmp(recipe, "in_tiles");
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_args args;
     struct quern_plan *plan;
     char text[128];
@@ -353,7 +340,7 @@ static void check_wide_wgrad(const char *recipe)
 {
     const int tiles = !strcmp(recipe, "in_tiles"), tokens = 400;
     const int pitch = (tokens + 127 * GROUPS) / 128 * 128;
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_args args;
     struct quern_plan *plan;
     char text[128];
@@ -458,7 +445,7 @@ static void says_what_scales(void **state)
 {
     const struct quern_plan_options options = {.backend =
                                                    QUERN_BACKEND_CUBLASLT};
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_plan_info info;
     struct quern_plan *plan;
 
@@ -477,7 +464,7 @@ static void says_what_scales(void **state)
                    "recipe of_blocks has others");
     quern_close(ctx);
     test_cublaslt->version = 120805;
-    ctx = open_scaled();
+    ctx = test_open_with(&registry);
     plan = test_plan(ctx, "fprop of_groups g=2 m=8 n=16 k=16", &options);
     quern_plan_free(plan);
     expect_refusal(ctx, "fprop of_rows g=2 m=8 n=16 k=16",
@@ -488,7 +475,7 @@ static void says_what_scales(void **state)
     quern_close(ctx);
     test_cublaslt->version = 0;
     test_cuda->major = 10;
-    ctx = open_scaled();
+    ctx = test_open_with(&registry);
     expect_refusal(ctx, "fprop in_blocks g=2 m=8 n=16 k=16",
                    "of blocks, fp32, on Hopper alone, this GPU is sm_100");
     test_cuda->major = 9;

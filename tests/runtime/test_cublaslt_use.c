@@ -73,7 +73,7 @@ static void batches_uniform_groups(void **state)
     assert_int_equal(test_cublaslt->products, 1 + GROUPS);
     assert_int_equal(test_cublaslt->batch, 1);
     assert_int_equal(test_cublaslt->device_scalars, 1);
-    assert_ptr_equal(test_cublaslt->alpha, &test_alphas[GROUPS - 1]);
+    assert_ptr_equal(test_cublaslt->alpha, &exact_alphas[GROUPS - 1]);
     assert_ptr_equal(test_cublaslt->beta,
                      test_workspace + 16 + 256 + sizeof(float));
     quern_plan_free(plan);
@@ -218,14 +218,14 @@ static void refuses_what_lies_on_the_device(void **state)
     good = r.args;
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(r.args, good, change, quern_run(plan, &r.args, NULL), part)
-    BREAK(r.args.a.first_dims = test_sizes,
+    BREAK(r.args.a.first_dims = exact_sizes,
           "a.first_dims is not NULL: the cublaslt backend reads nothing on "
           "the device; it takes host_sizes");
-    BREAK(r.args.d.offsets = test_sizes, "d.offsets is not NULL");
+    BREAK(r.args.d.offsets = exact_sizes, "d.offsets is not NULL");
     BREAK(r.args.b.pointers = (void *const *)test_workspace,
           "b.pointers is not NULL: the cublaslt backend reads nothing on the "
           "device; it takes data and group_stride");
-    BREAK(r.args.alpha = test_alphas, "alpha is not NULL: the problem says");
+    BREAK(r.args.alpha = exact_alphas, "alpha is not NULL: the problem says");
     BREAK(r.args.workspace = r.args.a.data, "workspace overlaps a.data");
     BREAK(r.args.workspace = NULL, "workspace is NULL: 33555200 zeroed bytes");
     BREAK(r.args.b.stride = 6, "b.stride is 6");
@@ -233,7 +233,7 @@ static void refuses_what_lies_on_the_device(void **state)
     quern_plan_free(plan);
     uniform.ragged = QUERN_AXIS_NONE;
     plan = make_plan(ctx, &uniform, &r);
-    r.args.host_sizes = test_sizes;
+    r.args.host_sizes = exact_sizes;
     test_expect(quern_run(plan, &r.args, NULL), QUERN_EINVAL,
                 "host_sizes is not NULL: no axis of the problem is ragged");
     quern_plan_free(plan);
@@ -253,7 +253,7 @@ static void refuses_to_be_mixed(void **state)
     struct quern_plan *plan = test_plan(ctx, text, NULL);
 
     (void)state;
-    args.host_sizes = test_sizes;
+    args.host_sizes = exact_sizes;
     test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL,
                 "host_sizes is not NULL: the problem says sizes=device; "
                 "sizes=host takes them");

@@ -62,21 +62,18 @@ enum { ROOM = 1 << 16 };
 static void launches(const char *text, const char *const *names)
 {
     static _Alignas(256) char memory[8][ROOM];
-    const struct quern_open_options open = {.registry = &registry};
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct quern_description need;
     struct quern_args *args = &need.args;
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
     struct quern_plan *plan;
     const struct fake_launch *trail = test_cuda->trail;
     const uint64_t workspace = (uint64_t)(uintptr_t)memory[7];
     int i = 0;
 
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     p = test_problem(ctx, text);
     test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_OK, "");
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
     assert_in_range(need.workspace_bytes, 256, ROOM);
     args->a.data = memory[0];
     args->b.data = memory[1];
@@ -133,31 +130,26 @@ static void sums_have_launches(void **state)
 /* No other kernel serves such a problem, and the message says what there is. */
 static void others_do_not(void **state)
 {
-    const struct quern_open_options open = {.registry = &registry};
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
     struct quern_plan *plan;
 
     (void)state;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     p = test_problem(ctx, LINE "activation=geglu");
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "an activation, whose gradient it makes");
     p = test_problem(ctx, LINE "activation=swiglu interleave=4");
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL, "");
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL, "");
     quern_close(ctx);
 }
 
 static void tunes_without_sums(void **state)
 {
-    const struct quern_open_options open = {.registry = &registry};
     struct quern_tune_result result;
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
 
     (void)state;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     p = test_problem(ctx, LINE "activation=swiglu prob=1 dprob=1");
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "dprob=1: sums take launches of their own");

@@ -355,7 +355,6 @@ static void merged_products_have_their_own(void **state)
     static const char text[] =
         "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 parts=3 sizes=host";
     static const int64_t other[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-    const struct quern_open_options open = {.registry = &registry};
     struct qn_part parts[3];
     struct quern_context *ctx;
     struct quern_queue *queue;
@@ -364,7 +363,7 @@ static void merged_products_have_their_own(void **state)
     int32_t *place;
 
     (void)state;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    ctx = test_open_with(&registry);
     plan = test_plan(ctx, text, NULL);
     args = host_args(ctx, text);
     place = place_of(&args);

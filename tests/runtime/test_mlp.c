@@ -167,7 +167,6 @@ static void explains_fusion(void **state)
         {&with_fused, "scaled", "copies=both\n    > scaled_fused",
          "  h = activation(pre)"},
     };
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
 
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -178,7 +177,7 @@ static void explains_fusion(void **state)
         snprintf(line, sizeof line, "mlp %s g=3 m=60 hidden=64 ffn=32 prob=1",
                  rows[i].recipe);
         test_expect(quern_mlp_parse(f.ctx, line, &mlp), QUERN_OK, "");
-        test_expect(quern_mlp_why(f.ctx, &mlp, &aot, &text), QUERN_OK, "");
+        test_expect(quern_mlp_why(f.ctx, &mlp, &test_aot, &text), QUERN_OK, "");
         assert_non_null(strstr(text, rows[i].part));
         assert_null(strstr(text, rows[i].lacks));
         quern_free(text);
@@ -281,7 +280,6 @@ static void fails_each_driver_call(void **state)
 /* And every allocation of a plan. */
 static void fails_each_allocation(void **state)
 {
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct fixture f = begin("scaled");
     struct quern_mlp_plan *plan;
     struct quern_mlp mlp;
@@ -293,7 +291,7 @@ static void fails_each_allocation(void **state)
         QUERN_OK, "");
     do {
         test_fail_allocation(++n);
-        code = quern_mlp_plan(f.ctx, &mlp, &aot, &plan);
+        code = quern_mlp_plan(f.ctx, &mlp, &test_aot, &plan);
         test_fail_allocation(0);
         assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
     } while (code);

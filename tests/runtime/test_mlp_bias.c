@@ -134,15 +134,14 @@ static void adds_in_passes(void **state)
 /* What quern_mlp_why says of an MLP in the recipe mx. */
 static char *why(struct fixture *f, const char *sizes)
 {
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct quern_mlp_plan *plan;
     struct quern_mlp mlp;
     char line[128], *text = NULL;
 
     snprintf(line, sizeof line, "mlp mx %s prob=1 bias=1", sizes);
     test_expect(quern_mlp_parse(f->ctx, line, &mlp), QUERN_OK, "");
-    test_expect(quern_mlp_why(f->ctx, &mlp, &aot, &text), QUERN_OK, "");
-    test_expect(quern_mlp_plan(f->ctx, &mlp, &aot, &plan), QUERN_OK, "");
+    test_expect(quern_mlp_why(f->ctx, &mlp, &test_aot, &text), QUERN_OK, "");
+    test_expect(quern_mlp_plan(f->ctx, &mlp, &test_aot, &plan), QUERN_OK, "");
     quern_mlp_plan_free(plan);
     return text;
 }
@@ -172,10 +171,27 @@ static void explains_biases(void **state)
     end(&f);
 }
 
+/* Nor does that kernel add it: why and plan fall back to the pass alike. */
+static void explains_passes(void **state)
+{
+    struct qn_kernel left[ALL];
+    const struct quern_registry fewer =
+        test_without(&with_biases, "bf16_biased", left);
+    struct fixture f = begin_with("mx", " bias=1", &fewer);
+    char *text = why(&f, "g=2 m=65536 hidden=4096 ffn=4096");
+
+    (void)state;
+    assert_non_null(strstr(text, "> mx_expand_x"));
+    assert_non_null(strstr(text, "  pre + b1\n    bias bf16 of=x"));
+    assert_non_null(strstr(text, "  y + b2\n    bias bf16 of=x"));
+    assert_null(strstr(text, "bias=1 expand=ahead"));
+    quern_free(text);
+    end(&f);
+}
+
 /* Nothing adds it: refused, with the step. */
 static void needs_kernels(void **state)
 {
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct fixture f = begin_with("plain", "", &registry);
     struct quern_mlp_plan *plan;
     struct quern_mlp mlp;
@@ -184,7 +200,7 @@ static void needs_kernels(void **state)
     test_expect(quern_mlp_parse(
                     f.ctx, "mlp plain g=3 m=60 hidden=64 ffn=32 bias=1", &mlp),
                 QUERN_OK, "");
-    test_expect(quern_mlp_plan(f.ctx, &mlp, &aot, &plan), QUERN_ENOKERNEL,
+    test_expect(quern_mlp_plan(f.ctx, &mlp, &test_aot, &plan), QUERN_ENOKERNEL,
                 "in the step pre + b1");
     end(&f);
 }
@@ -227,8 +243,8 @@ int test_mlp_bias_group(void)
         TEST(adds_biases),          TEST(sums_gradients),
         TEST(sums_without_factors), TEST(adds_to_gradients),
         TEST(adds_in_fused),        TEST(adds_in_passes),
-        TEST(explains_biases),      TEST(needs_kernels),
-        TEST(strides_rows),
+        TEST(explains_biases),      TEST(explains_passes),
+        TEST(needs_kernels),        TEST(strides_rows),
     };
 
     return cmocka_run_group_tests_name("mlp biases", tests, NULL, NULL);

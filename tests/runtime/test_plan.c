@@ -136,7 +136,6 @@ static void says_why_nothing_serves(void **state)
 
 static void prefers_linked_kernels(void **state)
 {
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     const struct quern_plan_options jit = {.backend = QUERN_BACKEND_JIT};
     struct quern_context *ctx = open_linked(cubin);
     struct quern_problem p;
@@ -146,14 +145,14 @@ static void prefers_linked_kernels(void **state)
     expect_plan(ctx, PROBLEM, NULL, "k_linked", QUERN_BACKEND_AOT, 132);
     assert_ptr_equal(test_cuda->code, cubin);
     assert_string_equal(test_cuda->kernel, "k_linked");
-    expect_plan(ctx, PROBLEM, &aot, "k_linked", QUERN_BACKEND_AOT, 132);
+    expect_plan(ctx, PROBLEM, &test_aot, "k_linked", QUERN_BACKEND_AOT, 132);
     assert_int_equal(test_count("nvrtc"), 0);
     assert_int_equal(test_count("gen"), 0);
     expect_plan(ctx, PROBLEM, &jit, "k_cluster", QUERN_BACKEND_JIT, 132);
     quern_close(ctx);
     ctx = open_linked(NULL);
     p = test_problem(ctx, PROBLEM);
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "k_linked: not linked into this program");
     quern_close(ctx);
 }
@@ -175,8 +174,6 @@ static void takes_the_closest_architecture(void **state)
     } devices[] = {{8, 0, "k_80"}, {8, 6, "k_86"},   {8, 9, "k_86"},
                    {9, 0, "k_90"}, {12, 0, "k_120"}, {12, 1, NULL},
                    {10, 0, NULL},  {7, 5, NULL}};
-    const struct quern_open_options open = {.registry = &registry};
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct quern_context *ctx;
     struct quern_problem p;
     struct quern_plan *plan;
@@ -184,16 +181,16 @@ static void takes_the_closest_architecture(void **state)
     (void)state;
     for (int i = 0; i < 4; i++)
         fat[i].cubin = cubin;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    ctx = test_open_with(&registry);
     p = test_problem(ctx, PROBLEM);
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         test_cuda->major = devices[i].major;
         test_cuda->minor = devices[i].minor;
         if (devices[i].kernel)
-            expect_plan(ctx, PROBLEM, &aot, devices[i].kernel,
+            expect_plan(ctx, PROBLEM, &test_aot, devices[i].kernel,
                         QUERN_BACKEND_AOT, 132);
         else
-            test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
+            test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                         "k_120: made for sm_120a, not for sm_");
     }
     quern_close(ctx);
@@ -209,7 +206,6 @@ static void weighs_how_c_arrives(void **state)
         GPU_KERNEL("k_reduce", "sm_90a", 128, 128, 1, 1, 1000)};
     const struct quern_registry registry = {
         .hash = "addends", .kernels = kernels, .nkernels = 3};
-    const struct quern_open_options options = {.registry = &registry};
     struct quern_context *ctx;
 
     (void)state;
@@ -220,7 +216,7 @@ static void weighs_how_c_arrives(void **state)
         kernels[i].addend = addends[i];
         kernels[i].cubin = cubin;
     }
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    ctx = test_open_with(&registry);
     expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=64 d=f32 beta=1", NULL,
                 "k_fetch", QUERN_BACKEND_AOT, 132);
     expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168 d=f32 beta=1", NULL,
@@ -238,14 +234,13 @@ static void weighs_what_ctas_share(void **state)
         GPU_KERNEL("k_pair", "sm_90a", 128, 256, 2, 1, 1000)};
     const struct quern_registry registry = {
         .hash = "clusters", .kernels = kernels, .nkernels = 3};
-    const struct quern_open_options options = {.registry = &registry};
     struct quern_context *ctx;
 
     (void)state;
     for (int i = 0; i < 3; i++)
         kernels[i].cubin = cubin;
     kernels[1].schedule = "pingpong";
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    ctx = test_open_with(&registry);
     expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168", NULL, "k_narrow",
                 QUERN_BACKEND_AOT, 132);
     expect_plan(ctx, "fprop bf16 g=8 m=16384 n=4096 k=28672", NULL, "k_pair",
@@ -258,13 +253,12 @@ static void weighs_what_ctas_share(void **state)
 /* A broken cubin is the driver's error, not a crash. */
 static void reports_a_bad_cubin(void **state)
 {
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct quern_context *ctx = open_linked("nothing like a cubin");
     struct quern_problem p = test_problem(ctx, PROBLEM);
     struct quern_plan *plan;
 
     (void)state;
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ECUDA,
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ECUDA,
                 "cuLibraryLoadData");
     quern_close(ctx);
     assert_int_equal(test_cuda->libraries, 0);

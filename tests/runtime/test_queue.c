@@ -289,14 +289,12 @@ static const struct quern_registry registry = {
 /* A launch that fails leaves its product, and those behind it. */
 static void keeps_what_failed(void **state)
 {
-    const struct quern_open_options open = {.registry = &registry};
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_plan *plan;
     struct quern_args args;
     struct quern_queue *queue;
 
     (void)state;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     plan = test_plan(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1", NULL);
     args = test_args(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1");
     test_expect(quern_queue(ctx, 4, &queue), QUERN_OK, "");
@@ -345,12 +343,11 @@ static void flushes_bias_gradients_in_order(void **state)
     static const char *const sums[] = {"n_cast", "n_sum"};
     static const char text[] =
         "quantize bf16 of=dy g=3 m=100 k=128 copies=row dbias=";
-    const struct quern_open_options open = {.registry = &registry};
     struct quern_quantize_plan *first, *add;
     struct quern_quantize_description need;
     _Alignas(16) static char dy[100 * 128 * 2], scratch[1 << 16];
     static float dbias[3 * 128];
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_queue *queue;
     struct quern_args args;
     struct quern_plan *plan;
@@ -358,7 +355,6 @@ static void flushes_bias_gradients_in_order(void **state)
     int stream;
 
     (void)state;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     plan = test_plan(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1", NULL);
     args = test_args(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1");
     first = sums_plan(ctx, strcat(strcpy(line, text), "1"), &need);

@@ -153,7 +153,7 @@ static void refuses(void **state)
         {"wgrad powers g=3 m=40 n=64 k=96 parts=2", "parts: merged products"},
         {"wgrad beside g=3 m=40 n=64 k=96", "FP8 in blocks as they are"},
     };
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
     char text[160];
 
@@ -179,36 +179,24 @@ static void refuses(void **state)
 
 static void model_decides(void **state)
 {
-    static const struct {
-        const char *text, *runs, *why;
-    } rows[] = {
-        {LARGE, "narrow_fprop", "expand=fp8: fp8 "},
-        {LARGE " expand=ahead", "fprop", "operands become bf16"},
-        {LARGE " expand=inside", "powers_inside", "> powers_inside"},
-        {SMALL, "powers_inside", "expand=inside: too few rows"},
-        {SMALL " expand=fp8", "narrow_fprop", "if some value does not fit"},
-        {"fprop blocks g=8 m=32768 n=4096 k=7168", "fprop",
+    static const struct decision rows[] = {
+        {LARGE, NULL, "narrow_fprop", "expand=fp8: fp8 "},
+        {LARGE " expand=ahead", NULL, "fprop", "operands become bf16"},
+        {LARGE " expand=inside", NULL, "powers_inside", "> powers_inside"},
+        {SMALL, NULL, "powers_inside", "expand=inside: too few rows"},
+        {SMALL " expand=fp8", NULL, "narrow_fprop",
+         "if some value does not fit"},
+        {"fprop blocks g=8 m=32768 n=4096 k=7168", NULL, "fprop",
          "not as fp8: e4m3's own values"},
     };
-    struct quern_context *ctx = open_registry();
+    struct quern_context *ctx = test_open_with(&registry);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct quern_problem p = test_problem(ctx, rows[i].text);
         int narrow = !strcmp(rows[i].runs, "narrow_fprop");
-        struct quern_description need;
         struct quern_plan_info info;
-        struct quern_plan *plan;
-        char *why;
+        char *why = decide(ctx, &rows[i], &info);
 
-        test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
-        test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_OK, "");
-        quern_plan_info(plan, &info);
-        assert_string_equal(info.kernel, rows[i].runs);
-        assert_true(info.workspace_bytes <= need.workspace_bytes);
-        quern_plan_free(plan);
-        test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
-        assert_non_null(strstr(why, rows[i].why));
         assert_true(narrow == !!strstr(why, "> powers_w_again\n"));
         assert_true(narrow == !!strstr(why, "sums are those of FP8"));
         quern_free(why);
@@ -219,32 +207,9 @@ static void model_decides(void **state)
 /* What nobody asked for is given up, for the next best. */
 static void falls_back(void **state)
 {
-    struct quern_registry fewer = registry;
-    const struct quern_open_options open = {.registry = &fewer};
-    struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan_info info;
-    struct quern_plan *plan;
-    int left = 0;
-
     (void)state;
-    while (strcmp(kernels[left].name, "powers_x_again"))
-        left++;
-    struct qn_kernel some[sizeof kernels / sizeof *kernels];
-    memcpy(some, kernels, sizeof some);
-    some[left].arch = "sm_100a";
-    fewer.kernels = some;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    p = test_problem(ctx, LARGE);
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_OK, "");
-    quern_plan_info(plan, &info);
-    assert_string_equal(info.kernel, "fprop");
-    quern_plan_free(plan);
-    p.expand = QUERN_EXPAND_FP8;
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_ENOKERNEL,
-                "no kernel encodes a copy again for recipe powers");
-    assert_null(plan);
-    quern_close(ctx);
+    fall_back("powers_x_again", LARGE, "fprop", QUERN_EXPAND_FP8,
+              "no kernel encodes a copy again for recipe powers");
 }
 
 /* ---------------------------------------------------------------- failures */

@@ -58,21 +58,18 @@ static const struct quern_registry registry = {
 static void launches(const char *text, const char *const *names, int cleared)
 {
     static _Alignas(256) char memory[4][1 << 17];
-    const struct quern_open_options open = {.registry = &registry};
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct quern_quantize_description need;
     struct quern_quantize_args *args = &need.args;
     struct quern_quantize_plan *plan;
     struct quern_quantization q;
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&registry);
     static float dbias[1 << 14];
     static int32_t rows[1];
     int i = 0;
 
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     test_expect(quern_quantize_parse(ctx, text, &q), QUERN_OK, "");
     test_expect(quern_quantize_describe(ctx, &q, &need), QUERN_OK, "");
-    test_expect(quern_quantize_plan(ctx, &q, &aot, &plan), QUERN_OK, "");
+    test_expect(quern_quantize_plan(ctx, &q, &test_aot, &plan), QUERN_OK, "");
     assert_in_range(need.workspace_bytes, 256, sizeof memory[3]);
     args->in.data = memory[0];
     args->row.data = q.copies & QUERN_ROW ? memory[1] : NULL;
@@ -123,18 +120,15 @@ static void rows_held_whole_need_no_maxima(void **state)
 
 static void why_says_so(void **state)
 {
-    const struct quern_open_options open = {.registry = &registry};
-    const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
     struct quern_quantization q;
-    struct quern_context *ctx;
+    struct quern_context *ctx = test_open_with(&registry);
     char *text;
 
     (void)state;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
     test_expect(quern_quantize_parse(
                     ctx, "quantize lines of=dy g=1 m=2 k=9000 copies=row", &q),
                 QUERN_OK, "");
-    test_expect(quern_quantize_why(ctx, &q, &aot, &text), QUERN_OK, "");
+    test_expect(quern_quantize_why(ctx, &q, &test_aot, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "> lines_cast\n"));
     assert_non_null(strstr(text, "  lines_rows\n    rows are longer than it "
                                  "has room for in shared memory\n"));

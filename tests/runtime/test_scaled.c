@@ -38,65 +38,27 @@
     }
 
 static const struct qn_recipe recipes[] = {
-    {TEST_SCALED("blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
-                 QUERN_BF16),
-     .scaling = {MN, ROWS4, MN}},
-    {TEST_SCALED("columns", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3,
-                 1u << QUERN_BF16, QUERN_BF16),
-     .scaling = {MN, MN, MN}},
+    {TEST_E4M3("blocks", QUERN_BF16), .scaling = {MN, ROWS4, MN}},
+    {TEST_E4M3("columns", QUERN_BF16), .scaling = {MN, MN, MN}},
     {TEST_SCALED("four", QUERN_E2M1, QUERN_E2M1, QUERN_E2M1, 1u << QUERN_BF16,
                  QUERN_BF16),
      .scaling = {TWO_LEVELS, TWO_LEVELS, TWO_LEVELS}},
-    {TEST_SCALED("groups", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
-                 QUERN_BF16),
-     .scaling = {GROUP, GROUP, GROUP}},
-    {TEST_SCALED("half", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
-                 QUERN_BF16),
-     .scaling = {MN, MN, NONE}},
-    {TEST_SCALED("loose", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
-                 QUERN_BF16),
-     .scaling = {LOOSE, LOOSE, LOOSE}},
-    {TEST_SCALED("rows", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
-                 QUERN_BF16),
-     .scaling = {ROW, ROW, ROW}},
-    {TEST_SCALED("tiles", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
-                 QUERN_BF16),
-     .scaling = {TILES, TILES, TILES}},
+    {TEST_E4M3("groups", QUERN_BF16), .scaling = {GROUP, GROUP, GROUP}},
+    {TEST_E4M3("half", QUERN_BF16), .scaling = {MN, MN, NONE}},
+    {TEST_E4M3("loose", QUERN_BF16), .scaling = {LOOSE, LOOSE, LOOSE}},
+    {TEST_E4M3("rows", QUERN_BF16), .scaling = {ROW, ROW, ROW}},
+    {TEST_E4M3("tiles", QUERN_BF16), .scaling = {TILES, TILES, TILES}},
 };
 
-static const unsigned char params[] = {P(a_map),
-                                       P(b_map),
-                                       P(a_sf_map),
-                                       P(b_sf_map),
-                                       P(a_sf),
-                                       P(b_sf),
-                                       P(a_global),
-                                       P(b_global),
-                                       P(a_sf_stride),
-                                       P(b_sf_stride),
-                                       P(a_sf_group_stride),
-                                       P(b_sf_group_stride),
-                                       P(first_dims),
-                                       P(groups),
-                                       P(m),
-                                       P(k)};
+#define OF_SCALES                                                              \
+    P(a_sf), P(b_sf), P(a_global), P(b_global), P(a_sf_stride),                \
+        P(b_sf_stride), P(a_sf_group_stride), P(b_sf_group_stride),            \
+        P(first_dims), P(groups), P(m), P(k)
+static const unsigned char params[] = {P(a_map), P(b_map), P(a_sf_map),
+                                       P(b_sf_map), OF_SCALES};
 /* The same without maps of scales. */
-static const unsigned char plain_params[] = {P(a),
-                                             P(b),
-                                             P(a_stride),
-                                             P(b_stride),
-                                             P(a_sf),
-                                             P(b_sf),
-                                             P(a_global),
-                                             P(b_global),
-                                             P(a_sf_stride),
-                                             P(b_sf_stride),
-                                             P(a_sf_group_stride),
-                                             P(b_sf_group_stride),
-                                             P(first_dims),
-                                             P(groups),
-                                             P(m),
-                                             P(k)};
+static const unsigned char plain_params[] = {P(a), P(b), P(a_stride),
+                                             P(b_stride), OF_SCALES};
 
 #define KERNEL(recipe_, op_, ragged_, params_)                                 \
     {                                                                          \
@@ -126,15 +88,6 @@ static const struct quern_registry registry = {
     .nrecipes = sizeof recipes / sizeof recipes[0],
     .kernels = kernels,
     .nkernels = sizeof kernels / sizeof kernels[0]};
-
-static struct quern_context *open_scaled(void)
-{
-    const struct quern_open_options open = {.registry = &registry};
-    struct quern_context *ctx;
-
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    return ctx;
-}
 
 /* ---------------------------------------------------------------- describe */
 
@@ -183,7 +136,7 @@ static void describes_copies(void **state)
          {2, {10, 160}, 0, 1600, 4 * 128 * 8, 0},
          {3, {4, 8, 160}, 0, 5120, 4 * 128 * 8, 0}},
     };
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -221,7 +174,7 @@ static void refuses_problems(void **state)
          "pointers=b: quantized copies of all groups lie in one buffer"},
         {"wgrad half g=4 m=100 n=200 k=130", "scales one of x and dy"},
     };
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
 
     (void)state;
@@ -267,7 +220,7 @@ static int size_of(int param)
 static struct fixture begin(const char *text, const unsigned char *list)
 {
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
-    struct fixture f = {.ctx = open_scaled(), .params = list};
+    struct fixture f = {.ctx = test_open_with(&registry), .params = list};
     struct quern_description need;
     struct quern_problem p = test_problem(f.ctx, text);
     struct quern_tensor *ab[] = {&f.args.a, &f.args.b};
@@ -408,7 +361,7 @@ static void maps_scales(void **state)
 
 static void refuses_maps(void **state)
 {
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
     struct quern_problem p;
     struct quern_plan *plan;
@@ -495,7 +448,7 @@ static struct quern_shape shape(int64_t first, int64_t second, int64_t third,
 /* Copies as a front end has them: a column copy's columns bound the tokens. */
 static void infers(void **state)
 {
-    struct quern_context *ctx = open_scaled();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_contraction c = {.recipe = "blocks", .groups = 4};
     struct quern_problem p;
 

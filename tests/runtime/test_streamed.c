@@ -11,30 +11,25 @@
 #define P(name) QN_PARAM_##name
 
 static const struct qn_recipe recipes[] = {
-    {TEST_SCALED("blocks", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
-                 QUERN_BF16),
+    {TEST_E4M3("blocks", QUERN_BF16),
      .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
-    {TEST_SCALED("chance", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
-                 QUERN_BF16),
-     .scaling = {TEST_LINES,
-                 TEST_SQUARES,
-                 {.type = QUERN_F32,
-                  .span = QN_SPAN_BLOCK,
-                  .rows = 1,
-                  .k = 128,
-                  .order = QN_ORDER_COLUMNS,
-                  .pad_rows = 4,
-                  .pad_columns = 1,
-                  .stochastic = 1}}},
-    {TEST_SCALED("memory", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, 1u << QUERN_BF16,
-                 QUERN_BF16),
-     .scaling = {{.type = QUERN_F32,
-                  .span = QN_SPAN_TENSOR,
-                  .pad_rows = 1,
-                  .pad_columns = 1,
-                  .history = 16},
-                 TEST_SQUARES,
-                 TEST_LINES}},
+    {TEST_E4M3("chance", QUERN_BF16), .scaling = {TEST_LINES,
+                                                  TEST_SQUARES,
+                                                  {.type = QUERN_F32,
+                                                   .span = QN_SPAN_BLOCK,
+                                                   .rows = 1,
+                                                   .k = 128,
+                                                   .order = QN_ORDER_COLUMNS,
+                                                   .pad_rows = 4,
+                                                   .pad_columns = 1,
+                                                   .stochastic = 1}}},
+    {TEST_E4M3("memory", QUERN_BF16), .scaling = {{.type = QUERN_F32,
+                                                   .span = QN_SPAN_TENSOR,
+                                                   .pad_rows = 1,
+                                                   .pad_columns = 1,
+                                                   .history = 16},
+                                                  TEST_SQUARES,
+                                                  TEST_LINES}},
     {TEST_SCALED("weights", QUERN_BF16, QUERN_E4M3, QUERN_BF16,
                  1u << QUERN_BF16, QUERN_BF16),
      .scaling = {{0}, TEST_SQUARES, {0}}},
@@ -113,7 +108,6 @@ static const struct quern_registry registry = {.hash = "streamed",
                                                .nkernels = 4,
                                                .rejected = rejected,
                                                .nrejected = 1};
-static const struct quern_plan_options aot = {.backend = QUERN_BACKEND_AOT};
 
 #define SIDES    "fprop blocks g=3 m=40 n=4096 k=1032"
 #define STREAMED SIDES " quantize=streamed"
@@ -130,23 +124,14 @@ struct fixture {
     char *memory, *b;
 };
 
-static struct quern_context *open_test(void)
-{
-    const struct quern_open_options open = {.registry = &registry};
-    struct quern_context *ctx;
-
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    return ctx;
-}
-
 static struct fixture begin(const char *text)
 {
-    struct fixture f = {.ctx = open_test()};
+    struct fixture f = {.ctx = test_open_with(&registry)};
     struct quern_problem p = test_problem(f.ctx, text);
     struct quern_description need;
     struct quern_plan_info info;
 
-    test_expect(quern_plan(f.ctx, &p, &aot, &f.plan), QUERN_OK, "");
+    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
     test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
     quern_plan_info(f.plan, &info);
     assert_int_equal(info.workspace_bytes, need.workspace_bytes);
@@ -216,14 +201,14 @@ static void chooses(void **state)
         {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=inline", "beside"},
         {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=any", "streamed"},
     };
-    struct quern_context *ctx = open_test();
+    struct quern_context *ctx = test_open_with(&registry);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct quern_problem p = test_problem(ctx, rows[i].text);
         struct fixture f = {.ctx = ctx};
 
-        test_expect(quern_plan(ctx, &p, &aot, &f.plan), QUERN_OK, "");
+        test_expect(quern_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
         assert_string_equal(chosen(&f), rows[i].kernel);
         quern_plan_free(f.plan);
     }
@@ -231,7 +216,7 @@ static void chooses(void **state)
         struct quern_problem p = test_problem(ctx, models[i].text);
         struct fixture f = {.ctx = ctx};
 
-        test_expect(quern_plan(ctx, &p, &aot, &f.plan), QUERN_OK, "");
+        test_expect(quern_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
         assert_string_equal(chosen(&f), models[i].kernel);
         quern_plan_free(f.plan);
     }
@@ -240,18 +225,18 @@ static void chooses(void **state)
 
 static void explains(void **state)
 {
-    struct quern_context *ctx = open_test();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, STREAMED);
     char *why = NULL;
 
     (void)state;
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "a is quantized in the product's own launch"));
     assert_non_null(strstr(why, "> streamed"));
     assert_non_null(strstr(why, "no room beside the product"));
     quern_free(why);
     p = test_problem(ctx, BESIDE);
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "> beside"));
     assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
@@ -260,12 +245,12 @@ static void explains(void **state)
     assert_null(strstr(why, "streamed\n"));
     quern_free(why);
     p = test_problem(ctx, SHORT);
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "by a launch before the product's"));
     assert_non_null(strstr(why, "rows are read 16 bytes at a time: k % 8"));
     quern_free(why);
     p = test_problem(ctx, SIDES);
-    test_expect(quern_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_null(strstr(why, "quantized"));
     assert_null(strstr(why, "no room beside the product"));
     quern_free(why);
@@ -276,7 +261,7 @@ static void explains(void **state)
    and 64 words before their flags. */
 static void describes(void **state)
 {
-    struct quern_context *ctx = open_test();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, STREAMED);
     struct quern_description need;
     char text[256];
@@ -385,27 +370,35 @@ static void quantizes_beside(void **state)
     end(&f);
 }
 
-/* What such a run takes is looked at as well, and room for A if it is given. */
-static void refuses_beside(void **state)
-{
-    struct fixture f = begin(BESIDE);
-    const struct quern_args good = f.args;
-
-    (void)state;
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
+
+/* What a run takes that quantizes A, by whichever kernel. */
+static void refuses_numbers(struct fixture f, const char *kernel)
+{
+    const struct quern_args good = f.args;
+    char rows[96];
+
+    snprintf(rows, sizeof rows,
+             "%s reads rows at multiples of 16 bytes, a multiple of 8", kernel);
     BREAK(f.args.in.data = NULL, "in.data is NULL");
     BREAK(f.args.in.data = f.memory + ROOM + 8, "in.data is 0x");
     BREAK(f.args.in.type = QUERN_F16, "in.type is f16, the plan's is bf16");
-    BREAK((f.args.in.stride = 1036, f.args.in.bytes = ROOM),
-          "beside reads rows at multiples of 16 bytes, a multiple of 8");
+    BREAK((f.args.in.stride = 1036, f.args.in.bytes = ROOM), rows);
     BREAK(f.args.a.sf = NULL, "a.sf is NULL");
     BREAK(f.args.in.data = f.args.a.data, "overlap");
     BREAK(f.args.d.data = f.args.in.data, "overlap");
     BREAK(f.args.column.sf = NULL, "column.sf is NULL");
     BREAK(f.args.a.data = f.args.d.data, "overlap");
-#undef BREAK
-    f.args = good;
+}
+
+/* Room for A is looked at if it is given. */
+static void refuses_beside(void **state)
+{
+    struct fixture f = begin(BESIDE);
+
+    (void)state;
+    refuses_numbers(f, "beside");
     f.args.a.data = NULL;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     end(&f);
@@ -470,26 +463,16 @@ static void refuses(void **state)
     const struct quern_args good = f.args;
 
     (void)state;
-#define BREAK(change, part)                                                    \
-    TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
-    BREAK(f.args.in.data = NULL, "in.data is NULL");
-    BREAK(f.args.in.data = f.memory + ROOM + 8, "in.data is 0x");
-    BREAK(f.args.in.type = QUERN_F16, "in.type is f16, the plan's is bf16");
+    refuses_numbers(f, "streamed");
     BREAK(f.args.in.shape[1] = 8, "in.shape[1] is 8, the plan's is 1032");
     BREAK(f.args.in.bytes = 8, "in.bytes is 8: its rows span 82560 bytes");
     BREAK(f.args.in.stride = 8, "in.stride is 8: 0 (packed) or 1032 to");
-    BREAK((f.args.in.stride = 1036, f.args.in.bytes = ROOM),
-          "streamed reads rows at multiples of 16 bytes, a multiple of 8");
     BREAK(f.args.a.data = NULL, "a.data is NULL");
-    BREAK(f.args.a.sf = NULL, "a.sf is NULL");
-    BREAK(f.args.column.sf = NULL, "column.sf is NULL");
     BREAK(f.args.column.sf_bytes = 4, "column.sf_bytes is 4: the scales take");
     BREAK(f.args.column.stride = 512, "column.stride is 512");
-    BREAK(f.args.in.data = f.args.a.data, "overlap");
     BREAK(f.args.column.data = f.args.a.data, "overlap");
     BREAK(f.args.column.data = f.args.in.data, "overlap");
     BREAK(f.args.column.data = f.args.d.data, "overlap");
-    BREAK(f.args.a.data = f.args.d.data, "overlap");
     BREAK(f.args.column.sf = f.args.a.sf, "overlap");
     BREAK(f.args.a.sf = f.args.workspace, "overlap");
     BREAK(f.args.in.data = f.args.workspace, "overlap");
@@ -497,7 +480,6 @@ static void refuses(void **state)
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     end(&f);
     f = begin(SIDES);
-#undef BREAK
     f.args.in.data = f.memory + ROOM;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
                 "in.data is not NULL: the problem does not say quantize=");
@@ -530,7 +512,7 @@ static void refuses_problems(void **state)
         {STREAMED " quantize=any", "quantize= is given twice"},
     };
     const struct quern_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
-    struct quern_context *ctx = open_test();
+    struct quern_context *ctx = test_open_with(&registry);
     struct quern_tune_result result;
     struct quern_problem p;
     struct quern_plan *plan;
@@ -545,7 +527,7 @@ static void refuses_problems(void **state)
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "quantize=streamed: the kernels to be measured");
     p.quantize = QUERN_FUSE_ANY + 1;
-    test_expect(quern_plan(ctx, &p, &aot, &plan), QUERN_EINVAL,
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_EINVAL,
                 "quantize is 4: not one of the values");
     quern_close(ctx);
 }

@@ -222,13 +222,12 @@ static const struct quern_registry linked = {
 
 static struct quern_context *open_banded(void)
 {
-    const struct quern_open_options options = {.registry = &linked};
     struct quern_context *ctx;
 
     banded[0].cubin = "cubin of k_banded.cu";
     banded[0].params = band_params;
     banded[0].nparams = sizeof band_params;
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    ctx = test_open_with(&linked);
     test_cuda->band_at = sizeof band_params;
     test_cuda->param_sizes[sizeof band_params - 1] = sizeof(int);
     return ctx;

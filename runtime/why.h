@@ -1,0 +1,20 @@
+/*
+** why.h: what would run of a problem, in words and for code.
+*/
+#ifndef QUERN_WHY_H
+#define QUERN_WHY_H
+
+#include "quern.h"
+
+struct qn_why_choice {
+    int served; /* a kernel computes it, or the product of what was expanded */
+    int expand; /* enum quern_expand, but for AUTO: what operands become */
+};
+
+/* quern_why, and what it says. */
+int qn_why_explain(struct quern_context *ctx,
+                   const struct quern_problem *problem,
+                   const struct quern_plan_options *options,
+                   struct qn_why_choice *choice, char **text);
+
+#endif
