@@ -17,13 +17,16 @@ from matplotlib import pyplot  # noqa: E402
 
 # What is drawn in these colours gets the page's: --ink, --grid, and one for each series.
 INK, GRID = "#010203", "#0a0b0c"
-SERIES = {"quern": "#100001", "torch_grouped_mm": "#100002", "torch_scaled_grouped_mm": "#100002",
+SERIES = {"quern": "#100001", "quern_bf16": "#100003", "torch_grouped_mm": "#100002",
+          "torch_scaled_grouped_mm": "#100002", "torch_bf16": "#100002", "torch_fp8_row": "#100005",
           "cublas_loop": "#100003", "cublas_dense": "#100004", "cublas_dense_fp8": "#100005"}
-TITLES = {"quern": "quern", "torch_grouped_mm": "torch grouped",
-          "torch_scaled_grouped_mm": "torch scaled grouped", "cublas_loop": "cuBLAS loop",
+TITLES = {"quern": "quern", "quern_bf16": "quern in BF16", "torch_grouped_mm": "torch grouped",
+          "torch_scaled_grouped_mm": "torch scaled grouped", "torch_bf16": "torch in BF16",
+          "torch_fp8_row": "torch in FP8", "cublas_loop": "cuBLAS loop",
           "cublas_dense": "dense cuBLAS", "cublas_dense_fp8": "dense cuBLAS, FP8"}
-MARKS = {"quern": "o", "torch_grouped_mm": "s", "torch_scaled_grouped_mm": "s", "cublas_loop": "^",
-         "cublas_dense": "|", "cublas_dense_fp8": "|"}
+MARKS = {"quern": "o", "quern_bf16": "^", "torch_grouped_mm": "s", "torch_scaled_grouped_mm": "s",
+         "torch_bf16": "s", "torch_fp8_row": "D", "cublas_loop": "^", "cublas_dense": "|",
+         "cublas_dense_fp8": "|"}
 PASSES = {"fprop": "o", "dgrad": "s", "wgrad": "^", "accumulate": "D"}
 
 # Vendor's figures: dense TFLOP/s of BF16 (and what 8 bits multiply them by), at that clock; TB/s.
@@ -144,17 +147,21 @@ def speed(path, results, report):
         figure.tight_layout(w_pad=1.5)
         figure.legend(handles[::-1], labels[::-1], loc="lower center", ncols=len(labels),
                       bbox_to_anchor=(0.5, 1.0), handletextpad=0.2, columnspacing=1.4)
-        means = []
-        for cases, op in zip(found, pair):
-            ratios = [r for r in map(report.ratio, cases.values()) if r]
-            if ratios:
-                means.append(f"{op} {report.geometric_mean(ratios):.3f} × the better of torch and "
-                             f"a cuBLAS loop")
         rows = [r for cases in found for c in cases.values() for r in c.values()]
         parts.append(block(figure, f"{name_of(path)}-{'-'.join(pair)}",
-                           html.escape("Geometric means: " + "; ".join(means) + ". ")
+                           html.escape(means(zip(pair, found), report))
                            + product_origin(path, results, rows)))
     return "".join(parts)
+
+
+def means(passes, report):
+    """A sentence; nothing where no peer ran."""
+    said = []
+    for op, cases in passes:
+        ratios = [r for r in map(report.ratio, cases.values()) if r]
+        if ratios:
+            said.append(f"{op} {report.geometric_mean(ratios):.3f} × {report.best_peer(cases)}")
+    return "Geometric means: " + "; ".join(said) + ". " if said else ""
 
 
 # --------------------------------------------------------------------------------------- roofline
@@ -273,19 +280,49 @@ def tuning(path, results, _):
         "SM clock " + span([r.get("mhz") for r in rows], "MHz")]))
 
 
+def drawn(path, results, report):
+    """The same of many problems, a point for each."""
+    ops = sorted(report.passes(results))
+    found = [report.cases(results, op) for op in ops]
+    figure, axes = pyplot.subplots(figsize=(9.2, 0.7 + 0.26 * len(ops)))
+    for i, cases in enumerate(found):
+        gains = [100 * (report.ratio(rows) - 1) for rows in cases.values()]
+        axes.scatter(gains, [i] * len(gains), s=26, color=SERIES["quern"], alpha=0.5, linewidths=0,
+                     zorder=3)
+    axes.axvline(0, color=INK, linewidth=1)
+    axes.set_yticks(range(len(ops)), ops)
+    axes.set_ylim(len(ops) - 0.4, -0.6)
+    axes.set_xlabel("% faster than the model's choice")
+    axes.grid(axis="x", linewidth=0.8)
+    figure.tight_layout()
+    rows = [r for cases in found for c in cases.values() for r in c.values()]
+    return block(figure, name_of(path), html.escape(means(zip(ops, found), report))
+                 + product_origin(path, results, rows))
+
+
 # -------------------------------------------------------------------------------------- the page
 
-def is_product(results):
+def is_measured(results):
     return isinstance(results, dict) and "machine" in results and "rows" in results and any(
         "shape" in r for r in results["rows"])
 
 
+def is_drawn(results):
+    return is_measured(results) and any(r["what"] == "quern_untuned" for r in results["rows"])
+
+
+def is_product(results):
+    return is_measured(results) and not is_drawn(results)
+
+
 def is_casts(results):
-    return isinstance(results, dict) and "copy_gbytes" in results
+    return isinstance(results, dict) and "copy_gbytes" in results and all(
+        "gbytes" in r for r in results["rows"])
 
 
 SECTIONS = (("Speed by shape", is_product, speed), ("Roofline", is_product, roofline),
-            ("Gains by tuning", tuning_rows, tuning), ("Quantize bandwidth", is_casts, casts))
+            ("Gains by tuning", tuning_rows, tuning), ("Gains by tuning, drawn problems", is_drawn, drawn),
+            ("Quantize bandwidth", is_casts, casts))
 
 
 def render(paths, report):

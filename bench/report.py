@@ -66,6 +66,14 @@ def ratio(rows):
     return min(peers) / rows["quern"]["ms"] if peers and "quern" in rows else None
 
 
+def best_peer(cases):
+    """Whom the ratios of a pass are to."""
+    there = {what for rows in cases.values() for what in rows}
+    return ("the model alone" if "quern_untuned" in there
+            else "the best of torch's compositions" if "torch_bf16" in there
+            else "the better of torch and a cuBLAS loop")
+
+
 def sentence(results, path):
     m = results["machine"]
     return (f"{m['gpu']}, driver {m['driver']}, CUDA {m['cuda']}, torch {m['torch']}, commit "
