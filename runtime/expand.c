@@ -27,9 +27,9 @@
 #define BUSY             530.0
 #define FIRST            900.0
 #define BEGIN            250.0
-#define BY_EIGHT         3.1
-#define BY_EIGHT_NARROW  2.0 /* codes of 4 bits */
-#define BESIDE           3.0
+#define BY_EIGHT         2.7
+#define BY_EIGHT_NARROW  2.1 /* codes of 4 bits */
+#define BESIDE           0.5
 #define CONTENDED        0.75
 
 /* Where they make it. */

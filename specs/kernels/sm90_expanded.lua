@@ -6,9 +6,16 @@ local AHEAD = 4 -- steps of 64 k for which scales are on their way
 -- Bytes that 64 codes have where they are copied: six bits have a byte, too.
 local function row_bytes (o) return o.bits == 4 and 32 or o.bits == 16 and 128 or 64 end
 
--- Words of four scales that a row has on its way, and the two from which some are taken.
-local function word_slots (o)
-  return o.scale and (AHEAD * 64 + 4 * o.scale.k - 1) // (4 * o.scale.k) + 2 or 0
+-- Words of four scales that a row has on its way, and those from which a stage's are taken: one
+-- more than it needs. Where each stage counts them, a power of two, so that nothing is divided.
+local function word_slots (o, span)
+  if not o.scale then return 0 end
+  local k = 4 * o.scale.k
+  local words = (AHEAD * 64 + k - 1) // k + (span * 64 + k - 1) // k + 1
+  if span == 1 then return words end
+  local slots = 4
+  while slots < words do slots = 2 * slots end
+  return slots
 end
 
 -- Where an operand becomes bf16: before it is copied, in shared memory, or in registers.
@@ -32,10 +39,10 @@ local function fixed_memory (v)
 end
 local function stage_memory (v)
   local rows = (v.a_way == "expanded" and v.tile.m or 0) + (v.b_way == "expanded" and v.tile.n or 0)
-  return rows * v.tile.k * 2
+  return v.span * rows * v.tile.k * 2
 end
 local function packed_memory (v)
-  return v.packed_row[1] * v.tile.m + v.packed_row[2] * v.tile.n
+  return v.span * (v.packed_row[1] * v.tile.m + v.packed_row[2] * v.tile.n)
 end
 
 local function common ()
@@ -48,7 +55,10 @@ local function common ()
     return (a and a.global or b and b.global) and "global" or "none"
   end),
   derive "bytes" (function () return 2 end),
-  derive "ahead" (function () return AHEAD end),
+  -- Steps of k in a stage: where few products wait for much that is neither, it is paid half as
+  -- often.
+  derive "span" (function (v) return v.expand == "swapped" and 2 or 1 end),
+  derive "ahead" (function (v) return AHEAD // v.span end), -- stages
   derive "a_way" (function (v)
     if v.expand == "swapped" then return "expanded" end -- bf16, too: into the order of the others
     return way(v.a, v.expand == "registers")
@@ -71,7 +81,9 @@ local function common ()
     return power
   end),
   derive "packed_row" (function (v) return { row_bytes(v.a), row_bytes(v.b) } end),
-  derive "word_slots" (function (v) return { word_slots(v.a), word_slots(v.b) } end),
+  derive "word_slots" (function (v)
+    return { word_slots(v.a, v.span), word_slots(v.b, v.span) }
+  end),
 
   -- Scales of a row copy that begin anew with each group: where, follows from the groups before.
   derive "a_runs" (function (v)
@@ -99,6 +111,7 @@ local function common ()
   derive "slabs" (function (v) return v.addend == "fetch" and 4 or 2 end),
   derive "stages" (function (v)
     local room = 227 * KiB - fixed_memory(v)
+    if v.span > 1 then return 2 end
     for stages = 4, 3, -1 do
       if (room - stages * stage_memory(v)) // packed_memory(v) >= 3 then return stages end
     end
@@ -106,7 +119,7 @@ local function common ()
   end),
   derive "packed_stages" (function (v)
     local room = 227 * KiB - fixed_memory(v) - v.stages * stage_memory(v)
-    return math.min(room // packed_memory(v), v.expand == "swapped" and 12 or 8)
+    return math.min(room // packed_memory(v), v.expand == "swapped" and 6 or 8)
   end),
   derive "smem" (function (v)
     return fixed_memory(v) + v.stages * stage_memory(v) + v.packed_stages * packed_memory(v)
@@ -144,8 +157,8 @@ local function common ()
     (function (v)
       return v.expand ~= "swapped" and (v.tile.m < 64 or v.tile.m == 64 and v.tile.n < 256)
     end),
-  reject "two fragments of B beside sums of 128 rows leave too few registers: some would spill"
-    (function (v) return v.expand == "swapped" and v.tile.m >= 128 end),
+  reject "two fragments of B beside sums of more rows leave too few registers: some would spill"
+    (function (v) return v.expand == "swapped" and v.tile.m > 64 end),
   reject "two warpgroups would expand the same 64 rows"
     (function (v) return v.expand == "registers" and v.tile.m < 128 end),
   reject "A beside as many sums leaves too few registers to fetch C or for scales of e4m3"

@@ -1,4 +1,4 @@
-//$ once "expand/pair_e4m3.c"
+//$ once "expand/four_e4m3.c"
 //$ once "expand/permute.c"
 //$ once "expand/multiply.c"
 //$ once "cast/to_bf16.c"
@@ -6,12 +6,11 @@
 /* Four codes, the first in the lowest bits, as bf16, times a scale, both halves of a word. */
 FN void expand_e4m3_twice(unsigned pair[2], unsigned codes, unsigned twice)
 {
-    for (int i = 0; i < 2; i++) {
-        float lo, hi;
+    float value[4];
 
-        pair_e4m3(codes >> 16 * i, &lo, &hi);
-        pair[i] = multiply_bf16x2(to_bf16_x2(lo, hi), twice); /* the first is exact */
-    }
+    four_e4m3(codes, value);
+    for (int i = 0; i < 2; i++) /* what is rounded first is exact */
+        pair[i] = multiply_bf16x2(to_bf16_x2(value[2 * i], value[2 * i + 1]), twice);
 }
 
 FN void expand_e4m3(unsigned pair[2], unsigned codes, float factor)

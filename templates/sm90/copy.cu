@@ -146,9 +146,12 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ local inline = quantize == "inline"
 //$ local given = cluster.n > 1 and " + (CTAS - 1) * NUMBER_ROWS * (TILE_K + 4)" or ""
 //$ loaded = inline and "B_BYTES" .. given or loaded
+//$ local swapped = expand == "swapped"
+//$ loaded = swapped and "SPAN * PACKED_BYTES" or loaded
 //$ -- the ring that copies go into, and where B lies in it
 //$ local ring = wide and { "packed_", "packed", "PACKED_BYTES", "A_PACKED", "PACKED_STAGES" }
 //$                    or { "", "ring", "STAGE_BYTES", "A_BYTES", "STAGES" }
+//$ local loaded_at = swapped and loaded or ring[3]
 //$ if factors == "lines" then
 /* The scales of a tile's rows of A and of B for one block of k. */
 DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
@@ -216,9 +219,9 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
 //$ if rolled then
 #pragma unroll 1
 //$ end
-    for (int x = 0; x < k; x += TILE_K) {
+    for (int x = 0; x < k; x += $(swapped and "SPAN * " or "")TILE_K) {
         const unsigned int full = s->$(ring[1])full + p->stage * 8;
-        const unsigned int stage = s->$(ring[2]) + p->stage * $(ring[3]);
+        const unsigned int stage = s->$(ring[2]) + p->stage * $(loaded_at);
 
 //$ if quantize == "streamed" then
         if (x % CHUNK == 0) /* before the stage is free, so that the look costs nothing */
@@ -239,6 +242,13 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
         } else {
             load_a(maps, stage, full, t, x, t->row);
             load_b_half(maps, stage + A_BYTES, full, t, x, t->column);
+        }
+//$ elseif swapped then
+#pragma unroll
+        for (int i = 0; i < SPAN; i++) { /* behind k: zeros */
+            const unsigned int to = stage + i * PACKED_BYTES;
+            load_a(maps, to, full, t, x + i * TILE_K, t->row);
+            load_b(maps, to + A_PACKED, full, t, x + i * TILE_K, t->column);
         }
 //$ else
 //$ if not inline then

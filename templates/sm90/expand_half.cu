@@ -16,8 +16,8 @@ DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half
     unsigned int word[$(words)], pair[16], scale[$(blocks)];
 
 #pragma unroll
-    for (int i = 0; i < $(blocks); i++)
-        scale[i] = scales >> 8 * i & 255;
+    for (int i = 0; i < $(blocks); i++) /* in both halves */
+        scale[i] = permute(scales, 0, i * 0x0101 + 0x4040);
 #pragma unroll
     for (int i = 0; i < 4; i++)
 //$ if stored == 4 then
@@ -39,7 +39,7 @@ DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half
 #pragma unroll
     for (int i = 1; i < $(blocks); i++)
         most = most > scale[i] ? most : scale[i];
-    if (__ballot_sync(~0u, most > MOST_$(near:upper())) == 0)
+    if (__ballot_sync(~0u, most > MOST_$(near:upper()) * 0x10001) == 0)
 #pragma unroll
         for (int i = 0; i < $(words); i++)
             expand_$(kind)_twice(pair + $(each // 2) * i, word[i], twice_$(near)($(of_word)));
@@ -48,9 +48,9 @@ DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half
 #pragma unroll
     for (int i = 0; i < $(words); i++)
 //$ if lowered > 0 and stored == 4 and a.scale.type == "e4m3" then
-        expand_$(kind)_twice(pair + $(each // 2) * i, word[i], twice_e4m3_apart($(of_word)));
+        expand_$(kind)_twice(pair + $(each // 2) * i, word[i], twice_e4m3_apart($(of_word) & 255));
 //$ else
-        expand_$(kind)(pair + $(each // 2) * i, word[i], factor_$(a.scale.type)($(of_word)));
+        expand_$(kind)(pair + $(each // 2) * i, word[i], factor_$(a.scale.type)($(of_word) & 255));
 //$ end
 //$ else
 DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half)

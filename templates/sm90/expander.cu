@@ -7,6 +7,8 @@
 */
 //$ local in_order = a_way ~= "registers" and b_way ~= "registers"
 //$ local at_once = swapped and 64 or 128 -- rows that 128 threads take at a time
+//$ local of_span = swapped and "SPAN * " or ""
+//$ local step = of_span .. "TILE_K"
 //$ local all = { { "a", a, "m", tile.m, a_way }, { "b", b, "n", tile.n, b_way } }
 //$ for _, x in ipairs(all) do
 //$ local name, o, way = x[1], x[2], x[5]
@@ -94,23 +96,28 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
 //$ end
 //$ end
 #pragma unroll 1
-    for (int x = -SF_AHEAD * TILE_K; x < k; x += TILE_K) {
+    for (int x = -SF_AHEAD * $(step); x < k; x += $(step)) {
 //$ if not swapped or a.scale then
-        const int later = x + SF_AHEAD * TILE_K;
+        const int later = x + SF_AHEAD * $(step);
 //$ end
-        const unsigned int packed = s->packed + p->stage * PACKED_BYTES;
-        const unsigned int stage = s->ring + q->stage * STAGE_BYTES;
+        const unsigned int packed = s->packed + p->stage * $(of_span)PACKED_BYTES;
+        const unsigned int stage = s->ring + q->stage * $(of_span)STAGE_BYTES;
 
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
 //$ local upper = name:upper()
 //$ if way == "expanded" and x[2].scale then
+//$ if swapped then
+        if (thread < $(tile_rows) && half == 0)
+            fetch_next_$(name)(s, $(name)_line, later, thread);
+//$ else
         if (later % $(upper)_WORD_K == 0)
 #pragma unroll
             for (int i = 0; i < $((tile_rows + at_once - 1) // at_once); i++)
-                if (thread + $(at_once) * i < $(tile_rows)$(swapped and " && half == 0" or ""))
+                if (thread + $(at_once) * i < $(tile_rows))
                     fetch_$(name)(s, &$(name)_line[i], later / $(upper)_WORD_K + 1,
                             thread + $(at_once) * i);
+//$ end
 //$ end
 //$ end
         copy_commit();
@@ -126,20 +133,24 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
 //$ local name, tile_rows, way = x[1], x[4], x[5]
 //$ local behind = name == "b" and { " + A_PACKED", " + A_BYTES" } or { "", "" }
 //$ if way == "expanded" then
+//$ if swapped then
+#pragma unroll
+        for (int i = 0; i < SPAN && thread < $(tile_rows); i++)
+//$ if not x[2].scale then
+            expand_half_$(name)(packed + i * PACKED_BYTES, stage + i * STAGE_BYTES, thread, half);
+//$ else
+            expand_half_$(name)(packed + i * PACKED_BYTES, stage + i * STAGE_BYTES, thread, half,
+                          scales_$(name)(s, $(name)_line[0].skip, x + i * TILE_K, thread));
+//$ end
+//$ else
 #pragma unroll
         for (int i = 0; i < $((tile_rows + at_once - 1) // at_once); i++) {
             const int row = thread + $(at_once) * i;
             if (row < $(tile_rows))
-//$ if swapped and not x[2].scale then
-                expand_half_$(name)(packed, stage, row, half);
-//$ elseif swapped then
-                expand_half_$(name)(packed, stage, row, half,
-                              scales_$(name)(s, $(name)_line[i].skip, x, row));
-//$ else
                 expand_row_$(name)(packed$(behind[1]), stage$(behind[2]), row,
                              scales_$(name)(s, $(name)_line[i].skip, x, row));
-//$ end
         }
+//$ end
 //$ end
 //$ end
         copy_engine_fence(); /* the tensor cores read as the copy engine does */

@@ -100,6 +100,7 @@ enum {
     B_PACKED = TILE_N * $(packed_row[2]),
     PACKED_BYTES = A_PACKED + B_PACKED,
     PACKED_STAGES = $(packed_stages),
+    SPAN = $(span), /* steps of k in a stage of either ring, each with an A and a B */
     WORDS_BYTES = (TILE_M * $(word_slots[1]) + TILE_N * $(word_slots[2])) * 4, /* of scales */
 //$ else
     A_BYTES = TILE_M * TILE_K * $(bytes),
@@ -214,7 +215,7 @@ DEVICE struct memory memory_layout(void)
     struct memory s;
 
     s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
-    s.slabs = s.ring + STAGES * STAGE_BYTES;
+    s.slabs = s.ring + STAGES * $(expand ~= "none" and "SPAN * " or "")STAGE_BYTES;
 //$ if copies then
     s.turned = s.slabs + ALL_SLABS_BYTES;
     s.maxima = s.turned + TURNED_BYTES;
@@ -234,7 +235,7 @@ DEVICE struct memory memory_layout(void)
     s.full = s.sf + STAGES * SF_BYTES;
 //$ elseif expand ~= "none" then
     s.packed = s.slabs + ALL_SLABS_BYTES;
-    s.words = s.packed + PACKED_STAGES * PACKED_BYTES;
+    s.words = s.packed + PACKED_STAGES * SPAN * PACKED_BYTES;
     s.packed_full = s.words + WORDS_BYTES;
     s.packed_empty = s.packed_full + PACKED_STAGES * 8;
     s.full = s.packed_empty + PACKED_STAGES * 8;

@@ -3,12 +3,16 @@
 //$ local each = 32 // stored -- codes in a word
 //$ local row_bytes = 8 * stored
 //$ local kind = b.type .. (apart and "_apart" or "")
+//$ local near = apart and "e8m0_apart" or "e8m0"
+//$ -- of codes of 8 bits four scales at once are a test more than each time one
+//$ local early = b.scale.type == "e8m0" and apart
 /*
 ** sum = (a * b) turned, over all of k, at least one step: the rows of B are the tensor cores' rows,
 ** those of A their columns. A lies expanded in the ring; these warps expand B themselves, into the
 ** registers that the tensor cores take it from, a step ahead: while one batch of products is in
 ** flight the next one's values are made. Their codes are asked for before that batch is begun, so
-** that nothing is waited for behind it.
+** that nothing is waited for behind it. A stage is two steps, its halves, so that what is neither a
+** product nor a value is done half as often.
 **
 ** Of a row's 64 steps of k, lane l has 16 side by side, from 16 (l % 4) on: the two or four that
 ** are next to each other go into one product. The tensor cores want them elsewhere, but any order
@@ -27,35 +31,61 @@ struct fragment {
 /* The codes that these are made of, and the scales, those of TILE_K steps or more. */
 struct raw {
     unsigned int word[HELD][$(words)], scales[HELD];
+//$ if early then
+    int beyond; /* may one of the warp's scales need care? Known before a value waits for it */
+//$ end
 };
 
-/* Where the first of a thread's rows lies: in a packed stage, among the scales; its lines. */
+/*
+** Where the first of a thread's rows lies: in a packed stage, among the scales; its lines; which of
+** four scales is the thread's, for permute, which puts it into both halves of a word.
+*/
 struct rows {
     unsigned int codes;
     int row;
     int skip[HELD];
+    unsigned int digits;
 };
 
-/* Ask for the scales that are needed SF_AHEAD steps after `x`; a lane for each line. */
+/* Ask for the scales that are needed SF_AHEAD stages after `x`; a lane for each line. */
 DEVICE void fetch_ahead(const struct memory *s, const struct line *line, int x, int row, int lane)
 {
-    const int later = x + SF_AHEAD * TILE_K;
-
-    if (later % B_WORD_K == 0 && lane < LINES)
-        fetch_b(s, line, later / B_WORD_K + 1, row);
+    if (lane < LINES)
+        fetch_next_b(s, line, x + SF_AHEAD * SPAN * TILE_K, row);
     copy_commit();
 }
 
-/* Codes and scales of TILE_K steps from `x` on: scales stay for as many steps as a word is for. */
-DEVICE void load_raw(struct raw *raw, const struct memory *s, const struct rows *rows, int stage,
-                     int x)
+//$ -- of scales: does each step need another word, each stage, or not even each stage?
+//$ local word_k, stage_k = 4 * b.scale.k, span * tile.k
+DEVICE void load_scales(struct raw *raw, const struct memory *s, const struct rows *rows, int x)
 {
-    const unsigned int codes = s->packed + stage * PACKED_BYTES + rows->codes;
+//$ if early then
+    unsigned int beyond = 0;
 
-    if (x % B_WORD_K == 0)
+//$ end
 #pragma unroll
-        for (int i = 0; i < HELD; i++)
-            raw->scales[i] = scales_b(s, rows->skip[i], x, rows->row + 8 * i);
+    for (int i = 0; i < HELD; i++)
+        raw->scales[i] = word_b(s, rows->skip[i], x, rows->row + 8 * i);
+//$ if early then
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        beyond |= beyond_$(near)(raw->scales[i]);
+    raw->beyond = __ballot_sync(~0u, beyond) != 0;
+//$ end
+}
+
+/*
+** Codes and scales of one half of the stage that begins at `x`: scales stay for as many steps as a
+** word is for.
+*/
+DEVICE void load_raw(struct raw *raw, const struct memory *s, const struct rows *rows, int stage,
+                     int x, int half)
+{
+    const unsigned int codes = s->packed + (stage * SPAN + half) * PACKED_BYTES + rows->codes;
+
+//$ local first = word_k < stage_k and "1" or "half == 0"
+    if ($(word_k > stage_k and first .. " && x % B_WORD_K == 0" or first))
+        load_scales(raw, s, rows, x + half * TILE_K);
 #pragma unroll
     for (int i = 0; i < HELD; i++)
 //$ if stored == 4 then
@@ -65,23 +95,29 @@ DEVICE void load_raw(struct raw *raw, const struct memory *s, const struct rows 
 //$ end
 }
 
-DEVICE void expand_raw(struct fragment *f, const struct raw *raw, int x, int lane)
+/* The values of one half of the stage that begins at `x`. */
+DEVICE void expand_raw(struct fragment *f, const struct raw *raw, const struct rows *rows, int x,
+                       int half)
 {
-//$ local among = b.scale.k < 64 and " + lane % 4 * 16 / " .. b.scale.k or ""
-    const int shift = (x / $(b.scale.k) % 4$(among)) * 8;
-    unsigned int scale[HELD];
+//$ local from = word_k > stage_k and "(x + half * TILE_K)" or "half * TILE_K"
+    const unsigned int digits =
+        rows->digits + (unsigned int)($(from) / $(b.scale.k) % 4) * 0x0101;
+    unsigned int scale[HELD]; /* in both halves */
 
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        scale[i] = raw->scales[i] >> shift & 255;
+        scale[i] = permute(raw->scales[i], 0, digits);
 //$ if b.scale.type == "e8m0" then
-//$ local near = apart and "e8m0_apart" or "e8m0"
+//$ if early then
+    if (!raw->beyond) {
+//$ else
     unsigned int most = scale[0];
 
 #pragma unroll
     for (int i = 1; i < HELD; i++)
         most = most > scale[i] ? most : scale[i];
-    if (__ballot_sync(~0u, most > MOST_$(near:upper())) == 0) {
+    if (__ballot_sync(~0u, most > MOST_$(near:upper()) * 0x10001) == 0) {
+//$ end
 #pragma unroll
         for (int i = 0; i < HELD; i++)
 #pragma unroll
@@ -98,10 +134,10 @@ DEVICE void expand_raw(struct fragment *f, const struct raw *raw, int x, int lan
         for (int j = 0; j < $(words); j++)
 //$ if low then
             expand_$(kind)_twice(f->pair[i] + $(each // 2) * j, raw->word[i][j],
-                           twice_e4m3_apart(scale[i]));
+                           twice_e4m3_apart(scale[i] & 255));
 //$ else
             expand_$(kind)(f->pair[i] + $(each // 2) * j, raw->word[i][j],
-                     factor_$(b.scale.type)(scale[i]));
+                     factor_$(b.scale.type)(scale[i] & 255));
 //$ end
 }
 
@@ -120,11 +156,9 @@ DEVICE void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigne
     mma_commit();
 }
 
-/* The codes of step `x` have been asked for: make them values, and give their stage back. */
-DEVICE void expand_step(struct fragment *f, const struct raw *raw, const struct memory *s,
-                        struct place *p, int x, int lane)
+/* The last codes of a packed stage have been read: give it back. */
+DEVICE void packed_done(const struct memory *s, struct place *p, int lane)
 {
-    expand_raw(f, raw, x, lane);
     copy_engine_fence(); /* what was read may be copied over */
     __syncwarp();
     release_packed(s, p->stage, lane);
@@ -132,31 +166,37 @@ DEVICE void expand_step(struct fragment *f, const struct raw *raw, const struct 
 }
 
 /*
-** One step: its products are begun, and the next step's values made. `p` is the place of the packed
-** stages, one ahead of `q`, that of the ring.
+** One stage: the products of each of its steps are begun, and the next step's values made, those of
+** the next stage's first one at last. `p` is the place of the packed stages, `q` that of the ring.
 */
-DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fragment *next,
-                          struct raw *raw, const struct memory *s, struct place *p,
-                          struct place *q, const struct line *line, const struct rows *rows,
-                          int line_row, int x, int k, int lane)
+DEVICE void multiply_stage(float sum[SUMS], struct fragment *even, struct fragment *odd,
+                           struct raw *raw, const struct memory *s, struct place *p,
+                           struct place *q, const struct line *line, const struct rows *rows,
+                           int line_row, int x, int k, int lane)
 {
-    const int stage = q->stage, more = x + TILE_K < k;
+    const int stage = q->stage, next = x + SPAN * TILE_K;
+    const unsigned int ring = mma_operand(s->ring + stage * SPAN * STAGE_BYTES);
 
-    if (more) {
-        copy_wait(SF_AHEAD - 1);
-        __syncwarp(); /* the scales of all lanes are there, and those of the step before read */
-        barrier_wait(s->packed_full + p->stage * 8, p->parity);
-        load_raw(raw, s, rows, p->stage, x + TILE_K);
-    }
+    load_raw(raw, s, rows, p->stage, x, 1);
     barrier_wait(s->full + stage * 8, q->parity);
-    multiply_fragment(sum, now, mma_operand(s->ring + stage * STAGE_BYTES), x > 0);
+    multiply_fragment(sum, even, ring, x > 0);
     mma_wait(1);
     if (x > 0)
         release(s, (stage > 0 ? stage : STAGES) - 1, lane);
     place_next(q, STAGES);
-    if (more) {
-        expand_step(next, raw, s, p, x + TILE_K, lane);
-        fetch_ahead(s, line, x + TILE_K, line_row, lane);
+    expand_raw(odd, raw, rows, x, 1);
+    packed_done(s, p, lane);
+    if (next < k) {
+        copy_wait(SF_AHEAD - 1);
+        __syncwarp(); /* the scales of all lanes are there, and those of the stage before read */
+        barrier_wait(s->packed_full + p->stage * 8, p->parity);
+        load_raw(raw, s, rows, p->stage, next, 0);
+    }
+    multiply_fragment(sum, odd, ring + STAGE_BYTES / 16, 1);
+    mma_wait(1);
+    if (next < k) {
+        expand_raw(even, raw, rows, next, 0);
+        fetch_ahead(s, line, next, line_row, lane);
     }
 }
 
@@ -171,6 +211,8 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     struct raw raw;
     struct rows rows;
 
+//$ local among = b.scale.k < 64 and "lane % 4 * 16 / " .. b.scale.k .. " * 0x0101 + " or ""
+    rows.digits = $(among)0x4040;
     rows.row = first_row + warp_row + lane / 4;
 //$ if stored == 4 then
     rows.codes = A_PACKED + rows.row * 32 + (lane % 4 / 2 ^ lane / 16) * 16 + lane % 2 * 8;
@@ -187,20 +229,16 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     if (lane < LINES)
         fetch_b(s, &line, 0, line_row);
 #pragma unroll 1
-    for (int x = -SF_AHEAD * TILE_K; x <= 0; x += TILE_K)
+    for (int x = -SF_AHEAD * SPAN * TILE_K; x <= 0; x += SPAN * TILE_K)
         fetch_ahead(s, &line, x, line_row, lane);
     copy_wait(SF_AHEAD);
     __syncwarp();
     barrier_wait(s->packed_full + p->stage * 8, p->parity);
-    load_raw(&raw, s, &rows, p->stage, 0);
-    expand_step(&even, &raw, s, p, 0, lane);
+    load_raw(&raw, s, &rows, p->stage, 0, 0);
+    expand_raw(&even, &raw, &rows, 0, 0);
 #pragma unroll 1
-    for (int x = 0; x < k; x += 2 * TILE_K) {
-        multiply_step(sum, &even, &odd, &raw, s, p, q, &line, &rows, line_row, x, k, lane);
-        if (x + TILE_K < k)
-            multiply_step(sum, &odd, &even, &raw, s, p, q, &line, &rows, line_row, x + TILE_K, k,
-                          lane);
-    }
+    for (int x = 0; x < k; x += SPAN * TILE_K)
+        multiply_stage(sum, &even, &odd, &raw, s, p, q, &line, &rows, line_row, x, k, lane);
     mma_wait(0);
     release(s, (q->stage > 0 ? q->stage : STAGES) - 1, lane);
     mma_finish(sum, SUMS);

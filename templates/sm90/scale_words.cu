@@ -94,15 +94,40 @@ DEVICE void fetch_$(name)(const struct memory *s, const struct line *l, int word
     fetch_word(slot_$(name)(s, word, row), l, word, $(s.order == "tiles" and 512 or 4));
 }
 
-/* The scales of TILE_K steps from `x` on, the first in the lowest byte; `skip` is the line's. */
-DEVICE unsigned int scales_$(name)(const struct memory *s, int skip, int x, int row)
+//$ if expand == "swapped" then
+//$ local words = span * tile.k // (4 * s.k) -- that a stage needs
+/* Of the words for the stage that begins at `x` all but the first, which the one before needs. */
+DEVICE void fetch_next_$(name)(const struct memory *s, const struct line *l, int x, int row)
+{
+//$ if words > 1 then
+    for (int i = 1; i <= $(words); i++)
+        fetch_$(name)(s, l, x / $(upper)_WORD_K + i, row);
+//$ elseif words == 1 then
+    fetch_$(name)(s, l, x / $(upper)_WORD_K + 1, row);
+//$ else
+    if (x % $(upper)_WORD_K == 0)
+        fetch_$(name)(s, l, x / $(upper)_WORD_K + 1, row);
+//$ end
+}
+
+//$ end
+/* The four scales that step `x` has its own among; `skip` is the line's. */
+DEVICE unsigned int word_$(name)(const struct memory *s, int skip, int x, int row)
 {
     const int word = x / $(upper)_WORD_K;
     const unsigned int near = load_shared_word(slot_$(name)(s, word, row));
     const unsigned int far = load_shared_word(slot_$(name)(s, word + 1, row));
 
-    return __funnelshift_r(near, far, 8 * skip) >> x / $(s.k) % 4 * 8;
+    return __funnelshift_r(near, far, 8 * skip);
 }
+
+//$ if name ~= "b" or b_way ~= "registers" then
+/* The scales of TILE_K steps from `x` on, the first in the lowest byte. */
+DEVICE unsigned int scales_$(name)(const struct memory *s, int skip, int x, int row)
+{
+    return word_$(name)(s, skip, x, row) >> x / $(s.k) % 4 * 8;
+}
+//$ end
 
 //$ end
 //$ end

@@ -182,6 +182,7 @@ static const struct signature pieces[] = {
     {EXPAND, "twice_e2m1", 2, 4, 0},
     {EXPAND, "twice_e2m1_apart", 2, 4, 0},
     {EXPAND, "low_e2m1_apart", 2, 4, 0},
+    {EXPAND, "beyond_apart", 1, 1, 0},
     {EXPAND, "codes_apart", 2, 2, 0},
     {EXPAND, "pairs_apart", 4, 4, 0},
 };

@@ -193,6 +193,22 @@ void test_expand_again_ends(void **state)
     }
 }
 
+/* Above 2 no scale goes the short way, wherever it lies; up to 1 each does. */
+void test_expand_beyond(void **state)
+{
+    (void)state;
+    for (uint32_t code = 0; code < 256; code++)
+        for (int i = 0; i < 4; i++) {
+            uint32_t in = code << 8 * i, out;
+
+            piece(EXPAND, "beyond_apart")(&in, &out, 1);
+            if (code > 128)
+                assert_int_not_equal(out, 0);
+            if (code < 128)
+                assert_int_equal(out, 0);
+        }
+}
+
 /* Eight bytes and eight halves of words, each its own. */
 void test_expand_apart(void **state)
 {

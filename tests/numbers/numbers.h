@@ -78,6 +78,7 @@ void test_activation_ends(void **state);
 void test_expand_every_pair(void **state);
 void test_expand_encode_again(void **state);
 void test_expand_again_ends(void **state);
+void test_expand_beyond(void **state);
 void test_expand_apart(void **state);
 void test_device_compiles(void **state);
 void test_device_same_bits(void **state);

@@ -28,6 +28,7 @@ int main(void)
         cmocka_unit_test(test_expand_every_pair),
         cmocka_unit_test(test_expand_encode_again),
         cmocka_unit_test(test_expand_again_ends),
+        cmocka_unit_test(test_expand_beyond),
         cmocka_unit_test(test_expand_apart),
         cmocka_unit_test(test_device_compiles),
         cmocka_unit_test(test_device_same_bits),

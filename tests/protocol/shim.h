@@ -31,9 +31,9 @@ enum {
     SIM_SHARED = 1040, /* where dynamic shared memory begins: not at a multiple of 1024 */
     SIM_STAGES = 2048, /* where the stages must begin, then */
     SIM_GRAIN = 1024,  /* 8 rows of 128 bytes, the least that swizzling needs */
-    SIM_GRAINS = STAGES * STAGE_BYTES / SIM_GRAIN,
+    SIM_GRAINS = STAGES * SIM_SPAN * STAGE_BYTES / SIM_GRAIN,
     SIM_COPIES = 512,
-    SIM_FIRST_SLAB = SIM_STAGES + STAGES * STAGE_BYTES,
+    SIM_FIRST_SLAB = SIM_STAGES + STAGES * SIM_SPAN * STAGE_BYTES,
     SIM_PARTS = SLAB_ROWS / 16,
     SIM_PART_BYTES = SLAB_BYTES / SIM_PARTS, /* of a slab, which one warp fills */
     SIM_SLABS = ALL_SLABS_BYTES / SIM_PART_BYTES, /* parts of slabs, all of them */
@@ -43,10 +43,10 @@ enum {
     SIM_SCALES = STAGES * SIM_SF_BYTES / 4,
     SIM_FIRST_BARRIER =
         SIM_FIRST_SCALE + STAGES * SIM_SF_BYTES + SIM_PACKED_BYTES + SIM_WORDS_BYTES,
-    SIM_PACKED_STAGES = SIM_PACKED_BYTES / SIM_PACKED_STAGE,
+    SIM_PACKED_STEPS = SIM_PACKED_BYTES / SIM_PACKED_STEP,
     /* slabs' only where C is fetched */
-    SIM_BARRIERS =
-        2 * STAGES + 2 * SIM_PACKED_STAGES + 2 * SIM_NUMBER_STAGES + SIM_SLABS + 2 * BOARD,
+    SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STEPS / SIM_SPAN + 2 * SIM_NUMBER_STAGES +
+                   SIM_SLABS + 2 * BOARD,
     SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4 + SIM_STREAMED * 3 * 32 * 8,
     SIM_ROWS = SIM_STREAMED ? 8192 : 1,
     SIM_CHUNKS = SIM_STREAMED ? 4 : 1,
@@ -163,7 +163,7 @@ struct sim_cta {
     struct sim_grain number[SIM_NUMBERS + 1]; /* of A, 64 of 8 rows */
     struct sim_slab slab[SIM_SLABS];
     struct sim_scale scale[SIM_SCALES + 1];
-    struct sim_grain packed[SIM_PACKED_STAGES * ((TILE_M + TILE_N) / 8) + 1];
+    struct sim_grain packed[SIM_PACKED_STEPS * ((TILE_M + TILE_N) / 8) + 1];
     struct sim_slot slot[SIM_WORDS_BYTES / 4 + 1];
     struct sim_warp warp[THREADS / 32];
     struct { int arrived, threads; unsigned int generation; } named[16];

@@ -72,8 +72,17 @@ static float factor_e8m0(unsigned int code) { return (float)code; }
 static float factor_e4m3(unsigned int code) { return (float)code; }
 static unsigned int twice_e4m3_apart(unsigned int code) { return code; }
 static void mma_raise(float *sum, int count) { (void)sum, (void)count; }
-static unsigned int twice_e8m0(unsigned int code) { return code; }
-static unsigned int twice_e8m0_apart(unsigned int code) { return code; }
+static unsigned int twice_e8m0(unsigned int codes) { return codes & 255; }
+static unsigned int twice_e8m0_apart(unsigned int codes) { return codes & 255; }
+static unsigned int beyond_e8m0_apart(unsigned int codes)
+{
+    unsigned int beyond = 0;
+
+    for (int i = 0; i < 32; i += 8)
+        beyond |= (codes >> i & 255) > 80 ? 128u << i : 0;
+    return beyond;
+}
+
 enum { MOST_E8M0 = 80, MOST_E8M0_APART = 80 }; /* less, so that some are more */
 #define SIM_NAN_SCALE (sim.launch->nan_scale)
 #define expand_e2m1(pair, codes, factor) sim_expand(pair, 4, codes, factor, SIM_NAN_SCALE)
@@ -94,12 +103,22 @@ static unsigned int __funnelshift_r(unsigned int lo, unsigned int hi, unsigned i
     return (unsigned int)(((u64)hi << 32 | lo) >> (shift & 31));
 }
 
+static unsigned int permute(unsigned int x, unsigned int y, unsigned int digits)
+{
+    const u64 both = (u64)y << 32 | x;
+    unsigned int result = 0;
+
+    for (int i = 0; i < 4; i++)
+        result |= (unsigned int)(both >> (digits >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return result;
+}
+
 /* ------------------------------------------------- packed stages */
 
 /* A place in a packed stage. */
 static struct sim_packed sim_packed_at(int cta, unsigned int address)
 {
-    const unsigned int at = address - SIM_FIRST_PACKED, in_stage = at % SIM_PACKED_STAGE;
+    const unsigned int at = address - SIM_FIRST_PACKED, in_stage = at % SIM_PACKED_STEP;
     const int role = in_stage < SIM_A_PACKED ? TWIN_A : TWIN_B;
     const int inside = (int)(role == TWIN_A ? in_stage : in_stage - SIM_A_PACKED);
     const int row_bytes = role == TWIN_A ? SIM_A_ROW : SIM_B_ROW;
@@ -107,7 +126,7 @@ static struct sim_packed sim_packed_at(int cta, unsigned int address)
 
     if (address < SIM_FIRST_PACKED || at >= SIM_PACKED_BYTES)
         sim_fail("no packed stage at this address", address, at);
-    p.grain = &sim.cta[cta].packed[at / SIM_PACKED_STAGE * ((TILE_M + TILE_N) / 8) +
+    p.grain = &sim.cta[cta].packed[at / SIM_PACKED_STEP * ((TILE_M + TILE_N) / 8) +
                                    (role == TWIN_A ? 0 : TILE_M / 8) + p.row / 8];
     return p;
 }

@@ -124,8 +124,8 @@ ENTRY each_twice_$(type)(const unsigned *in, unsigned *pair, long count)
 {
     EACH(i, count)
         expand_$(type)_twice(pair + $(words) * i, in[2 * i],
-                       twice_$(near)(in[2 * i + 1] < MOST_$(near:upper())
-                                         ? in[2 * i + 1] : MOST_$(near:upper())));
+                       twice_$(near)(0x10001 * (in[2 * i + 1] < MOST_$(near:upper())
+                                                   ? in[2 * i + 1] : MOST_$(near:upper()))));
 }
 
 //$       end
@@ -141,6 +141,12 @@ ENTRY each_low_e2m1_apart(const unsigned *in, unsigned *pair, long count)
 //$       end
 //$     end
 //$   end
+/* Of four scales side by side: may one be beyond those that have a short way? */
+ENTRY each_beyond_apart(const unsigned *in, unsigned *out, long count)
+{
+    EACH(i, count) out[i] = beyond_e8m0_apart(in[i]);
+}
+
 //$   once "expand/reencode_e2m1.c"
 //$   once "expand/reencode_scale.c"
 /*
