@@ -118,11 +118,7 @@ enum {
     SLAB_ROWS = $(store == "warps" and 16 or 64),
     SLAB_BYTES = SLAB_ROWS * SLAB_COLUMNS * $(d.bytes), /* what one $(storer) stores at a time */
     SLABS = $(slabs), /* of each */
-//$ if store == "warps" then
-    ALL_SLABS_BYTES = 8 * SLABS * SLAB_BYTES,
-//$ else
-    ALL_SLABS_BYTES = 2 * SLABS * SLAB_BYTES,
-//$ end
+    ALL_SLABS_BYTES = $(store == "warps" and 8 or 2) * SLABS * SLAB_BYTES,
     ROW_SLABS = COLUMNS / SLAB_COLUMNS,
 //$ if copies then
     TURNED_BYTES = 2 * 128 * 64, /* a tile's column copy, of each warpgroup's rows */
