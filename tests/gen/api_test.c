@@ -3,7 +3,9 @@
 */
 #include "test_gen.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The templates of the toy, and specs that must be right. */
 static struct qg *open_golden(const char *specs)
@@ -150,4 +152,34 @@ void test_registry_text(void **state)
     assert_null(strstr(text, "quern_bf16_fprop"));
     assert_null(strstr(text, "rejected"));
     qg_close(q);
+}
+
+/* Recipes of one's own beside the tree's: more than a house ever has. */
+void test_many_recipes(void **state)
+{
+    static const char many[] =
+        "local function rule (amax)\n"
+        "  local s = select(eq(amax, 0), 1, min(448 / amax, f32.max))\n"
+        "  return 1 / s, s\n"
+        "end\n"
+        "for i = 1, 24 do\n"
+        "  recipe(\"user\" .. i) {\n"
+        "    element = { x = e4m3, w = e4m3, dy = e4m3 }, promote = 128,\n"
+        "    scale = blocked { type = f32, per = \"row\", rule = rule },\n"
+        "    d = { bf16, f16, f32 } }\n"
+        "end\n";
+    char dir[64], path[128];
+    const char *const dirs[] = {dir};
+    struct qg *q;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/recipes", folder_make(dir));
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/recipes/many.lua", dir);
+    file_write(path, many);
+    qg_open(dirs, 1, &q);
+    assert_string_equal(qg_diagnostics(q), "");
+    find(qg_registry(q), "quern_user24_fprop_tn_m_bf16_activate_host");
+    qg_close(q);
+    folder_remove(dir);
 }
