@@ -267,7 +267,9 @@ static int protect(struct qg *q, struct work *work)
     if (q->folder)
         closedir(q->folder);
     q->folder = NULL;
-    if (status == LUA_ERRMEM && q->refused != QG_TOO_MUCH)
+    if (status != LUA_ERRMEM)
+        q->refused = QG_GRANTED;
+    else if (q->refused != QG_TOO_MUCH)
         q->fault = QG_NO_MEMORY;
     return status != LUA_OK && !q->fault;
 }

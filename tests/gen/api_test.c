@@ -154,7 +154,24 @@ void test_registry_text(void **state)
     qg_close(q);
 }
 
-/* Recipes of one's own beside the tree's: more than a house ever has. */
+/* The tree's specs and a file of one's own. */
+static struct qg *open_user(const char *text)
+{
+    char dir[64], path[128];
+    const char *const dirs[] = {dir};
+    struct qg *q;
+
+    snprintf(path, sizeof path, "%s/recipes", folder_make(dir));
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/recipes/user.lua", dir);
+    file_write(path, text);
+    qg_open(dirs, 1, &q);
+    folder_remove(dir);
+    assert_non_null(q);
+    return q;
+}
+
+/* More than a house ever has. */
 void test_many_recipes(void **state)
 {
     static const char many[] =
@@ -168,18 +185,23 @@ void test_many_recipes(void **state)
         "    scale = blocked { type = f32, per = \"row\", rule = rule },\n"
         "    d = { bf16, f16, f32 } }\n"
         "end\n";
-    char dir[64], path[128];
-    const char *const dirs[] = {dir};
-    struct qg *q;
+    struct qg *q = open_user(many);
 
     (void)state;
-    snprintf(path, sizeof path, "%s/recipes", folder_make(dir));
-    assert_int_equal(mkdir(path, 0777), 0);
-    snprintf(path, sizeof path, "%s/recipes/many.lua", dir);
-    file_write(path, many);
-    qg_open(dirs, 1, &q);
     assert_string_equal(qg_diagnostics(q), "");
     find(qg_registry(q), "quern_user24_fprop_tn_m_bf16_activate_host");
     qg_close(q);
-    folder_remove(dir);
+}
+
+/* Behind the tree's specs Lua's stack is larger than at first, and moves when
+   an error unwinds it. */
+void test_refusals_last(void **state)
+{
+    struct qg *q = open_user("local s = \"x\"\nwhile true do s = s .. s end\n");
+
+    (void)state;
+    assert_non_null(strstr(qg_diagnostics(q),
+                           "user.lua:2: error: a text has more than 65536 "
+                           "bytes"));
+    qg_close(q);
 }

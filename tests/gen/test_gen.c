@@ -30,6 +30,7 @@ int main(void)
         cmocka_unit_test(test_field_rows),
         cmocka_unit_test(test_registry_text),
         cmocka_unit_test(test_many_recipes),
+        cmocka_unit_test(test_refusals_last),
         cmocka_unit_test(test_late_errors),
         cmocka_unit_test(test_lazy_kernels),
         cmocka_unit_test(test_lazy_errors),

@@ -74,6 +74,7 @@ void test_calls(void **state);
 void test_field_rows(void **state);
 void test_registry_text(void **state);
 void test_many_recipes(void **state);
+void test_refusals_last(void **state);
 void test_late_errors(void **state);
 void test_lazy_kernels(void **state);
 void test_lazy_errors(void **state);
