@@ -205,8 +205,13 @@ struct qn_texts {
    exit status. */
 int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 
+/* Of a line of any kind what qn_source_parse says of @FILE: `*text` is then in
+   the buffer. */
+int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
+                     size_t size);
+
 /*
-** A problem's text, which may give the ragged axis as m=@FILE, n=@FILE or
+** A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
 ** k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
 ** is their sum. An exit status, after printing what was wrong.
 */
