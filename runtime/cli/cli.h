@@ -185,7 +185,8 @@ int qn_source_emit(const struct qn_options *, struct qg *, const char *folder,
                    const struct qg_selection *, int *count);
 
 /* `work` with the generator, and with what --arch and the FILTERs select of
-   it. An exit status: its own, if it came so far. */
+   it; one of these that matches no kernel at all is an error. An exit status:
+   its own, if it came so far. */
 int qn_source_kernels(const struct qn_options *,
                       int (*work)(const struct qn_options *, struct qg *,
                                   const struct qg_selection *));

@@ -85,6 +85,25 @@ static int select_kernels(const struct qn_options *options,
     return QN_EXIT_OK;
 }
 
+/* Each by itself selects something: one in vain is misspelled. */
+static int check_filters(const struct qn_options *options,
+                         const struct quern_registry *registry)
+{
+    for (int i = 0; i < options->nwords; i++) {
+        const struct qg_selection one = {.filter = options->words[i]};
+        int found = 0;
+
+        for (int j = 0; j < registry->nkernels && !found; j++)
+            found = qg_selects(&one, &registry->kernels[j]);
+        if (!found)
+            return qn_message_fail(options, QN_EXIT_USAGE,
+                                   "no kernel matches '%s'; quern list -k "
+                                   "shows all",
+                                   options->words[i]);
+    }
+    return QN_EXIT_OK;
+}
+
 int qn_source_kernels(const struct qn_options *options,
                       int (*work)(const struct qn_options *, struct qg *,
                                   const struct qg_selection *))
@@ -98,7 +117,9 @@ int qn_source_kernels(const struct qn_options *options,
         status = qn_source_open(options, &generator);
     if (status)
         return status;
-    status = work(options, generator, &selection);
+    status = check_filters(options, qg_registry(generator));
+    if (!status)
+        status = work(options, generator, &selection);
     qg_close(generator);
     return status;
 }
