@@ -248,8 +248,8 @@ static int check_type(const struct quern_mlp *mlp,
     return QUERN_OK;
 }
 
-/* Beside dy's copies w would have to be k-major for dgrad, as w1 and w2 are not:
-   square ones would multiply without a word. */
+/* Beside dy's copies w would have to be k-major for dgrad, as w1 and w2 are
+   not: square ones would multiply without a word. */
 static int check_weights(const struct qn_recipe *recipe)
 {
     if (qn_mlp_scaled(recipe, QUERN_MLP_W1) ||
