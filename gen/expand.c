@@ -240,6 +240,19 @@ static int next_choice(const struct qg_kernels *k, int *choice)
     return 0;
 }
 
+/* Said once: the statements behind the first have no room either, and are not
+   told that they make nothing. */
+static void too_many(struct qg *q, const struct qg_kernels *k)
+{
+    const struct qg_recipe *recipe = q->recipes;
+    int recipes = 0;
+
+    for (; recipe; recipe = recipe->next)
+        recipes++;
+    if (q->npoints++ == QG_MAX_POINTS)
+        qg_diag_note(q, k->place, QG_E_POINTS, k->name, QG_MAX_POINTS, recipes);
+}
+
 /* Returns 0, or 1 when the statement's other points are not worth trying. */
 static int expand_axes(struct qg *q, const struct qg_variant *variant)
 {
@@ -252,9 +265,8 @@ static int expand_axes(struct qg *q, const struct qg_variant *variant)
 
         if (q->wanted && !qg_name_is(variant, choice, q->wanted))
             continue;
-        if (q->npoints == QG_MAX_POINTS) {
-            qg_diag_note(q, variant->kernels->place, QG_E_POINTS,
-                         variant->kernels->name, QG_MAX_POINTS);
+        if (q->npoints >= QG_MAX_POINTS) {
+            too_many(q, variant->kernels);
             return 1;
         }
         point = qg_point_make(q, variant, choice);

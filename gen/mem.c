@@ -96,16 +96,21 @@ const char *qg_mem_print(struct qg *q, const char *format, ...)
 /* The line that runs is kept: Lua calls no handler when memory is denied. */
 static int denied(struct qg *q, enum qg_refusal why)
 {
+    struct qg_place place = {-1, 0};
+
     q->refused = why;
     if (q->L)
-        q->where = qg_sandbox_place(q->L);
+        place = qg_sandbox_place(q->L);
+    if (place.file >= 0) /* none is left after unwinding */
+        q->where = place;
     return 0;
 }
 
 /*
 ** Room for `old` bytes of Lua's to become `bytes`? A new string has its kind
 ** in `old`: bounded, since comparing two long ones counts as one instruction.
-** What is allocated counts as instructions too, for it takes time to fill.
+** What is allocated counts as instructions too, for it takes time to fill. A
+** refusal outlives what is granted later: unwinding moves Lua's stack.
 */
 static int allowed(struct qg *q, void *memory, size_t old, size_t bytes)
 {
@@ -116,9 +121,8 @@ static int allowed(struct qg *q, void *memory, size_t old, size_t bytes)
     if (bytes > held &&
         (bytes - held > q->bound || q->held > q->bound - (bytes - held)))
         return denied(q, QG_TOO_MUCH);
-    if (bytes <= held) /* unwinding shrinks: `refused` must outlive it */
+    if (bytes <= held)
         return 1;
-    q->refused = QG_GRANTED;
     q->left -= (long long)((bytes - held) / 32);
     return 1;
 }
@@ -139,8 +143,10 @@ void *qg_mem_lua(void *user, void *memory, size_t old, size_t bytes)
     if (!allowed(q, memory, old, bytes))
         return NULL;
     new = q->resize(q->user, memory, bytes);
-    if (!new &&bytes > held)
+    if (!new &&bytes > held) {
+        q->refused = QG_GRANTED;
         return NULL;
+    }
     if (!new) /* Lua relies on shrinking */
         return memory;
     q->held += bytes - held;

@@ -137,8 +137,9 @@
     X(NO_POINTS, "kernels '%s' makes none for recipe '%s', whose elements, "   \
                  "scales or output types are others; name another, or what "   \
                  "that recipe has")                                            \
-    X(POINTS, "with kernels '%s' the grids have more than %d points; take "    \
-              "values from its axes")                                          \
+    X(POINTS,                                                                  \
+      "with kernels '%s' the grids have more than %d points (recipes: "        \
+      "%d); take recipes away, or values from axes")                           \
     X(DERIVED_KIND, "derive '%s' gave %s; it must give a whole number, a "     \
                     "boolean, a name, or a list of whole numbers")             \
     X(DERIVED_FLOAT, "derive '%s' gave %s; use // for whole numbers")          \

@@ -105,6 +105,12 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
          "dgrad multiplies w's column copy with dy's row copy, which is not "
          "transformed; give 'hadamard' to x and dy alone: scale = { x = ..., w "
          "= ..., dy = ... }"},
+        {scale->hadamard && block && scale->block.per.m > 1, "hadamard",
+         "a square block has one scale for both copies, and the column copy's "
+         "values are transformed; write: per = { k = ... } alone"},
+        {scale->hadamard && delayed, "hadamard",
+         "'delayed' keeps the magnitudes of values as they are, and those of "
+         "the column copy are transformed; write: one of both"},
     };
 
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)

@@ -239,10 +239,17 @@ static int run_work(lua_State *L)
     return 0;
 }
 
-/* An error outside any spec, say a C stack that is too deep. */
+/*
+** An error outside any spec: a C stack that is too deep, or more points than
+** the bound on memory holds.
+*/
 static void note_unexpected(struct qg *q, void *text)
 {
     q->rendering = NULL;
+    if (!text) {
+        qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_MEMORY, q->bound);
+        return;
+    }
     qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_LUA, text);
 }
 
@@ -260,7 +267,9 @@ static int protect(struct qg *q, struct work *work)
     if (q->folder)
         closedir(q->folder);
     q->folder = NULL;
-    if (status == LUA_ERRMEM)
+    if (status != LUA_ERRMEM)
+        q->refused = QG_GRANTED;
+    else if (q->refused != QG_TOO_MUCH)
         q->fault = QG_NO_MEMORY;
     return status != LUA_OK && !q->fault;
 }
@@ -282,7 +291,7 @@ int qg_sandbox_protect(struct qg *q, void (*run)(struct qg *, void *),
     if (protect(q, &work)) {
         const char *message = lua_tostring(q->L, -1);
         char text[512];
-        struct work note = {note_unexpected, text};
+        struct work note = {note_unexpected, q->refused ? NULL : text};
 
         snprintf(text, sizeof text, "%s", message ? message : "?");
         protect(q, &note);

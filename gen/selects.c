@@ -6,11 +6,15 @@
 #include <fnmatch.h>
 #include <string.h>
 
-/* A pattern where it looks like one, else a part of the name. */
+/* A pattern where it looks like one, of the whole name or of what is behind the
+   "quern_" of each; else a part of the name. */
 static int matches(const char *filter, const char *name)
 {
+    static const char every[] = "quern_";
+    const size_t skip = strncmp(name, every, 6) ? 0 : sizeof every - 1;
+
     if (strpbrk(filter, "*?["))
-        return fnmatch(filter, name, 0) == 0;
+        return !fnmatch(filter, name, 0) || !fnmatch(filter, name + skip, 0);
     return strstr(name, filter) != NULL;
 }
 

@@ -248,6 +248,20 @@ static int check_type(const struct quern_mlp *mlp,
     return QUERN_OK;
 }
 
+/* Beside dy's copies w would have to be k-major for dgrad, as w1 and w2 are
+   not: square ones would multiply without a word. */
+static int check_weights(const struct qn_recipe *recipe)
+{
+    if (qn_mlp_scaled(recipe, QUERN_MLP_W1) ||
+        !qn_mlp_scaled(recipe, QUERN_MLP_DY))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "recipe %s scales dy and keeps w as %s, which dgrad "
+                        "would read transposed: an MLP has no such copy; its "
+                        "products one by one take one",
+                        recipe->name, qn_type_name(recipe->w));
+}
+
 /* Of each step, as quantize and problem have them. */
 static int check_steps(struct quern_context *ctx, const struct quern_mlp *mlp,
                        const struct qn_recipe *recipe)
@@ -287,6 +301,8 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
         code = qn_host_size_problem(mlp->sizes, 1);
     if (!code)
         code = check_type(mlp, recipe);
+    if (!code)
+        code = check_weights(recipe);
     if (!code && mlp->bias &&
         (!taking(ctx, recipe, QUERN_MLP_X) ||
          !taking(ctx, recipe, QUERN_MLP_DY)))

@@ -149,6 +149,10 @@ int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
 {
     char interleave[32] = "";
 
+    if (!buffer)
+        size = 0;
+    if (!mlp)
+        return snprintf(buffer, size, "%s", "");
     if (mlp->interleave)
         snprintf(interleave, sizeof interleave, " interleave=%d",
                  mlp->interleave);

@@ -136,7 +136,8 @@ static int unknown_key(const struct qn_parse_key *keys, const char *word,
     size_t used = 0;
 
     for (; keys->name && used < sizeof known; keys++) {
-        qn_guess_try(&guess, keys->name);
+        if (*word)
+            qn_guess_try(&guess, keys->name);
         used += (size_t)snprintf(known + used, sizeof known - used,
                                  " %s=", keys->name);
     }
@@ -150,15 +151,19 @@ static int parse_pair(const struct qn_parse_key *keys, char *word,
                       unsigned *given, void *target)
 {
     char *equals = strchr(word, '=');
-    int i = 0;
+    int i = 0, has_value = equals && equals[1];
 
-    if (!equals || !equals[1])
-        return unknown_key(keys, word, 0);
-    *equals = 0;
+    if (equals)
+        *equals = 0;
     while (keys[i].name && strcmp(keys[i].name, word))
         i++;
+    if (keys[i].name && !has_value)
+        return qn_error_set(QUERN_EINVAL,
+                            "'%s%s' has no value; write: %s=VALUE, without "
+                            "spaces",
+                            word, equals ? "=" : "", word);
     if (!keys[i].name)
-        return unknown_key(keys, word, 1);
+        return unknown_key(keys, word, has_value);
     if (*given >> i & 1)
         return qn_error_set(QUERN_EINVAL, "%s= is given twice", keys[i].name);
     *given |= 1u << i;

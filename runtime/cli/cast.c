@@ -8,28 +8,11 @@
 #include <string.h>
 
 #include "element.h"
-#include "guess.h"
 #include "quantize.h"
 #include "random.h"
 #include "sizes.h"
 #include "timing.h"
 #include "types.h"
-
-int qn_cast_is(const char *text)
-{
-    static const char *const products[] = {"fprop", "dgrad", "wgrad"};
-    char word[32];
-    struct qn_guess guess = {.word = word};
-    const char *product = NULL;
-
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(text, " "), text);
-    for (int i = 0; i < 3; i++)
-        qn_guess_try(&guess, products[i]);
-    product = guess.best;
-    for (int i = 0; qn_work_at(i); i++)
-        qn_guess_try(&guess, qn_work_at(i));
-    return guess.best != product;
-}
 
 /* ------------------------------------------------------------------ buffers */
 
@@ -170,18 +153,25 @@ static int make_parts(struct qn_cast *c, uint64_t seed)
 
 /* ------------------------------------------------------------------- begin */
 
+/* With --routes those of the file, whose sum becomes m. */
 static int draw_sizes(struct qn_cast *c, const struct qn_options *opt)
 {
-    const struct quern_quantization *q = &c->q;
+    struct quern_quantization *q = &c->q;
+    int no_tokens = q->work == QUERN_RESCALE || q->of == QUERN_W;
     char why[512];
 
+    if (opt->routes && no_tokens)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--routes: tokens are the rows of x and dy");
     if (q->work == QUERN_RESCALE)
         return QN_EXIT_OK;
-    if (q->of == QUERN_W)
+    if (no_tokens)
         for (int i = 0; i < q->groups; i++)
             c->sizes[i] = q->m;
-    else if (qn_sizes_draw(q->split, q->groups, q->m, opt->seed, c->sizes, why,
-                           sizeof why))
+    else if (opt->routes ? qn_sizes_routes(opt->routes, q->groups, c->sizes,
+                                           &q->m, why, sizeof why)
+                         : qn_sizes_draw(q->split, q->groups, q->m, opt->seed,
+                                         c->sizes, why, sizeof why))
         return qn_message_fail(opt, QN_EXIT_USAGE, "%s", why);
     for (int i = 0; i < q->groups; i++)
         c->rows += c->sizes[i];
@@ -189,9 +179,10 @@ static int draw_sizes(struct qn_cast *c, const struct qn_options *opt)
 }
 
 /* Plan, and open the GPU if the plan is for one. */
-static int plan(struct qn_cast *c, int backend)
+static int plan(struct qn_cast *c, const struct qn_options *opt, int backend)
 {
-    const struct quern_plan_options options = {.backend = backend};
+    const struct quern_plan_options options = {
+        .backend = backend, .kernel = opt->kernel, .streams = opt->streams};
     int code = quern_quantize_describe(c->ctx, &c->q, &c->need);
 
     if (!code)
@@ -216,7 +207,7 @@ static int make_copies(struct qn_cast *c, const struct qn_options *opt)
 
     q.work = QUERN_QUANTIZE;
     q.copies = c->q.work == QUERN_REQUANTIZE ? (int)QUERN_ROW : c->q.copies;
-    status = qn_cast_begin(&first, opt, c->ctx, &q, QUERN_BACKEND_HOST);
+    status = qn_cast_begin_host(&first, opt, c->ctx, &q);
     if (!status)
         code = qn_cast_run(&first);
     for (int i = 0; i < 6 && !status && !code; i++) {
@@ -248,7 +239,7 @@ int qn_cast_begin(struct qn_cast *c, const struct qn_options *opt,
     status = draw_sizes(c, opt);
     if (status)
         return status;
-    code = plan(c, backend);
+    code = plan(c, opt, backend);
     if (!code)
         code = make_parts(c, opt->seed);
     if (code)
@@ -256,6 +247,17 @@ int qn_cast_begin(struct qn_cast *c, const struct qn_options *opt,
     if (q->work == QUERN_REQUANTIZE || q->work == QUERN_DEQUANTIZE)
         return make_copies(c, opt);
     return QN_EXIT_OK;
+}
+
+int qn_cast_begin_host(struct qn_cast *c, const struct qn_options *opt,
+                       struct quern_context *ctx,
+                       const struct quern_quantization *q)
+{
+    struct qn_options plain = *opt;
+
+    plain.kernel = NULL;
+    plain.streams = 0;
+    return qn_cast_begin(c, &plain, ctx, q, QUERN_BACKEND_HOST);
 }
 
 void qn_cast_free(struct qn_cast *c)

@@ -46,15 +46,15 @@ struct qn_cast {
     struct quern_quantize_args args;
 };
 
-/* Is the first word of a problem's text that of a quantization, or nearer to
-   one than to a product's? */
-int qn_cast_is(const char *text);
-
 /* Draw group sizes and random data, plan, make buffers. What a requantize or
    dequantize reads is quantized here first. An exit status, after printing. */
 int qn_cast_begin(struct qn_cast *, const struct qn_options *,
                   struct quern_context *, const struct quern_quantization *,
                   int backend);
+/* The same on the host, for what another is compared with or reads. */
+int qn_cast_begin_host(struct qn_cast *, const struct qn_options *,
+                       struct quern_context *,
+                       const struct quern_quantization *);
 void qn_cast_free(struct qn_cast *);
 
 /* Run once, wait, quern_quantize_check. Codes of the library. */

@@ -21,8 +21,12 @@
 static int parse(const struct qn_options *opt, struct quern_context *ctx,
                  const char *text, struct quern_quantization *q)
 {
-    int code = quern_quantize_parse(ctx, text, q);
+    char line[2048];
+    int code, status = qn_source_expand(opt, &text, line, sizeof line);
 
+    if (status)
+        return status;
+    code = quern_quantize_parse(ctx, text, q);
     return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
 }
 
@@ -42,7 +46,7 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
 {
     struct qn_cast host = {0};
     int code = QUERN_OK;
-    int status = qn_cast_begin(&host, opt, c->ctx, &c->q, QUERN_BACKEND_HOST);
+    int status = qn_cast_begin_host(&host, opt, c->ctx, &c->q);
 
     v->oracle = "host backend";
     if (!status)
@@ -104,7 +108,7 @@ static int compare_numbers(struct qn_cast *c, const struct qn_options *opt,
     q.type = QUERN_F32;
     q.copies = QUERN_ROW;
     q.dbias = 0;
-    status = qn_cast_begin(&back, opt, c->ctx, &q, QUERN_BACKEND_HOST);
+    status = qn_cast_begin_host(&back, opt, c->ctx, &q);
     if (status)
         return status;
     back.args.row = c->args.row;
@@ -130,7 +134,7 @@ int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
              recipe, ofs[of]);
     status = parse(opt, ctx, text, &q);
     if (!status)
-        status = qn_cast_begin(&cast, opt, ctx, &q, QUERN_BACKEND_HOST);
+        status = qn_cast_begin_host(&cast, opt, ctx, &q);
     if (!status && qn_cast_run(&cast))
         status = QN_EXIT_UNABLE;
     if (!status)
@@ -421,7 +425,8 @@ int qn_cast_command_why(const struct qn_options *opt, struct quern_context *ctx,
                         const char *text)
 {
     const struct quern_plan_options options = {.backend = opt->backend,
-                                               .kernel = opt->kernel};
+                                               .kernel = opt->kernel,
+                                               .streams = opt->streams};
     struct quern_quantization q;
     char *why = NULL;
     int code, status = parse(opt, ctx, text, &q);

@@ -185,7 +185,8 @@ int qn_source_emit(const struct qn_options *, struct qg *, const char *folder,
                    const struct qg_selection *, int *count);
 
 /* `work` with the generator, and with what --arch and the FILTERs select of
-   it. An exit status: its own, if it came so far. */
+   it; one of these that matches no kernel at all is an error. An exit status:
+   its own, if it came so far. */
 int qn_source_kernels(const struct qn_options *,
                       int (*work)(const struct qn_options *, struct qg *,
                                   const struct qg_selection *));
@@ -205,8 +206,13 @@ struct qn_texts {
    exit status. */
 int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 
+/* Of a line of any kind what qn_source_parse says of @FILE: `*text` is then in
+   the buffer. */
+int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
+                     size_t size);
+
 /*
-** A problem's text, which may give the ragged axis as m=@FILE, n=@FILE or
+** A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
 ** k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
 ** is their sum. An exit status, after printing what was wrong.
 */

@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "job.h"
 #include "layer.h"
+#include "line.h"
 #include "overhead.h"
 #include "report.h"
 
@@ -72,13 +73,18 @@ static int compare_job(const struct qn_options *opt, struct qn_job *job,
 static int time_one(const struct qn_options *opt, struct quern_context *ctx,
                     const char *text, cJSON *rows)
 {
+    const enum qn_line line = qn_line_of(text);
     struct quern_problem problem;
     struct qn_job job = {0};
     int status;
 
-    if (qn_cast_is(text))
+    if (opt->against && (line == QN_LINE_CAST || line == QN_LINE_LAYER))
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--against compares products, and '%s' is none",
+                               text);
+    if (line == QN_LINE_CAST)
         return qn_cast_command_bench(opt, ctx, text, rows);
-    if (qn_layer_is(text))
+    if (line == QN_LINE_LAYER)
         return qn_layer_command_bench(opt, ctx, text, rows);
     status = qn_source_parse(opt, ctx, text, &problem);
     if (status)

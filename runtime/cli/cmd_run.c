@@ -145,6 +145,10 @@ static int run(const struct qn_options *opt)
     static const struct qn_line_commands commands = {
         run_product, qn_cast_command_run, qn_layer_command_run};
 
+    if (opt->show && opt->check)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--check needs a run, and --ptx, --sass and "
+                               "--resources run nothing");
     return opt->show ? show(opt) : qn_layer_line(opt, &commands);
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cast.h"
+#include "line.h"
 #include "cli.h"
 #include "tune_store.h"
 
@@ -144,12 +144,18 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
                                             .seed = opt->seed,
                                             .progress = show,
                                             .user = &watcher};
+    const enum qn_line line = qn_line_of(text);
     struct quern_tune_result result;
     struct quern_problem problem;
     int code, status;
     cJSON *row;
 
-    if (qn_cast_is(text))
+    if (line == QN_LINE_LAYER)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "'%s': an MLP is tuned by its products, whose "
+                               "lines quern why prints",
+                               text);
+    if (line == QN_LINE_CAST)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "'%s': a cast has one kernel on each GPU, so "
                                "there is nothing to tune",

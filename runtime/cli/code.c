@@ -18,6 +18,7 @@
 
 #include "cast.h"
 #include "cubin.h"
+#include "line.h"
 #include "jit.h"
 #include "session.h"
 #include "text.h"
@@ -114,6 +115,21 @@ static int choose_cast(const struct qn_options *opt, struct quern_context *ctx,
     return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
 }
 
+static int choose_of(const struct qn_options *opt, struct quern_context *ctx,
+                     const char *text, const struct qn_candidate **out)
+{
+    switch (qn_line_of(text)) {
+    case QN_LINE_CAST:
+        return choose_cast(opt, ctx, text, out);
+    case QN_LINE_LAYER:
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "an MLP runs many kernels, which quern why "
+                               "lists; name one with --kernel");
+    default:
+        return choose_product(opt, ctx, out);
+    }
+}
+
 /* An exit status, after printing. */
 static int choose(const struct qn_options *opt, struct quern_context *ctx,
                   const struct qn_candidate **out)
@@ -129,8 +145,7 @@ static int choose(const struct qn_options *opt, struct quern_context *ctx,
     } else {
         status = qn_source_join(opt, text, sizeof text);
         if (!status)
-            status = qn_cast_is(text) ? choose_cast(opt, ctx, text, out)
-                                      : choose_product(opt, ctx, out);
+            status = choose_of(opt, ctx, text, out);
     }
     if (!status && strcmp((*out)->kernel->arch, "host") == 0)
         return qn_message_fail(opt, QN_EXIT_UNABLE,

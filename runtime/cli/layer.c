@@ -14,11 +14,6 @@
 #include "timing.h"
 #include "types.h"
 
-int qn_layer_is(const char *text)
-{
-    return !strncmp(text, "mlp", 3) && (!text[3] || text[3] == ' ');
-}
-
 /* ------------------------------------------------------------------ buffers */
 
 /* The tensors of the arguments, and their parts; copies have three. */
@@ -292,9 +287,10 @@ static int draw_sizes(struct qn_layer *l, const struct qn_options *opt,
 }
 
 /* Plan, and open the GPU if the plan is for one. */
-static int plan(struct qn_layer *l, int backend)
+static int plan(struct qn_layer *l, const struct qn_options *opt, int backend)
 {
-    const struct quern_plan_options options = {.backend = backend};
+    const struct quern_plan_options options = {
+        .backend = backend, .kernel = opt->kernel, .streams = opt->streams};
     struct quern_plan_info info;
     int code = quern_mlp_describe(l->ctx, &l->mlp, &l->need);
 
@@ -319,7 +315,7 @@ int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
     status = draw_sizes(l, opt, sizes);
     if (status)
         return status;
-    code = plan(l, backend);
+    code = plan(l, opt, backend);
     for (int part = 0; part < QN_LAYER_PARTS && !code; part++)
         code = make_part(l, part, opt->seed);
     if (code)

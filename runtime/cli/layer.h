@@ -52,9 +52,6 @@ struct qn_layer {
     struct quern_mlp_args args;
 };
 
-/* Is the first word of a problem's text "mlp"? */
-int qn_layer_is(const char *text);
-
 /*
 ** Draw group sizes (or take `sizes`) and random data, plan for the backend,
 ** make buffers; between rows of x, y, dy and dx are `gap` elements of poison.

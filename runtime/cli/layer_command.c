@@ -8,6 +8,7 @@
 #include "cast.h"
 #include "context.h"
 #include "layer.h"
+#include "line.h"
 #include "problem.h"
 #include "report.h"
 #include "sizes.h"
@@ -20,8 +21,12 @@ enum { CHECKED = 128 };
 static int parse(const struct qn_options *opt, struct quern_context *ctx,
                  const char *text, struct quern_mlp *mlp)
 {
-    int code = quern_mlp_parse(ctx, text, mlp);
+    char line[2048];
+    int code, status = qn_source_expand(opt, &text, line, sizeof line);
 
+    if (status)
+        return status;
+    code = quern_mlp_parse(ctx, text, mlp);
     return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
 }
 
@@ -280,7 +285,8 @@ int qn_layer_command_why(const struct qn_options *opt,
                          struct quern_context *ctx, const char *text)
 {
     const struct quern_plan_options options = {.backend = opt->backend,
-                                               .kernel = opt->kernel};
+                                               .kernel = opt->kernel,
+                                               .streams = opt->streams};
     struct quern_mlp mlp;
     char *why = NULL;
     int code, status = parse(opt, ctx, text, &mlp);
@@ -295,6 +301,19 @@ int qn_layer_command_why(const struct qn_options *opt,
     return QN_EXIT_OK;
 }
 
+static int run_line(const struct qn_options *opt, struct quern_context *ctx,
+                    const struct qn_line_commands *commands, const char *text)
+{
+    switch (qn_line_of(text)) {
+    case QN_LINE_CAST:
+        return commands->cast(opt, ctx, text);
+    case QN_LINE_LAYER:
+        return commands->layer(opt, ctx, text);
+    default:
+        return commands->product(opt, ctx);
+    }
+}
+
 int qn_layer_line(const struct qn_options *opt,
                   const struct qn_line_commands *commands)
 {
@@ -306,9 +325,7 @@ int qn_layer_line(const struct qn_options *opt,
         return status;
     status = qn_source_join(opt, text, sizeof text);
     if (!status)
-        status = qn_cast_is(text)    ? commands->cast(opt, ctx, text)
-                 : qn_layer_is(text) ? commands->layer(opt, ctx, text)
-                                     : commands->product(opt, ctx);
+        status = run_line(opt, ctx, commands, text);
     quern_close(ctx);
     return status;
 }

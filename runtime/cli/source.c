@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "gen.h"
+#include "line.h"
 #include "signals.h"
 #include "sizes.h"
 
@@ -84,6 +85,25 @@ static int select_kernels(const struct qn_options *options,
     return QN_EXIT_OK;
 }
 
+/* Each by itself selects something: one in vain is misspelled. */
+static int check_filters(const struct qn_options *options,
+                         const struct quern_registry *registry)
+{
+    for (int i = 0; i < options->nwords; i++) {
+        const struct qg_selection one = {.filter = options->words[i]};
+        int found = 0;
+
+        for (int j = 0; j < registry->nkernels && !found; j++)
+            found = qg_selects(&one, &registry->kernels[j]);
+        if (!found)
+            return qn_message_fail(options, QN_EXIT_USAGE,
+                                   "no kernel matches '%s'; quern list -k "
+                                   "shows all",
+                                   options->words[i]);
+    }
+    return QN_EXIT_OK;
+}
+
 int qn_source_kernels(const struct qn_options *options,
                       int (*work)(const struct qn_options *, struct qg *,
                                   const struct qg_selection *))
@@ -97,7 +117,9 @@ int qn_source_kernels(const struct qn_options *options,
         status = qn_source_open(options, &generator);
     if (status)
         return status;
-    status = work(options, generator, &selection);
+    status = check_filters(options, qg_registry(generator));
+    if (!status)
+        status = work(options, generator, &selection);
     qg_close(generator);
     return status;
 }
@@ -190,18 +212,48 @@ static int expand_file(const struct qn_options *options, const char *text,
                                          "the problem is too long");
 }
 
+int qn_source_expand(const struct qn_options *options, const char **text,
+                     char *buffer, size_t size)
+{
+    int status;
+
+    if (!find_file(*text))
+        return QN_EXIT_OK;
+    status = expand_file(options, *text, buffer, size);
+    *text = buffer;
+    return status;
+}
+
+/* Of a product? Its parser knows no other first words. */
+static int check_line(const struct qn_options *options, const char *text)
+{
+    char words[128];
+
+    switch (qn_line_of(text)) {
+    case QN_LINE_PRODUCT:
+        return QN_EXIT_OK;
+    case QN_LINE_UNKNOWN:
+        return qn_message_fail(
+            options, QN_EXIT_USAGE, "'%.*s' begins no problem; known: %s",
+            (int)strcspn(text, " "), text, qn_line_words(words, sizeof words));
+    default:
+        return qn_message_fail(options, QN_EXIT_USAGE,
+                               "'%s': a product is expected here (fprop, "
+                               "dgrad, wgrad)",
+                               text);
+    }
+}
+
 int qn_source_parse(const struct qn_options *options, struct quern_context *ctx,
                     const char *text, struct quern_problem *problem)
 {
     char expanded[2048];
-    int code, status;
+    int code, status = check_line(options, text);
 
-    if (find_file(text)) {
-        status = expand_file(options, text, expanded, sizeof expanded);
-        if (status)
-            return status;
-        text = expanded;
-    }
+    if (!status)
+        status = qn_source_expand(options, &text, expanded, sizeof expanded);
+    if (status)
+        return status;
     code = quern_problem_parse(ctx, text, problem);
     return code ? qn_message_code(options, code, quern_errmsg(ctx))
                 : QN_EXIT_OK;

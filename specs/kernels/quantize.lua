@@ -35,7 +35,8 @@ local function common ()
   end),
   derive "smem" (function (v) return v.stages * 128 * 128 * (v.input.bits == 16 and 2 or 4) end),
   derive "ctas" (function (v)
-    local large = v.scale.stochastic and v.form ~= "plain"
+    local turned = v.scale.hadamard and v.scale.k == 32 -- 32 values in registers
+    local large = v.scale.stochastic and (turned or v.form ~= "plain")
     return v.input.bits == 16 and v.arch == "sm_90a" and not large and 2 or 1
   end)
 end

@@ -108,8 +108,12 @@ $(name)(
                 atomicMax(row_amax + $(first) + line, bits_of(of_rows[0]));
         }
         if (column_amax) {
+//$ if scale.hadamard then
+            const float most[2] = { largest_turned<ROWS>(v, 0), largest_turned<ROWS>(v, 1) };
+//$ else
             const magnitudes both = largest_of<ROWS>(v);
             const float most[2] = { low_of(both), high_of(both) };
+//$ end
 #pragma unroll
             for (int second = 0; second < 2; second++)
                 if (feature + second < k && most[second] > 0)

@@ -103,7 +103,9 @@ FN void cast_line(const struct copy *column, unsigned words[WORDS], const float 
 }
 
 //$ end
-//$ if scale.hadamard and scale.k <= 32 then
+//$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
+//$ local blockwise = scale.span == "block" and scale.k <= 32 -- else a factor is known before
+//$ if scale.hadamard and blockwise then
 /*
 ** The column copy of values that are transformed first, block after block: $(scale.k) rows of a
 ** feature are transformed, scaled and cast while they are in registers.
@@ -124,7 +126,7 @@ FN void cast_turned(struct shared *shared, const struct place *p, const struct g
 #pragma unroll
         for (int second = 0; second < 2; second++) {
             float c[ACROSS], most = 0, factor;
-            unsigned int sf;
+            $(sf_type) sf;
 
 #pragma unroll
             for (int i = 0; i < ACROSS; i += 16)
@@ -203,7 +205,7 @@ FN void cast_tile(struct shared *shared, const struct place *p, const struct gro
 //$ end
 //$ if scale.hadamard then
     if (column->data)
-        cast_turned(shared, p, $(scale.k <= 32 and "g, t, all, " or "")column, tile, &f, along);
+        cast_turned(shared, p, $(blockwise and "g, t, all, " or "")column, tile, &f, along);
 //$ end
     __syncthreads();
     if (column->data)

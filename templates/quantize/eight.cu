@@ -105,8 +105,9 @@ FN struct eight multiplied(const struct codes *c, float sf$(second))
     return v;
 }
 
-//$ -- One product in bf16 has the bits of one in fp32 that is rounded to it.
+//$ -- One product in bf16 has the bits of one in fp32 that is rounded to it; i8 has no such code.
 //$ local exact = input.type == "bf16" and scale.type ~= "f32" and arch ~= "sm_80"
+//$     and element.type ~= "i8"
 //$ if exact then
 //$ once("expand/factor_" .. scale.type .. ".c")
 //$ once("expand/" .. element.type .. ".c")

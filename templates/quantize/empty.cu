@@ -1,3 +1,4 @@
+//$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
 /* The scales of a group without rows, as of zeros. */
 FN void do_nothing(int group, int k, const struct copy *row, const struct copy *column)
 {
@@ -7,13 +8,19 @@ FN void do_nothing(int group, int k, const struct copy *row, const struct copy *
     if (column->data && threadIdx.x == 0)
         global_of(0, &column->global[group]);
 //$ elseif scale.span == "group" then
+    $(sf_type) sf;
+
+    scale_of(0, &sf);
     if (row->data && threadIdx.x == 0)
-        scale_of(0, &row->sf[group]);
+        row->sf[group] = (sf_element)sf;
     if (column->data && threadIdx.x == 0)
-        scale_of(0, &column->sf[group]);
+        column->sf[group] = (sf_element)sf;
 //$ elseif scale.span == "row" then
+    $(sf_type) sf;
+
+    scale_of(0, &sf);
     for (int f = threadIdx.x; f < k && column->data; f += THREADS)
-        scale_of(0, &column->sf[(long long)group * k + f]);
+        column->sf[(long long)group * k + f] = (sf_element)sf;
 //$ end
 }
 

@@ -15,6 +15,8 @@
 #include "test_cli.h"
 
 #define SMALL "fprop bf16 g=3 m=50 n=40 k=64"
+#define CAST  "quantize mxfp8 of=x g=1 m=8 k=32"
+#define LAYER "mlp bf16 g=1 m=8 hidden=8 ffn=8"
 
 /* Run in a folder of its own, that must be empty afterwards. */
 static const struct {
@@ -34,6 +36,9 @@ static const struct {
     {"bench " SMALL " --repeat -1", 2, "--repeat is '-1'"},
     {"describe --specs /dev/null " SMALL, 2, "/dev/null"},
     {"describe --specs '' " SMALL, 2, "--specs is empty"},
+    {"emit -o x 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
+    {"build -o x 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
+    {"list -k 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
     {"demo bf16 x", 2, "'x': the demo takes a recipe"},
     {"cache ls ls", 2, "it must be one of ls, verify, gc and where"},
     {"recipes a b", 2, ""},
@@ -43,6 +48,26 @@ static const struct {
     {"describe", 2, "a problem is missing"},
     {"describe " SMALL " k=64", 2, "k= is given twice"},
     {"describe " SMALL "123456789012345678901", 2, "at most 18 digits"},
+    {"describe fprop bf16 g=3 m = 50 n=40 k=64", 2,
+     "'m' has no value; write: m=VALUE"},
+    {"describe fprop bf16 g=3 =50 n=40 k=64", 2, "'' is unknown; known: g="},
+    {"run -", 2, "'-' begins no problem; known: fprop, "},
+    {"why MLP bf16 g=1", 2, "rescale, bias, mlp"},
+    {"tune " LAYER, 2, "an MLP is tuned by its products"},
+    {"bench '" CAST "' --overhead", 2, "a product is expected here"},
+    {"bench '" CAST "' --against host", 2, "--against compares products"},
+    {"bench '" LAYER "' --against host", 2, "--against compares products"},
+    {"run " LAYER " --ptx", 2, "name one with --kernel"},
+    {"run " LAYER " --kernel x --backend host", 2, "options.kernel is 'x'"},
+    {"run " CAST " --kernel x --backend host", 2, "options.kernel is 'x'"},
+    {"run " CAST " --streams 2 --backend host", 2, "options.streams is 2"},
+    {"run " LAYER " --streams 2 --backend host", 2, "options.streams is 2"},
+    {"run " SMALL " --ptx --check", 2, "--check needs a run"},
+    {"run quantize mxfp8 of=w g=1 m=8 k=32 --routes /none", 2,
+     "--routes: tokens are the rows of x and dy"},
+    {"run " CAST " --routes /none", 2, "/none: "},
+    {"describe quantize mxfp8 of=x g=1 m=@/none k=32", 2, "m=@/none: "},
+    {"describe mlp bf16 g=1 m=@/none hidden=8 ffn=8", 2, "m=@/none: "},
     {"describe fprop bf16 g=3 m=@/dev/zero n=40 k=64", 2, "/dev/zero: "},
     {"run fprop bf16 g=3 m=50 n=40 k=64 split=@/ --backend host", 2, "/: "},
     {"run " SMALL " --backend host --routes /dev/null", 2,

@@ -43,7 +43,7 @@ static const struct {
     {"list -k --arch host", 0, "quern_bf16_fprop_tn_m_f32_scale_host"},
     {"list no_such_kernel", 2, "no kernel matches"},
     {"list a b", 0, "bf16"},
-    {"list -k no_such quern_bf16_fprop_tn_m_f32_scale_host", 0, "_host"},
+    {"list -k sm80 quern_bf16_fprop_tn_m_f32_scale_host", 0, "_host"},
     {"list -k --arch sm_80,host --arch sm_90a wgrad", 0, "sm_90a"},
     {"emit -o -", 2, "-o - prints one kernel"},
     {"why --help", 0, "Example:"},

@@ -198,6 +198,42 @@ static void test_shipped(void **state)
     compile_all(1, 1e9);
 }
 
+/* Casts of x from bf16: those that a recipe's fields shape the most. */
+static int is_cast(const struct qn_kernel *kernel)
+{
+    return !strncmp(kernel->recipe, "test_", 5) &&
+           !strcmp(kernel->arch, "sm_90a") && kernel->of == QUERN_X &&
+           kernel->input == QUERN_BF16 && kernel->form == QN_PLAIN &&
+           (kernel->op == QN_QUANTIZE || kernel->op == QN_AMAX ||
+            kernel->op == QN_DEQUANTIZE);
+}
+
+/* Recipes as users write them, whose fields no recipe of the tree's has. */
+static void test_strangers(void **state)
+{
+    static const char *const folder = "tests/host/specs";
+    struct qg *own = generator;
+    struct table *rows = table;
+    const struct quern_registry *strange;
+    int number = 0, bad = 0;
+
+    (void)state;
+    if (!compiler)
+        skip();
+    if (qg_open(&folder, 1, &generator))
+        fail_msg("%s", qg_diagnostics(generator));
+    strange = qg_registry(generator);
+    table = NULL; /* rows are of the tree's kernels */
+    for (int i = 0; i < strange->nkernels; i++)
+        if (is_cast(&strange->kernels[i]) && number++ % shares == share)
+            bad += !compile_one(&strange->kernels[i]);
+    qg_close(generator);
+    generator = own;
+    table = rows;
+    assert_int_equal(bad, 0);
+    assert_true(number > 20);
+}
+
 static void test_expressible(void **state)
 {
     const char *given = getenv("QUERN_COMPILE_SECONDS");
@@ -320,9 +356,8 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_gate),
-        cmocka_unit_test(test_shipped),
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_shipped),     cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_expressible),
     };
 

@@ -3,7 +3,9 @@
 */
 #include "test_gen.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The templates of the toy, and specs that must be right. */
 static struct qg *open_golden(const char *specs)
@@ -149,5 +151,57 @@ void test_registry_text(void **state)
     assert_non_null(strstr(text, registry->hash));
     assert_null(strstr(text, "quern_bf16_fprop"));
     assert_null(strstr(text, "rejected"));
+    qg_close(q);
+}
+
+/* The tree's specs and a file of one's own. */
+static struct qg *open_user(const char *text)
+{
+    char dir[64], path[128];
+    const char *const dirs[] = {dir};
+    struct qg *q;
+
+    snprintf(path, sizeof path, "%s/recipes", folder_make(dir));
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/recipes/user.lua", dir);
+    file_write(path, text);
+    qg_open(dirs, 1, &q);
+    folder_remove(dir);
+    assert_non_null(q);
+    return q;
+}
+
+/* More than a house ever has. */
+void test_many_recipes(void **state)
+{
+    static const char many[] =
+        "local function rule (amax)\n"
+        "  local s = select(eq(amax, 0), 1, min(448 / amax, f32.max))\n"
+        "  return 1 / s, s\n"
+        "end\n"
+        "for i = 1, 24 do\n"
+        "  recipe(\"user\" .. i) {\n"
+        "    element = { x = e4m3, w = e4m3, dy = e4m3 }, promote = 128,\n"
+        "    scale = blocked { type = f32, per = \"row\", rule = rule },\n"
+        "    d = { bf16, f16, f32 } }\n"
+        "end\n";
+    struct qg *q = open_user(many);
+
+    (void)state;
+    assert_string_equal(qg_diagnostics(q), "");
+    find(qg_registry(q), "quern_user24_fprop_tn_m_bf16_activate_host");
+    qg_close(q);
+}
+
+/* Behind the tree's specs Lua's stack is larger than at first, and moves when
+   an error unwinds it. */
+void test_refusals_last(void **state)
+{
+    struct qg *q = open_user("local s = \"x\"\nwhile true do s = s .. s end\n");
+
+    (void)state;
+    assert_non_null(strstr(qg_diagnostics(q),
+                           "user.lua:2: error: a text has more than 65536 "
+                           "bytes"));
     qg_close(q);
 }

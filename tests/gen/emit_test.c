@@ -139,6 +139,8 @@ void test_emit_selects(void **state)
     assert_int_equal(count_of(q, NULL, "pingpong", 0), 4);
     assert_int_equal(count_of(q, NULL, "*_dgrad_nn_*tile64*", 0), 1);
     assert_int_equal(count_of(q, NULL, "quern_f16*", 0), 4);
+    assert_int_equal(count_of(q, NULL, "f16*", 0), 4);
+    assert_int_equal(count_of(q, NULL, "16*", 0), -1);
     assert_int_equal(count_of(q, "sm_90a", "nonsense", 0), -1);
     assert_string_equal(qg_diagnostics(q),
                         "error: no kernel matches 'nonsense' of sm_90a\n");

@@ -179,3 +179,17 @@ void test_memory_is_bounded(void **state)
     assert_int_equal(heap.blocks, 0);
     files_free(&files);
 }
+
+/* The bound says so where no spec runs, too: while kernels are made of them. */
+void test_memory_for_points(void **state)
+{
+    struct qg_options options = {.memory = 16 << 20};
+    struct qg *q;
+
+    (void)state;
+    assert_int_equal(qg_open_with(&options, &q), 1);
+    assert_non_null(q);
+    assert_non_null(strstr(qg_diagnostics(q), "error: more than 16777216 "
+                                              "bytes of memory are needed"));
+    qg_close(q);
+}

@@ -155,13 +155,15 @@ void test_scaled_long(void **state)
 void test_scaled_specs(void **state)
 {
     static const char *const names[] = {
-        "test_mx6",   "test_int8",     "test_w4",    "test_blocks",
-        "test_mixed", "test_row_pow2", "test_turned"};
+        "test_mx6",    "test_int8",  "test_w4",
+        "test_blocks", "test_mixed", "test_row_pow2",
+        "test_turned", "test_w16",   "test_turned_row"};
     struct host_specs specs;
+    struct quern_mlp mlp;
 
     (void)state;
     host_specs_open(&specs, "tests/host/specs");
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 9; i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++)
             for (int j = 0; j < 4 && (i != 2 || op != QUERN_WGRAD); j++) {
                 static const int patterns[] = {0, 4, 8, 10};
@@ -185,6 +187,11 @@ void test_scaled_specs(void **state)
                 qt_case_layout(&c, p);
                 host_case_right(&c);
             }
+    assert_int_equal(
+        quern_mlp_parse(host_ctx, "mlp test_w16 g=1 m=9 hidden=8 ffn=8", &mlp),
+        QUERN_EINVAL);
+    assert_non_null(strstr(quern_errmsg(host_ctx),
+                           "recipe test_w16 scales dy and keeps w as bf16"));
     host_specs_close(&specs);
 }
 

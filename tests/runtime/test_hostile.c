@@ -133,6 +133,7 @@ static void prints_anything(void **state)
     struct quern_context *ctx = test_open();
     struct quern_problem p = test_problem(ctx, PROBLEM " split=even");
     struct quern_quantization q;
+    struct quern_mlp mlp;
     char whole[512], part[512];
     int length = quern_problem_print(&p, whole, sizeof whole);
 
@@ -151,15 +152,22 @@ static void prints_anything(void **state)
     assert_string_equal(part, "");
     assert_int_equal(quern_quantize_print(NULL, part, sizeof part), 0);
     assert_string_equal(part, "");
+    assert_int_equal(quern_mlp_print(NULL, part, sizeof part), 0);
+    assert_string_equal(part, "");
     /* strings without an end, and no enum's value */
     memset(&p, 'x', sizeof p);
     memset(&q, 'x', sizeof q);
+    memset(&mlp, 'x', sizeof mlp);
     assert_true(quern_problem_print(&p, part, sizeof part) > 0);
     assert_true(quern_quantize_print(&q, part, sizeof part) > 0);
+    assert_true(quern_mlp_print(&mlp, part, sizeof part) > 0);
+    assert_true(quern_mlp_print(&mlp, NULL, sizeof part) > 0);
     memset(&p, 0xFF, sizeof p);
     memset(&q, 0xFF, sizeof q);
+    memset(&mlp, 0xFF, sizeof mlp);
     assert_true(quern_problem_print(&p, part, sizeof part) > 0);
     assert_true(quern_quantize_print(&q, part, sizeof part) > 0);
+    assert_true(quern_mlp_print(&mlp, part, sizeof part) > 0);
     quern_close(ctx);
 }
 

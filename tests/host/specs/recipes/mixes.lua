@@ -54,3 +54,11 @@ recipe "test_mixed" {
   scale   = { x = fp32 "row", w = power "tiles", dy = fp32({ k = 128 }, "mn") },
   d       = { f32, bf16 },
 }
+
+-- Weights as they are beside quantized values: no MLP, whose dgrad would read w along its rows.
+
+recipe "test_w16" {
+  element = { x = e4m3, w = bf16, dy = e5m2 },
+  scale   = { x = power(), w = "none", dy = power() },
+  d       = { f32, bf16 },
+}

@@ -23,3 +23,46 @@ recipe "test_turned" {
               dy = power("stochastic", "+-+-+-+-+-+-+-+-") },
   d       = { f32, bf16 },
 }
+
+-- Transforms where one scale is of more than a block, and where it is any number.
+
+local function any (amax, of)
+  local s = min(of.element.max / amax, f32.max)
+  s = select(eq(amax, 0) | isinf(amax), 1, s)
+  return 1 / s, s
+end
+
+local signs = "+++-+------+-+--"
+
+recipe "test_turned_row" {
+  element = { x = e4m3, w = e4m3, dy = e4m3 },
+  scale   = { x = blocked { type = f32, per = "row", rule = any, hadamard = signs },
+              w = blocked { type = f32, per = "row", rule = any },
+              dy = blocked { type = f32, per = "row", rule = any, hadamard = signs } },
+  d       = { f32, bf16 },
+}
+
+recipe "test_turned_any" {
+  element = { x = e2m1, w = e2m1, dy = e2m1 },
+  scale   = { x = blocked { type = f32, per = { k = 32 }, rule = any, hadamard = signs,
+                            rounding = "stochastic" },
+              w = blocked { type = f32, per = { k = 32 }, rule = any },
+              dy = blocked { type = f32, per = { k = 32 }, rule = any, hadamard = signs } },
+  d       = { f32 },
+}
+
+-- A power of two for each group, and for blocks of integers.
+
+local function up (amax, of) return e8m0_up(amax * (1 / of.element.max)) end
+
+recipe "test_group_pow2" {
+  element = { x = e5m2, w = e4m3, dy = e5m2 },
+  scale   = blocked { type = e8m0, per = "group", rule = up },
+  d       = { f32 },
+}
+
+recipe "test_int8_pow2" {
+  element = { x = i8, w = i8, dy = i8 },
+  scale   = blocked { type = e8m0, per = { k = 64 }, rule = up },
+  d       = { f32 },
+}

@@ -1,0 +1,60 @@
+/*
+** line.c: what a problem's line is about, by its first word.
+*/
+#include "line.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "guess.h"
+#include "types.h"
+
+/* The i-th first word and what it begins; NULL past the last. */
+static const char *word_at(int i, enum qn_line *line)
+{
+    int ops = 0, works = 0;
+
+    while (qn_op_at(ops))
+        ops++;
+    while (qn_work_at(works))
+        works++;
+    *line = i < ops           ? QN_LINE_PRODUCT
+            : i < ops + works ? QN_LINE_CAST
+                              : QN_LINE_LAYER;
+    return i < ops           ? qn_op_at(i)
+           : i < ops + works ? qn_work_at(i - ops)
+           : i > ops + works ? NULL
+                             : "mlp";
+}
+
+enum qn_line qn_line_of(const char *text)
+{
+    static const char space[] = " \t\n\v\f\r";
+    enum qn_line line, best = QN_LINE_UNKNOWN;
+    char word[32];
+    struct qn_guess guess = {.word = word};
+    const char *candidate;
+
+    text += strspn(text, space);
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(text, space), text);
+    if (!*word)
+        return QN_LINE_PRODUCT;
+    for (int i = 0; (candidate = word_at(i, &line)); i++) {
+        qn_guess_try(&guess, candidate);
+        if (guess.best == candidate)
+            best = line;
+    }
+    return best;
+}
+
+const char *qn_line_words(char *buffer, size_t size)
+{
+    enum qn_line line;
+    const char *word;
+    size_t used = 0;
+
+    for (int i = 0; (word = word_at(i, &line)) && used < size; i++)
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s",
+                                 i ? ", " : "", word);
+    return buffer;
+}
