@@ -3,10 +3,10 @@
 
     tests/gpu/run.py [--json FILE] [--quick] [--random N] [--jobs N] [--seconds N] [--cache DIR] [RECIPE ...]
 
-A process for each recipe and op, one for the casts, one for cuBLASLt. Each has its own device memory and its own
-random problems (N in all of them together). With --json the results of all are written as gpu_suite itself writes
-them. What has not ended after --seconds is stopped and counts as failed; what others had found is kept. Casts are
-taken up for four fifths of it: those that are left count as skipped.
+A process for each recipe and op, one for cuBLASLt, one for the casts, which have a third of the cores. Each has
+its own device memory and its own random problems (N in all of them together). With --json the results of all are
+written as gpu_suite itself writes them. What has not ended after --seconds is stopped and counts as failed; what
+others had found is kept. Casts are taken up for four fifths of it: those that are left count as skipped.
 Prints what failed and the count; status 0 if all passed. Needs a GPU and libnvrtc; plain Python is enough.
 """
 import argparse
@@ -39,9 +39,8 @@ def kernels(common):
 def commands(args, folder):
     """(name, command) of each process, the longest first. Of the recipes in SPECS, whose wgrad is bf16's or
     another's, fprop and dgrad alone."""
-    common = [args.suite, f"--threads={args.threads}", f"--commit={args.commit}"]
-    common += ["--quick"] if args.quick else []
-    common += [f"--cache={args.cache}"] if args.cache else []
+    more = [f"--commit={args.commit}"] + ["--quick"] * args.quick + [f"--cache={args.cache}"] * bool(args.cache)
+    common = [args.suite, f"--threads={args.threads}"] + more
     own = kernels(common)
     mixed = kernels(common + [f"--specs={SPECS}"])
     mixed = {name: mixed[name] for name in mixed if name not in own and not name.endswith("_wgrad")}
@@ -50,8 +49,11 @@ def commands(args, folder):
     share = -(-args.random // max(1, len(products))) * (10 if args.quick else 1)
 
     def family(name):
-        late = [f"--seconds={int(0.8 * args.seconds)}"] if name == "casts" and args.seconds < NO_END else []
-        return name, common + [f"--family={name}", f"--json={folder}/{name}.json"] + late
+        command = common + [f"--family={name}", f"--json={folder}/{name}.json"]
+        if name == "casts":
+            command[1] = f"--threads={max(args.threads, (os.cpu_count() or 2) // 3)}"
+            command += [f"--seconds={int(0.8 * args.seconds)}"] * (args.seconds < NO_END)
+        return name, command
 
     yield from map(family, () if args.recipes else APART)
     for seed, name in enumerate(sorted(products, key=lambda name: -products[name])):
