@@ -50,15 +50,22 @@ static void scale_nothing(const struct work *w, const struct group *g)
 
     for (int i = 0; i < 2; i++) {
         const struct copy *copy = copies[i];
+//$ if not scale.global then
+        $(scale.type == "f32" and "float" or "unsigned int") sf;
+
+//$ end
         if (!copy->data || (copy == &w->row && w->input == IN_COPY))
             continue;
 //$ if scale.global then
         global_of(0, &copy->global[g->number]);
-//$ elseif scale.span == "group" then
-        scale_of($(by_input)0, &copy->sf[g->number]);
+//$ else
+        scale_of($(by_input)0, &sf);
+//$ if scale.span == "group" then
+        copy->sf[g->number] = (sf_element)sf;
 //$ else
         for (int f = 0; f < w->all.k && i == 1; f++)
-            scale_of($(by_input)0, &copy->sf[(long long)g->number * w->all.k + f]);
+            copy->sf[(long long)g->number * w->all.k + f] = (sf_element)sf;
+//$ end
 //$ end
     }
 }

@@ -46,28 +46,31 @@ static gpu_address allocate(size_t bytes, int *size_class)
     return memory;
 }
 
-/* A byte at least, so that a buffer of none has an address. */
+/* Of the allocation, which has a byte at least, so that a buffer of none has an
+   address. Exact sizes under a sanitizer: it sees the end of an allocation. In
+   words, as it takes a cp.async of the last few bytes for one of four. */
+static size_t whole(const struct gpu_buffer *b)
+{
+    return gpu_options.sanitize ? (b->bytes + !b->bytes + 3) / 4 * 4
+                                : b->bytes + 2 * b->guard + !b->bytes;
+}
+
 void gpu_buffer_make(struct gpu_buffer *b, size_t bytes, size_t guard)
 {
-    /* Exact sizes under a sanitizer: it sees the end of an allocation. In
-       words, as it takes a cp.async of the last few bytes for one of four. */
     b->guard = gpu_options.sanitize ? 0 : guard;
     b->bytes = bytes;
     b->size_class = -1;
     if (gpu_options.sanitize)
-        gpu_must(cu.alloc(&b->memory, (bytes + !bytes + 3) / 4 * 4),
-                 "allocating device memory");
+        gpu_must(cu.alloc(&b->memory, whole(b)), "allocating device memory");
     else
-        b->memory = allocate(bytes + 2 * guard + !bytes, &b->size_class);
+        b->memory = allocate(whole(b), &b->size_class);
     b->data = b->memory + b->guard;
     gpu_buffer_poison(b);
 }
 
 void gpu_buffer_poison(const struct gpu_buffer *b)
 {
-    if (b->bytes + b->guard)
-        gpu_must(cu.fill(b->memory, QT_POISON, b->bytes + 2 * b->guard),
-                 "filling device memory");
+    gpu_must(cu.fill(b->memory, QT_POISON, whole(b)), "filling device memory");
 }
 
 void gpu_buffer_zero(const struct gpu_buffer *b)

@@ -80,6 +80,7 @@ void test_lying_sizes(void **state);
 void test_check_clears(void **state);
 void test_scaled_recipes(void **state);
 void test_scaled_long(void **state);
+void test_scaled_empty(void **state);
 void test_scaled_specs(void **state);
 void test_scaled_threads(void **state);
 void test_scaled_nan(void **state);

@@ -263,6 +263,8 @@ static int is_exact(const struct qt_case *c, const struct qt_data *data)
 
             while (unit > 0x1p-12 && fmod(value, unit) != 0)
                 unit /= 2;
+            if (fmod(value, unit) != 0)
+                return 0; /* a scale that is no power of two */
             largest = fmax(largest, value);
         }
         least *= unit;

@@ -152,6 +152,70 @@ void test_scaled_long(void **state)
 /* ------------------------------------------------------ recipes of a folder */
 
 /* What no file of quern's own has: generated and compiled here. */
+/* A cast of groups the last of which is empty, into scales that end where the
+   canary begins. */
+static void write_scales(const char *recipe, int groups, int k)
+{
+    enum { CANARY = 8, ROWS = 5 };
+    const struct quern_plan_options on_host = {.backend = QUERN_BACKEND_HOST};
+    struct quern_quantize_description need;
+    struct quern_quantization q = {.of = QUERN_X,
+                                   .type = QUERN_BF16,
+                                   .copies = QUERN_ROW | QUERN_COLUMN,
+                                   .groups = groups,
+                                   .m = ROWS * groups,
+                                   .k = k};
+    int32_t sizes[16] = {0};
+    struct quern_quantize_plan *plan;
+    struct quern_tensor *copies[2];
+
+    for (int g = 0; g < groups - 1; g++)
+        sizes[g] = g % 2 ? ROWS : 0;
+    strcpy(q.recipe, recipe);
+    assert_int_equal(quern_quantize_describe(host_ctx, &q, &need), QUERN_OK);
+    assert_int_equal(quern_quantize_plan(host_ctx, &q, &on_host, &plan),
+                     QUERN_OK);
+    copies[0] = &need.args.row;
+    copies[1] = &need.args.column;
+    need.args.in.data = calloc(1, need.args.in.bytes);
+    for (int i = 0; i < 2; i++) {
+        copies[i]->data = malloc(copies[i]->bytes);
+        copies[i]->sf = aligned_alloc(64, 4096);
+        assert_true(copies[i]->sf_bytes + CANARY <= 4096);
+        memset(copies[i]->sf, QT_POISON, 4096);
+    }
+    need.args.first_dims = sizes;
+    need.args.sizes_type = QUERN_I32;
+    need.args.workspace = calloc(1, need.workspace_bytes);
+    assert_int_equal(quern_quantize_run(plan, &need.args, NULL), QUERN_OK);
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < CANARY; j++)
+            if (((unsigned char *)copies[i]
+                     ->sf)[copies[i]->sf_bytes + (size_t)j] != QT_POISON)
+                fail_msg("%s: byte %d behind the scales of the %s copy was "
+                         "written",
+                         recipe, j, i ? "column" : "row");
+    quern_quantize_plan_free(plan);
+    for (int i = 0; i < 2; i++) {
+        free(copies[i]->data);
+        free(copies[i]->sf);
+    }
+    free(need.args.in.data);
+    free(need.args.workspace);
+}
+
+/* Scales of a byte, of groups without rows, are no wider than that. */
+void test_scaled_empty(void **state)
+{
+    struct host_specs specs;
+
+    (void)state;
+    host_specs_open(&specs, "tests/host/specs");
+    write_scales("test_group_pow2", 16, 64);
+    write_scales("test_row_pow2", 4, 64);
+    host_specs_close(&specs);
+}
+
 void test_scaled_specs(void **state)
 {
     static const char *const names[] = {

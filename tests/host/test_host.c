@@ -55,6 +55,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_check_clears),
         cmocka_unit_test(test_scaled_recipes),
         cmocka_unit_test(test_scaled_long),
+        cmocka_unit_test(test_scaled_empty),
         cmocka_unit_test(test_scaled_specs),
         cmocka_unit_test(test_scaled_threads),
         cmocka_unit_test(test_scaled_nan),
