@@ -119,6 +119,11 @@ static int choose_level(struct quern_context *ctx, int level)
     struct qn_guess guess = {.word = ctx->log_wanted};
     char hint[64];
 
+    if (level < 0 || level > QUERN_LOG_DEBUG)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.log_level is %d: not a value of enum "
+                            "quern_log_level",
+                            level);
     ctx->log_level = level ? level : QUERN_LOG_INFO;
     if (level || !ctx->log_wanted)
         return QUERN_OK;

@@ -64,6 +64,11 @@ static int check_options(const struct quern_plan_options *options)
                             "options.sms is %d: 0 (all) or more "
                             "is expected",
                             options->sms);
+    if (options->tune_ms < 0)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.tune_ms is %d: 0 (do not tune) or more is "
+                            "expected",
+                            options->tune_ms);
     if (options->streams < 0 || options->streams > QUERN_MAX_STREAMS)
         return qn_error_set(QUERN_EINVAL,
                             "options.streams is %d: 0 (1) to %d is expected",

@@ -94,6 +94,9 @@ static void obeys_options(void **state)
     options = (struct quern_plan_options){.sms = -1};
     test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
                 "options.sms is -1");
+    options = (struct quern_plan_options){.tune_ms = -1};
+    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+                "options.tune_ms is -1");
     options =
         (struct quern_plan_options){.backend = QUERN_BACKEND_CUBLASLT + 1};
     test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
@@ -369,9 +372,13 @@ static void hear(int level, const char *wanted)
 /* QUERN_LOG decides where the options do not. */
 static void logs_what_is_wanted(void **state)
 {
+    const struct quern_open_options louder = {.log = test_collect,
+                                              .log_level = QUERN_LOG_DEBUG + 1};
     struct quern_context *ctx;
 
     (void)state;
+    test_expect(quern_open(&louder, &ctx), QUERN_EINVAL,
+                "options.log_level is 4: not a value");
     hear(0, "");
     assert_non_null(strstr(test_messages, "compiled k_"));
     assert_null(strstr(test_messages, "plan: "));
