@@ -107,6 +107,13 @@ static int read_file(const char *path, char *text, size_t size)
     return error;
 }
 
+static const char *reason(int error)
+{
+    return error == EINVAL ? "it is a folder, a pipe or a device; a plain file "
+                             "is expected"
+                           : strerror(error);
+}
+
 /*
 ** A spec of the user's. It must be a plain file: a pipe could block for ever.
 */
@@ -138,7 +145,7 @@ static void add_file(struct qg *q, const char *path, const char *name)
     }
     q->files[index].failed = error != 0;
     if (error)
-        qg_diag_note(q, place, QG_E_OPEN, strerror(error));
+        qg_diag_note(q, place, QG_E_OPEN, reason(error));
 }
 
 static int by_name(const void *a, const void *b)

@@ -261,8 +261,8 @@ void test_bad_folders(void **state)
     snprintf(path, sizeof path, "%s/recipes/pipe.lua", dir);
     assert_int_equal(mkfifo(path, 0600), 0);
     check_folder(dir,
-                 "%s/recipes/pipe.lua: error: cannot read it: Invalid "
-                 "argument\n",
+                 "%s/recipes/pipe.lua: error: cannot read it: it is a folder, "
+                 "a pipe or a device; a plain file is expected\n",
                  dir);
     unlink(path);
     snprintf(path, sizeof path, "%s/recipes/big.lua", dir);
