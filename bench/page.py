@@ -112,6 +112,15 @@ def name_of(path):
 
 # ------------------------------------------------------------------------------------------ speed
 
+def lines(axes, names, unit):
+    """A line for each name, the first on top, and a grid that values are read by."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlabel(unit)
+    axes.grid(axis="x", linewidth=0.8)
+    axes.spines["left"].set_visible(False)
+
+
 def draw_speed(axes, cases, op):
     labels = [f"{shape}  {split}" for shape, split in cases]
     there = [what for what in SERIES if any(what in rows for rows in cases.values())]
@@ -120,14 +129,10 @@ def draw_speed(axes, cases, op):
         size = {"quern": 42, "cublas_dense": 90, "cublas_dense_fp8": 90}.get(what, 30)
         axes.scatter(*zip(*points), s=size, marker=MARKS[what], color=SERIES[what],
                      linewidths=1.6 if MARKS[what] == "|" else 0, label=TITLES[what], zorder=3)
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.4, -0.6)
+    lines(axes, labels, "TFLOP/s")
     axes.set_xlim(left=0)
-    axes.grid(axis="x", linewidth=0.8)
     axes.grid(axis="y", linewidth=0.5, alpha=0.6)
     axes.set_title(op)
-    axes.set_xlabel("TFLOP/s")
-    axes.spines["left"].set_visible(False)
 
 
 def speed(path, results, report):
@@ -220,11 +225,7 @@ def roofline(path, results, report):
 def bars(names, values, unit, width=9.2):
     figure, axes = pyplot.subplots(figsize=(width, 0.7 + 0.235 * len(names)))
     axes.barh(range(len(names)), values, height=0.62, color=SERIES["quern"])
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel(unit)
-    axes.grid(axis="x", linewidth=0.8)
-    axes.spines["left"].set_visible(False)
+    lines(axes, names, unit)
     return figure, axes
 
 
@@ -290,10 +291,7 @@ def drawn(path, results, report):
         axes.scatter(gains, [i] * len(gains), s=26, color=SERIES["quern"], alpha=0.5, linewidths=0,
                      zorder=3)
     axes.axvline(0, color=INK, linewidth=1)
-    axes.set_yticks(range(len(ops)), ops)
-    axes.set_ylim(len(ops) - 0.4, -0.6)
-    axes.set_xlabel("% faster than the model's choice")
-    axes.grid(axis="x", linewidth=0.8)
+    lines(axes, ops, "% faster than the model's choice")
     figure.tight_layout()
     rows = [r for cases in found for c in cases.values() for r in c.values()]
     return block(figure, name_of(path), html.escape(means(zip(ops, found), report))

@@ -11,7 +11,8 @@
 static int matches(const char *filter, const char *name)
 {
     static const char every[] = "quern_";
-    const size_t skip = strncmp(name, every, 6) ? 0 : sizeof every - 1;
+    const size_t length = sizeof every - 1,
+                 skip = strncmp(name, every, length) ? 0 : length;
 
     if (strpbrk(filter, "*?["))
         return !fnmatch(filter, name, 0) || !fnmatch(filter, name + skip, 0);

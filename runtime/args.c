@@ -493,7 +493,11 @@ static int check_epilogue(const struct quern_plan *plan,
                            p->probability && (p->m > 0 || args->probability),
                            "prob");
     if (!code)
-        code = qn_gradient_check(plan, args);
+        code = check_given("dbias", args->dbias, sizeof(float), p->dbias != 0,
+                           "dbias");
+    if (!code)
+        code = check_given("dprob", args->dprob, sizeof(float),
+                           p->dprob && (p->m > 0 || args->dprob), "dprob");
     if (!code && !qn_geometry_has(p, QN_ROLE_P))
         code = check_given("p.data", args->p.data, 1, 0, "saved");
     if (!code && args->t.data && !qn_geometry_has(p, QN_ROLE_T))

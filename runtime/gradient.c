@@ -191,31 +191,6 @@ void qn_gradient_plan_free(struct quern_plan *plan)
 
 /* --------------------------------------------------------------------- run */
 
-/* Given exactly if the problem has it; of no tokens dprob may be NULL. */
-static int check_sum(const char *name, const float *sum, int wanted, int empty)
-{
-    if (!wanted && sum)
-        return qn_error_set(
-            QUERN_EINVAL, "%s is not NULL: the problem says %s=0", name, name);
-    if (wanted && !sum && !empty)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL: the problem says %s=1",
-                            name, name);
-    if ((uintptr_t)sum % sizeof *sum)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s is %p: it must be a multiple of %zu", name,
-                            (const void *)sum, sizeof *sum);
-    return QUERN_OK;
-}
-
-int qn_gradient_check(const struct quern_plan *plan,
-                      const struct quern_args *args)
-{
-    const struct quern_problem *p = &plan->problem;
-    int code = check_sum("dbias", args->dbias, p->dbias, 0);
-
-    return code ? code : check_sum("dprob", args->dprob, p->dprob, !p->m);
-}
-
 void qn_gradient_set(const struct quern_plan *plan,
                      const struct quern_args *args, struct qn_values *v)
 {

@@ -39,10 +39,6 @@ int qn_gradient_compare(struct quern_context *ctx,
 int qn_gradient_plan(struct quern_plan *plan, struct qn_session *session);
 void qn_gradient_plan_free(struct quern_plan *plan);
 
-/* All rules on args.dbias and args.dprob. QUERN_EINVAL. */
-int qn_gradient_check(const struct quern_plan *plan,
-                      const struct quern_args *args);
-
 /* What the kernels find in the plan's values. */
 void qn_gradient_set(const struct quern_plan *plan,
                      const struct quern_args *args, struct qn_values *values);

@@ -160,18 +160,26 @@ void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     qn_parse_defaults(p, recipe);
 }
 
+/* The product makes `tensor`, or its copies, by the layer's activation; 0: the
+   recipe has no such copies. */
+static int activate(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                    int tensor, struct quern_problem *p)
+{
+    p->activation = mlp->activation;
+    p->interleave = mlp->interleave;
+    p->probability = mlp->probability;
+    if (!qn_mlp_scaled(recipe, tensor))
+        return 1;
+    p->copies = QUERN_ROW | QUERN_COLUMN;
+    return !qn_result_wrong(p, recipe);
+}
+
 int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
                  struct quern_problem *p)
 {
     qn_mlp_product(mlp, recipe, QN_MLP_PRE, p);
-    p->activation = mlp->activation;
-    p->interleave = mlp->interleave;
-    p->probability = mlp->probability;
     p->saved = 1;
-    if (!qn_mlp_scaled(recipe, QUERN_MLP_H))
-        return 1;
-    p->copies = QUERN_ROW | QUERN_COLUMN;
-    return !qn_result_wrong(p, recipe);
+    return activate(mlp, recipe, QUERN_MLP_H, p);
 }
 
 int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
@@ -181,15 +189,9 @@ int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
 
     qn_mlp_product(mlp, recipe, QN_MLP_DH, p);
     set_bias(mlp, QUERN_MLP_DPRE, &q);
-    p->activation = mlp->activation;
-    p->interleave = mlp->interleave;
-    p->probability = mlp->probability;
     p->dbias = q.dbias;
     p->dprob = q.dprob;
-    if (!qn_mlp_scaled(recipe, QUERN_MLP_DPRE))
-        return 1;
-    p->copies = QUERN_ROW | QUERN_COLUMN;
-    return !qn_result_wrong(p, recipe);
+    return activate(mlp, recipe, QUERN_MLP_DPRE, p);
 }
 
 /* ------------------------------------------------------------------- rules */

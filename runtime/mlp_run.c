@@ -211,35 +211,37 @@ static void set_sizes(const struct quern_mlp_args *args,
     a->sizes_type = args->sizes_type;
 }
 
+/* What an activation takes besides pre, and where the column copy of what the
+   product makes of it goes. */
+static void set_activation(const struct run *run, int tensor,
+                           struct quern_args *a)
+{
+    if (qn_mlp_scaled(run->plan->recipe, tensor))
+        find_slot(run, QN_MLP_COLUMN + tensor, &a->t);
+    a->limit = run->args->limit;
+    a->slope = run->args->slope;
+    a->shift = run->args->shift;
+}
+
 /* What makes h of pre; this is kept where backward will read it, as is h's
    column copy. */
 static void set_epilogue(const struct run *run, struct quern_args *a)
 {
-    const struct quern_mlp_args *args = run->args;
-
-    if (args->saved)
+    if (run->args->saved)
         find_slot(run, QN_MLP_PRE_SLOT, &a->p);
-    if (qn_mlp_scaled(run->plan->recipe, QUERN_MLP_H))
-        find_slot(run, QN_MLP_COLUMN + QUERN_MLP_H, &a->t);
-    a->limit = args->limit;
-    a->slope = args->slope;
-    a->shift = args->shift;
+    set_activation(run, QUERN_MLP_H, a);
 }
 
-/* What makes dpre of dh, its column copy, and what is summed up of both. */
+/* What makes dpre of dh and pre, and what is summed up of both. */
 static void set_back(const struct run *run, struct quern_args *a)
 {
     const struct quern_mlp_args *args = run->args;
     const struct quern_problem *p = &run->plan->products[QN_MLP_DH]->problem;
 
     find_slot(run, QN_MLP_PRE_SLOT, &a->p);
-    if (qn_mlp_scaled(run->plan->recipe, QUERN_MLP_DPRE))
-        find_slot(run, QN_MLP_COLUMN + QUERN_MLP_DPRE, &a->t);
+    set_activation(run, QUERN_MLP_DPRE, a);
     a->dbias = p->dbias ? args->db1 : NULL;
     a->dprob = p->dprob ? args->dprob : NULL;
-    a->limit = args->limit;
-    a->slope = args->slope;
-    a->shift = args->shift;
 }
 
 static int run_product(const struct run *run, int product)

@@ -163,9 +163,7 @@ kernels "sm90_gemm_m_alpha" {
   epilogue = "alpha",
   arch     = "sm_90a",
   template = "sm90/gemm.cu",
-  params   = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "alpha",
-               "scalar_step", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
-               "band", "error", "noop" },
+  params   = join(maps, { "b_pointers", "alpha", "scalar_step" }, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {64, 256, 64}, {128, 192, 64}, {128, 256, 64} },

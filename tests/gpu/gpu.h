@@ -124,7 +124,10 @@ const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *);
 /* Types, layout, ragged axis and recipe of a case. */
 void gpu_variant_case(const struct gpu_variant *, struct qt_case *);
 
-/* The i-th epilogue that the variant's kernels serve. */
+/* The i-th epilogue that kernels of one (enum qn_epilogue), or those of the
+   variant, serve. Where C may be any, that of GPU_APART is no part of D. */
+enum { GPU_APART = 4 };
+const struct qt_epilogue *gpu_epilogue(int epilogue, int i);
 const struct qt_epilogue *gpu_variant_epilogue(const struct gpu_variant *,
                                                int i);
 

@@ -180,14 +180,6 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice)
     gpu_run_close(&r);
 }
 
-/* What is added to must be the same for all sizes: C apart, or a matrix D for
-   each group. */
-static const struct qt_epilogue *epilogue_of(const struct gpu_variant *v)
-{
-    return v->epilogue == QN_SCALE ? &qt_epilogues[4]
-                                   : gpu_variant_epilogue(v, 0);
-}
-
 /* Does the variant have sizes, and a D that may be as before a run for all of
    them? */
 static int is_replayed(const struct gpu_variant *v)
@@ -201,7 +193,8 @@ static void open_case(struct gpu_case *p, const struct gpu_variant *v,
 {
     gpu_variant_case(v, &p->c);
     p->c.what = what;
-    p->c.epilogue = epilogue_of(v);
+    /* what is added to must be the same for all sizes */
+    p->c.epilogue = gpu_variant_epilogue(v, GPU_APART);
     p->c.groups = GROUPS;
     gpu_variant_sides(&p->c, 136, 72, 0);
     *qt_axis(&p->c, v->ragged) = ROWS;

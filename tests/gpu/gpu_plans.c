@@ -31,10 +31,7 @@ static void line_of(const struct qn_kernel *k, char *line, size_t size)
                         .n = 256,
                         .k = 256};
 
-    c.epilogue = &qt_epilogues[k->epilogue == QN_STORE   ? 0
-                               : k->epilogue == QN_ADD   ? 1
-                               : k->epilogue == QN_ALPHA ? 2
-                                                         : 4];
+    c.epilogue = gpu_epilogue(k->epilogue, GPU_APART);
     qt_case_text(&c, line, size);
     if (k->parts > 1)
         strncat(line, " parts=8", size - strlen(line) - 1);

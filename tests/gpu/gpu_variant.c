@@ -201,14 +201,19 @@ void gpu_variant_case(const struct gpu_variant *v, struct qt_case *c)
 
 /* ORDER: the first two of qt_epilogues are those of QN_STORE and QN_ADD, those
    of QN_ALPHA the third and the last. */
+const struct qt_epilogue *gpu_epilogue(int epilogue, int i)
+{
+    if (epilogue == QN_SCALE)
+        return &qt_epilogues[i % qt_nepilogues];
+    if (epilogue == QN_ALPHA)
+        return &qt_epilogues[i % 2 ? qt_nepilogues - 1 : 2];
+    return &qt_epilogues[epilogue == QN_ADD];
+}
+
 const struct qt_epilogue *gpu_variant_epilogue(const struct gpu_variant *v,
                                                int i)
 {
-    if (v->epilogue == QN_SCALE)
-        return &qt_epilogues[i % qt_nepilogues];
-    if (v->epilogue == QN_ALPHA)
-        return &qt_epilogues[i % 2 ? qt_nepilogues - 1 : 2];
-    return &qt_epilogues[v->epilogue == QN_ADD];
+    return gpu_epilogue(v->epilogue, i);
 }
 
 void gpu_variant_sides(struct qt_case *c, int64_t x, int64_t y, int64_t z)

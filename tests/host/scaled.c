@@ -156,7 +156,7 @@ void test_scaled_long(void **state)
    canary begins. */
 static void write_scales(const char *recipe, int groups, int k)
 {
-    enum { CANARY = 8, ROWS = 5 };
+    enum { CANARY = 8, ROWS = 5, ROOM = 4096 };
     const struct quern_plan_options on_host = {.backend = QUERN_BACKEND_HOST};
     struct quern_quantize_description need;
     struct quern_quantization q = {.of = QUERN_X,
@@ -180,9 +180,9 @@ static void write_scales(const char *recipe, int groups, int k)
     need.args.in.data = calloc(1, need.args.in.bytes);
     for (int i = 0; i < 2; i++) {
         copies[i]->data = malloc(copies[i]->bytes);
-        copies[i]->sf = aligned_alloc(64, 4096);
-        assert_true(copies[i]->sf_bytes + CANARY <= 4096);
-        memset(copies[i]->sf, QT_POISON, 4096);
+        copies[i]->sf = aligned_alloc(64, ROOM);
+        assert_true(copies[i]->sf_bytes + CANARY <= ROOM);
+        memset(copies[i]->sf, QT_POISON, ROOM);
     }
     need.args.first_dims = sizes;
     need.args.sizes_type = QUERN_I32;
