@@ -1,3 +1,5 @@
+//$ local follows = epilogue == "activate" or epilogue == "copies"
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ if addend == "read" then
     struct addend addend;
     addend.c = c;
@@ -13,44 +15,33 @@
 //$ elseif epilogue == "alpha" then
     factors.alpha = alpha;
     factors.step = scalar_step;
-//$ elseif epilogue == "activate" or epilogue == "copies" then
+//$ end
+//$ if follows or back then
     struct follow follow;
     follow.alpha = alpha;
     follow.step = scalar_step;
+    follow.probability = probability;
+    follow.columns = n;
+//$ if follows then
     follow.bias = bias;
-    follow.columns = n;
-    follow.probability = probability;
     follow.saved = saved;
-//$ if activation == "clamped_swiglu" then
-    follow.limit = limit;
-    follow.slope = slope;
-    follow.shift = shift;
-//$ end
-//$ if epilogue == "copies" then
-//$ include "sm90/copies_given.cu"
-//$ end
-//$ if operands == "halves" then
-    maps.half = n / 2;
-    maps.twice = n;
-//$ end
-//$ end
-//$ if epilogue == "gradient" or epilogue == "gradient_copies" then
-    struct follow follow;
-    follow.alpha = alpha;
-    follow.step = scalar_step;
-    follow.probability = probability;
-    follow.columns = n;
+//$ else
     follow.rows = m;
     follow.groups = groups;
     follow.row_partials = row_partials;
     follow.partials = partials;
-//$ if epilogue == "gradient_copies" then
-//$ include "sm90/copies_given.cu"
 //$ end
 //$ if activation == "clamped_swiglu" then
     follow.limit = limit;
     follow.slope = slope;
     follow.shift = shift;
+//$ end
+//$ if epilogue == "copies" or epilogue == "gradient_copies" then
+//$ include "sm90/copies_given.cu"
+//$ end
+//$ if follows and operands == "halves" then
+    maps.half = n / 2;
+    maps.twice = n;
 //$ end
 //$ end
 //$ if quantize == "streamed" then
