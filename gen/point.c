@@ -166,7 +166,7 @@ static int op_of(const char *op)
     static const char *const names[] = {
         "fprop",      "dgrad",   "wgrad",    "quantize", "amax",
         "dequantize", "history", "sum",      "dprob",    "sizes",
-        "ahead",      "bias",    "reencode", "sum_rows"};
+        "ahead",      "bias",    "reencode", "sum_rows", "look"};
 
     return index_of(names, op);
 }

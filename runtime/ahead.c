@@ -11,6 +11,7 @@
 **     ahead  = product + bytes / MOVED + LAUNCHES
 **     inside = max(waves * tile, memory)                      (expand.c)
 **     fp8    = product in FP8 + bytes / CODED + LAUNCHES_FP8
+**     f16    = inside, as f16 + bytes / LOOKED + LAUNCHES_F16
 **
 ** So it is worth its while where many rows meet each weight. Whether it could
 ** be, sizes alone tell, with the products of a whole chip instead of tiles: a
@@ -32,6 +33,8 @@
 #define NARROW       0.5     /* of the cycles of the products: FP8's */
 #define CODED        2000.0 /* bytes in a cycle, two of three of them written */
 #define LAUNCHES_FP8 30000.0 /* of six more, three of which do nothing */
+#define LOOKED       1500.0  /* bytes in a cycle, of scales */
+#define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
 #define SMS          132     /* where no GPU is asked */
 
 /* ------------------------------------------------------------------- rules */
@@ -72,11 +75,12 @@ static const char *wrong_operand(const struct quern_problem *p,
     return NULL;
 }
 
-/* Are both to be had in bf16? */
+/* Are both to be had in bf16, in launches before the product? */
 static int expands(const struct quern_problem *p,
                    const struct qn_recipe *recipe)
 {
-    return !wrong_operand(p, recipe, QN_ROLE_A) &&
+    return p->expand != QUERN_EXPAND_F16 &&
+           !wrong_operand(p, recipe, QN_ROLE_A) &&
            !wrong_operand(p, recipe, QN_ROLE_B);
 }
 
@@ -120,7 +124,9 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
               "multiplied; quantize a by itself";
     if (!why && way == QUERN_EXPAND_FP8)
         why = qn_reencode_wrong(ctx, p, recipe);
-    if (!why && (way != QUERN_EXPAND_FP8 || expands(p, recipe)))
+    if (!why && way == QUERN_EXPAND_F16)
+        why = qn_look_wrong(p, recipe);
+    else if (!why && (way != QUERN_EXPAND_FP8 || expands(p, recipe)))
         why = wrong_bf16(ctx, p, recipe);
     return why;
 }
@@ -268,8 +274,8 @@ void qn_ahead_lay_out(const struct quern_problem *p,
     if (qn_ahead_align(p, recipe))
         at += padded((2 * groups + 1) * sizeof(int));
     space->flags = at;
-    if (blocks)
-        at += padded(2 * sizeof(unsigned));
+    if (blocks || p->expand == QUERN_EXPAND_F16)
+        at += padded(QN_FLAGS * sizeof(unsigned));
     coded = lay_out_codes(p, recipe, blocks, at, space);
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         space->operand[role] = at;
@@ -286,11 +292,16 @@ size_t qn_ahead_end(struct quern_context *ctx, const struct quern_problem *p,
                     const struct qn_recipe *recipe)
 {
     int fp8 = qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_FP8);
+    int ahead = fp8 || qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_AHEAD);
+    struct quern_problem f16;
     struct qn_ahead_space space;
 
-    if (!fp8 && !qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_AHEAD))
+    if (!ahead && !qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_F16))
         return 0;
-    qn_ahead_lay_out(p, recipe, fp8 ? qn_reencode_blocks(ctx) : NULL, &space);
+    qn_look_product(p, &f16);
+    f16.sizes = p->sizes;
+    qn_ahead_lay_out(ahead ? p : &f16, recipe,
+                     fp8 ? qn_reencode_blocks(ctx) : NULL, &space);
     return space.end;
 }
 
@@ -323,6 +334,9 @@ static struct qn_ahead_cost cost_of(const struct quern_problem *p,
     if (way == QUERN_EXPAND_FP8) {
         cost.bytes = qn_reencode_bytes(p, recipe);
         cost.moving = cost.bytes / CODED + LAUNCHES_FP8;
+    } else if (way == QUERN_EXPAND_F16) {
+        cost.bytes = qn_look_bytes(p, recipe);
+        cost.moving = cost.bytes / LOOKED + LAUNCHES_F16;
     } else {
         cost.bytes = moved_bytes(p, recipe);
         cost.moving = cost.bytes / MOVED + LAUNCHES;
@@ -372,6 +386,8 @@ static int judge_way(const struct qn_session *s, int way,
         return 0;
     if (way == QUERN_EXPAND_FP8)
         qn_reencode_product(s->ctx, s->problem, &product);
+    else if (way == QUERN_EXPAND_F16)
+        qn_look_product(s->problem, &product);
     else
         qn_ahead_product(s->ctx, s->problem, recipe, &product);
     found =
@@ -407,6 +423,12 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
     if (found > 0 && f->fp8.cycles < f->inside &&
         (choice->way == QUERN_EXPAND_INSIDE || f->fp8.cycles < f->ahead.cycles))
         choice->way = QUERN_EXPAND_FP8;
+    if (found >= 0)
+        found = judge_way(s, QUERN_EXPAND_F16, &f->f16);
+    choice->judged |= found > 0;
+    if (found > 0 && f->f16.cycles < f->inside &&
+        (choice->way == QUERN_EXPAND_INSIDE || f->f16.cycles < f->ahead.cycles))
+        choice->way = QUERN_EXPAND_F16;
     return found < 0 ? QUERN_ENOMEM : QUERN_OK;
 }
 

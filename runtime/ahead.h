@@ -6,19 +6,21 @@
 ** is done by launches before it, into the workspace: the very values, which a
 ** kernel of 16-bit products then reads as if they had never been quantized.
 ** Scales of the second level go into alpha. Before that, FP8 may be tried
-** (reencode.h): then flags on the device say which of both products runs.
+** (reencode.h), or f16 beside the product (look.h): then flags on the device
+** say which of both products runs.
 */
 #ifndef QUERN_AHEAD_H
 #define QUERN_AHEAD_H
 
+#include "look.h"
 #include "reencode.h"
 
 /* What the workspace holds besides, and where it ends. */
 struct qn_ahead_space {
     size_t factors;    /* fp32 [2][G]: alpha and beta */
     size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */
-    size_t flags;      /* of the product in FP8, and of that in bf16: do nothing
-                          where it is not 0 */
+    size_t flags;      /* of the product that is tried, and of that in bf16: do
+                          nothing where it is not 0; then QN_F16_BASES */
     size_t operand[2]; /* A and B, where they are scaled */
     /* in the same bytes, since they are read before those are written */
     size_t codes[2], scales[2]; /* A and B in FP8 */
@@ -35,7 +37,8 @@ struct qn_ahead_cost {
 struct qn_ahead_figures {
     double inside; /* cycles of the kernel that expands */
     struct qn_ahead_cost ahead;
-    struct qn_ahead_cost fp8; /* no cycles: it cannot be, or not here */
+    /* no cycles: it cannot be, or not here */
+    struct qn_ahead_cost fp8, f16;
 };
 
 /* How the session's problem runs. */
@@ -50,11 +53,11 @@ struct qn_ahead_plan {
     const struct qn_recipe *recipe;
     struct quern_quantize_plan *casts[2]; /* of A and B; NULL: as it is */
     struct quern_plan *product;
-    struct qn_step step; /* for factors, sizes and flags; none if there is
-                            nothing of these, or the host computes */
-    /* where FP8 is tried; else, and where the host computes, none of it */
-    const struct qn_recipe *blocks;
-    struct qn_step encode[2]; /* of A and B */
+    struct qn_step step; /* for factors, sizes and flags, or what looks; none
+                            if there is no such thing, or the host computes */
+    /* where FP8 or f16 is tried; else, and where the host computes, none */
+    const struct qn_recipe *blocks; /* of FP8 */
+    struct qn_step encode[2];       /* of A and B, as FP8 */
     struct quern_plan *narrow;
 };
 
@@ -62,18 +65,18 @@ struct qn_ahead_plan {
    none is known. */
 const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx);
 
-/* Why the problem cannot go that way (enum quern_expand, AHEAD or FP8); NULL:
+/* Why the problem cannot go that way (enum quern_expand from AHEAD on); NULL:
    it can. */
 const char *qn_ahead_wrong(struct quern_context *ctx,
                            const struct quern_problem *problem,
                            const struct qn_recipe *recipe, int way);
 
-/* QUERN_EINVAL says why a problem with expand=ahead or fp8 cannot be. */
+/* QUERN_EINVAL says why a problem with expand=ahead, fp8 or f16 cannot be. */
 int qn_ahead_check(struct quern_context *ctx,
                    const struct quern_problem *problem,
                    const struct qn_recipe *recipe);
 
-/* May a plan of the problem expand ahead, or as FP8? By its sizes and the
+/* May a plan of the problem go that way? By its sizes and the
    recipe alone, so that descriptions need no GPU: whether it does the GPU's
    kernels decide. */
 int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *problem,

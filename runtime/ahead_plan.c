@@ -2,7 +2,9 @@
 ** ahead_plan.c: the plans of which a product is made that is expanded ahead.
 */
 #include "ahead.h"
+#include "plan.h"
 #include "problem.h"
+#include "select.h"
 #include "types.h"
 #include "why.h"
 
@@ -10,11 +12,13 @@
 #include <string.h>
 
 static const char *const steps[] = {"the expansion of A", "the expansion of B",
-                                    "the product", "the product in FP8"};
+                                    "the product", "the product in FP8",
+                                    "the product as f16"};
 
 /* Casts have one kernel each: nothing is to be named or tuned. */
-static int plan_casts(struct qn_ahead_plan *ahead, const struct qn_session *s)
+static int plan_casts(struct quern_plan *plan, const struct qn_session *s)
 {
+    struct qn_ahead_plan *ahead = plan->ahead;
     struct quern_plan_options options = s->options;
     struct quern_quantization q;
     int code = QUERN_OK;
@@ -22,7 +26,7 @@ static int plan_casts(struct qn_ahead_plan *ahead, const struct qn_session *s)
     options.kernel = NULL;
     options.tune_ms = 0;
     for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++) {
-        if (!qn_ahead_cast(s->problem, s->demand.recipe, role, &q))
+        if (!qn_ahead_cast(&plan->problem, s->demand.recipe, role, &q))
             continue;
         code = quern_quantize_plan(s->ctx, &q, &options, &ahead->casts[role]);
         if (code)
@@ -31,16 +35,17 @@ static int plan_casts(struct qn_ahead_plan *ahead, const struct qn_session *s)
     return code;
 }
 
-/* Where there are two products a kernel that is named is FP8's. */
-static int plan_product(struct qn_ahead_plan *ahead, const struct qn_session *s)
+/* Where there are two products a kernel that is named is that of the first. */
+static int plan_product(struct quern_plan *plan, const struct qn_session *s)
 {
+    struct qn_ahead_plan *ahead = plan->ahead;
     struct quern_plan_options options = s->options;
     struct quern_problem p;
     int code;
 
     if (ahead->narrow)
         options.kernel = NULL;
-    qn_ahead_product(s->ctx, s->problem, s->demand.recipe, &p);
+    qn_ahead_product(s->ctx, &plan->problem, s->demand.recipe, &p);
     code = quern_plan(s->ctx, &p, &options, &ahead->product);
     if (code)
         qn_error_add("  in %s", steps[2]);
@@ -68,6 +73,26 @@ static int plan_narrow(struct quern_plan *plan, struct qn_session *s)
     return code;
 }
 
+/* The host's sums have room for both. */
+static int plan_f16(struct quern_plan *plan, struct qn_session *s)
+{
+    struct qn_ahead_plan *ahead = plan->ahead;
+    struct quern_plan_options options = s->options;
+    struct quern_problem p;
+    int code;
+
+    if (plan->problem.expand != QUERN_EXPAND_F16 || !s->driver)
+        return QUERN_OK;
+    options.tune_ms = 0;
+    qn_look_product(s->problem, &p);
+    code = qn_plan_alone(s->ctx, &p, &options, &ahead->narrow);
+    if (!code)
+        code = qn_look_load(s, ahead->narrow->backend, &ahead->step);
+    if (code)
+        qn_error_add("  in %s", steps[4]);
+    return code;
+}
+
 /* What the outer plan is asked about: the product's kernel, and what it says of
    operands that are the caller's. Of two products the first is meant to run,
    and both say something of operands. */
@@ -85,7 +110,8 @@ static void take_over(struct quern_plan *plan)
     plan->context = product->context;
     plan->parts = 1;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        if (plan->operands[role].sf.scaling)
+        if (plan->operands[role].sf.scaling &&
+            plan->problem.expand != QUERN_EXPAND_F16)
             continue;
         plan->mapped[role] = product->mapped[role] || other->mapped[role];
         plan->takes_pointers[role] =
@@ -104,8 +130,9 @@ static int load_steps(struct quern_plan *plan, struct qn_session *s)
     if (p->sizes)
         code = qn_step_load(s, QN_SIZES, QUERN_X, "brings sizes from the host",
                             p->recipe, plan->backend, &plan->size_step);
-    if (!code && (qn_ahead_factors(p, s->demand.recipe) ||
-                  qn_ahead_align(p, s->demand.recipe) || plan->ahead->narrow))
+    if (!code && p->expand != QUERN_EXPAND_F16 &&
+        (qn_ahead_factors(p, s->demand.recipe) ||
+         qn_ahead_align(p, s->demand.recipe) || plan->ahead->narrow))
         code = qn_step_load(s, QN_AHEAD, QUERN_X,
                             "prepares what is expanded ahead", p->recipe,
                             plan->backend, &plan->ahead->step);
@@ -120,11 +147,13 @@ int qn_ahead_plan(struct quern_plan *plan, struct qn_session *s)
     if (!plan->ahead)
         return qn_error_memory();
     plan->ahead->recipe = s->demand.recipe;
-    code = plan_casts(plan->ahead, s);
+    code = plan_casts(plan, s);
     if (!code)
         code = plan_narrow(plan, s);
     if (!code)
-        code = plan_product(plan->ahead, s);
+        code = plan_f16(plan, s);
+    if (!code)
+        code = plan_product(plan, s);
     if (!code) {
         take_over(plan);
         code = load_steps(plan, s);
@@ -186,9 +215,10 @@ static int explain_product(struct qn_session *s, const struct quern_problem *p,
     return QUERN_OK;
 }
 
-/* The kernels that would run. */
-static int explain_steps(struct qn_session *s, int second, int *served,
-                         struct qn_text *text)
+/* The kernels that would run, of a problem that says which way. */
+static int explain_steps(struct qn_session *s,
+                         const struct quern_problem *given, int second,
+                         int *served, struct qn_text *text)
 {
     struct quern_plan_options options = s->options, product = s->options;
     struct quern_quantization q;
@@ -199,9 +229,9 @@ static int explain_steps(struct qn_session *s, int second, int *served,
     if (second)
         product.kernel = NULL;
     for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
-        if (qn_ahead_cast(s->problem, s->demand.recipe, role, &q))
+        if (qn_ahead_cast(given, s->demand.recipe, role, &q))
             code = explain_cast(s, &q, &options, text);
-    qn_ahead_product(s->ctx, s->problem, s->demand.recipe, &p);
+    qn_ahead_product(s->ctx, given, s->demand.recipe, &p);
     return code ? code : explain_product(s, &p, &product, served, text);
 }
 
@@ -214,7 +244,7 @@ static int explain_fp8(struct qn_session *s, int *served, struct qn_text *text)
     if (s->demand.backend == QUERN_BACKEND_HOST) {
         qn_text_add(text, "on the host none of this: its sums are wide, and "
                           "the values as they are\n\n");
-        return explain_steps(s, 0, served, text);
+        return explain_steps(s, s->problem, 0, served, text);
     }
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
         if (qn_reencode_does(s->problem, s->demand.recipe, role))
@@ -225,7 +255,49 @@ static int explain_fp8(struct qn_session *s, int *served, struct qn_text *text)
         return code;
     qn_text_add(text, "\nif some value does not fit, by a flag on the "
                       "device\n");
-    return explain_steps(s, 1, served, text);
+    return explain_steps(s, s->problem, 1, served, text);
+}
+
+/* The product as f16. */
+static int explain_tried(struct qn_session *s, const struct quern_problem *p,
+                         int *served, struct qn_text *text)
+{
+    struct qn_demand demand = s->demand;
+    struct qn_choice best;
+    char line[512];
+    int found;
+
+    demand.problem = p;
+    found = qn_select_best(s->ctx, &demand, &best);
+    if (found < 0)
+        return QUERN_ENOMEM;
+    *served &= found;
+    quern_problem_print(p, line, sizeof line);
+    qn_text_add(text, "%s\n%s %s\n", line, found ? ">" : " ",
+                found ? best.candidate->kernel->name : "no kernel fits");
+    if (found)
+        qn_text_add(text, "    %.0f cycles: %.0f tiles in %.0f waves of %.0f\n",
+                    best.figures.cycles, best.figures.tiles, best.figures.waves,
+                    best.figures.tile_cycles);
+    return QUERN_OK;
+}
+
+/* What looks, the product, and what stands behind it. */
+static int explain_f16(struct qn_session *s, int *served, struct qn_text *text)
+{
+    struct quern_problem p;
+    int code = QUERN_OK;
+
+    qn_look_product(s->problem, &p);
+    if (s->demand.backend == QUERN_BACKEND_HOST)
+        qn_text_add(text, "on the host none of this: its products are wide\n");
+    else {
+        qn_look_why(s, text);
+        code = explain_tried(s, &p, served, text);
+        qn_text_add(text, "\nif some value does not fit, by a flag on the "
+                          "device\n");
+    }
+    return code ? code : explain_steps(s, &p, 1, served, text);
 }
 
 /* What was compared. */
@@ -236,10 +308,10 @@ static void add_figures(const struct qn_ahead_choice *choice,
     const struct {
         const char *name;
         const struct qn_ahead_cost *cost;
-    } ways[] = {{"fp8", &f->fp8}, {"ahead", &f->ahead}};
+    } ways[] = {{"fp8", &f->fp8}, {"f16", &f->f16}, {"ahead", &f->ahead}};
 
     qn_text_add(text, "expand=%s: ", qn_expand_name(choice->way));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (ways[i].cost->cycles > 0)
             qn_text_add(text, "%s %.0f cycles, %.0f of them to move %.0f MB; ",
                         ways[i].name, ways[i].cost->cycles,
@@ -256,6 +328,12 @@ static void add_way(struct qn_session *s, int way, struct qn_text *text)
     struct quern_quantization q;
     struct qn_ahead_space space;
 
+    if (way == QUERN_EXPAND_F16) {
+        qn_text_add(text, "codes become f16 beside the product, relative to "
+                          "each operand's largest scale: exact, where its "
+                          "scales are within 2^21 of each other\n\n");
+        return;
+    }
     qn_ahead_lay_out(s->problem, s->demand.recipe, blocks, &space);
     if (blocks)
         qn_text_add(
@@ -282,6 +360,10 @@ static void add_wrong(struct qn_session *s, struct qn_text *text)
     if (why && p->expand == QUERN_EXPAND_AUTO &&
         !qn_ahead_check(s->ctx, p, s->demand.recipe))
         qn_text_add(text, "not as fp8: %s\n", why);
+    why = qn_look_wrong(p, s->demand.recipe);
+    if (why && p->expand == QUERN_EXPAND_AUTO &&
+        !qn_ahead_check(s->ctx, p, s->demand.recipe))
+        qn_text_add(text, "not as f16: %s\n", why);
 }
 
 /* Sizes alone may have decided. */
@@ -317,7 +399,9 @@ int qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
     }
     add_way(s, choice->way, text);
     code = choice->way == QUERN_EXPAND_FP8 ? explain_fp8(s, served, text)
-                                           : explain_steps(s, 0, served, text);
+           : choice->way == QUERN_EXPAND_F16
+               ? explain_f16(s, served, text)
+               : explain_steps(s, s->problem, 0, served, text);
     if (!code && !choice->asked)
         qn_text_add(text,
                     "\nkernels that would expand beside their products\n");

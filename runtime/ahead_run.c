@@ -1,6 +1,7 @@
 /*
-** ahead_run.c: expand, then multiply; or encode as FP8 and multiply, and then
-** the same only if that did not fit. Nothing here allocates.
+** ahead_run.c: expand, then multiply; or encode as FP8, or look whether f16
+** will do, and multiply, and then the same only if that did not fit. Nothing
+** here allocates.
 */
 #include "ahead.h"
 #include "args.h"
@@ -177,6 +178,48 @@ static int launch_step(const struct run *run, struct made *made, int align)
     return code;
 }
 
+/* Elements from one row to the next. */
+static long long stride_of(const struct quern_tensor *t)
+{
+    return t->stride ? t->stride : t->shape[t->ndim - 1];
+}
+
+/* Whether all values fit f16. */
+static int look(const struct run *run, const struct made *made)
+{
+    const struct quern_plan *plan = run->plan;
+    const struct quern_args *args = run->args;
+    long long a_stride = stride_of(&args->a), b_stride = stride_of(&args->b);
+    int bytes = run->sizes_type == QUERN_I64 ? 8 : 4;
+    int m = (int)plan->problem.m, n = (int)plan->problem.n;
+    int k = (int)plan->problem.k, groups = plan->problem.groups;
+    struct qn_driver_scope scope;
+    void *const values[QN_PARAM_COUNT] = {
+        [QN_PARAM_a] = (void *)&args->a.data,
+        [QN_PARAM_a_stride] = &a_stride,
+        [QN_PARAM_a_sf] = (void *)&args->a.sf,
+        [QN_PARAM_b] = (void *)&args->b.data,
+        [QN_PARAM_b_stride] = &b_stride,
+        [QN_PARAM_b_sf] = (void *)&args->b.sf,
+        [QN_PARAM_first_dims] = (void *)&run->lengths,
+        [QN_PARAM_offsets] = (void *)&run->offsets,
+        [QN_PARAM_sizes_bytes] = &bytes,
+        [QN_PARAM_groups] = &groups,
+        [QN_PARAM_m] = &m,
+        [QN_PARAM_n] = &n,
+        [QN_PARAM_k] = &k,
+        [QN_PARAM_flags] = (void *)&made->flags,
+        [QN_PARAM_noop] = (void *)&args->noop,
+        [QN_PARAM_error] = (void *)&args->workspace};
+    int code = qn_driver_enter(plan->driver, plan->context, &scope);
+
+    if (!code)
+        code = qn_step_launch(plan->driver, &plan->ahead->step, values,
+                              run->stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
+}
+
 /* Scales of the second level with the caller's factors, for each group; and
    where groups lie that begin at multiples of 128. */
 static int prepare(const struct run *run, struct made *made)
@@ -190,6 +233,8 @@ static int prepare(const struct run *run, struct made *made)
         made->sizes = place(run, run->space.sizes);
     if (run->plan->ahead->narrow)
         made->flags = place(run, run->space.flags);
+    if (p->expand == QUERN_EXPAND_F16)
+        return made->flags ? look(run, made) : QUERN_OK;
     if (run->plan->driver)
         return made->factors || made->sizes || made->flags
                    ? launch_step(run, made, align)
@@ -272,7 +317,7 @@ static int multiply(const struct run *run, const struct made *made)
     return quern_run(product, &a, run->stream);
 }
 
-/* --------------------------------------------------------------------- FP8 */
+/* -------------------------------------------------------------- FP8 and f16 */
 
 /* One operand, unless the caller wants nothing. */
 static int encode(const struct run *run, const struct made *made, int role)
@@ -313,7 +358,7 @@ static int multiply_narrow(const struct run *run, const struct made *made)
     struct quern_tensor *const to[] = {&a.a, &a.b};
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
-        if (!run->plan->ahead->encode[role].kernel) {
+        if (!blocks || !run->plan->ahead->encode[role].kernel) {
             set_given(run, role, to[role]);
             continue;
         }
@@ -328,7 +373,7 @@ static int multiply_narrow(const struct run *run, const struct made *made)
 }
 
 /* Whether it does is known on the device alone; what follows asks there. */
-static int try_fp8(struct run *run, const struct made *made)
+static int try_narrow(struct run *run, const struct made *made)
 {
     int code = QUERN_OK;
 
@@ -359,7 +404,7 @@ int qn_ahead_run(const struct quern_plan *plan, const struct quern_args *args,
     if (!code)
         code = prepare(&run, &made);
     if (!code && plan->ahead->narrow)
-        code = try_fp8(&run, &made);
+        code = try_narrow(&run, &made);
     for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
         code = expand(&run, role);
     return code ? code : multiply(&run, &made);

@@ -12,11 +12,12 @@
 **         these warps take turns, and CONTENDED of the products, whose sums
 **         keep the register file busy
 ** and of a tile whose A goes through registers FIRST, until its first scales
-** are there.
+** are there. Where codes become f16, the ones with F16 in their names.
 **
 ** Measured in bench/NOTES.md, 12.
 */
 #include "expand.h"
+#include "tensormap.h"
 #include "types.h"
 
 #include <string.h>
@@ -29,6 +30,8 @@
 #define BEGIN            250.0
 #define BY_EIGHT         2.7
 #define BY_EIGHT_NARROW  2.1 /* codes of 4 bits */
+#define BY_EIGHT_F16     1.75
+#define BY_FOUR_F16      4.8
 #define BESIDE           0.5
 #define CONTENDED        0.75
 
@@ -62,7 +65,8 @@ struct share {
 };
 
 /* 64 steps of one row. Beside B in registers A is moved even if it is bf16. */
-static struct share share_of(const struct qn_operand *o, enum way way, int is_b)
+static struct share share_of(const struct qn_operand *o, enum way way, int is_b,
+                             int f16)
 {
     int held = (way == REGISTERS && !is_b) || (way == SWAPPED && is_b);
     double row = 64 * qn_type_bits(o->type) / 8.0;
@@ -72,19 +76,20 @@ static struct share share_of(const struct qn_operand *o, enum way way, int is_b)
     if (moved)
         s.bytes += row + (held ? 0 : 128);
     if (held)
-        s.eight = row < 64 ? BY_EIGHT_NARROW : BY_EIGHT;
+        s.eight = f16 ? BY_EIGHT_F16 : row < 64 ? BY_EIGHT_NARROW : BY_EIGHT;
     else if (way == SWAPPED)
         s.eight = BESIDE;
     if (!held && row < 128)
-        s.four = way == SHARED ? BY_FOUR : BY_FOUR_BUSY;
+        s.four = f16 ? BY_FOUR_F16 : way == SHARED ? BY_FOUR : BY_FOUR_BUSY;
     return s;
 }
 
 double qn_expand_cycles(const struct qn_kernel *kernel, double k, double math)
 {
     enum way way = way_of(kernel);
-    struct share a = share_of(&kernel->a, way, 0),
-                 b = share_of(&kernel->b, way, 1);
+    int f16 = qn_tensormap_takes(kernel, QN_PARAM_bases);
+    struct share a = share_of(&kernel->a, way, 0, f16),
+                 b = share_of(&kernel->b, way, 1, f16);
     double m = kernel->tile[0], n = kernel->tile[1];
     double bytes = m / 64 * n / 128 * 4 * (way == SHARED ? 6144 : 4096) +
                    m * a.bytes + n * b.bytes;

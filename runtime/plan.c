@@ -173,6 +173,8 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
     plan->backend = module->backend;
     plan->function = module->function;
     plan->parts = qn_select_parts(&plan->problem, plan->kernel);
+    if (qn_tensormap_takes(plan->kernel, QN_PARAM_bases))
+        plan->values.bases = MODEL_ADDRESS;
     fill_maps(plan);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         plan->takes_pointers[role] =
@@ -423,6 +425,21 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
         code = QUERN_OK;
     }
     return code ? code : plan_inside(s, out);
+}
+
+int qn_plan_alone(struct quern_context *ctx,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan)
+{
+    struct qn_session session;
+    int code = qn_session_open(&session, ctx, problem, options);
+
+    *plan = NULL;
+    if (!code)
+        code = plan_inside(&session, plan);
+    qn_session_close(&session);
+    return code;
 }
 
 /* Of what computes, for people. */

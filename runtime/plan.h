@@ -85,6 +85,7 @@ struct qn_values {
     const unsigned long long *random;
     unsigned int *flags;
     const int *noop;
+    const unsigned int *bases; /* of values as f16 */
     /* of merged launches; what follows is copied for those alone */
     int part_count;
     struct qn_parts parts;
@@ -167,5 +168,12 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
 int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
                  const struct quern_plan_options *options, int band,
                  struct quern_plan **plan);
+
+/* The same of a kernel that reads the operands, whatever the problem says of
+   launches before it. */
+int qn_plan_alone(struct quern_context *ctx,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan);
 
 #endif

@@ -87,7 +87,7 @@ static int check_enums(const struct quern_problem *p)
         {"dbias", p->dbias, 0, QUERN_DBIAS_ADD + 1},
         {"dprob", p->dprob, 0, 2},
         {"copies", p->copies, 0, 4},
-        {"expand", p->expand, 0, QUERN_EXPAND_FP8 + 1},
+        {"expand", p->expand, 0, QUERN_EXPAND_F16 + 1},
         {"quantize", p->quantize, 0, QUERN_FUSE_ANY + 1}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");

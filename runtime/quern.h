@@ -133,13 +133,13 @@ enum quern_sizes {
     QUERN_SIZES_FIXED   /* the same, and what a graph captures never changes */
 };
 
-/* Where copies with scales of blocks become bf16 for tensor cores that know no
-   such scales, or e4m3 (of e2m1 under e8m0): the same values, other sums. */
+/* What codes under scales of blocks become for tensor cores, and where. */
 enum quern_expand {
     QUERN_EXPAND_AUTO,   /* as the model says that it saves time */
     QUERN_EXPAND_INSIDE, /* in the product's kernel */
     QUERN_EXPAND_AHEAD,  /* in launches before it, into the workspace */
-    QUERN_EXPAND_FP8     /* so as e4m3; as AHEAD if some value does not fit */
+    QUERN_EXPAND_FP8,    /* so as e4m3; as AHEAD if some value does not fit */
+    QUERN_EXPAND_F16     /* f16 INSIDE; bf16 there if some value does not fit */
 };
 /* A's copy is there; or a run makes it, in its own launch if a kernel can:
    ahead of products, or beside them; or as the model thinks faster. */
@@ -311,7 +311,7 @@ struct quern_problem {
 **       [alpha=1|any] [beta=0|1|any] [align=2|4|8|16] [pointers=LETTERS]
 **       [parts=1..8] [sizes=device|host|fixed] [bias=0|1] [activation=NAME]
 **       [interleave=N] [prob=0|1] [saved=0|1] [dbias=0|1|add] [dprob=0|1]
-**       [copies=row|both] [expand=auto|inside|ahead|fp8]
+**       [copies=row|both] [expand=auto|inside|ahead|fp8|f16]
 **       [quantize=apart|streamed|inline|any]
 **       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **

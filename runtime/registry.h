@@ -131,7 +131,8 @@
     X(host_sizes, "const __grid_constant__ struct host_sizes", "by value")     \
     X(device_sizes, "int *", "where these go, in the workspace")               \
     X(factors, "float *", "[2][groups] alpha and beta, or null")               \
-    X(align, "int", "rows of a group are padded to multiples of so many")
+    X(align, "int", "rows of a group are padded to multiples of so many")      \
+    X(bases, "const unsigned int *", "[2] largest codes of A's and B's scales")
 
 enum qn_param {
 #define QN_PARAM_ENUM(name, type, meaning) QN_PARAM_##name,
@@ -154,7 +155,8 @@ enum qn_cast_op {
     QN_AHEAD,      /* factors and sizes of what was expanded ahead */
     QN_BIAS,       /* a bias of each group, added to numbers */
     QN_REENCODE,   /* a copy as one of FP8 in blocks */
-    QN_SUM_ROWS    /* dprob, from what a product has summed */
+    QN_SUM_ROWS,   /* dprob, from what a product has summed */
+    QN_LOOK        /* whether two operands' values fit f16 */
 };
 
 /* What is quantized: numbers as they are, an activation's result, or the
@@ -175,6 +177,11 @@ enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD, QN_ROWS };
     X(OVERLAP, 3, "a group starts before the previous one ends")
 
 #define QN_WORKSPACE_BYTES 256
+
+/* Words that say which of two products runs: the flag of the one that is tried,
+   of the one behind it; then, of f16, the largest codes of A's scales and of
+   B's. COUPLED: f16 -> common/look.cu */
+enum { QN_F16_BASES = 2, QN_FLAGS = 4 };
 
 /*
 ** What a kernel does with the product. A problem with alpha, or with any beta,

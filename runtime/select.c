@@ -99,6 +99,8 @@ int qn_select_variant(const struct quern_problem *p,
 {
     return same_product(p, kernel) && kernel->d.type == p->d_type &&
            qn_streamed_serves(p->quantize, kernel->quantize) &&
+           qn_tensormap_takes(kernel, QN_PARAM_bases) ==
+               (p->expand == QUERN_EXPAND_F16) &&
            qn_problem_takes(p, kernel->epilogue, kernel->activation,
                             kernel->interleave);
 }

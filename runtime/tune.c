@@ -315,7 +315,9 @@ static int check_problem(const struct quern_problem *p)
             "expand=%s: the kernels to be measured are those of "
             "the product in %s, which quern_why names",
             qn_expand_name(p->expand),
-            p->expand == QUERN_EXPAND_FP8 ? "FP8" : "bf16");
+            p->expand == QUERN_EXPAND_FP8   ? "FP8"
+            : p->expand == QUERN_EXPAND_F16 ? "f16"
+                                            : "bf16");
     if (p->quantize)
         return qn_error_set(QUERN_EINVAL,
                             "quantize=%s: the kernels to be measured are those "

@@ -22,8 +22,9 @@ static const struct {
 
 /* Products, then casts: COUPLED: ops */
 static const char *const ops[] = {
-    "fprop", "dgrad", "wgrad", "quantize", "amax", "dequantize", "history",
-    "sum",   "dprob", "sizes", "ahead",    "bias", "reencode",   "sum_rows"};
+    "fprop",      "dgrad",   "wgrad",    "quantize", "amax",
+    "dequantize", "history", "sum",      "dprob",    "sizes",
+    "ahead",      "bias",    "reencode", "sum_rows", "look"};
 static const char *const works[] = {"quantize", "requantize", "dequantize",
                                     "rescale", "bias"};
 static const char *const ofs[] = {"x", "w", "dy"};
@@ -34,7 +35,7 @@ static const char *const activations[] = {
 static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
 static const char *const sizes[] = {"device", "host", "fixed"};
-static const char *const expands[] = {"auto", "inside", "ahead", "fp8"};
+static const char *const expands[] = {"auto", "inside", "ahead", "fp8", "f16"};
 static const char *const epilogues[] = {
     "store",    "add",    "alpha",    "scale",
     "activate", "copies", "gradient", "gradient_copies"};

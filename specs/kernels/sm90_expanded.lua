@@ -52,6 +52,7 @@ local function common ()
   derive "quantize" (function () return "apart" end),
   derive "factors" (function (v)
     local a, b = v.a.scale, v.b.scale
+    if v.wide == "f16" then return "bases" end
     return (a and a.global or b and b.global) and "global" or "none"
   end),
   derive "bytes" (function () return 2 end),
@@ -193,6 +194,10 @@ local scalars = { "alpha", "beta", "scalar_step" }
 local sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
              "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" }
 
+-- What codes become; f16 where the scales of each operand are close: see templates/expand/f16.c.
+local function in_bf16 () return "bf16" end
+local f16 = table.join({ "bases" }, sizes)
+
 local join = table.join
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
@@ -207,6 +212,7 @@ kernels "sm90_expanded_m" {
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers", "swapped" },
   derive "addend" (function () return "none" end),
+  derive "wide" (in_bf16),
   ragged_m()
 }
 
@@ -220,6 +226,7 @@ kernels "sm90_expanded_m_scale" {
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers" },
   derive "addend" (function () return "read" end),
+  derive "wide" (in_bf16),
   ragged_m()
 }
 
@@ -241,6 +248,7 @@ kernels "sm90_expanded_k" {
   end),
   reject "C beside as many sums leaves too few registers: some would spill"
     (function (v) return v.addend == "read" and v.tile.n == 256 end),
+  derive "wide" (in_bf16),
   ragged_k()
 }
 
@@ -254,6 +262,7 @@ kernels "sm90_expanded_k_fetch" {
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers" },
   axis "addend"   { "fetch" },
+  derive "wide" (in_bf16),
   ragged_k()
 }
 
@@ -267,5 +276,22 @@ kernels "sm90_expanded_k_scale" {
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers" },
   derive "addend" (function () return "read" end),
+  derive "wide" (in_bf16),
   ragged_k()
+}
+
+-- The same as f16, which takes two instructions for two codes instead of five.
+kernels "sm90_expanded_f16_m" {
+  op = { "fprop", "dgrad" }, element = e4m3, scale = "block", layout = "tn",
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, f16),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {32, 256, 64}, {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "expand"   { "registers", "swapped" },
+  axis "wide"     { "f16" },
+  derive "addend" (function () return "none" end),
+  reject "a scale that is no power of two would take digits that f16 needs"
+    (function (v) return v.a.scale.type ~= "e8m0" or v.b.scale.type ~= "e8m0" end),
+  ragged_m()
 }

@@ -1,8 +1,9 @@
+//$ local f16 = wide == "f16"
 //$ local swapped = expand == "swapped"
 //$ local rows_taken = swapped and "halves of rows" or "whole rows"
 /*
 ** The warps between the copies and the products: each thread takes $(rows_taken) of a
-** packed stage, TILE_K codes and their scales, and writes them as bf16 into a stage of the ring,
+** packed stage, TILE_K codes and their scales, and writes them as $(wide) into a stage of the ring,
 ** where the tensor cores expect them.
 */
 //$ local in_order = a_way ~= "registers" and b_way ~= "registers"
@@ -20,7 +21,7 @@
 //$ local words = 64 * stored // 32
 //$ local each = 32 // stored -- codes in a word
 //$ local upper = name:upper()
-//$ local kind = o.type .. (apart and stored == 4 and "_apart" or "")
+//$ local kind = o.type .. (apart and stored == 4 and "_apart" or "") .. (f16 and "_f16" or "")
 /*
 ** Row `row` of the tile's $(upper): `codes` is where the packed rows begin, `to` the expanded ones.
 ** 16 bytes of a row of $(8 * stored) lie where the copy engine's swizzle puts them, so that the
@@ -29,10 +30,11 @@
 ** The order of k is that of the registers that A is multiplied from: see multiply_tile.
 //$ end
 */
-DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row, unsigned int scales)
+DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row,
+                         unsigned int scales$(f16 and ", unsigned int low" or ""))
 {
     unsigned int word[$(words)], pair[32];
-    float factor[$(64 > o.scale.k and 64 // o.scale.k or 1)];
+    $(f16 and "unsigned int" or "float") factor[$(64 > o.scale.k and 64 // o.scale.k or 1)];
 
 //$ local turned = stored == 4 and "row / 4 % 2" or "row / 2 % 4"
 #pragma unroll
@@ -40,7 +42,11 @@ DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row, uns
         load_shared_x4(codes + row * $(8 * stored) + (i ^ $(turned)) * 16, word + 4 * i);
 #pragma unroll
     for (int i = 0; i < $(64 > o.scale.k and 64 // o.scale.k or 1); i++)
+//$ if f16 then
+        factor[i] = twice_f16(permute(scales, 0, i * 0x0101 + 0x4040), low);
+//$ else
         factor[i] = factor_$(o.scale.type)(scales >> 8 * i & 255);
+//$ end
 //$ if apart and stored == 8 then
 #pragma unroll
     for (int i = 0; i < $(words); i += 2)
@@ -131,6 +137,7 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
         barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
+//$ local low = f16 and ", scales->" .. name .. "_low" or ""
 //$ local behind = name == "b" and { " + A_PACKED", " + A_BYTES" } or { "", "" }
 //$ if way == "expanded" then
 //$ if swapped then
@@ -140,7 +147,7 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
             expand_half_$(name)(packed + i * PACKED_BYTES, stage + i * STAGE_BYTES, thread, half);
 //$ else
             expand_half_$(name)(packed + i * PACKED_BYTES, stage + i * STAGE_BYTES, thread, half,
-                          scales_$(name)(s, $(name)_line[0].skip, x + i * TILE_K, thread));
+                          scales_$(name)(s, $(name)_line[0].skip, x + i * TILE_K, thread)$(low));
 //$ end
 //$ else
 #pragma unroll
@@ -148,7 +155,7 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
             const int row = thread + $(at_once) * i;
             if (row < $(tile_rows))
                 expand_row_$(name)(packed$(behind[1]), stage$(behind[2]), row,
-                             scales_$(name)(s, $(name)_line[i].skip, x, row));
+                             scales_$(name)(s, $(name)_line[i].skip, x, row)$(low));
         }
 //$ end
 //$ end

@@ -1,5 +1,7 @@
 /*
-//$ if factors == "alpha" then
+//$ if factors == "bases" then
+** What values are relative to that became f16.
+//$ elseif factors == "alpha" then
 ** What the product is multiplied by, one for each group, or one for all.
 //$ else
 ** The operands' scales: what a product of stored values is multiplied by.
@@ -45,9 +47,11 @@ struct factors {
 //$ elseif factors == "alpha" then
     const float *alpha;
     int step; /* from one group's to the next's: 0 or 1 */
+//$ elseif factors == "bases" then
+    float unit; /* a power of two */
 //$ end
 };
-//$ if factors == "alpha" then
+//$ if factors == "alpha" or factors == "bases" then
 
 struct group_scale {
     float alpha;
@@ -55,8 +59,14 @@ struct group_scale {
 
 DEVICE struct group_scale scale_of_group(const struct factors *f, const struct tile *t)
 {
+//$ if factors == "bases" then
+    const struct group_scale s = { f->unit };
+
+    (void)t;
+//$ else
     const struct group_scale s = { __ldg(f->alpha + t->group * f->step) };
 
+//$ end
     return s;
 }
 

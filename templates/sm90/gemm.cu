@@ -16,6 +16,7 @@
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
 //$ formulas.gradient_copies = formulas.gradient
+//$ local f16 = expand ~= "none" and wide == "f16"
 //$ local shape = shapes[ragged]
 //$ if follows and operands ~= "one" then
 //$   shape[3] = "[m, n / 2]"
@@ -38,7 +39,11 @@
 //$ if back then
 **   p  $(shape[3])   $(d.type), what the activation was given
 //$ end
-//$ if expand ~= "none" then
+//$ if f16 then
+** a and b are what is stored: a code times the scale of its block, exactly, relative to a power of
+** two that the operand's scales have in common, is multiplied as f16. `bases` has the largest codes
+** of a's scales and of b's. Whether all values fit was looked at before: noop says so.
+//$ elseif expand ~= "none" then
 ** a and b are what is stored: a code times the scale of its block, rounded to bf16, is multiplied.
 //$ elseif factors ~= "none" and factors ~= "alpha" then
 ** a and b are what is stored: times their scales (struct factors) they are the numbers meant.
@@ -76,7 +81,8 @@
 //$ local columns = split == "n" and tile.n // 2 or tile.n
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local inline = quantize == "inline"
-//$ local of_group = factors == "group" or factors == "global" or factors == "alpha"
+//$ local of_group = factors == "group" or factors == "global" or factors == "alpha" or
+//$                  factors == "bases"
 //$ local storer = store == "warps" and "warp" or "warpgroup"
 //$ local swapped = expand == "swapped"
 //$ local step_of = { k = 32, mn = 16 * 128 }
@@ -158,21 +164,7 @@ enum {
 
 //$ end
 //$ if expand ~= "none" then
-#define FN DEVICE
-//$ for _, o in ipairs { a, b } do
-//$ if apart and o.bits ~= 4 then
-//$ once "expand/apart.c"
-//$ end
-//$ if o.scale then
-//$ once("expand/" .. o.type .. (apart and o.bits == 4 and "_apart" or "") .. ".c")
-//$ once("expand/factor_" .. o.scale.type .. ".c")
-//$ if swapped and o.scale.type == "e8m0" then
-//$ once("expand/twice_e8m0" .. (apart and o.bits == 4 and "_apart" or "") .. ".c")
-//$ elseif expand ~= "none" and lowered > 0 and o.bits == 4 then
-//$ once "expand/twice_e4m3_apart.c"
-//$ end
-//$ end
-//$ end
+//$ include "sm90/expand.cu"
 
 //$ include "common/scale_place.c"
 
@@ -407,6 +399,13 @@ $(name)(
 //$ end
 //$ if expand ~= "none" then
     scales.k = k;
+//$ end
+//$ if f16 then
+    scales.a_low = low_f16(bases[0]);
+    scales.b_low = low_f16(bases[1]);
+    factors.unit = unit_f16(scales.a_low, scales.b_low);
+    scales.a_low *= 0x10001;
+    scales.b_low *= 0x10001;
 //$ end
 //$ if factors == "row" or factors == "squares" then
     factors.columns = n;

@@ -1,3 +1,5 @@
+//$ local f16 = wide == "f16"
+//$ local given, low = f16 and ", unsigned int low" or "", f16 and ", low" or ""
 //$ local stored = a.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = stored // 2 -- of 16 codes
 //$ local each = 32 // stored -- codes in a word
@@ -23,14 +25,18 @@ struct fragment {
 
 /* TILE_K steps of this warp's rows from `x` on, which lie at `packed`. */
 DEVICE void expand_fragment(struct fragment *f, const struct memory *s, unsigned int packed, int x,
-                            const int skip[ROWS / 32], int warp_row, int lane)
+                            const int skip[ROWS / 32], int warp_row, int lane$(given))
 {
 #pragma unroll
     for (int i = 0; i < ROWS / 32; i++) {
         const int row = warp_row + i / 2 * 64 + i % 2 * 8 + lane / 4;
 //$ local among = a.scale.k < 64 and " >> lane % 4 * 16 / " .. a.scale.k .. " * 8" or ""
         const unsigned int scales = scales_a(s, skip[i], x, row)$(among);
+//$ if f16 then
+        const unsigned int twice = twice_f16(permute(scales, 0, 0x4040), low);
+//$ else
         const float factor = factor_$(a.scale.type)(scales & 255);
+//$ end
         unsigned int word[$(words)];
 
 //$ if stored == 4 then
@@ -41,7 +47,11 @@ DEVICE void expand_fragment(struct fragment *f, const struct memory *s, unsigned
 //$ end
 #pragma unroll
         for (int j = 0; j < $(words); j++)
+//$ if f16 then
+            expand_$(kind)_f16(f->pair[i / 2][i % 2] + $(each // 2) * j, word[j], twice);
+//$ else
             expand_$(kind)(f->pair[i / 2][i % 2] + $(each // 2) * j, word[j], factor);
+//$ end
     }
 }
 
@@ -80,7 +90,7 @@ DEVICE void fetch_ahead_a(const struct memory *s, const struct line *line, int x
 DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fragment *next,
                           const struct memory *s, struct place *p, struct place *q,
                           const struct line *line, const int skip[ROWS / 32], int line_row,
-                          int warp_row, int x, int k, int lane)
+                          int warp_row, int x, int k, int lane$(given))
 {
     const int stage = q->stage;
 
@@ -96,7 +106,7 @@ DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fr
         fetch_ahead_a(s, line, x + TILE_K, line_row, lane);
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
         expand_fragment(next, s, s->packed + p->stage * PACKED_BYTES, x + TILE_K,
-                        skip, warp_row, lane);
+                        skip, warp_row, lane$(low));
         copy_engine_fence(); /* what was read may be copied over */
         __syncwarp();
         release_packed(s, p->stage, lane);
@@ -113,6 +123,9 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     const struct line line = line_a(scales, t, t->row + line_row, rows);
     struct fragment even, odd;
     int skip[ROWS / 32]; /* of the lines of the thread's rows */
+//$ if f16 then
+    const unsigned int low = scales->a_low;
+//$ end
 
 #pragma unroll
     for (int i = 0; i < ROWS / 32; i++)
@@ -132,17 +145,17 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     copy_wait(SF_AHEAD);
     __syncwarp();
     barrier_wait(s->packed_full + p->stage * 8, p->parity);
-    expand_fragment(&even, s, s->packed + p->stage * PACKED_BYTES, 0, skip, warp_row, lane);
+    expand_fragment(&even, s, s->packed + p->stage * PACKED_BYTES, 0, skip, warp_row, lane$(low));
     copy_engine_fence(); /* what was read may be copied over */
     __syncwarp();
     release_packed(s, p->stage, lane);
     place_next(p, PACKED_STAGES);
 #pragma unroll 1
     for (int x = 0; x < k; x += 2 * TILE_K) {
-        multiply_step(sum, &even, &odd, s, p, q, &line, skip, line_row, warp_row, x, k, lane);
+        multiply_step(sum, &even, &odd, s, p, q, &line, skip, line_row, warp_row, x, k, lane$(low));
         if (x + TILE_K < k)
             multiply_step(sum, &odd, &even, s, p, q, &line, skip, line_row, warp_row, x + TILE_K,
-                          k, lane);
+                          k, lane$(low));
     }
     mma_wait(0);
     release(s, (q->stage > 0 ? q->stage : STAGES) - 1, lane);

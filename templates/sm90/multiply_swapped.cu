@@ -1,3 +1,4 @@
+//$ local f16 = wide == "f16"
 //$ local stored = b.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = stored // 2 -- of 16 codes
 //$ local each = 32 // stored -- codes in a word
@@ -45,6 +46,9 @@ struct rows {
     int row;
     int skip[HELD];
     unsigned int digits;
+//$ if f16 then
+    unsigned int low; /* of B's scales: see twice_f16 */
+//$ end
 };
 
 /* Ask for the scales that are needed SF_AHEAD stages after `x`; a lane for each line. */
@@ -107,6 +111,15 @@ DEVICE void expand_raw(struct fragment *f, const struct raw *raw, const struct r
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         scale[i] = permute(raw->scales[i], 0, digits);
+//$ if f16 then
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+#pragma unroll
+        for (int j = 0; j < $(words); j++)
+            expand_$(b.type)_f16(f->pair[i] + $(each // 2) * j, raw->word[i][j],
+                            twice_f16(scale[i], rows->low));
+}
+//$ else
 //$ if b.scale.type == "e8m0" then
 //$ if early then
     if (!raw->beyond) {
@@ -140,6 +153,7 @@ DEVICE void expand_raw(struct fragment *f, const struct raw *raw, const struct r
                      factor_$(b.scale.type)(scale[i] & 255));
 //$ end
 }
+//$ end
 
 /* The products of one step of the ring, where A lies at `a`. */
 DEVICE void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigned int a,
@@ -214,6 +228,9 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ local among = b.scale.k < 64 and "lane % 4 * 16 / " .. b.scale.k .. " * 0x0101 + " or ""
     rows.digits = $(among)0x4040;
     rows.row = first_row + warp_row + lane / 4;
+//$ if f16 then
+    rows.low = scales->b_low;
+//$ end
 //$ if stored == 4 then
     rows.codes = A_PACKED + rows.row * 32 + (lane % 4 / 2 ^ lane / 16) * 16 + lane % 2 * 8;
 //$ else

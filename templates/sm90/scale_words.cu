@@ -30,6 +30,9 @@ struct scales {
 //$ end
 //$ end
     int k; /* of a row copy */
+//$ if wide == "f16" then
+    unsigned int a_low, b_low; /* what scales are relative to, in both halves: see twice_f16 */
+//$ end
 };
 
 struct line {

@@ -13,7 +13,7 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ local transposed = { k = 0, mn = 1 }
 //$ local number = a.type == "i8" and "int" or "float"
 //$ local types = a.type == "i8" and "s32.s8.s8" or "f32." .. a.type .. "." .. b.type
-//$ types = expand ~= "none" and "f32.bf16.bf16" or types
+//$ types = expand ~= "none" and "f32." .. wide .. "." .. wide or types
 //$ local r = a.type == "i8" and "r" or "f"
 //$ if expand == "swapped" then
 /*

@@ -1,49 +1,69 @@
 /*
-** gpu_reencode.c: operands that are encoded again as FP8. What belongs to no
-** group is poison, and must not count; one block anywhere that does not fit,
-** and a run's bits are those of what stands behind; with the block as it was,
-** those of the run before. All of it twice, by runs and by replays of one
-** graph, in the same workspace.
+** gpu_reencode.c: operands that are encoded again as FP8, or become f16 beside
+** the product, where they fit. What belongs to no group is poison, and must not
+** count; one block anywhere that does not fit, and a run's bits are those of
+** what stands behind; with the block as it was, those of the run before. All of
+** it twice, by runs and by replays of one graph, in the same workspace.
 */
 #include "gpu.h"
 
 #include "ahead.h"
 #include "plan.h"
 #include "scale.h"
+#include "types.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 32, TOGETHER = 128, HALF = 0x11, ONE = 0x22, NAN_SCALE = 255 };
+enum {
+    BLOCK = 32,
+    TOGETHER = 128,
+    HALF = 0x11,
+    ONE = 0x22,
+    LEAST = 0x01, /* of e4m3: 2^-9 */
+    MOST = 0xfe,  /* -448 */
+    NAN_SCALE = 255
+};
 
 /* 32 values of an operand on the host. */
 struct block {
     int role;
     unsigned char *codes, *scale;
+    int bytes;   /* of codes */
     int largest; /* scale of the others that share a factor; -1: all are 0 */
 };
 
 /* What becomes of one. */
 static const struct change {
+    int way; /* of enum quern_expand */
     const char *what;
     int codes; /* all of them */
     int below; /* its scale, below the others'; 0: as given */
     int scale;
     int fits;
 } changes[] = {
-    {"0.5, 2^14 below the others", HALF, 14, 0, 1},
-    {"0.5, 2^15 below the others", HALF, 15, 0, 0},
-    {"1, 2^15 below the others", ONE, 15, 0, 1},
-    {"NaN times 0", 0, 0, NAN_SCALE, 0},
-    {"0 times 2^-127", 0, 0, 0, 1},
+    {QUERN_EXPAND_FP8, "0.5, 2^14 below the others", HALF, 14, 0, 1},
+    {QUERN_EXPAND_FP8, "0.5, 2^15 below the others", HALF, 15, 0, 0},
+    {QUERN_EXPAND_FP8, "1, 2^15 below the others", ONE, 15, 0, 1},
+    {QUERN_EXPAND_FP8, "NaN times 0", 0, 0, NAN_SCALE, 0},
+    {QUERN_EXPAND_FP8, "0 times 2^-127", 0, 0, 0, 1},
+    {QUERN_EXPAND_F16, "2^-9, 2^21 below the others", LEAST, 21, 0, 1},
+    {QUERN_EXPAND_F16, "2^-9, 2^22 below the others", LEAST, 22, 0, 0},
+    {QUERN_EXPAND_F16, "-448, the others 2^10 below", MOST, -10, 0, 1},
+    {QUERN_EXPAND_F16, "-448 times 2^67", MOST, 0, 194, 0},
+    {QUERN_EXPAND_F16, "NaN times 0", 0, 0, NAN_SCALE, 0},
+    {QUERN_EXPAND_F16, "0 times 2^-127", 0, 0, 0, 1},
+    {QUERN_EXPAND_F16, "0 times 2^-75", 0, 0, 52, 1},
+    {QUERN_EXPAND_F16, "2^-9 times 2^-75", LEAST, 0, 52, 0},
 };
 enum { CHANGES = sizeof changes / sizeof *changes };
 
 /* Both ways of a case, and a graph of the first. */
 struct pair {
     struct gpu_case p;
-    struct gpu_run fp8, wide; /* wide: what stands behind */
+    int way;
+    struct gpu_run fp8, wide; /* fp8: or f16; wide: what stands behind */
     void *graph;              /* NULL: runs */
     void *base;               /* D in FP8 of the data as they are */
 };
@@ -55,6 +75,7 @@ struct copy {
     struct quern_quantization q;
     int64_t lines, length; /* of a matrix */
     int64_t pitch, wide;   /* bytes of a line, and its scales */
+    int bytes;             /* of a block's codes */
 };
 
 static void copy_of(const struct pair *t, int role, struct copy *copy)
@@ -70,8 +91,10 @@ static void copy_of(const struct pair *t, int role, struct copy *copy)
     matrices = copy->q.of == QUERN_W ? copy->q.groups : 1;
     copy->lines = column ? copy->q.k : copy->q.m;
     copy->length = column ? copy->q.m : copy->q.k;
+    copy->bytes = BLOCK * qn_type_bits(tensor.type) / 8;
     copy->pitch =
-        (tensor.stride ? tensor.stride : tensor.shape[tensor.ndim - 1]) / 2;
+        (tensor.stride ? tensor.stride : tensor.shape[tensor.ndim - 1]) *
+        copy->bytes / BLOCK;
     copy->wide = (int64_t)tensor.sf_bytes / (matrices * copy->lines);
 }
 
@@ -80,21 +103,19 @@ struct area {
     int64_t line, lines, block, blocks;
 };
 
-/* What belongs to a group that has something; 0: none has. */
-static int area_of(const struct pair *t, const struct copy *copy,
-                   uint64_t *state, struct area *a)
+/* What belongs to a group; 0: it has nothing. */
+static int area_of(const struct pair *t, const struct copy *copy, int64_t g,
+                   struct area *a)
 {
     const struct qt_case *c = &t->p.c;
-    int64_t g = qt_random_below(state, c->groups), first = 0;
-    int column = copy->q.copies == QUERN_COLUMN, tries = 0;
+    int column = copy->q.copies == QUERN_COLUMN;
+    int64_t first = 0;
 
     *a = (struct area){0, copy->lines, 0, (copy->length + BLOCK - 1) / BLOCK};
     if (copy->q.of == QUERN_W) {
         a->line = g * copy->lines;
         return 1;
     }
-    while (c->length[g] == 0 && tries++ < c->groups)
-        g = (g + 1) % c->groups;
     for (int64_t i = 0; i < g; i++)
         first += (c->length[i] + TOGETHER - 1) / TOGETHER;
     if (column) {
@@ -105,6 +126,19 @@ static int area_of(const struct pair *t, const struct copy *copy,
         a->lines = c->length[g];
     }
     return c->length[g] > 0;
+}
+
+/* What belongs to a group that has something; 0: none has. */
+static int find_area(const struct pair *t, const struct copy *copy,
+                     uint64_t *state, struct area *a)
+{
+    const int groups = t->p.c.groups;
+    int64_t g = qt_random_below(state, groups);
+
+    for (int tries = 0; tries < groups; tries++)
+        if (area_of(t, copy, (g + tries) % groups, a))
+            return 1;
+    return 0;
 }
 
 /* One of the places at random, an end every other time. */
@@ -121,20 +155,34 @@ static struct block block_at(const struct pair *t, int role,
 {
     const struct qt_data *d = &t->p.data;
 
-    return (struct block){
-        role,
-        (unsigned char *)d->operand[role] + line * copy->pitch +
-            block * (BLOCK / 2),
-        (unsigned char *)d->sf[role] + line * copy->wide + block, -1};
+    return (struct block){role,
+                          (unsigned char *)d->operand[role] +
+                              line * copy->pitch + block * copy->bytes,
+                          (unsigned char *)d->sf[role] + line * copy->wide +
+                              block,
+                          copy->bytes, -1};
 }
 
 static int is_zero(const struct block *b)
 {
     int any = 0;
 
-    for (int i = 0; i < BLOCK / 2; i++)
-        any |= b->codes[i] & 0x77;
+    for (int i = 0; i < b->bytes; i++)
+        any |= b->codes[i] & (b->bytes < BLOCK ? 0x77 : 0x7f);
     return !any;
+}
+
+/* Take the other blocks of an area into account. */
+static void see_area(const struct pair *t, int role, const struct copy *copy,
+                     const struct area *a, struct block *b)
+{
+    for (int64_t i = 0; i < a->lines; i++)
+        for (int64_t j = 0; j < a->blocks; j++) {
+            struct block o = block_at(t, role, copy, a->line + i, a->block + j);
+
+            if (o.scale != b->scale && !is_zero(&o) && *o.scale > b->largest)
+                b->largest = *o.scale;
+        }
 }
 
 /* 0: nothing counts. */
@@ -142,28 +190,32 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
                       struct block *b)
 {
     struct copy copy;
-    struct area a;
+    struct area a, all;
     int64_t line, block, step, first, last;
 
-    if (!qn_reencode_does(&t->fp8.plan->problem, t->p.c.recipe, role))
+    if (t->way == QUERN_EXPAND_FP8 &&
+        !qn_reencode_does(&t->fp8.plan->problem, t->p.c.recipe, role))
         return 0;
     copy_of(t, role, &copy);
-    if (!area_of(t, &copy, state, &a))
+    if (!find_area(t, &copy, state, &a))
         return 0;
     line = draw(state, a.lines);
     block = draw(state, a.blocks);
     *b = block_at(t, role, &copy, a.line + line, a.block + block);
+    if (t->way == QUERN_EXPAND_F16) { /* all groups have one factor */
+        for (int64_t g = 0; g < t->p.c.groups; g++)
+            if (area_of(t, &copy, g, &all))
+                see_area(t, role, &copy, &all, b);
+        return 1;
+    }
     step = copy.q.of == QUERN_W ? TOGETHER : 1;
     first = line / step * step;
     last = block / (TOGETHER / BLOCK) * (TOGETHER / BLOCK);
-    for (int64_t i = first; i < first + step && i < a.lines; i++)
-        for (int64_t j = last; j < last + TOGETHER / BLOCK && j < a.blocks;
-             j++) {
-            struct block o = block_at(t, role, &copy, a.line + i, a.block + j);
-
-            if (o.scale != b->scale && !is_zero(&o) && *o.scale > b->largest)
-                b->largest = *o.scale;
-        }
+    all = (struct area){a.line + first, a.lines - first, a.block + last,
+                        a.blocks - last};
+    all.lines = all.lines < step ? all.lines : step;
+    all.blocks = all.blocks < TOGETHER / BLOCK ? all.blocks : TOGETHER / BLOCK;
+    see_area(t, role, &copy, &all, b);
     return 1;
 }
 
@@ -201,7 +253,7 @@ static void *run_once(struct pair *t, struct gpu_run *r, const char **bad)
     return d;
 }
 
-/* Did the last run multiply in FP8, and nothing else? By its two flags. */
+/* Did the last run multiply what was tried, and nothing else? By two flags. */
 static const char *check_flags(const struct pair *t, int fits)
 {
     const struct quern_plan *plan = t->fp8.plan;
@@ -248,12 +300,13 @@ static const char *compare(const struct pair *t, const void *fp8,
 static const char *run_change(struct pair *t, const struct block *b,
                               const struct change *change)
 {
-    unsigned char kept[BLOCK / 2], scale = *b->scale;
+    unsigned char kept[BLOCK], scale = *b->scale;
+    const size_t bytes = (size_t)b->bytes;
     const char *bad = NULL;
     void *fp8, *wide, *again;
 
-    memcpy(kept, b->codes, sizeof kept);
-    memset(b->codes, change->codes, sizeof kept);
+    memcpy(kept, b->codes, bytes);
+    memset(b->codes, change->codes, bytes);
     *b->scale = (unsigned char)(change->below ? b->largest - change->below
                                               : change->scale);
     upload(t, b->role);
@@ -264,7 +317,7 @@ static const char *run_change(struct pair *t, const struct block *b,
         bad = compare(t, fp8, wide);
     else if (!bad && memcmp(fp8, wide, t->fp8.d.bytes))
         bad = "the bits are not those of what stands behind";
-    memcpy(b->codes, kept, sizeof kept);
+    memcpy(b->codes, kept, bytes);
     *b->scale = scale;
     upload(t, b->role);
     again = run_once(t, &t->fp8, &bad);
@@ -285,7 +338,8 @@ static void run_changes(struct pair *t, uint64_t *state)
         for (int i = 0; i < CHANGES && find_block(t, role, state, &b); i++) {
             const char *bad;
 
-            if (changes[i].below && b.largest < changes[i].below)
+            if (changes[i].way != t->way ||
+                (changes[i].below && b.largest < changes[i].below))
                 continue;
             bad = run_change(t, &b, &changes[i]);
             gpu_run_record(&t->fp8,
@@ -336,18 +390,20 @@ static int is_beside(const struct gpu_variant *v)
     return v->recipe->scaling[QUERN_X].type == QUERN_F32;
 }
 
-static void run_case(const struct gpu_variant *v, int op, int index)
+static void run_case(const struct gpu_variant *v, int op, int way, int index)
 {
     static const int sides[][2] = {
         {128, 256}, {136, 200}, {264, 392}, {8, 40}, {384, 1000}};
-    const struct gpu_choice fp8 = {"encoded again", NULL, op, QUERN_EXPAND_FP8};
+    const int f16 = way == QUERN_EXPAND_F16;
+    const struct gpu_choice fp8 = {f16 ? "as f16" : "encoded again", NULL, op,
+                                   way};
     const struct gpu_choice wide = {"what stands behind", NULL, op,
-                                    is_beside(v) ? QUERN_EXPAND_INSIDE
-                                                 : QUERN_EXPAND_AHEAD};
+                                    is_beside(v) || f16 ? QUERN_EXPAND_INSIDE
+                                                        : QUERN_EXPAND_AHEAD};
     const struct qt_pattern *pattern = &qt_patterns[index % qt_npatterns];
     const int *side = sides[index % 5];
     uint64_t state = gpu_options.seed + (uint64_t)index;
-    struct pair t = {.graph = NULL};
+    struct pair t = {.way = way};
     int code;
 
     gpu_variant_case(v, &t.p.c);
@@ -373,6 +429,17 @@ static void run_case(const struct gpu_variant *v, int op, int index)
     gpu_case_close(&t.p);
 }
 
+static void run_way(const struct gpu_variant *v, int op, int way, int first)
+{
+    const struct quern_problem p = {.op = op, .d_type = v->d_type};
+
+    if (!(v->ops >> op & 1) || qn_ahead_wrong(gpu_context, &p, v->recipe, way))
+        return;
+    for (int i = first; i < first + 3 * qt_npatterns;
+         i += gpu_options.quick ? 2 : 1)
+        run_case(v, op, way, i);
+}
+
 /* Every pattern of groups for each recipe that may be, op and type of D. */
 void gpu_reencode(void)
 {
@@ -381,15 +448,8 @@ void gpu_reencode(void)
 
         if (!v->recipe || v->epilogue != (is_beside(v) ? QN_SCALE : QN_STORE))
             continue;
-        for (int op = 0; op < 3; op++) {
-            const struct quern_problem p = {.op = op, .d_type = v->d_type};
-
-            if (!(v->ops >> op & 1) ||
-                qn_ahead_wrong(gpu_context, &p, v->recipe, QUERN_EXPAND_FP8))
-                continue;
-            for (int j = i; j < i + 3 * qt_npatterns;
-                 j += gpu_options.quick ? 2 : 1)
-                run_case(v, op, j);
-        }
+        for (int op = 0; op < 3; op++)
+            for (int way = QUERN_EXPAND_FP8; way <= QUERN_EXPAND_F16; way++)
+                run_way(v, op, way, i);
     }
 }

@@ -148,11 +148,14 @@ struct gpu_kernel *gpu_variant_kernel(const char *name)
     return NULL;
 }
 
-/* May the variant's op be expanded that way? */
+/* May the variant's op be expanded that way? A product as f16 is D and no
+   more. */
 static int goes(const struct gpu_variant *v, int op, int way)
 {
     const struct quern_problem p = {.op = op, .d_type = v->d_type};
 
+    if (way == QUERN_EXPAND_F16 && v->epilogue != QN_STORE)
+        return 0;
     return v->ops >> op & 1 && v->recipe &&
            !qn_ahead_wrong(gpu_context, &p, v->recipe, way);
 }
@@ -176,13 +179,19 @@ int gpu_variant_choices(const struct gpu_variant *v, int models,
         if (goes(v, op, QUERN_EXPAND_FP8))
             choices[count++] = (struct gpu_choice){"encoded again", NULL, op,
                                                    QUERN_EXPAND_FP8};
+        if (goes(v, op, QUERN_EXPAND_F16))
+            choices[count++] =
+                (struct gpu_choice){"as f16", NULL, op, QUERN_EXPAND_F16};
     }
     for (int i = 0; i < v->count; i++) {
         struct gpu_kernel *kernel = &gpu_kernels[v->kernels[i]];
 
         if (!kernel->dropped)
-            choices[count++] = (struct gpu_choice){kernel->kernel->name, kernel,
-                                                   kernel->kernel->op, 0};
+            choices[count++] = (struct gpu_choice){
+                kernel->kernel->name, kernel, kernel->kernel->op,
+                qn_tensormap_takes(kernel->kernel, QN_PARAM_bases)
+                    ? QUERN_EXPAND_F16
+                    : QUERN_EXPAND_AUTO};
     }
     return count;
 }

@@ -42,7 +42,11 @@ static int d_type_at(const struct qn_recipe *recipe, int i)
    bits of D agree, but where alpha is rounded with scales of a second level. */
 static void same_otherwise(const struct qt_case *c, int way)
 {
-    const struct quern_problem p = {.op = c->op, .d_type = c->d_type};
+    const struct qt_epilogue *epilogue = qt_case_epilogue(c);
+    const struct quern_problem p = {.op = c->op,
+                                    .d_type = c->d_type,
+                                    .alpha = epilogue->alpha,
+                                    .beta = epilogue->beta};
     struct host_output inside = {0}, ahead = {0};
     struct qt_case other = *c;
     struct qt_data data;
@@ -52,7 +56,7 @@ static void same_otherwise(const struct qt_case *c, int way)
     assert_int_equal(qt_data_make(c, &data), 0);
     host_multiply(c, &data, 2, &inside);
     other.expand = way;
-    if (c->recipe->scaling[QUERN_X].global && qt_case_epilogue(c)->alpha) {
+    if (c->recipe->scaling[QUERN_X].global && epilogue->alpha) {
         host_case_right(&other);
     } else {
         host_multiply(&other, &data, 2, &ahead);
@@ -97,7 +101,7 @@ static void run_case(const struct qn_recipe *recipe, int op, int index)
         c.m = 5;
     qt_case_layout(&c, pattern);
     host_case_right(&c);
-    for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_FP8; way++)
+    for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++)
         same_otherwise(&c, way);
 }
 

@@ -114,6 +114,66 @@ void test_expand_every_pair(void **state)
           0x1p-9);
 }
 
+/* Finite. */
+static double half_from(unsigned code)
+{
+    double value = format_value(format_named("f16"), (int)(code & 0x7fff));
+
+    return code >> 15 ? -value : value;
+}
+
+/* Four codes under a scale: those of f16 that are the very values, and for a
+   scale that may not be had zeros where the codes are. */
+static void check_f16(const uint32_t in[3], const uint32_t out[4])
+{
+    const struct format *narrow = format_named("e4m3");
+    const int scale = (int)in[1], most = (int)in[2];
+    const int low = (most < 74 ? 74 : most) - 22;
+    const int fits = most <= 194 && scale > low;
+
+    assert_int_equal(out[3], fits);
+    if (scale > most || (!fits && most > 194))
+        return; /* no scale is above the largest */
+    for (int j = 0; j < 4; j++) {
+        const int code = (int)(in[0] >> 8 * j & 255);
+        const unsigned got = out[j / 2] >> j % 2 * 16 & 0xffff;
+        const double value = value_of(narrow, code);
+        const double exact = fits ? ldexp(value, scale - low - 15) : value * 0;
+        const unsigned right = format_round(format_named("f16"), (float)exact);
+
+        if (got != right && !(isnan(value) && (got & 0x7fff) > 0x7c00))
+            fail_msg("code %02x, scale %d of %d: %04x instead of %04x",
+                     (unsigned)code, scale, most, got, right);
+        if (fits &&
+            isfinite(value)) /* nothing was rounded, and it comes back */
+            assert_true(ldexp(half_from(got), low - 112) ==
+                        ldexp(value, scale - 127));
+    }
+    if (fits)
+        assert_true(float_from(out[2]) == ldexpf(1, 2 * (low - 112)));
+}
+
+/* Every code in every place, with every scale below every largest one. */
+void test_expand_f16(void **state)
+{
+    static uint32_t in[256 * SCALES][3], out[256 * SCALES][4];
+    const struct format *narrow = format_named("e4m3");
+
+    (void)state;
+    for (int most = 0; most < SCALES; most++) {
+        for (int i = 0; i < 256 * SCALES; i++) {
+            in[i][0] = 0;
+            for (int j = 0; j < 4; j++)
+                in[i][0] |= (uint32_t)code_at(narrow, i % 256, j) << 8 * j;
+            in[i][1] = (uint32_t)(i / 256);
+            in[i][2] = (uint32_t)most;
+        }
+        piece(EXPAND, "expand_e4m3_f16")(in, out, 256L * SCALES);
+        for (int i = 0; i < 256 * SCALES; i++)
+            check_f16(in[i], out[i]);
+    }
+}
+
 /* Eight codes under one scale among values whose largest has another: those
    that e4m3 has as they are, up to 2^6, and what is none as NaN. */
 static void check_again(const struct format *narrow, const struct format *wide,

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 enum twin_role { TWIN_A, TWIN_B, TWIN_D, TWIN_P, TWIN_ROLES };
+enum { TWIN_BASE_A = 7, TWIN_BASE_B = 9 }; /* of values as f16 */
 
 /* Those of the runtime's maps.       COUPLED: map kinds -> runtime/tensormap.h */
 enum twin_kind {

@@ -83,6 +83,26 @@ static unsigned int beyond_e8m0_apart(unsigned int codes)
     return beyond;
 }
 
+/* As f16: relative to the operand's base, whose mark the launch gives. */
+static unsigned int low_f16(unsigned int most) { return most; }
+static float unit_f16(unsigned int low_a, unsigned int low_b)
+{
+    if (low_a != TWIN_BASE_A || low_b != TWIN_BASE_B)
+        sim_fail("bases that are not the launch's", low_a, low_b);
+    return 1;
+}
+
+static unsigned int twice_f16(unsigned int codes, unsigned int low)
+{
+    const int of_a = sim.thread[sim.current].hand[0].role == TWIN_A;
+
+    if (low != (of_a ? TWIN_BASE_A : TWIN_BASE_B) * 0x10001)
+        sim_fail("another operand's base", low, of_a);
+    return codes & 255;
+}
+
+#define expand_e4m3_f16(pair, codes, twice) sim_expand(pair, 2, codes, twice, SIM_NAN_SCALE)
+
 enum { MOST_E8M0 = 80, MOST_E8M0_APART = 80 }; /* less, so that some are more */
 #define SIM_NAN_SCALE (sim.launch->nan_scale)
 #define expand_e2m1(pair, codes, factor) sim_expand(pair, 4, codes, factor, SIM_NAN_SCALE)

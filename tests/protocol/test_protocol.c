@@ -162,9 +162,9 @@ static void test_scaled_k(void **state)
 
 static void test_swapped(void **state)
 {
-    const struct form *forms[] = {&EXPAND_M_SWAPPED, &EXPAND_M_SWAPPED_GLOBAL,
-                                  &EXPAND_M_SWAPPED_TILES,
-                                  &EXPAND_M_SWAPPED_MIXED};
+    const struct form *forms[] = {
+        &EXPAND_M_SWAPPED, &EXPAND_M_SWAPPED_GLOBAL, &EXPAND_M_SWAPPED_TILES,
+        &EXPAND_M_SWAPPED_MIXED, &EXPAND_M_SWAPPED_F16};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_enough);
@@ -176,7 +176,7 @@ static void test_expanded(void **state)
         &EXPAND_M,           &EXPAND_M_GLOBAL,    &EXPAND_M_SHORT,
         &EXPAND_K,           &EXPAND_K_ADD,       &EXPAND_K_SCALE,
         &EXPAND_M_REGISTERS, &EXPAND_K_REGISTERS, &EXPAND_M_TILES,
-        &EXPAND_K_TILES,     &EXPAND_M_MIXED};
+        &EXPAND_K_TILES,     &EXPAND_M_MIXED,     &EXPAND_M_REGISTERS_F16};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_enough);

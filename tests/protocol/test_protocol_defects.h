@@ -108,6 +108,10 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_GLOBAL, {WORDS, "\" / \" .. rows", "\" / 8\""}},
     {&EXPAND_M, {PLACES, "\"g->start\"", "\"0\""}},
     {&EXPAND_M, {PLACES, "g->number * group_stride", "group_stride"}},
+    /* bases */
+    {&EXPAND_M_REGISTERS_F16, {EXPANDER, "scales->\" .. name ..", "scales->a\" .."}},
+    {&EXPAND_M_SWAPPED_F16, {SWAPPED, "scales->b_low", "scales->a_low"}},
+    {&EXPAND_M_SWAPPED_F16, {GEMM, "low_f16(bases[1])", "low_f16(bases[0])"}},
     /* A in registers */
     {&EXPAND_M_REGISTERS, {REGISTERS, "mma_wait(1);", ""}},
     {&EXPAND_M_REGISTERS,

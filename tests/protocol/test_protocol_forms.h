@@ -6,6 +6,8 @@
 
 #include "test_protocol.h"
 
+#include "tensormap.h"
+
 #include <string.h>
 
 /* What a kernel is but for op, recipe and the rest of its tile. */
@@ -21,6 +23,7 @@ struct form {
     const char *activation; /* NULL: there is none */
     int interleave;
     const char *quantize; /* NULL: A is there */
+    int f16;              /* codes become that, not bf16 */
 };
 
 /* One of them, with the rest by name: what is not given is NULL or 0. */
@@ -163,6 +166,13 @@ FORM(EXPAND_M_SWAPPED_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 64, .recipe = "test_mx6", .expand = "swapped");
 FORM(EXPAND_M_SWAPPED_MIXED, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 64, .recipe = "test_w4", .expand = "swapped");
+/* As f16. */
+FORM(EXPAND_M_REGISTERS_F16, M, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "mxfp8", .expand = "registers",
+     .f16 = 1);
+FORM(EXPAND_M_SWAPPED_F16, M, STORE, cooperative, 256, 1, 1, F32, K,
+     .addend = "none", .tile_m = 64, .recipe = "mxfp8", .expand = "swapped",
+     .f16 = 1);
 
 /* Merged products. */
 FORM(PARTS, K, STORE, cooperative, 128, 1, 1, BF16, MN,
@@ -197,6 +207,7 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
            (k->parts > 1) == f->merges && strcmp(k->addend, f->addend) == 0 &&
            strcmp(k->activation, f->activation ? f->activation : "") == 0 &&
            k->interleave == f->interleave &&
+           qn_tensormap_takes(k, QN_PARAM_bases) == f->f16 &&
            strcmp(k->quantize, f->quantize ? f->quantize : "apart") == 0;
 }
 

@@ -23,6 +23,7 @@
 #define TRAP_BYTES ((size_t)64 << 20)
 
 struct launch launch;
+static const unsigned int bases[] = {TWIN_BASE_A, TWIN_BASE_B};
 static _Alignas(256) unsigned int workspace[QN_WORKSPACE_BYTES / 4];
 static char *trap; /* just behind the pool */
 
@@ -530,6 +531,7 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
         .part_count = l->parts,
         .parts = parts,
         .in = workspace,
+        .bases = bases,
         .flags = flags,
         .column = l->lines ? (unsigned char *)workspace : NULL,
     };

@@ -1,7 +1,7 @@
 /*
-** ahead_kernels.h: recipes and kernels of test_ahead.c and test_reencode.c.
-** Those without scales are of the recipe "bf16", which the tests' registry
-** has.
+** ahead_kernels.h: recipes and kernels of test_ahead.c, test_reencode.c and
+** test_look.c. Those without scales are of the recipe "bf16", which the tests'
+** registry has.
 */
 #ifndef TEST_AHEAD_KERNELS_H
 #define TEST_AHEAD_KERNELS_H
@@ -57,13 +57,23 @@ static const struct qn_recipe recipes[] = {
     {TEST_SCALED("beside", QUERN_E4M3, QUERN_E2M1, QUERN_E4M3, WIDE,
                  QUERN_BF16),
      .promote = 128, .scaling = {LINES, BLOCKS(QUERN_E8M0, 32, 0), LINES}},
+    {TEST_SCALED("close", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, WIDE, QUERN_BF16),
+     .scaling = {BLOCKS(QUERN_E8M0, 32, 0), BLOCKS(QUERN_E8M0, 32, 0),
+                 BLOCKS(QUERN_E8M0, 32, 0)}},
+    {TEST_SCALED("coarse", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, WIDE,
+                 QUERN_BF16),
+     .scaling = {BLOCKS(QUERN_E8M0, 64, 0), BLOCKS(QUERN_E8M0, 64, 0),
+                 BLOCKS(QUERN_E8M0, 64, 0)}},
 };
 
 /* What the trail keeps of each launch. */
 enum { ROW, COLUMN, ROW_SF, OUT, ALIGN, FIRST_DIMS, NOOP, ERROR };
 enum { A, B, D, ALPHA, BETA, LENGTHS, OFFSETS, RECORD };
+enum { BEHIND = ALPHA }; /* noop */
 enum { CODED_ROW, CODED_COLUMN, CODED_SF, CODES, SCALES, FLAGS, TOKENS, SKIP };
 enum { NARROW_A, NARROW_B, A_SF, B_SF, NARROW_D, OFF, SIZED };
+enum { SEEN_A, SEEN_A_SF, SEEN_B, SEEN_B_SF, SAID, SEEN_SIZES, SEEN_NOOP };
+enum { TRIED_A, TRIED_B, TRIED_D, TRIED_OFF, BASES, TRIED_SIZES };
 enum { A_GLOBAL, B_GLOBAL, GIVEN, GIVEN_BETA, FACTORS, SIZES, STARTS, PLACE };
 enum { BEGUN = FACTORS, BEGUN_NOOP = STARTS }; /* of two ways */
 
@@ -77,6 +87,12 @@ static const unsigned char trail_coded[] = {P(row),        P(column), P(row_sf),
                                             P(first_dims), P(noop)};
 static const unsigned char trail_narrow[] = {
     P(a), P(b), P(a_sf), P(b_sf), P(d), P(noop), P(first_dims), P(d_map)};
+static const unsigned char trail_look[] = {
+    P(a), P(a_sf), P(b), P(b_sf), P(flags), P(first_dims), P(noop), P(error)};
+static const unsigned char trail_tried[] = {
+    P(a), P(b), P(d), P(noop), P(bases), P(first_dims), P(offsets), P(d_map)};
+static const unsigned char trail_behind[] = {
+    P(a), P(b), P(d), P(noop), P(beta), P(first_dims), P(offsets), P(d_map)};
 static const unsigned char trail_begun[] = {
     P(a_global), P(b_global),   P(alpha), P(beta),
     P(flags),    P(first_dims), P(noop),  P(device_sizes)};
@@ -122,6 +138,19 @@ static const unsigned char trail_ahead[] = {
     {                                                                          \
         COMMON(name_, recipe_), .op = QN_REENCODE, .of = of_, .ctas = 4,       \
                                 .params = trail_coded                          \
+    }
+#define LOOK(name_)                                                            \
+    {                                                                          \
+        COMMON(name_, "close"), .op = QN_LOOK, .input = QUERN_F32, .ctas = 3,  \
+                                .params = trail_look                           \
+    }
+#define TRIED(name_, op_, ragged_, epilogue_, params_)                         \
+    {                                                                          \
+        COMMON(name_, "close"),                                                \
+            .op = op_, .ragged = ragged_, .epilogue = epilogue_,               \
+            .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},              \
+            .d = {.type = QUERN_BF16, .box = {64, 64}},                        \
+            .tile = {128, 128, 64}, .expand = "registers", .params = params_   \
     }
 #define NARROW(name_, op_, ragged_)                                            \
     {                                                                          \
@@ -172,6 +201,12 @@ static const struct qn_kernel kernels[] = {
     BEGINS("beside"),
     ENCODE("beside_w_again", "beside", QUERN_W),
     INSIDE_OF("beside", QUERN_E4M3),
+    BRINGS("close"),
+    LOOK("close_look"),
+    TRIED("f16_fprop", QUERN_FPROP, QUERN_AXIS_M, QN_STORE, trail_tried),
+    TRIED("f16_dgrad", QUERN_DGRAD, QUERN_AXIS_M, QN_STORE, trail_tried),
+    TRIED("close_fprop", QUERN_FPROP, QUERN_AXIS_M, QN_STORE, trail_behind),
+    TRIED("close_dgrad", QUERN_DGRAD, QUERN_AXIS_M, QN_STORE, trail_behind),
     NARROW("narrow_fprop", QUERN_FPROP, QUERN_AXIS_M),
     NARROW("narrow_dgrad", QUERN_DGRAD, QUERN_AXIS_M),
     NARROW("narrow_wgrad", QUERN_WGRAD, QUERN_AXIS_K)};

@@ -147,6 +147,7 @@ int test_mlp_group(void);
 int test_mlp_bias_group(void);
 int test_ahead_group(void);
 int test_reencode_group(void);
+int test_look_group(void);
 int test_check_group(void);
 int test_tune_group(void);
 int test_tune_file_group(void);

@@ -213,10 +213,10 @@ static void refuses(void **state)
                     ctx, "fprop blocks g=1 m=1 n=8 k=8 expand=ahaed", &p),
                 QUERN_EINVAL, "did you mean 'ahead'?");
     p = test_problem(ctx, "fprop blocks g=1 m=1 n=8 k=8");
-    p.expand = 4;
+    p.expand = 5;
     test_expect(quern_problem_print(&p, text, sizeof text) > 0, 1, "");
     test_expect(quern_describe(ctx, &p, &(struct quern_description){0}),
-                QUERN_EINVAL, "expand is 4: not one of the values");
+                QUERN_EINVAL, "expand is 5: not one of the values");
     quern_close(ctx);
 }
 

@@ -165,7 +165,7 @@ static void refuses(void **state)
     }
     test_expect(
         quern_problem_parse(ctx, "fprop powers g=1 m=1 n=8 k=8 expand=fp4", &p),
-        QUERN_EINVAL, "auto, inside, ahead, fp8 is expected");
+        QUERN_EINVAL, "auto, inside, ahead, fp8, f16 is expected");
     p = test_problem(ctx, "fprop powers g=3 m=40 n=64 k=96 expand=fp8");
     test_expect(quern_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
                 QUERN_EINVAL, "those of the product in FP8");

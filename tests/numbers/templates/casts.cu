@@ -141,6 +141,24 @@ ENTRY each_low_e2m1_apart(const unsigned *in, unsigned *pair, long count)
 //$       end
 //$     end
 //$   end
+//$   once "expand/e4m3_f16.c"
+//$   once "expand/unit_f16.c"
+/*
+** Words of codes as f16 under a scale, relative to the largest one, `most`; and what a product with
+** itself is to be multiplied by, and whether the scale may be had.
+*/
+ENTRY each_expand_e4m3_f16(const unsigned *in, unsigned *out, long count)
+{
+    EACH(i, count)
+    {
+        const unsigned low = low_f16(in[3 * i + 2]);
+
+        expand_e4m3_f16(out + 4 * i, in[3 * i], twice_f16(in[3 * i + 1] * 0x10001, low * 0x10001));
+        out[4 * i + 2] = bits_of(unit_f16(low, low));
+        out[4 * i + 3] = fits_f16(in[3 * i + 2], in[3 * i + 1]);
+    }
+}
+
 /* Of four scales side by side: may one be beyond those that have a short way? */
 ENTRY each_beyond_apart(const unsigned *in, unsigned *out, long count)
 {

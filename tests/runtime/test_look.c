@@ -1,0 +1,177 @@
+/*
+** test_look.c: products as f16 behind launches that look whether their operands
+** fit, and before the same products as bf16: which launches, what each is left
+** out by, and where what was seen lies.
+*/
+#include "test.h"
+
+#include "ahead_scene.h"
+
+/* -------------------------------------------------------------------- order */
+
+/* f16 as far as its flag is 0, then bf16 as far as the next one is. */
+static void tries_f16_first(void **state)
+{
+    struct fixture f = begin("fprop close g=3 m=40 n=64 k=160 expand=f16");
+    const char *flags;
+    int noop = 0;
+
+    (void)state;
+    assert_string_equal(f.info.kernel, "f16_fprop");
+    f.args.noop = &noop;
+    test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
+    flags = param(0, SAID);
+    in_scratch(&f, flags, 4 * 4);
+    assert_ptr_equal(param(0, SEEN_A), f.args.a.data);
+    assert_ptr_equal(param(0, SEEN_A_SF), f.args.a.sf);
+    assert_ptr_equal(param(0, SEEN_B), f.args.b.data);
+    assert_ptr_equal(param(0, SEEN_B_SF), f.args.b.sf);
+    assert_ptr_equal(param(0, SEEN_SIZES), f.args.a.first_dims);
+    assert_ptr_equal(param(0, SEEN_NOOP), &noop);
+    assert_ptr_equal(param(0, ERROR), f.workspace);
+    assert_ptr_equal(param(1, TRIED_A), f.args.a.data);
+    assert_ptr_equal(param(1, TRIED_B), f.args.b.data);
+    assert_ptr_equal(param(1, TRIED_D), f.args.d.data);
+    assert_ptr_equal(param(1, TRIED_OFF), flags);
+    assert_ptr_equal(param(1, BASES), flags + 8);
+    assert_ptr_equal(param(1, TRIED_SIZES), f.args.a.first_dims);
+    assert_ptr_equal(param(2, A), f.args.a.data);
+    assert_ptr_equal(param(2, B), f.args.b.data);
+    assert_ptr_equal(param(2, D), f.args.d.data);
+    assert_ptr_equal(param(2, BEHIND), flags + 4);
+    for (int i = 0; i < 3; i++)
+        assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
+    LAUNCHED("close_look", "f16_fprop", "close_fprop");
+    end(&f);
+}
+
+/* Weights' column copy has its rows along k as well. */
+static void looks_at_columns(void **state)
+{
+    struct fixture f = begin("dgrad close g=3 m=40 n=64 k=96 expand=f16");
+
+    (void)state;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(0, SEEN_B), f.args.b.data);
+    assert_ptr_equal(param(0, SEEN_B_SF), f.args.b.sf);
+    LAUNCHED("close_look", "f16_dgrad", "close_dgrad");
+    end(&f);
+}
+
+/* One launch brings the sizes for all. */
+static void brings_sizes_once(void **state)
+{
+    struct fixture f =
+        begin("fprop close g=3 m=40 n=64 k=96 sizes=host expand=f16");
+    const int64_t sizes[] = {7, 30, 3};
+
+    (void)state;
+    f.args.a.first_dims = NULL;
+    f.args.host_sizes = sizes;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(1, SEEN_SIZES), f.workspace + 256);
+    assert_ptr_equal(param(2, TRIED_SIZES), f.workspace + 256);
+    assert_ptr_equal(param(3, LENGTHS), f.workspace + 256);
+    LAUNCHED("k_sizes_close", "close_look", "f16_fprop", "close_fprop");
+    end(&f);
+}
+
+/* -------------------------------------------------------------------- rules */
+
+static void refuses(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"fprop bf16 g=3 m=40 n=64 k=96", "expand=f16: no operand has scales"},
+        {"fprop powers g=3 m=40 n=64 k=96", "codes of e4m3 become f16"},
+        {"fprop squares g=3 m=40 n=64 k=96", "is no power of two"},
+        {"fprop weights g=3 m=40 n=64 k=96", "more exponents than f16"},
+        {"wgrad close g=3 m=40 n=64 k=96", "over tokens"},
+        {"fprop coarse g=3 m=40 n=64 k=96", "scales of 32 values"},
+        {"fprop close g=3 m=40 n=64 k=96 alpha=any", "nothing more is made"},
+        {"fprop close g=3 m=40 n=64 k=96 beta=1", "nothing more is made"},
+    };
+    struct quern_context *ctx = test_open_with(&registry);
+    struct quern_problem p;
+    char text[160];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(text, sizeof text, "%s expand=f16", rows[i].text);
+        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+                    rows[i].says);
+    }
+    p = test_problem(ctx, "fprop close g=3 m=40 n=64 k=96 expand=f16");
+    test_expect(quern_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
+                QUERN_EINVAL, "those of the product in f16");
+    quern_close(ctx);
+}
+
+/* ------------------------------------------------------------------- choice */
+
+#define LARGE "fprop close g=8 m=4096 n=4096 k=7168"
+#define SMALL "fprop close g=8 m=8 n=64 k=64"
+
+static void model_decides(void **state)
+{
+    static const struct decision rows[] = {
+        {LARGE, NULL, "f16_fprop", "expand=f16: f16 "},
+        {LARGE " expand=inside", NULL, "close_fprop", "> close_fprop"},
+        {SMALL, NULL, "close_fprop", "expand=inside: too few rows"},
+        {SMALL " expand=f16", NULL, "f16_fprop", "if some value does not fit"},
+        {LARGE, "close_fprop", "close_fprop", "> close_fprop"},
+        {LARGE " expand=f16", "f16_fprop", "f16_fprop", "> f16_fprop"},
+        {"fprop powers g=8 m=32768 n=4096 k=7168", NULL, "narrow_fprop",
+         "not as f16: codes of e4m3"},
+    };
+    struct quern_context *ctx = test_open_with(&registry);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int tried = !strcmp(rows[i].runs, "f16_fprop");
+        struct quern_plan_info info;
+        char *why = decide(ctx, &rows[i], &info);
+
+        assert_true(tried == !!strstr(why, "> close_look\n"));
+        assert_true(tried == !!strstr(why, "within 2^21 of each other"));
+        quern_free(why);
+    }
+    quern_close(ctx);
+}
+
+/* What nobody asked for is given up. */
+static void falls_back(void **state)
+{
+    (void)state;
+    fall_back("close_look", LARGE, "close_fprop", QUERN_EXPAND_F16,
+              "no kernel looks whether values fit f16 for recipe close");
+    fall_back("f16_fprop", LARGE, "close_fprop", QUERN_EXPAND_F16,
+              "in the product as f16");
+}
+
+/* ---------------------------------------------------------------- failures */
+
+static void fails_each_driver_call(void **state)
+{
+    (void)state;
+    fail_driver_calls("fprop close g=3 m=64 n=96 k=300 expand=f16", 3);
+}
+
+static void fails_each_allocation(void **state)
+{
+    (void)state;
+    fail_allocations("fprop close g=3 m=40 n=64 k=96 expand=f16", 3);
+}
+
+int test_look_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(tries_f16_first),        TEST(looks_at_columns),
+        TEST(brings_sizes_once),      TEST(refuses),
+        TEST(model_decides),          TEST(falls_back),
+        TEST(fails_each_driver_call), TEST(fails_each_allocation),
+    };
+
+    return cmocka_run_group_tests_name("look", tests, NULL, NULL);
+}
