@@ -50,7 +50,7 @@ static int check_c_overlap(const struct quern_plan *plan,
                         c->data ? "data" : "pointers");
 }
 
-enum { FIELDS = 6, OTHERS = 11 }; /* of an operand; of a run besides */
+enum { FIELDS = 6, OTHERS = 12 }; /* of an operand; of a run besides */
 
 /* What there is; what is NULL or has no bytes is left out, as most of it is in
    most runs, and every run comes here. */
@@ -126,6 +126,8 @@ int qn_args_overlap(const struct quern_plan *plan,
     add(&l, "probability", args->probability, rows, 0);
     add(&l, "dbias", args->dbias, qn_gradient_dbias(p), 1);
     add(&l, "dprob", args->dprob, rows, 1);
+    add(&l, "host_sizes", args->host_sizes,
+        (size_t)p->groups * sizeof *args->host_sizes, 0);
     add(&l, "in.data", in->data, in->bytes, 0);
     add(&l, "column.data", column->data, column->bytes, 1);
     add(&l, "column.sf", column->data ? column->sf : NULL, column->sf_bytes, 1);

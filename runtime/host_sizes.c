@@ -51,6 +51,10 @@ int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
 {
     int64_t left = total;
 
+    if ((uintptr_t)sizes % sizeof *sizes)
+        return qn_error_set(QUERN_EINVAL,
+                            "host_sizes is %p: it must be a multiple of %zu",
+                            (const void *)sizes, sizeof *sizes);
     for (int g = 0; g < groups; g++) {
         if (sizes[g] < 0)
             return qn_error_set(QUERN_EINVAL, "host_sizes[%d] is %lld: %s", g,

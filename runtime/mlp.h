@@ -123,8 +123,9 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
                     struct qn_mlp_space *space,
                     const struct qn_recipe **recipe);
 
-/* All rules of a phase's arguments. QUERN_EINVAL names argument and rule. */
+/* All rules of the arguments of a call, whose phases are `first` to `last`.
+   QUERN_EINVAL names argument and rule. */
 int qn_mlp_args(const struct quern_mlp_plan *plan,
-                const struct quern_mlp_args *args, int phase);
+                const struct quern_mlp_args *args, int first, int last);
 
 #endif

@@ -26,16 +26,17 @@ enum {
 enum kind { NUMBERS, COPY };
 
 static const struct row {
-    const char *name;
+    const char *name, *sf, *global;
     size_t offset;
     int tensor; /* whose scaling decides */
     enum kind kind;
     int scaled, plain; /* phases that need it, if it is scaled and if not */
     int optional;      /* phases that do without */
-    int written;
-    int strided; /* rows may lie apart */
+    int written;       /* of copies by those who make them */
+    int tokens;        /* rows are of groups, and may lie apart */
 } rows[] = {
-#define AT(name) #name, offsetof(struct quern_mlp_args, name)
+#define AT(name)                                                               \
+#name, #name ".sf", #name ".global", offsetof(struct quern_mlp_args, name)
     {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1},
     {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1},
     {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1},
@@ -57,7 +58,7 @@ static size_t span_of(const struct row *row, const struct quern_tensor *given,
 {
     const int64_t tokens = need->shape[0], columns = need->shape[1];
 
-    if (!row->strided || given->stride <= columns || !tokens)
+    if (!row->tokens || given->stride <= columns || !tokens)
         return need->bytes;
     return (size_t)(((tokens - 1) * given->stride + columns) *
                     qn_type_bits(need->type) / 8);
@@ -72,12 +73,12 @@ static int check_stride(const struct row *row, const struct quern_tensor *given,
     const int bits = qn_type_bits(need->type);
 
     if (given->group_stride || given->pointers ||
-        (!row->strided && stride != need->stride))
+        (!row->tokens && stride != need->stride))
         return qn_error_set(QUERN_EINVAL,
                             "%s: stride %lld, no group_stride and no pointers "
                             "are expected, as described",
                             row->name, (long long)need->stride);
-    if (!row->strided || !stride || stride == columns)
+    if (!row->tokens || !stride || stride == columns)
         return QUERN_OK;
     if (qn_problem_stride(row->name, stride, columns))
         return QUERN_EINVAL;
@@ -113,6 +114,35 @@ static int check_place(const struct row *row, const struct quern_tensor *given,
     return QUERN_OK;
 }
 
+/* A step would not take them, and it is not for steps to find out. */
+static int check_sizes(const struct row *row, const struct quern_tensor *given)
+{
+    const char *field = given->first_dims  ? "first_dims"
+                        : given->last_dims ? "last_dims"
+                        : given->offsets   ? "offsets"
+                                           : NULL;
+
+    if (!field)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s.%s is not NULL: groups' sizes are "
+                        "args.first_dims, args.offsets or args.host_sizes",
+                        row->name, field);
+}
+
+/* Of numbers there are none. */
+static int check_scales(const struct row *row, const struct quern_tensor *given,
+                        const struct quern_tensor *need)
+{
+    if (row->kind == COPY)
+        return qn_quantize_check_sf(row->name, given, need);
+    if (!given->sf && !given->global)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s.%s is not NULL: numbers have no scale factors",
+                        row->name, given->sf ? "sf" : "global");
+}
+
 static int check_tensor(const struct row *row, const struct quern_tensor *given,
                         const struct quern_tensor *need)
 {
@@ -120,8 +150,10 @@ static int check_tensor(const struct row *row, const struct quern_tensor *given,
 
     if (!code)
         code = check_place(row, given, need);
-    if (!code && row->kind == COPY)
-        code = qn_quantize_check_sf(row->name, given, need);
+    if (!code)
+        code = check_sizes(row, given);
+    if (!code)
+        code = check_scales(row, given, need);
     return code;
 }
 
@@ -129,6 +161,14 @@ static const struct quern_tensor *tensor_at(const struct quern_mlp_args *args,
                                             const struct row *row)
 {
     return (const void *)((const char *)args + row->offset);
+}
+
+/* Which of these phases need it. */
+static int phases_of(const struct quern_mlp_plan *plan, const struct row *row,
+                     int phases)
+{
+    return phases & (qn_mlp_scaled(plan->recipe, row->tensor) ? row->scaled
+                                                              : row->plain);
 }
 
 /* All that the phase uses. */
@@ -141,10 +181,8 @@ static int check_tensors(const struct quern_mlp_plan *plan,
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !code; i++) {
         const struct row *row = &rows[i];
         const struct quern_tensor *given = tensor_at(args, row);
-        int scaled = qn_mlp_scaled(plan->recipe, row->tensor);
 
-        if (!((scaled ? row->scaled : row->plain) & bit) ||
-            (row->optional & bit && !given->data))
+        if (!phases_of(plan, row, bit) || (row->optional & bit && !given->data))
             continue;
         code = check_tensor(row, given, tensor_at(&plan->need.args, row));
     }
@@ -235,43 +273,97 @@ static int check_arrays(const struct quern_mlp_plan *plan,
 
 /* ----------------------------------------------------------------- overlap */
 
-enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 11 };
+enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 14, FIELDS = 3 };
 
-/* What is written must not be anything else. Scales are left to the casts. */
-static int check_overlap(const struct quern_mlp_plan *plan,
-                         const struct quern_mlp_args *args)
+/* What phases use. */
+struct list {
+    struct qn_region at[OTHERS + ROWS * FIELDS];
+    int count, phases;
+};
+
+static void add(struct list *l, int phases, const char *name, const void *data,
+                size_t bytes, int written)
+{
+    if (phases & l->phases && data && bytes)
+        l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
+}
+
+/* A tensor and its scales. Of the same weights both copies may share these:
+   where they are of more than a block they are the same. */
+static void list_tensor(const struct quern_mlp_plan *plan,
+                        const struct quern_mlp_args *args,
+                        const struct row *row, struct list *l)
+{
+    const struct quern_tensor *given = tensor_at(args, row);
+    const struct quern_tensor *need = tensor_at(&plan->need.args, row);
+    const int written =
+        row->written && (row->kind != COPY || l->phases & WEIGHTS);
+    const int lasting = !row->written && !row->tokens; /* w1 and w2 */
+    const int first = l->count;
+
+    if (!given->data || (!lasting && !phases_of(plan, row, l->phases)))
+        return;
+    add(l, -1, row->name, given->data, span_of(row, given, need), written);
+    if (row->kind != COPY)
+        return;
+    add(l, -1, row->sf, given->sf, need->sf_bytes, written);
+    add(l, -1, row->global, given->global, need->global_bytes, written);
+    for (int i = first + 1; i < l->count; i++)
+        l->at[i].alike = (i - first) * QUERN_MLP_TENSORS + row->tensor;
+}
+
+static void list_others(const struct quern_mlp_plan *plan,
+                        const struct quern_mlp_args *args, struct list *l)
 {
     const struct quern_mlp_description *need = &plan->need;
     const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
-    const size_t groups = (size_t)plan->mlp.groups;
+    const size_t groups = (size_t)plan->mlp.groups, word = sizeof(float);
     const size_t tokens = plan->mlp.probability ? (size_t)plan->mlp.m : 0;
-    const size_t b1 = groups * (size_t)qn_mlp_operands(&plan->mlp);
-    const size_t b2 = groups * (size_t)plan->mlp.hidden;
-    struct qn_region list[OTHERS + ROWS] = {
-        {"workspace", args->workspace, need->workspace_bytes, 1, 0},
-        {"saved", args->saved, need->saved_bytes, 1, 0},
-        {"dprob", args->dprob, tokens * sizeof(float), 1, 0},
-        {"probability", args->probability, tokens * sizeof(float), 0, 0},
-        {"first_dims", args->first_dims, groups * entry, 0, 0},
-        {"offsets", args->offsets, (groups + 1) * entry, 0, 0},
-        {"b1", args->b1, b1 * sizeof(float), 0, 0},
-        {"b2", args->b2, b2 * sizeof(float), 0, 0},
-        {"db1", args->db1, b1 * sizeof(float), 1, 0},
-        {"db2", args->db2, b2 * sizeof(float), 1, 0},
-        {"history", args->history,
-         (size_t)need->history * QUERN_MLP_TENSORS * sizeof(float), 1, 0}};
+    const size_t b1 = groups * (size_t)qn_mlp_operands(&plan->mlp) * word;
+    const size_t b2 = groups * (size_t)plan->mlp.hidden * word;
+    const size_t slots = (size_t)need->history;
+    const int casts = WEIGHTS | FORWARD | BACKWARD;
+    const int sizes = FORWARD | BACKWARD | WGRAD;
 
-    for (int i = 0; i < ROWS; i++)
-        list[OTHERS + i] =
-            (struct qn_region){rows[i].name, tensor_at(args, &rows[i])->data,
-                               span_of(&rows[i], tensor_at(args, &rows[i]),
-                                       tensor_at(&need->args, &rows[i])),
-                               rows[i].written, 0};
-    return qn_region_check(list, OTHERS + ROWS);
+    add(l, -1, "workspace", args->workspace, need->workspace_bytes, 1);
+    add(l, sizes, "saved", args->saved, need->saved_bytes, 1);
+    add(l, sizes, "first_dims", args->first_dims, groups * entry, 0);
+    add(l, sizes, "offsets", args->offsets, (groups + 1) * entry, 0);
+    add(l, sizes, "host_sizes", args->host_sizes, groups * sizeof(int64_t), 0);
+    add(l, FORWARD | BACKWARD, "probability", args->probability, tokens * word,
+        0);
+    add(l, BACKWARD, "dprob", args->dprob, tokens * word, 1);
+    add(l, -1, "b1", args->b1, b1, 0);
+    add(l, -1, "b2", args->b2, b2, 0);
+    add(l, BACKWARD, "db1", args->db1, b1, 1);
+    add(l, BACKWARD, "db2", args->db2, b2, 1);
+    add(l, casts, "scale", args->scale,
+        slots ? QUERN_MLP_TENSORS * 2 * word : 0, 0);
+    add(l, casts, "history", args->history, slots * QUERN_MLP_TENSORS * word,
+        1);
+    add(l, casts, "random", args->random,
+        need->random ? QUERN_MLP_TENSORS * 2 * sizeof(uint64_t) : 0, 0);
 }
 
-int qn_mlp_args(const struct quern_mlp_plan *plan,
-                const struct quern_mlp_args *args, int phase)
+/* What is written must not be anything else that the same call uses, nor the
+   layer's own weights and biases. Tensors of other phases may be gone. */
+static int check_overlap(const struct quern_mlp_plan *plan,
+                         const struct quern_mlp_args *args, int phases)
+{
+    struct list l;
+
+    l.count = 0;
+    l.phases = phases;
+    list_others(plan, args, &l);
+    for (int i = 0; i < ROWS; i++)
+        list_tensor(plan, args, &rows[i], &l);
+    return qn_region_check(l.at, l.count);
+}
+
+/* --------------------------------------------------------------------- all */
+
+static int check_phase(const struct quern_mlp_plan *plan,
+                       const struct quern_mlp_args *args, int phase)
 {
     int code = check_arrays(plan, args, phase);
 
@@ -284,7 +376,17 @@ int qn_mlp_args(const struct quern_mlp_plan *plan,
     else if (!code && phase != QN_MLP_WEIGHTS)
         code = qn_quantize_check_sizes(args->first_dims, args->offsets,
                                        args->sizes_type);
-    if (!code)
-        code = check_overlap(plan, args);
     return code;
+}
+
+int qn_mlp_args(const struct quern_mlp_plan *plan,
+                const struct quern_mlp_args *args, int first, int last)
+{
+    int phases = 0, code = QUERN_OK;
+
+    for (int phase = first; phase <= last && !code; phase++) {
+        code = check_phase(plan, args, phase);
+        phases |= 1 << phase;
+    }
+    return code ? code : check_overlap(plan, args, phases);
 }

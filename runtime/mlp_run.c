@@ -325,13 +325,12 @@ static int run_phases(const struct quern_mlp_plan *plan,
 {
     struct run run = {plan, args, stream};
     struct quern_mlp_args brought;
-    int code = QUERN_OK;
+    int code;
 
     if (!plan || !args)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             !plan ? "plan" : "args");
-    for (int phase = first; phase <= last && !code; phase++)
-        code = qn_mlp_args(plan, args, phase);
+    code = qn_mlp_args(plan, args, first, last);
     if (!code && first != QN_MLP_WEIGHTS && args->host_sizes) {
         brought = *args;
         run.args = &brought;

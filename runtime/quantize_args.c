@@ -24,7 +24,7 @@ struct tensor {
     int by_address; /* matrices may be given one by one */
 };
 
-enum { TENSORS = 5, OTHERS = 10 };
+enum { TENSORS = 5, OTHERS = 13 };
 
 /* Else the row copy is plain numbers, and may be left out where dbias is
    wanted alone. */
@@ -325,7 +325,10 @@ static int check_overlap(const struct quern_quantize_plan *plan,
         {"probability", args->probability, (size_t)q->m * word, 0, 0},
         {"random", args->random, 2 * sizeof(uint64_t), 0, 0},
         {"noop", args->noop, sizeof(int), 0, 0},
-        {"bias", args->bias, groups * (size_t)q->k * word, 0, 0}};
+        {"bias", args->bias, groups * (size_t)q->k * word, 0, 0},
+        {"scale", args->scale, 2 * word, q->work == QUERN_RESCALE, 0},
+        {"host_sizes", args->host_sizes, groups * sizeof(int64_t), 0, 0},
+        {"in.pointers", args->in.pointers, groups * sizeof(void *), 0, 0}};
     int regions = OTHERS;
 
     for (int i = 0; i < TENSORS; i++)

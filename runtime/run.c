@@ -67,6 +67,9 @@ static int point_map(const struct quern_plan *plan,
     group_stride = qn_args_group_stride(tensor, &g);
     if (param->kind == QN_MAP_POINTER && !tensor->pointers)
         return QUERN_OK; /* nobody looks at it */
+    /* of what is not wanted, strides mean nothing either */
+    if (!tensor->data && !tensor->pointers)
+        return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
     if (stride == g.pitch && (!g.grouped || group_stride == stride * g.rows))
         return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
     if (!qn_tensormap_build(&g, qn_tensormap_operand(plan->kernel, param),
@@ -121,7 +124,8 @@ static void set_operands(const struct quern_plan *plan,
     v->column = args->t.data;
     v->column_stride = g[QN_ROLE_T].pitch;
     v->column_sf = args->t.sf;
-    v->saved_stride = qn_args_stride(&args->p, &g[QN_ROLE_P]);
+    v->saved_stride =
+        args->p.data ? qn_args_stride(&args->p, &g[QN_ROLE_P]) : 0;
     v->a_stride = qn_args_stride(&args->a, &g[QN_ROLE_A]);
     v->b_stride = qn_args_stride(&args->b, &g[QN_ROLE_B]);
     v->c_stride = qn_args_stride(c, &g[QN_ROLE_C]);

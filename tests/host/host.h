@@ -78,6 +78,7 @@ void test_rounding_to_f16(void **state);
 void test_rounding_nan_and_inf(void **state);
 void test_lying_sizes(void **state);
 void test_check_clears(void **state);
+void test_shared_casts(void **state);
 void test_scaled_recipes(void **state);
 void test_scaled_long(void **state);
 void test_scaled_empty(void **state);

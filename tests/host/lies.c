@@ -1,10 +1,12 @@
 /*
-** lies.c: group sizes that lie. Nothing outside the buffers may be written,
-** and quern_check must blame the first group that breaks a rule.
+** lies.c: group sizes that lie, and memory given for two things at once.
+** Nothing outside the buffers may be written; quern_check must blame the first
+** group that breaks a rule, a run the arguments.
 */
 #include "host.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,4 +98,56 @@ void test_check_clears(void **state)
     quern_plan_free(plan);
     host_output_free(&out);
     qt_data_free(&data);
+}
+
+/* What a cast writes is nothing that tells it how. */
+static void share(const char *text, size_t written, size_t read,
+                  const char *says)
+{
+    static _Alignas(256) char memory[8][1 << 14];
+    struct quern_quantize_description need;
+    struct quern_quantize_plan *plan;
+    struct quern_quantize_args a;
+    struct quern_quantization q;
+    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+
+    assert_int_equal(quern_quantize_parse(host_ctx, text, &q), QUERN_OK);
+    assert_int_equal(quern_quantize_describe(host_ctx, &q, &need), QUERN_OK);
+    assert_int_equal(quern_quantize_plan(host_ctx, &q, &host, &plan), QUERN_OK);
+    a = need.args;
+    memset(memory, 0, sizeof memory);
+    a.in.data = a.in.ndim ? memory[0] : NULL;
+    a.row.data = a.row.ndim ? memory[1] : NULL;
+    a.row.sf = a.row.ndim ? memory[2] : NULL;
+    a.workspace = memory[3];
+    a.scale = need.history ? (float *)(void *)memory[4] : NULL;
+    a.history = need.history ? (float *)(void *)memory[5] : NULL;
+    a.host_sizes = q.sizes ? (int64_t *)(void *)memory[6] : NULL;
+    if (quern_quantize_run(plan, &a, NULL))
+        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    if (read == offsetof(struct quern_quantize_args, in.pointers))
+        a.in.data = NULL;
+    memcpy((char *)&a + read, (const char *)&a + written, sizeof(void *));
+    memset(memory, 0, sizeof memory);
+    assert_int_equal(quern_quantize_run(plan, &a, NULL), QUERN_EINVAL);
+    if (!strstr(quern_errmsg(host_ctx), says))
+        fail_msg("%s: '%s' lacks '%s'", text, quern_errmsg(host_ctx), says);
+    for (size_t i = 0; i < sizeof memory; i++)
+        assert_int_equal(((const char *)memory)[i], 0);
+    quern_quantize_plan_free(plan);
+}
+
+void test_shared_casts(void **state)
+{
+#define AT(field) offsetof(struct quern_quantize_args, field)
+    (void)state;
+    share("rescale fp8_tensor_delayed of=x", AT(history), AT(scale), "overlap");
+    share("quantize fp8_row of=x g=3 m=64 k=64 copies=row sizes=host",
+          AT(row.sf), AT(host_sizes), "row.sf overlaps host_sizes");
+    share("quantize fp8_row of=w g=3 m=16 k=64 copies=row", AT(row.data),
+          AT(in.pointers), "row.data overlaps in.pointers");
+    share("quantize fp8_tensor_delayed of=x g=1 m=64 k=64 copies=row "
+          "sizes=host",
+          AT(row.data), AT(scale), "row.data overlaps scale");
+#undef AT
 }

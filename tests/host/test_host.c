@@ -53,6 +53,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rounding_nan_and_inf),
         cmocka_unit_test(test_lying_sizes),
         cmocka_unit_test(test_check_clears),
+        cmocka_unit_test(test_shared_casts),
         cmocka_unit_test(test_scaled_recipes),
         cmocka_unit_test(test_scaled_long),
         cmocka_unit_test(test_scaled_empty),

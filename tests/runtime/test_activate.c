@@ -285,9 +285,12 @@ static void launches(void **state)
     assert_int_equal(p.strides[0], 64 * 2);
     assert_int_equal(p.box[0], 64);
     assert_ptr_equal((void *)(uintptr_t)p.address, f.args.p.data);
-    f.args.p.data = NULL; /* not wanted */
+    f.args.p.data = NULL; /* not wanted, whatever its rows are like */
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_null(pointer(P(saved)));
+    f.args.p.stride = 7;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(map_of(P(p_map)).strides[0], 64 * 2);
     f.args.p.data = f.memory + 3 * ROOM;
     f.args.p.stride = 72; /* rows apart */
     f.args.p.bytes = 40 * 72 * 2;

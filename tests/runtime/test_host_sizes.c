@@ -163,6 +163,9 @@ static void lies_are_refused_at_once(void **state)
     BREAK(plan, args.d.offsets = bad, "d.offsets is not NULL: host_sizes");
     BREAK(plan, args.host_sizes = NULL, "a.first_dims and a.offsets are NULL");
     BREAK(device, args.host_sizes = lengths, "the problem says sizes=device");
+    BREAK(plan, args.host_sizes = (void *)((char *)args.d.data + 1),
+          "host_sizes is 0x");
+    BREAK(plan, args.host_sizes = args.d.data, "d.data overlaps host_sizes");
     /* fewer rows than the plan's are a bound, too */
     BREAK(plan, args.a.shape[0] = args.d.shape[0] = 999,
           "host_sizes[6] is 272: the groups pass m=999");

@@ -354,6 +354,79 @@ static void takes_host_sizes(void **state)
     }
 }
 
+enum { WEIGHTS, FORWARD, BACKWARD, WGRAD };
+
+static int call(const struct fixture *f, const struct quern_mlp_args *args,
+                int which)
+{
+    return which == WEIGHTS   ? quern_mlp_weights(f->plan, args, NULL)
+           : which == FORWARD ? quern_mlp_forward(f->plan, args, NULL)
+           : which == WGRAD   ? quern_mlp_wgrad(f->plan, args, NULL)
+                              : quern_mlp_backward(f->plan, args, NULL);
+}
+
+#define REFUSED(which, change, part)                                           \
+    do {                                                                       \
+        struct quern_mlp_args a = f.args;                                      \
+        change;                                                                \
+        test_expect(call(&f, &a, which), QUERN_EINVAL, part);                  \
+        assert_int_equal(test_cuda->launches, 0);                              \
+    } while (0)
+#define TAKEN(which, change)                                                   \
+    do {                                                                       \
+        struct quern_mlp_args a = f.args;                                      \
+        change;                                                                \
+        test_expect(call(&f, &a, which), QUERN_OK, "");                        \
+        test_cuda->launches = 0;                                               \
+    } while (0)
+
+/* What a step in the middle would refuse is refused before the first. */
+static void queues_all_or_nothing(void **state)
+{
+    struct fixture f = begin("scaled");
+
+    (void)state;
+    REFUSED(FORWARD, a.y.first_dims = a.first_dims,
+            "y.first_dims is not NULL: groups' sizes are args.first_dims");
+    REFUSED(FORWARD, a.w2_row.offsets = a.first_dims, "w2_row.offsets is not");
+    REFUSED(BACKWARD, a.dw1.last_dims = a.first_dims, "dw1.last_dims is not");
+    REFUSED(FORWARD, a.y.sf = a.x.data, "y.sf is not NULL: numbers have no");
+    REFUSED(BACKWARD, a.dw2.global = a.x.data, "dw2.global is not NULL");
+    REFUSED(WEIGHTS, a.w2_column.sf = a.w2.data, "w2_column.sf overlaps w2");
+    REFUSED(WEIGHTS, a.w2_row.sf = a.w1_row.sf, "w1_row.sf overlaps w2_row.sf");
+    REFUSED(FORWARD, a.y.data = a.w2_row.sf, "y overlaps w2_row.sf");
+    REFUSED(FORWARD, a.y.data = a.workspace, "workspace overlaps y");
+    end(&f);
+    f = begin("plain");
+    REFUSED(BACKWARD, a.x.offsets = a.first_dims, "x.offsets is not NULL");
+    REFUSED(BACKWARD, a.dx.data = a.x.data, "dx overlaps x");
+    REFUSED(BACKWARD, a.dw1.data = a.w1.data, "dw1 overlaps w1");
+    end(&f);
+    f = begin_with("plain", " sizes=host", &registry);
+    REFUSED(FORWARD, (a.first_dims = NULL, a.host_sizes = a.saved),
+            "saved overlaps host_sizes");
+    REFUSED(FORWARD,
+            (a.first_dims = NULL,
+             a.host_sizes = (const void *)((const char *)a.saved + 1)),
+            "host_sizes is 0x");
+    end(&f);
+}
+
+/* Nor does it matter what the memory of others holds by now. */
+static void looks_at_what_it_uses(void **state)
+{
+    struct fixture f = begin("scaled");
+
+    (void)state;
+    TAKEN(BACKWARD, a.y.data = a.dy.data);
+    TAKEN(BACKWARD, (a.y.stride = INT64_MAX, a.x.data = a.dx.data));
+    TAKEN(BACKWARD, a.w1_row.data = a.dx.data);
+    TAKEN(WEIGHTS, (a.saved = a.w1_row.data, a.y.data = a.w1.data));
+    TAKEN(WGRAD, a.dy.data = a.dx.data = a.dw1.data);
+    TAKEN(WEIGHTS, a.w1_column.sf = a.w1_row.sf); /* may be the same */
+    end(&f);
+}
+
 int test_mlp_group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +440,8 @@ int test_mlp_group(void)
         TEST(fails_each_driver_call),
         TEST(fails_each_allocation),
         TEST(takes_host_sizes),
+        TEST(queues_all_or_nothing),
+        TEST(looks_at_what_it_uses),
     };
 
     return cmocka_run_group_tests_name("mlp", tests, NULL, NULL);
