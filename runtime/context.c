@@ -3,6 +3,7 @@
 */
 #define _GNU_SOURCE
 #include "context.h"
+#include "file.h"
 #include "guess.h"
 #include "module.h"
 #include "text.h"
@@ -138,6 +139,17 @@ static int choose_level(struct quern_context *ctx, int level)
         ctx->log_wanted, qn_guess_text(&guess, hint, sizeof hint));
 }
 
+/* Folders stay where they are when the program goes elsewhere. */
+static int choose_cache(struct quern_context *ctx, const char *given)
+{
+    char *usual = given ? NULL : qn_cache_default();
+
+    if (given || usual)
+        ctx->cache_list = qn_file_list(given ? given : usual);
+    free(usual);
+    return ctx->cache_list ? QUERN_OK : qn_error_memory();
+}
+
 /* The log first, so that it hears of everything after. */
 static int copy_options(struct quern_context *ctx,
                         const struct quern_open_options *options)
@@ -149,10 +161,8 @@ static int copy_options(struct quern_context *ctx,
     ctx->linked = options->registry;
     ctx->log = options->log;
     ctx->log_user = options->log_user;
-    ctx->cache_list =
-        options->cache ? qn_text_copy(options->cache) : qn_cache_default();
-    if (!ctx->cache_list)
-        return qn_error_memory();
+    if (choose_cache(ctx, options->cache))
+        return QUERN_ENOMEM;
     return copy_specs(ctx, options);
 }
 

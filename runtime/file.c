@@ -3,6 +3,7 @@
 */
 #define _GNU_SOURCE
 #include "file.h"
+#include "text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -53,6 +54,27 @@ int qn_file_folder(int at, const char *name, int create)
 int qn_file_folder_new(int at, const char *name)
 {
     return mkdirat(at, name, 0700) ? -1 : open_folder(at, name);
+}
+
+char *qn_file_list(const char *list)
+{
+    char *here = getcwd(NULL, 0);
+    /* a list cannot say a name with ':', nor is one that nobody reaches */
+    const int named = here && *here == '/' && !strchr(here, ':');
+    struct qn_text text = {0};
+
+    for (const char *sign = "";; sign = ":", list++) {
+        const size_t length = strcspn(list, ":");
+        const int relative = named && length && *list != '/';
+
+        qn_text_add(&text, "%s%s%s%.*s", sign, relative ? here : "",
+                    relative ? "/" : "", (int)length, list);
+        list += length;
+        if (!*list)
+            break;
+    }
+    free(here);
+    return qn_text_take(&text);
 }
 
 int qn_file_folders(const char *path)

@@ -33,6 +33,11 @@ int qn_file_folder(int at, const char *name, int create);
 /* Open a folder that did not exist before, 0700; -1 if that fails. */
 int qn_file_folder_new(int at, const char *name);
 
+/* A list of folders, separated by ':', as it is named from everywhere: those
+   that do not begin with '/' lie below the working directory of now, where that
+   has a name. Freed with free; NULL if memory ran out. */
+char *qn_file_list(const char *list);
+
 /* Create the folders above and at a path, 0700. 1, or 0. */
 int qn_file_folders(const char *path);
 

@@ -273,7 +273,7 @@ int qn_tune_store_open(struct quern_context *ctx, const char *list)
     pthread_mutex_init(&ctx->measuring, NULL);
     if (!given)
         return QUERN_OK;
-    ctx->tune_list = qn_text_copy(given);
+    ctx->tune_list = qn_file_list(given);
     return ctx->tune_list ? QUERN_OK : qn_error_memory();
 }
 

@@ -378,6 +378,34 @@ static void survives_the_environment(void **state)
     free(folder);
 }
 
+/* Folders of an open context are those of then, wherever the program goes. */
+static void stays_where_it_was_opened(void **state)
+{
+    const struct quern_open_options open = {.cache = ":below:",
+                                            .tune = "tuned"};
+    const struct quern_tune_options options = {.seconds = 2};
+    char *folder = getcwd(NULL, 0), path[512];
+    struct quern_tune_result result;
+    struct quern_context *ctx;
+    struct quern_problem p;
+
+    (void)state;
+    assert_int_equal(chdir(test_folder), 0);
+    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    assert_int_equal(chdir("/dev"), 0); /* where nobody may make folders */
+    p = test_problem(ctx, PROBLEM);
+    test_expect(quern_tune(ctx, &p, &options, &result), QUERN_OK, "");
+    assert_int_equal(strncmp(result.file, test_folder, strlen(test_folder)), 0);
+    assert_non_null(strstr(result.file, "/tuned/"));
+    assert_int_equal(access(result.file, R_OK), 0);
+    snprintf(path, sizeof path, "%s/below/entries", test_folder);
+    assert_int_equal(access(path, R_OK), 0);
+    quern_free(result.candidates);
+    quern_close(ctx);
+    assert_int_equal(chdir(folder), 0);
+    free(folder);
+}
+
 /* Options longer than any path, a kernel's name longer than a message. */
 static void survives_long_strings(void **state)
 {
@@ -409,13 +437,10 @@ static void survives_long_strings(void **state)
 int test_process_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(runs_where_it_was_planned),
-        TEST(refuses_children),
-        TEST(children_of_threads_go_on),
-        TEST(serves_many_threads),
-        TEST(serves_a_context_for_each_thread),
-        TEST(survives_the_environment),
-        TEST(survives_long_strings),
+        TEST(runs_where_it_was_planned),        TEST(refuses_children),
+        TEST(children_of_threads_go_on),        TEST(serves_many_threads),
+        TEST(serves_a_context_for_each_thread), TEST(survives_the_environment),
+        TEST(stays_where_it_was_opened),        TEST(survives_long_strings),
     };
 
     return cmocka_run_group_tests_name("process", tests, NULL, NULL);

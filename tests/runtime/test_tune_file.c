@@ -439,8 +439,9 @@ static void processes_lose_nothing(void **state)
     test_expect(qn_tune_store_read(ctx, path, &file), QUERN_OK, "");
     assert_int_equal(file.count, PROCESSES * EACH);
     qn_tune_file_free(&file);
-    test_expect(qn_tune_store_read(ctx, "/nonexistent", &file), QUERN_EIO,
-                "/nonexistent: no such file");
+    snprintf(path, sizeof path, "%s/absent", test_folder);
+    test_expect(qn_tune_store_read(ctx, path, &file), QUERN_EIO,
+                "/absent: no such file");
     quern_close(ctx);
 }
 
