@@ -29,6 +29,7 @@ struct request {
     const char *dir;
     const struct qg_selection *selection;
     int count;
+    int unwritten; /* the file system did not take them */
 };
 
 /* What was asked for, so that the reader sees the slip in it. */
@@ -84,7 +85,7 @@ static void emit(struct qg *q, void *argument)
                                             q->output.length, 0};
     files[used++] =
         (struct qg_output_file){"quern_kernels.h", header, strlen(header), 0};
-    qg_output_write(q, request->dir, files, used);
+    request->unwritten = qg_output_write(q, request->dir, files, used);
     request->count = count;
 }
 
@@ -92,11 +93,11 @@ int qg_emit(struct qg *q, const char *dir, const struct qg_selection *selection,
             int *count)
 {
     static const struct qg_selection all = {NULL, NULL, 0};
-    struct request request = {dir, selection ? selection : &all, 0};
+    struct request request = {dir, selection ? selection : &all, 0, 0};
 
     qg_diag_clear(q);
     if (qg_sandbox_protect(q, emit, &request))
-        return 1;
+        return request.unwritten ? 2 : 1;
     if (count)
         *count = request.count;
     return 0;

@@ -48,18 +48,21 @@ static int write_file(const struct qn_options *opt, const char *folder,
 {
     char path[PATH_MAX];
     FILE *file;
-    int failed;
+    int failed, error;
 
     snprintf(path, sizeof path, "%s/%s", folder, name);
     file = fopen(path, "wb");
     failed = !file || fwrite(data, 1, bytes, file) != bytes;
-    if (file)
-        failed |= fclose(file) != 0;
+    error = errno;
+    if (file && fclose(file) && !failed) {
+        failed = 1;
+        error = errno;
+    }
     if (!failed)
         return QN_EXIT_OK;
     remove(path);
     return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", path,
-                           strerror(errno));
+                           strerror(error));
 }
 
 /* For the registry: how large a kernel's cubin is. */

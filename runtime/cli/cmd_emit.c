@@ -21,10 +21,11 @@ static int emit(const struct qn_options *opt, struct qg *generator,
 {
     const char *folder = opt->output ? opt->output : "quern-kernels";
     cJSON *object;
-    int count;
+    int count, status;
 
-    if (qn_source_emit(opt, generator, folder, selection, &count))
-        return QN_EXIT_USAGE;
+    status = qn_source_emit(opt, generator, folder, selection, &count);
+    if (status)
+        return status;
     if (!opt->json) {
         printf("%d kernel%s in %s\n", count, count == 1 ? "" : "s", folder);
         return QN_EXIT_OK;

@@ -177,7 +177,7 @@ int qn_source_emit(const struct qn_options *options, struct qg *generator,
     qn_signal_release(&before);
     if (failed)
         fputs(qg_diagnostics(generator), stderr);
-    return failed ? QN_EXIT_USAGE : QN_EXIT_OK;
+    return failed == 2 ? QN_EXIT_UNABLE : failed ? QN_EXIT_USAGE : QN_EXIT_OK;
 }
 
 /* The word with m=@, n=@ or k=@ in a problem's text, or NULL. */
