@@ -169,11 +169,15 @@ static int keep(struct qn_tune_job *job, struct quern_tune_result *result)
 {
     struct qn_tune_line line;
     struct qn_tune_file file = {.lines = &line, .count = 1};
+    int code;
 
     describe_line(job, result, &line);
     snprintf(file.gpu, sizeof file.gpu, "%s", job->session.device.name);
-    return qn_tune_store_add(job->ctx, &file, 1, result->file,
+    code = qn_tune_store_add(job->ctx, &file, 1, result->file,
                              sizeof result->file);
+    if (code) /* which has no such line */
+        result->file[0] = 0;
+    return code;
 }
 
 /* Who won, and by how much. */

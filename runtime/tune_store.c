@@ -417,14 +417,16 @@ static int replace(int folder, const char *name, const struct qn_text *text)
 {
     static atomic_uint serial;
     char aside[NAME_SIZE + 64];
-    int done;
+    int done, error;
 
     snprintf(aside, sizeof aside, ".%s.%ld.%u", name, (long)getpid(),
              atomic_fetch_add(&serial, 1));
     done = qn_file_write(folder, aside, text->data, text->length) &&
            !renameat(folder, aside, folder, name);
+    error = errno;
     if (!done)
         unlinkat(folder, aside, 0);
+    errno = error;
     return done;
 }
 

@@ -372,6 +372,7 @@ static void keeps_what_others_wrote(void **state)
     put("one", "Fake.tune", HEAD "nonsense\n");
     test_expect(tune(ctx, PROBLEM, file), QUERN_EINVAL,
                 "one/Fake.tune:4: error: ");
+    assert_string_equal(file, ""); /* no file has the line */
     quern_close(ctx);
     ctx = test_open();
     assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
