@@ -32,7 +32,7 @@ demo: all
 	@build/bin/quern demo $(RECIPE)
 
 test: generate
-	@.ci/install test nvrtc python
+	@.ci/install test nvrtc python plots
 	$(SUBMAKE) config=release
 	@.ci/carry build
 	$(SUBMAKE) config=asan

@@ -163,7 +163,11 @@ def main(argv=None):
     parser.add_argument("--page", metavar="FILE", help="write one HTML page of plots instead")
     options = parser.parse_args(argv)
     if options.page:
-        import page
+        try:
+            import page
+        except ImportError as error:
+            print(f"report.py: --page: {error}", file=sys.stderr)
+            return 3
         with open(options.page, "w", encoding="utf-8") as out:
             out.write(page.render(options.files, sys.modules[__name__]))
         return 0

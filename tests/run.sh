@@ -92,11 +92,12 @@ for name in protocol host cli compile numbers '*'; do
         [[ " ${programs[*]} " == *" $program "* ]] || programs+=("$program")
     done
 done
-programs+=(tests/numbers/check.py)
+programs+=(tests/numbers/check.py tests/report/check.py)
 
 log_of() { # program
+    local name
     case $1 in
-    *.py) echo build/log/numbers.txt ;;
+    *.py) name=${1%/*}; echo "build/log/${name##*/}.txt" ;;
     *) echo "${1%/bin/*}/log/${1##*/}.txt" ;;
     esac
 }
