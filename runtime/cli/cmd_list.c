@@ -37,13 +37,13 @@ static void add_kernel(cJSON *rows, const struct qn_kernel *kernel)
     cJSON_AddItemToArray(rows, row);
 }
 
-/* Do both serve the same problems? */
+/* Do both serve the same problems? Each pair is asked: numbers first. */
 static int same_variant(const struct qn_kernel *a, const struct qn_kernel *b)
 {
-    return strcmp(a->recipe, b->recipe) == 0 && strcmp(a->arch, b->arch) == 0 &&
-           a->op == b->op && a->ragged == b->ragged &&
+    return a->op == b->op && a->ragged == b->ragged &&
            a->epilogue == b->epilogue && a->a.major == b->a.major &&
-           a->b.major == b->b.major && a->d.type == b->d.type;
+           a->b.major == b->b.major && a->d.type == b->d.type &&
+           strcmp(a->recipe, b->recipe) == 0 && strcmp(a->arch, b->arch) == 0;
 }
 
 /* A row for the variant of kernel `first`, unless an earlier kernel had it. */
