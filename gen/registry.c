@@ -234,6 +234,7 @@ void qg_registry_build(struct qg *q)
     add_rejected(q);
     qg_source_try(q);
     q->registry.hash = hash_inputs(q);
+    q->registry.layout = QN_REGISTRY_LAYOUT;
 }
 
 const struct quern_registry *qg_registry(const struct qg *q)

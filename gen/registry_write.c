@@ -418,7 +418,8 @@ static void put_parts(struct writer *w)
     if (rejected)
         put_rejected(w);
     qg_text_print(w->q, w->out,
-                  "const struct quern_registry %s = {\n    .hash = \"%s\",\n",
+                  "const struct quern_registry %s = {\n"
+                  "    .layout = QN_REGISTRY_LAYOUT,\n    .hash = \"%s\",\n",
                   w->link->symbol, registry->hash);
     put_table(w, "recipes", registry->nrecipes);
     put_table(w, "kernels", w->kernels);

@@ -150,12 +150,28 @@ static int choose_cache(struct quern_context *ctx, const char *given)
     return ctx->cache_list ? QUERN_OK : qn_error_memory();
 }
 
+/* What another version made would be misread. */
+static int check_layout(const struct quern_registry *registry, int code,
+                        const char *what)
+{
+    if (!registry || !registry->layout ||
+        registry->layout == QN_REGISTRY_LAYOUT)
+        return QUERN_OK;
+    return qn_error_set(code,
+                        "%s is of another version of quern than this library, "
+                        "whose version is " QUERN_VERSION,
+                        what);
+}
+
 /* The log first, so that it hears of everything after. */
 static int copy_options(struct quern_context *ctx,
                         const struct quern_open_options *options)
 {
     int code = choose_level(ctx, options->log_level);
 
+    if (!code)
+        code = check_layout(options->registry, QUERN_EINVAL,
+                            "options.registry, made by quern build,");
     if (code)
         return code;
     ctx->linked = options->registry;
@@ -176,6 +192,8 @@ static int choose_base(struct quern_context *ctx)
         code = qn_generator_open(ctx);
         if (!code)
             ctx->base = ctx->generator.registry(ctx->generator.qg);
+        if (!code)
+            code = check_layout(ctx->base, QUERN_EMISSING, "libquern_gen");
     }
     return code;
 }

@@ -317,7 +317,17 @@ struct qn_rejected {
     const char *reason;
 };
 
+/* What a program that was built with another version of these structures or of
+   QN_PARAMS has another number for. */
+#define QN_REGISTRY_LAYOUT                                                     \
+    ((uint64_t)QN_PARAM_COUNT << 48 |                                          \
+     (uint64_t)sizeof(struct qn_kernel) << 32 |                                \
+     (uint64_t)sizeof(struct qn_recipe) << 16 |                                \
+     (uint64_t)sizeof(struct qn_rejected))
+
 struct quern_registry {
+    uint64_t layout; /* QN_REGISTRY_LAYOUT as the generated code saw it; 0 where
+                        it was not generated. Stays the first field. */
     const char *hash; /* sha256 of all specs and templates, in hex */
     const struct qn_recipe *recipes;
     int nrecipes;

@@ -160,6 +160,26 @@ static void prefers_linked_kernels(void **state)
     quern_close(ctx);
 }
 
+/* What another version's `quern build` made would be misread. */
+static void refuses_other_versions(void **state)
+{
+    struct quern_registry built = linked;
+    const struct quern_open_options options = {.registry = &built};
+    struct quern_context *ctx;
+
+    (void)state;
+    built.layout = QN_REGISTRY_LAYOUT;
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    quern_close(ctx);
+    built.layout++;
+    test_expect(quern_open(&options, &ctx), QUERN_EINVAL,
+                "options.registry, made by quern build, is of another version");
+    assert_null(ctx);
+    /* one without this field began with an address */
+    memcpy(&built, &built.hash, sizeof built.hash);
+    test_expect(quern_open(&options, &ctx), QUERN_EINVAL, "of another version");
+}
+
 /* The same kernel for several architectures, linked together: a GPU gets its
    own, else the closest of its major version, else none. */
 static void takes_the_closest_architecture(void **state)
@@ -466,19 +486,13 @@ static void explains_without_a_gpu(void **state)
 int test_plan_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(takes_the_best_that_fits),
-        TEST(obeys_options),
-        TEST(says_why_nothing_serves),
-        TEST(prefers_linked_kernels),
-        TEST(takes_the_closest_architecture),
-        TEST(weighs_how_c_arrives),
-        TEST(weighs_what_ctas_share),
-        TEST(reports_a_bad_cubin),
-        TEST(falls_back_to_the_host),
-        TEST(refuses_captures),
-        TEST(respects_the_current_context),
-        TEST(logs_what_is_wanted),
-        TEST(explains),
+        TEST(takes_the_best_that_fits), TEST(obeys_options),
+        TEST(says_why_nothing_serves),  TEST(prefers_linked_kernels),
+        TEST(refuses_other_versions),   TEST(takes_the_closest_architecture),
+        TEST(weighs_how_c_arrives),     TEST(weighs_what_ctas_share),
+        TEST(reports_a_bad_cubin),      TEST(falls_back_to_the_host),
+        TEST(refuses_captures),         TEST(respects_the_current_context),
+        TEST(logs_what_is_wanted),      TEST(explains),
         TEST(explains_without_a_gpu),
     };
 
