@@ -61,9 +61,12 @@ int64_t qn_quantize_tiles(const struct quern_quantization *q)
 
 int64_t qn_quantize_tokens(int64_t columns, int groups)
 {
-    int64_t rows = columns + (TILE - 1) - (TILE - 1) * (int64_t)groups;
+    int64_t rows;
 
-    return columns % TILE || rows < 0 ? -1 : rows;
+    if (columns < 0 || columns % TILE)
+        return -1;
+    rows = columns + (TILE - 1) - (TILE - 1) * (int64_t)groups;
+    return rows < 0 ? -1 : rows;
 }
 
 /* ------------------------------------------------------------------- rules */

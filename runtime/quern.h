@@ -517,7 +517,7 @@ QUERN_API int quern_check(const struct quern_plan *plan,
 enum quern_work {
     QUERN_QUANTIZE,
     QUERN_REQUANTIZE, /* the row copy's values into a column copy */
-    QUERN_DEQUANTIZE, /* a copy back into numbers */
+    QUERN_DEQUANTIZE, /* a copy back into numbers, transformed if it is */
     QUERN_RESCALE,    /* delayed scaling: the next scale from the history */
     QUERN_BIAS /* args.bias, times the rows' numbers, added to args.out */
 };

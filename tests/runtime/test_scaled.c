@@ -417,6 +417,11 @@ static void refuses_arguments(void **state)
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
                 "a.global is not NULL: the recipe has no such scales");
     end(&f);
+    f = begin("wgrad rows g=4 m=10 n=8 k=16", params);
+    f.args.a.shape[1] = INT64_MIN + 128; /* columns, a multiple of tokens */
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "a.shape[1] is -9223372036854775680");
+    end(&f);
 }
 
 /* No rows, no scales: nothing to point at. */
