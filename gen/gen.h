@@ -88,8 +88,8 @@ QUERN_API int qg_selects(const struct qg_selection *selection,
 ** quern_kernels.h into `dir`, which is made if it is missing. All or nothing:
 ** on an error, files that were there stay as they were. A file whose text has
 ** not changed is not touched. `*count` (may be NULL) is the number of kernels.
-** Returns 0; or with a diagnostic 1 (nothing selected, template), or 2 where the
-** file system does not take it.
+** Returns 0; or with a diagnostic 1 (nothing selected, template), or 2 where
+** the file system does not take it.
 */
 QUERN_API int qg_emit(struct qg *, const char *dir,
                       const struct qg_selection *selection, int *count);
