@@ -216,27 +216,22 @@ static const struct qg_node *with_specials(lua_State *L,
 }
 
 /*
-** The power of two at or above v, as its biased exponent:
-** e + 1 if f > 0 and e != 254 and not (e == 0 and f <= 0x400000), else e.
+** The power of two at or above v, as its biased exponent, into which a sum
+** carries: all that has a fraction goes up by one, but denormals up to 2^-127
+** stay, as does the largest exponent.
 */
 static int call_e8m0_up(lua_State *L)
 {
-    const struct qg_node *u = bits_of(L, "e8m0_up");
-    const struct qg_node *e = exponent(L, u), *f = masked(L, u, 0x7fffff);
-    const struct qg_node *small, *carry;
+    const struct qg_node *v = masked(L, bits_of(L, "e8m0_up"), MAGNITUDE);
+    const struct qg_node *normal, *below, *up, *most = number(L, 0xfe), *nan;
 
-    small = binary(L, QG_OP_AND, QG_CHOICE, equals(L, e, 0),
-                   binary(L, QG_OP_LE, QG_CHOICE, f, number(L, 0x400000)));
-    carry = binary(L, QG_OP_LT, QG_CHOICE, number(L, 0), f);
-    carry = binary(L, QG_OP_AND, QG_CHOICE, carry,
-                   unary(L, QG_OP_NOT, QG_CHOICE, equals(L, e, 0xfe)));
-    carry = binary(L, QG_OP_AND, QG_CHOICE, carry,
-                   unary(L, QG_OP_NOT, QG_CHOICE, small));
-    return qg_trace_push(
-        L, with_specials(
-               L, e, f,
-               choose(L, carry,
-                      binary(L, QG_OP_BITS_ADD, QG_BITS, e, number(L, 1)), e)));
+    normal = binary(L, QG_OP_LE, QG_CHOICE, number(L, 0x800000), v);
+    below = choose(L, normal, number(L, 0x7fffff), number(L, 0x3fffff));
+    up = binary(L, QG_OP_SHR, QG_BITS,
+                binary(L, QG_OP_BITS_ADD, QG_BITS, v, below), number(L, 23));
+    up = choose(L, binary(L, QG_OP_LT, QG_CHOICE, up, most), up, most);
+    nan = binary(L, QG_OP_LT, QG_CHOICE, number(L, INFINITY_BITS), v);
+    return qg_trace_push(L, as_e8m0(L, choose(L, nan, number(L, 0xff), up)));
 }
 
 /* The power of two at or below v. */

@@ -23,8 +23,6 @@
 
 //$ include "quantize/place.cu"
 
-enum { LANES = 32 };
-
 //$ include "quantize/maxima.cu"
 
 //$ local separate = scale.span == "row" or scale.hadamard
@@ -100,12 +98,12 @@ $(name)(
             look_ahead(&agenda, 1 - turn / 32, lane);
 //$ if scale.span == "row" then
         if (row_amax) {
-            const int line = row + row_left<LANES>(lane, 0);
-            float of_rows[1];
-            largest_of_rows<LANES>(v, of_rows, lane);
+            const int line = row + lane;
+            float of_row[1];
+            largest_of_row(v - lane, lane, of_row);
 //$ local first = of == "w" and "(long long)g.number * m" or "(long long)g.start"
-            if (line < g.length && of_rows[0] > 0)
-                atomicMax(row_amax + $(first) + line, bits_of(of_rows[0]));
+            if (line < g.length && of_row[0] > 0)
+                atomicMax(row_amax + $(first) + line, bits_of(of_row[0]));
         }
         if (column_amax) {
 //$ if scale.hadamard then

@@ -1,21 +1,26 @@
 //$ local bits = element.bits == 4 and 4 or 8 -- in memory
 /*
-** All of a thread's values into both copies, and their sums: the row copy goes straight to
-** memory, the column copy to where the values were. `stored` rows of the row copy are, `rows` are
-** in the group; the others are zeros. FULL: all of them, of either.
+//$ if scale.hadamard then
+** All of a thread's values into the row copy, and their sums.
+//$ else
+** All of a thread's values into both copies, and their sums: 16 rows are read, and what becomes of
+** them lies where they were, until the row copy's part is stored, and later the column copy's.
+//$ end
+** `stored` rows of the row copy are, `rows` are in the group; the others are zeros. `at` is where
+** the first value lies that the thread stores. FULL: all of them, of either.
 */
 template <int FULL>
 DEVICE void cast_rows(struct shared *shared, const struct place *p, const struct copy *row,
                       const struct copy *column, held *tile, const struct factors *f,
                       int rows, int stored, long long at, long long along, float sum[2])
 {
-//$ if bits == 4 then
-    unsigned char *to = kept(row->data + at / 2);
-    const unsigned step = (unsigned)row->stride / 2;
+//$ local direct, half = scale.hadamard, bits == 4 and " / 2" or ""
+//$ if direct then
+    unsigned char *to = kept(row->data + at$(half));
 //$ else
-    unsigned char *to = kept(row->data + at);
-    const unsigned step = (unsigned)row->stride;
+    unsigned char *to = row->data + at$(half);
 //$ end
+    const long long step = row->stride$(half);
     const held *const v = tile + first_value(p);
     int negative[2] = { 0, 0 }; /* rows of -0 */
 
@@ -26,20 +31,27 @@ DEVICE void cast_rows(struct shared *shared, const struct place *p, const struct
 #pragma unroll
 //$ end
     for (int first = 0; first < ROWS; first += 16) {
-//$ if not scale.hadamard then
+//$ if not direct then
         const float factors[2] = { column_factor(f, 0, first), column_factor(f, 1, first) };
+        held here[16];
+        unsigned made[16]; /* codes of the row copy */
         unsigned words[2][WORDS];
         float before[2] = { 0, 0 }; /* the row above, times the columns' factors */
 //$ if scale.stochastic then
         const struct philox drawn[2] = { draw_line(column, along + first),
                                          draw_line(column, along + column->stride + first) };
 //$ end
+
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            here[i] = value(v, first + i);
 //$ end
 
 #pragma unroll
         for (int i = 0; i < 16; i++) {
             const int r = first + i;
-            const float lo = lo_of(value(v, r)), hi = hi_of(value(v, r));
+//$ local value = direct and "value(v, r)" or "here[i]"
+            const float lo = lo_of($(value)), hi = hi_of($(value));
             const float factor = row_factor(shared, p, f, r);
             const float a = mul_rn(lo, factor), b = mul_rn(hi, factor);
 //$ if scale.stochastic then
@@ -47,14 +59,18 @@ DEVICE void cast_rows(struct shared *shared, const struct place *p, const struct
 //$ else
             const unsigned codes = to_$(element.type)_x2(a, b);
 //$ end
-            store_codes(to + (unsigned long long)step * i, codes, FULL ? stored > 0 : r < stored);
+//$ if direct then
+            store_codes(to + step * i, codes, FULL ? stored > 0 : r < stored);
+//$ else
+            made[i] = codes;
+//$ end
             sum[0] = add_rn(sum[0], lo);
             sum[1] = add_rn(sum[1], hi);
             if (!FULL) {
                 negative[0] += bits_of(lo) == 0x80000000u;
                 negative[1] += bits_of(hi) == 0x80000000u;
             }
-//$ if not scale.hadamard then
+//$ if not direct then
             const float c = mul_rn(lo, factors[0]), d = mul_rn(hi, factors[1]);
             if (i % 2 == 0) {
                 before[0] = c;
@@ -70,10 +86,17 @@ DEVICE void cast_rows(struct shared *shared, const struct place *p, const struct
             }
 //$ end
         }
-        to += (unsigned long long)step * 16;
-//$ if not scale.hadamard then
+//$ if not direct then
+//$ local two = bits == 4 and "unsigned char" or "unsigned short"
+        __syncwarp(); /* all lanes have read these rows */
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            (($(two) *)staged_row(tile, p, first, i))[p->lane] = ($(two))made[i];
         stage_rows(tile, p, first, words); /* whether it is wanted or not: costs least */
+        __syncwarp();
+        store_rows(tile, p, first, to, step, stored - first);
 //$ end
+        to += step * 16;
     }
     /* The zeros behind the group's rows are positive: only a sum of nothing but -0 would differ. */
     if (!FULL && negative[0] == rows)
@@ -141,6 +164,7 @@ FN void cast_turned(struct shared *shared, const struct place *p, const struct g
                 cast_line(column, words[i / 16][second], c + i, factor,
                           at + second * column->stride + first + i);
         }
+        __syncwarp(); /* all lanes have read these rows */
 #pragma unroll
         for (int i = 0; i < ACROSS; i += 16)
             stage_rows(tile, p, first + i, words[i / 16]);
@@ -165,6 +189,7 @@ FN void cast_turned(struct shared *shared, const struct place *p, const struct c
             cast_line(column, words[second], c, column_factor(f, second, first),
                       at + second * column->stride + first);
         }
+        __syncwarp(); /* all lanes have read these rows */
         stage_rows(tile, p, first, words);
     }
 }
@@ -181,9 +206,10 @@ FN void cast_tile(struct shared *shared, const struct place *p, const struct gro
                   const struct copy *column, held *tile$(sums))
 {
     const int rows = g->length - t->row - ROWS * p->part;
-    const int in_row = row->data && t->column + 64 * p->half + 2 * p->lane < row->stride;
-    const int stored = in_row ? rows : 0;
-    const long long at = row_at(row, p, g, t, all);
+//$ local stores = scale.hadamard and "2 * p->lane" or "p->lane % ROW_PIECES * " .. 128 // bits
+    const int feature = 64 * p->half + $(stores); /* the first that the thread stores */
+    const int stored = row->data && t->column + feature < row->stride ? rows : 0;
+    const long long at = row_at(row, p, g, t, all, feature);
     const long long along = column_at(column, g, t, all) +
                             (64 * p->half + 2 * p->lane) * column->stride + ROWS * p->part;
     const held *const v = tile + first_value(p);
@@ -192,7 +218,7 @@ FN void cast_tile(struct shared *shared, const struct place *p, const struct gro
 
 //$ if scale.stochastic then
     if (row->data)
-        draw_rows(shared, p, row, at);
+        draw_rows(shared, p, row, row_at(row, p, g, t, all, 64 * p->half + 2 * p->lane));
 //$ end
     find_factors(shared, p, g, t, all, row, column, v, &f);
     if (rows >= ROWS)

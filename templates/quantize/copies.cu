@@ -19,7 +19,6 @@ struct copy {
 enum {
     PARTS = ACROSS < ROWS ? ROWS / ACROSS : 1, /* blocks of rows that a thread has a part in */
     LANES = $(lanes),                          /* that share a row's block */
-    LEFT = ROWS / LANES,                       /* rows whose factor a lane finds */
     PITCH = ROWS + 4                           /* spreads the blocks of a warp over the banks */
 };
 
@@ -45,6 +44,7 @@ struct shared {
 //$ include "quantize/store_sf.c"
 
 //$ end
+//$ if scale.hadamard then
 /*
 ** Store two codes if `wanted`, without a branch. The address of the first row is kept as it is: for
 ** each store it would be worked out anew.
@@ -63,13 +63,13 @@ FN unsigned char *kept(unsigned char *address)
     return address;
 }
 
-/* Where a thread's first value lies in the row copy, in values. */
+//$ end
+/* Where feature `feature` of the tile lies in a thread's first row of the row copy, in values. */
 FN long long row_at(const struct copy *copy, const struct place *p, const struct group *g,
-                    const struct tile *t, const struct shape *all)
+                    const struct tile *t, const struct shape *all, int feature)
 {
 //$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
-    return ($(first) + t->row + ROWS * p->part) * copy->stride + t->column + 64 * p->half +
-           2 * p->lane;
+    return ($(first) + t->row + ROWS * p->part) * copy->stride + t->column + feature;
 }
 
 /* Where the tile's first value lies in the column copy, in values. */
@@ -115,11 +115,10 @@ FN unsigned char *staged_part(held *tile, int line, int part, int second_half)
 
 /*
 ** What became of 16 rows of the thread's features, from row `first` of the thread's on. All lanes
-** of a warp have read these rows then.
+** of a warp have read these rows.
 */
 FN void stage_rows(held *tile, const struct place *p, int first, const unsigned words[2][WORDS])
 {
-    __syncwarp();
 #pragma unroll
     for (int second = 0; second < 2; second++) {
         const unsigned *const w = words[second];
@@ -133,6 +132,41 @@ FN void stage_rows(held *tile, const struct place *p, int first, const unsigned 
     }
 }
 
+//$ if not scale.hadamard then
+enum {
+    ROW_BYTES = 64 * $(bits) / 8,   /* of a row, that a warp makes */
+    ROW_PIECES = ROW_BYTES / 16 /* that lanes store */
+};
+
+/*
+** Until they are stored, rows of the row copy lie there too, in what 16 rows' parts of the column
+** copy leave of these: row r of the 16 from `first` on.
+*/
+FN unsigned char *staged_row(held *tile, const struct place *p, int first, int r)
+{
+    const int row = ROWS * p->part + first + 8 + r * ROW_BYTES / 128;
+
+    return (unsigned char *)(tile + row * LINE + 32 * p->half) + r * ROW_BYTES % 128;
+}
+
+/* These 16 rows, or as many as are to be `stored`, from `to` on: the lane's piece of the first. */
+FN void store_rows(held *tile, const struct place *p, int first, unsigned char *to,
+                   long long step, int stored)
+{
+    enum { LINES = 32 / ROW_PIECES }; /* at a time */
+    const int line = p->lane / ROW_PIECES, piece = p->lane % ROW_PIECES;
+
+    to += line * step;
+#pragma unroll
+    for (int i = 0; i < 16; i += LINES) {
+        const uint4 codes = *(const uint4 *)(staged_row(tile, p, first, i + line) + piece * 16);
+        if (i + line < stored)
+            *(uint4 *)to = codes;
+        to += LINES * step;
+    }
+}
+
+//$ end
 /* The column copy's lines, $(16 * bits) bytes of each. */
 FN void store_stage(held *tile, const struct copy *copy, const struct group *g,
                     const struct tile *t, const struct shape *all)
@@ -148,12 +182,14 @@ FN void store_stage(held *tile, const struct copy *copy, const struct group *g,
     if (t->row + chunk * $(128 // bits) >= copy->stride)
         left = 0;
 //$ end
+//$ local where = bits == 4 and "chunk, 0" or "chunk / 2, chunk % 2"
+    const unsigned char *const parts = staged_part(tile, first, $(where));
 #pragma unroll
     for (int i = 0; i < TILE_N / LINES; i++) {
-//$ local where = bits == 4 and "chunk, 0" or "chunk / 2, chunk % 2"
-        const uint4 part = *(const uint4 *)staged_part(tile, i * LINES + first, $(where));
+        const long part = staged_part(tile, i * LINES, 0, 0) - (unsigned char *)tile;
+        const uint4 codes = *(const uint4 *)(parts + part);
         if (i * LINES < left)
-            *(uint4 *)at = part;
+            *(uint4 *)at = codes;
         at += step;
     }
 }

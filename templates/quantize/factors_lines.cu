@@ -2,33 +2,29 @@
 //$ local gathered = scale.bytes == 1 and wide <= 32 -- so that whole words are stored
 //$ local more = scale.global and ", global" or ""
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
-/* Blocks of one line: 1 x $(wide) values of the row copy. A lane finds the factors of LEFT rows. */
+/* Blocks of one line: 1 x $(wide) values of the row copy. A lane has a row. */
 FN void find_row_factors(struct shared *shared, const struct place *p, const struct group *g,
                          const struct tile *t, const struct shape *all, const struct copy *copy,
-                         const float most[LEFT])
+                         const float most[BLOCKS])
 {
+    const int line = ROWS * p->part + p->lane;
 //$ if not gathered then
     const struct scales s = row_scales(g, all);
 //$ end
-    const int j = (t->column + 64 * p->half + 2 * p->lane) / ACROSS;
 //$ if scale.global then
     const float global = global_factor(copy->amax, copy->global, g, t);
 //$ end
 
 #pragma unroll
-    for (int i = 0; i < LEFT; i++)
-        shared->row_factor[p->warp][p->lane / LANES][row_left<LANES>(p->lane, i)] = most[i];
-#pragma unroll 2
-    for (int i = 0; i < LEFT; i++) {
-        const int line = row_left<LANES>(p->lane, i);
-        float *const factor = &shared->row_factor[p->warp][p->lane / LANES][line];
+    for (int i = 0; i < BLOCKS; i++) {
+        const int block = block_of(p->lane, i), j = BLOCKS * p->half + block;
         $(sf_type) sf;
 
-        *factor = scale_of(*factor$(more), &sf);
+        shared->row_factor[p->warp][block][p->lane] = scale_of(most[i]$(more), &sf);
 //$ if gathered then
-        shared->sf[0][ROWS * p->part + line][j % $(128 // wide)] = (sf_element)sf;
+        shared->sf[0][line][j] = (sf_element)sf;
 //$ else
-        store_sf(copy->sf, &s, t->row + ROWS * p->part + line, j, (sf_element)sf);
+        store_sf(copy->sf, &s, t->row + line, t->column / ACROSS + j, (sf_element)sf);
 //$ end
     }
     __syncwarp();
@@ -107,12 +103,14 @@ FN void find_factors(struct shared *shared, const struct place *p, const struct 
                      const struct tile *t, const struct shape *all, const struct copy *row,
                      const struct copy *column, const held *v, struct factors *f)
 {
-    float of_rows[LEFT];
+    float of_row[BLOCKS];
 //$ if not (scale.hadamard and wide <= 32) then
     float of_columns[2][PARTS];
 
-    if (column->data)
-        find_columns(v, of_columns);
+    find_columns(v, of_columns); /* with those of rows, whether both are wanted or not */
+//$ end
+    largest_of_row(v - p->lane, p->lane, of_row);
+//$ if not (scale.hadamard and wide <= 32) then
 //$ if wide > 32 then
     if (column->data) {
         shared->column_most[p->part][64 * p->half + 2 * p->lane] = of_columns[0][0];
@@ -123,10 +121,8 @@ FN void find_factors(struct shared *shared, const struct place *p, const struct 
     if (column->data)
         find_column_factors(shared, p, g, t, all, column, of_columns, f);
 //$ end
-    if (row->data) {
-        largest_of_rows<LANES>(v, of_rows, p->lane);
-        find_row_factors(shared, p, g, t, all, row, of_rows);
-    }
+    if (row->data)
+        find_row_factors(shared, p, g, t, all, row, of_row);
 }
 
 //$ if gathered then

@@ -31,7 +31,7 @@ FN float largest_of_line(const struct shared *shared, const struct group *g, con
 /* A thread's part of all lines. */
 FN void share_maxima(struct shared *shared, const struct place *p, const held *v)
 {
-    float of_rows[1];
+    float of_row[1];
 //$ if scale.hadamard then
     const float of_columns[2] = { largest_turned<ROWS>(v, 0), largest_turned<ROWS>(v, 1) };
 //$ else
@@ -40,8 +40,8 @@ FN void share_maxima(struct shared *shared, const struct place *p, const held *v
 //$ end
     float *const place = &shared->column_most[p->part][64 * p->half + 2 * p->lane];
 
-    largest_of_rows<32>(v, of_rows, p->lane);
-    shared->row_most[p->half][ROWS * p->part + row_left<32>(p->lane, 0)] = of_rows[0];
+    largest_of_row(v - p->lane, p->lane, of_row);
+    shared->row_most[p->half][ROWS * p->part + p->lane] = of_row[0];
     place[0] = of_columns[0];
     place[1] = of_columns[1];
     __syncthreads();

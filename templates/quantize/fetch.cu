@@ -23,8 +23,16 @@ FN void copies_wait(void)
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
+/* All 16, which costs a third of the instructions. */
+FN void copy_async(void *to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;"
+                 : : "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+
 FN void fetch(held *stage, const struct source *s, const struct group *g, const struct tile *t)
 {
+    const int whole = t->row + TILE_M <= g->length && t->column + TILE_N <= s->all.k;
     const int line = threadIdx.x / ACROSS_TILE, f = threadIdx.x % ACROSS_TILE * CHUNK;
     const int columns = s->all.k - t->column - f; /* from the thread's first one on */
     const int count = columns < 0 ? 0 : columns < CHUNK ? columns : CHUNK;
@@ -42,8 +50,16 @@ FN void fetch(held *stage, const struct source *s, const struct group *g, const 
 //$ end
     in_element *to = (in_element *)stage + line * TILE_N + f;
 
-    if (paired) {
+    if (paired && whole) {
 #pragma unroll
+        for (int i = 0; i < TILE_M / STEP; i++) {
+            copy_async(to + i * STEP * TILE_N, from);
+            from += STEP * s->in_stride;
+        }
+        return;
+    }
+    if (paired) {
+#pragma unroll 1
         for (int i = 0; i < TILE_M / STEP; i++) {
             copy_async(to + i * STEP * TILE_N, from, i * STEP < rows ? count * $(bytes) : 0);
             from += STEP * s->in_stride;

@@ -1,15 +1,4 @@
-//$ local packed = input.bits == 16
 //$ include "quantize/pairs.cu"
-
-/* What another lane has. */
-FN magnitudes from_lane(magnitudes m, int mask)
-{
-//$ if packed then
-    return __shfl_xor_sync(~0u, m, mask);
-//$ else
-    return hold(__shfl_xor_sync(~0u, m.lo, mask), __shfl_xor_sync(~0u, m.hi, mask));
-//$ end
-}
 
 /* Of `COUNT` rows from v on, for each of the two features. */
 template <int COUNT> DEVICE magnitudes largest_of(const held *v)
@@ -24,60 +13,39 @@ template <int COUNT> DEVICE magnitudes largest_of(const held *v)
 
 //$ include "quantize/reduce.cu"
 
-/*
-** Each row's largest over `LANES` neighbouring lanes: row_left says which rows a lane ends with.
-** Rows r and r + 16 go together; at each step lanes give half of what they have to each other.
-*/
-template <int LANES> DEVICE void largest_of_rows(const held *v, float most[ROWS / LANES], int lane)
+//$ local wide = scale.span == "block" and scale.k < 64 and scale.k or 64
+enum {
+    WIDE = $(wide),        /* values that count together, of the 64 that a warp has of a row */
+    BLOCKS = 64 / WIDE,
+    PIECES = WIDE * (int)sizeof(held) / 32 /* of 16 bytes, in a block */
+};
+
+/* The block that a lane comes to as its i-th: neighbours meet in different banks. */
+FN int block_of(int lane, int i)
 {
-//$ if packed then
-    unsigned both[ROWS / 2];
-
-#pragma unroll
-    for (int i = 0; i < ROWS / 2; i++) {
-        const unsigned x = magnitudes_of(value(v, i));
-        const unsigned y = magnitudes_of(value(v, i + ROWS / 2));
-        both[i] = larger_pair(__byte_perm(x, y, 0x5410), __byte_perm(x, y, 0x7632));
-    }
-//$ else
-    held both[ROWS / 2];
-
-#pragma unroll
-    for (int i = 0; i < ROWS / 2; i++) {
-        const held x = value(v, i), y = value(v, i + ROWS / 2);
-        both[i] = hold(larger(fabsf(x.lo), fabsf(x.hi)), larger(fabsf(y.lo), fabsf(y.hi)));
-    }
-//$ end
-#pragma unroll
-    for (int mask = LANES / 2, left = ROWS / 4; left > 0 && mask > 0; mask /= 2, left /= 2) {
-        const int upper = lane & mask;
-#pragma unroll
-        for (int i = 0; i < ROWS / 4; i++) {
-            if (i >= left)
-                continue;
-            const magnitudes kept = upper ? both[i + left] : both[i];
-            const magnitudes given = upper ? both[i] : both[i + left];
-            both[i] = larger_pair(kept, from_lane(given, mask));
-        }
-    }
-    if (LANES == 32) {
-        both[0] = larger_pair(both[0], from_lane(both[0], 1));
-        most[0] = lane & 1 ? high_of(both[0]) : low_of(both[0]);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < ROWS / LANES / 2; i++) {
-        most[2 * i] = low_of(both[i]);
-        most[2 * i + 1] = high_of(both[i]);
-    }
+    return (lane / PIECES ^ i) % BLOCKS;
 }
 
-/* The row that most[i] belongs to. */
-template <int LANES> DEVICE int row_left(int lane, int i)
+/* The largest ones of row `lane` of a warp's, whose first value is at v: of each block. */
+FN void largest_of_row(const held *v, int lane, float most[BLOCKS])
 {
-    if (LANES == 32)
-        return lane / 2 + lane % 2 * (ROWS / 2);
-    return lane % LANES * (ROWS / LANES / 2) + i / 2 + i % 2 * (ROWS / 2);
+    const uint4 *const row = (const uint4 *)(v + lane * LINE);
+
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        magnitudes both = magnitudes_of(hold(0, 0));
+
+#pragma unroll
+        for (int j = 0; j < PIECES; j++) {
+            const uint4 piece = row[block_of(lane, i) * PIECES + (lane ^ j) % PIECES];
+            const held *const values = (const held *)&piece;
+
+#pragma unroll
+            for (int k = 0; k < 16 / (int)sizeof(held); k++)
+                both = larger_pair(both, magnitudes_of(values[k]));
+        }
+        most[i] = larger(low_of(both), high_of(both));
+    }
 }
 
 //$ if scale.hadamard then

@@ -12,7 +12,13 @@ FN float larger(float a, float b)
 /* Both halves at once: magnitudes, and the larger ones. */
 typedef unsigned magnitudes;
 
-FN magnitudes magnitudes_of(held v) { return v & 0x7fff7fffu; }
+FN magnitudes magnitudes_of(held v)
+{
+    magnitudes both;
+
+    asm("abs.$(input.type)x2 %0, %1;" : "=r"(both) : "r"(v));
+    return both;
+}
 
 FN magnitudes larger_pair(magnitudes a, magnitudes b)
 {

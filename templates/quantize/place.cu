@@ -9,10 +9,11 @@ struct place {
 */
 FN struct place place_here(void)
 {
-    int thread;
+    unsigned int thread; /* which division and remainder cost a shift and a mask of */
 
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    const struct place p = { thread / 32, thread % 32, thread / 32 % 4, thread / 32 / 4 };
+    const struct place p = { (int)(thread / 32), (int)(thread % 32), (int)(thread / 32 % 4),
+                             (int)(thread / 128) };
     return p;
 }
 
