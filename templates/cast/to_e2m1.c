@@ -49,6 +49,44 @@ FN unsigned to_e2m1_x2(float lo, float hi)
     codes |= halves >> 12 & 0x80008;
     return (codes | codes >> 12) & 0xff;
 }
+
+/*
+** x * times + 1024 + plus: from 1024 on fp16 has whole numbers only, so the sum is rounded to
+** nearest even, as x * times would be: its last bits are that and `plus`, which is even.
+*/
+FN unsigned counted(unsigned x, unsigned times, unsigned plus)
+{
+    unsigned sum;
+
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(sum) : "r"(x), "r"(times), "r"(0x64006400 + plus));
+    return sum;
+}
+
+FN unsigned lesser_of(unsigned a, unsigned b)
+{
+    unsigned less;
+
+    asm("min.f16x2 %0, %1, %2;" : "=r"(less) : "r"(a), "r"(b));
+    return less;
+}
+
+/*
+** The same codes of what fp16 holds as it is, but for numbers that stay below 1/4 in it: so of what
+** has 16 bits, times a power of two.
+*/
+FN unsigned to_e2m1_x2_of_f16(float lo, float hi)
+{
+    const unsigned seven = 0x64076407;
+    unsigned pair, x, codes;
+
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(hi), "f"(lo));
+    x = pair & 0x7fff7fff;
+    codes = lesser_of(lesser_of(counted(x, 0x40004000, 0), counted(x, 0x3c003c00, 0x20002)),
+                      lesser_of(counted(x, 0x38003800, 0x40004), seven));
+    codes = (codes & 0x70007) | (pair >> 12 & 0x80008);
+    return (codes | codes >> 12) & 0xff;
+}
 //$ else
 /* Two of them in a byte; lo, the even element, in the low half. */
 FN unsigned to_e2m1_x2(float lo, float hi)

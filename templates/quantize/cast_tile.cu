@@ -1,4 +1,9 @@
 //$ local bits = element.bits == 4 and 4 or 8 -- in memory
+//$ local cast = "to_" .. element.type .. "_x2"
+//$ local power = scale.type == "e8m0" and input.bits == 16 -- 16 bits hold a product, too
+//$ if element.type == "e2m1" and power and arch == "sm_90a" then
+//$   cast = cast .. "_of_f16"
+//$ end
 /*
 //$ if scale.hadamard then
 ** All of a thread's values into the row copy, and their sums.
@@ -57,7 +62,7 @@ DEVICE void cast_rows(struct shared *shared, const struct place *p, const struct
 //$ if scale.stochastic then
             const unsigned codes = round_two(drawn_bytes(shared, p, r), a, b);
 //$ else
-            const unsigned codes = to_$(element.type)_x2(a, b);
+            const unsigned codes = $(cast)(a, b);
 //$ end
 //$ if direct then
             store_codes(to + step * i, codes, FULL ? stored > 0 : r < stored);
@@ -80,8 +85,8 @@ DEVICE void cast_rows(struct shared *shared, const struct place *p, const struct
                 gather(words[0], i - 1, round_two(drawn_rows(&drawn[0], i - 1), before[0], c));
                 gather(words[1], i - 1, round_two(drawn_rows(&drawn[1], i - 1), before[1], d));
 //$ else
-                gather(words[0], i - 1, to_$(element.type)_x2(before[0], c));
-                gather(words[1], i - 1, to_$(element.type)_x2(before[1], d));
+                gather(words[0], i - 1, $(cast)(before[0], c));
+                gather(words[1], i - 1, $(cast)(before[1], d));
 //$ end
             }
 //$ end
