@@ -353,6 +353,10 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
         code = qn_error_set(QUERN_EINVAL,
                             "args.host_sizes is not NULL: what is measured is "
                             "one launch, with sizes on the device");
+    if (!code && plan->ahead)
+        code = qn_error_set(QUERN_EINVAL,
+                            "expand: what is measured is one launch, this run "
+                            "is several; expand=inside is one");
     if (code)
         return code;
     complete(plan, args, values, params);

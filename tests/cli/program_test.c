@@ -258,6 +258,13 @@ void test_overhead(void **state)
     assert_true(number(rows, "again_us") < 20000 * slow);
     assert_true(number(rows, "run_us") < 50 * slow);
     cJSON_Delete(rows);
+    assert_int_equal(
+        test_shell("QUERN_CACHE= QUERN_CUDA='%s/../lib/fake_cuda.so' "
+                   "'%s/quern' bench --overhead fprop mxfp8 g=1 m=64 n=64 "
+                   "k=64 expand=ahead 2>&1",
+                   own, own),
+        2);
+    assert_non_null(strstr(test_output, "this run is several"));
 }
 
 void test_json_parses(void **state)
