@@ -126,6 +126,15 @@ FN void find_factors(struct shared *shared, const struct place *p, const struct 
 }
 
 //$ if gathered then
+/* Tiles beside this one write the rest of the word's line in L2, which should stay until they have:
+   without this hint a cast of both copies takes an eighth longer. */
+FN void store_word(unsigned char *to, unsigned word)
+{
+    asm volatile("{ .reg .b64 last; createpolicy.fractional.L2::evict_last.b64 last, 1.0;"
+                 " st.global.L2::cache_hint.b32 [%0], %1, last; }"
+                 : : "l"(to), "r"(word) : "memory");
+}
+
 /*
 ** The scales of a tile's lines: half of the threads take a row each, the others a feature. They lie
 ** side by side and mostly make whole words.
@@ -147,7 +156,7 @@ FN void store_line_scales(const struct shared *shared, const struct place *p,
     for (int word = 0; word < COUNT / 4; word++) {
         unsigned char *const to = (unsigned char *)sf + scale_at(&s, i, j + 4 * word);
         if (i < s.count_i && j + 4 * word + 4 <= s.count_j && (unsigned long long)to % 4 == 0) {
-            *(unsigned *)to = words[word];
+            store_word(to, words[word]);
             continue;
         }
 #pragma unroll 1
