@@ -18,6 +18,9 @@
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes / L2 rate
 **              * max(1, k / DRIFT): CTAs fall out of step, and after so many
 **              steps L2 has lost what the last of them asks for
+**              an operand's part times the lines that a row of 128 bytes lies
+**              in, where rows begin anywhere: 2 - gcd(pitch, 128) / 128,
+**              and 1.5 more where the pitch is no multiple of 32 bytes
 **     store  = tile_m * tile_n * bytes of D / STORE rate; pingpong hides it
 **              behind the other warpgroup's math
 **              where it goes back through an activation at least what that
@@ -26,7 +29,7 @@
 **     memory = (A + B + D once, and C if it is read) / memory rate
 **     launch = max(waves * tile, memory)
 **              where C is read, by how it arrives:
-**              "reduce"  max(waves * tile, 1.5 memory)
+**              "reduce"  max(1.03 waves * tile, 1.5 memory)
 **              "fetch"   max(1.02 waves * tile, 1.05 memory)
 **              others    max(waves * tile, 1.2 memory)
 **                        + min(waves * tile, memory) / 2
@@ -35,8 +38,9 @@
 **
 ** The L2 rate is that of the multiprocessor's port: 128 x 128 asks for all of
 ** it, tiles of 64 rows for more, wider ones for less (bench/NOTES.md, 6). All
-** this is in cycles; bytes out of L2 also cost power, and so clock, which
-** decides between equals (bench/NOTES.md, 8). The tuner replaces the model
+** this is in cycles; bytes out of L2 also cost power, and so clock: kernels are
+** ordered by a launch whose tiles take 0.15 of their copies longer (lone CTAs
+** three quarters of that; bench/NOTES.md, 8). The tuner replaces the model
 ** where it measured.
 */
 #include "select.h"
@@ -57,8 +61,9 @@
 #define GRADIENT         2.5     /* elements a cycle, bench/NOTES.md, 14 */
 #define START_CYCLES     1200.0  /* first copies of a tile, its barriers */
 #define MEETING_CYCLES   20.0    /* CTAs of a cluster wait for each other */
+#define SECTORS          1.5     /* of rows that begin within one of 32 bytes */
 #define DRIFT            20480.0 /* steps of k */
-#define L2_EFFORT        0.15    /* of cycles of copies, between equals */
+#define L2_EFFORT        0.15    /* of cycles of copies */
 #define TOGETHER         0.75    /* of what lone CTAs get leaves L2 */
 
 /*
@@ -71,7 +76,7 @@ static const struct arrival {
     const char *addend;
     double compute, memory, exposed;
 } arrivals[] = {
-    {"reduce", 1.0, 1.5, 0.0}, /* fp32 sums in L2 */
+    {"reduce", 1.03, 1.5, 0.0}, /* fp32 sums in L2 */
     {"fetch", 1.02, 1.05, 0.0},
     {"read", 1.0, 1.2, 0.5}, /* by the math warps */
 };
@@ -326,12 +331,15 @@ static int uses_maps(const struct qn_kernel *kernel)
     return 0;
 }
 
-/* Cycles of a launch that reads C. */
-static double with_addend(const struct qn_kernel *kernel, double compute,
-                          double memory)
+/* Cycles of a launch whose tiles and whose bytes take so many. */
+static double launch_cycles(const struct quern_problem *p,
+                            const struct qn_kernel *kernel, double compute,
+                            double memory)
 {
     const struct arrival *a = arrivals;
 
+    if (p->beta == QUERN_BETA_ZERO)
+        return larger(compute, memory);
     while (a < &arrivals[sizeof arrivals / sizeof *arrivals - 1] &&
            strcmp(a->addend, kernel->addend))
         a++;
@@ -339,8 +347,24 @@ static double with_addend(const struct qn_kernel *kernel, double compute,
            smaller(compute, memory) * a->exposed;
 }
 
+/* Copying a row of 128 bytes takes so many times as long as one that is a line
+   of L2: bench/NOTES.md, 6. */
+static double lines_of(const struct qn_demand *demand, int role)
+{
+    enum { LINE = 128, SECTOR = 32 };
+    struct qn_geometry g;
+    int64_t pitch, common = LINE;
+
+    qn_geometry_of(demand->problem, demand->recipe, role, &g);
+    pitch = g.pitch * qn_type_bits(g.type) / 8;
+    while (pitch % common)
+        common /= 2;
+    return (2 - (double)common / LINE) * (common < SECTOR ? SECTORS : 1);
+}
+
 /* What a tile takes, by the formulas above, for k steps of it. */
-static void estimate_tile(const struct qn_kernel *kernel, double k,
+static void estimate_tile(const struct qn_demand *demand,
+                          const struct qn_kernel *kernel, double k,
                           struct qn_figures *f)
 {
     double tile_m = larger(kernel->tile[0], 1),
@@ -356,6 +380,8 @@ static void estimate_tile(const struct qn_kernel *kernel, double k,
     else if (b < 2)
         f->math /= 2;
     f->math = larger(f->math, qn_streamed_tile(kernel, k));
+    a *= lines_of(demand, QN_ROLE_A);
+    b *= lines_of(demand, QN_ROLE_B);
     f->copy = (tile_m * a / larger(kernel->cluster[1], 1) +
                tile_n * b / larger(kernel->cluster[0], 1)) *
               k / L2_PER_CYCLE * larger(1, k / DRIFT);
@@ -368,6 +394,18 @@ static void estimate_tile(const struct qn_kernel *kernel, double k,
     f->tile_cycles = larger(f->math, f->copy) + f->store + START_CYCLES;
 }
 
+/*
+** Cycles of the tiles, and bytes out of L2, which cost power and so clock. Of
+** those a lone CTA causes fewer than it gets: what neighbours ask for at about
+** the same time is read once. CTAs of a cluster wait for each other.
+*/
+static double effort(const struct qn_kernel *kernel, const struct qn_figures *f)
+{
+    if (kernel->cluster[0] * kernel->cluster[1] <= 1)
+        return f->waves * (f->tile_cycles + f->copy * TOGETHER * L2_EFFORT);
+    return f->waves * (f->tile_cycles + f->copy * L2_EFFORT + MEETING_CYCLES);
+}
+
 /* The whole launch, or as many as the problem's parts take. */
 static void estimate(const struct qn_demand *demand,
                      const struct qn_kernel *kernel, struct qn_figures *f)
@@ -378,14 +416,13 @@ static void estimate(const struct qn_demand *demand,
            tile_n = larger(kernel->tile[1], 1);
     int cluster = kernel->cluster[0] * kernel->cluster[1];
     double sms = demand->sms - (cluster > 1 ? demand->sms % cluster : 0);
-    double compute;
     int parts = qn_select_parts(p, kernel);
     int launches = ((p->parts > 1 ? p->parts : 1) + parts - 1) / parts;
 
     lengths[2] *= parts;
     if (p->ragged != QUERN_AXIS_NONE)
         lengths[p->ragged - QUERN_AXIS_M] /= p->groups;
-    estimate_tile(kernel, lengths[2], f);
+    estimate_tile(demand, kernel, lengths[2], f);
     f->tiles = p->groups *
                tiles_along(lengths[0], tile_m, 1, p->ragged == QUERN_AXIS_M) *
                tiles_along(lengths[1], tile_n, kernel->cluster[1],
@@ -394,13 +431,13 @@ static void estimate(const struct qn_demand *demand,
     f->real = p->groups * lengths[0] * lengths[1] /
               (larger(f->tiles, 1) * tile_m * tile_n);
     f->memory_cycles = moved_bytes(demand, parts) / MEMORY_PER_CYCLE;
-    compute = f->waves * f->tile_cycles;
-    if (p->beta == QUERN_BETA_ZERO)
-        f->cycles = larger(compute, f->memory_cycles);
-    else
-        f->cycles = with_addend(kernel, compute, f->memory_cycles);
-    f->cycles *= launches;
+    f->cycles = launches * launch_cycles(p, kernel, f->waves * f->tile_cycles,
+                                         f->memory_cycles);
+    f->effort = effort(kernel, f);
+    f->order = launches * launch_cycles(p, kernel, f->effort, f->memory_cycles);
     qn_streamed_estimate(demand, kernel, MEMORY_PER_CYCLE, f);
+    if (p->quantize)
+        f->order = f->cycles;
 }
 
 /* -------------------------------------------------------------------- list */
@@ -427,25 +464,10 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
     choice->wanted = qn_streamed_wanted(demand->problem->quantize, kernel);
 }
 
-/*
-** What two kernels differ in that take as long, both waiting for memory or with
-** the same tile: cycles of the tiles, and bytes out of L2. Of those a lone CTA
-** causes fewer than it gets: what neighbours ask for at about the same time is
-** read once. CTAs of a cluster wait for each other.
-*/
-static double effort(const struct qn_choice *choice)
-{
-    const struct qn_figures *f = &choice->figures;
-    const int *cluster = choice->candidate->kernel->cluster;
-
-    if (cluster[0] * cluster[1] <= 1)
-        return f->waves * (f->tile_cycles + f->copy * TOGETHER * L2_EFFORT);
-    return f->waves * (f->tile_cycles + f->copy * L2_EFFORT + MEETING_CYCLES);
-}
-
-/* By the model. Of equals the one of less effort comes first, the one for the
-   architecture that is closer to the GPU's, and the one that scales needlessly
-   last; then a name decides, so that the order is fixed. */
+/* By the model. Of two that wait for memory alike the one of less effort comes
+   first, then the one for the architecture that is closer to the GPU's, and the
+   one that scales needlessly last; then a name decides, so that the order is
+   fixed. */
 static int compare(const void *left, const void *right)
 {
     const struct qn_choice *a = left, *b = right;
@@ -455,10 +477,10 @@ static int compare(const void *left, const void *right)
         return b->fits - a->fits;
     if (a->fits && a->wanted != b->wanted)
         return b->wanted - a->wanted;
-    if (a->fits && a->figures.cycles != b->figures.cycles)
-        return a->figures.cycles < b->figures.cycles ? -1 : 1;
-    if (a->fits && effort(a) != effort(b))
-        return effort(a) < effort(b) ? -1 : 1;
+    if (a->fits && a->figures.order != b->figures.order)
+        return a->figures.order < b->figures.order ? -1 : 1;
+    if (a->fits && a->figures.effort != b->figures.effort)
+        return a->figures.effort < b->figures.effort ? -1 : 1;
     closer = strcmp(b->candidate->kernel->arch, a->candidate->kernel->arch);
     if (a->fits && closer)
         return closer;

@@ -16,7 +16,9 @@ struct qn_figures {
     double tile_cycles;       /* these together */
     double memory_cycles;     /* to move all operands once */
     double cycles;            /* of the launch, and of one that quantizes */
-    double quantize_cycles;   /* of that one; 0: nothing is quantized */
+    double effort; /* cycles of all tiles, and what bytes out of L2 cost */
+    double order;  /* of the launch, by these: the least comes first */
+    double quantize_cycles; /* of that one; 0: nothing is quantized */
 };
 
 struct qn_choice {

@@ -54,15 +54,17 @@ static void add_choices(struct qn_text *text, const struct qn_choice *list,
         const struct qn_figures *f = &list[i].figures;
         const struct qn_kernel *kernel = list[i].candidate->kernel;
 
-        qn_text_add(text,
-                    "%s %s%s%s\n    %.0f cycles: %.0f tiles in %.0f waves of "
-                    "%.0f, memory %.0f\n    a tile: math %.0f, copies %.0f, "
-                    "store %.0f; %.0f %% of it real\n",
-                    i || ahead ? " " : ">", kernel->name,
-                    kernel->cubin || kernel->host ? " (linked)" : "",
-                    kernel == tuned ? " (tuned)" : "", f->cycles, f->tiles,
-                    f->waves, f->tile_cycles, f->memory_cycles, f->math,
-                    f->copy, f->store, 100 * f->real);
+        qn_text_add(
+            text,
+            "%s %s%s%s\n    %.0f cycles (%.0f with what bytes out of "
+            "L2 cost): %.0f tiles in %.0f waves of %.0f, memory %.0f\n"
+            "    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% of "
+            "it real\n",
+            i || ahead ? " " : ">", kernel->name,
+            kernel->cubin || kernel->host ? " (linked)" : "",
+            kernel == tuned ? " (tuned)" : "", f->cycles, f->order, f->tiles,
+            f->waves, f->tile_cycles, f->memory_cycles, f->math, f->copy,
+            f->store, 100 * f->real);
     }
 }
 

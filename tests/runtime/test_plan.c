@@ -226,7 +226,7 @@ static void weighs_how_c_arrives(void **state)
     static struct qn_kernel kernels[] = {
         GPU_KERNEL("k_fetch", "sm_90a", 128, 128, 1, 1, 1000),
         GPU_KERNEL("k_read", "sm_90a", 128, 128, 1, 1, 1000),
-        GPU_KERNEL("k_reduce", "sm_90a", 128, 128, 1, 1, 1000)};
+        GPU_KERNEL("k_reduce", "sm_90a", 256, 128, 1, 2, 1000)};
     const struct quern_registry registry = {
         .hash = "addends", .kernels = kernels, .nkernels = 3};
     struct quern_context *ctx;
@@ -247,8 +247,8 @@ static void weighs_how_c_arrives(void **state)
     quern_close(ctx);
 }
 
-/* Narrow tiles fall out of step where k is long; where memory binds the wide
-   pair asks for less, and a lone CTA never does. */
+/* Narrow tiles hide their stores, which shows where k is short; else the wide
+   pair asks L2 for less, and a lone CTA never does. */
 static void weighs_what_ctas_share(void **state)
 {
     static struct qn_kernel kernels[] = {
@@ -264,11 +264,36 @@ static void weighs_what_ctas_share(void **state)
         kernels[i].cubin = cubin;
     kernels[1].schedule = "pingpong";
     ctx = test_open_with(&registry);
-    expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168", NULL, "k_narrow",
+    expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=512", NULL, "k_narrow",
+                QUERN_BACKEND_AOT, 132);
+    expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168", NULL, "k_pair",
                 QUERN_BACKEND_AOT, 132);
     expect_plan(ctx, "fprop bf16 g=8 m=16384 n=4096 k=28672", NULL, "k_pair",
                 QUERN_BACKEND_AOT, 132);
     expect_plan(ctx, "fprop bf16 g=32 m=2048 n=4096 k=7168", NULL, "k_pair",
+                QUERN_BACKEND_AOT, 132);
+    quern_close(ctx);
+}
+
+/* Rows that are no multiples of a line of L2 long are copied at less than half
+   the rate: tiles that copy fewer for each product lead. */
+static void weighs_where_rows_begin(void **state)
+{
+    static struct qn_kernel kernels[] = {
+        GPU_KERNEL("k_narrow", "sm_90a", 128, 192, 1, 1, 1000),
+        GPU_KERNEL("k_wide", "sm_90a", 256, 128, 1, 1, 1000)};
+    const struct quern_registry registry = {
+        .hash = "rows", .kernels = kernels, .nkernels = 2};
+    struct quern_context *ctx;
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        kernels[i].cubin = cubin;
+    kernels[0].schedule = "pingpong";
+    ctx = test_open_with(&registry);
+    expect_plan(ctx, "fprop bf16 g=8 m=32768 n=1536 k=1024", NULL, "k_narrow",
+                QUERN_BACKEND_AOT, 132);
+    expect_plan(ctx, "fprop bf16 g=8 m=32768 n=1536 k=1016", NULL, "k_wide",
                 QUERN_BACKEND_AOT, 132);
     quern_close(ctx);
 }
@@ -486,13 +511,21 @@ static void explains_without_a_gpu(void **state)
 int test_plan_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(takes_the_best_that_fits), TEST(obeys_options),
-        TEST(says_why_nothing_serves),  TEST(prefers_linked_kernels),
-        TEST(refuses_other_versions),   TEST(takes_the_closest_architecture),
-        TEST(weighs_how_c_arrives),     TEST(weighs_what_ctas_share),
-        TEST(reports_a_bad_cubin),      TEST(falls_back_to_the_host),
-        TEST(refuses_captures),         TEST(respects_the_current_context),
-        TEST(logs_what_is_wanted),      TEST(explains),
+        TEST(takes_the_best_that_fits),
+        TEST(obeys_options),
+        TEST(says_why_nothing_serves),
+        TEST(prefers_linked_kernels),
+        TEST(refuses_other_versions),
+        TEST(takes_the_closest_architecture),
+        TEST(weighs_how_c_arrives),
+        TEST(weighs_what_ctas_share),
+        TEST(weighs_where_rows_begin),
+        TEST(reports_a_bad_cubin),
+        TEST(falls_back_to_the_host),
+        TEST(refuses_captures),
+        TEST(respects_the_current_context),
+        TEST(logs_what_is_wanted),
+        TEST(explains),
         TEST(explains_without_a_gpu),
     };
 
