@@ -34,14 +34,12 @@
 **              others    max(waves * tile, 1.2 memory)
 **                        + min(waves * tile, memory) / 2
 **
-** What quantizes A is counted in streamed.c.
-**
-** The L2 rate is that of the multiprocessor's port: 128 x 128 asks for all of
-** it, tiles of 64 rows for more, wider ones for less (bench/NOTES.md, 6). All
-** this is in cycles; bytes out of L2 also cost power, and so clock: kernels are
-** ordered by a launch whose tiles take 0.15 of their copies longer (lone CTAs
-** three quarters of that; bench/NOTES.md, 8). The tuner replaces the model
-** where it measured.
+** What quantizes A is counted in streamed.c. The L2 rate is that of the
+** multiprocessor's port: 128 x 128 asks for all of it, tiles of 64 rows for
+** more, wider ones for less (bench/NOTES.md, 6). All this is in cycles; bytes
+** out of L2 also cost power, and so clock: kernels are ordered by a launch
+** whose tiles take 0.15 of their copies longer (lone CTAs three quarters of
+** that; bench/NOTES.md, 8). The tuner replaces the model where it measured.
 */
 #include "select.h"
 #include "expand.h"
