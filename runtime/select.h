@@ -8,7 +8,7 @@
 
 #define QN_FMA_PER_CYCLE 2048.0 /* dense 16-bit, one multiprocessor */
 
-/* What the model expects of a kernel; select.c has the formulas. */
+/* What the model expects of a kernel; model.c has the formulas. */
 struct qn_figures {
     double tiles, waves;
     double real; /* share of the tiles' rows and columns that D has */

@@ -1,0 +1,15 @@
+/*
+** model.h: what a kernel would take for a problem.
+*/
+#ifndef QUERN_MODEL_H
+#define QUERN_MODEL_H
+
+#include "select.h"
+
+/* The figures of a kernel that serves the problem: of the whole launch, or of
+   as many as the problem's parts take. */
+void qn_model_estimate(const struct qn_demand *demand,
+                       const struct qn_kernel *kernel,
+                       struct qn_figures *figures);
+
+#endif
