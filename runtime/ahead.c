@@ -192,12 +192,6 @@ int64_t qn_ahead_total(const struct quern_problem *p,
     return qn_quantize_tiles(&q) * 128;
 }
 
-/* Values of a copy, all groups together. */
-static double values_of(const struct quern_quantization *q)
-{
-    return (double)q->m * (double)q->k * (q->of == QUERN_W ? q->groups : 1);
-}
-
 /* A row copy stays k-major; of a column copy the numbers lie as they did before
    they were quantized. */
 static int major_of(const struct quern_problem *p,
@@ -293,13 +287,12 @@ size_t qn_ahead_end(struct quern_context *ctx, const struct quern_problem *p,
 {
     int fp8 = qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_FP8);
     int ahead = fp8 || qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_AHEAD);
-    struct quern_problem f16;
+    struct quern_problem f16 = *p;
     struct qn_ahead_space space;
 
     if (!ahead && !qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_F16))
         return 0;
-    qn_look_product(p, &f16);
-    f16.sizes = p->sizes;
+    f16.expand = QUERN_EXPAND_F16;
     qn_ahead_lay_out(ahead ? p : &f16, recipe,
                      fp8 ? qn_reencode_blocks(ctx) : NULL, &space);
     return space.end;
@@ -318,7 +311,7 @@ static double moved_bytes(const struct quern_problem *p,
         const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
         if (s)
-            bytes += values_of(&q) *
+            bytes += qn_quantize_values(&q) *
                      (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +
                       1.0 / s->k / s->rows + 2);
     }
@@ -404,7 +397,14 @@ static int judge_way(const struct qn_session *s, int way,
 static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
 {
     struct qn_ahead_figures *f = &choice->figures;
+    const struct {
+        int way;
+        struct qn_ahead_cost *cost;
+    } ways[] = {{QUERN_EXPAND_AHEAD, &f->ahead},
+                {QUERN_EXPAND_FP8, &f->fp8},
+                {QUERN_EXPAND_F16, &f->f16}};
     struct qn_choice inside;
+    double least;
     int found = best(s, s->problem, s->demand.recipe, &inside);
 
     if (found <= 0 || (!qn_expand_does(inside.candidate->kernel) &&
@@ -413,23 +413,18 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
     f->inside = inside.figures.waves * inside.figures.tile_cycles;
     if (f->inside < inside.figures.memory_cycles)
         f->inside = inside.figures.memory_cycles;
-    found = judge_way(s, QUERN_EXPAND_AHEAD, &f->ahead);
-    choice->judged = found > 0;
-    if (found > 0 && f->ahead.cycles < f->inside)
-        choice->way = QUERN_EXPAND_AHEAD;
-    if (found >= 0)
-        found = judge_way(s, QUERN_EXPAND_FP8, &f->fp8);
-    choice->judged |= found > 0;
-    if (found > 0 && f->fp8.cycles < f->inside &&
-        (choice->way == QUERN_EXPAND_INSIDE || f->fp8.cycles < f->ahead.cycles))
-        choice->way = QUERN_EXPAND_FP8;
-    if (found >= 0)
-        found = judge_way(s, QUERN_EXPAND_F16, &f->f16);
-    choice->judged |= found > 0;
-    if (found > 0 && f->f16.cycles < f->inside &&
-        (choice->way == QUERN_EXPAND_INSIDE || f->f16.cycles < f->ahead.cycles))
-        choice->way = QUERN_EXPAND_F16;
-    return found < 0 ? QUERN_ENOMEM : QUERN_OK;
+    least = f->inside;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        found = judge_way(s, ways[i].way, ways[i].cost);
+        if (found < 0)
+            return QUERN_ENOMEM;
+        choice->judged |= found;
+        if (!found || ways[i].cost->cycles >= least)
+            continue;
+        choice->way = ways[i].way;
+        least = ways[i].cost->cycles;
+    }
+    return QUERN_OK;
 }
 
 int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)

@@ -143,15 +143,29 @@ static void make_sizes(const struct run *run, int align, int *to)
     to[2 * groups] = (int)first;
 }
 
+/* The plan's step, with these values. */
+static int launch(const struct run *run, void *const values[QN_PARAM_COUNT])
+{
+    const struct quern_plan *plan = run->plan;
+    struct qn_driver_scope scope;
+    int code = qn_driver_enter(plan->driver, plan->context, &scope);
+
+    if (!code)
+        code = qn_step_launch(plan->driver, &plan->ahead->step, values,
+                              run->stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
+}
+
 static int launch_step(const struct run *run, struct made *made, int align)
 {
     const struct quern_plan *plan = run->plan;
     const struct quern_args *args = run->args;
     int step = args->scalars > 1, groups = plan->problem.groups;
-    int bytes = run->sizes_type == QUERN_I64 ? 8 : 4, rows, code;
+    int bytes = run->sizes_type == QUERN_I64 ? 8 : 4;
+    int rows = (int)qn_geometry_length(&plan->problem, plan->problem.ragged);
     const void *a = args->a.global, *b = args->b.global;
     const void *lengths = run->lengths, *offsets = run->offsets;
-    struct qn_driver_scope scope;
     void *const values[QN_PARAM_COUNT] = {
         [QN_PARAM_a_global] = (void *)&a,
         [QN_PARAM_b_global] = (void *)&b,
@@ -169,19 +183,7 @@ static int launch_step(const struct run *run, struct made *made, int align)
         [QN_PARAM_flags] = &made->flags,
         [QN_PARAM_noop] = (void *)&args->noop};
 
-    rows = (int)qn_geometry_length(&plan->problem, plan->problem.ragged);
-    code = qn_driver_enter(plan->driver, plan->context, &scope);
-    if (!code)
-        code = qn_step_launch(plan->driver, &plan->ahead->step, values,
-                              run->stream);
-    qn_driver_leave(plan->driver, &scope);
-    return code;
-}
-
-/* Elements from one row to the next. */
-static long long stride_of(const struct quern_tensor *t)
-{
-    return t->stride ? t->stride : t->shape[t->ndim - 1];
+    return launch(run, values);
 }
 
 /* Whether all values fit f16. */
@@ -189,11 +191,12 @@ static int look(const struct run *run, const struct made *made)
 {
     const struct quern_plan *plan = run->plan;
     const struct quern_args *args = run->args;
-    long long a_stride = stride_of(&args->a), b_stride = stride_of(&args->b);
+    const struct qn_geometry *g = plan->operands;
+    long long a_stride = qn_args_stride(&args->a, &g[QN_ROLE_A]);
+    long long b_stride = qn_args_stride(&args->b, &g[QN_ROLE_B]);
     int bytes = run->sizes_type == QUERN_I64 ? 8 : 4;
     int m = (int)plan->problem.m, n = (int)plan->problem.n;
     int k = (int)plan->problem.k, groups = plan->problem.groups;
-    struct qn_driver_scope scope;
     void *const values[QN_PARAM_COUNT] = {
         [QN_PARAM_a] = (void *)&args->a.data,
         [QN_PARAM_a_stride] = &a_stride,
@@ -211,13 +214,8 @@ static int look(const struct run *run, const struct made *made)
         [QN_PARAM_flags] = (void *)&made->flags,
         [QN_PARAM_noop] = (void *)&args->noop,
         [QN_PARAM_error] = (void *)&args->workspace};
-    int code = qn_driver_enter(plan->driver, plan->context, &scope);
 
-    if (!code)
-        code = qn_step_launch(plan->driver, &plan->ahead->step, values,
-                              run->stream);
-    qn_driver_leave(plan->driver, &scope);
-    return code;
+    return launch(run, values);
 }
 
 /* Scales of the second level with the caller's factors, for each group; and

@@ -56,8 +56,7 @@ double qn_look_bytes(const struct quern_problem *p,
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
-        bytes +=
-            (double)q.m * (double)q.k * (q.of == QUERN_W ? q.groups : 1) / s->k;
+        bytes += qn_quantize_values(&q) / s->k;
     }
     return bytes;
 }

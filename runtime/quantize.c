@@ -54,6 +54,11 @@ int64_t qn_quantize_in_columns(const struct quern_quantization *q)
     return q->of == QUERN_X ? 2 * q->k : q->k / 2;
 }
 
+double qn_quantize_values(const struct quern_quantization *q)
+{
+    return (double)q->m * (double)q->k * (q->of == QUERN_W ? q->groups : 1);
+}
+
 int64_t qn_quantize_tiles(const struct quern_quantization *q)
 {
     return (q->m + (TILE - 1) * (int64_t)q->groups) / TILE;

@@ -57,6 +57,9 @@ int qn_quantize_has_bias(const struct quern_quantization *q);
 /* Columns of args.in, for k columns of a result. */
 int64_t qn_quantize_in_columns(const struct quern_quantization *q);
 
+/* Values of the tensor, all groups together. */
+double qn_quantize_values(const struct quern_quantization *q);
+
 /* Tiles of 128 rows that the groups have at most. */
 int64_t qn_quantize_tiles(const struct quern_quantization *q);
 

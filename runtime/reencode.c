@@ -136,16 +136,16 @@ double qn_reencode_bytes(const struct quern_problem *p,
                          const struct qn_recipe *recipe)
 {
     struct quern_quantization q;
-    double bytes = 0, values;
+    double bytes = 0;
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
         if (!qn_reencode_does(p, recipe, role))
             continue;
-        values = (double)q.m * (double)q.k * (q.of == QUERN_W ? q.groups : 1);
-        bytes += values * (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +
-                           1.0 / s->k / s->rows + 1);
+        bytes += qn_quantize_values(&q) *
+                 (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +
+                  1.0 / s->k / s->rows + 1);
     }
     return bytes;
 }

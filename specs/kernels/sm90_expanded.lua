@@ -45,8 +45,10 @@ local function packed_memory (v)
   return v.span * (v.packed_row[1] * v.tile.m + v.packed_row[2] * v.tile.n)
 end
 
-local function common ()
+local function common (f16)
   return
+  -- What codes become; f16 where the scales of each operand are close: see templates/expand/f16.c.
+  f16 and axis "wide" { "f16" } or derive "wide" (function () return "bf16" end),
   derive "parts" (function () return 1 end),
   derive "rolled" (function () return false end),
   derive "quantize" (function () return "apart" end),
@@ -172,11 +174,11 @@ local function common ()
     (function (v) return v.packed_stages < 2 end)
 end
 
-local function ragged_m ()
+local function ragged_m (f16)
   return
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  common()
+  common(f16)
 end
 
 local function ragged_k ()
@@ -194,8 +196,6 @@ local scalars = { "alpha", "beta", "scalar_step" }
 local sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
              "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" }
 
--- What codes become; f16 where the scales of each operand are close: see templates/expand/f16.c.
-local function in_bf16 () return "bf16" end
 local f16 = table.join({ "bases" }, sizes)
 
 local join = table.join
@@ -212,7 +212,6 @@ kernels "sm90_expanded_m" {
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers", "swapped" },
   derive "addend" (function () return "none" end),
-  derive "wide" (in_bf16),
   ragged_m()
 }
 
@@ -226,7 +225,6 @@ kernels "sm90_expanded_m_scale" {
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers" },
   derive "addend" (function () return "read" end),
-  derive "wide" (in_bf16),
   ragged_m()
 }
 
@@ -248,7 +246,6 @@ kernels "sm90_expanded_k" {
   end),
   reject "C beside as many sums leaves too few registers: some would spill"
     (function (v) return v.addend == "read" and v.tile.n == 256 end),
-  derive "wide" (in_bf16),
   ragged_k()
 }
 
@@ -262,7 +259,6 @@ kernels "sm90_expanded_k_fetch" {
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers" },
   axis "addend"   { "fetch" },
-  derive "wide" (in_bf16),
   ragged_k()
 }
 
@@ -276,7 +272,6 @@ kernels "sm90_expanded_k_scale" {
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers" },
   derive "addend" (function () return "read" end),
-  derive "wide" (in_bf16),
   ragged_k()
 }
 
@@ -289,9 +284,8 @@ kernels "sm90_expanded_f16_m" {
   axis "tile"     { {32, 256, 64}, {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
   axis "expand"   { "registers", "swapped" },
-  axis "wide"     { "f16" },
   derive "addend" (function () return "none" end),
   reject "a scale that is no power of two would take digits that f16 needs"
     (function (v) return v.a.scale.type ~= "e8m0" or v.b.scale.type ~= "e8m0" end),
-  ragged_m()
+  ragged_m "f16"
 }
