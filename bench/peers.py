@@ -2,7 +2,7 @@
 """BF16 products: quern beside what a user would pick instead, in one process, on one GPU.
 
     python3 bench/peers.py [--ops fprop,dgrad,wgrad,accumulate] [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all]
-                           [--budget SECONDS] [--json FILE] [--commit HASH]
+                           [--layers FILE] [--budget SECONDS] [--json FILE] [--commit HASH]
 
 Peers: torch._grouped_mm, a loop of cuBLAS products with the sizes known on the host, and one
 dense cuBLAS product of as many operations (the ceiling). `accumulate` is wgrad added to fp32, which
@@ -277,9 +277,16 @@ def choose(shapes, patterns):
     return chosen
 
 
+def shapes_of(options):
+    with open(options.layers) as file:
+        return choose(json.load(file)["shapes"], options.shapes)
+
+
 def parser_of(about):
     parser = argparse.ArgumentParser(description=about.split("\n")[0])
     parser.add_argument("--shapes", default="*", help="names or globs, by commas")
+    parser.add_argument("--layers", default=os.path.join(HERE, "shapes.json"),
+                        help="file of shapes; layers.json has some that nothing was fitted to")
     parser.add_argument("--ops", default="fprop,dgrad,wgrad,accumulate")
     parser.add_argument("--splits", default="mild,skew")
     parser.add_argument("--all", action="store_true", help="each kernel of the grid, too")
@@ -353,9 +360,7 @@ def main(argv=None):
     options = parser_of(__doc__).parse_args(argv)
 
     def cases():
-        with open(os.path.join(HERE, "shapes.json")) as file:
-            shapes = choose(json.load(file)["shapes"], options.shapes)
-        return ([[shape["name"], op, kind], (shape, op, kind)] for shape in shapes
+        return ([[shape["name"], op, kind], (shape, op, kind)] for shape in shapes_of(options)
                 for op in options.ops.split(",") for kind in options.splits.split(","))
 
     def measure(case, library, rng, watch):

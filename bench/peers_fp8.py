@@ -323,11 +323,9 @@ def show(rows):
 
 def cases(options):
     """Every recipe, shape, pass and split, shapes first, so that a budget leaves whole shapes."""
-    with open(os.path.join(peers.HERE, "shapes.json")) as file:
-        shapes = peers.choose(json.load(file)["shapes"], options.shapes)
-    return ([[shape["name"], recipe, op, kind], (shape, recipe, op, kind)] for shape in shapes
-            for recipe in options.recipes.split(",") for op in options.ops.split(",")
-            for kind in options.splits.split(","))
+    return ([[shape["name"], recipe, op, kind], (shape, recipe, op, kind)]
+            for shape in peers.shapes_of(options) for recipe in options.recipes.split(",")
+            for op in options.ops.split(",") for kind in options.splits.split(","))
 
 
 def main(argv=None):
