@@ -61,7 +61,9 @@ class Microbatches:
 
     def __init__(self, library, recipe, shape, tokens, parts):
         groups, m, n = shape["groups"], shape["n"], shape["k"]
-        bound = groups * tokens * 2
+        drawn = [torch.randint(tokens // 2, tokens * 3 // 2 + 1, (groups,), dtype=torch.int32)
+                 for _ in range(parts)]
+        bound = max(int(sizes.sum()) for sizes in drawn)
         line = f"wgrad {recipe} g={groups} m={m} n={n} k={bound} d=f32 beta=1"
         self.library = library
         self.single = libquern.Plan(library, line)
@@ -69,8 +71,7 @@ class Microbatches:
         self.d = [torch.zeros(groups, m, n, device="cuda") for _ in range(2)]
         self.workspace = torch.zeros(256, device="cuda", dtype=torch.uint8)
         self.args, self.keep, self.tokens, self.waiting = [], [], 0, 0
-        for _ in range(parts):
-            sizes = torch.randint(tokens // 2, tokens * 3 // 2 + 1, (groups,), dtype=torch.int32)
+        for sizes in drawn:
             self.tokens += int(sizes.sum())
             sizes = sizes.cuda()
             dy = torch.randn(bound, m, device="cuda", dtype=torch.bfloat16)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """BF16 products: quern beside what a user would pick instead, in one process, on one GPU.
 
-    python3 bench/peers.py [--ops fprop,dgrad,wgrad,accumulate] [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all]
+    python3 bench/peers.py [--ops fprop,dgrad,wgrad,accumulate] [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all [GLOB]]
                            [--layers FILE] [--budget SECONDS] [--json FILE] [--commit HASH]
 
 Peers: torch._grouped_mm, a loop of cuBLAS products with the sizes known on the host, and one
@@ -28,6 +28,7 @@ import time
 
 import torch
 
+import deepgemm
 import libquern
 from watch import Watch
 
@@ -132,12 +133,12 @@ class Layer:
 
 
 def plans_of(layer, library, every):
-    """The model's choice, and with `every` each kernel of the variant that takes the problem."""
+    """The model's choice, and each kernel that takes the problem and fits the glob `every`."""
     plans = {"quern": layer.plan(library)}
     if not every:
         return plans
     names = re.findall(r"\bquern_\w+_sm\d+\w*", library.why(library.parse(layer.line)))
-    for name in sorted(set(names)):
+    for name in sorted(set(fnmatch.filter(names, every))):
         try:
             plans[name] = layer.plan(library, name)
         except libquern.Failed as error:
@@ -215,11 +216,14 @@ def measure(graphs, calls, rounds, watch):
                    "high": max(times[name]), **watch.during(loads[name])} for name in graphs}
 
 
-def candidates(layer, plans):
+def candidates(layer, plans, expected):
     def queue(plan):
         return lambda: plan.run(torch.cuda.current_stream().cuda_stream)
 
     calls = {name: queue(plan) for name, plan in plans.items()}
+    other = deepgemm.call_of(layer, layer.a, layer.b, expected, False, AGREE)
+    if other:
+        calls["deepgemm"] = other
     calls["torch_grouped_mm"] = layer.grouped_mm
     calls["cublas_loop"] = layer.loop
     calls["cublas_dense"] = layer.dense
@@ -229,10 +233,11 @@ def candidates(layer, plans):
 def bench_layer(layer, library, options, watch):
     """Rows of results for one layer."""
     plans = plans_of(layer, library, options.all)
-    errors = verify(layer, plans, layer.grouped_mm())
+    expected = layer.grouped_mm()
+    errors = verify(layer, plans, expected)
     calls = calls_for(layer, options.replay)
     graphs = {}
-    for name, call in candidates(layer, plans).items():
+    for name, call in candidates(layer, plans, expected).items():
         try:
             graphs[name] = capture(call, calls)
         except Exception as error:  # a peer that can't: noted, not fatal
@@ -289,7 +294,8 @@ def parser_of(about):
                         help="file of shapes; layers.json has some that nothing was fitted to")
     parser.add_argument("--ops", default="fprop,dgrad,wgrad,accumulate")
     parser.add_argument("--splits", default="mild,skew")
-    parser.add_argument("--all", action="store_true", help="each kernel of the grid, too")
+    parser.add_argument("--all", nargs="?", const="*", metavar="GLOB",
+                        help="each kernel of the grid, too, or those that fit")
     parser.add_argument("--budget", type=float, default=400, help="seconds; the rest is left out")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--replay", type=float, default=0.02, help="seconds of one graph replay")

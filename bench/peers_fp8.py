@@ -25,6 +25,7 @@ import sys
 
 import torch
 
+import deepgemm
 import libquern
 import peers
 
@@ -34,6 +35,7 @@ EXPANDED = {"mxfp8": 8, "mxfp8_ocp": 8, "mxfp4": 4, "nvfp4": 4}  # bits of a val
 # are not whole is multiplied, too, and torch, which gets a group's tokens alone, would lack it.
 MIXED = {("nvfp4", "wgrad"): 16, ("nvfp4", "accumulate"): 16}
 AGREE = 1e-2  # operands rounded to BF16 for the reference, and both results
+ITS_OWN_CAST = 6e-2  # DeepGEMM casts what our copies hold once more
 
 
 class Copy:
@@ -220,6 +222,10 @@ def products(layer, plans):
         calls["torch_scaled_grouped_mm"] = layer.scaled_grouped_mm
     if layer.recipe in EXPANDED:
         return calls
+    if layer.recipe == "fp8_block":
+        other = deepgemm.call_of(layer, layer.a, layer.b, layer.expected, True, ITS_OWN_CAST)
+        if other:
+            calls["deepgemm"] = other
     if layer.recipe != "fp8_tensor" or layer.op == "fprop":  # gradients are E5M2 there
         calls["cublas_dense_fast"] = layer.dense_fp8(True)
         calls["cublas_dense_slow"] = layer.dense_fp8(False)
@@ -262,7 +268,7 @@ def whole_layer(layer, plans):
 
 def verify(layer, plans, library):
     """Compute once into NaN; drop a plan whose result is wrong."""
-    expected = layer.reference(library)
+    layer.expected = expected = layer.reference(library)
     errors = peers.verify(layer, plans, expected, AGREE)
     if layer.recipe == "fp8_row" and layer.op != "accumulate":
         try:

@@ -26,6 +26,7 @@
 **              where C is read, by how it arrives:
 **              "reduce"  max(1.03 waves * tile, 1.5 memory)
 **              "fetch"   max(1.02 waves * tile, 1.05 memory)
+**              of several parts 1.4 instead of 1.02
 **              others    max(waves * tile, 1.2 memory)
 **                        + min(waves * tile, memory) / 2
 **
@@ -34,7 +35,8 @@
 ** more, wider ones for less (bench/NOTES.md, 6). All this is in cycles; bytes
 ** out of L2 also cost power, and so clock: kernels are ordered by a launch
 ** whose tiles take 0.15 of their copies longer (lone CTAs three quarters of
-** that; bench/NOTES.md, 8). The tuner replaces the model where it measured.
+** that, pairs that sum tokens 0.08; bench/NOTES.md, 8). The tuner replaces
+** the model where it measured.
 */
 #include "model.h"
 #include "expand.h"
@@ -54,21 +56,23 @@
 #define SECTORS          1.5     /* of rows that begin within one of 32 bytes */
 #define DRIFT            20480.0 /* steps of k */
 #define L2_EFFORT        0.15    /* of cycles of copies */
-#define TOGETHER         0.75    /* of what lone CTAs get leaves L2 */
+#define L2_SUMMED        0.08 /* the same, of pairs where tokens are summed */
+#define TOGETHER         0.75 /* of what lone CTAs get leaves L2 */
 
 /*
 ** What C costs, by how it arrives: factors of the computation and of plain
 ** copies, and the part of the smaller of both that the other does not hide.
-** "fetch" has fewer stages and shares the copy engine with A and B. The last
-** row is for all others.
+** "fetch" has fewer stages and shares the copy engine with A and B, which
+** tells where several parts each have steps of their own (bench/NOTES.md, 13).
+** The last row is for all others.
 */
 static const struct arrival {
     const char *addend;
-    double compute, memory, exposed;
+    double compute, merged, memory, exposed;
 } arrivals[] = {
-    {"reduce", 1.03, 1.5, 0.0}, /* fp32 sums in L2 */
-    {"fetch", 1.02, 1.05, 0.0},
-    {"read", 1.0, 1.2, 0.5}, /* by the math warps */
+    {"reduce", 1.03, 1.03, 1.5, 0.0}, /* fp32 sums in L2 */
+    {"fetch", 1.02, 1.40, 1.05, 0.0},
+    {"read", 1.0, 1.0, 1.2, 0.5}, /* by the math warps */
 };
 
 static double larger(double a, double b)
@@ -135,7 +139,8 @@ static double launch_cycles(const struct quern_problem *p,
     while (a < &arrivals[sizeof arrivals / sizeof *arrivals - 1] &&
            strcmp(a->addend, kernel->addend))
         a++;
-    return larger(compute * a->compute, memory * a->memory) +
+    return larger(compute * (p->parts > 1 ? a->merged : a->compute),
+                  memory * a->memory) +
            smaller(compute, memory) * a->exposed;
 }
 
@@ -191,11 +196,14 @@ static void estimate_tile(const struct qn_demand *demand,
 ** those a lone CTA causes fewer than it gets: what neighbours ask for at about
 ** the same time is read once. CTAs of a cluster wait for each other.
 */
-static double effort(const struct qn_kernel *kernel, const struct qn_figures *f)
+static double effort(const struct quern_problem *p,
+                     const struct qn_kernel *kernel, const struct qn_figures *f)
 {
+    double pairs = p->ragged == QUERN_AXIS_K ? L2_SUMMED : L2_EFFORT;
+
     if (kernel->cluster[0] * kernel->cluster[1] <= 1)
         return f->waves * (f->tile_cycles + f->copy * TOGETHER * L2_EFFORT);
-    return f->waves * (f->tile_cycles + f->copy * L2_EFFORT + MEETING_CYCLES);
+    return f->waves * (f->tile_cycles + f->copy * pairs + MEETING_CYCLES);
 }
 
 void qn_model_estimate(const struct qn_demand *demand,
@@ -213,6 +221,8 @@ void qn_model_estimate(const struct qn_demand *demand,
     lengths[2] *= parts;
     if (p->ragged != QUERN_AXIS_NONE)
         lengths[p->ragged - QUERN_AXIS_M] /= p->groups;
+    if (parts > 1)
+        lengths[2] += parts * kernel->tile[2] / 2.0; /* each ends in a step */
     estimate_tile(demand, kernel, lengths[2], f);
     f->tiles = p->groups *
                tiles_along(lengths[0], tile_m, 1, p->ragged == QUERN_AXIS_M) *
@@ -224,7 +234,7 @@ void qn_model_estimate(const struct qn_demand *demand,
     f->memory_cycles = moved_bytes(demand, parts) / MEMORY_PER_CYCLE;
     f->cycles = launches * launch_cycles(p, kernel, f->waves * f->tile_cycles,
                                          f->memory_cycles);
-    f->effort = effort(kernel, f);
+    f->effort = effort(p, kernel, f);
     f->order = launches * launch_cycles(p, kernel, f->effort, f->memory_cycles);
     qn_streamed_estimate(demand, kernel, MEMORY_PER_CYCLE, f);
     if (p->quantize)

@@ -58,6 +58,7 @@ local function common (merges, quantizes)
 
   -- A warpgroup that promotes has 64 x 128 sums in the tensor cores and as many as 128 x 128 or
   -- 64 x 256 beside them: rows as wide as the tile where an activation takes operands from them.
+  -- Or 64 x 192 of both.
   derive "split" (function (v)
     if v.schedule ~= "cooperative" then return "none" end
     local wide = v.promote > 0 and v.tile.n == 256 and not follows(v)
@@ -65,7 +66,7 @@ local function common (merges, quantizes)
   end),
   derive "mma_n" (function (v)
     local columns = v.split == "n" and v.tile.n // 2 or v.tile.n
-    return v.promote > 0 and math.min(columns, 128) or columns
+    return v.promote > 0 and columns ~= 192 and math.min(columns, 128) or columns
   end),
   derive "threads" (function () return 3 * 128 end),
 
@@ -134,7 +135,7 @@ local function common (merges, quantizes)
   reject "while it promotes, a warpgroup alone would leave the tensor cores idle"
     (function (v) return v.promote > 0 and v.schedule == "pingpong" end),
   reject "192 columns are no whole blocks of B's scales"
-    (function (v) return v.promote > 0 and v.tile.n == 192 end),
+    (function (v) return v.factors == "squares" and v.tile.n == 192 end),
   reject "a tile of 64 rows has too few for two warpgroups in turn"
     (function (v) return v.tile.m < 128 and v.schedule == "pingpong" end),
   reject "one warpgroup's registers cannot hold the sums of a whole tile this large"

@@ -1,0 +1,101 @@
+"""DeepGEMM as a peer of peers.py and peers_fp8.py, wherever a `deep_gemm` can be imported.
+
+It is no part of quern and nothing needs it. PyPI has it built, as sgl-deep-gemm:
+
+    pip download --no-deps sgl-deep-gemm && unzip -q sgl_deep_gemm-*.whl -d site && PYTHONPATH=site python3 bench/peers.py
+
+Its groups begin at multiples of 128 rows: operands are padded before anything is timed, real rows
+are counted. Where tokens are summed it takes their numbers on the host, too, and adds to fp32. FP8
+operands are cast by its own helpers, blocks as fp8_block's. What it computes is compared first; a
+case that it does not take is named.
+"""
+
+import sys
+
+import torch
+
+try:
+    import deep_gemm
+    from deep_gemm.utils import layout, math as casts
+except (ImportError, OSError, RuntimeError):  # none, or one built for another PyTorch
+    deep_gemm = None
+
+BLOCK = 128
+
+
+class Padded:
+    """Groups of rows that begin at multiples of BLOCK, zeros between."""
+
+    def __init__(self, rows):
+        self.rows = rows
+        self.lengths = [(r + BLOCK - 1) // BLOCK * BLOCK for r in rows]
+        starts = [sum(rows[:i]) for i in range(len(rows))]
+        places = [sum(self.lengths[:i]) for i in range(len(rows))]
+        self.index = torch.cat([torch.arange(r) + place for r, place in zip(rows, places)]).cuda()
+        self.used, self.total = starts[-1] + rows[-1], sum(self.lengths)
+        group = torch.full((self.total,), -1, dtype=torch.int32, device="cuda")
+        numbers = torch.arange(len(rows), dtype=torch.int32).repeat_interleave(torch.tensor(rows))
+        group[self.index] = numbers.cuda()
+        self.group = group
+        self.sizes = torch.tensor(self.lengths, dtype=torch.int32, device="cuda")
+
+    def put(self, tensor):
+        out = torch.zeros(self.total, *tensor.shape[1:], dtype=tensor.dtype, device="cuda")
+        out[self.index] = tensor[:self.used]
+        return out
+
+    def take(self, tensor):
+        return tensor[self.index]
+
+
+def by_rows(a, b, fp8):
+    """A function of (d, layout) for y = a b^T, b one matrix for each group, both k-major."""
+    if not fp8:
+        return lambda d, group: deep_gemm.m_grouped_bf16_gemm_nt_contiguous(a, b, d, group)
+    blocks = [casts.per_block_cast_to_fp8(w, False) for w in b]
+    a = casts.per_token_cast_to_fp8(a, False)
+    a = a[0], layout.get_mn_major_tma_aligned_tensor(a[1])
+    b = torch.stack([w for w, _ in blocks]), torch.stack([sf for _, sf in blocks])
+    return lambda d, group: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, group)
+
+
+def by_tokens(a, b, pad, fp8):
+    """A function of d for d += a^T b, in each group's tokens."""
+    lengths, sizes = pad.lengths, pad.sizes
+    if not fp8:
+        return lambda d: deep_gemm.k_grouped_bf16_gemm_tn_contiguous(a, b, d, lengths, sizes, d)
+
+    def turned(x):
+        codes, sf = casts.per_channel_cast_to_fp8(x, False)
+        parts = [part.T.contiguous().flatten() for part in codes.split(lengths)]
+        return torch.cat(parts), sf.T
+
+    a, b = turned(a), turned(b)
+    return lambda d: deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d, lengths, sizes, d)
+
+
+def call_of(layer, a, b, expected, fp8, most):
+    """What to time, or None. a, b: the operands as numbers; expected: what torch made of them."""
+    if deep_gemm is None or layer.op == "wgrad":  # which overwrites BF16
+        return None
+    try:
+        pad = Padded(layer.rows)
+        if layer.op == "accumulate":
+            d = torch.zeros_like(layer.sum)
+            work = by_tokens(pad.put(a), pad.put(b), pad, fp8)
+            call, result = (lambda: work(d)), (lambda: d)
+        else:
+            b = b if layer.op == "fprop" else b.transpose(-2, -1).contiguous()
+            d = torch.zeros(pad.total, b.shape[1], dtype=torch.bfloat16, device="cuda")
+            work = by_rows(pad.put(a), b, fp8)
+            call, result = (lambda: work(d, pad.group)), (lambda: pad.take(d))
+        call()
+        torch.cuda.synchronize()
+        got = result()
+        error = ((got.float() - expected.float()).norm() / expected.float().norm()).item()
+        if not error <= most:
+            raise ValueError(f"another result: error {error}")
+        return call
+    except Exception as error:  # a peer that can't: noted, not fatal
+        print(f"# {layer.name} {layer.op} {layer.kind} deepgemm: {str(error)[:300]}", file=sys.stderr)
+        return None
