@@ -29,7 +29,8 @@ static int add_entry(void *user, const struct qn_cache_entry *entry)
     cJSON_AddStringToObject(row, "arch", entry->arch);
     cJSON_AddStringToObject(row, "compiler", entry->compiler);
     cJSON_AddNumberToObject(row, "bytes", (double)entry->bytes);
-    cJSON_AddStringToObject(row, "used", text);
+    if (!entry->damaged) /* else nobody knows when */
+        cJSON_AddStringToObject(row, "used", text);
     cJSON_AddStringToObject(row, "state",
                             entry->damaged ? "damaged"
                             : entry->other ? "another version's"

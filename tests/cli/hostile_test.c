@@ -189,6 +189,11 @@ void test_cache_where(void **state)
     if (!strstr(test_output, "its name is too long") ||
         !strstr(test_output, "no folder takes new entries"))
         fail_msg("%s", test_output);
+    assert_int_equal(
+        test_shell("QUERN_CACHE=%s '%s/quern' cache verify 2>&1", name, own),
+        1);
+    assert_non_null(strstr(test_output, "its name is too long"));
+    assert_null(strstr(test_output, "1970")); /* when it was used: never */
     /* a folder that is merely not there is no damage */
     assert_int_equal(test_shell("cd %s && QUERN_CACHE=mine:none '%s/quern' "
                                 "cache verify 2>&1",
