@@ -30,13 +30,9 @@ static int render(struct qg *q, struct qg_point *point)
     return failed;
 }
 
-/*
-** The key covers everything after the header: the same code under another name
-** of a spec's file is the same code.
-*/
-static int render_with_key(struct qg *q, struct qg_point *point)
+/* The same; errors name the kernel. */
+static int render_named(struct qg *q, struct qg_point *point)
 {
-    char key[SHA256_DIGEST_STRING_LENGTH];
     int failed;
 
     q->rendering = point->kernel.name;
@@ -44,6 +40,18 @@ static int render_with_key(struct qg *q, struct qg_point *point)
     failed = render(q, point);
     q->rendering = NULL;
     q->point = NULL;
+    return failed;
+}
+
+/*
+** The key covers everything after the header: the same code under another name
+** of a spec's file is the same code.
+*/
+static int render_with_key(struct qg *q, struct qg_point *point)
+{
+    char key[SHA256_DIGEST_STRING_LENGTH];
+    int failed = render_named(q, point);
+
     if (!failed && !point->kernel.key) {
         SHA256Data((const uint8_t *)q->output.data, q->output.length, key);
         point->kernel.key = qg_mem_string(q, key, strlen(key));
@@ -138,7 +146,7 @@ void qg_source_try(struct qg *q)
                 break;
         if (found)
             continue;
-        source_one(q, point, qg_source_key);
+        source_one(q, point, render_named);
         pair = qg_mem_new(q, sizeof *pair);
         *pair = (struct pair){point->kernels, point->recipe, tried};
         tried = pair;

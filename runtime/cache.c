@@ -104,6 +104,10 @@ static const char *fault_of(int error)
         return "it is a symbolic link";
     case ENOTDIR:
         return "it is no folder, or a symbolic link";
+    case EACCES:
+        return "it may not be looked into";
+    case ENAMETOOLONG:
+        return "its name is too long";
     }
     return NULL;
 }
@@ -151,7 +155,8 @@ static int open_folder(struct qn_cache *cache, char *path)
         qn_file_folders(path);
     root = qn_file_folder(AT_FDCWD, path, 0);
     if (root < 0 && !(folder->fault = fault_of(errno)))
-        return 1;
+        folder->absent =
+            wanted ? "it is not there, and cannot be made" : "it is not there";
     folder->path = qn_text_copy(path);
     if (folder->path && root >= 0) {
         folder->writable = open_parts(folder, root, wanted) && wanted;
@@ -230,6 +235,16 @@ void qn_cache_close(struct qn_cache *cache)
 const char *qn_cache_folder(const struct qn_cache *cache, int i)
 {
     return i < cache->nfolders ? cache->folders[i].path : NULL;
+}
+
+const char *qn_cache_fault(const struct qn_cache *cache, int i)
+{
+    const struct qn_cache_folder *folder = &cache->folders[i];
+    const char *fault = folder->fault ? folder->fault : folder->absent;
+
+    for (int part = 0; part < QN_PARTS && !fault; part++)
+        fault = folder->faults[part];
+    return fault;
 }
 
 int qn_cache_writable(const struct qn_cache *cache)

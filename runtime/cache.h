@@ -50,8 +50,11 @@ int qn_cache_open(const char *list, const struct qn_cache_listener *listener,
                   struct qn_cache **out);
 void qn_cache_close(struct qn_cache *cache);
 
-/* The folders that are there, in order; NULL past the last. */
+/* The folders of the list, in order; NULL past the last. */
 const char *qn_cache_folder(const struct qn_cache *cache, int i);
+
+/* Why that folder, or a part of it, is not used; NULL if it is. */
+const char *qn_cache_fault(const struct qn_cache *cache, int i);
 
 /* The position of the folder that takes new entries, or -1. */
 int qn_cache_writable(const struct qn_cache *cache);

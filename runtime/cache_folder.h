@@ -26,6 +26,7 @@ struct qn_cache_folder {
     int parts[QN_PARTS]; /* open; -1 where a read-only folder lacks one */
     const char *faults[QN_PARTS]; /* why one is not used though it is there */
     const char *fault;            /* the same for all of it */
+    const char *absent;           /* why it is not there; NULL if it is */
 };
 
 struct qn_cache {

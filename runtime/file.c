@@ -82,8 +82,10 @@ int qn_file_folders(const char *path)
     char part[PATH_MAX];
     size_t length = strlen(path);
 
-    if (length == 0 || length >= sizeof part)
+    if (length == 0 || length >= sizeof part) {
+        errno = length ? ENAMETOOLONG : ENOENT;
         return 0;
+    }
     for (size_t i = 1; i <= length; i++)
         if (path[i] == '/' || path[i] == 0) {
             memcpy(part, path, i);

@@ -1,6 +1,7 @@
 /*
 ** cmd_bench.c: `quern bench`: time problems.
 */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -103,17 +104,21 @@ static int save(const struct qn_options *opt, const cJSON *rows)
     FILE *file = fopen(opt->json_file, "w");
     char *text = qn_table_text(rows);
     int failed = !file || !text || fprintf(file, "%s\n", text) < 0, plain = 0;
+    int error = errno;
     struct stat st;
 
     if (file) /* half a file is none; but what is no file stays */
         plain = !fstat(fileno(file), &st) && S_ISREG(st.st_mode);
-    if (file)
-        failed |= fclose(file) != 0;
+    if (file && fclose(file) != 0) {
+        error = failed ? error : errno;
+        failed = 1;
+    }
     if (failed && plain)
         remove(opt->json_file);
     cJSON_free(text);
-    return failed ? qn_message_fail(opt, QN_EXIT_UNABLE, "%s cannot be written",
-                                    opt->json_file)
+    return failed ? qn_message_fail(opt, QN_EXIT_UNABLE,
+                                    "%s cannot be written: %s", opt->json_file,
+                                    strerror(error))
                   : QN_EXIT_OK;
 }
 
@@ -149,10 +154,11 @@ static int run(const struct qn_options *opt)
     status = time_all(opt, ctx, rows);
     if (!status && opt->json_file)
         status = save(opt, rows);
-    if (status)
-        cJSON_Delete(rows);
-    else
+    if (cJSON_GetArraySize(
+            rows)) /* what was measured is shown, come what may */
         qn_table_print(opt, rows, columns(opt));
+    else
+        cJSON_Delete(rows);
     quern_close(ctx);
     return status;
 }

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE /* posix_spawn_file_actions_addchdir_np */
 
 #include <errno.h>
+#include <libgen.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "arch.h"
 #include "cli.h"
@@ -290,6 +292,23 @@ static int write_all(const struct qn_options *opt, struct qg *generator,
     return status ? status : make_archive(opt, folder);
 }
 
+/* Told before minutes of compiling: may DIR, or the nearest folder around it
+   that is there, be written? */
+static int check_folder(const struct qn_options *opt, const char *folder)
+{
+    char *copy = qn_text_copy(folder), *at = copy;
+    int error = ENOMEM;
+
+    while (at && (error = access(at, W_OK | X_OK) ? errno : 0) == ENOENT &&
+           strcmp(at, ".") != 0)
+        at = dirname(at);
+    free(copy);
+    return error ? qn_message_fail(opt, QN_EXIT_UNABLE,
+                                   "%s cannot be written: %s", folder,
+                                   strerror(error))
+                 : QN_EXIT_OK;
+}
+
 /* Nothing is written before every kernel has compiled; then all is. */
 static int compile(const struct qn_options *opt, struct qg *generator,
                    struct quern_context *ctx,
@@ -299,9 +318,11 @@ static int compile(const struct qn_options *opt, struct qg *generator,
     const char *folder = opt->output ? opt->output : "quern-kernels";
     struct qn_compile work;
     sigset_t before;
-    int status =
-        qn_compile_run(opt, generator, ctx, selection, opt->jobs, &work);
+    int status = check_folder(opt, folder);
 
+    if (status)
+        return status;
+    status = qn_compile_run(opt, generator, ctx, selection, opt->jobs, &work);
     qn_signal_hold(&before);
     if (!status)
         status = write_all(opt, generator, selection, folder, &work);

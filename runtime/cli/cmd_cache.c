@@ -29,7 +29,8 @@ static int add_entry(void *user, const struct qn_cache_entry *entry)
     cJSON_AddStringToObject(row, "arch", entry->arch);
     cJSON_AddStringToObject(row, "compiler", entry->compiler);
     cJSON_AddNumberToObject(row, "bytes", (double)entry->bytes);
-    cJSON_AddStringToObject(row, "used", text);
+    if (!entry->damaged) /* else nobody knows when */
+        cJSON_AddStringToObject(row, "used", text);
     cJSON_AddStringToObject(row, "state",
                             entry->damaged ? "damaged"
                             : entry->other ? "another version's"
@@ -111,7 +112,10 @@ static int collect(const struct qn_options *opt, struct qn_cache *cache)
 static int where(const struct qn_options *opt, struct qn_cache *cache)
 {
     static const struct qn_column folders[] = {
-        {"folder", "folder", "s"}, {"writable", "takes new entries", "s"}, {0}};
+        {"folder", "folder", "s"},
+        {"writable", "takes new entries", "s"},
+        {"fault", "what is wrong", "s"},
+        {0}};
     cJSON *rows = cJSON_CreateArray();
     const char *folder;
 
@@ -119,9 +123,14 @@ static int where(const struct qn_options *opt, struct qn_cache *cache)
         cJSON *row = cJSON_CreateObject();
         cJSON_AddStringToObject(row, "folder", folder);
         cJSON_AddBoolToObject(row, "writable", i == qn_cache_writable(cache));
+        if (qn_cache_fault(cache, i))
+            cJSON_AddStringToObject(row, "fault", qn_cache_fault(cache, i));
         cJSON_AddItemToArray(rows, row);
     }
     qn_table_print(opt, rows, folders);
+    if (!opt->json && qn_cache_writable(cache) < 0)
+        puts("no folder takes new entries: kernels are compiled again by each "
+             "process");
     return QN_EXIT_OK;
 }
 

@@ -2,6 +2,7 @@
 ** cmd_list.c: `quern list`: the variants that the specs can express.
 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -37,7 +38,13 @@ static void add_kernel(cJSON *rows, const struct qn_kernel *kernel)
     cJSON_AddItemToArray(rows, row);
 }
 
-/* Do both serve the same problems? Each pair is asked: numbers first. */
+/* The kernels of one variant, the first of them for all. */
+struct variant {
+    const struct qn_kernel *kernel;
+    int count, shipped;
+};
+
+/* Do both serve the same problems? */
 static int same_variant(const struct qn_kernel *a, const struct qn_kernel *b)
 {
     return a->op == b->op && a->ragged == b->ragged &&
@@ -46,24 +53,22 @@ static int same_variant(const struct qn_kernel *a, const struct qn_kernel *b)
            strcmp(a->recipe, b->recipe) == 0 && strcmp(a->arch, b->arch) == 0;
 }
 
-/* A row for the variant of kernel `first`, unless an earlier kernel had it. */
-static void add_variant(cJSON *rows, const struct quern_registry *registry,
-                        const struct qg_selection *selection, int first)
+/* Where the kernel's variant is, or will be: kernels are sorted by name, so
+   that those of a variant lie close to each other. */
+static int find_variant(const struct variant *all, int count,
+                        const struct qn_kernel *kernel)
 {
-    const struct qn_kernel *kernel = &registry->kernels[first];
-    int count = 0, shipped = 0;
-    cJSON *row;
+    for (int i = count - 1; i >= 0; i--)
+        if (same_variant(all[i].kernel, kernel))
+            return i;
+    return count;
+}
 
-    for (int i = 0; i < registry->nkernels; i++) {
-        const struct qn_kernel *other = &registry->kernels[i];
-        if (!same_variant(kernel, other) || !qg_selects(selection, other))
-            continue;
-        if (i < first)
-            return;
-        count++;
-        shipped += other->shipped;
-    }
-    row = cJSON_CreateObject();
+static cJSON *describe_variant(const struct variant *variant)
+{
+    const struct qn_kernel *kernel = variant->kernel;
+    cJSON *row = cJSON_CreateObject();
+
     cJSON_AddStringToObject(row, "op", qn_op_name(kernel->op));
     cJSON_AddStringToObject(row, "recipe", kernel->recipe);
     cJSON_AddStringToObject(row, "layout",
@@ -73,9 +78,42 @@ static void add_variant(cJSON *rows, const struct quern_registry *registry,
     cJSON_AddStringToObject(row, "epilogue",
                             qn_epilogue_name(kernel->epilogue));
     cJSON_AddStringToObject(row, "arch", kernel->arch);
-    cJSON_AddNumberToObject(row, "kernels", count);
-    cJSON_AddNumberToObject(row, "shipped", shipped);
-    cJSON_AddItemToArray(rows, row);
+    cJSON_AddNumberToObject(row, "kernels", variant->count);
+    cJSON_AddNumberToObject(row, "shipped", variant->shipped);
+    return row;
+}
+
+/* A row for each variant, in the order of their first kernels. */
+static void add_variants(cJSON *rows, const struct quern_registry *registry,
+                         const struct qg_selection *selection)
+{
+    struct variant *all = calloc((size_t)registry->nkernels + 1, sizeof *all);
+    int count = 0;
+
+    for (int i = 0; all && i < registry->nkernels; i++) {
+        const struct qn_kernel *kernel = &registry->kernels[i];
+        int at;
+
+        if (!qg_selects(selection, kernel))
+            continue;
+        at = find_variant(all, count, kernel);
+        if (at == count)
+            all[count++].kernel = kernel;
+        all[at].count++;
+        all[at].shipped += kernel->shipped;
+    }
+    for (int i = 0; i < count; i++)
+        cJSON_AddItemToArray(rows, describe_variant(&all[i]));
+    free(all);
+}
+
+/* A row for each kernel. */
+static void add_kernels(cJSON *rows, const struct quern_registry *registry,
+                        const struct qg_selection *selection)
+{
+    for (int i = 0; i < registry->nkernels; i++)
+        if (qg_selects(selection, &registry->kernels[i]))
+            add_kernel(rows, &registry->kernels[i]);
 }
 
 static int print(const struct qn_options *opt, struct qg *generator,
@@ -107,14 +145,10 @@ static int print(const struct qn_options *opt, struct qg *generator,
     const struct quern_registry *registry = qg_registry(generator);
     cJSON *rows = cJSON_CreateArray();
 
-    for (int i = 0; i < registry->nkernels; i++) {
-        if (!qg_selects(selection, &registry->kernels[i]))
-            continue;
-        if (opt->kernels)
-            add_kernel(rows, &registry->kernels[i]);
-        else
-            add_variant(rows, registry, selection, i);
-    }
+    if (opt->kernels)
+        add_kernels(rows, registry, selection);
+    else
+        add_variants(rows, registry, selection);
     if (cJSON_GetArraySize(rows) == 0) {
         cJSON_Delete(rows);
         return qn_message_fail(opt, QN_EXIT_USAGE,

@@ -1,12 +1,16 @@
 /*
 ** cmd_tune.c: `quern tune`: measure candidates on this GPU, store the winners.
 */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "line.h"
 #include "cli.h"
+#include "file.h"
+#include "line.h"
 #include "tune_store.h"
 
 static const struct argp_option options[] = {
@@ -133,6 +137,31 @@ static void add_candidates(const struct qn_options *opt, cJSON *row,
         cJSON_Delete(candidates);
 }
 
+/* Who names a folder wants that one: the library would go on to the cache's,
+   and only once all was measured. */
+static int check_store(const struct qn_options *opt)
+{
+    int folder, error = 0;
+
+    if (!opt->store)
+        return QN_EXIT_OK;
+    if (strchr(opt->store, ':'))
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--store is '%s'; it must be one folder, whose "
+                               "name has no ':'",
+                               opt->store);
+    qn_file_folders(opt->store);
+    folder = open(opt->store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0 || faccessat(folder, ".", W_OK | X_OK, AT_EACCESS))
+        error = errno;
+    if (folder >= 0)
+        close(folder);
+    return error ? qn_message_fail(opt, QN_EXIT_UNABLE,
+                                   "--store: %s cannot be written: %s",
+                                   opt->store, strerror(error))
+                 : QN_EXIT_OK;
+}
+
 static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
                         const char *text, cJSON *rows)
 {
@@ -161,6 +190,8 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
                                "there is nothing to tune",
                                text);
     status = qn_source_parse(opt, ctx, text, &problem);
+    if (!status)
+        status = check_store(opt);
     if (status)
         return status;
     code = quern_tune(ctx, &problem, &tune, &result);
@@ -189,18 +220,20 @@ static int merge_file(const struct qn_options *opt, struct quern_context *ctx,
     if (!code)
         code = qn_tune_store_add(ctx, &file, 0, target, sizeof target);
     if (!code && !opt->json)
-        printf("%s: %d lines, merged into %s\n", path, file.count, target);
+        printf("%s: %d line%s, merged into %s\n", path, file.count,
+               file.count == 1 ? "" : "s", target);
     qn_tune_file_free(&file);
     return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
 }
 
 static int merge_all(const struct qn_options *opt, struct quern_context *ctx)
 {
-    int status = QN_EXIT_OK;
+    int status;
 
     if (opt->nwords == 0)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "--merge takes the files to be merged");
+    status = check_store(opt);
     for (int i = 0; i < opt->nwords && !status; i++)
         status = merge_file(opt, ctx, opt->words[i]);
     return status;

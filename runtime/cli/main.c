@@ -120,7 +120,9 @@ int main(int argc, char **argv)
 {
     const struct qn_command *command;
 
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error as any other */
+    /* a closed pipe, and a file past ulimit -f, are errors as any other */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     atexit(close_output);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "help") == 0) {

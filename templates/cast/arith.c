@@ -19,7 +19,6 @@ FN float float_of(unsigned bits)
 
 FN float add_rn(float x, float y) { return x + y; }
 FN float mul_rn(float x, float y) { return x * y; }
-FN float div_rn(float x, float y) { return x / y; }
 FN float rcp_rn(float x) { return 1 / x; } /* of x within 2^-125 .. 2^125, or NaN */
 
 /*
@@ -57,14 +56,13 @@ FN unsigned bits_of(float x) { return __float_as_uint(x); }
 FN float float_of(unsigned bits) { return __uint_as_float(bits); }
 FN float add_rn(float x, float y) { return __fadd_rn(x, y); }
 FN float mul_rn(float x, float y) { return __fmul_rn(x, y); }
-FN float div_rn(float x, float y) { return __fdiv_rn(x, y); }
 FN float fma_rn(float x, float y, float z) { return __fmaf_rn(x, y, z); }
 FN float magnitude(float x) { return fabsf(x); }
 
 //$ if op == "fprop" or op == "dgrad" then
 /*
-** div_rn(1, x) for less, of x within 2^-125 .. 2^125, or NaN. It is what __frcp_rn does of these,
-** without its branch for others, whose call costs a product its registers.
+** 1 / x for less than __fdiv_rn, of x within 2^-125 .. 2^125, or NaN. It is what __frcp_rn does of
+** these, without its branch for others, whose call costs a product its registers.
 */
 FN float rcp_rn(float x)
 {
@@ -74,7 +72,7 @@ FN float rcp_rn(float x)
     return __fmaf_rn(y, -__fmaf_rn(x, y, -1), y);
 }
 //$ else
-FN float rcp_rn(float x) { return __frcp_rn(x); } /* div_rn(1, x) for less */
+FN float rcp_rn(float x) { return __frcp_rn(x); } /* 1 / x */
 //$ end
 
 /* x within -most .. most; NaN becomes most. */

@@ -25,13 +25,3 @@ FN float power_of_two(int n)
 {
     return float_of((unsigned)(n + 127) << 23);
 }
-
-/* e^x, at most 2 ulp off. In two halves, so that a denormal or infinite result is rounded once. */
-FN float exp_f32(float x)
-{
-    const struct power e = exp_parts(bounded(x, -104, 89));
-    const int half = e.whole >> 1;
-    const float first = power_of_two(half);
-
-    return mul_rn(fma_rn(first, e.part, first), power_of_two(e.whole - half));
-}

@@ -39,4 +39,10 @@ DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
 //$ end
 }
 
-//$ include(ragged == "none" and "common/walk_uniform.cu" or "common/walk_ragged.cu")
+//$ if ragged == "none" then
+//$ include "common/walk_uniform.cu"
+//$ else
+//$ include "common/walk_ragged.cu"
+
+//$ include "common/walk_next.cu"
+//$ end

@@ -22,7 +22,7 @@
 static void note_column(const struct work *w, const struct group *g, int feature,
                         float tile[TILE][TILE])
 {
-    static _Thread_local float turned[TILE][TILE];
+    float turned[TILE][TILE];
 
     for (int i = 0; i < TILE; i++)
         for (int j = 0; j < TILE; j++)
@@ -44,7 +44,7 @@ static void note_column(const struct work *w, const struct group *g, int feature
 
 static void note_tile(const struct work *w, const struct group *g, int row, int feature)
 {
-    static _Thread_local float tile[TILE][TILE];
+    float tile[TILE][TILE];
 
     load_tile(w, g, row, feature, tile);
     for (int i = 0; i < TILE && row + i < g->length && w->row.amax; i++)

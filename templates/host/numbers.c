@@ -17,7 +17,7 @@
 /* A tile of the result; rows end where the padding to whole 16 bytes does. */
 static void store_tile(const struct work *w, const struct group *g, int row, int feature)
 {
-    static _Thread_local float tile[TILE][TILE];
+    float tile[TILE][TILE];
     const int end = (int)w->row.stride - feature;
 
     load_tile(w, g, row, feature, tile);

@@ -22,7 +22,7 @@
 /* A tile of both copies. */
 static void quantize_tile(const struct work *w, const struct group *g, int row, int feature)
 {
-    static _Thread_local float tile[TILE][TILE];
+    float tile[TILE][TILE];
     const struct scales s = row_scales(g, &w->all);
     const long long first = row_of(w, g, row);
     const struct lines lines = { &w->row, &s, row, feature, g->length - row,

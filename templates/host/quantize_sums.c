@@ -2,7 +2,7 @@
    the row's probability says. What is added to dbias is nothing where it has no rows. */
 static void sum_rows(const struct work *w, const struct group *g, int feature)
 {
-    static _Thread_local float tile[TILE][TILE];
+    float tile[TILE][TILE];
     float sum[TILE] = { 0 };
 
     for (int row = 0; row < g->length; row++) {

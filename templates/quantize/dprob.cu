@@ -11,6 +11,8 @@
 */
 //$ include "quantize/head.cu"
 
+//$ include "common/walk_next.cu"
+
 //$ include "quantize/given.cu"
 
 //$ include "quantize/operands.cu"

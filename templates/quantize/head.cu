@@ -46,8 +46,10 @@ enum {
 //$ if of ~= "w" then
 //$ include "common/sizes.c"
 
+//$   if op ~= "amax" and op ~= "sum" and op ~= "sum_rows" then -- another launch does
 //$ include "common/check_sizes.cu"
 
+//$   end
 //$ end
 //$ include "quantize/walk.cu"
 

@@ -16,6 +16,8 @@
 */
 //$ include "quantize/head.cu"
 
+//$ include "common/walk_next.cu"
+
 //$ include "quantize/load.cu"
 
 //$ include "quantize/place.cu"

@@ -9,6 +9,8 @@
 */
 //$ include "quantize/head.cu"
 
+//$ include "common/walk_next.cu"
+
 //$ include "quantize/held.cu"
 
 //$ include "quantize/pairs.cu"

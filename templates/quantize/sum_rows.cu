@@ -9,6 +9,8 @@
 */
 //$ include "quantize/head.cu"
 
+//$ include "common/walk_next.cu"
+
 enum { COLUMNS = 64 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))

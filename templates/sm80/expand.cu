@@ -11,6 +11,7 @@ DEVICE unsigned int multiply_f16x2(unsigned int x, unsigned int factor)
     return product;
 }
 
+//$ if a.type == "i8" or b.type == "i8" then
 DEVICE unsigned int subtract_f16x2(unsigned int x, unsigned int y)
 {
     unsigned int difference;
@@ -19,6 +20,7 @@ DEVICE unsigned int subtract_f16x2(unsigned int x, unsigned int y)
     return difference;
 }
 
+//$ end
 /* Bytes 0 and 1, or 2 and 3, of a word as the upper bytes of two halves. */
 DEVICE unsigned int spread(unsigned int word, int upper)
 {
@@ -34,6 +36,7 @@ DEVICE unsigned int load_shared(unsigned int from)
     return word;
 }
 
+//$ if a.bits == 4 or b.bits == 4 then
 DEVICE unsigned int load_shared_half(unsigned int from)
 {
     unsigned short half;
@@ -42,6 +45,7 @@ DEVICE unsigned int load_shared_half(unsigned int from)
     return half;
 }
 
+//$ end
 /* The values of two f16, each times a scale, to bf16. */
 DEVICE unsigned int scale_pair(unsigned int pair, float scale)
 {

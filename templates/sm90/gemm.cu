@@ -57,8 +57,11 @@
 **
 ** One CTA per multiprocessor walks over the tiles of all groups (struct walk). Its first warpgroup
 //$ if expand ~= "none" then
-** copies tiles of A and B into PACKED_STAGES packed stages. Its last one expands these into a ring
-** of STAGES stages; the two others multiply what lies there:
+//$ local into = a_way == b_way and "both" or a_way == "expanded" and "those of A" or "those of B"
+//$ local met = { registers = " by what they expand themselves", copied = " by what lies packed" }
+//$ local by = met[a_way] or met[b_way] or ""
+** copies tiles of A and B into PACKED_STAGES packed stages. Its last one expands $(into) into
+** a ring of STAGES stages; the two others multiply what lies there$(by):
 //$ if expand == "swapped" then
 ** the rows of B that they expand are the tensor cores' rows, those of A their columns, and
 //$ end
@@ -171,7 +174,7 @@ enum {
 //$ end
 /* Shared memory, as 32-bit addresses. */
 struct memory {
-    unsigned int ring; /* stages, each an A and behind it a B */
+    unsigned int ring; /* stages: A_BYTES of A, and behind them B_BYTES of B */
     unsigned int slabs, full, empty;
 //$ if expand ~= "none" then
     unsigned int packed; /* stages as they are copied, each an A and behind it a B */

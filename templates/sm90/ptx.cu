@@ -392,7 +392,7 @@ DEVICE void named_arrive(int barrier, int threads)
 //$ include "common/afresh.cu"
 
 //$ end
-//$ if rolled and epilogue == "activate" then
+//$ if rolled and epilogue == "activate" and schedule == "cooperative" then
 /* The lane once more, where no register is left to keep it in. */
 DEVICE int lane_again(void)
 {

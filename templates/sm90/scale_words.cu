@@ -15,8 +15,7 @@ enum {
 //$ if o.scale then
     $(name:upper())_WORD_K = 4 * $(o.scale.k), /* steps of k that a word of scales is for */
     $(name:upper())_SLOTS = $(word_slots[name == "a" and 1 or 2]), /* words of a row on their way */
-    /* where they lie */
-    $(name:upper())_WORDS = $(name == "a" and "0" or word_slots[1] .. " * TILE_M * 4"),
+    $(name:upper())_WORDS = $(name == "a" and "0" or word_slots[1] .. " * TILE_M * 4"), /* where */
 //$ end
 //$ end
 };

@@ -1,4 +1,3 @@
-/* One warp's 16 rows x 64 columns as $(d.type) into a slab of 16 swizzled rows of 128 bytes. */
 DEVICE unsigned int pack(float lo, float hi)
 {
     unsigned int packed;
@@ -6,6 +5,8 @@ DEVICE unsigned int pack(float lo, float hi)
     return packed;
 }
 
+//$ if epilogue ~= "gradient" and epilogue ~= "gradient_copies" then
+/* One warp's 16 rows x 64 columns as $(d.type) into a slab of 16 swizzled rows of 128 bytes. */
 DEVICE void fill_slab(unsigned int slab, const float *sum, int lane)
 {
     const int row = lane % 16;
@@ -17,3 +18,4 @@ DEVICE void fill_slab(unsigned int slab, const float *sum, int lane)
                         pack(s[2], s[3]), pack(s[4], s[5]), pack(s[6], s[7]));
     }
 }
+//$ end

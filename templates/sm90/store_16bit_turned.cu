@@ -1,8 +1,4 @@
 //$ local row_bytes = tile.n // 8 * 2
-/*
-** One warp's 16 rows x SLAB_COLUMNS as $(d.type) into a slab of 16 swizzled rows of $(row_bytes)
-** bytes. Its threads hold columns of D as rows: sums of 16 begin ROWS / 2 behind those of others.
-*/
 DEVICE unsigned int pack(float lo, float hi)
 {
     unsigned int packed;
@@ -10,6 +6,10 @@ DEVICE unsigned int pack(float lo, float hi)
     return packed;
 }
 
+/*
+** One warp's 16 rows x SLAB_COLUMNS as $(d.type) into a slab of 16 swizzled rows of $(row_bytes)
+** bytes. Its threads hold columns of D as rows: sums of 16 begin ROWS / 2 behind those of others.
+*/
 DEVICE void fill_slab(unsigned int slab, const float *sum, int lane)
 {
     const int row = lane / 16 * 8 + lane % 8;

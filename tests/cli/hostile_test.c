@@ -79,7 +79,15 @@ static const struct {
     {"bench " SMALL " --backend host --repeat 1 --json /none/x", 3,
      "/none/x cannot be written"},
     {"bench " SMALL " --backend host --repeat 1 --json /dev/full", 3,
-     "/dev/full cannot be written"},
+     "/dev/full cannot be written: No space left"},
+    {"bench " SMALL " --backend host --repeat 1 --json /none/x", 3, "TFLOP/s"},
+    {"bench '" SMALL "' 'fprop bf61' --backend host --repeat 1", 2, "TFLOP/s"},
+    {"build -o /dev/null/x", 3, "/dev/null/x cannot be written: Not a dir"},
+    {"tune " SMALL " --store /dev/null", 3,
+     "--store: /dev/null cannot be written: Not a dir"},
+    {"tune --merge /none --store /dev/null/x", 3,
+     "--store: /dev/null/x cannot be written: "},
+    {"tune " SMALL " --store a:b", 2, "it must be one folder"},
 };
 
 void test_wrong_arguments(void **state)
@@ -139,6 +147,64 @@ void test_output_fails(void **state)
     if (!strstr(test_output, "cannot be written: Broken pipe") ||
         !strstr(test_output, "status 3"))
         fail_msg("closed pipe: %s", test_output);
+}
+
+/* A file larger than the user may write is an error, and no signal. */
+void test_output_too_large(void **state)
+{
+    char folder[] = "/tmp/quern-large-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    if (test_shell("cd %s && ulimit -f 1 && QUERN_CACHE= '%s/quern' emit -o x "
+                   "quern_bf16_fprop_tn_m_f32_scale_host 2>&1",
+                   folder, test_own_folder()) != 3 ||
+        !strstr(test_output, "File too large"))
+        fail_msg("emit: %s", test_output);
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
+/* Each folder of the list is shown, and why it is of no use. */
+void test_cache_where(void **state)
+{
+    char folder[] = "/tmp/quern-where-XXXXXX", name[300];
+    const char *own = test_own_folder();
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    test_shell("cd %s && QUERN_CACHE=%s:/dev/null/x:mine:none '%s/quern' cache "
+               "where 2>&1",
+               folder, name, own);
+    if (!strstr(test_output, "its name is too long") ||
+        !strstr(test_output, "it is no folder") ||
+        !strstr(test_output, "/mine ") ||
+        !strstr(test_output, "it is not there\n") ||
+        strstr(test_output, "no folder takes"))
+        fail_msg("%s", test_output);
+    test_shell("cd %s && QUERN_CACHE=$(printf 'a/%%.0s' $(seq 2500)) "
+               "'%s/quern' cache where 2>&1",
+               folder, own);
+    if (!strstr(test_output, "its name is too long") ||
+        !strstr(test_output, "no folder takes new entries"))
+        fail_msg("%s", test_output);
+    assert_int_equal(
+        test_shell("QUERN_CACHE=%s '%s/quern' cache verify 2>&1", name, own),
+        1);
+    assert_non_null(strstr(test_output, "its name is too long"));
+    assert_null(strstr(test_output, "1970")); /* when it was used: never */
+    /* a folder that is merely not there is no damage */
+    assert_int_equal(test_shell("cd %s && QUERN_CACHE=mine:none '%s/quern' "
+                                "cache verify 2>&1",
+                                folder, own),
+                     0);
+    assert_int_equal(test_shell("env -u HOME -u XDG_CACHE_HOME -u QUERN_CACHE "
+                                "'%s/quern' cache where 2>&1",
+                                own),
+                     0);
+    assert_non_null(strstr(test_output, "no folder takes new entries"));
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
 }
 
 /* Read by another implementation of JSON, names that are no UTF-8 included. */

@@ -37,6 +37,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_installed),
         cmocka_unit_test(test_wrong_arguments),
         cmocka_unit_test(test_output_fails),
+        cmocka_unit_test(test_output_too_large),
+        cmocka_unit_test(test_cache_where),
         cmocka_unit_test(test_json_for_others),
         cmocka_unit_test(test_interrupts),
         cmocka_unit_test(test_python_has_our_structures),

@@ -30,6 +30,8 @@ void test_code(void **state);
 /* hostile_test.c */
 void test_wrong_arguments(void **state);
 void test_output_fails(void **state);
+void test_output_too_large(void **state);
+void test_cache_where(void **state);
 void test_json_for_others(void **state);
 void test_interrupts(void **state);
 

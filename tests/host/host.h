@@ -125,6 +125,9 @@ void test_mlp_lies(void **state);
 void test_scale_ends(void **state);
 void test_scale_ends_mixed(void **state);
 
+/* stack.c */
+void test_small_stack_of_thread(void **state);
+
 /* steps.c */
 void test_step_gradients(void **state);
 void test_step_seeds(void **state);

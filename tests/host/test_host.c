@@ -93,6 +93,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_mlp_lies),
         cmocka_unit_test(test_scale_ends),
         cmocka_unit_test(test_scale_ends_mixed),
+        cmocka_unit_test(test_small_stack_of_thread),
         cmocka_unit_test(test_step_gradients),
         cmocka_unit_test(test_step_seeds),
         cmocka_unit_test(test_step_descends),
