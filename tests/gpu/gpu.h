@@ -275,6 +275,7 @@ void gpu_large(void);
 void gpu_empty(void);
 void gpu_lies(void);
 void gpu_graphs(void);
+void gpu_replays(void);
 void gpu_repeats(void);
 void gpu_streams(void);
 void gpu_sms(void);

@@ -22,7 +22,7 @@ import time
 
 SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
 SPECS = os.path.join(os.path.dirname(__file__), "specs")
-APART = ("casts", "cublaslt", "mlp", "step", "streamed")  # families that look at no kernel of products
+APART = ("casts", "cublaslt", "mlp", "replays", "step", "streamed")  # families that look at no kernel of products
 NO_END = 1e6  # seconds
 ALONE = "tune"  # one that measures, when all others have ended
 
@@ -111,7 +111,7 @@ def main():
     cores = os.cpu_count() or 2
     parser.add_argument("recipes", nargs="*", metavar="RECIPE", help="these recipes' products alone (all)")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--quick", action="store_true", help="a part of each family, 100 replays of each graph")
+    parser.add_argument("--quick", action="store_true", help="a part of each family, few replays of each graph")
     parser.add_argument("--random", type=int, default=3000, help="random problems in all (3000)")
     parser.add_argument("--jobs", type=int, default=max(1, cores // 2), help="processes at once (half of the cores)")
     parser.add_argument("--threads", type=int, default=2, help="of each process (2)")
