@@ -111,6 +111,8 @@ static int add_mlp(struct gpu_call *c)
     c->lengths = l->sizes;
     c->groups = l->mlp.groups;
     c->rows = l->mlp.m;
+    if (!code && c->later == GPU_QUEUED)
+        code = quern_queue(gpu_context, GPU_CALL_QUEUED, &c->queue);
     return code;
 }
 
@@ -174,8 +176,12 @@ static int run_mlp(struct gpu_call *c, void *stream)
         args.dw1.data = args.dw2.data = NULL;
     if (!code)
         code = quern_mlp_backward(l->plan, &args, stream);
-    if (!code && c->later)
+    if (!code && c->later == GPU_LATER)
         code = quern_mlp_wgrad(l->plan, &l->args, stream);
+    if (!code && c->queue)
+        code = quern_mlp_put(l->plan, &l->args, c->queue, 0);
+    if (!code && c->queue)
+        code = quern_queue_flush(c->queue, 0, 0, stream);
     return code;
 }
 

@@ -12,6 +12,9 @@ enum { GPU_CALL_PARTS = 40, GPU_CALL_QUEUED = 4 };
 
 enum gpu_call_kind { GPU_PRODUCT, GPU_CAST, GPU_MLP };
 
+/* An MLP's weight gradients: in backward, by a call of their own, by a queue. */
+enum gpu_call_later { GPU_NOW, GPU_LATER, GPU_QUEUED };
+
 /* A buffer that runs write. */
 struct gpu_call_part {
     struct qn_memory *memory;
@@ -21,11 +24,11 @@ struct gpu_call_part {
 /* All zero is one that was not opened; gpu_call_close takes any. */
 struct gpu_call {
     int kind;  /* enum gpu_call_kind */
-    int later; /* an MLP's weight gradients by a call of their own */
+    int later; /* enum gpu_call_later */
     struct qn_job job;
     struct qn_cast cast;
     struct qn_layer layer;
-    struct quern_queue *queue; /* of a product with parts */
+    struct quern_queue *queue; /* of a product with parts, or GPU_QUEUED */
     struct gpu_call_part parts[GPU_CALL_PARTS];
     int count;
     size_t most;             /* bytes of a part */

@@ -32,7 +32,7 @@ enum phase {
 
 struct line {
     char text[256];
-    int later;
+    int later;        /* enum gpu_call_later */
     int refused;      /* a capture must be refused */
     int late;         /* it was not run: time was over */
     char result[700]; /* what is wrong, "" if nothing is */
@@ -56,7 +56,10 @@ static struct {
 static void fail(struct line *line, const char *what, const char *more)
 {
     snprintf(line->result, sizeof line->result, "%s%s: %s%s", line->text,
-             line->later ? ", wgrad later" : "", what, more);
+             line->later == GPU_QUEUED  ? ", wgrad queued"
+             : line->later == GPU_LATER ? ", wgrad later"
+                                        : "",
+             what, more);
 }
 
 static int is_well(const struct twins *t)
@@ -392,8 +395,9 @@ static void add_all(void)
                 (gpu_options.quick && turn++ % 3))
                 continue;
             add(lists[i].line, recipe, 0);
-            if (mlp)
-                add(lists[i].line, recipe, 1);
+            for (int later = GPU_LATER; mlp && later <= GPU_QUEUED; later++)
+                if (later == GPU_LATER || !strstr(lists[i].line, "fixed"))
+                    add(lists[i].line, recipe, later);
         }
 }
 
