@@ -40,6 +40,12 @@ void test_python_has_our_structures(void **state);
 void test_load_is_what_nvml_says(void **state);
 void test_peaks(void **state);
 
+/* observe_test.c */
+void test_bench_says_how_hard(void **state);
+void test_log_is_a_line_each(void **state);
+void test_names_are_symbols(void **state);
+void test_demo(void **state);
+
 /* install_test.c */
 void test_installed(void **state);
 
