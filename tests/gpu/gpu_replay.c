@@ -391,7 +391,8 @@ static void add_all(void)
             const char *recipe = registry->recipes[r].name;
             const int mlp = !strncmp(lists[i].line, "mlp ", 4);
 
-            if (fnmatch(lists[i].recipes, recipe, FNM_EXTMATCH) ||
+            if (!gpu_variant_wants(&registry->recipes[r]) ||
+                fnmatch(lists[i].recipes, recipe, FNM_EXTMATCH) ||
                 (gpu_options.quick && turn++ % 3))
                 continue;
             add(lists[i].line, recipe, 0);

@@ -363,16 +363,15 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
                      struct cu_function *function, void **parameters,
                      void **extra)
 {
+    struct fake_launch *trail;
     int code;
-    struct fake_launch *trail =
-        &fake_state.trail[fake_state.launches % FAKE_TRAIL];
 
     (void)extra;
     ENTER();
     code = spend(((struct cu_library *)function)->kernel, parameters);
     if (code)
         return code;
-    fake_state.launches++;
+    trail = &fake_state.trail[fake_state.launches++ % FAKE_TRAIL];
     snprintf(trail->kernel, sizeof trail->kernel, "%s",
              ((struct cu_library *)function)->kernel);
     trail->stream = launch->stream;
