@@ -134,6 +134,42 @@ void test_names_are_symbols(void **state)
         fail_msg("symbols that are no names: %.500s", test_output);
 }
 
+/* Status and words of `quern cache COMMAND` on a folder. */
+static void expect_cache(const char *folder, const char *command, int status,
+                         const char *says)
+{
+    if (test_shell("QUERN_CACHE=%s '%s/quern' cache %s 2>&1", folder,
+                   test_own_folder(), command) != status ||
+        !strstr(test_output, says))
+        fail_msg("quern cache %s: %s", command, test_output);
+}
+
+/* What is kept of a run, damaged behind its back. */
+void test_cache_is_verified(void **state)
+{
+    char folder[] = "/tmp/quern-verify-XXXXXX";
+    const char *own = test_own_folder();
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(
+        test_shell("QUERN_CACHE=%s QUERN_CUDA='%s/../lib/fake_cuda.so' "
+                   "QUERN_NVRTC='%s/../lib/fake_nvrtc.so' '%s/quern' bench "
+                   "fprop bf16 g=8 m=640 n=64 k=64 --repeat 3 2>&1",
+                   folder, own, own, own),
+        0);
+    expect_cache(folder, "ls", 0, "quern_bf16_fprop_tn_m_bf16");
+    expect_cache(folder, "verify", 0, "1 entries, 0 damaged");
+    assert_int_equal(test_shell("printf X | dd of=$(ls %s/entries/*/object) "
+                                "conv=notrunc status=none",
+                                folder),
+                     0);
+    expect_cache(folder, "verify", 1, "object is not what was kept");
+    expect_cache(folder, "verify --json", 1, "\"damaged\"");
+    expect_cache(folder, "gc", 0, "entries removed");
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
 /* A layer of each model, forward and backward, on the host. */
 void test_demo(void **state)
 {

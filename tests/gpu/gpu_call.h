@@ -1,6 +1,6 @@
 /*
-** gpu_call.h: a product, a cast or an MLP with its buffers, whichever it is: what
-** is written, what its sizes are, and a run of it on any stream.
+** gpu_call.h: a product, a cast or an MLP with its buffers: what is written, its
+** sizes, and a run of it on any stream.
 */
 #ifndef GPU_CALL_H
 #define GPU_CALL_H
@@ -12,7 +12,7 @@ enum { GPU_CALL_PARTS = 40, GPU_CALL_QUEUED = 4 };
 
 enum gpu_call_kind { GPU_PRODUCT, GPU_CAST, GPU_MLP };
 
-/* An MLP's weight gradients: in backward, by a call of their own, by a queue. */
+/* An MLP's weight gradients: in backward, by a call of their own, queued. */
 enum gpu_call_later { GPU_NOW, GPU_LATER, GPU_QUEUED };
 
 /* A buffer that runs write. */

@@ -367,7 +367,7 @@ static const char *const refusals[] = {
     "wgrad bf16 g=8 m=256 n=128 k=400 d=f32 beta=1 parts=4 sizes=host",
     "fprop mxfp8 g=8 m=400 n=256 k=128 expand=ahead sizes=host",
     "fprop fp8_block g=8 m=400 n=256 k=128 quantize=streamed sizes=host",
-    "quantize fp8_block of=dy dbias=1 sizes=host " TOKENS,
+    "quantize fp8_block of=dy g=8 m=400 k=136 dbias=1 sizes=host",
     "mlp fp8_block g=5 m=300 hidden=136 ffn=128 sizes=host"};
 
 static void add(const char *line, const char *recipe, int later)
