@@ -134,6 +134,51 @@ void test_names_are_symbols(void **state)
         fail_msg("symbols that are no names: %.500s", test_output);
 }
 
+#define TUNED "fprop bf16 g=8 m=640 n=64 k=64"
+#define FAST                                                                   \
+    "quern_bf16_fprop_tn_m_bf16_sm90a_pingpong_tile128x128x64_cluster1x1"
+
+/* A command on stand-ins whose GPU runs FAST in 0.8 ms and all else in 1 ms;
+   winners are read from a folder of `folder`. */
+static void expect_tuned(const char *folder, const char *tune,
+                         const char *command, const char *says)
+{
+    const char *own = test_own_folder();
+
+    if (test_shell("cd %s && QUERN_CACHE= QUERN_TUNE=%s FAKE_CUDA_TIMES=" FAST
+                   "=800 QUERN_CUDA='%s/../lib/fake_cuda.so' "
+                   "QUERN_NVRTC='%s/../lib/fake_nvrtc.so' '%s/quern' %s 2>&1",
+                   folder, tune, own, own, own, command) != 0 ||
+        !strstr(test_output, says))
+        fail_msg("quern %s lacks '%s': %s", command, says, test_output);
+}
+
+/* Measured, told, kept, merged, and refused where kernels are others. */
+void test_tune_keeps_a_winner(void **state)
+{
+    char folder[] = "/tmp/quern-tuned-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    expect_tuned(folder, "", "tune '" TUNED "' --store a -k",
+                 "the model expects");
+    assert_non_null(strstr(test_output, "; best 1000.0 us, quern_bf16"));
+    assert_non_null(strstr(test_output, "1.250  yes"));
+    expect_tuned(folder, "a", "why " TUNED, "tuned: 1.25 x the model's choice");
+    assert_non_null(strstr(test_output, "> " FAST " (tuned)"));
+    expect_tuned(folder, "", "tune --merge a/Fake.tune --store b",
+                 "1 lines, merged into");
+    expect_tuned(folder, "b", "why " TUNED, "> " FAST " (tuned)");
+    assert_int_equal(test_shell("cmp %s/a/Fake.tune %s/b/Fake.tune && sed -i "
+                                "'s/^registry ..../registry 0123/' "
+                                "%s/b/Fake.tune",
+                                folder, folder, folder),
+                     0);
+    expect_tuned(folder, "b", "why " TUNED, "the file is for registry 0123");
+    assert_null(strstr(test_output, "(tuned)"));
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
 /* Status and words of `quern cache COMMAND` on a folder. */
 static void expect_cache(const char *folder, const char *command, int status,
                          const char *says)

@@ -37,6 +37,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_log_is_a_line_each),
         cmocka_unit_test(test_names_are_symbols),
         cmocka_unit_test(test_cache_is_verified),
+        cmocka_unit_test(test_tune_keeps_a_winner),
         cmocka_unit_test(test_demo),
         cmocka_unit_test(test_linked_kernels),
         cmocka_unit_test(test_installed),
