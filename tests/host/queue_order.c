@@ -90,7 +90,7 @@ static void free_stack(struct stack *k)
     free(k->all_x);
 }
 
-static struct quern_plan *stack_plan(int tokens, const char *more,
+static struct quern_plan *typed_plan(int tokens, const char *more,
                                      struct quern_args *args)
 {
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
@@ -99,14 +99,23 @@ static struct quern_plan *stack_plan(int tokens, const char *more,
     struct quern_plan *plan = NULL;
     char line[128];
 
-    snprintf(line, sizeof line, "wgrad bf16 g=%d m=%d n=%d k=%d d=f32%s",
-             MOST_GROUPS, M, N, tokens, more);
+    snprintf(line, sizeof line, "wgrad bf16 g=%d m=%d n=%d k=%d%s", MOST_GROUPS,
+             M, N, tokens, more);
     if (quern_problem_parse(host_ctx, line, &p) ||
         quern_describe(host_ctx, &p, &need) ||
         quern_plan(host_ctx, &p, &options, &plan))
         fail_msg("%s: %s", line, quern_errmsg(host_ctx));
     *args = need.args;
     return plan;
+}
+
+static struct quern_plan *stack_plan(int tokens, const char *more,
+                                     struct quern_args *args)
+{
+    char typed[64];
+
+    snprintf(typed, sizeof typed, " d=f32%s", more);
+    return typed_plan(tokens, typed, args);
 }
 
 static void set_tokens(struct quern_args *args, void *dy, void *x,
@@ -273,5 +282,35 @@ void test_queue_merges_alike(void **state)
     quern_plan_free(beta);
     quern_plan_free(few);
     free(apart);
+    free_stack(&k);
+}
+
+/* Matrices for which products wait stay of their type. */
+void test_queue_keeps_types(void **state)
+{
+    _Alignas(16) uint32_t workspace[64] = {0};
+    uint64_t seed = 3;
+    struct stack k = make_stack(&seed, 1);
+    struct quern_args args, narrow;
+    struct quern_plan *add = stack_plan(TOKENS, " beta=1", &args);
+    struct quern_plan *other = typed_plan(TOKENS, " d=bf16 beta=1", &narrow);
+    struct quern_queue *queue;
+    void *d = zeros(args.d.bytes);
+
+    (void)state;
+    assert_int_equal(quern_queue(host_ctx, 2, &queue), 0);
+    set_tokens(&args, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);
+    set_tokens(&narrow, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);
+    args.workspace = narrow.workspace = workspace;
+    args.d.data = narrow.d.data = d;
+    assert_int_equal(quern_queue_put(queue, add, &args, 0), QUERN_OK);
+    assert_int_equal(quern_queue_put(queue, other, &narrow, 0), QUERN_EINVAL);
+    assert_non_null(strstr(quern_errmsg(host_ctx),
+                           "d.type is bf16: products for these matrices wait "
+                           "that have f32"));
+    quern_queue_free(queue);
+    quern_plan_free(add);
+    quern_plan_free(other);
+    free(d);
     free_stack(&k);
 }
