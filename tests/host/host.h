@@ -120,6 +120,7 @@ void test_mlp_right(void **state);
 void test_mlp_sizes(void **state);
 void test_mlp_phases(void **state);
 void test_mlp_queue(void **state);
+void test_mlp_limits(void **state);
 void test_mlp_arguments(void **state);
 void test_mlp_texts(void **state);
 void test_mlp_lies(void **state);

@@ -205,6 +205,40 @@ void test_mlp_phases(void **state)
     }
 }
 
+/* The three numbers of clamped_swiglu reach h and dpre, made in a product's
+   launch or by a cast. */
+void test_mlp_limits(void **state)
+{
+    static const char *const recipes[] = {"bf16", "fp8_block", "nvfp4"};
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        struct qn_layer usual = {0}, other = {0};
+        char text[128];
+
+        snprintf(text, sizeof text,
+                 "mlp %s g=2 m=60 hidden=64 ffn=32 activation=clamped_swiglu",
+                 recipes[i % 3]);
+        begin(&usual, text, NULL);
+        begin(&other, text, NULL);
+        if (i / 3 == 1)
+            other.args.limit = 0.25f;
+        else if (i / 3 == 2)
+            other.args.slope = 1;
+        else if (i / 3 == 3)
+            other.args.shift = 0.5f;
+        run(&usual, text);
+        run(&other, text);
+        for (int part = QN_LAYER_Y; part <= QN_LAYER_DX; part++)
+            if (!memcmp(usual.memory[part].data, other.memory[part].data,
+                        usual.memory[part].bytes) != !(i / 3))
+                fail_msg("%s: %s as before with other numbers (%d)", text,
+                         part == QN_LAYER_Y ? "y" : "dx", i / 3);
+        qn_layer_free(&usual);
+        qn_layer_free(&other);
+    }
+}
+
 /* ------------------------------------------------------------------- queue */
 
 /* All but the weights' gradients. */
@@ -352,6 +386,9 @@ void test_mlp_arguments(void **state)
     REFUSED(biased, backward, a->db2 = NULL, "db2 is NULL: the problem says");
     REFUSED(biased, backward, a->db2 = a->dprob, "dprob overlaps db2");
     REFUSED(biased, backward, a->db1 = (float *)a->b1, "db1 overlaps b1");
+    REFUSED(biased, forward, a->y.data = (void *)a->b2, "y overlaps b2");
+    REFUSED(biased, backward, a->db2 = (float *)a->b2, "db2 overlaps b2");
+    REFUSED(biased, backward, a->db2 = (void *)a->dy.data, "db2 overlaps dy");
     REFUSED(scaled, weights, a->w1.data = NULL, "w1.data is NULL");
     REFUSED(plain, forward, a->w1.data = NULL, "w1.data is NULL");
     REFUSED(plain, wgrad, a->dy.data = NULL, "dy.data is NULL");

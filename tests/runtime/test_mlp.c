@@ -396,6 +396,8 @@ static void queues_all_or_nothing(void **state)
     REFUSED(WEIGHTS, a.w2_row.sf = a.w1_row.sf, "w1_row.sf overlaps w2_row.sf");
     REFUSED(FORWARD, a.y.data = a.w2_row.sf, "y overlaps w2_row.sf");
     REFUSED(FORWARD, a.y.data = a.workspace, "workspace overlaps y");
+    REFUSED(BACKWARD, a.dprob = NULL, "dprob is NULL: the problem says prob");
+    REFUSED(FORWARD, a.probability = NULL, "probability is NULL");
     end(&f);
     f = begin("plain");
     REFUSED(BACKWARD, a.x.offsets = a.first_dims, "x.offsets is not NULL");
