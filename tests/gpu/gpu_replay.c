@@ -243,22 +243,31 @@ static void open_twins(struct twins *t)
     gpu_must(cu.synchronize(), "what was written at first");
 }
 
-static void close_twins(struct twins *t)
+static void check_guards(struct twins *t)
 {
     struct gpu_call *calls[] = {&t->graph, &t->eager};
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         for (int j = 0; j < calls[i]->count && is_well(t); j++) {
             int intact = 1;
 
-            if (qn_memory_guards(calls[i]->parts[j].memory, &intact) || !intact)
+            if (qn_memory_guards(calls[i]->parts[j].memory, &intact))
+                fail(t->line, "a guard: ", quern_errmsg(gpu_context));
+            else if (!intact)
                 fail(t->line, "bytes around a buffer were written", "");
         }
-        gpu_call_close(calls[i]);
-        free(t->seen[i]);
-    }
+}
+
+/* The first call that was opened has made the context current: it is the last
+   one that is closed. */
+static void close_twins(struct twins *t)
+{
     if (t->executable)
         gpu_must(cu.graph_exec_destroy(t->executable), "freeing a graph");
+    gpu_call_close(&t->eager);
+    gpu_call_close(&t->graph);
+    free(t->seen[0]);
+    free(t->seen[1]);
 }
 
 /* Two lines beside each other, or the last one alone. */
@@ -287,8 +296,9 @@ static void run_pair(struct line *first, struct line *second)
             gpu_must(cu.stream_destroy(t[j].stream), "freeing a stream");
     }
     for (int j = 0; j < 2; j++)
-        if (t[j].line)
-            close_twins(&t[j]);
+        check_guards(&t[j]);
+    for (int j = 1; j >= 0; j--)
+        close_twins(&t[j]);
     free(t);
 }
 
