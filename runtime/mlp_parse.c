@@ -43,6 +43,17 @@ static int set_integer(void *target, const char *key, const char *value)
     return code;
 }
 
+static int set_parts(void *target, const char *key, const char *value)
+{
+    struct quern_mlp *mlp = target;
+    int64_t parts;
+    int code = qn_parse_number(key, value, &parts);
+
+    if (!code)
+        mlp->parts = parts < 1 || parts > INT32_MAX ? -1 : (int)parts;
+    return code;
+}
+
 static int set_switch(void *target, const char *key, const char *value)
 {
     struct quern_mlp *mlp = target;
@@ -98,6 +109,7 @@ static const struct qn_parse_key keys[] = {
     {"interleave", set_integer, 0},
     {"prob", set_switch, 0},
     {"bias", set_switch, 0},
+    {"parts", set_parts, 0},
     {"sizes", set_sizes, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
@@ -147,7 +159,7 @@ int quern_mlp_parse(struct quern_context *ctx, const char *text,
 
 int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
 {
-    char interleave[32] = "";
+    char interleave[32] = "", parts[32] = "";
 
     if (!buffer)
         size = 0;
@@ -156,16 +168,18 @@ int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
     if (mlp->interleave)
         snprintf(interleave, sizeof interleave, " interleave=%d",
                  mlp->interleave);
+    if (mlp->parts > 0)
+        snprintf(parts, sizeof parts, " parts=%d", mlp->parts);
     return snprintf(
         buffer, size,
         "mlp %.*s g=%d m=%lld hidden=%lld ffn=%lld in=%s dw=%s%s "
-        "activation=%s%s%s%s%s%s%s%.*s",
+        "activation=%s%s%s%s%s%s%s%s%.*s",
         (int)sizeof mlp->recipe, mlp->recipe, mlp->groups, (long long)mlp->m,
         (long long)mlp->hidden, (long long)mlp->ffn, qn_type_name(mlp->type),
         qn_type_name(mlp->dw_type),
         mlp->dw_beta == QUERN_BETA_ONE ? " beta=1" : "",
         qn_activation_name(mlp->activation), interleave,
-        mlp->probability ? " prob=1" : "", mlp->bias ? " bias=1" : "",
+        mlp->probability ? " prob=1" : "", mlp->bias ? " bias=1" : "", parts,
         mlp->sizes ? " sizes=" : "",
         mlp->sizes ? qn_sizes_name(mlp->sizes) : "",
         mlp->split[0] ? " split=" : "", (int)sizeof mlp->split, mlp->split);

@@ -4,6 +4,7 @@
 #include "check.h"
 #include "host_sizes.h"
 #include "mlp.h"
+#include "queue.h"
 
 /* One run of a plan, for all its steps. */
 struct run {
@@ -244,30 +245,39 @@ static void set_back(const struct run *run, struct quern_args *a)
     a->dprob = p->dprob ? args->dprob : NULL;
 }
 
-static int run_product(const struct run *run, int product)
+/* The arguments of its run. 0: it is not wanted, or of no tokens. */
+static int set_product(const struct run *run, int product, struct quern_args *a)
 {
     const struct quern_plan *plan = run->plan->products[product];
-    struct quern_args a;
 
     if (!plan)
-        return QUERN_OK;
-    a = plan->need.args;
-    find_result(run, product, &a.d);
-    if (!a.d.data)
-        return QUERN_OK; /* not wanted, or of no tokens */
-    find_operand(run, product, QN_ROLE_A, &a.a);
-    find_operand(run, product, QN_ROLE_B, &a.b);
-    set_sizes(run->args, &plan->operands[QN_ROLE_A], &a.a);
+        return 0;
+    *a = plan->need.args;
+    find_result(run, product, &a->d);
+    if (!a->d.data)
+        return 0;
+    find_operand(run, product, QN_ROLE_A, &a->a);
+    find_operand(run, product, QN_ROLE_B, &a->b);
+    set_sizes(run->args, &plan->operands[QN_ROLE_A], &a->a);
     if (product == QN_MLP_PRE && run->plan->fused)
-        set_epilogue(run, &a);
+        set_epilogue(run, a);
     if (product == QN_MLP_DH && run->plan->back)
-        set_back(run, &a);
+        set_back(run, a);
     if (plan->problem.bias)
-        a.bias = product == QN_MLP_PRE ? run->args->b1 : run->args->b2;
+        a->bias = product == QN_MLP_PRE ? run->args->b1 : run->args->b2;
     if (plan->problem.probability)
-        a.probability = run->args->probability;
-    a.workspace = run->args->workspace;
-    return quern_run(plan, &a, run->stream);
+        a->probability = run->args->probability;
+    a->workspace = run->args->workspace;
+    return 1;
+}
+
+static int run_product(const struct run *run, int product)
+{
+    struct quern_args a;
+
+    return set_product(run, product, &a)
+               ? quern_run(run->plan->products[product], &a, run->stream)
+               : QUERN_OK;
 }
 
 /* ------------------------------------------------------------------- sizes */
@@ -363,6 +373,31 @@ int quern_mlp_wgrad(const struct quern_mlp_plan *plan,
                     const struct quern_mlp_args *args, void *stream)
 {
     return run_phases(plan, args, stream, QN_MLP_WGRAD, QN_MLP_WGRAD);
+}
+
+int quern_mlp_put(const struct quern_mlp_plan *plan,
+                  const struct quern_mlp_args *args, struct quern_queue *queue,
+                  int layer)
+{
+    static const int order[] = {QN_MLP_DW2, QN_MLP_DW1};
+    const struct run run = {plan, args, NULL};
+    const struct quern_plan *plans[2];
+    struct quern_args all[2];
+    int count = 0, code;
+
+    if (!plan || !args || !queue)
+        return qn_error_null("plan", plan, "args", args, "queue");
+    code = qn_mlp_args(plan, args, QN_MLP_WGRAD, QN_MLP_WGRAD);
+    if (!code && args->host_sizes)
+        code = qn_error_set(QUERN_EINVAL,
+                            "host_sizes is not NULL: the sizes of what waits "
+                            "lie on the device (first_dims)");
+    if (code)
+        return code;
+    for (int i = 0; i < 2; i++)
+        if (set_product(&run, order[i], &all[count]))
+            plans[count++] = plan->products[order[i]];
+    return qn_queue_put_all(queue, plans, all, count, layer);
 }
 
 int quern_mlp_check(const struct quern_mlp_plan *plan,

@@ -5,9 +5,8 @@
 **
 **     D[m,n] = alpha * sum_k A[m,k] * B[n,k] + beta * C[m,n]
 **
-** and of fprop an activation's result, where the problem says so. One axis (say
-** m, the tokens) differs in length. The lengths stay on the device: nothing is
-** padded, nothing is read on the host.
+** and of fprop an activation's result. One axis (say m, the tokens) differs in
+** length, which stays on the device: nothing is padded or read on the host.
 **
 **     struct quern_context *ctx;
 **     struct quern_problem p;
@@ -507,8 +506,7 @@ QUERN_API int quern_check(const struct quern_plan *plan,
 **     quern_quantize_parse(ctx, "quantize mxfp8 of=x g=8 m=96 k=64", &q);
 **     quern_quantize_describe(ctx, &q, &need);
 **     quern_quantize_plan(ctx, &q, NULL, &plan);
-**     need.args.in.data = x;
-**     need.args.first_dims = tokens_per_expert;
+**     need.args.in.data = x;   need.args.first_dims = tokens_per_expert;
 **     need.args.row.data = row;         need.args.row.sf = row_scales;
 **     need.args.column.data = column;   need.args.column.sf = column_scales;
 **     need.args.workspace = zeroed_once;
@@ -548,8 +546,7 @@ struct quern_quantization {
     int type;        /* of the numbers: QUERN_BF16, QUERN_F16 or QUERN_F32 */
     int copies;      /* enum quern_copies to be made; dequantize: to be read */
     int activation;  /* enum quern_activation; of w none */
-    int interleave;  /* a and b alternate in runs of so many features; 0: the
-                        first half is a, the second b */
+    int interleave;  /* length of runs of a and b in turns; 0: one half each */
     int probability; /* 1: a row's number multiplies its result, or dbias */
     int dbias;       /* enum quern_dbias: sums over each group's rows, too */
     int dprob;       /* 1: of dy, the gradient of each row's number, too */
@@ -759,8 +756,7 @@ QUERN_API int quern_queue_drop(struct quern_queue *queue, int layer);
 QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 
 /* --------------------------------------------------------------------- mlp
-** The MLP of a mixture-of-experts layer, an expert for each group, forward and
-** backward, out of the products and casts above:
+** The MLP of a layer, an expert for each group, out of products and casts:
 **
 **     pre = x w1^T + b1                   h = activation(pre) * probability
 **     y = h w2^T + b2 * probability       dh = dy w2
@@ -785,6 +781,7 @@ struct quern_mlp {
     int interleave;  /* as in struct quern_quantization */
     int probability; /* 1: each row of h is multiplied by a number */
     int bias;        /* 1: there are b1 and b2 */
+    int parts;       /* of dw1 and of dw2: as in struct quern_problem */
     int sizes;       /* enum quern_sizes */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;       /* tokens over all groups, 0 to 2^30 */
@@ -795,7 +792,7 @@ struct quern_mlp {
 
 /*
 **   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
-**       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1]
+**       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [parts=1..8]
 **       [sizes=device|host|fixed] [split=...]
 **
 ** As quern_problem_parse and quern_problem_print. in= is bf16, of recipes
@@ -819,8 +816,7 @@ enum quern_mlp_tensor {
 
 /* Tensors are as described; but x, y, dy and dx may have a stride, of multiples
    of 16 bytes. With scales forward reads row copies of the weights and backward
-   column copies, made by quern_mlp_weights or by quern_quantize_run; without,
-   both read w1 and w2. */
+   column copies (quern_mlp_weights, quern_quantize_run); else both read w. */
 struct quern_mlp_args {
     struct quern_tensor x, y;   /* [m, hidden] */
     struct quern_tensor dy, dx; /* the same; dx.data NULL: not wanted */
@@ -872,6 +868,8 @@ QUERN_API void quern_mlp_plan_free(struct quern_mlp_plan *plan);
 ** backward   dx, dprob, db1, db2, from dy; dw1, dw2 too where data are given
 ** wgrad      these alone, any time later: x, dy (where they have no scales) and
 **            `saved` must still be there
+** put        wgrad by the queue of these, dw2 and then dw1: both wait, or none.
+**            Sizes are on the device; of parts see quern_queue_put. QUERN_EFULL
 **
 ** What lies outside every group is neither read nor written. Same inputs, same
 ** bytes, whatever the buffers. All is checked before anything is queued on
@@ -890,6 +888,9 @@ QUERN_API int quern_mlp_backward(const struct quern_mlp_plan *plan,
                                  void *stream);
 QUERN_API int quern_mlp_wgrad(const struct quern_mlp_plan *plan,
                               const struct quern_mlp_args *args, void *stream);
+QUERN_API int quern_mlp_put(const struct quern_mlp_plan *plan,
+                            const struct quern_mlp_args *args,
+                            struct quern_queue *queue, int layer);
 QUERN_API int quern_mlp_check(const struct quern_mlp_plan *plan,
                               const struct quern_mlp_args *args, void *stream);
 
@@ -908,8 +909,7 @@ QUERN_API int quern_mlp_why(struct quern_context *ctx,
 ** 16, 24, .. (powers of 2 and the middles between them). What the groups' own
 ** lengths are no host knows; tune with those that are usual.
 **
-** A winner that does not serve a problem of its bucket gives way to the model.
-** Casts have one kernel each, so there is nothing to tune.
+** Where a winner does not serve the model chooses. Casts have one kernel each.
 **
 ** One text file for each GPU model holds a line for each of these, sorted, and
 ** names the registry; from any other registry it is refused as a whole, which

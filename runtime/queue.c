@@ -8,6 +8,7 @@
 #include "args.h"
 #include "context.h"
 #include "quantize.h"
+#include "queue.h"
 #include "run.h"
 #include "types.h"
 
@@ -314,6 +315,20 @@ int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,
         return QUERN_EINVAL;
     new.args = *args;
     return put(queue, &new);
+}
+
+int qn_queue_put_all(struct quern_queue *queue,
+                     const struct quern_plan *const *plans,
+                     const struct quern_args *args, int count, int layer)
+{
+    const int before = queue->count;
+    int code = QUERN_OK;
+
+    for (int i = 0; i < count && !code; i++)
+        code = quern_queue_put(queue, plans[i], &args[i], layer);
+    if (code)
+        queue->count = before; /* what was put is behind all others */
+    return code;
 }
 
 int quern_queue_put_dbias(struct quern_queue *queue,

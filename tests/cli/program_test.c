@@ -192,6 +192,8 @@ static const struct {
     {"describe mlp fp8_row g=3 m=90 hidden=64 ffn=48", 0, "w2_column.sf"},
     {"why mlp mxfp8 g=3 m=90 hidden=64 ffn=48 --backend host", 0,
      "> quern_mxfp8_fprop_tn_m_bf16_scale_host"},
+    {"why mlp bf16 g=3 m=90 hidden=64 ffn=48 beta=1 dw=f32 parts=4", 0,
+     "_parts8"},
     {"bench 'mlp fp16 g=3 m=90 hidden=64 ffn=48' --backend host --repeat 3", 0,
      "TFLOP/s"},
     {"demo fp8_blok --backend host", 2, "did you mean 'fp8_block'?"},

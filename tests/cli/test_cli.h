@@ -42,6 +42,14 @@ void test_python_has_our_structures(void **state);
 void test_load_is_what_nvml_says(void **state);
 void test_peaks(void **state);
 
+/* observe_test.c */
+void test_bench_says_how_hard(void **state);
+void test_log_is_a_line_each(void **state);
+void test_names_are_symbols(void **state);
+void test_cache_is_verified(void **state);
+void test_tune_keeps_a_winner(void **state);
+void test_demo(void **state);
+
 /* install_test.c */
 void test_installed(void **state);
 

@@ -100,6 +100,10 @@ _Noreturn void gpu_lost(const char *text);
 /* The kernels and recipes that there are: quern's own, and those of --specs. */
 const struct quern_registry *gpu_registry(void);
 
+/* Is it of the folder that --specs names, if one is? For families of no kernel
+   of products: the others have a run without. */
+int gpu_variant_wants(const struct qn_recipe *);
+
 /* Is it compiled for this GPU? */
 int gpu_variant_serves(const struct qn_kernel *);
 
@@ -275,6 +279,7 @@ void gpu_large(void);
 void gpu_empty(void);
 void gpu_lies(void);
 void gpu_graphs(void);
+void gpu_replays(void);
 void gpu_repeats(void);
 void gpu_streams(void);
 void gpu_sms(void);

@@ -198,23 +198,35 @@ static void add_shapes(struct work *w, const char *work, const char *recipe,
     }
 }
 
+/* The same of a tensor that the recipe scales. */
+static void add_scaled(struct work *w, const char *work,
+                       const struct qn_recipe *recipe, int of, const char *more,
+                       const char *const *shapes)
+{
+    static const char *const names[] = {"x", "w", "dy"};
+
+    if (recipe->scaling[of].type != QUERN_TYPE_NONE)
+        add_shapes(w, work, recipe->name, names[of], more, shapes);
+}
+
 /* All that a recipe makes of one type of input. */
-static void add_type(struct work *w, const char *recipe, const char *type)
+static void add_type(struct work *w, const struct qn_recipe *recipe,
+                     const char *type)
 {
     char more[32];
 
     snprintf(more, sizeof more, " in=%s", type);
-    add_shapes(w, "quantize", recipe, "x", more, tokens);
-    add_shapes(w, "quantize", recipe, "dy", more, tokens);
-    add_shapes(w, "quantize", recipe, "w", more, weights);
-    add_shapes(w, "quantize", recipe, "x", more, forward);
-    add_shapes(w, "quantize", recipe, "dy", more, backward);
+    add_scaled(w, "quantize", recipe, QUERN_X, more, tokens);
+    add_scaled(w, "quantize", recipe, QUERN_DY, more, tokens);
+    add_scaled(w, "quantize", recipe, QUERN_W, more, weights);
+    add_scaled(w, "quantize", recipe, QUERN_X, more, forward);
+    add_scaled(w, "quantize", recipe, QUERN_DY, more, backward);
     snprintf(more, sizeof more, " out=%s", type);
-    add_shapes(w, "dequantize", recipe, "x", more, others);
-    add_shapes(w, "dequantize", recipe, "w", more, weights);
+    add_scaled(w, "dequantize", recipe, QUERN_X, more, others);
+    add_scaled(w, "dequantize", recipe, QUERN_W, more, weights);
     strcat(more, " copies=column");
-    add_shapes(w, "dequantize", recipe, "w", more, weights);
-    add_shapes(w, "dequantize", recipe, "dy", more, others);
+    add_scaled(w, "dequantize", recipe, QUERN_W, more, weights);
+    add_scaled(w, "dequantize", recipe, QUERN_DY, more, others);
 }
 
 /* What a recipe without scales has: activations, and sums. */
@@ -241,10 +253,10 @@ static void add_recipe(struct work *w, const struct qn_recipe *recipe)
     char text[80];
 
     for (int i = 0; i < 3; i++)
-        add_type(w, recipe->name, types[i]);
-    add_shapes(w, "requantize", recipe->name, "x", "", others);
-    add_shapes(w, "requantize", recipe->name, "w", "", weights);
-    add_shapes(w, "requantize", recipe->name, "dy", "", others);
+        add_type(w, recipe, types[i]);
+    add_scaled(w, "requantize", recipe, QUERN_X, "", others);
+    add_scaled(w, "requantize", recipe, QUERN_W, "", weights);
+    add_scaled(w, "requantize", recipe, QUERN_DY, "", others);
     for (int of = 0; of < QN_TENSORS; of++) {
         if (!recipe->scaling[of].history)
             continue;
@@ -414,18 +426,24 @@ void gpu_casts(void)
         gpu_lost("host memory ran out");
     if (gpu_options.seconds > 0)
         work->until = gpu_now() + gpu_options.seconds;
-    for (int i = 0; i < registry->nrecipes; i++)
-        if (registry->recipes[i].scaled)
-            add_recipe(work, &registry->recipes[i]);
-        else
-            add_numbers(work, registry->recipes[i].name);
+    for (int i = 0; i < registry->nrecipes; i++) {
+        const struct qn_recipe *recipe = &registry->recipes[i];
+
+        if (gpu_variant_wants(recipe) && recipe->scaled)
+            add_recipe(work, recipe);
+        else if (gpu_variant_wants(recipe))
+            add_numbers(work, recipe->name);
+    }
     run_lines(work);
-    for (int i = 0; i < registry->nrecipes; i++)
-        if (registry->recipes[i].scaled)
-            run_lies(registry->recipes[i].name);
-    for (int i = 0; i < registry->nrecipes; i++)
-        for (int j = 0; registry->recipes[i].scaled && weights[j]; j++)
-            run_pointers(registry->recipes[i].name, j % 2 ? "f32" : "bf16",
-                         weights[j]);
+    for (int i = 0; i < registry->nrecipes; i++) {
+        const struct qn_recipe *recipe = &registry->recipes[i];
+
+        if (!recipe->scaled || !gpu_variant_wants(recipe))
+            continue;
+        if (recipe->scaling[QUERN_DY].type != QUERN_TYPE_NONE)
+            run_lies(recipe->name);
+        for (int j = 0; weights[j]; j++)
+            run_pointers(recipe->name, j % 2 ? "f32" : "bf16", weights[j]);
+    }
     free(work);
 }

@@ -43,6 +43,7 @@ static struct gpu_family families[] = {
     FAMILY(empty, 0, "no rows at all"),
     FAMILY(lies, 0, "sizes that lie are reported and stay inside"),
     FAMILY(graphs, 0, "a captured run, sizes changed before each replay"),
+    FAMILY(replays, 1, "all that may be captured, in graphs, as out of them"),
     FAMILY(repeats, 0, "the same bits again"),
     FAMILY(streams, 0, "two at once"),
     FAMILY(sms, 0, "fewer multiprocessors"),
@@ -242,7 +243,7 @@ static void run_family(struct gpu_family *f, int number)
 
 static const struct argp_option option_table[] = {
     {"json", 'j', "FILE", 0, "write the results here", 0},
-    {"quick", 'q', NULL, 0, "a part of each family, 100 replays", 0},
+    {"quick", 'q', NULL, 0, "a part of each family, few replays", 0},
     {"list", 'l', NULL, 0, "list the kernels that would run", 0},
     {"sanitize", 's', NULL, 0, "at most 150 small runs, for a sanitizer", 0},
     {"seed", 'r', "N", 0, "of the data (1)", 0},
@@ -251,7 +252,7 @@ static const struct argp_option option_table[] = {
     {"cache", 'd', "LIST", 0, "folders of compiled kernels (none)", 0},
     {"specs", 'p', "DIR", 0, "more recipes and kernels (none)", 0},
     {"family", 'f', "NAME", 0, "this family of tests alone", 0},
-    {"seconds", 'e', "N", 0, "take up no more casts after so long", 0},
+    {"seconds", 'e', "N", 0, "take up no more casts, replays after so long", 0},
     {"threads", 't', "N", 0, "for compilers and comparisons (all cores)", 0},
     {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
     {0},

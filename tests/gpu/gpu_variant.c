@@ -11,6 +11,7 @@
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct gpu_kernel gpu_kernels[GPU_MAX_KERNELS];
 int gpu_nkernels;
@@ -20,6 +21,19 @@ int gpu_nvariants;
 const struct quern_registry *gpu_registry(void)
 {
     return gpu_context->base;
+}
+
+int gpu_variant_wants(const struct qn_recipe *recipe)
+{
+    const char *file = strchr(recipe->spec, '/'); /* "specs/recipes/.. */
+    const char *end = strrchr(recipe->spec, ':');
+    char path[512];
+
+    if (!gpu_options.specs || !file || !end)
+        return 1;
+    snprintf(path, sizeof path, "%s%.*s", gpu_options.specs, (int)(end - file),
+             file);
+    return access(path, R_OK) == 0;
 }
 
 const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *k)

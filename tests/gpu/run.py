@@ -3,7 +3,7 @@
 
     tests/gpu/run.py [--json FILE] [--quick] [--random N] [--jobs N] [--seconds N] [--cache DIR] [RECIPE ...]
 
-A process for each recipe and op, one for cuBLASLt, one for the casts, which have a third of the cores. Each has
+A process for each recipe and op, one for cuBLASLt, two for casts, which have a third of the cores each. Each has
 its own device memory and its own random problems (N in all of them together). With --json the results of all are
 written as gpu_suite itself writes them. What has not ended after --seconds is stopped and counts as failed; what
 others had found is kept. Casts are taken up for four fifths of it: those that are left count as skipped.
@@ -22,7 +22,8 @@ import time
 
 SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
 SPECS = os.path.join(os.path.dirname(__file__), "specs")
-APART = ("casts", "cublaslt", "mlp", "step", "streamed")  # families that look at no kernel of products
+APART = ("casts", "cublaslt", "mlp", "replays", "step", "streamed")  # families that look at no kernel of products
+STRANGE = "casts_strange"  # those of the recipes in SPECS
 NO_END = 1e6  # seconds
 ALONE = "tune"  # one that measures, when all others have ended
 
@@ -50,12 +51,14 @@ def commands(args, folder):
 
     def family(name):
         command = common + [f"--family={name}", f"--json={folder}/{name}.json"]
-        if name == "casts":
+        if name == STRANGE:
+            command[len(common):] = ["--family=casts", f"--specs={SPECS}", f"--json={folder}/{name}.json"]
+        if name in ("casts", STRANGE):
             command[1] = f"--threads={max(args.threads, (os.cpu_count() or 2) // 3)}"
             command += [f"--seconds={int(0.8 * args.seconds)}"] * (args.seconds < NO_END)
         return name, command
 
-    yield from map(family, () if args.recipes else APART)
+    yield from map(family, () if args.recipes else APART + (STRANGE,))
     for seed, name in enumerate(sorted(products, key=lambda name: -products[name])):
         yield name, common + [f"--only=quern_{name}_*", f"--random={share}", f"--seed={args.seed + seed}",
                               f"--json={folder}/{name}.json"] + [f"--specs={SPECS}"] * (name in mixed)
@@ -111,7 +114,7 @@ def main():
     cores = os.cpu_count() or 2
     parser.add_argument("recipes", nargs="*", metavar="RECIPE", help="these recipes' products alone (all)")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--quick", action="store_true", help="a part of each family, 100 replays of each graph")
+    parser.add_argument("--quick", action="store_true", help="a part of each family, few replays of each graph")
     parser.add_argument("--random", type=int, default=3000, help="random problems in all (3000)")
     parser.add_argument("--jobs", type=int, default=max(1, cores // 2), help="processes at once (half of the cores)")
     parser.add_argument("--threads", type=int, default=2, help="of each process (2)")

@@ -9,9 +9,11 @@
 #include "registry.h"
 #include "types.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -203,6 +205,134 @@ void test_mlp_phases(void **state)
     }
 }
 
+/* The three numbers of clamped_swiglu reach h and dpre, made in a product's
+   launch or by a cast. */
+void test_mlp_limits(void **state)
+{
+    static const char *const recipes[] = {"bf16", "fp8_block", "nvfp4"};
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        struct qn_layer usual = {0}, other = {0};
+        char text[128];
+
+        snprintf(text, sizeof text,
+                 "mlp %s g=2 m=60 hidden=64 ffn=32 activation=clamped_swiglu",
+                 recipes[i % 3]);
+        begin(&usual, text, NULL);
+        begin(&other, text, NULL);
+        if (i / 3 == 1)
+            other.args.limit = 0.25f;
+        else if (i / 3 == 2)
+            other.args.slope = 1;
+        else if (i / 3 == 3)
+            other.args.shift = 0.5f;
+        run(&usual, text);
+        run(&other, text);
+        for (int part = QN_LAYER_Y; part <= QN_LAYER_DX; part++)
+            if (!memcmp(usual.memory[part].data, other.memory[part].data,
+                        usual.memory[part].bytes) != !(i / 3))
+                fail_msg("%s: %s as before with other numbers (%d)", text,
+                         part == QN_LAYER_Y ? "y" : "dx", i / 3);
+        qn_layer_free(&usual);
+        qn_layer_free(&other);
+    }
+}
+
+/* ------------------------------------------------------------------- queue */
+
+/* All but the weights' gradients. */
+static void run_back(struct qn_layer *l)
+{
+    struct quern_mlp_args a = l->args;
+
+    a.dw1.data = a.dw2.data = NULL;
+    assert_int_equal(quern_mlp_weights(l->plan, &a, NULL), 0);
+    assert_int_equal(quern_mlp_forward(l->plan, &a, NULL), 0);
+    assert_int_equal(quern_mlp_backward(l->plan, &a, NULL), 0);
+    memset((char *)a.workspace + 256, 0xA5, /* another microbatch */
+           l->need.workspace_bytes - 256);
+}
+
+/* fp32 of both, which one launch may have summed up in another order. */
+static void compare_sums(const struct qn_memory *seen, const float *expected,
+                         int merged, const char *text)
+{
+    const float *sums = (const float *)(const void *)seen->data;
+
+    if (!merged && memcmp(sums, expected, seen->bytes))
+        fail_msg("%s: other bytes than those of single calls", text);
+    for (size_t i = 0; i < seen->bytes / sizeof(float); i++)
+        if (!(fabsf(sums[i] - expected[i]) <= 2e-5f * (1 + fabsf(expected[i]))))
+            fail_msg("%s: %g is %g after single calls", text, (double)sums[i],
+                     (double)expected[i]);
+}
+
+/* Two microbatches, the second one added to the first, one after the other and
+   by a queue, where both wait or none does. */
+static void try_queue(const char *recipe, int parts)
+{
+    static const int made[] = {QN_LAYER_DW1, QN_LAYER_DW2};
+    struct qn_layer first = {0}, second = {0};
+    struct quern_queue *queue, *narrow;
+    float *expected[2];
+    char text[256];
+
+    snprintf(text, sizeof text,
+             "mlp %s g=4 m=150 hidden=64 ffn=24 prob=1 dw=f32 split=skew "
+             "parts=%d",
+             recipe, parts);
+    begin(&first, text, NULL);
+    snprintf(text + strlen(text), sizeof text - strlen(text), " beta=1");
+    begin(&second, text, NULL);
+    run_back(&first);
+    run_back(&second);
+    second.args.dw1.data = first.args.dw1.data;
+    second.args.dw2.data = first.args.dw2.data;
+    assert_int_equal(quern_mlp_wgrad(first.plan, &first.args, NULL), 0);
+    assert_int_equal(quern_mlp_wgrad(second.plan, &second.args, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        struct qn_memory *dw = &first.memory[made[i]];
+
+        expected[i] = malloc(dw->bytes);
+        assert_non_null(expected[i]);
+        memcpy(expected[i], dw->data, dw->bytes);
+        qn_memory_clear(dw, QN_MEMORY_POISON);
+    }
+    assert_int_equal(quern_queue(host_ctx, 4, &queue), 0);
+    assert_int_equal(quern_queue(host_ctx, 3, &narrow), 0);
+    for (int i = 0; i < 2; i++) {
+        struct qn_layer *l = i ? &second : &first;
+
+        assert_int_equal(quern_mlp_put(l->plan, &l->args, queue, 7), 0);
+        assert_int_equal(quern_queue_count(queue, 7), 2 * (i + 1));
+        assert_int_equal(quern_mlp_put(l->plan, &l->args, narrow, 7),
+                         i ? QUERN_EFULL : QUERN_OK);
+        assert_int_equal(quern_queue_count(narrow, 7), 2);
+    }
+    assert_int_equal((unsigned char)*first.memory[QN_LAYER_DW1].data,
+                     QN_MEMORY_POISON);
+    assert_int_equal(quern_queue_flush(queue, 7, 0, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        compare_sums(&first.memory[made[i]], expected[i], parts > 1, text);
+        free(expected[i]);
+    }
+    quern_queue_free(queue);
+    quern_queue_free(narrow);
+    qn_layer_free(&first);
+    qn_layer_free(&second);
+}
+
+void test_mlp_queue(void **state)
+{
+    const struct qn_recipe *recipe;
+
+    (void)state;
+    for (int r = 0; (recipe = recipe_at(r)); r++)
+        for (int parts = 1; parts <= 4; parts += 3)
+            try_queue(recipe->name, parts);
+}
+
 /* ---------------------------------------------------------------- arguments */
 
 #define REFUSED(line, call, change, says)                                      \
@@ -256,6 +386,9 @@ void test_mlp_arguments(void **state)
     REFUSED(biased, backward, a->db2 = NULL, "db2 is NULL: the problem says");
     REFUSED(biased, backward, a->db2 = a->dprob, "dprob overlaps db2");
     REFUSED(biased, backward, a->db1 = (float *)a->b1, "db1 overlaps b1");
+    REFUSED(biased, forward, a->y.data = (void *)a->b2, "y overlaps b2");
+    REFUSED(biased, backward, a->db2 = (float *)a->b2, "db2 overlaps b2");
+    REFUSED(biased, backward, a->db2 = (void *)a->dy.data, "db2 overlaps dy");
     REFUSED(scaled, weights, a->w1.data = NULL, "w1.data is NULL");
     REFUSED(plain, forward, a->w1.data = NULL, "w1.data is NULL");
     REFUSED(plain, wgrad, a->dy.data = NULL, "dy.data is NULL");
@@ -283,13 +416,14 @@ static const struct {
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 bias=2", "bias=2: 0 or 1"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 biass=1", "did you mean 'bias'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 split=3", "split=3"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 parts=9", "parts=9: 1 to 8"},
 };
 
 void test_mlp_texts(void **state)
 {
     static const char *const right[] = {
         ("mlp fp8_block g=8 m=4096 hidden=7168 ffn=2048 in=bf16 dw=f32 beta=1 "
-         "activation=swiglu prob=1 bias=1 split=mild"),
+         "activation=swiglu prob=1 bias=1 parts=4 split=mild"),
         ("mlp bf16 g=1 m=0 hidden=8 ffn=8 in=bf16 dw=bf16 "
          "activation=squared_relu"),
         ("mlp nvfp4 g=2 m=9 hidden=64 ffn=64 in=f32 dw=f16 activation=geglu "

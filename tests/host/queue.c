@@ -498,6 +498,7 @@ void test_queue_refuses_dbias(void **state)
 {
     struct shop *s = open_shop("bf16", QUERN_F32, 2, 5);
     const struct waiting first = {.overwrite = 1};
+    float *dbias = s->d[0]; /* with room for all of a product's D */
     struct quern_quantize_description need;
     struct quern_quantize_plan *scaled, *none, *narrow;
     const struct quern_quantize_plan *plan = s->batches[0].sums[1];
@@ -517,7 +518,7 @@ void test_queue_refuses_dbias(void **state)
     narrow = PLAN("bf16", M - 8, "copies=row dbias=add");
 #undef PLAN
     assert_int_equal(quern_queue(host_ctx, 3, &queue), QUERN_OK);
-    bias_arguments(s, &first, s->bias[0], &good);
+    bias_arguments(s, &first, dbias, &good);
     REFUSED(layer = -1, "layer is -1: 0 or more");
     REFUSED(plan = none, "a quantization with dbias=1 or dbias=add");
     REFUSED(plan = scaled, "recipe fp8_block makes dbias beside its copies");
@@ -530,10 +531,10 @@ void test_queue_refuses_dbias(void **state)
     REFUSED((plan = narrow, args.in.shape[1] = M - 8, args.in.bytes -= 16,
              args.row = need.args.row),
             "dbias is [");
-    REFUSED(args.dbias = s->bias[0] + 1, "dbias overlaps dbias of a bias "
-                                         "gradient that waits for layer 0");
+    REFUSED(args.dbias = dbias + 1, "dbias overlaps dbias of a bias "
+                                    "gradient that waits for layer 0");
     REFUSED(args.dbias = (float *)args.in.data, "dbias overlaps in.data");
-    arguments(s, &first, s->bias[0], &product);
+    arguments(s, &first, dbias, &product);
     assert_int_equal(quern_queue_put(queue, s->accumulate, &product, 0),
                      QUERN_EINVAL);
     assert_non_null(strstr(quern_errmsg(host_ctx),

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { M = 24, N = 16, MOST_GROUPS = 5 };
+enum { M = 24, N = 16, MOST_GROUPS = 5, TOKENS = 2000 /* the plans' */ };
 
 static void *zeros(size_t bytes)
 {
@@ -90,7 +90,8 @@ static void free_stack(struct stack *k)
     free(k->all_x);
 }
 
-static struct quern_plan *stack_plan(const char *more, struct quern_args *args)
+static struct quern_plan *typed_plan(int tokens, const char *more,
+                                     struct quern_args *args)
 {
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
     struct quern_description need;
@@ -98,14 +99,23 @@ static struct quern_plan *stack_plan(const char *more, struct quern_args *args)
     struct quern_plan *plan = NULL;
     char line[128];
 
-    snprintf(line, sizeof line, "wgrad bf16 g=%d m=%d n=%d k=2000 d=f32%s",
-             MOST_GROUPS, M, N, more);
+    snprintf(line, sizeof line, "wgrad bf16 g=%d m=%d n=%d k=%d%s", MOST_GROUPS,
+             M, N, tokens, more);
     if (quern_problem_parse(host_ctx, line, &p) ||
         quern_describe(host_ctx, &p, &need) ||
         quern_plan(host_ctx, &p, &options, &plan))
         fail_msg("%s: %s", line, quern_errmsg(host_ctx));
     *args = need.args;
     return plan;
+}
+
+static struct quern_plan *stack_plan(int tokens, const char *more,
+                                     struct quern_args *args)
+{
+    char typed[64];
+
+    snprintf(typed, sizeof typed, " d=f32%s", more);
+    return typed_plan(tokens, typed, args);
 }
 
 static void set_tokens(struct quern_args *args, void *dy, void *x,
@@ -122,8 +132,8 @@ static void expect_order(struct stack *k, const char *more, int overwrite)
 {
     _Alignas(16) uint32_t workspace[64] = {0};
     struct quern_args args;
-    struct quern_plan *add = stack_plan(" beta=1 parts=8", &args);
-    struct quern_plan *first = stack_plan(more, &args);
+    struct quern_plan *add = stack_plan(TOKENS, " beta=1 parts=8", &args);
+    struct quern_plan *first = stack_plan(TOKENS, more, &args);
     struct quern_queue *queue;
     float *d[2];
 
@@ -167,4 +177,140 @@ void test_queue_order_of_sums(void **state)
         expect_order(&k, " parts=8", 1);
         free_stack(&k);
     }
+}
+
+/* ------------------------------------------------------------ what is apart */
+
+struct waiting {
+    const struct quern_plan *plan;
+    struct quern_args args;
+};
+
+/* Products that no launch may merge leave the bits of single runs. */
+static void expect_apart(const char *what, const struct waiting *w, int count)
+{
+    const size_t bytes = w->args.d.bytes;
+    struct quern_queue *queue;
+    float *d[2];
+
+    assert_int_equal(quern_queue(host_ctx, count, &queue), 0);
+    for (int i = 0; i < 2; i++) {
+        d[i] = zeros(bytes);
+        for (size_t j = 0; j < bytes / 4; j++)
+            d[i][j] = (float)j * 0.37f;
+    }
+    for (int i = 0; i < count; i++) {
+        struct quern_args args = w[i].args;
+
+        args.d.data = d[0];
+        args.c.data = args.c.ndim ? d[0] : NULL;
+        if (quern_queue_put(queue, w[i].plan, &args, 0))
+            fail_msg("%s: %s", what, quern_errmsg(host_ctx));
+        args.d.data = d[1];
+        args.c.data = args.c.ndim ? d[1] : NULL;
+        assert_int_equal(quern_run(w[i].plan, &args, NULL), QUERN_OK);
+    }
+    assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+    if (memcmp(d[0], d[1], bytes))
+        fail_msg("%s: other bits than those of single runs", what);
+    quern_queue_free(queue);
+    free(d[0]);
+    free(d[1]);
+}
+
+/* Flags, factors, distances, tokens and betas that differ. */
+void test_queue_merges_alike(void **state)
+{
+    static const float factors[MOST_GROUPS] = {2, 3, 5, 7, 11}, half = 0.5f;
+    static const int set = 7;
+    _Alignas(16) uint32_t workspace[64] = {0};
+    uint64_t seed = 21;
+    struct stack k = make_stack(&seed, 3);
+    struct quern_args args, scaled, any, less;
+    struct quern_plan *add = stack_plan(TOKENS, " beta=1 parts=8", &args);
+    struct quern_plan *alpha =
+        stack_plan(TOKENS, " beta=1 alpha=any parts=8", &scaled);
+    struct quern_plan *beta = stack_plan(TOKENS, " beta=any parts=8", &any);
+    struct quern_plan *few =
+        stack_plan((int)k.tokens[0], " beta=1 parts=8", &less);
+    const int64_t pitch = M + 8;
+    uint16_t *apart = zeros((size_t)(k.tokens[1] * pitch) * 2);
+    struct waiting w[3], x[3], y[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        w[i] = (struct waiting){add, args};
+        x[i] = (struct waiting){alpha, scaled};
+        y[i] = (struct waiting){i == 1 ? beta : add, i == 1 ? any : args};
+        for (int j = 0; j < 3; j++) {
+            struct quern_args *a = j == 0   ? &w[i].args
+                                   : j == 1 ? &x[i].args
+                                            : &y[i].args;
+
+            a->workspace = workspace;
+            set_tokens(a, k.dy[i], k.x[i], k.sizes[i], k.tokens[i]);
+        }
+        x[i].args.alpha = factors;
+        x[i].args.scalars = MOST_GROUPS;
+    }
+    w[0].args.noop = &set;
+    expect_apart("noop of the first", w, 2);
+    w[0].args.noop = NULL;
+    w[1].args.noop = &set;
+    expect_apart("noop of the second", w, 2);
+    w[1].args.noop = NULL;
+    x[1].args.alpha = factors + 2;
+    x[1].args.scalars = x[0].args.scalars = 1;
+    expect_apart("alpha", x, 2);
+    x[1].args.alpha = factors;
+    x[1].args.scalars = MOST_GROUPS;
+    expect_apart("scalars", x, 2);
+    for (int64_t row = 0; row < k.tokens[1]; row++)
+        memcpy(apart + row * pitch, k.dy[1] + row * M, M * 2);
+    w[1].args.a.data = apart;
+    w[1].args.a.stride = pitch;
+    w[1].args.a.bytes = (size_t)(k.tokens[1] * pitch) * 2;
+    expect_apart("rows of a", w, 2);
+    w[0].plan = few;
+    w[1].args = w[2].args;
+    expect_apart("tokens", w, 2);
+    y[1].args.beta = &half;
+    y[1].args.scalars = 1;
+    expect_apart("beta", y, 3);
+    quern_plan_free(add);
+    quern_plan_free(alpha);
+    quern_plan_free(beta);
+    quern_plan_free(few);
+    free(apart);
+    free_stack(&k);
+}
+
+/* Matrices for which products wait stay of their type. */
+void test_queue_keeps_types(void **state)
+{
+    _Alignas(16) uint32_t workspace[64] = {0};
+    uint64_t seed = 3;
+    struct stack k = make_stack(&seed, 1);
+    struct quern_args args, narrow;
+    struct quern_plan *add = stack_plan(TOKENS, " beta=1", &args);
+    struct quern_plan *other = typed_plan(TOKENS, " d=bf16 beta=1", &narrow);
+    struct quern_queue *queue;
+    void *d = zeros(args.d.bytes);
+
+    (void)state;
+    assert_int_equal(quern_queue(host_ctx, 2, &queue), 0);
+    set_tokens(&args, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);
+    set_tokens(&narrow, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);
+    args.workspace = narrow.workspace = workspace;
+    args.d.data = narrow.d.data = d;
+    assert_int_equal(quern_queue_put(queue, add, &args, 0), QUERN_OK);
+    assert_int_equal(quern_queue_put(queue, other, &narrow, 0), QUERN_EINVAL);
+    assert_non_null(strstr(quern_errmsg(host_ctx),
+                           "d.type is bf16: products for these matrices wait "
+                           "that have f32"));
+    quern_queue_free(queue);
+    quern_plan_free(add);
+    quern_plan_free(other);
+    free(d);
+    free_stack(&k);
 }

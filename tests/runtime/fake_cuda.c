@@ -122,6 +122,12 @@ int cuDeviceGetName(char *name, int size, int device)
     return 0;
 }
 
+enum { /* CU_DEVICE_ATTRIBUTE_... that the program asks for */
+       CLOCK_RATE = 13,
+       MEMORY_CLOCK_RATE = 36,
+       MEMORY_BUS_WIDTH = 37
+};
+
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;
@@ -135,6 +141,13 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
         return 0;
     case QN_CU_COMPUTE_CAPABILITY_MINOR:
         *value = fake_state.minor;
+        return 0;
+    case CLOCK_RATE:
+    case MEMORY_CLOCK_RATE:
+        *value = attribute == CLOCK_RATE ? 1000000 : 2000000; /* kHz */
+        return 0;
+    case MEMORY_BUS_WIDTH:
+        *value = 512;
         return 0;
     case QN_CU_L2_CACHE_SIZE:
         *value = 1 << 12;
@@ -350,16 +363,15 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
                      struct cu_function *function, void **parameters,
                      void **extra)
 {
+    struct fake_launch *trail;
     int code;
-    struct fake_launch *trail =
-        &fake_state.trail[fake_state.launches % FAKE_TRAIL];
 
     (void)extra;
     ENTER();
     code = spend(((struct cu_library *)function)->kernel, parameters);
     if (code)
         return code;
-    fake_state.launches++;
+    trail = &fake_state.trail[fake_state.launches++ % FAKE_TRAIL];
     snprintf(trail->kernel, sizeof trail->kernel, "%s",
              ((struct cu_library *)function)->kernel);
     trail->stream = launch->stream;

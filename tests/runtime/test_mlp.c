@@ -396,6 +396,8 @@ static void queues_all_or_nothing(void **state)
     REFUSED(WEIGHTS, a.w2_row.sf = a.w1_row.sf, "w1_row.sf overlaps w2_row.sf");
     REFUSED(FORWARD, a.y.data = a.w2_row.sf, "y overlaps w2_row.sf");
     REFUSED(FORWARD, a.y.data = a.workspace, "workspace overlaps y");
+    REFUSED(BACKWARD, a.dprob = NULL, "dprob is NULL: the problem says prob");
+    REFUSED(FORWARD, a.probability = NULL, "probability is NULL");
     end(&f);
     f = begin("plain");
     REFUSED(BACKWARD, a.x.offsets = a.first_dims, "x.offsets is not NULL");
@@ -427,6 +429,59 @@ static void looks_at_what_it_uses(void **state)
     end(&f);
 }
 
+/* Of a queue, what wgrad would launch. */
+static void lets_both_wait_or_none(void **state)
+{
+    struct fixture f = begin("scaled");
+    struct quern_queue *queue, *full;
+    struct quern_mlp_args a = f.args;
+    static const int64_t sizes[] = {20, 0, 40};
+
+    (void)state;
+    test_expect(quern_queue(f.ctx, 3, &queue), QUERN_OK, "");
+    test_expect(quern_queue(f.ctx, 1, &full), QUERN_OK, "");
+    test_expect(quern_mlp_put(NULL, &a, queue, 0), QUERN_EINVAL,
+                "plan is NULL");
+    test_expect(quern_mlp_put(f.plan, NULL, queue, 0), QUERN_EINVAL,
+                "args is NULL");
+    test_expect(quern_mlp_put(f.plan, &a, NULL, 0), QUERN_EINVAL,
+                "queue is NULL");
+    test_expect(quern_mlp_put(f.plan, &a, queue, -1), QUERN_EINVAL,
+                "layer is -1");
+    a.saved = NULL;
+    test_expect(quern_mlp_put(f.plan, &a, queue, 0), QUERN_EINVAL,
+                "saved is NULL");
+    a = f.args;
+    a.first_dims = NULL;
+    a.host_sizes = sizes;
+    test_expect(quern_mlp_put(f.plan, &a, queue, 0), QUERN_EINVAL,
+                "host_sizes");
+    a = f.args;
+    test_fail_allocation(0);
+    test_expect(quern_mlp_put(f.plan, &a, full, 0), QUERN_EFULL, "1 products");
+    assert_int_equal(quern_queue_count(full, QUERN_ALL_LAYERS), 0);
+    test_expect(quern_mlp_put(f.plan, &a, queue, 5), QUERN_OK, "");
+    assert_int_equal(quern_queue_count(queue, 5), 2);
+    a.dw2.data = NULL;
+    a.dw1.data = room(&f);
+    test_expect(quern_mlp_put(f.plan, &a, queue, 6), QUERN_OK, "");
+    assert_int_equal(quern_queue_count(queue, 6), 1);
+    assert_int_equal(test_fail_allocation(0), 0);
+    assert_int_equal(test_cuda->launches, 0);
+    test_expect(quern_queue_flush(queue, 5, 0, (void *)256), QUERN_OK, "");
+    assert_ptr_equal(param(0, D), f.args.dw2.data);
+    assert_ptr_equal(param(1, D), f.args.dw1.data);
+    for (int i = 0; i < 2; i++)
+        assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
+    LAUNCHED("wgrad", "wgrad");
+    test_expect(quern_queue_flush(queue, 6, 0, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(0, D), a.dw1.data);
+    LAUNCHED("wgrad");
+    quern_queue_free(queue);
+    quern_queue_free(full);
+    end(&f);
+}
+
 int test_mlp_group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +497,7 @@ int test_mlp_group(void)
         TEST(takes_host_sizes),
         TEST(queues_all_or_nothing),
         TEST(looks_at_what_it_uses),
+        TEST(lets_both_wait_or_none),
     };
 
     return cmocka_run_group_tests_name("mlp", tests, NULL, NULL);

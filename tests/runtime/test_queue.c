@@ -6,6 +6,8 @@
 */
 #include "test.h"
 
+#include <pthread.h>
+
 #define PROBLEM  "wgrad mixed g=3 m=16 n=24 k=100 beta=1"
 #define FIRST    "wgrad mixed g=3 m=16 n=24 k=100"
 #define NARROWER "wgrad mixed g=3 m=16 n=16 k=100 beta=1"
@@ -393,6 +395,102 @@ static void flushes_bias_gradients_in_order(void **state)
     quern_close(ctx);
 }
 
+/* Two queues between whose flushes nothing moves: each on its stream. */
+static void queues_are_apart(void **state)
+{
+    struct quern_context *ctx = test_open_with(&registry);
+    const char *line = "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1";
+    struct quern_queue *queues[2];
+    struct quern_args args[2];
+    struct quern_plan *plan = test_plan(ctx, line, NULL);
+    int streams[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        args[i] = test_args(ctx, line);
+        test_expect(quern_queue(ctx, 2, &queues[i]), QUERN_OK, "");
+    }
+    for (int i = 0; i < 4; i++) /* the same layer, in turns */
+        test_expect(quern_queue_put(queues[i % 2], plan, &args[i % 2], 0),
+                    QUERN_OK, "");
+    test_cuda->trailed = 1;
+    test_cuda->launches = 0;
+    for (int i = 0; i < 4; i++) {
+        test_expect(quern_queue_flush(queues[i % 2], 0, 1, &streams[i % 2]),
+                    QUERN_OK, "");
+        assert_int_equal(test_cuda->launches, i + 1);
+        assert_ptr_equal(test_cuda->trail[i].stream, &streams[i % 2]);
+        assert_int_equal(quern_queue_count(queues[i % 2], 0), 1 - i / 2);
+        assert_int_equal(quern_queue_count(queues[1 - i % 2], 0), i == 0   ? 2
+                                                                  : i == 3 ? 0
+                                                                           : 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        quern_queue_free(queues[i]);
+        test_args_free(&args[i]);
+    }
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+enum { THREADS = 8, ROUNDS = 100 };
+
+struct worker {
+    pthread_t thread;
+    struct quern_context *ctx;
+    const struct quern_plan *plan; /* shared */
+    struct quern_args args;
+    int wrong;
+};
+
+/* Three wait, one leaves, the others are forgotten. */
+static void *put_and_flush(void *user)
+{
+    struct worker *w = user;
+    struct quern_queue *queue;
+
+    if (quern_queue(w->ctx, 3, &queue)) {
+        w->wrong = 1;
+        return NULL;
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int j = 0; j < 3; j++)
+            w->wrong += quern_queue_put(queue, w->plan, &w->args, i) != 0;
+        w->wrong +=
+            quern_queue_put(queue, w->plan, &w->args, i) != QUERN_EFULL ||
+            quern_queue_flush(queue, i, 1, w) != 0 ||
+            quern_queue_count(queue, i) != 2 || quern_queue_drop(queue, i) != 0;
+    }
+    quern_queue_free(queue);
+    return NULL;
+}
+
+static void threads_have_queues_of_their_own(void **state)
+{
+    struct quern_context *ctx = test_open_with(&registry);
+    const char *line = "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1";
+    struct quern_plan *plan = test_plan(ctx, line, NULL);
+    struct worker workers[THREADS];
+
+    (void)state;
+    test_cuda->launches = 0;
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.ctx = ctx, .plan = plan};
+        workers[i].args = test_args(ctx, line);
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, put_and_flush,
+                                        &workers[i]),
+                         0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        assert_int_equal(workers[i].wrong, 0);
+        test_args_free(&workers[i].args);
+    }
+    assert_int_equal(test_cuda->launches, THREADS * ROUNDS);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
 int test_queue_group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +503,8 @@ int test_queue_group(void)
         TEST(takes_fewer_tokens),
         TEST(keeps_what_failed),
         TEST(flushes_bias_gradients_in_order),
+        TEST(queues_are_apart),
+        TEST(threads_have_queues_of_their_own),
     };
 
     return cmocka_run_group_tests_name("queue", tests, NULL, NULL);

@@ -1,0 +1,231 @@
+/*
+** observe_test.c: what a user sees of a run: shares of the roofline, clock and
+** power; lines of the log; names of kernels as profilers list them; the demo.
+*/
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+
+#include "test_cli.h"
+
+/* The stand-ins' GPU moves this many bytes a second at most; a launch takes a
+   millisecond. */
+#define PEAK_BYTES (2 * 2e9 * 512 / 8)
+
+static double number(const cJSON *row, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, name);
+
+    if (!cJSON_IsNumber(item))
+        fail_msg("no number '%s' in %.700s", name, test_output);
+    return item->valuedouble;
+}
+
+/* `quern bench` with stand-ins for the driver, the compiler and NVML. */
+static void bench(const char *problem, const char *more)
+{
+    char folder[] = "/tmp/quern-observe-XXXXXX";
+    const char *own = test_own_folder();
+
+    assert_non_null(mkdtemp(folder));
+    if (test_shell(
+            "ln -s '%s/../lib/fake_nvml.so' %s/libnvidia-ml.so.1 && "
+            "LD_LIBRARY_PATH=%s:$LD_LIBRARY_PATH QUERN_CACHE= "
+            "QUERN_CUDA='%s/../lib/fake_cuda.so' "
+            "QUERN_NVRTC='%s/../lib/fake_nvrtc.so' '%s/quern' bench '%s' "
+            "--repeat 3 %s 2>&1; status=$?; rm -r %s; exit $status",
+            own, folder, folder, own, own, own, problem, more, folder) != 0)
+        fail_msg("quern bench: %s", test_output);
+}
+
+static void check_shares(const char *problem)
+{
+    const cJSON *row;
+    cJSON *rows;
+    double share;
+
+    bench(problem, "--json -");
+    rows = cJSON_Parse(test_output);
+    row = cJSON_GetArrayItem(rows, 0);
+    if (!row)
+        fail_msg("quern bench: no JSON: %s", test_output);
+    share = number(row, "gbps") * 1e9 / PEAK_BYTES; /* memory is what binds */
+    assert_true(fabs(number(row, "roofline") - share) < 1e-3 * share);
+    assert_true(fabs(number(row, "sm_clock") - 1485) < 0.5);
+    assert_true(fabs(number(row, "watts") - 432.5) < 0.1);
+    cJSON_Delete(rows);
+}
+
+/* Of products and casts, in JSON and in tables. */
+void test_bench_says_how_hard(void **state)
+{
+    static const char *const words[] = {"of roofline", "1485", "432"};
+
+    (void)state;
+    check_shares("fprop bf16 g=8 m=640 n=64 k=64");
+    check_shares("quantize mxfp8 of=x g=8 m=640 k=64");
+    bench("fprop bf16 g=8 m=640000 n=64 k=64", "");
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (!strstr(test_output, words[i]))
+            fail_msg("the table lacks '%s': %s", words[i], test_output);
+}
+
+/* What goes to stderr of a small run. */
+static void log_of(const char *level)
+{
+    if (test_shell("QUERN_CACHE= QUERN_LOG=%s '%s/quern' run fprop bf16 g=3 "
+                   "m=50 n=40 k=64 --backend host 2>&1 >/dev/null",
+                   level, test_own_folder()) != 0)
+        fail_msg("QUERN_LOG=%s: %s", level, test_output);
+}
+
+/* A line each, as a program that reads them expects; and a misspelling. */
+void test_log_is_a_line_each(void **state)
+{
+    int lines = 0;
+
+    (void)state;
+    log_of("error");
+    assert_string_equal(test_output, "");
+    log_of("debug");
+    for (char *line = strtok(test_output, "\n"); line;
+         line = strtok(NULL, "\n"), lines++)
+        if (strncmp(line, "quern: ", 7))
+            fail_msg("the log has '%s'", line);
+    assert_true(lines >= 2); /* what was opened, what was planned */
+    assert_int_equal(test_shell("QUERN_LOG=debgu '%s/quern' recipes 2>&1",
+                                test_own_folder()),
+                     2);
+    assert_non_null(strstr(test_output, "did you mean 'debug'?"));
+}
+
+/* A profiler lists a kernel by the one symbol of its file: it is the name of
+   the file and of the registry. */
+void test_names_are_symbols(void **state)
+{
+    char folder[] = "/tmp/quern-names-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(
+        test_shell(
+            "cd %s && '%s/quern' emit -o out >/dev/null && cd out && "
+            "ls | sed -n 's/\\.cu$//p' >../files && grep -c . ../files && "
+            "awk '/__global__/ { waits = 1 } waits && match($0, "
+            "/quern_[a-z0-9_]+ *\\(/) { name = substr($0, RSTART, RLENGTH); "
+            "sub(/ *\\(/, \"\", name); if (name \".cu\" != FILENAME) print "
+            "FILENAME \": \" name; else print name >\"../symbols\"; "
+            "waits = 0 }' *.cu >../others && cat ../others && "
+            "sort ../symbols >../sorted && sort ../files | "
+            "diff - ../sorted && '%s/quern' list -k --json | "
+            "sed -n 's/.*\"kernel\":[^\"]*\"\\(quern_[^\"]*\\)\".*/\\1/p' | "
+            "grep -v '_host$' | sort | diff ../sorted - 2>&1; "
+            "status=$?; rm -r %s; exit $status",
+            folder, test_own_folder(), test_own_folder(), folder),
+        0);
+    if (strtol(test_output, NULL, 10) < 1000 || strstr(test_output, ":"))
+        fail_msg("symbols that are no names: %.500s", test_output);
+}
+
+#define TUNED "fprop bf16 g=8 m=640 n=64 k=64"
+#define FAST                                                                   \
+    "quern_bf16_fprop_tn_m_bf16_sm90a_pingpong_tile128x128x64_cluster1x1"
+
+/* A command on stand-ins whose GPU runs FAST in 0.8 ms and all else in 1 ms;
+   winners are read from a folder of `folder`. */
+static void expect_tuned(const char *folder, const char *tune,
+                         const char *command, const char *says)
+{
+    const char *own = test_own_folder();
+
+    if (test_shell("cd %s && QUERN_CACHE= QUERN_TUNE=%s FAKE_CUDA_TIMES=" FAST
+                   "=800 QUERN_CUDA='%s/../lib/fake_cuda.so' "
+                   "QUERN_NVRTC='%s/../lib/fake_nvrtc.so' '%s/quern' %s 2>&1",
+                   folder, tune, own, own, own, command) != 0 ||
+        !strstr(test_output, says))
+        fail_msg("quern %s lacks '%s': %s", command, says, test_output);
+}
+
+/* Measured, told, kept, merged, and refused where kernels are others. */
+void test_tune_keeps_a_winner(void **state)
+{
+    char folder[] = "/tmp/quern-tuned-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    expect_tuned(folder, "", "tune '" TUNED "' --store a -k",
+                 "the model expects");
+    assert_non_null(strstr(test_output, "; best 1000.0 us, quern_bf16"));
+    assert_non_null(strstr(test_output, "1.250  yes"));
+    expect_tuned(folder, "a", "why " TUNED, "tuned: 1.25 x the model's choice");
+    assert_non_null(strstr(test_output, "> " FAST " (tuned)"));
+    expect_tuned(folder, "", "tune --merge a/Fake.tune --store b",
+                 "1 lines, merged into");
+    expect_tuned(folder, "b", "why " TUNED, "> " FAST " (tuned)");
+    assert_int_equal(test_shell("cmp %s/a/Fake.tune %s/b/Fake.tune && sed -i "
+                                "'s/^registry ..../registry 0123/' "
+                                "%s/b/Fake.tune",
+                                folder, folder, folder),
+                     0);
+    expect_tuned(folder, "b", "why " TUNED, "the file is for registry 0123");
+    assert_null(strstr(test_output, "(tuned)"));
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
+/* Status and words of `quern cache COMMAND` on a folder. */
+static void expect_cache(const char *folder, const char *command, int status,
+                         const char *says)
+{
+    if (test_shell("QUERN_CACHE=%s '%s/quern' cache %s 2>&1", folder,
+                   test_own_folder(), command) != status ||
+        !strstr(test_output, says))
+        fail_msg("quern cache %s: %s", command, test_output);
+}
+
+/* What is kept of a run, damaged behind its back. */
+void test_cache_is_verified(void **state)
+{
+    char folder[] = "/tmp/quern-verify-XXXXXX";
+    const char *own = test_own_folder();
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(
+        test_shell("QUERN_CACHE=%s QUERN_CUDA='%s/../lib/fake_cuda.so' "
+                   "QUERN_NVRTC='%s/../lib/fake_nvrtc.so' '%s/quern' bench "
+                   "fprop bf16 g=8 m=640 n=64 k=64 --repeat 3 2>&1",
+                   folder, own, own, own),
+        0);
+    expect_cache(folder, "ls", 0, "quern_bf16_fprop_tn_m_bf16");
+    expect_cache(folder, "verify", 0, "1 entries, 0 damaged");
+    assert_int_equal(test_shell("printf X | dd of=$(ls %s/entries/*/object) "
+                                "conv=notrunc status=none",
+                                folder),
+                     0);
+    expect_cache(folder, "verify", 1, "object is not what was kept");
+    expect_cache(folder, "verify --json", 1, "\"damaged\"");
+    expect_cache(folder, "gc", 0, "entries removed");
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
+/* A layer of each model, forward and backward, on the host. */
+void test_demo(void **state)
+{
+    (void)state;
+    if (test_shell("QUERN_CACHE= QUERN_NVRTC=/none '%s/quern' demo --backend "
+                   "host 2>&1",
+                   test_own_folder()) != 0)
+        fail_msg("quern demo: %s", test_output);
+    assert_non_null(strstr(test_output, "Qwen1.5-MoE-A2.7B  fp8_block"));
+    assert_non_null(strstr(test_output, "OLMoE-1B-7B        fp8_block"));
+    assert_non_null(strstr(test_output, "All passed."));
+    assert_int_equal(
+        test_shell("'%s/quern' demo nvfp9 2>&1", test_own_folder()), 2);
+}
