@@ -123,6 +123,7 @@ struct qg_sharing {
 /* What a rule gives for one tensor and one type of input. */
 struct qg_rule_trace {
     const struct qg_node *stored, *factor;
+    int given; /* the factor is the rule's own; else it follows from an e8m0 */
 };
 
 /* The types of what is quantized; the last one is a row copy. */
