@@ -145,6 +145,8 @@ DEVICE void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 1
     const int lane = threadIdx.x % 32;
     float down[WARP_M / 8];
 
+    /* Addresses of scales are worked out anew: kept from step to step, they would be too many. */
+    asm volatile("" : "+r"(row), "+r"(column));
 #pragma unroll
     for (int i = 0; i < WARP_M / 8; i++)
         down[i] = factor_a(a, row + lane / 4 + 8 * i, k);
