@@ -401,6 +401,15 @@ static void add_variants(struct quern_context *ctx,
         add_operands(p, recipe);
 }
 
+/* Are there kernels for the host, and for nothing else? */
+static int host_alone(const struct qn_choice *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(list[i].candidate->kernel->arch, "host") != 0)
+            return 0;
+    return 1;
+}
+
 int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
                    const struct qn_choice *list, int count)
 {
@@ -415,5 +424,9 @@ int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
                      list[i].reason);
     if (count == 0)
         add_variants(ctx, p);
+    else if (demand->backend != QUERN_BACKEND_HOST && host_alone(list, count))
+        qn_error_add("  only the host has %s of %s; what GPUs multiply is in "
+                     "specs/recipes/README.md",
+                     qn_op_name(p->op), p->recipe);
     return QUERN_ENOKERNEL;
 }
