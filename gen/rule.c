@@ -232,7 +232,7 @@ const char *qg_rule_usual(const struct qg_scale *scale, int global)
     return !global && scale->global ? pairs[i].below : pairs[i].alone;
 }
 
-/* What values are multiplied by; it follows from an e8m0 scale that is alone. */
+/* What values are multiplied by; it follows from an e8m0 in one level. */
 static const struct qg_node *factor(const struct call *c,
                                     const struct qg_node *sf)
 {

@@ -92,7 +92,7 @@ const char *qg_hex_float(char buffer[32], float value);
 int qg_rule_trace_all(struct qg *, struct qg_scale *);
 /* Where a scale's rule begins, or its second level's. */
 struct qg_place qg_rule_place(struct qg *, const struct qg_scale *, int global);
-/* What a rule returns as a rule does, for a message: of the second level, too. */
+/* What a rule usually returns, for a message; of the second level, too. */
 const char *qg_rule_usual(const struct qg_scale *, int global);
 /* Do they make sense of ordinary numbers? Returns 0, or 1 and noted. */
 int qg_trial_check(struct qg *, const struct qg_scale *);
