@@ -177,6 +177,9 @@ DEVICE void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct so
     const int lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
     unsigned int x[WARP_M / 16][4];
 
+//$ if part > 0 and (expands(a) or expands(b)) then
+    asm volatile("" : "+r"(row), "+r"(column)); /* as above */
+//$ end
 #pragma unroll
     for (int i = 0; i < WARP_M / 8; i++) {
         const int at = row + 8 * i + r;
