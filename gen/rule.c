@@ -360,6 +360,23 @@ static int input_of(const char *name)
     return -1;
 }
 
+/* What the function calls, if it is not there already. */
+static void bring_casts(lua_State *L, unsigned int uses)
+{
+    static const struct {
+        enum qg_op op;
+        const char *file;
+    } casts[] = {{QG_OP_FROM_E4M3, "cast/from_e4m3.c"},
+                 {QG_OP_TO_E4M3, "cast/to_e4m3.c"}};
+
+    for (int i = 0; i < 2; i++)
+        if (uses >> casts[i].op & 1) {
+            lua_pushcfunction(L, qg_once);
+            lua_pushstring(L, casts[i].file);
+            lua_call(L, 1, 0);
+        }
+}
+
 /*
 ** rule "scale" or rule "global", in a template: the function scale_of or
 ** global_of, which sets *sf to what is stored and returns what values are
@@ -381,6 +398,7 @@ int qg_rule(lua_State *L)
         (is_global && !scale->global))
         return qg_diag_raise(L, QG_E_RULE_WHICH, which);
     rule = is_global ? &scale->globals[number] : &scale->rules[number];
+    bring_casts(L, rule->stored->uses | rule->factor->uses);
     qg_trace_print(q, &q->output,
                    head(q, scale, "FN",
                         qg_mem_print(q, "%s_of%s%s", which, input ? "_" : "",

@@ -52,7 +52,7 @@ const struct qg_node *qg_trace_node(lua_State *L, enum qg_op op,
 {
     struct qg_node *node = new_node(L, op, kind);
 
-    node->uses = op <= QG_OP_PREVIOUS ? 1u << op : 0;
+    node->uses = 1u << op;
     for (int i = 0; i < node->operands; i++) {
         node->operand[i] = operand[i];
         node->uses |= operand[i]->uses;

@@ -51,7 +51,7 @@ struct qg_node {
     enum qg_kind kind;
     const struct qg_node *operand[3];
     int operands;
-    unsigned int uses; /* bit: QG_OP_AMAX, _GLOBAL, _PREVIOUS */
+    unsigned int uses; /* bit (1 << enum qg_op): in it or in an operand */
     float value;       /* of a float constant */
     unsigned int bits; /* of any other constant */
     /* for printing */
