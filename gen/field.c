@@ -48,15 +48,30 @@ static int takes_types(const struct qg_field *field)
     return field->kind == QG_F_TYPE || field->kind == QG_F_TYPES;
 }
 
+/* "x, w, dy", until the next text is made. */
+static const char *names_of(struct qg *q, const struct qg_fields *set)
+{
+    struct qg_text *list = &q->chunk;
+
+    qg_text_clear(list);
+    for (int i = 0; i < set->count; i++)
+        qg_text_print(q, list, "%s%s", i ? ", " : "", set->fields[i].name);
+    return list->data;
+}
+
 /* Noted, with what is right and what is there; always 1, for return. */
 static int wrong_kind(struct reader *r)
 {
-    int types = takes_types(r->field);
+    int types = takes_types(r->field), table = r->field->kind == QG_F_TABLE;
 
     qg_diag_note(r->q, place_of(r), QG_E_FIELD_KIND, r->shown,
                  kind_names[r->field->kind], qg_word_kind_of(r->q->L, -1),
-                 types ? "; without quotes: " : "",
-                 types ? r->field->allowed : "");
+                 types   ? "; without quotes: "
+                 : table ? "; it has: "
+                         : "",
+                 types   ? r->field->allowed
+                 : table ? names_of(r->q, r->field->sub)
+                         : "");
     return 1;
 }
 
@@ -91,7 +106,13 @@ static int check_allowed(struct reader *r, const char *word)
     if (!takes_types(r->field))
         qg_nearest_words(&nearest, r->field->allowed);
     qg_diag_note(r->q, place_of(r), QG_E_FIELD_VALUE, r->shown, word,
-                 qg_nearest_hint(&nearest, "it can be: ", r->field->allowed));
+                 qg_nearest_hint(&nearest,
+                                 r->field->kind == QG_F_BLOCK
+                                     ? "it is a table such as { k = 32 }, or: "
+                                 : r->field->kind == QG_F_EVERY
+                                     ? "it is a whole number, or: "
+                                     : "it can be: ",
+                                 r->field->allowed));
     return 1;
 }
 
@@ -388,17 +409,6 @@ static int is_field(const struct qg_fields *set, const char *name)
         if (!strcmp(set->fields[i].name, name))
             return 1;
     return 0;
-}
-
-/* "x, w, dy", until the next text is made. */
-static const char *names_of(struct qg *q, const struct qg_fields *set)
-{
-    struct qg_text *list = &q->chunk;
-
-    qg_text_clear(list);
-    for (int i = 0; i < set->count; i++)
-        qg_text_print(q, list, "%s%s", i ? ", " : "", set->fields[i].name);
-    return list->data;
 }
 
 /* Never ignored: most are misspelled, and the default would go unnoticed. */

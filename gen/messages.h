@@ -106,12 +106,11 @@
                   "returned first, and then what values are multiplied by?")   \
     X(RULE_INVERSE, "for amax = %g the rule stores %g and multiplies by %g, "  \
                     "whose product%s is %g: values would not come back; "      \
-                    "write: return 1 / s, s")                                  \
+                    "write: return %s")                                        \
     X(RULE_NUMBER, "the rule returned %s without using its argument; it must " \
                    "be an expression of it")                                   \
     X(RULE_FACTOR, "after what is stored, the rule must return what values "   \
-                   "are multiplied by, a float, not %s; write: return 1 / s, " \
-                   "s")                                                        \
+                   "are multiplied by, a float, not %s; write: return %s")     \
     X(RULE_UNUSED, "the rule does not use %s; it must be an expression of it") \
     X(RULE_WHICH, "there is no rule '%s' here; templates of casts have rule "  \
                   "\"scale\", and rule \"global\" if the recipe has one")      \
@@ -129,7 +128,7 @@
                  "are known only on the device; write: %s")                    \
     X(RULE_PLAIN, "%s does not work in a rule; write: %s")                     \
     X(RULE_KIND, "%s takes %s here, not %s%s")                                 \
-    X(RULE_COUNT, "%s takes %d values, here it got %d")                        \
+    X(RULE_COUNT, "%s takes %d value%s, here it got %d")                       \
     X(RULE_LONG, "the rule's expression has more than %d terms")               \
     /* expansion */                                                            \
     X(UNKNOWN_NAME, "there is no %s '%s'; %s")                                 \

@@ -64,6 +64,34 @@ static void set_boolean(lua_State *L, const char *name, int value)
     lua_setfield(L, -2, name);
 }
 
+/* Scales that lie together where one block in `size` of a tile's 128 lines has
+   one, to the next multiple of `pad`; 0 where blocks have no such size. */
+static int of_tile(int size, int pad)
+{
+    return size ? (128 / size + pad - 1) / pad * pad : 0;
+}
+
+/* Do the scales of a line that are of one tile lie side by side, in whole words
+   of which no padding is a part? */
+static int in_words(const struct qg_scale *s, int rows)
+{
+    return s->type != QUERN_F32 && s->block.span == QN_SPAN_BLOCK &&
+           rows == 1 && s->block.per.k <= 32 &&
+           strcmp(s->stored->order, "columns") != 0 &&
+           128 / s->block.per.k % s->stored->pad.columns == 0 &&
+           128 % s->stored->pad.rows == 0;
+}
+
+/* Are values multiplied by powers of two, whatever they are? */
+static int by_powers(const struct qg_scale *s)
+{
+    int given = 0;
+
+    for (int i = 0; i < QG_INPUTS; i++)
+        given |= s->rules[i].given;
+    return s->type == QUERN_E8M0 && !given;
+}
+
 /* Bit i is set where the i-th of 16 values changes its sign. */
 static int sign_bits(const char *signs)
 {
@@ -83,17 +111,23 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
                       const char *copy)
 {
     static const char *const spans[] = {"block", "row", "group", "tensor"};
+    int rows = of == QUERN_W ? s->block.per.n : s->block.per.m;
 
-    lua_createtable(L, 0, 16);
+    lua_createtable(L, 0, 20);
     set_string(L, "type", qg_types_of(s->type)->name);
     set_integer(L, "bytes", qg_types_of(s->type)->bits / 8);
     set_string(L, "span", spans[s->block.span]);
-    set_integer(L, "rows", of == QUERN_W ? s->block.per.n : s->block.per.m);
+    set_integer(L, "rows", rows);
     set_integer(L, "k", s->block.per.k);
     set_string(L, "order", s->stored->order);
     set_integer(L, "pad_rows", s->stored->pad.rows);
     set_integer(L, "pad_columns", s->stored->pad.columns);
+    set_integer(L, "tile_rows", of_tile(rows, s->stored->pad.rows));
+    set_integer(L, "tile_columns",
+                of_tile(s->block.per.k, s->stored->pad.columns));
     set_boolean(L, "apart", !strcmp(s->stored->groups, "apart"));
+    set_boolean(L, "words", in_words(s, rows));
+    set_boolean(L, "powers", by_powers(s));
     set_boolean(L, "by_input", s->by_input);
     set_boolean(L, "global", s->global != 0);
     set_boolean(L, "delayed", s->delayed.history != 0);

@@ -123,6 +123,7 @@ struct qg_sharing {
 /* What a rule gives for one tensor and one type of input. */
 struct qg_rule_trace {
     const struct qg_node *stored, *factor;
+    int given; /* the factor is the rule's own, and none of an e8m0's */
 };
 
 /* The types of what is quantized; the last one is a row copy. */
@@ -131,8 +132,7 @@ enum qg_input_type { QG_IN_BF16, QG_IN_F16, QG_IN_F32, QG_IN_COPY, QG_INPUTS };
 /* The scales of one of a layer's tensors; kind 0 stands for none. */
 struct qg_scale {
     struct qg_place place;
-    int blocked;
-    int type;
+    int blocked, type;
     struct qg_sharing block;
     const char *storage, *rounding;
     int rule, global;     /* references to Lua functions, 0: none */

@@ -95,6 +95,9 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
         {scale->global && !block, "global",
          "'global' is a second scale above those of blocks; write: per = { k = "
          "... }"},
+        {!block && strcmp(scale->storage, "plain") != 0, "storage",
+         "'storage' is how scales of blocks lie; those of rows, groups and "
+         "tensors follow each other, so leave it out"},
         {delayed && scale->block.span != QN_SPAN_TENSOR, "delayed",
          "'delayed' keeps one scale; write: per = \"tensor\""},
         {delayed && scale->type != QUERN_F32, "delayed",

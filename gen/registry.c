@@ -38,13 +38,15 @@ static const char *print_one(struct qg *q, const struct qg_scale *scale, int of)
                         scale->block.per.k, global);
 }
 
-/* Of the activations, and where weights have others, of these. */
+/* Of the activations, and of the other tensors where theirs differ. */
 static const char *print_scale(struct qg *q, const struct qg_recipe *r)
 {
     const char *x = print_one(q, &r->scale[QUERN_X], QUERN_X);
     const char *w = print_one(q, &r->scale[QUERN_W], QUERN_W);
+    const char *dy = print_one(q, &r->scale[QUERN_DY], QUERN_DY);
+    const char *text = strcmp(x, w) ? qg_mem_print(q, "%s; w %s", x, w) : x;
 
-    return strcmp(x, w) ? qg_mem_print(q, "%s; w %s", x, w) : x;
+    return strcmp(x, dy) ? qg_mem_print(q, "%s; dy %s", text, dy) : text;
 }
 
 /* The numbers of a scale that the runtime goes by. */

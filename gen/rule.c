@@ -214,18 +214,37 @@ static const struct qg_node *stored(const struct call *c)
     return NULL;
 }
 
-/* What values are multiplied by; it follows from an e8m0 scale. */
+const char *qg_rule_usual(const struct qg_scale *scale, int global)
+{
+    static const struct {
+        int type;
+        const char *alone, *below;
+    } pairs[] = {
+        {QUERN_F32, "1 / s, s", "s, of.global / s"},
+        {QUERN_E8M0, "the e8m0 scale alone",
+         "e8m0_bits(e), of.global * frombits((254 - e) << 23)"},
+        {QUERN_E4M3, "b, 1 / from_e4m3(b)", "b, of.global / from_e4m3(b)"},
+    };
+    int i = 0;
+
+    while (!global && pairs[i].type != scale->type)
+        i++;
+    return !global && scale->global ? pairs[i].below : pairs[i].alone;
+}
+
+/* What values are multiplied by; it follows from an e8m0 in one level. */
 static const struct qg_node *factor(const struct call *c,
                                     const struct qg_node *sf)
 {
     lua_State *L = c->q->L;
     const struct qg_node *node = qg_trace_at(L, -1);
 
-    if (lua_isnil(L, -1) && sf->kind == QG_E8M0)
+    if (lua_isnil(L, -1) && sf->kind == QG_E8M0 && !c->scale->global)
         return qg_trace_multiplier(L, sf);
     if (node && node->kind == QG_FLOAT)
         return node;
-    qg_diag_note(c->q, place_of(c), QG_E_RULE_FACTOR, kind_at(L, -1));
+    qg_diag_note(c->q, place_of(c), QG_E_RULE_FACTOR, kind_at(L, -1),
+                 qg_rule_usual(c->scale, c->is_global));
     return NULL;
 }
 
@@ -256,6 +275,7 @@ static int results(const struct call *c, struct qg_rule_trace *out)
         return 1;
     }
     lua_pop(c->q->L, 1);
+    out->given = !lua_isnil(c->q->L, -1);
     out->stored = stored(c);
     out->factor = out->stored ? factor(c, out->stored) : NULL;
     if (!out->factor)
@@ -340,6 +360,23 @@ static int input_of(const char *name)
     return -1;
 }
 
+/* What the function calls, if it is not there already. */
+static void bring_casts(lua_State *L, unsigned int uses)
+{
+    static const struct {
+        enum qg_op op;
+        const char *file;
+    } casts[] = {{QG_OP_FROM_E4M3, "cast/from_e4m3.c"},
+                 {QG_OP_TO_E4M3, "cast/to_e4m3.c"}};
+
+    for (int i = 0; i < 2; i++)
+        if (uses >> casts[i].op & 1) {
+            lua_pushcfunction(L, qg_once);
+            lua_pushstring(L, casts[i].file);
+            lua_call(L, 1, 0);
+        }
+}
+
 /*
 ** rule "scale" or rule "global", in a template: the function scale_of or
 ** global_of, which sets *sf to what is stored and returns what values are
@@ -361,6 +398,7 @@ int qg_rule(lua_State *L)
         (is_global && !scale->global))
         return qg_diag_raise(L, QG_E_RULE_WHICH, which);
     rule = is_global ? &scale->globals[number] : &scale->rules[number];
+    bring_casts(L, rule->stored->uses | rule->factor->uses);
     qg_trace_print(q, &q->output,
                    head(q, scale, "FN",
                         qg_mem_print(q, "%s_of%s%s", which, input ? "_" : "",

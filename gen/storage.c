@@ -12,9 +12,9 @@
 
 static const struct qg_field pad_fields[] = {
     {"rows", QG_F_SIZE, 0, IN_PAD(rows), NULL, NULL,
-     "rows of the matrix (default 1)"},
+     "rows of the matrix (default 1, at most 128)"},
     {"columns", QG_F_SIZE, 0, IN_PAD(columns), NULL, NULL,
-     "columns of the matrix (default 1)"},
+     "columns of the matrix (default 1, at most 128)"},
 };
 
 static const struct qg_fields pad_set = {"storage.pad", pad_fields, 2, 0};
@@ -50,6 +50,25 @@ static int take_tiles(struct qg *q, struct qg_storage *storage)
     return 0;
 }
 
+/* More is padding alone, and sizes are added up for no more than these. Returns
+   0, or 1 and noted.                    COUPLED: pads -> runtime/quantize.c */
+static int check_pad(struct qg *q, const struct qg_storage *storage)
+{
+    enum { MOST = 128 };
+    const int given[] = {storage->pad.rows, storage->pad.columns};
+
+    for (int i = 0; i < 2; i++)
+        if (given[i] > MOST) {
+            const char *name = pad_fields[i].name;
+
+            qg_diag_note(q, qg_lex_field(q, storage->place, name, 2),
+                         QG_E_FIELD_RANGE, qg_mem_print(q, "pad.%s", name),
+                         MOST, qg_mem_print(q, "%d", given[i]));
+            return 1;
+        }
+    return 0;
+}
+
 /* Stack index 1: the table. */
 int qg_storage_take(struct qg *q, struct qg_word *word)
 {
@@ -63,7 +82,8 @@ int qg_storage_take(struct qg *q, struct qg_word *word)
         if (!strcmp(other->name, word->name) &&
             qg_word_taken(q, word, other->place))
             return 0;
-    if (qg_field_read(q, word, &qg_storage_fields, storage))
+    if (qg_field_read(q, word, &qg_storage_fields, storage) ||
+        check_pad(q, storage))
         return 0;
     if (!strcmp(storage->order, "tiles") && take_tiles(q, storage))
         return 0;

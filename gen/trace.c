@@ -52,7 +52,7 @@ const struct qg_node *qg_trace_node(lua_State *L, enum qg_op op,
 {
     struct qg_node *node = new_node(L, op, kind);
 
-    node->uses = op <= QG_OP_PREVIOUS ? 1u << op : 0;
+    node->uses = 1u << op;
     for (int i = 0; i < node->operands; i++) {
         node->operand[i] = operand[i];
         node->uses |= operand[i]->uses;
@@ -124,6 +124,8 @@ static const char *hint(lua_State *L, int index, enum qg_kind wanted)
         return "; frombits(x) gives one";
     if (wanted == QG_FLOAT && qg_types_check(L, index))
         return "; a type's .max and .bits are numbers";
+    if (wanted == QG_FLOAT && lua_isuserdata(L, index) && !node)
+        return "; of a rule's second argument write of.element.max or .bits";
     return "";
 }
 
@@ -276,7 +278,8 @@ static const struct {
     {"__call", "calling a value", "a * b for a product"},
     {"__idiv", "//", "a / b, or bits(a) >> 23 & 255 for the exponent"},
     {"__mod", "%", "bits(a) & 255 for bits"},
-    {"__pow", "^", "a * a for a square"},
+    {"__pow", "^",
+     "a * a for a square, frombits(code << 23) for 2 ^ (code - 127)"},
 };
 
 static int on_refused(lua_State *L)

@@ -51,7 +51,7 @@ struct qg_node {
     enum qg_kind kind;
     const struct qg_node *operand[3];
     int operands;
-    unsigned int uses; /* bit: QG_OP_AMAX, _GLOBAL, _PREVIOUS */
+    unsigned int uses; /* bit (1 << enum qg_op): in it or in an operand */
     float value;       /* of a float constant */
     unsigned int bits; /* of any other constant */
     /* for printing */
@@ -92,6 +92,8 @@ const char *qg_hex_float(char buffer[32], float value);
 int qg_rule_trace_all(struct qg *, struct qg_scale *);
 /* Where a scale's rule begins, or its second level's. */
 struct qg_place qg_rule_place(struct qg *, const struct qg_scale *, int global);
+/* What a rule usually returns, for a message; of the second level, too. */
+const char *qg_rule_usual(const struct qg_scale *, int global);
 /* Do they make sense of ordinary numbers? Returns 0, or 1 and noted. */
 int qg_trial_check(struct qg *, const struct qg_scale *);
 /* The rule's text in its spec, on one line; "" without scales. */

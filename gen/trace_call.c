@@ -311,7 +311,7 @@ static int on_call(lua_State *L)
 
     if (lua_gettop(L) != calls[i].values)
         return qg_diag_raise(L, QG_E_RULE_COUNT, calls[i].name, calls[i].values,
-                             lua_gettop(L));
+                             calls[i].values == 1 ? "" : "s", lua_gettop(L));
     return calls[i].call(L);
 }
 

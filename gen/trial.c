@@ -190,7 +190,8 @@ static int check_typical(const struct subject *s, float amax, struct outcome o,
     else if (!(product > 0.75 && product < 1.5))
         qg_diag_note(s->q, s->place, QG_E_RULE_INVERSE, (double)amax,
                      (double)o.stored, (double)o.factor,
-                     outer == 1 ? "" : ", with the second level,", product);
+                     outer == 1 ? "" : ", with the second level,", product,
+                     qg_rule_usual(s->scale, 0));
     else
         return 0;
     return 1;

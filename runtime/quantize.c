@@ -264,12 +264,22 @@ int64_t qn_quantize_round_up(int64_t length, int64_t size)
     return qn_quantize_ceil_div(length, size) * size;
 }
 
-/* Of one matrix, with its padding. */
+/* Of one matrix, with its padding. COUPLED: pads -> gen/storage.c */
 static int64_t scales_of(const struct qn_scaling *s, int64_t rows,
                          int64_t columns)
 {
     return qn_quantize_round_up(rows, s->pad_rows) *
            qn_quantize_round_up(columns, s->pad_columns);
+}
+
+int64_t qn_quantize_tile_rows(const struct qn_scaling *s)
+{
+    return qn_quantize_round_up(TILE / s->rows, s->pad_rows);
+}
+
+int64_t qn_quantize_tile_columns(const struct qn_scaling *s)
+{
+    return qn_quantize_round_up(TILE / s->k, s->pad_columns);
 }
 
 /* Scales of blocks. COUPLED: scales -> templates/quantize/shape.c */
@@ -286,10 +296,13 @@ static int64_t block_scales(const struct quern_quantization *q,
                                      qn_quantize_ceil_div(q->m, s->k));
     if (copy == QUERN_COLUMN)
         return scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
-                         tiles * (TILE / s->k));
+                         tiles * (s->apart || s->order == QN_ORDER_COLUMNS
+                                      ? qn_quantize_tile_columns(s)
+                                      : TILE / s->k));
     if (s->apart || s->rows > 1)
-        return scales_of(s, tiles * (TILE / s->rows),
-                         qn_quantize_ceil_div(q->k, s->k));
+        return scales_of(
+            s, tiles * (s->apart ? qn_quantize_tile_rows(s) : TILE / s->rows),
+            qn_quantize_ceil_div(q->k, s->k));
     return scales_of(s, q->m, qn_quantize_ceil_div(q->k, s->k));
 }
 

@@ -70,6 +70,13 @@ int64_t qn_quantize_tokens(int64_t columns, int groups);
 int64_t qn_quantize_ceil_div(int64_t length, int64_t size);
 int64_t qn_quantize_round_up(int64_t length, int64_t size);
 
+/*
+** Rows, or columns, of scales that a matrix of its own has for each 128 of the
+** group's: padded, so that where it begins follows from the groups before.
+*/
+int64_t qn_quantize_tile_rows(const struct qn_scaling *scaling);
+int64_t qn_quantize_tile_columns(const struct qn_scaling *scaling);
+
 /* 0 if some size of it could pass 64 bits. Lengths are at most 2^31. */
 int qn_quantize_fits(const struct quern_quantization *q);
 

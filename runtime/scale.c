@@ -64,13 +64,15 @@ static void lay_out(const struct quern_quantization *q, struct qn_scales *s)
     const struct qn_scaling *f = s->scaling;
     int column = s->copy == QUERN_COLUMN, tokens = q->of != QUERN_W;
     int down = f->order == QN_ORDER_COLUMNS;
-    int64_t summed = column ? q->m : q->k;
-    int64_t rows = qn_quantize_ceil_div(column ? q->k : q->m, f->rows), columns;
+    int64_t rows = qn_quantize_ceil_div(column ? q->k : q->m, f->rows);
+    int64_t columns = qn_quantize_ceil_div(column ? q->m : q->k, f->k);
+    int64_t tiles = tokens ? qn_quantize_tiles(q) : 0;
 
-    if (column && tokens)
-        summed = qn_quantize_tiles(q) * TILE;
-    columns = qn_quantize_round_up(qn_quantize_ceil_div(summed, f->k),
-                                   f->pad_columns);
+    if (tokens && column)
+        columns = tiles * (down ? qn_quantize_tile_columns(f) : TILE / f->k);
+    if (tokens && !column && f->rows > 1)
+        rows = tiles * (TILE / f->rows);
+    columns = qn_quantize_round_up(columns, f->pad_columns);
     rows = qn_quantize_round_up(rows, f->pad_rows);
     if (!tokens)
         s->group_stride = rows * columns;

@@ -358,13 +358,56 @@ static int add_layouts(struct quern_context *ctx, const struct quern_problem *p)
     return seen != 0;
 }
 
+/* What the recipe says of an operand that no kernel multiplies. */
+static void add_operands(const struct quern_problem *p,
+                         const struct qn_recipe *recipe)
+{
+    static const char *const names[QN_TENSORS] = {"x", "w", "dy"};
+    int types[2], bare[2], of[2];
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        struct quern_quantization q;
+
+        bare[role] = !qn_scale_source(p, recipe, role, &q);
+        of[role] = q.of;
+        types[role] = qn_quantize_element(&q, recipe);
+        if (bare[role] && qn_type_bits(types[role]) <= 8)
+            qn_error_add("  it keeps %s as %s without a scale, and what has no "
+                         "scale is bf16 or f16; write: scale = blocked { ... }",
+                         names[of[role]], qn_type_name(types[role]));
+        else if (types[role] == QUERN_F32)
+            qn_error_add("  it keeps %s as f32, and what has no scale is bf16 "
+                         "or f16",
+                         names[of[role]]);
+    }
+    if (bare[0] && bare[1] && types[0] != types[1])
+        qn_error_add("  it keeps %s as %s and %s as %s, and what has no scale "
+                     "is of one type on both sides",
+                     names[of[0]], qn_type_name(types[0]), names[of[1]],
+                     qn_type_name(types[1]));
+}
+
 /* No kernel has the variant: say which ones are nearest to it. */
 static void add_variants(struct quern_context *ctx,
                          const struct quern_problem *p)
 {
-    if (!add_outputs(ctx, p) && !add_layouts(ctx, p))
-        qn_error_add("  there is none for %s %s at all", qn_op_name(p->op),
-                     p->recipe);
+    const struct qn_recipe *recipe = qn_context_recipe(ctx, p->recipe);
+
+    if (add_outputs(ctx, p) || add_layouts(ctx, p))
+        return;
+    qn_error_add("  there is none for %s %s at all", qn_op_name(p->op),
+                 p->recipe);
+    if (recipe)
+        add_operands(p, recipe);
+}
+
+/* Are there kernels for the host, and for nothing else? */
+static int host_alone(const struct qn_choice *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(list[i].candidate->kernel->arch, "host") != 0)
+            return 0;
+    return 1;
 }
 
 int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
@@ -381,5 +424,9 @@ int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
                      list[i].reason);
     if (count == 0)
         add_variants(ctx, p);
+    else if (demand->backend != QUERN_BACKEND_HOST && host_alone(list, count))
+        qn_error_add("  only the host has %s of %s; what GPUs multiply is in "
+                     "specs/recipes/README.md",
+                     qn_op_name(p->op), p->recipe);
     return QUERN_ENOKERNEL;
 }

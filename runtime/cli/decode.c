@@ -112,7 +112,7 @@ static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
     const struct qn_scaling *s = d->g.sf.scaling;
     int64_t rows = qn_quantize_round_up(
         qn_quantize_ceil_div(d->g.rows, s->rows), s->pad_rows);
-    int64_t before = d->firsts[group] * (TILE / s->k);
+    int64_t before = d->firsts[group];
     int64_t own = qn_quantize_round_up(
         qn_quantize_ceil_div(d->sizes[group], TILE) * (TILE / s->k),
         s->pad_columns);
@@ -120,10 +120,11 @@ static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
     if (s->order == QN_ORDER_COLUMNS)
         own = rows;
     else if (!s->apart)
-        return in_order(s->order, d->g.sf.stride, i, before + j);
+        return in_order(s->order, d->g.sf.stride, i,
+                        before * (TILE / s->k) + j);
     else if (s->order == QN_ORDER_TILES)
         own *= TILE;
-    return rows * qn_quantize_round_up(before, s->pad_columns) +
+    return rows * before * qn_quantize_tile_columns(s) +
            in_order(s->order, own, i, j);
 }
 
@@ -134,16 +135,18 @@ static int64_t row_scale(const struct qn_decode *d, int group, int64_t i,
     const struct qn_scaling *s = d->g.sf.scaling;
     int64_t columns = qn_quantize_round_up(
         qn_quantize_ceil_div(d->g.columns, s->k), s->pad_columns);
-    int64_t before = d->firsts[group] * (TILE / s->rows);
+    int64_t before = d->firsts[group];
     int64_t stride = d->g.sf.stride;
 
     if (!s->apart)
-        return in_order(s->order, stride,
-                        i + (s->rows > 1 ? before : d->starts[group]), j);
+        return in_order(
+            s->order, stride,
+            i + (s->rows > 1 ? before * (TILE / s->rows) : d->starts[group]),
+            j);
     if (s->order == QN_ORDER_COLUMNS)
         stride = qn_quantize_round_up(
             qn_quantize_ceil_div(d->sizes[group], s->rows), s->pad_rows);
-    return qn_quantize_round_up(before, s->pad_rows) * columns +
+    return before * qn_quantize_tile_rows(s) * columns +
            in_order(s->order, stride, i, j);
 }
 

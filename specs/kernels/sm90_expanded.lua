@@ -90,7 +90,7 @@ local function common (f16)
 
   -- Scales of a row copy that begin anew with each group: where, follows from the groups before.
   derive "a_runs" (function (v)
-    return v.ragged == "m" and v.a.scale and v.a.scale.apart or false
+    return v.ragged == "m" and v.a.scale and (v.a.scale.apart or v.a.scale.rows > 1) or false
   end),
 
   -- Two warpgroups multiply, one copies, and one expands.

@@ -1,6 +1,6 @@
 //$ local bits = element.bits == 4 and 4 or 8 -- in memory
 //$ local cast = "to_" .. element.type .. "_x2"
-//$ local power = scale.type == "e8m0" and input.bits == 16 -- 16 bits hold a product, too
+//$ local power = scale.powers and input.bits == 16 -- 16 bits hold a product, too
 //$ if element.type == "e2m1" and power and arch == "sm_90a" then
 //$   cast = cast .. "_of_f16"
 //$ end
@@ -241,7 +241,7 @@ FN void cast_tile(struct shared *shared, const struct place *p, const struct gro
     __syncthreads();
     if (column->data)
         store_stage(tile, column, g, t, all);
-//$ if scale.span == "block" and scale.rows == 1 and scale.bytes == 1 and scale.k <= 32 then
+//$ if scale.words then
     store_line_scales(shared, p, g, t, all, row, column);
 //$ end
 }

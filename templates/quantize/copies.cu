@@ -28,7 +28,7 @@ struct shared {
 //$ elseif by_row then
     float row_factor[8][32 / LANES][PITCH]; /* of each warp's blocks */
 //$ end
-//$ if by_row and scale.span == "block" and scale.bytes == 1 and wide <= 32 then
+//$ if scale.words then
     __align__(16) sf_element sf[2][TILE_M][128 / ACROSS]; /* of rows, of features */
 //$ end
 //$ if scale.stochastic then

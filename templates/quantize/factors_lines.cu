@@ -1,5 +1,5 @@
 //$ local wide = scale.k
-//$ local gathered = scale.bytes == 1 and wide <= 32 -- so that whole words are stored
+//$ local gathered = scale.words
 //$ local more = scale.global and ", global" or ""
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
 /* Blocks of one line: 1 x $(wide) values of the row copy. A lane has a row. */

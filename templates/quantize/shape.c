@@ -43,7 +43,7 @@ FN struct scales row_scales(const struct group *g, const struct shape *all)
 //$ elseif scale.apart then
     s.rows = s.count_i;
     s.limit_i = (int)padded(s.rows, PAD_ROWS);
-    s.base = scales_of(g->first * $(128 // down), s.columns);
+    s.base = scales_of(g->first * $(scale.tile_rows), s.columns);
 //$ elseif down > 1 then
     s.rows = most_tiles(all) * $(128 // down);
     s.limit_i = s.count_i;
@@ -74,7 +74,10 @@ FN struct scales column_scales(const struct group *g, const struct shape *all)
     s.limit_j = ceil_div(g->length, 128) * $(128 // across);
 //$ if scale.apart or scale.order == "columns" then
     s.columns = s.limit_j;
-    s.base = scales_of(s.rows, g->first * $(128 // across));
+//$ if scale.tile_columns > 128 // across then
+    s.limit_j = (int)padded(s.columns, PAD_COLUMNS);
+//$ end
+    s.base = scales_of(s.rows, g->first * $(scale.tile_columns));
 //$ else
     s.columns = most_tiles(all) * $(128 // across);
     s.j = g->first * $(128 // across);

@@ -145,6 +145,8 @@ DEVICE void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 1
     const int lane = threadIdx.x % 32;
     float down[WARP_M / 8];
 
+    /* Addresses of scales are worked out anew: kept from step to step, they would be too many. */
+    asm volatile("" : "+r"(row), "+r"(column));
 #pragma unroll
     for (int i = 0; i < WARP_M / 8; i++)
         down[i] = factor_a(a, row + lane / 4 + 8 * i, k);
@@ -175,6 +177,9 @@ DEVICE void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct so
     const int lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
     unsigned int x[WARP_M / 16][4];
 
+//$ if part > 0 and (expands(a) or expands(b)) then
+    asm volatile("" : "+r"(row), "+r"(column)); /* as above */
+//$ end
 #pragma unroll
     for (int i = 0; i < WARP_M / 8; i++) {
         const int at = row + 8 * i + r;

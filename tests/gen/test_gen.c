@@ -36,6 +36,9 @@ int main(void)
         cmocka_unit_test(test_lazy_errors),
         cmocka_unit_test(test_early_errors),
         cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_words_of_scales),
+        cmocka_unit_test(test_powers_in_f16),
+        cmocka_unit_test(test_squares_of_groups),
     };
 
     return cmocka_run_group_tests_name("gen", tests, NULL, NULL);

@@ -80,5 +80,8 @@ void test_lazy_kernels(void **state);
 void test_lazy_errors(void **state);
 void test_early_errors(void **state);
 void test_hash(void **state);
+void test_words_of_scales(void **state);
+void test_powers_in_f16(void **state);
+void test_squares_of_groups(void **state);
 
 #endif

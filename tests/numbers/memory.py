@@ -165,7 +165,8 @@ class Layout:
         if self.recipe.storage == "tiles":
             matrix = Scales(self.recipe, buffer, *scales.shape)
             full = padded(scales, matrix.rows, matrix.columns)
-            matrix.put(self.tiles[g] * 128 * matrix.columns, 0, 0, full)
+            each = ceil_to(128 // self.recipe.block[0], 128)  # rows, of 128 of the group's
+            matrix.put(self.tiles[g] * each * matrix.columns, 0, 0, full)
         else:
             matrix = Scales(self.recipe, buffer, self.m, scales.shape[1])
             matrix.put(0, self.starts[g], 0, padded(scales, len(scales), matrix.columns))
@@ -179,8 +180,10 @@ class Layout:
                             // self.recipe.block[1])
             matrix.put(0, 0, first, padded(scales, len(scales), count))
         else:
-            matrix = Scales(self.recipe, buffer, self.k, count)
-            matrix.put(matrix.rows * first, 0, 0, padded(scales, matrix.rows, matrix.columns))
+            matrix = Scales(self.recipe, buffer, len(scales), count)
+            each = ceil_to(each, STORAGES[self.recipe.storage][2])
+            full = padded(scales, matrix.rows, matrix.columns)
+            matrix.put(matrix.rows * self.tiles[g] * each, 0, 0, full)
 
 
 def quantize(name, of, x, sizes, dtype, nbytes, random=(0, 0), delayed=None):

@@ -222,6 +222,11 @@ RECIPES = {
     # Those of recipes/, which nobody ships.
     "mxfp8_tiles": _alike(element="e4m3", scale="e8m0", block=(1, 32), storage="tiles"),
     "nvfp4_tiles": _alike(element="e2m1", scale="e4m3", block=(1, 16), storage="tiles"),
+    "tiles_of_few": {
+        "x": Recipe("e2m1", "e8m0", (16, 16), "tiles"),
+        "w": Recipe("e4m3", "e8m0", (1, 64), "tiles"),
+        "dy": Recipe("e4m3", "e8m0", (1, 128), "tiles"),
+    },
     "int8": _alike(element="i8", scale="f32", block=(1, 64)),
     "mxfp6": {
         "x": Recipe("e2m3", "e8m0", (1, 32), ocp=True),

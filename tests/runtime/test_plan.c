@@ -130,6 +130,15 @@ static void says_why_nothing_serves(void **state)
     p = test_problem(ctx, "dgrad bf16 g=8 m=32768 n=4096 k=7168");
     test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "there is none for dgrad bf16 at all");
+    p = test_problem(ctx, "wgrad mixed g=8 m=4096 n=4096 k=32768 d=f32");
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+                "only the host has wgrad of mixed");
+    p = test_problem(ctx, "dgrad mixed g=8 m=32768 n=4096 k=7168 d=f32");
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+                "it keeps dy as f32, and what has no scale is bf16 or f16");
+    test_expect(QUERN_ENOKERNEL, QUERN_ENOKERNEL,
+                "it keeps dy as f32 and w as bf16, and what has no scale is of "
+                "one type on both sides");
     test_cuda->major = 8;
     p = test_problem(ctx, PROBLEM);
     test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,

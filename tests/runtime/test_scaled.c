@@ -17,21 +17,24 @@
         .type = QUERN_F32, .span = span_, .rows = rows_, .k = k_,              \
         .order = order_, .pad_rows = pad_rows_, .pad_columns = pad_columns_    \
     }
-#define TILES                                                                  \
+#define TILES_OF(k_)                                                           \
     {                                                                          \
-        .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = 32,         \
+        .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = k_,         \
         .order = QN_ORDER_TILES, .pad_rows = 128, .pad_columns = 4, .apart = 1 \
     }
+#define TILES TILES_OF(32)
+#define LONG  TILES_OF(128)
 #define TWO_LEVELS                                                             \
     {                                                                          \
         .type = QUERN_E4M3, .span = QN_SPAN_BLOCK, .rows = 1, .k = 16,         \
         .order = QN_ORDER_ROWS, .pad_rows = 1, .pad_columns = 1, .global = 1   \
     }
-#define MN    FP32(QN_SPAN_BLOCK, 1, 128, QN_ORDER_COLUMNS, 4, 1)
-#define ROWS4 FP32(QN_SPAN_BLOCK, 128, 128, QN_ORDER_ROWS, 1, 4)
-#define ROW   FP32(QN_SPAN_ROW, 0, 0, QN_ORDER_ROWS, 1, 1)
-#define GROUP FP32(QN_SPAN_GROUP, 0, 0, QN_ORDER_ROWS, 1, 1)
-#define LOOSE FP32(QN_SPAN_BLOCK, 1, 128, QN_ORDER_COLUMNS, 1, 1)
+#define MN      FP32(QN_SPAN_BLOCK, 1, 128, QN_ORDER_COLUMNS, 4, 1)
+#define ROWS4   FP32(QN_SPAN_BLOCK, 128, 128, QN_ORDER_ROWS, 1, 4)
+#define ROW     FP32(QN_SPAN_ROW, 0, 0, QN_ORDER_ROWS, 1, 1)
+#define GROUP   FP32(QN_SPAN_GROUP, 0, 0, QN_ORDER_ROWS, 1, 1)
+#define SQUARES FP32(QN_SPAN_BLOCK, 32, 32, QN_ORDER_COLUMNS, 4, 1)
+#define LOOSE   FP32(QN_SPAN_BLOCK, 1, 128, QN_ORDER_COLUMNS, 1, 1)
 #define NONE                                                                   \
     {                                                                          \
         .type = QUERN_TYPE_NONE                                                \
@@ -45,8 +48,10 @@ static const struct qn_recipe recipes[] = {
      .scaling = {TWO_LEVELS, TWO_LEVELS, TWO_LEVELS}},
     {TEST_E4M3("groups", QUERN_BF16), .scaling = {GROUP, GROUP, GROUP}},
     {TEST_E4M3("half", QUERN_BF16), .scaling = {MN, MN, NONE}},
+    {TEST_E4M3("long", QUERN_BF16), .scaling = {LONG, LONG, LONG}},
     {TEST_E4M3("loose", QUERN_BF16), .scaling = {LOOSE, LOOSE, LOOSE}},
     {TEST_E4M3("rows", QUERN_BF16), .scaling = {ROW, ROW, ROW}},
+    {TEST_E4M3("squares", QUERN_BF16), .scaling = {SQUARES, SQUARES, SQUARES}},
     {TEST_E4M3("tiles", QUERN_BF16), .scaling = {TILES, TILES, TILES}},
 };
 
@@ -79,7 +84,8 @@ static const unsigned char plain_params[] = {P(a), P(b), P(a_stride),
 static const struct qn_kernel kernels[] = {
     KERNELS("blocks", plain_params), KERNELS("columns", params),
     KERNELS("four", plain_params),   KERNELS("groups", plain_params),
-    KERNELS("loose", params),        KERNELS("rows", plain_params),
+    KERNELS("long", plain_params),   KERNELS("loose", params),
+    KERNELS("rows", plain_params),   KERNELS("squares", plain_params),
     KERNELS("tiles", plain_params)};
 
 static const struct quern_registry registry = {
@@ -135,6 +141,14 @@ static void describes_copies(void **state)
         {"fprop tiles g=4 m=10 n=8 k=160",
          {2, {10, 160}, 0, 1600, 4 * 128 * 8, 0},
          {3, {4, 8, 160}, 0, 5120, 4 * 128 * 8, 0}},
+        /* one scale for 128 tokens, to 4; each group's begin with its own */
+        {"wgrad long g=4 m=8 n=200 k=160",
+         {2, {8, 640}, 0, 5120, 128 * 5 * 4, 0},
+         {2, {200, 640}, 0, 128000, 256 * 5 * 4, 0}},
+        /* 4 runs of rows have 4 rows of scales each, whatever m is */
+        {"fprop squares g=4 m=99 n=70 k=130",
+         {2, {99, 130}, 144, 99 * 144, 16 * 5 * 4, 0},
+         {3, {4, 70, 130}, 144, 4 * 70 * 144, 4 * 4 * 5 * 4, 0}},
     };
     struct quern_context *ctx = test_open_with(&registry);
 
@@ -288,6 +302,7 @@ static void passes_strides(void **state)
         {"fprop groups g=4 m=10 n=8 k=16", 0, 1, 0, 1},
         {"fprop tiles g=4 m=10 n=8 k=160", 1024, 0, 1024, 1024},
         {"wgrad tiles g=4 m=10 n=8 k=160", 0, 0, 0, 0},
+        {"fprop squares g=4 m=99 n=70 k=130", 16, 0, 4, 20},
     };
 
     (void)state;

@@ -45,3 +45,28 @@ recipe "mix_blocks_4" {
   promote = 128,
   d       = { bf16, f32 },
 }
+
+-- Squares of activations, powers of two below a second level, and such that lie by columns.
+
+local function whole (amax)
+  local s = select(eq(amax, 0) | isinf(amax), 1, amax)
+  return s, 1 / max(s, 0x1p-126)
+end
+
+local function below (amax, of)
+  local v = max(min(amax * of.global, 1), 0x1p-60) * (1 / of.element.max)
+  local e = (bits(v) + 0x7fffff) >> 23
+  return e8m0_bits(e), min(of.global * frombits((254 - e) << 23), f32.max)
+end
+
+recipe "mix_strange" {
+  element = { x = e2m1, w = e2m1, dy = e4m3 },
+  scale   = {
+    x  = blocked { type = e8m0, per = { k = 32, m = 32 },
+                   rule = function (amax, of) return e8m0_up(amax * (1 / of.element.max)) end },
+    w  = blocked { type = e8m0, per = { k = 16 }, global = whole, rule = below },
+    dy = blocked { type = e8m0, per = { k = 32 }, storage = "mn",
+                   rule = function (amax, of) return e8m0_up(amax * (1 / of.element.max)) end },
+  },
+  d       = { bf16 },
+}

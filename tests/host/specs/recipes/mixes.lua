@@ -51,7 +51,7 @@ recipe "test_blocks" {
 
 recipe "test_mixed" {
   element = { x = e4m3, w = e2m1, dy = e5m2 },
-  scale   = { x = fp32 "row", w = power "tiles", dy = fp32({ k = 128 }, "mn") },
+  scale   = { x = fp32 "row", w = power "tiles", dy = fp32({ k = 32, m = 32 }, "tiles") },
   d       = { f32, bf16 },
 }
 

@@ -24,6 +24,20 @@ recipe "nvfp4_tiles" {
   d       = bf16,
 }
 
+-- A tile of 128 x 4 scales that a group's 128 rows or tokens do not fill.
+
+local function power (per)
+  return blocked { type = e8m0, per = per, storage = "tiles", rule = function (amax, of)
+    return e8m0_up(amax * (1 / of.element.max))
+  end }
+end
+
+recipe "tiles_of_few" {
+  element = { x = e2m1, w = e4m3, dy = e4m3 },
+  scale   = { x = power { k = 16, m = 16 }, w = power { k = 64 }, dy = power { k = 128 } },
+  d       = bf16,
+}
+
 local function divided (amax, of)
   local s = min(of.element.max / amax, f32.max)
   s = select(eq(amax, 0) | isinf(amax), 1, s)
