@@ -167,7 +167,7 @@ void test_tune_keeps_a_winner(void **state)
     expect_tuned(folder, "a", "why " TUNED, "tuned: 1.25 x the model's choice");
     assert_non_null(strstr(test_output, "> " FAST " (tuned)"));
     expect_tuned(folder, "", "tune --merge a/Fake.tune --store b",
-                 "1 lines, merged into");
+                 "1 line, merged into");
     expect_tuned(folder, "b", "why " TUNED, "> " FAST " (tuned)");
     assert_int_equal(test_shell("cmp %s/a/Fake.tune %s/b/Fake.tune && sed -i "
                                 "'s/^registry ..../registry 0123/' "

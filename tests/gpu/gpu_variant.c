@@ -174,6 +174,12 @@ static int goes(const struct gpu_variant *v, int op, int way)
            !qn_ahead_wrong(gpu_context, &p, v->recipe, way);
 }
 
+int gpu_variant_expand(const struct qn_kernel *kernel)
+{
+    return qn_tensormap_takes(kernel, QN_PARAM_bases) ? QUERN_EXPAND_F16
+                                                      : QUERN_EXPAND_AUTO;
+}
+
 int gpu_variant_choices(const struct gpu_variant *v, int models,
                         struct gpu_choice choices[GPU_MAX_CHOICES])
 {
@@ -203,9 +209,7 @@ int gpu_variant_choices(const struct gpu_variant *v, int models,
         if (!kernel->dropped)
             choices[count++] = (struct gpu_choice){
                 kernel->kernel->name, kernel, kernel->kernel->op,
-                qn_tensormap_takes(kernel->kernel, QN_PARAM_bases)
-                    ? QUERN_EXPAND_F16
-                    : QUERN_EXPAND_AUTO};
+                gpu_variant_expand(kernel->kernel)};
     }
     return count;
 }

@@ -148,7 +148,6 @@ static const struct signature pieces[] = {
     {NEAREST, "e8m0_floor", 1, 1, 0},
     {CHANCE, "philox", 4, 4, 0},
     {CHANCE, "hadamard16", 16, 16, 1},
-    {MATH, "exp", 1, 1, 1},
     {MATH, "sigmoid", 1, 1, 1},
     {MATH, "tanh", 1, 1, 1},
     {MATH, "fma", 3, 1, 1},

@@ -1,5 +1,5 @@
 /*
-** math.c: exp, sigmoid, tanh and fma against double.
+** math.c: sigmoid, tanh and fma against double.
 */
 #include "numbers.h"
 
@@ -19,7 +19,7 @@ static const struct {
     const char *name;
     double (*exact)(double);
     double ulps; /* at most this far off */
-} functions[] = {{"exp", exp, 2}, {"sigmoid", sigmoid, 2}, {"tanh", tanh, 2}};
+} functions[] = {{"sigmoid", sigmoid, 2}, {"tanh", tanh, 2}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 /* Distance in units of fp32's last place at the exact result. */
@@ -79,16 +79,6 @@ void test_math_ends(void **state)
         const char *name;
         float x, y;
     } rows[] = {
-        {"exp", 0, 1},
-        {"exp", -0.0f, 1},
-        {"exp", 0x1p-149f, 1},
-        {"exp", INFINITY, INFINITY},
-        {"exp", -INFINITY, 0},
-        {"exp", 0x1.62e43p+6f, INFINITY},
-        {"exp", -0x1.9fe368p6f, 0x1p-149f},
-        {"exp", -0x1.9fe36ap6f, 0},
-        {"exp", 0x1.fffffep127f, INFINITY},
-        {"exp", -0x1.fffffep127f, 0},
         {"sigmoid", 0, 0.5f},
         {"sigmoid", INFINITY, 1},
         {"sigmoid", -INFINITY, 0},

@@ -88,7 +88,7 @@ ENTRY each_hadamard16(const float *x, float *y, long count)
 }
 
 //$ elseif part == "math" then
-//$   for _, name in ipairs { "exp", "sigmoid", "tanh" } do
+//$   for _, name in ipairs { "sigmoid", "tanh" } do
 //$     once("cast/" .. name .. ".c")
 ENTRY each_$(name)(const float *x, float *y, long count)
 {
