@@ -26,7 +26,7 @@
 **              where C is read, by how it arrives:
 **              "reduce"  max(1.03 waves * tile, 1.5 memory)
 **              "fetch"   max(1.02 waves * tile, 1.05 memory)
-**              of several parts 1.4 instead of 1.02
+**              of several parts 1.09 and 1.44 instead of 1.03 and 1.02
 **              others    max(waves * tile, 1.2 memory)
 **                        + min(waves * tile, memory) / 2
 **
@@ -35,7 +35,7 @@
 ** more, wider ones for less (bench/NOTES.md, 6). All this is in cycles; bytes
 ** out of L2 also cost power, and so clock: kernels are ordered by a launch
 ** whose tiles take 0.15 of their copies longer (lone CTAs three quarters of
-** that, pairs that sum tokens 0.08; bench/NOTES.md, 8). The tuner replaces
+** that, where tokens are summed 0.08; bench/NOTES.md, 8). The tuner replaces
 ** the model where it measured.
 */
 #include "model.h"
@@ -56,8 +56,8 @@
 #define SECTORS          1.5     /* of rows that begin within one of 32 bytes */
 #define DRIFT            20480.0 /* steps of k */
 #define L2_EFFORT        0.15    /* of cycles of copies */
-#define L2_SUMMED        0.08 /* the same, of pairs where tokens are summed */
-#define TOGETHER         0.75 /* of what lone CTAs get leaves L2 */
+#define L2_SUMMED        0.08    /* the same where tokens are summed */
+#define TOGETHER         0.75    /* of what lone CTAs get leaves L2 */
 
 /*
 ** What C costs, by how it arrives: factors of the computation and of plain
@@ -70,8 +70,8 @@ static const struct arrival {
     const char *addend;
     double compute, merged, memory, exposed;
 } arrivals[] = {
-    {"reduce", 1.03, 1.03, 1.5, 0.0}, /* fp32 sums in L2 */
-    {"fetch", 1.02, 1.40, 1.05, 0.0},
+    {"reduce", 1.03, 1.09, 1.5, 0.0}, /* fp32 sums in L2 */
+    {"fetch", 1.02, 1.44, 1.05, 0.0},
     {"read", 1.0, 1.0, 1.2, 0.5}, /* by the math warps */
 };
 
@@ -133,13 +133,14 @@ static double launch_cycles(const struct quern_problem *p,
                             double memory)
 {
     const struct arrival *a = arrivals;
+    int merged = qn_select_parts(p, kernel) > 1;
 
     if (p->beta == QUERN_BETA_ZERO)
         return larger(compute, memory);
     while (a < &arrivals[sizeof arrivals / sizeof *arrivals - 1] &&
            strcmp(a->addend, kernel->addend))
         a++;
-    return larger(compute * (p->parts > 1 ? a->merged : a->compute),
+    return larger(compute * (merged ? a->merged : a->compute),
                   memory * a->memory) +
            smaller(compute, memory) * a->exposed;
 }
@@ -194,16 +195,19 @@ static void estimate_tile(const struct qn_demand *demand,
 /*
 ** Cycles of the tiles, and bytes out of L2, which cost power and so clock. Of
 ** those a lone CTA causes fewer than it gets: what neighbours ask for at about
-** the same time is read once. CTAs of a cluster wait for each other.
+** the same time is read once, unless they wait for copies and lose their step.
+** CTAs of a cluster wait for each other.
 */
 static double effort(const struct quern_problem *p,
                      const struct qn_kernel *kernel, const struct qn_figures *f)
 {
-    double pairs = p->ragged == QUERN_AXIS_K ? L2_SUMMED : L2_EFFORT;
+    double part = p->ragged == QUERN_AXIS_K ? L2_SUMMED : L2_EFFORT;
 
-    if (kernel->cluster[0] * kernel->cluster[1] <= 1)
-        return f->waves * (f->tile_cycles + f->copy * TOGETHER * L2_EFFORT);
-    return f->waves * (f->tile_cycles + f->copy * pairs + MEETING_CYCLES);
+    if (kernel->cluster[0] * kernel->cluster[1] > 1)
+        return f->waves * (f->tile_cycles + f->copy * part + MEETING_CYCLES);
+    if (f->copy > f->math)
+        part = L2_EFFORT;
+    return f->waves * (f->tile_cycles + f->copy * TOGETHER * part);
 }
 
 void qn_model_estimate(const struct qn_demand *demand,

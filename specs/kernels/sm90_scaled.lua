@@ -134,8 +134,6 @@ local function common (merges, quantizes)
     end),
   reject "while it promotes, a warpgroup alone would leave the tensor cores idle"
     (function (v) return v.promote > 0 and v.schedule == "pingpong" end),
-  reject "192 columns are no whole blocks of B's scales"
-    (function (v) return v.factors == "squares" and v.tile.n == 192 end),
   reject "a tile of 64 rows has too few for two warpgroups in turn"
     (function (v) return v.tile.m < 128 and v.schedule == "pingpong" end),
   reject "one warpgroup's registers cannot hold the sums of a whole tile this large"

@@ -1,8 +1,9 @@
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local apart = follows and operands == "halves" -- two parts of B in a tile
-//$ -- of B's scales, one for 128 columns
-//$ local lots = factors == "squares" and (split == "m" and mma_n < tile.n or apart) and 2 or 1
+//$ -- of B's scales: one for 128 columns, of 192 for each 64
+//$ local two = split == "m" and mma_n < tile.n or apart
+//$ local lots = factors == "squares" and (tile.n == 192 and 3 or two and 2) or 1
 //$ local with = of_blocks and ", times\n** the scales, which a block of TILE_K steps shares" or ""
 /*
 ** sum = a * b over all of k, at least one step. The tensor cores keep few bits of their sums, so
@@ -22,7 +23,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if of_blocks then
 //$ local before = factors == "squares" and quantize ~= "inline" and " + (t->start & 3)" or ""
     const int sf_row = first_row + threadIdx.x / 32 % 4 * 16 + lane / 4$(before);
-    float of_row[ROWS / 32]$(lots == 2 and "[2]" or ""), of_row_next[ROWS / 32];
+    float of_row[ROWS / 32]$(lots > 1 and "[" .. lots .. "]" or ""), of_row_next[ROWS / 32];
 //$ if factors == "squares" then
 //$ if apart then
     const int b_row = t->column / 256;
@@ -32,14 +33,17 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ end
     const float *b_sf = f->b + t->group * f->b_group_stride + b_row * f->b_stride;
     float of_b = __ldg(b_sf);
-//$ if lots == 2 then
+//$ if lots > 1 then
 //$ if apart then
     const int b_row_2 = (t->column + f->columns) / 256; /* of the columns' second half */
 //$ else
-    const int b_row_2 = t->column + 128 < f->columns ? b_row + 1 : 0;
+    const int b_row_2 = b_row * 128 + 128 < f->columns ? b_row + 1 : 0;
 //$ end
     const int second = (int)((b_row_2 - b_row) * f->b_stride); /* scales: far fewer than values */
     float of_b_2 = __ldg(b_sf + second);
+//$ end
+//$ if lots == 3 then
+    const int odd = t->column / 64 % 2; /* 64 columns of the first block, 128 of the next */
 //$ end
 //$ end
 //$ end
@@ -67,7 +71,13 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 
 #pragma unroll
         for (int i = 0; i < ROWS / 32; i++)
-//$ if lots == 2 then
+//$ if lots == 3 then
+        {
+            of_row[i][0] = of_row_next[i] * of_b;
+            of_row[i][1] = of_row_next[i] * (odd ? of_b_2 : of_b);
+            of_row[i][2] = of_row_next[i] * of_b_2;
+        }
+//$ elseif lots == 2 then
         {
             of_row[i][0] = of_row_next[i] * of_b;
             of_row[i][1] = of_row_next[i] * of_b_2;
@@ -80,7 +90,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if factors == "squares" then
         b_sf += x + TILE_K < k; /* the last one again: what is not waited for needs no condition */
         of_b = __ldg(b_sf);
-//$ if lots == 2 then
+//$ if lots > 1 then
         of_b_2 = __ldg(b_sf + second);
 //$ end
 //$ end
@@ -114,9 +124,9 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
             for (int j = 0; j < MMA_N / 2; j += 4) {
                 float *to = sum + i * (MMA_N / 2) + j;
 //$ if factors == "squares" then
-//$ if lots == 2 then
-                const int half = (piece * (MMA_N / 2) + j) / (COLUMNS / 4);
-                const float up = of_row[2 * block][half], down = of_row[2 * block + 1][half];
+//$ if lots > 1 then
+                const int lot = (piece * (MMA_N / 2) + j) / (COLUMNS / 2 / $(lots));
+                const float up = of_row[2 * block][lot], down = of_row[2 * block + 1][lot];
 //$ else
                 const float up = of_row[2 * block], down = of_row[2 * block + 1];
 //$ end
