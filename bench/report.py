@@ -16,7 +16,7 @@ PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "quern_un
          "torch_fp8_row")
 COLUMNS = (("quern", "quern"), ("quern_untuned", "the model alone"), ("torch_grouped_mm", "torch grouped"),
            ("torch_scaled_grouped_mm", "torch scaled grouped"), ("torch_bf16", "torch BF16"),
-           ("torch_fp8_row", "torch FP8, rows"), ("cublas_loop", "cuBLAS loop"),
+           ("torch_fp8_row", "torch FP8, rows"), ("deepgemm", "DeepGEMM"), ("cublas_loop", "cuBLAS loop"),
            ("cublas_dense", "dense cuBLAS"), ("cublas_dense_fp8", "dense cuBLAS, FP8"))
 
 
@@ -43,8 +43,13 @@ def passes(results):
 
 
 def deepgemm(shape, op, rows):
-    """quern's ratio to dense cuBLAS over DeepGEMM's in its own recorded run. Where memory binds
-    (DeepGEMM under 0.65 of dense), dense says nothing, and TFLOP/s are compared as they are."""
+    """quern's speed over DeepGEMM's. Where it was not there: quern's ratio to dense cuBLAS over
+    DeepGEMM's in its own recorded run, mild splits; where memory binds (DeepGEMM under 0.65 of
+    dense), dense says nothing, and TFLOP/s are compared as they are."""
+    if "deepgemm" in rows and "quern" in rows:
+        return rows["deepgemm"]["ms"] / rows["quern"]["ms"]
+    if rows.get("quern", {}).get("split") != "mild":
+        return None
     with open(os.path.join(HERE, "deepgemm.json")) as file:
         recorded = json.load(file)["shapes"].get(shape, {})
     if op not in recorded or not {"quern", "cublas_dense"} <= rows.keys():
@@ -76,10 +81,12 @@ def best_peer(cases):
 
 def sentence(results, path):
     m = results["machine"]
+    beside = any(row.get("what") == "deepgemm" for row in results["rows"])
+    last = "in the same run" if beside else "recorded: by its share of dense cuBLAS (`bench/deepgemm.json`)"
     return (f"{m['gpu']}, driver {m['driver']}, CUDA {m['cuda']}, torch {m['torch']}, commit "
             f"{m['commit'][:12] or 'unknown'}, {m['date']}; TFLOP/s of real rows, random data, "
-            f"medians of {m['rounds']} interleaved rounds; the last ratio is to DeepGEMM's recorded "
-            f"share of dense cuBLAS (`bench/deepgemm.json`). From `{os.path.relpath(path)}`.")
+            f"medians of {m['rounds']} interleaved rounds; the last ratio is to DeepGEMM, {last}. "
+            f"From `{os.path.relpath(path)}`.")
 
 
 def cell(rows, what):
@@ -112,11 +119,11 @@ def table(results, op):
     """One line for each shape and split, and the geometric means of the ratios."""
     columns = columns_of(results, op)
     head = ([op, "split"] + [title for _, title in columns] +
-            [ratio_title(columns), "DeepGEMM", "MHz", "W"])
+            [ratio_title(columns), "to DeepGEMM", "MHz", "W"])
     lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2)]
     ratios = {"here": [], "recorded": []}
     for (shape, split), rows in cases(results, op).items():
-        here, recorded = ratio(rows), deepgemm(shape, op, rows) if split == "mild" else None
+        here, recorded = ratio(rows), deepgemm(shape, op, rows)
         ratios["here"] += [here] if here else []
         ratios["recorded"] += [recorded] if recorded else []
         lines.append([shape, split] + [cell(rows, what) for what, _ in columns] +
