@@ -46,12 +46,8 @@ static int set_integer(void *target, const char *key, const char *value)
 static int set_parts(void *target, const char *key, const char *value)
 {
     struct quern_mlp *mlp = target;
-    int64_t parts;
-    int code = qn_parse_number(key, value, &parts);
 
-    if (!code)
-        mlp->parts = parts < 1 || parts > INT32_MAX ? -1 : (int)parts;
-    return code;
+    return qn_parse_parts(key, value, &mlp->parts);
 }
 
 static int set_switch(void *target, const char *key, const char *value)

@@ -311,16 +311,21 @@ static int set_pointers(void *problem, const char *key, const char *value)
     return QUERN_OK;
 }
 
-/* How many is problem.c's to say. */
+int qn_parse_parts(const char *key, const char *value, int *parts)
+{
+    int64_t wide;
+    int code = qn_parse_number(key, value, &wide);
+
+    if (!code)
+        *parts = wide < 1 || wide > INT32_MAX ? -1 : (int)wide;
+    return code;
+}
+
 static int set_parts(void *problem, const char *key, const char *value)
 {
     struct quern_problem *p = problem;
-    int64_t parts;
-    int code = qn_parse_number(key, value, &parts);
 
-    if (!code)
-        p->parts = parts < 1 || parts > INT32_MAX ? -1 : (int)parts;
-    return code;
+    return qn_parse_parts(key, value, &p->parts);
 }
 
 static int set_sizes(void *problem, const char *key, const char *value)
