@@ -22,6 +22,19 @@ static struct quern_context *open_linked(const void *code)
     return ctx;
 }
 
+/* These alone are linked. */
+static struct quern_context *open_kernels(const char *hash,
+                                          struct qn_kernel *kernels, int count)
+{
+    static struct quern_registry registry;
+
+    registry = (struct quern_registry){
+        .hash = hash, .kernels = kernels, .nkernels = count};
+    for (int i = 0; i < count; i++)
+        kernels[i].cubin = cubin;
+    return test_open_with(&registry);
+}
+
 static void expect_plan(struct quern_context *ctx, const char *problem,
                         const struct quern_plan_options *options,
                         const char *kernel, int backend, int sms)
@@ -198,8 +211,6 @@ static void takes_the_closest_architecture(void **state)
         GPU_KERNEL("k_86", "sm_86", 128, 128, 1, 1, 1000),
         GPU_KERNEL("k_90", "sm_90a", 128, 128, 1, 1, 1000),
         GPU_KERNEL("k_120", "sm_120a", 128, 128, 1, 1, 1000)};
-    static const struct quern_registry registry = {
-        .hash = "fat", .kernels = fat, .nkernels = 4};
     static const struct {
         int major, minor;
         const char *kernel; /* NULL: none serves */
@@ -211,9 +222,7 @@ static void takes_the_closest_architecture(void **state)
     struct quern_plan *plan;
 
     (void)state;
-    for (int i = 0; i < 4; i++)
-        fat[i].cubin = cubin;
-    ctx = test_open_with(&registry);
+    ctx = open_kernels("fat", fat, 4);
     p = test_problem(ctx, PROBLEM);
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         test_cuda->major = devices[i].major;
@@ -236,8 +245,6 @@ static void weighs_how_c_arrives(void **state)
         GPU_KERNEL("k_fetch", "sm_90a", 128, 128, 1, 1, 1000),
         GPU_KERNEL("k_read", "sm_90a", 128, 128, 1, 1, 1000),
         GPU_KERNEL("k_reduce", "sm_90a", 256, 128, 1, 2, 1000)};
-    const struct quern_registry registry = {
-        .hash = "addends", .kernels = kernels, .nkernels = 3};
     struct quern_context *ctx;
 
     (void)state;
@@ -246,9 +253,8 @@ static void weighs_how_c_arrives(void **state)
         kernels[i].d.type = QUERN_F32;
         kernels[i].d.box[0] = 32;
         kernels[i].addend = addends[i];
-        kernels[i].cubin = cubin;
     }
-    ctx = test_open_with(&registry);
+    ctx = open_kernels("addends", kernels, 3);
     expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=64 d=f32 beta=1", NULL,
                 "k_fetch", QUERN_BACKEND_AOT, 132);
     expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168 d=f32 beta=1", NULL,
@@ -264,15 +270,11 @@ static void weighs_what_ctas_share(void **state)
         GPU_KERNEL("k_lone", "sm_90a", 128, 256, 1, 1, 1000),
         GPU_KERNEL("k_narrow", "sm_90a", 128, 128, 1, 2, 1000),
         GPU_KERNEL("k_pair", "sm_90a", 128, 256, 2, 1, 1000)};
-    const struct quern_registry registry = {
-        .hash = "clusters", .kernels = kernels, .nkernels = 3};
     struct quern_context *ctx;
 
     (void)state;
-    for (int i = 0; i < 3; i++)
-        kernels[i].cubin = cubin;
     kernels[1].schedule = "pingpong";
-    ctx = test_open_with(&registry);
+    ctx = open_kernels("clusters", kernels, 3);
     expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=512", NULL, "k_narrow",
                 QUERN_BACKEND_AOT, 132);
     expect_plan(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168", NULL, "k_pair",
@@ -291,15 +293,11 @@ static void weighs_where_rows_begin(void **state)
     static struct qn_kernel kernels[] = {
         GPU_KERNEL("k_narrow", "sm_90a", 128, 192, 1, 1, 1000),
         GPU_KERNEL("k_wide", "sm_90a", 256, 128, 1, 1, 1000)};
-    const struct quern_registry registry = {
-        .hash = "rows", .kernels = kernels, .nkernels = 2};
     struct quern_context *ctx;
 
     (void)state;
-    for (int i = 0; i < 2; i++)
-        kernels[i].cubin = cubin;
     kernels[0].schedule = "pingpong";
-    ctx = test_open_with(&registry);
+    ctx = open_kernels("rows", kernels, 2);
     expect_plan(ctx, "fprop bf16 g=8 m=32768 n=1536 k=1024", NULL, "k_narrow",
                 QUERN_BACKEND_AOT, 132);
     expect_plan(ctx, "fprop bf16 g=8 m=32768 n=1536 k=1016", NULL, "k_wide",
