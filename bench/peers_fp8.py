@@ -25,7 +25,6 @@ import sys
 
 import torch
 
-import deepgemm
 import libquern
 import peers
 
@@ -223,9 +222,7 @@ def products(layer, plans):
     if layer.recipe in EXPANDED:
         return calls
     if layer.recipe == "fp8_block":
-        other = deepgemm.call_of(layer, layer.a, layer.b, layer.expected, True, ITS_OWN_CAST)
-        if other:
-            calls["deepgemm"] = other
+        peers.add_deepgemm(calls, layer, layer.expected, True, ITS_OWN_CAST)
     if layer.recipe != "fp8_tensor" or layer.op == "fprop":  # gradients are E5M2 there
         calls["cublas_dense_fast"] = layer.dense_fp8(True)
         calls["cublas_dense_slow"] = layer.dense_fp8(False)
