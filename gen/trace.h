@@ -45,6 +45,7 @@ enum qg_op {
 #undef QG_OP_ENUM
         QG_OP_COUNT
 };
+_Static_assert(QG_OP_COUNT <= 32, "uses, below, has a bit for each");
 
 struct qg_node {
     enum qg_op op;

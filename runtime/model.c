@@ -26,7 +26,8 @@
 **              where C is read, by how it arrives:
 **              "reduce"  max(1.03 waves * tile, 1.5 memory)
 **              "fetch"   max(1.02 waves * tile, 1.05 memory)
-**              of several parts 1.09 and 1.44 instead of 1.03 and 1.02
+**              a kernel of several parts 1.09 and 1.44, not 1.03 and 1.02;
+**              of its k each part ends within a step, half of one more
 **              others    max(waves * tile, 1.2 memory)
 **                        + min(waves * tile, memory) / 2
 **
@@ -34,9 +35,9 @@
 ** multiprocessor's port: 128 x 128 asks for all of it, tiles of 64 rows for
 ** more, wider ones for less (bench/NOTES.md, 6). All this is in cycles; bytes
 ** out of L2 also cost power, and so clock: kernels are ordered by a launch
-** whose tiles take 0.15 of their copies longer (lone CTAs three quarters of
-** that, where tokens are summed 0.08; bench/NOTES.md, 8). The tuner replaces
-** the model where it measured.
+** whose tiles take 0.15 of their copies longer, where tokens are summed 0.08;
+** lone CTAs three quarters of that, and of 0.15 wherever they wait for copies
+** (bench/NOTES.md, 8). The tuner replaces the model where it measured.
 */
 #include "model.h"
 #include "expand.h"

@@ -154,8 +154,7 @@ static int run(const struct qn_options *opt)
     status = time_all(opt, ctx, rows);
     if (!status && opt->json_file)
         status = save(opt, rows);
-    if (cJSON_GetArraySize(
-            rows)) /* what was measured is shown, come what may */
+    if (cJSON_GetArraySize(rows)) /* shown, come what may */
         qn_table_print(opt, rows, columns(opt));
     else
         cJSON_Delete(rows);

@@ -32,7 +32,7 @@ FN struct scale_place place_$(name)(const struct scale_group *g, long long lines
 //$     if s.span == "row" and tokens and not column then
     p.base = g->start;
 //$     elseif s.span == "block" and tokens and not column and s.apart then
-    p.base = round_up(g->first * $(s.tile_rows), $(s.pad_rows)) *
+    p.base = g->first * $(s.tile_rows) *
              round_up((g->k + $(s.k - 1)) / $(s.k), $(s.pad_columns));
 //$       if s.order == "columns" then
     p.stride = round_up((g->length + $(rows - 1)) / $(rows), $(s.pad_rows));
@@ -41,7 +41,7 @@ FN struct scale_place place_$(name)(const struct scale_group *g, long long lines
     p.row = $(rows == 1 and "g->start" or "g->first * " .. 128 // rows);
 //$     elseif s.span == "block" and tokens and (s.apart or s.order == "columns") then
     p.base = round_up((lines + $(rows - 1)) / $(rows), $(s.pad_rows)) *
-             round_up(g->first * $(s.tile_columns), $(s.pad_columns));
+             (g->first * $(s.tile_columns));
 //$       if s.order ~= "columns" then
 //$         local tile = s.order == "tiles" and " * 128" or ""
     p.stride = round_up((g->length + 127) / 128 * $(128 // s.k), $(s.pad_columns))$(tile);
