@@ -51,6 +51,7 @@ local function common (f16)
   f16 and axis "wide" { "f16" } or derive "wide" (function () return "bf16" end),
   derive "parts" (function () return 1 end),
   derive "rolled" (function () return false end),
+  derive "whole" (function () return false end),
   derive "quantize" (function () return "apart" end),
   derive "factors" (function (v)
     local a, b = v.a.scale, v.b.scale

@@ -26,13 +26,14 @@ end
 local function number_memory (v) return v.tile.m // v.cluster.n * v.tile.k * 2 end
 
 -- Bytes of shared memory: alignment, board and barriers aside, the slabs, and what three warps that
--- quantize keep there; one stage.
+-- quantize keep there, or eight that multiply of B's scales; one stage.
 local function slab_memory (v)
   local rows = v.store == "warps" and 8 * 16 or 2 * 64
   local made = v.epilogue == "copies" or v.epilogue == "gradient_copies"
   local copies = made and 21 * KiB or 0 -- a column copy on its way
   local barriers = v.addend == "fetch" and 8 * v.slabs * 8 or 0
-  local kept = v.quantize == "streamed" and 3 * 32 * 32 or 0
+  local ahead = v.whole and v.factors == "squares" and 8 * 32 * 16 or 0
+  local kept = v.quantize == "streamed" and 3 * 32 * 32 or ahead
   return 1 * KiB + v.slabs * rows * 128 + barriers + copies + 512 + kept
 end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_memory(v) end
@@ -67,6 +68,12 @@ local function common (merges, quantizes)
   derive "mma_n" (function (v)
     local columns = v.split == "n" and v.tile.n // 2 or v.tile.n
     return v.promote > 0 and columns ~= 192 and math.min(columns, 128) or columns
+  end),
+  -- Is a warpgroup's part of a step one product? Then what it needs besides is laid out ahead.
+  derive "whole" (function (v)
+    local one = v.tile.m == 64 or v.tile.m == 128 and v.tile.n == 192
+    return one and v.promote > 0 and v.schedule == "cooperative" and v.factors ~= "lines"
+           and v.epilogue == "store" and v.quantize == "apart"
   end),
   derive "threads" (function () return 3 * 128 end),
 

@@ -27,7 +27,11 @@ enum { SF_BYTES = TILE_M * 4 };
 enum {
     SF_BOX = (TILE_M < 128 ? TILE_M : 128) + 4,
     SF_LOADED = (TILE_M + 127) / 128 * SF_BOX * 4, /* bytes: see load_sf */
-    SF_BYTES = (SF_LOADED + 127) / 128 * 128  /* a copy ends up at a multiple of 128 */
+    SF_BYTES = (SF_LOADED + 127) / 128 * 128, /* a copy ends up at a multiple of 128 */
+//$ if whole then
+    AHEAD = 32, /* steps of k that B's scales are read for at a time */
+    SCALES_BYTES = 16, /* of each: see scales_ahead */
+//$ end
 };
 
 //$ elseif factors == "lines" then

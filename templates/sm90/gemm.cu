@@ -223,7 +223,7 @@ DEVICE struct memory memory_layout(void)
     s.numbers_empty = s.numbers_full + NUMBER_STAGES * 8;
     s.full = s.numbers_empty + NUMBER_STAGES * 8;
 //$ elseif of_blocks then
-    s.full = s.sf + STAGES * SF_BYTES;
+    s.full = s.sf + STAGES * SF_BYTES$(whole and " + 8 * AHEAD * SCALES_BYTES" or "");
 //$ elseif expand ~= "none" then
     s.packed = s.slabs + ALL_SLABS_BYTES;
     s.words = s.packed + PACKED_STAGES * SPAN * PACKED_BYTES;
@@ -301,7 +301,8 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 //$ include "sm90/inline.cu"
 
 //$ end
-//$ local ways = { none = promote > 0 and "promote" or "multiply", shared = "multiply",
+//$ local direct = whole and "promote_whole" or promote > 0 and "promote" or "multiply"
+//$ local ways = { none = direct, shared = "multiply",
 //$                registers = "multiply_registers", swapped = "multiply_swapped" }
 //$ include("sm90/" .. ways[expand] .. ".cu")
 

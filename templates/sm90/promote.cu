@@ -1,9 +1,8 @@
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local apart = follows and operands == "halves" -- two parts of B in a tile
-//$ -- of B's scales: one for 128 columns, of 192 for each 64
 //$ local two = split == "m" and mma_n < tile.n or apart
-//$ local lots = factors == "squares" and (tile.n == 192 and 3 or two and 2) or 1
+//$ local lots = factors == "squares" and two and 2 or 1 -- of B's scales: one for 128 columns
 //$ local with = of_blocks and ", times\n** the scales, which a block of TILE_K steps shares" or ""
 /*
 ** sum = a * b over all of k, at least one step. The tensor cores keep few bits of their sums, so
@@ -19,6 +18,8 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
                           int first_row, int first_column, int k, int lane)
 {
     enum { ABREAST = COLUMNS / MMA_N, PIECES = ROWS / 64 * ABREAST };
+    const unsigned int a_first = uniform(mma_operand(s->ring + first_row * TILE_K));
+    const unsigned int b_first = uniform(mma_operand(s->ring + A_BYTES + first_column * TILE_K));
     float part[MMA_N / 2];
 //$ if of_blocks then
 //$ local before = factors == "squares" and quantize ~= "inline" and " + (t->start & 3)" or ""
@@ -42,9 +43,6 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     const int second = (int)((b_row_2 - b_row) * f->b_stride); /* scales: far fewer than values */
     float of_b_2 = __ldg(b_sf + second);
 //$ end
-//$ if lots == 3 then
-    const int odd = t->column / 64 % 2; /* 64 columns of the first block, 128 of the next */
-//$ end
 //$ end
 //$ end
 
@@ -54,7 +52,11 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if ragged == "k" then
     k = uniform(k);
 //$ end
-    p->stage = uniform(p->stage); /* here, too, or descriptors would be moved in each step */
+    /* Here, too: else descriptors would be moved in each step, and each wait end with a meeting. */
+    p->stage = uniform(p->stage);
+    p->parity = (unsigned int)uniform((int)p->parity);
+    unsigned int a = a_first + p->stage * (STAGE_BYTES / 16);
+    unsigned int b = b_first + p->stage * (STAGE_BYTES / 16);
     barrier_wait(s->full + p->stage * 8, p->parity);
 //$ if of_blocks then
     factors_of_rows(of_row_next, s->sf + p->stage * SF_BYTES + sf_row * 4);
@@ -62,22 +64,13 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if rolled then
 #pragma unroll 1
 //$ end
-    for (int x = 0; x < k; x += TILE_K) {
+    for (int steps = (k + TILE_K - 1) / TILE_K; steps > 0; steps--) {
         const int now = p->stage;
-        const unsigned int stage = s->ring + now * STAGE_BYTES;
-        const unsigned int a = mma_operand(stage + first_row * TILE_K);
-        const unsigned int b = mma_operand(stage + A_BYTES + first_column * TILE_K);
 //$ if of_blocks then
 
 #pragma unroll
         for (int i = 0; i < ROWS / 32; i++)
-//$ if lots == 3 then
-        {
-            of_row[i][0] = of_row_next[i] * of_b;
-            of_row[i][1] = of_row_next[i] * (odd ? of_b_2 : of_b);
-            of_row[i][2] = of_row_next[i] * of_b_2;
-        }
-//$ elseif lots == 2 then
+//$ if lots == 2 then
         {
             of_row[i][0] = of_row_next[i] * of_b;
             of_row[i][1] = of_row_next[i] * of_b_2;
@@ -88,7 +81,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
             of_row[i] = of_row_next[i];
 //$ end
 //$ if factors == "squares" then
-        b_sf += x + TILE_K < k; /* the last one again: what is not waited for needs no condition */
+        b_sf += steps > 1; /* the last one again: what is not waited for needs no condition */
         of_b = __ldg(b_sf);
 //$ if lots > 1 then
         of_b_2 = __ldg(b_sf + second);
@@ -107,7 +100,9 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
             mma_commit();
             if (i == PIECES - 1) {
                 place_next(p, STAGES);
-                if (x + TILE_K < k) {
+                a = p->stage ? a + STAGE_BYTES / 16 : a_first;
+                b = p->stage ? b + STAGE_BYTES / 16 : b_first;
+                if (steps > 1) {
                     barrier_wait(s->full + p->stage * 8, p->parity);
 //$ if of_blocks then
                     factors_of_rows(of_row_next, s->sf + p->stage * SF_BYTES + sf_row * 4);

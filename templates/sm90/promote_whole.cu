@@ -1,0 +1,124 @@
+//$ local scaled = factors == "squares"
+//$ local lots = mma_n == 192 and 3 or 1 -- of columns, each of one square
+//$ if scaled then
+/*
+** The scales of B's squares of the next AHEAD steps to the warp's table.
+//$ if lots == 3 then
+** Of each step those of the tile's first, second and third 64 columns, which two squares share.
+//$ end
+*/
+DEVICE void scales_ahead(unsigned int table, const struct factors *f, const struct tile *t,
+                         int step, int steps, int lane)
+{
+    /* Behind D's last column lie no scales; what they would be of is not stored. */
+    const int first = t->column < f->columns ? t->column / 128 : 0;
+//$ if lots == 3 then
+    const int second = first * 128 + 128 < f->columns ? first + 1 : 0;
+    const int middle = t->column / 64 % 2 ? second : first;
+//$ end
+    const int at = step + lane < steps ? step + lane : steps - 1;
+    const float *b_sf = f->b + t->group * f->b_group_stride + at;
+    const float left = __ldg(b_sf + first * f->b_stride);
+//$ if lots == 3 then
+    const float between = __ldg(b_sf + middle * f->b_stride);
+    const float right = __ldg(b_sf + second * f->b_stride);
+//$ end
+
+    __syncwarp(); /* all have read what was there */
+//$ if lots == 3 then
+    store_shared_x4(table + lane * SCALES_BYTES, __float_as_uint(left), __float_as_uint(between),
+                    __float_as_uint(right), 0);
+//$ else
+    store_shared_x4(table + lane * SCALES_BYTES, __float_as_uint(left), 0, 0, 0);
+//$ end
+    __syncwarp();
+}
+
+//$ end
+//$ local with = scaled and ", times the scales,\n** which a block of TILE_K steps shares" or ""
+/*
+** sum = a * b over all of k, at least one step. The tensor cores keep few bits of their sums, so
+** these span TILE_K steps of k only; then they are promoted: added up in fp32$(with).
+** All of the warpgroup's columns are one product of TILE_K steps, and the other warpgroup's takes
+** as long: in that time this one promotes its own. So nothing stands between two products, beside
+** the sums, that could be done before. Nor does anything that reads memory stand behind products
+** that are under way: it would wait for them.
+** The warpgroup's part of the tile begins at `first_row` and `first_column`.
+*/
+DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
+//$ if scaled then
+                          const struct factors *f, const struct tile *t,
+//$ end
+                          int first_row, int first_column, int k, int lane)
+{
+//$ if ragged == "k" then
+    k = uniform(k);
+//$ end
+    const unsigned int a_first = uniform(mma_operand(s->ring + first_row * TILE_K));
+    const unsigned int b_first = uniform(mma_operand(s->ring + A_BYTES + first_column * TILE_K));
+//$ if scaled then
+    const int warp = threadIdx.x / 32, steps = (k + TILE_K - 1) / TILE_K;
+    const int sf_row = first_row + warp % 4 * 16 + lane / 4 + (t->start & 3);
+    const unsigned int sf = s->sf + sf_row * 4;
+    const unsigned int table =
+        uniform(s->sf + STAGES * SF_BYTES + (warp - 4) * AHEAD * SCALES_BYTES);
+//$ else
+    const int steps = (k + TILE_K - 1) / TILE_K;
+//$ end
+    float part[MMA_N / 2];
+
+    /* Here, too: else descriptors would be moved in each step, and each wait end with a meeting. */
+    p->stage = uniform(p->stage);
+    p->parity = (unsigned int)uniform((int)p->parity);
+    unsigned int a = a_first + p->stage * (STAGE_BYTES / 16);
+    unsigned int b = b_first + p->stage * (STAGE_BYTES / 16);
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+        sum[i] = 0;
+#pragma unroll 4
+    for (int step = 0; step < steps; step++) {
+        const int now = p->stage;
+//$ if scaled then
+        unsigned int of_b[4];
+        float of_row[2], of[2]$(lots == 3 and "[3]" or "");
+
+        if (step % AHEAD == 0)
+            scales_ahead(table, f, t, step, steps, lane);
+        load_shared_x4(table + step % AHEAD * SCALES_BYTES, of_b);
+//$ end
+
+        barrier_wait(s->full + now * 8, p->parity);
+//$ if scaled then
+        factors_of_rows(of_row, sf + now * SF_BYTES);
+//$ end
+        mma_begin();
+#pragma unroll
+        for (int i = 0; i < TILE_K / MMA_K; i++)
+            mma(part, a + i * A_STEP / 16, b + i * B_STEP / 16, i > 0);
+        mma_commit();
+        place_next(p, STAGES);
+        a = p->stage ? a + STAGE_BYTES / 16 : a_first;
+        b = p->stage ? b + STAGE_BYTES / 16 : b_first;
+//$ if scaled then
+#pragma unroll
+//$ if lots == 3 then
+        for (int i = 0; i < 6; i++)
+            of[i / 3][i % 3] = of_row[i / 3] * __uint_as_float(of_b[i % 3]);
+//$ else
+        for (int i = 0; i < 2; i++)
+            of[i] = of_row[i] * __uint_as_float(of_b[0]);
+//$ end
+//$ end
+        mma_wait(0);
+        mma_finish(part, MMA_N / 2);
+        release(s, now, lane);
+//$ local of = lots == 3 and "of[j / 2 % 2][j / 32]" or "of[j / 2 % 2]"
+#pragma unroll
+        for (int j = 0; j < SUMS; j++)
+//$ if scaled then
+            sum[j] = __fmaf_rn(part[j], $(of), sum[j]);
+//$ else
+            sum[j] += part[j];
+//$ end
+    }
+}
