@@ -37,7 +37,10 @@
 ** out of L2 also cost power, and so clock: kernels are ordered by a launch
 ** whose tiles take 0.15 of their copies longer, where tokens are summed 0.08;
 ** lone CTAs three quarters of that, and of 0.15 wherever they wait for copies
-** (bench/NOTES.md, 8). The tuner replaces the model where it measured.
+** (bench/NOTES.md, 8). At those clocks L2 is the faster one: beside products
+** that are promoted copies count 0.8, and math, by how much of it a warpgroup
+** has in one product, 1.2 (two a step), 1.17 or 1.3 (128 columns; 10). The
+** tuner replaces the model where it measured.
 */
 #include "model.h"
 #include "expand.h"
@@ -59,6 +62,7 @@
 #define L2_EFFORT        0.15    /* of cycles of copies */
 #define L2_SUMMED        0.08    /* the same where tokens are summed */
 #define TOGETHER         0.75    /* of what lone CTAs get leaves L2 */
+#define BESIDE           0.8     /* copies, while promotion draws all power */
 
 /*
 ** What C costs, by how it arrives: factors of the computation and of plain
@@ -193,22 +197,49 @@ static void estimate_tile(const struct qn_demand *demand,
     f->tile_cycles = larger(f->math, f->copy) + f->store + START_CYCLES;
 }
 
+/* What promotion makes of the math of tiles with so many sums: while one
+   warpgroup adds up its own, the other's products must not end. */
+static const struct promotion {
+    int sums;
+    double times;
+} promotions[] = {{128 * 128, 1.3}, {128 * 192, 1.17}, {128 * 256, 1.2}};
+
+/* What a tile takes where power binds; promoted ones are stored as fast as
+   others, large or small: stores go on beside the next tile's copies. */
+static double slow_tile(const struct qn_demand *demand,
+                        const struct qn_kernel *kernel,
+                        const struct qn_figures *f)
+{
+    const struct promotion *all = promotions;
+
+    if (!demand->recipe->promote || !uses_maps(kernel) ||
+        kernel->epilogue != QN_STORE || qn_expand_does(kernel) ||
+        demand->problem->ragged == QUERN_AXIS_K)
+        return f->tile_cycles;
+    while (all->sums < kernel->tile[0] * kernel->tile[1] &&
+           all < &promotions[sizeof promotions / sizeof *promotions - 1])
+        all++;
+    return larger(f->math * all->times, f->copy * BESIDE) + 2 * START_CYCLES;
+}
+
 /*
 ** Cycles of the tiles, and bytes out of L2, which cost power and so clock. Of
 ** those a lone CTA causes fewer than it gets: what neighbours ask for at about
 ** the same time is read once, unless they wait for copies and lose their step.
 ** CTAs of a cluster wait for each other.
 */
-static double effort(const struct quern_problem *p,
+static double effort(const struct qn_demand *demand,
                      const struct qn_kernel *kernel, const struct qn_figures *f)
 {
-    double part = p->ragged == QUERN_AXIS_K ? L2_SUMMED : L2_EFFORT;
+    double part =
+               demand->problem->ragged == QUERN_AXIS_K ? L2_SUMMED : L2_EFFORT,
+           tile = slow_tile(demand, kernel, f);
 
     if (kernel->cluster[0] * kernel->cluster[1] > 1)
-        return f->waves * (f->tile_cycles + f->copy * part + MEETING_CYCLES);
+        return f->waves * (tile + f->copy * part + MEETING_CYCLES);
     if (f->copy > f->math)
         part = L2_EFFORT;
-    return f->waves * (f->tile_cycles + f->copy * TOGETHER * part);
+    return f->waves * (tile + f->copy * TOGETHER * part);
 }
 
 void qn_model_estimate(const struct qn_demand *demand,
@@ -239,7 +270,7 @@ void qn_model_estimate(const struct qn_demand *demand,
     f->memory_cycles = moved_bytes(demand, parts) / MEMORY_PER_CYCLE;
     f->cycles = launches * launch_cycles(p, kernel, f->waves * f->tile_cycles,
                                          f->memory_cycles);
-    f->effort = effort(p, kernel, f);
+    f->effort = effort(demand, kernel, f);
     f->order = launches * launch_cycles(p, kernel, f->effort, f->memory_cycles);
     qn_streamed_estimate(demand, kernel, MEMORY_PER_CYCLE, f);
     if (p->quantize)
