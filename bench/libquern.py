@@ -32,7 +32,8 @@ class Args(ctypes.Structure):
                 ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
                 ("limit", ctypes.c_float), ("slope", ctypes.c_float), ("shift", ctypes.c_float),
                 ("alpha", ctypes.c_void_p), ("beta", ctypes.c_void_p), ("scalars", ctypes.c_int),
-                ("noop", ctypes.c_void_p),
+                ("scale", ctypes.c_void_p), ("history", ctypes.c_void_p),
+                ("random", ctypes.c_void_p), ("noop", ctypes.c_void_p),
                 ("workspace", ctypes.c_void_p), ("host_sizes", ctypes.c_void_p)]
 
 
@@ -51,7 +52,8 @@ class Problem(ctypes.Structure):
 
 
 class Description(ctypes.Structure):
-    _fields_ = [("args", Args), ("workspace_bytes", ctypes.c_size_t)]
+    _fields_ = [("args", Args), ("workspace_bytes", ctypes.c_size_t),
+                ("history", ctypes.c_int), ("random", ctypes.c_int)]
 
 
 class Quantization(ctypes.Structure):

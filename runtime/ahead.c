@@ -20,7 +20,9 @@
 #include "ahead.h"
 #include "expand.h"
 #include "host_sizes.h"
+#include "gradient.h"
 #include "problem.h"
+#include "result.h"
 #include "select.h"
 #include "types.h"
 
@@ -114,9 +116,9 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
     else if (p->parts > 1)
         why = "parts: merged products have more operands than one workspace "
               "has room for";
-    else if (qn_geometry_back(p))
-        why = "activation: the product of what was expanded would leave sums "
-              "for launches behind it in another workspace";
+    else if (qn_geometry_back(p) && way != QUERN_EXPAND_AHEAD)
+        why = "activation: of two products each would leave sums for launches "
+              "behind it";
     else if (p->copies)
         why = "copies: a product of what was expanded makes none of its result";
     else if (p->quantize)
@@ -134,8 +136,11 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
 int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
                    const struct qn_recipe *recipe)
 {
-    const char *why = qn_ahead_wrong(ctx, p, recipe, p->expand);
+    struct quern_problem product;
+    const char *why;
 
+    qn_result_product(p, &product);
+    why = qn_ahead_wrong(ctx, &product, recipe, p->expand);
     return why ? qn_error_set(QUERN_EINVAL, "expand=%s: %s",
                               qn_expand_name(p->expand), why)
                : QUERN_OK;
@@ -231,6 +236,14 @@ static size_t padded(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
+size_t qn_ahead_brought(const struct quern_problem *p)
+{
+    struct quern_problem product = *p;
+
+    product.sizes = QUERN_SIZES_DEVICE;
+    return padded(qn_gradient_end(&product));
+}
+
 /* FP8 from `at` on; returns where it ends. */
 static size_t lay_out_codes(const struct quern_problem *p,
                             const struct qn_recipe *recipe,
@@ -257,7 +270,9 @@ void qn_ahead_lay_out(const struct quern_problem *p,
                       struct qn_ahead_space *space)
 {
     const size_t groups = (size_t)p->groups;
-    size_t at = qn_host_size_end(p), coded;
+    size_t at = padded(qn_ahead_brought(p) +
+                       qn_host_size_bytes(p->sizes, p->groups, 1));
+    size_t coded;
     struct quern_quantization q;
     size_t rows;
 

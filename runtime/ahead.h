@@ -88,6 +88,10 @@ void qn_ahead_lay_out(const struct quern_problem *problem,
                       const struct qn_recipe *blocks,
                       struct qn_ahead_space *space);
 
+/* Where it has sizes from the host: behind what the product leaves there for
+   sums. */
+size_t qn_ahead_brought(const struct quern_problem *problem);
+
 /* Of all plans that the problem may have; 0: none has any. */
 size_t qn_ahead_end(struct quern_context *ctx,
                     const struct quern_problem *problem,

@@ -43,20 +43,20 @@ static int bring_sizes(struct run *run)
 {
     const struct quern_plan *plan = run->plan;
     struct qn_driver_scope scope;
+    void *to;
     int code;
 
     run->lengths = run->args->host_sizes;
     run->sizes_type = QUERN_I64;
     if (!plan->driver)
         return QUERN_OK;
-    run->lengths = place(run, QN_WORKSPACE_BYTES);
+    run->lengths = to = place(run, qn_ahead_brought(&plan->problem));
     run->sizes_type = QUERN_I32;
     code = qn_driver_enter(plan->driver, plan->context, &scope);
     if (!code)
         code = qn_host_size_put(plan->driver, &plan->size_step,
                                 plan->problem.sizes, &run->args->host_sizes, 1,
-                                plan->problem.groups,
-                                place(run, QN_WORKSPACE_BYTES), run->stream);
+                                plan->problem.groups, to, run->stream);
     qn_driver_leave(plan->driver, &scope);
     return code;
 }

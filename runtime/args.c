@@ -9,6 +9,7 @@
 #include "host_sizes.h"
 #include "problem.h"
 #include "quantize.h"
+#include "result.h"
 #include "streamed.h"
 #include "types.h"
 
@@ -577,5 +578,7 @@ int qn_args_check(const struct quern_plan *plan, const struct quern_args *args)
         code = qn_args_overlap(plan, args);
     if (!code)
         code = qn_streamed_check(plan, args);
+    if (!code)
+        code = qn_result_check(plan, args);
     return code;
 }

@@ -50,7 +50,7 @@ static int check_c_overlap(const struct quern_plan *plan,
                         c->data ? "data" : "pointers");
 }
 
-enum { FIELDS = 6, OTHERS = 12 }; /* of an operand; of a run besides */
+enum { FIELDS = 6, OTHERS = 15 }; /* of an operand; of a run besides */
 
 /* What there is; what is NULL or has no bytes is left out, as most of it is in
    most runs, and every run comes here. */
@@ -64,6 +64,13 @@ static void add(struct list *l, const char *name, const void *data,
 {
     if (data && bytes)
         l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
+}
+
+/* Scales that were just added: both copies of a result may have the same. */
+static void share(struct list *l, const char *name, int role, int alike)
+{
+    if (role >= QN_ROLE_D && l->count && l->at[l->count - 1].name == name)
+        l->at[l->count - 1].alike = alike;
 }
 
 /* All that an operand names; sizes only of the one that has them. */
@@ -94,7 +101,9 @@ static void list_operand(const struct quern_plan *plan,
         l->at[first].alike = role == QN_ROLE_C || role == QN_ROLE_D;
     if (plan->operands[role].sf.scaling) {
         add(l, names[1], t->sf, t->sf_bytes, made || role >= QN_ROLE_D);
-        add(l, names[2], t->global, t->global_bytes, made);
+        share(l, names[1], role, 2);
+        add(l, names[2], t->global, t->global_bytes, made || role >= QN_ROLE_D);
+        share(l, names[2], role, 3);
     }
     if (sizes) {
         add(l, names[3], qn_args_lengths(t, &plan->operands[role]),
@@ -126,6 +135,10 @@ int qn_args_overlap(const struct quern_plan *plan,
     add(&l, "probability", args->probability, rows, 0);
     add(&l, "dbias", args->dbias, qn_gradient_dbias(p), 1);
     add(&l, "dprob", args->dprob, rows, 1);
+    add(&l, "scale", args->scale, 2 * sizeof(float), 0);
+    add(&l, "history", args->history,
+        (size_t)plan->need.history * sizeof(float), 1);
+    add(&l, "random", args->random, 2 * sizeof(uint64_t), 0);
     add(&l, "host_sizes", args->host_sizes,
         (size_t)p->groups * sizeof *args->host_sizes, 0);
     add(&l, "in.data", in->data, in->bytes, 0);

@@ -134,6 +134,11 @@ static int check_problem(const struct quern_problem *p,
         return qn_error_set(QUERN_ENOKERNEL,
                             "the cublaslt backend quantizes nothing: make a's "
                             "copy before, with quern_quantize_run");
+    if (p->copies)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "the cublaslt backend quantizes nothing: make the "
+                            "result's copies behind it, with "
+                            "quern_quantize_run");
     if (p->bias || p->activation)
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt multiplies and adds, the problem "

@@ -6,6 +6,7 @@
 #include "ahead.h"
 #include "gradient.h"
 #include "host_sizes.h"
+#include "result.h"
 #include "streamed.h"
 #include "types.h"
 
@@ -43,12 +44,24 @@ size_t qn_describe_workspace(struct quern_context *ctx,
 {
     size_t ahead;
 
+    if (p->copies)
+        return qn_result_end(ctx, p, recipe);
     if (p->quantize)
         return qn_streamed_end(p, recipe);
-    if (p->dbias || p->dprob)
-        return qn_gradient_end(p);
     ahead = qn_ahead_end(ctx, p, recipe);
-    return ahead ? ahead : qn_host_size_end(p);
+    return ahead ? ahead : qn_gradient_end(p);
+}
+
+/* What copies of the result need besides their places. */
+static void describe_result(const struct quern_problem *p,
+                            const struct qn_recipe *recipe,
+                            struct quern_description *d)
+{
+    struct quern_quantization q;
+    const struct qn_scaling *s = qn_result_source(p, recipe, QN_ROLE_D, &q);
+
+    d->history = s ? s->history : 0;
+    d->random = s ? s->stochastic : 0;
 }
 
 int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
@@ -73,6 +86,7 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     description->args.limit = 7;
     description->args.slope = 1.702f;
     description->args.shift = 1;
+    describe_result(problem, recipe, description);
     description->workspace_bytes = qn_describe_workspace(ctx, problem, recipe);
     if (out)
         *out = recipe;

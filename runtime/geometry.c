@@ -47,7 +47,7 @@ static int type_of(const struct quern_problem *p,
 
     return role <= QN_ROLE_B ? types[p->op][role]
            : role != QN_ROLE_P && p->copies
-               ? (qn_geometry_back(p) ? recipe->dy : recipe->x)
+               ? (p->op == QUERN_DGRAD ? recipe->dy : recipe->x)
                : p->d_type;
 }
 

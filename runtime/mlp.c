@@ -172,7 +172,7 @@ static int activate(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     if (!qn_mlp_scaled(recipe, tensor))
         return 1;
     p->copies = QUERN_ROW | QUERN_COLUMN;
-    return !qn_result_wrong(p, recipe);
+    return !qn_result_wrong(p, recipe) && !qn_result_apart(p, recipe);
 }
 
 int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
@@ -401,8 +401,12 @@ static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
         if (!code && need.workspace_bytes > *scratch)
             *scratch = need.workspace_bytes;
     }
-    if (!code && qn_mlp_back(mlp, recipe, &p))
+    if (!code && qn_mlp_back(mlp, recipe, &p)) {
+        if (p.copies) /* in one launch, or none of this */
+            p.expand = QUERN_EXPAND_INSIDE;
+        p.copies = 0;
         code = qn_describe(ctx, &p, &need, NULL);
+    }
     if (!code && need.workspace_bytes > *scratch)
         *scratch = need.workspace_bytes;
     return code;

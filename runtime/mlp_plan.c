@@ -24,6 +24,17 @@ static int check_options(const struct quern_plan_options *options)
     return QUERN_OK;
 }
 
+/* Of what one launch makes: copies that a cast would have to make are a step of
+   their own. */
+static int plan_one(struct quern_mlp_plan *plan, const struct quern_problem *p,
+                    const struct quern_plan_options *options, int product)
+{
+    struct quern_plan **out = &plan->products[product];
+
+    return p->copies ? qn_plan_alone(plan->ctx, p, options, out)
+                     : quern_plan(plan->ctx, p, options, out);
+}
+
 /* pre and h at once, where a kernel does that. */
 static int plan_fused(struct quern_mlp_plan *plan,
                       const struct quern_plan_options *options)
@@ -33,7 +44,7 @@ static int plan_fused(struct quern_mlp_plan *plan,
 
     if (!qn_mlp_fused(&plan->mlp, plan->recipe, &p))
         return QUERN_OK;
-    code = quern_plan(plan->ctx, &p, options, &plan->products[QN_MLP_PRE]);
+    code = plan_one(plan, &p, options, QN_MLP_PRE);
     plan->fused = !code;
     return code == QUERN_ENOKERNEL ? QUERN_OK : code;
 }
@@ -53,7 +64,7 @@ static int plan_back(struct quern_mlp_plan *plan,
     code = qn_gradient_compare(plan->ctx, &p, &plain, options, 0, &figures);
     if (code || !figures.better)
         return code;
-    code = quern_plan(plan->ctx, &p, options, &plan->products[QN_MLP_DH]);
+    code = plan_one(plan, &p, options, QN_MLP_DH);
     plan->back = !code;
     return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE ? QUERN_OK : code;
 }
@@ -218,7 +229,7 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (code)
         return code;
     quern_problem_print(&p, line, sizeof line);
-    *fused = choice.served;
+    *fused = choice.served && !choice.apart;
     if (*fused) {
         qn_text_add(text, "  pre = x w1^T and h = activation(pre)\n    %s\n",
                     line);

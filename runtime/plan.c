@@ -9,6 +9,7 @@
 #include "gradient.h"
 #include "host_sizes.h"
 #include "jit.h"
+#include "result.h"
 #include "session.h"
 #include "streamed.h"
 #include "types.h"
@@ -137,12 +138,15 @@ static int prepare_launch(struct quern_plan *plan,
 static void fill_plan(struct quern_plan *plan, const struct qn_session *s,
                       int way)
 {
+    struct quern_problem product;
+
     plan->ctx = s->ctx;
     plan->problem = *s->problem;
     plan->need = s->need;
     plan->problem.expand = way;
+    qn_result_product(&plan->problem, &product);
     plan->need.workspace_bytes =
-        qn_describe_workspace(s->ctx, &plan->problem, s->demand.recipe);
+        qn_describe_workspace(s->ctx, &product, s->demand.recipe);
     plan->scaled = s->demand.recipe->scaled;
     plan->workers = s->demand.sms;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
@@ -245,7 +249,9 @@ static int shrink(struct quern_plan *plan, int64_t total)
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         qn_geometry_of(p, recipe, role, &plan->operands[role]);
     fill_values(plan);
-    if (plan->ahead)
+    if (plan->result)
+        plan->need.workspace_bytes = plan->result->space.end;
+    if (plan->ahead || plan->result)
         return QUERN_OK;
     fill_maps(plan);
     return encode_maps(plan);
@@ -404,6 +410,38 @@ static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
     return code;
 }
 
+/* A cast behind it quantizes the result. */
+static int plan_result(struct qn_session *s, struct quern_plan **out)
+{
+    struct quern_plan *plan = new_plan();
+    int code;
+
+    if (!plan)
+        return QUERN_ENOMEM;
+    fill_plan(plan, s, s->problem->expand);
+    code = qn_result_plan(plan, s);
+    if (code)
+        free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* Copies leave the product's own launch where a kernel makes them. */
+static int plan_copies(struct qn_session *s, struct quern_plan **out)
+{
+    int code = QUERN_ENOKERNEL;
+
+    if ((!qn_result_apart(s->problem, s->demand.recipe) &&
+         s->problem->expand <= QUERN_EXPAND_INSIDE) ||
+        s->demand.backend == QUERN_BACKEND_CUBLASLT)
+        code = plan_inside(s, out);
+    if (s->demand.backend == QUERN_BACKEND_CUBLASLT ||
+        (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE))
+        return code;
+    return plan_result(s, out);
+}
+
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
    expands inside. */
 static int make_plan(struct qn_session *s, struct quern_plan **out)
@@ -413,6 +451,8 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
 
     if (!code)
         code = qn_session_name(s);
+    if (!code && s->problem->copies)
+        return plan_copies(s, out);
     if (!code)
         code = qn_ahead_choose(s, &choice);
     while (!code && choice.way != QUERN_EXPAND_INSIDE) {
@@ -482,6 +522,7 @@ void quern_plan_free(struct quern_plan *plan)
     if (plan) {
         qn_cublaslt_plan_free(plan);
         qn_ahead_plan_free(plan);
+        qn_result_plan_free(plan);
         qn_streamed_plan_free(plan);
         qn_gradient_plan_free(plan);
     }

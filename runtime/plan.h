@@ -11,6 +11,7 @@
 #include "tensormap.h"
 
 struct qn_cublaslt_engine;
+struct qn_result_plan;
 struct quern_quantize_plan;
 
 /* One of the products that a launch merges.
@@ -143,8 +144,9 @@ struct quern_plan {
     struct cu_function *kernel_function;
     struct cu_launch launch; /* all but the stream and the attributes */
     struct cu_attribute cluster;
-    struct qn_step size_step;    /* where sizes come from the host */
-    struct qn_ahead_plan *ahead; /* NULL: the kernel reads the operands */
+    struct qn_step size_step;      /* where sizes come from the host */
+    struct qn_ahead_plan *ahead;   /* NULL: the kernel reads the operands */
+    struct qn_result_plan *result; /* NULL: D is made by one kernel */
     struct quern_quantize_plan *quantizer; /* of A, where a run makes it */
     struct quern_quantize_plan *sums;      /* launches behind it; NULL: none */
 };

@@ -209,9 +209,6 @@ static const char *wrong_epilogue(const struct quern_problem *p)
                "given";
     if (!p->activation && p->interleave)
         return "interleave: there is no activation whose operands alternate";
-    if (!p->activation && !p->bias && p->copies)
-        return "copies: there is neither a bias nor an activation, whose "
-               "result they would be of";
     if (!p->activation && !p->bias)
         return NULL;
     if (qn_geometry_back(p) && wrong_gradient(p))
@@ -400,11 +397,12 @@ int qn_problem_check(struct quern_context *ctx,
 
 /* ----------------------------------------------------------------- kernels */
 
-/* Where there is one operand, nothing alternates. */
+/* Where there is one operand, nothing alternates. Points that were rejected
+   before they had an activation stand for all. */
 static int same_activation(const struct quern_problem *p,
                            const char *activation, int interleave)
 {
-    return !strcmp(activation, "any") ||
+    return !activation || !strcmp(activation, "any") ||
            (!strcmp(activation, qn_activation_name(p->activation)) &&
             interleave == (qn_geometry_halves(p) ? p->interleave : 0));
 }
@@ -415,7 +413,7 @@ int qn_problem_takes(const struct quern_problem *p, int epilogue,
     if (qn_geometry_back(p))
         return epilogue == (p->copies ? QN_GRADIENT_COPIES : QN_GRADIENT) &&
                same_activation(p, activation, interleave);
-    if (p->bias || p->activation)
+    if (p->bias || p->activation || p->copies)
         return epilogue == (p->copies ? QN_COPIES : QN_ACTIVATE) &&
                same_activation(p, activation, interleave);
     switch (epilogue) {

@@ -175,9 +175,7 @@ struct quern_tensor {
     void *data;
     void *const *pointers; /* only with a group axis; NULL: all in `data` */
     void *sf;              /* scale factors; NULL where the recipe has none */
-    const void *first_dims;
-    const void *last_dims;
-    const void *offsets;
+    const void *first_dims, *last_dims, *offsets;
     int sizes_type; /* QUERN_I32 or QUERN_I64 */
     int type;       /* enum quern_type of the elements */
     int ndim;
@@ -207,8 +205,10 @@ struct quern_args {
     float *dbias, *dprob;       /* [G, d's columns], [m] only with dbias=, .. */
     float limit, slope, shift;  /* of clamped_swiglu: 7, 1.702 and 1 */
     const float *alpha, *beta;  /* only with =any; a beta of 0: C is not read */
-    int scalars;     /* values in alpha and in beta: 0 or 1 for one that
+    int scalars;            /* values in alpha and in beta: 0 or 1 for one that
                           all groups share, else as many as groups */
+    float *scale, *history; /* with copies=, where the recipe needs them: as */
+    const uint64_t *random; /* in struct quern_quantize_args */
     const int *noop; /* on the device, or NULL: a run that finds no 0 is none */
     void *workspace; /* zeroed once by the caller; one per concurrent run */
     const int64_t *host_sizes; /* [G], not on the device: see quern_run */
@@ -367,6 +367,7 @@ struct quern_description {
                                bytes and alignment of each operand */
     size_t workspace_bytes; /* for any backend but cublaslt; quern_plan_info has
                                what that needs, and where a plan needs less */
+    int history, random;    /* of copies=, as of quern_quantize_description */
 };
 
 /* What a caller must provide for the problem. Needs no GPU. QUERN_EINVAL. */
@@ -436,7 +437,6 @@ QUERN_API void quern_free(void *memory);
 
 /*
 ** Multiply each group, with the groups along the problem's ragged axis:
-**
 **           ragged=m      ragged=n      ragged=k      ragged=none
 **   a       [m, k]        [G, m, k]     [m, k]        [G, m, k]
 **   b       [G, n, k]     [n, k]        [n, k]        [G, n, k]
@@ -448,10 +448,12 @@ QUERN_API void quern_free(void *memory);
 **
 ** With an activation d is [m, n / 2], of squared_relu [m, n], and p [m, n] as
 ** the type of d: alpha * product + bias, of which the activation takes the fp32
-** value. d is rounded once, after the probability. With copies d is the row
-** copy that quern_quantize_run makes of this x, and t, if given, the other.
+** value. d is rounded once, after the probability.
 ** dgrad goes back through it: d and p are [m, 2 n], p is read, and what is made
 ** is quantize's of p and of alpha * product, which is not rounded before.
+** With copies d is the row copy that quern_quantize_run makes of this result,
+** rounded to the problem's type, as an x, of dgrad as a dy, and t, if given,
+** the other: by a launch behind the product where no kernel does (quern_why).
 **
 ** With scales a and b are copies as quern_quantize_run made them, layout=tn: of
 ** fprop the row copies of x and w, of dgrad the row copy of dy and the column
@@ -481,11 +483,11 @@ QUERN_API void quern_free(void *memory);
 **
 ** The backend cublaslt queues one product for each group, of host_sizes, which
 ** need no word in the problem, options.streams at once: on `stream` and on its
-** own, which begin behind `stream` and which it waits for, in a capture, too.
-** With one, groups without scales go in one call where it has layouts for that.
-** No operand has pointers. FP8 copies, where n is a multiple of 16, have fp32
-** scales of tensors, groups or, from 12.9 on, rows and (Hopper) fp8_block's, or
-** e8m0 scales stored in tiles (Blackwell). The plan's info says which.
+** own, which begin behind it and which it waits for, in a capture, too. With
+** one, groups without scales go in one call where it has layouts for that. FP8
+** copies, where n is a multiple of 16, have fp32 scales of tensors, groups or,
+** from 12.9 on, rows and (Hopper) fp8_block's, or e8m0 scales stored in tiles
+** (Blackwell). No operand has pointers. The plan's info says which.
 */
 QUERN_API int quern_run(const struct quern_plan *plan,
                         const struct quern_args *args, void *stream);
@@ -506,7 +508,7 @@ QUERN_API int quern_check(const struct quern_plan *plan,
 **     quern_quantize_parse(ctx, "quantize mxfp8 of=x g=8 m=96 k=64", &q);
 **     quern_quantize_describe(ctx, &q, &need);
 **     quern_quantize_plan(ctx, &q, NULL, &plan);
-**     need.args.in.data = x;   need.args.first_dims = tokens_per_expert;
+**     need.args.in.data = x;            need.args.first_dims = tokens;
 **     need.args.row.data = row;         need.args.row.sf = row_scales;
 **     need.args.column.data = column;   need.args.column.sf = column_scales;
 **     need.args.workspace = zeroed_once;
@@ -603,8 +605,7 @@ quern_quantize_print(const struct quern_quantization *quantization,
 */
 struct quern_quantize_args {
     struct quern_tensor in, saved, row, column, out;
-    const void *first_dims; /* [G], as in struct quern_tensor; none with w */
-    const void *offsets;    /* [G + 1] */
+    const void *first_dims, *offsets; /* as in struct quern_tensor; of w none */
     int sizes_type;
     const float *probability; /* [m] */
     const float *bias;        /* [G, k] of bias, and dprob without activation */
@@ -822,9 +823,8 @@ struct quern_mlp_args {
     struct quern_tensor dy, dx; /* the same; dx.data NULL: not wanted */
     struct quern_tensor w1, w2; /* [G, P, hidden], [G, hidden, ffn] */
     struct quern_tensor w1_row, w1_column, w2_row, w2_column;
-    struct quern_tensor dw1, dw2; /* as w1, w2; data NULL: not now */
-    const void *first_dims;       /* [G], as in struct quern_tensor */
-    const void *offsets;          /* [G + 1] */
+    struct quern_tensor dw1, dw2;     /* as w1, w2; data NULL: not now */
+    const void *first_dims, *offsets; /* as in struct quern_tensor */
     int sizes_type;
     const float *probability;  /* [m] */
     float *dprob;              /* [m] */

@@ -1,12 +1,20 @@
 /*
-** result.c: a product's result as copies of an x, or where it goes back through
-** an activation of a dy, quantized at once: D is the row copy, T the other.
+** result.c: what copies of a product's result are, and what a cast behind the
+** product needs of the workspace.
 */
 #include "result.h"
+#include "ahead.h"
+#include "describe.h"
 #include "error.h"
+#include "quantize.h"
 #include "types.h"
 
 #include <string.h>
+
+static int tensor_of(const struct quern_problem *p)
+{
+    return p->op == QUERN_DGRAD ? QUERN_DY : QUERN_X;
+}
 
 const struct qn_scaling *qn_result_source(const struct quern_problem *p,
                                           const struct qn_recipe *recipe,
@@ -14,7 +22,7 @@ const struct qn_scaling *qn_result_source(const struct quern_problem *p,
                                           struct quern_quantization *q)
 {
     memset(q, 0, sizeof *q);
-    q->of = qn_geometry_back(p) ? QUERN_DY : QUERN_X;
+    q->of = tensor_of(p);
     if (!p->copies || (role != QN_ROLE_D && role != QN_ROLE_T))
         return NULL;
     strcpy(q->recipe, p->recipe);
@@ -32,18 +40,101 @@ const struct qn_scaling *qn_result_source(const struct quern_problem *p,
 const char *qn_result_wrong(const struct quern_problem *p,
                             const struct qn_recipe *recipe)
 {
-    const struct qn_scaling *x =
-        &recipe->scaling[qn_geometry_back(p) ? QUERN_DY : QUERN_X];
+    const int of = tensor_of(p);
 
+    if (p->op == QUERN_WGRAD || p->ragged != QUERN_AXIS_M)
+        return "they are of what fprop and dgrad make of tokens, with ragged=m";
+    if (p->beta != QUERN_BETA_ZERO)
+        return "nothing is added to them, beta=0 is expected";
     if (p->copies == QUERN_COLUMN)
         return "the row copy is D, so row or both is expected";
-    if (x->type == QUERN_TYPE_NONE)
-        return qn_geometry_back(p) ? "the recipe keeps dy as it is"
-                                   : "the recipe keeps x as it is";
-    if (x->span != QN_SPAN_BLOCK || x->global)
-        return "a scale of the recipe is that of more than a block, which is "
-               "known only when the whole result is; quantize it";
-    if (x->stochastic)
-        return "the recipe rounds by chance; quantize the result";
+    if (recipe->scaling[of].type == QUERN_TYPE_NONE)
+        return of == QUERN_DY ? "the recipe keeps dy as it is"
+                              : "the recipe keeps x as it is";
     return NULL;
+}
+
+const char *qn_result_apart(const struct quern_problem *p,
+                            const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = &recipe->scaling[tensor_of(p)];
+
+    if (s->history)
+        return "the recipe's scale is known before, but no tile has the "
+               "largest magnitude for its history";
+    if (s->span != QN_SPAN_BLOCK || s->global)
+        return "a scale of the recipe is that of more than a block, which is "
+               "known only when the whole result is";
+    if (s->stochastic)
+        return "the recipe rounds by chance";
+    return NULL;
+}
+
+/* ------------------------------------------------------------ two launches */
+
+void qn_result_product(const struct quern_problem *p,
+                       struct quern_problem *product)
+{
+    *product = *p;
+    product->copies = 0;
+}
+
+int qn_result_ahead(struct quern_context *ctx,
+                    const struct quern_problem *product,
+                    const struct qn_recipe *recipe, struct quern_problem *ahead)
+{
+    *ahead = *product;
+    ahead->expand = QUERN_EXPAND_AHEAD;
+    return product->expand == QUERN_EXPAND_AUTO &&
+           (product->bias || product->activation) &&
+           !qn_ahead_wrong(ctx, product, recipe, QUERN_EXPAND_AHEAD);
+}
+
+void qn_result_cast(const struct quern_problem *p,
+                    const struct qn_recipe *recipe,
+                    struct quern_quantization *q)
+{
+    qn_result_source(p, recipe, QN_ROLE_D, q);
+    q->copies = p->copies;
+}
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+void qn_result_lay_out(const struct quern_problem *p,
+                       const struct qn_recipe *recipe,
+                       struct qn_result_space *space)
+{
+    struct qn_quantize_space cast;
+    struct quern_quantization q;
+    struct quern_problem product;
+    struct qn_geometry numbers;
+
+    qn_result_product(p, &product);
+    qn_result_cast(p, recipe, &q);
+    qn_quantize_lay_out(&q, recipe, &cast);
+    qn_geometry_of(&product, recipe, QN_ROLE_D, &numbers);
+    space->cast = padded(space->cast);
+    space->numbers = space->cast + padded(cast.end);
+    space->end = space->numbers + (size_t)qn_geometry_bytes(&numbers, 0, 0);
+}
+
+size_t qn_result_end(struct quern_context *ctx, const struct quern_problem *p,
+                     const struct qn_recipe *recipe)
+{
+    struct quern_problem product, ahead;
+    struct qn_result_space space;
+    size_t bytes;
+
+    qn_result_product(p, &product);
+    space.cast = qn_describe_workspace(ctx, &product, recipe);
+    if (qn_result_ahead(ctx, &product, recipe, &ahead)) {
+        bytes = qn_describe_workspace(ctx, &ahead, recipe);
+        if (bytes > space.cast)
+            space.cast = bytes;
+    }
+    qn_result_lay_out(p, recipe, &space);
+    return space.end;
 }

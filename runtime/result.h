@@ -1,10 +1,22 @@
 /*
-** result.h: a product's result as copies of an x, quantized at once.
+** result.h: a product's result as copies of an x, or of dgrad as copies of a
+** dy: D is the row copy, T the other.
+**
+** Where a kernel makes them they leave the product's own launch. Else a plan is
+** of two: the product, whose D are numbers in the workspace, and the cast that
+** reads these. Both ways round the result to the type of D before they quantize
+** it, so that both make the same bytes of the same sums.
 */
 #ifndef QUERN_RESULT_H
 #define QUERN_RESULT_H
 
 #include "geometry.h"
+
+struct qn_choice;
+struct qn_session;
+struct qn_text;
+struct quern_plan;
+struct quern_quantize_plan;
 
 /*
 ** The quantization of the result that operand `role` is a copy of, and its
@@ -18,5 +30,68 @@ const struct qn_scaling *qn_result_source(const struct quern_problem *problem,
 /* Why the problem, which wants copies, cannot have them; or NULL. */
 const char *qn_result_wrong(const struct quern_problem *problem,
                             const struct qn_recipe *recipe);
+
+/* Why no kernel can make them of a tile of results; or NULL. */
+const char *qn_result_apart(const struct quern_problem *problem,
+                            const struct qn_recipe *recipe);
+
+/* ------------------------------------------------------------ two launches */
+
+/* Where the workspace has what the cast needs, and the result as numbers; the
+   product's part comes first. */
+struct qn_result_space {
+    size_t cast, numbers, end;
+};
+
+struct qn_result_plan {
+    struct quern_plan *product;
+    struct quern_quantize_plan *cast;
+    struct qn_result_space space;
+};
+
+/* The product without its copies; and with operands that are expanded ahead,
+   which a plan takes where no kernel serves it otherwise: 0 if that cannot
+   be. */
+void qn_result_product(const struct quern_problem *problem,
+                       struct quern_problem *product);
+int qn_result_ahead(struct quern_context *ctx,
+                    const struct quern_problem *product,
+                    const struct qn_recipe *recipe,
+                    struct quern_problem *ahead);
+
+/* The cast of its result. */
+void qn_result_cast(const struct quern_problem *problem,
+                    const struct qn_recipe *recipe,
+                    struct quern_quantization *q);
+
+/* The rest of the workspace behind the product's part, which ends at
+   space->cast. */
+void qn_result_lay_out(const struct quern_problem *problem,
+                       const struct qn_recipe *recipe,
+                       struct qn_result_space *space);
+
+/* The workspace of both, whichever way the product goes. */
+size_t qn_result_end(struct quern_context *ctx,
+                     const struct quern_problem *problem,
+                     const struct qn_recipe *recipe);
+
+/* Complete a plan that has problem and machine: errors of quern_plan. */
+int qn_result_plan(struct quern_plan *plan, struct qn_session *session);
+void qn_result_plan_free(struct quern_plan *plan);
+
+/* The rules of quern_run on what the cast gets besides copies; where there is
+   none, none of it is taken. QUERN_EINVAL. */
+int qn_result_check(const struct quern_plan *plan,
+                    const struct quern_args *args);
+
+/* quern_run of arguments that were checked against a plan that fits them. */
+int qn_result_run(const struct quern_plan *plan, const struct quern_args *args,
+                  void *stream);
+
+/* Which way the session's problem goes and what is counted for it; `fused` is
+   the kernel that makes the copies, or NULL. *served becomes 0 where the
+   product has none. */
+int qn_result_why(struct qn_session *session, const struct qn_choice *fused,
+                  int *served, struct qn_text *text);
 
 #endif

@@ -9,6 +9,7 @@
 #include "cublaslt_loop.h"
 #include "gradient.h"
 #include "host_sizes.h"
+#include "result.h"
 #include "run.h"
 #include "streamed.h"
 
@@ -357,6 +358,11 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
         code = qn_error_set(QUERN_EINVAL,
                             "expand: what is measured is one launch, this run "
                             "is several; expand=inside is one");
+    if (!code && plan->result)
+        code = qn_error_set(QUERN_EINVAL,
+                            "copies: what is measured is one launch, this run "
+                            "is a product and a cast; measure it without "
+                            "copies");
     if (code)
         return code;
     complete(plan, args, values, params);
@@ -374,6 +380,8 @@ static int run(const struct quern_plan *plan, const struct quern_args *args,
 
     if (plan->ahead)
         return qn_ahead_run(plan, args, stream);
+    if (plan->result)
+        return qn_result_run(plan, args, stream);
     complete(plan, args, &values, params);
     if (plan->products)
         return qn_cublaslt_run(plan, &values, args->host_sizes, stream);

@@ -4,6 +4,7 @@
 #include "tune.h"
 #include "describe.h"
 #include "plan.h"
+#include "result.h"
 #include "streamed.h"
 #include "text.h"
 #include "types.h"
@@ -311,8 +312,11 @@ static void begin(struct qn_tune_job *job)
 }
 
 /* What is measured is one launch, of a kernel that reads its operands. */
-static int check_problem(const struct quern_problem *p)
+static int check_problem(const struct quern_context *ctx,
+                         const struct quern_problem *p)
 {
+    const struct qn_recipe *recipe = qn_context_recipe(ctx, p->recipe);
+
     if (p->expand > QUERN_EXPAND_INSIDE)
         return qn_error_set(
             QUERN_EINVAL,
@@ -333,6 +337,11 @@ static int check_problem(const struct quern_problem *p)
                             "%s: sums take launches of their own: what is "
                             "measured is the problem without them",
                             p->dbias ? "dbias" : "dprob=1");
+    if (p->copies && recipe && qn_result_apart(p, recipe))
+        return qn_error_set(QUERN_EINVAL,
+                            "copies: a cast of its own makes them, %s: what is "
+                            "measured is the problem without them",
+                            qn_result_apart(p, recipe));
     return QUERN_OK;
 }
 
@@ -359,7 +368,7 @@ int qn_tune_measure(struct quern_context *ctx,
     pthread_mutex_lock(&ctx->measuring);
     code = check_options(job);
     if (!code)
-        code = check_problem(problem);
+        code = check_problem(ctx, problem);
     begin(job);
     if (!code)
         code = open_session(job);

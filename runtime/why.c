@@ -3,6 +3,7 @@
 */
 #include "ahead.h"
 #include "cublaslt_loop.h"
+#include "result.h"
 #include "session.h"
 #include "streamed.h"
 #include "text.h"
@@ -185,16 +186,21 @@ static int explain(struct qn_session *s, struct qn_why_choice *choice,
         add_title(text, s);
         return qn_cublaslt_why(s, &choice->served, text);
     }
-    if (!code && way.asked)
+    if (!code && way.asked && !s->problem->copies)
         return explain_asked(s, &way, &choice->served, text);
     if (!code)
         code = choose(s, &list, &count);
     if (code)
         return code;
     add_title(text, s);
-    code = qn_ahead_why(s, &way, &choice->served, text);
+    choice->apart = s->problem->copies && (!count || !list[0].fits);
+    code = s->problem->copies ? qn_result_why(s, choice->apart ? NULL : list,
+                                              &choice->served, text)
+                              : qn_ahead_why(s, &way, &choice->served, text);
     qn_tuned_why(s, text);
-    if (count == 0 || !list[0].fits) {
+    if (choice->apart) {
+        /* what runs was said */
+    } else if (count == 0 || !list[0].fits) {
         choice->served = 0;
         qn_select_none(s->ctx, &s->demand, list, 0);
         qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());

@@ -8,6 +8,7 @@
 
 struct qn_why_choice {
     int served; /* a kernel computes it, or the product of what was expanded */
+    int apart;  /* a cast behind the product makes copies of its result */
     int expand; /* enum quern_expand, but for AUTO: what operands become */
 };
 

@@ -154,6 +154,24 @@ static void add_sums(cJSON *rows, const struct quern_problem *problem)
     }
 }
 
+/* What copies of the result need besides their places. */
+static void add_cast(cJSON *rows, const struct quern_description *need)
+{
+    char text[64];
+
+    if (need->history) {
+        qn_argument_row(rows, "scale", "f32", "[2]", 2 * sizeof(float), 4,
+                        "factor of the result's values, and its inverse");
+        snprintf(text, sizeof text, "[%d]", need->history);
+        qn_argument_row(rows, "history", "f32", text,
+                        (size_t)need->history * sizeof(float), 4,
+                        "the result's largest magnitudes, this run's first");
+    }
+    if (need->random)
+        qn_argument_row(rows, "random", "u64", "[2]", 2 * sizeof(uint64_t), 8,
+                        "seed and offset of the result's rounding");
+}
+
 /* One value, or as many as groups. */
 static void add_factors(cJSON *rows, const struct quern_problem *problem)
 {
@@ -194,6 +212,7 @@ static void print(const struct qn_options *opt,
     add_made(rows, problem, &need->args, &geometry[QN_ROLE_A]);
     add_sizes(rows, problem, geometry);
     add_factors(rows, problem);
+    add_cast(rows, need);
     snprintf(text, sizeof text, "[%zu]", need->workspace_bytes);
     qn_argument_row(rows, "workspace", "bytes", text, need->workspace_bytes,
                     QN_ALIGNMENT, "zeroed once; one per concurrent run");

@@ -68,11 +68,9 @@ static int make_inputs(struct maker *m, uint64_t seed, float scale)
     return code;
 }
 
-/* The job's buffers of one operand, as large as described. */
-static int make_outputs(struct maker *m, int role,
-                        const struct quern_tensor *copy)
+int qn_copies_room(struct qn_job *job, int role,
+                   const struct quern_tensor *copy)
 {
-    struct qn_job *job = m->job;
     int code = qn_memory_new(&job->memory[role], job->gpu, copy->bytes);
 
     if (!code)
@@ -88,7 +86,7 @@ static int quantize(struct maker *m, int role)
     struct quern_tensor *copy =
         m->q.copies == QUERN_ROW ? &args.row : &args.column;
     struct qn_job *job = m->job;
-    int code = make_outputs(m, role, copy);
+    int code = qn_copies_room(job, role, copy);
 
     if (code)
         return code;

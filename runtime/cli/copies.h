@@ -7,6 +7,9 @@
 #include "decode.h"
 #include "job.h"
 
+/* Room for a copy and its scales, in the job's buffers of operand `role`. */
+int qn_copies_room(struct qn_job *, int role, const struct quern_tensor *copy);
+
 /* Random numbers of deviation `scale`, quantized by the job's backend into its
    buffers of operand `role`. The job's sizes lie in their memory already. Codes
    of the library. */

@@ -15,6 +15,7 @@
 #include "random.h"
 #include "sizes.h"
 #include "timing.h"
+#include "twice.h"
 #include "types.h"
 
 /* Without a ragged axis all groups have the problem's own sizes. */
@@ -116,9 +117,9 @@ static int fill_operand(struct qn_job *job, int role, uint64_t seed,
         return qn_made_fill(job, seed, scale);
     if (job->operands[role].sf.scaling && role <= QN_ROLE_B)
         return qn_copies_make(job, role, seed, scale);
+    if (job->operands[role].sf.scaling)
+        return qn_copies_room(job, role, tensor);
     code = qn_memory_new(memory, job->gpu, tensor->bytes);
-    if (!code && tensor->sf_bytes)
-        code = qn_memory_new(&job->sf[role], job->gpu, tensor->sf_bytes);
     if (code || !is_read(job, role))
         return code;
     job->host[role] = malloc(tensor->bytes ? tensor->bytes : 1);
@@ -191,6 +192,8 @@ static int fill_epilogue(struct qn_job *job, uint64_t seed)
     if (!code && p->probability)
         code = fill_array(job, p->m, seed ^ 0x960B, &job->probability,
                           &job->probability_memory);
+    if (!code)
+        code = qn_twice_fill(job, seed);
     return code ? code : qn_back_fill(job);
 }
 
@@ -284,6 +287,7 @@ static void point(struct qn_job *job)
     args->dprob = (float *)(void *)job->dprob.data;
     args->workspace = job->workspace.data;
     qn_made_point(job);
+    qn_twice_point(job);
     if (job->info.backend != QUERN_BACKEND_CUBLASLT && !p->sizes)
         point_sizes(job);
     else if (p->ragged != QUERN_AXIS_NONE)
@@ -370,6 +374,9 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
         .probability_memory = job->probability_memory,
         .dbias = job->dbias,
         .dprob = job->dprob,
+        .scale = job->scale,
+        .history = job->history,
+        .random = job->random,
         .numbers = job->numbers,
         .in = job->in,
         .column = job->column,
@@ -396,11 +403,7 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
                                qn_backend_name(job->info.backend),
                                qn_backend_name(other->info.backend));
     if (!code)
-        code = qn_memory_new(&other->memory[QN_ROLE_D], other->gpu,
-                             other->need.args.d.bytes);
-    if (!code && other->need.args.d.sf_bytes)
-        code = qn_memory_new(&other->sf[QN_ROLE_D], other->gpu,
-                             other->need.args.d.sf_bytes);
+        code = qn_copies_room(other, QN_ROLE_D, &other->need.args.d);
     if (!code)
         code = reset_d(other);
     if (!code)
@@ -431,12 +434,16 @@ void qn_job_free(struct qn_job *job)
         qn_memory_free(&job->probability_memory);
         qn_memory_free(&job->dbias);
         qn_memory_free(&job->dprob);
+        qn_memory_free(&job->scale);
+        qn_memory_free(&job->history);
+        qn_memory_free(&job->random);
         free(job->bias);
         free(job->probability);
         qn_made_free(job);
     }
     qn_memory_free(&job->memory[QN_ROLE_D]);
     qn_memory_free(&job->sf[QN_ROLE_D]);
+    qn_memory_free(&job->global[QN_ROLE_D]);
     qn_memory_free(&job->pointers[QN_ROLE_D]);
     qn_memory_free(&job->workspace);
     qn_gpu_close(job->gpu);

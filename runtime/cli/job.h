@@ -34,7 +34,8 @@ struct qn_job {
     struct qn_memory sizes_memory, factors_memory, workspace;
     float *bias, *probability; /* [G, n], [m]; NULL where there is none */
     struct qn_memory bias_memory, probability_memory;
-    struct qn_memory dbias, dprob; /* where a run makes them */
+    struct qn_memory dbias, dprob;           /* where a run makes them */
+    struct qn_memory scale, history, random; /* where copies of D need them */
     void *numbers; /* of which runs make A, and the column copy beside it */
     struct qn_memory in, column, column_sf, column_global;
     int borrowed; /* all but D, its pointers and the workspace are another

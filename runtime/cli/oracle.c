@@ -91,7 +91,7 @@ static int look_outside(const struct qn_job *job, int role, int *untouched)
 
 int qn_oracle_guards(const struct qn_job *job, int *guards)
 {
-    enum { OTHERS = 11, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
+    enum { OTHERS = 14, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
     const struct qn_memory *all[ALL] = {&job->sizes_memory,
                                         &job->factors_memory,
                                         &job->workspace,
@@ -102,7 +102,10 @@ int qn_oracle_guards(const struct qn_job *job, int *guards)
                                         &job->column_sf,
                                         &job->column_global,
                                         &job->dbias,
-                                        &job->dprob};
+                                        &job->dprob,
+                                        &job->scale,
+                                        &job->history,
+                                        &job->random};
     int code = QUERN_OK;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {

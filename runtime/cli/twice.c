@@ -8,14 +8,59 @@
 
 #include "back.h"
 #include "error.h"
+#include "plan.h"
 #include "result.h"
 
 /* Host memory of the second step: D as numbers, and what becomes of it. */
 struct step {
     char *numbers, *workspace;
-    char *copy[2], *sf[2]; /* of the row copy, of the column copy */
+    char *copy[2], *sf[2], *global[2]; /* of the row copy, the column copy */
+    float *history;
     struct quern_quantize_args args;
 };
+
+/* Delayed scaling with a factor that saturates nothing and is not 1. */
+static const float factors[2] = {4, 0.25f};
+
+/* A buffer with these bytes, or zeros, if there are any. */
+static int fill(struct qn_memory *memory, struct qn_gpu *gpu, const void *from,
+                size_t bytes)
+{
+    int code = bytes ? qn_memory_new(memory, gpu, bytes) : QUERN_OK;
+
+    if (code || !bytes)
+        return code;
+    return from ? qn_memory_write(memory, 0, from, bytes)
+                : qn_memory_clear(memory, 0);
+}
+
+int qn_twice_fill(struct qn_job *job, uint64_t seed)
+{
+    const struct quern_description *need = &job->need;
+    const uint64_t random[2] = {seed, 0};
+    int code = fill(&job->scale, job->gpu, factors,
+                    need->history ? sizeof factors : 0);
+
+    if (!code)
+        code = fill(&job->history, job->gpu, NULL,
+                    (size_t)need->history * sizeof(float));
+    if (!code)
+        code = fill(&job->random, job->gpu, random,
+                    need->random ? sizeof random : 0);
+    return code;
+}
+
+void qn_twice_point(struct qn_job *job)
+{
+    const struct quern_description *need = &job->need;
+
+    if (need->history) {
+        job->args.scale = (float *)(void *)job->scale.data;
+        job->args.history = (float *)(void *)job->history.data;
+    }
+    if (need->random)
+        job->args.random = (const uint64_t *)(void *)job->random.data;
+}
 
 static const int roles[2] = {QN_ROLE_D, QN_ROLE_T};
 
@@ -37,11 +82,13 @@ static int make_buffers(struct step *s, const struct qn_memory *d,
 
     s->numbers = new_buffer(d->bytes);
     s->workspace = calloc(1, need->workspace_bytes);
-    all = s->numbers && s->workspace;
+    s->history = calloc((size_t)need->history + 1, sizeof *s->history);
+    all = s->numbers && s->workspace && s->history;
     for (int i = 0; i < 2; i++) {
         s->copy[i] = new_buffer(copies[i]->bytes);
         s->sf[i] = new_buffer(copies[i]->sf_bytes);
-        all &= s->copy[i] && s->sf[i];
+        s->global[i] = new_buffer(copies[i]->global_bytes);
+        all &= s->copy[i] && s->sf[i] && s->global[i];
     }
     return all ? qn_memory_read(d, 0, s->numbers, d->bytes) : qn_error_memory();
 }
@@ -53,7 +100,41 @@ static void free_buffers(struct step *s)
     for (int i = 0; i < 2; i++) {
         free(s->copy[i]);
         free(s->sf[i]);
+        free(s->global[i]);
     }
+    free(s->history);
+}
+
+/* The job's seed. */
+static int need_random(const struct qn_job *job, uint64_t random[2])
+{
+    return job->need.random
+               ? qn_memory_read(&job->random, 0, random, 2 * sizeof *random)
+               : QUERN_OK;
+}
+
+/* Where all of it lies. */
+static void point(const struct qn_job *job, struct step *s,
+                  const struct quern_quantize_description *need,
+                  uint64_t *random, float *scale)
+{
+    struct quern_tensor *copies[2] = {&s->args.row, &s->args.column};
+
+    s->args = need->args;
+    s->args.in.data = s->numbers;
+    for (int i = 0; i < 2; i++) {
+        if (!copies[i]->ndim)
+            continue;
+        copies[i]->data = s->copy[i];
+        copies[i]->sf = s->sf[i];
+        copies[i]->global = copies[i]->global_bytes ? s->global[i] : NULL;
+    }
+    s->args.scale = need->history ? scale : NULL;
+    s->args.history = need->history ? s->history : NULL;
+    s->args.random = need->random ? random : NULL;
+    s->args.first_dims = job->sizes;
+    s->args.sizes_type = QUERN_I64;
+    s->args.workspace = s->workspace;
 }
 
 /* Quantize D of the first step. */
@@ -64,27 +145,19 @@ static int quantize(const struct qn_job *job, const struct qn_memory *d,
     struct quern_quantize_description need;
     struct quern_quantize_plan *plan = NULL;
     struct quern_quantization q;
-    int code;
+    float scale[2] = {factors[0], factors[1]};
+    uint64_t random[2];
+    int code = need_random(job, random);
 
-    qn_result_source(&job->problem, job->recipe, QN_ROLE_D, &q);
-    q.copies = job->problem.copies;
-    code = quern_quantize_describe(job->ctx, &q, &need);
+    qn_result_cast(&job->problem, job->recipe, &q);
+    if (!code)
+        code = quern_quantize_describe(job->ctx, &q, &need);
     if (!code)
         code = make_buffers(s, d, &need);
     if (!code)
         code = quern_quantize_plan(job->ctx, &q, &options, &plan);
     if (!code) {
-        s->args = need.args;
-        s->args.in.data = s->numbers;
-        s->args.row.data = s->copy[0];
-        s->args.row.sf = s->sf[0];
-        if (q.copies & QUERN_COLUMN) {
-            s->args.column.data = s->copy[1];
-            s->args.column.sf = s->sf[1];
-        }
-        s->args.first_dims = job->sizes;
-        s->args.sizes_type = QUERN_I64;
-        s->args.workspace = s->workspace;
+        point(job, s, &need, random, scale);
         code = quern_quantize_run(plan, &s->args, NULL);
     }
     quern_quantize_plan_free(plan);
@@ -102,6 +175,27 @@ static int compare(const struct qn_memory *memory, const char *other,
     if (!code)
         *differ |= memcmp(data, other, memory->bytes) != 0;
     free(data);
+    return code;
+}
+
+/* All of one copy, of both. */
+static int compare_copies(const struct qn_job *job, const struct step *s,
+                          int *differ)
+{
+    const int count = job->problem.copies & QUERN_COLUMN ? 2 : 1;
+    int code = QUERN_OK;
+
+    for (int i = 0; i < count && !code; i++) {
+        const int role = roles[i];
+
+        code = compare(&job->memory[role], s->copy[i], differ);
+        if (!code)
+            code = compare(&job->sf[role], s->sf[i], differ);
+        if (!code && job->global[role].base)
+            code = compare(&job->global[role], s->global[i], differ);
+    }
+    if (!code && job->history.base)
+        code = compare(&job->history, (const char *)s->history, differ);
     return code;
 }
 
@@ -148,6 +242,8 @@ int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
 
     memset(verdict, 0, sizeof *verdict);
     like.problem.copies = 0;
+    if (job->plan->result) /* which may have to expand its operands ahead */
+        like.problem.expand = job->plan->result->product->problem.expand;
     if (qn_job_beside(&first, &like, &options))
         code = QUERN_EINVAL; /* and said */
     if (!code)
@@ -156,12 +252,8 @@ int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         code = qn_oracle_judge(&first, oracle, most, verdict);
     if (!code)
         code = quantize(job, &first.memory[QN_ROLE_D], &step);
-    for (int i = 0; i < (job->problem.copies & QUERN_COLUMN ? 2 : 1) && !code;
-         i++) {
-        code = compare(&job->memory[roles[i]], step.copy[i], &verdict->differ);
-        if (!code)
-            code = compare(&job->sf[roles[i]], step.sf[i], &verdict->differ);
-    }
+    if (!code)
+        code = compare_copies(job, &step, &verdict->differ);
     if (!code && qn_geometry_back(&job->problem))
         code = compare_sums(job, &first, &verdict->differ);
     if (!code)

@@ -6,6 +6,11 @@
 
 #include "oracle.h"
 
+/* What a cast of the result needs besides, where it does, and where that lies,
+   into the job's arguments. Codes of the library. */
+int qn_twice_fill(struct qn_job *, uint64_t seed);
+void qn_twice_point(struct qn_job *);
+
 /*
 ** The same product without copies is run beside the job's and judged as any is;
 ** its D, quantized on the host, must be the job's copies to the byte, what is

@@ -27,7 +27,7 @@ static const struct {
     ROW("Tensor", tensor, global_bytes),
     ROW("Args", args, host_sizes),
     ROW("Problem", problem, split),
-    ROW("Description", description, workspace_bytes),
+    ROW("Description", description, random),
     ROW("Quantization", quantization, split),
     ROW("QuantizeArgs", quantize_args, host_sizes),
     ROW("QuantizeDescription", quantize_description, random),

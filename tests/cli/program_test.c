@@ -100,6 +100,31 @@ static const struct {
      0, "passed"},
     {"describe fprop fp8_block g=3 m=50 n=256 k=64 bias=1 copies=both", 0,
      "t.sf"},
+    {"run fprop nvfp4 g=3 m=50 n=96 k=64 activation=swiglu prob=1 copies=both "
+     "split=17,0,30 --backend host --check",
+     0, "passed"},
+    {"run dgrad nvfp4 g=3 m=50 n=96 k=64 activation=geglu prob=1 dbias=add "
+     "dprob=1 copies=both sizes=host --backend host --check",
+     0, "passed"},
+    {"run dgrad fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=both --backend "
+     "host --check",
+     0, "passed"},
+    {"run dgrad mxfp8 g=3 m=50 n=96 k=64 activation=swiglu dbias=1 "
+     "expand=ahead copies=row sizes=host --backend host --check",
+     0, "passed"},
+    {"describe dgrad nvfp4 g=3 m=50 n=96 k=64 copies=both", 0,
+     "seed and offset of the result's rounding"},
+    {"describe fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=row", 0,
+     "the result's largest magnitudes, this run's first"},
+    {"why fprop nvfp4 g=3 m=50 n=96 k=64 copies=both", 0,
+     "made by a cast behind the product, "},
+    {"why fprop mxfp8 g=3 m=50 n=96 k=64 activation=swiglu copies=both", 0,
+     "no kernel makes them in the product's launch"},
+    {"why fprop mxfp8 g=3 m=50 n=96 k=64 activation=swiglu copies=both "
+     "--backend host",
+     0, "leave the product's own launch"},
+    {"tune fprop fp8_row g=3 m=50 n=96 k=64 copies=both", 2,
+     "copies: a cast of its own makes them"},
     {"run dgrad bf16 g=3 m=50 n=40 k=64 activation=geglu prob=1 dbias=add "
      "dprob=1 --backend host --check",
      0, "passed"},

@@ -1,7 +1,8 @@
 /*
 ** gpu_activate.c: products with a bias and an activation: each kernel against
 ** float64, with and without what it may be given, copies of its result against
-** those made of it afterwards; the same bytes again.
+** those made of it afterwards; the same bytes again. And copies of every recipe
+** by whatever the library launches for them.
 */
 #include "gpu.h"
 
@@ -73,18 +74,26 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
                  i % 4 ? "both" : "row");
 }
 
-/* D, P and T, and sums that are not added to what is there, as one run left
-   them and as the next one does. */
+/* D, P and T with their scales, and sums that are not added to what is there,
+   as one run left them and as the next one does. */
 static const char *repeat(struct qn_job *job)
 {
-    const struct qn_memory *const written[] = {
-        &job->memory[QN_ROLE_D], &job->memory[QN_ROLE_P],
-        &job->memory[QN_ROLE_T], &job->dprob, &job->dbias};
-    const int count = job->problem.dbias == QUERN_DBIAS_ADD ? 4 : 5;
+    const struct qn_memory *const written[] = {&job->memory[QN_ROLE_D],
+                                               &job->memory[QN_ROLE_P],
+                                               &job->memory[QN_ROLE_T],
+                                               &job->sf[QN_ROLE_D],
+                                               &job->sf[QN_ROLE_T],
+                                               &job->global[QN_ROLE_D],
+                                               &job->global[QN_ROLE_T],
+                                               &job->history,
+                                               &job->dprob,
+                                               &job->dbias};
+    const int count = job->problem.dbias == QUERN_DBIAS_ADD ? 9 : 10;
     const char *bad = NULL;
 
     for (int i = 0; i < count && !bad; i++)
-        bad = gpu_job_repeat(job, written[i]);
+        if (written[i]->base)
+            bad = gpu_job_repeat(job, written[i]);
     return bad;
 }
 
@@ -153,17 +162,111 @@ static int follows(const struct qn_kernel *k)
            k->epilogue >= QN_GRADIENT;
 }
 
+/* -------------------------------------------------------- copies behind it */
+
+/* Of each recipe; columns that any kernel takes, and a few of these more. */
+static const char *const copied[] = {
+    "fprop %s g=%d m=%lld n=256 k=264 copies=both",
+    "fprop %s g=%d m=%lld n=520 k=72 alpha=any sizes=host copies=row",
+    "fprop %s g=%d m=%lld n=256 k=72 bias=1 prob=1 d=f32 copies=both",
+    "fprop %s g=%d m=%lld n=512 k=264 activation=swiglu prob=1 saved=1 "
+    "copies=both",
+    "fprop %s g=%d m=%lld n=256 k=136 activation=geglu bias=1 interleave=32 "
+    "sizes=host saved=1 copies=both",
+    "fprop %s g=%d m=%lld n=264 k=136 activation=squared_relu copies=row",
+    "dgrad %s g=%d m=%lld n=264 k=136 copies=both",
+    "dgrad %s g=%d m=%lld n=136 k=72 d=f32 alpha=any copies=row",
+    "dgrad %s g=%d m=%lld n=256 k=136 activation=swiglu prob=1 dbias=1 "
+    "dprob=1 copies=both",
+    "dgrad %s g=%d m=%lld n=128 k=264 activation=reglu interleave=8 prob=1 "
+    "dprob=1 dbias=add sizes=host copies=both",
+    "dgrad %s g=%d m=%lld n=136 k=72 activation=squared_relu copies=row"};
+
+enum { COPIED = sizeof copied / sizeof *copied, MOST_RECIPES = 64 };
+
+static struct {
+    int next, count;
+    const struct qn_recipe *recipes[MOST_RECIPES];
+    char result[MOST_RECIPES][COPIED][700];
+} behind;
+
+/* With the plan's own choice of kernels. */
+static void copy_one(int r, int i)
+{
+    const struct qn_options options = {.command = "gpu_suite",
+                                       .backend = QUERN_BACKEND_JIT,
+                                       .seed = gpu_options.seed};
+    const struct qt_pattern *pattern =
+        &qt_patterns[(r * COPIED + i + (int)gpu_options.seed) % qt_npatterns];
+    struct qt_case c = {.what = "copies", .type = QUERN_BF16, .seed = 5};
+    struct quern_problem problem;
+    struct qn_job job = {0};
+    char line[256], text[256] = "";
+
+    qt_case_op(&c, copied[i][0] == 'f' ? QUERN_FPROP : QUERN_DGRAD);
+    qt_case_layout(&c, pattern);
+    snprintf(line, sizeof line, copied[i], behind.recipes[r]->name, c.groups,
+             (long long)c.m);
+    if (quern_problem_parse(gpu_context, line, &problem) ||
+        qn_job_begin(&job, &options, gpu_context, &problem, c.length))
+        snprintf(text, sizeof text, "it cannot be planned: %.200s",
+                 quern_errmsg(gpu_context));
+    else
+        judge(&job, text, sizeof text);
+    if (*text)
+        snprintf(behind.result[r][i], sizeof behind.result[r][i],
+                 "%s, %s, %s: %s", line, pattern->name, job.info.kernel, text);
+    qn_job_free(&job);
+}
+
+static void *copy_some(void *unused)
+{
+    int i;
+
+    (void)unused;
+    while ((i = __atomic_fetch_add(&behind.next, 1, __ATOMIC_SEQ_CST)) <
+           COPIED * behind.count)
+        copy_one(i / COPIED, i % COPIED);
+    return NULL;
+}
+
+/* Recipes that scale all; of a quick run those whose copies no kernel makes. */
+static int is_copied(const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = recipe->scaling;
+    int all = 1;
+
+    for (int of = 0; of < QN_TENSORS; of++)
+        all &= s[of].type != QUERN_TYPE_NONE;
+    return all && gpu_variant_wants(recipe) &&
+           !(gpu_options.quick && s->span == QN_SPAN_BLOCK && s->k == 128);
+}
+
+static void copy_all(void)
+{
+    const struct quern_registry *registry = gpu_registry();
+
+    for (int r = 0; r < registry->nrecipes; r++)
+        if (is_copied(&registry->recipes[r]) && behind.count < MOST_RECIPES)
+            behind.recipes[behind.count++] = &registry->recipes[r];
+    gpu_spread(copy_some, NULL);
+    for (int i = 0; i < COPIED * behind.count; i++) {
+        const char *bad = behind.result[i / COPIED][i % COPIED];
+        gpu_record(*bad ? bad : NULL);
+    }
+}
+
 /* Side by side, as most of the time is the compiler's and the host's. */
 void gpu_activate(void)
 {
     work.count = gpu_variant_pick(follows, 5, work.kernels, MOST_KERNELS);
-    if (!work.count) {
+    if (!work.count)
         gpu_skip("no kernel here has an activation");
-        return;
-    }
-    gpu_spread(run_some, NULL);
+    else
+        gpu_spread(run_some, NULL);
     for (int i = 0; i < EACH * work.count; i++) {
         const char *bad = work.result[i / EACH][i % EACH];
         gpu_record(*bad ? bad : NULL);
     }
+    copy_all();
 }

@@ -4,6 +4,7 @@
 */
 #include "host.h"
 
+#include "describe.h"
 #include "registry.h"
 #include "types.h"
 
@@ -22,8 +23,11 @@ struct pair {
     const char *line;
     const int64_t *sizes;
     struct quern_args args; /* of the problem with copies */
-    unsigned char workspace[4096] __attribute__((aligned(256)));
 };
+
+/* Delayed scaling that saturates nothing, and any seed. */
+static const float factors[2] = {4, 0.25f};
+static const uint64_t seed[2] = {11, 64};
 
 static void *memory(size_t bytes, int value)
 {
@@ -49,44 +53,80 @@ static float *draw(int64_t count, uint64_t *state)
     return x;
 }
 
-/* A copy of drawn numbers, quantized for A or B of the product. */
-static void make_operand(struct pair *x, int of, int64_t m, int64_t k,
-                         struct quern_tensor *to, const char *recipe,
-                         int groups)
+/* Places of a copy and its scales, full of `value`. */
+static void give(struct quern_tensor *t, int value)
+{
+    t->data = memory(t->bytes, value);
+    t->sf = memory(t->sf_bytes, value);
+    t->global = t->global_bytes ? memory(t->global_bytes, value) : NULL;
+}
+
+static void free_copy(struct quern_tensor *t)
+{
+    free(t->data);
+    free(t->sf);
+    free(t->global);
+}
+
+/* What scaling by the past and rounding by chance take; the history is new. */
+static void give_cast(int slots, int random, float **scale, float **history,
+                      const uint64_t **seeds)
+{
+    *scale = slots ? memory(sizeof factors, 0) : NULL;
+    *history = slots ? memory((size_t)slots * sizeof **history, 0) : NULL;
+    *seeds = random ? seed : NULL;
+    if (slots)
+        memcpy(*scale, factors, sizeof factors);
+}
+
+/* Drawn numbers, quantized as operand `role` of the product. */
+static void make_operand(struct pair *x, const struct quern_problem *p,
+                         const struct qn_recipe *recipe, int role,
+                         struct quern_tensor *to)
 {
     struct quern_quantize_description need;
-    struct quern_quantization q = {.of = of, .type = QUERN_F32, .m = m, .k = k};
     struct quern_quantize_plan *plan;
-    uint64_t state = 5 + (uint64_t)of;
-    float *numbers = draw((of == QUERN_W ? groups : 1) * m * k, &state);
+    struct quern_quantization q;
+    uint64_t state = 5 + (uint64_t)role;
+    float *numbers;
 
-    strcpy(q.recipe, recipe);
-    q.copies = QUERN_ROW;
-    q.groups = groups;
+    assert_non_null(qn_scale_source(p, recipe, role, &q));
+    q.type = QUERN_F32;
+    numbers = draw((q.of == QUERN_W ? q.groups : 1) * q.m * q.k, &state);
     expect_ok(x, quern_quantize_describe(host_ctx, &q, &need));
     expect_ok(x, quern_quantize_plan(host_ctx, &q, &on_host, &plan));
+    give(to, 0);
     need.args.in.data = numbers;
-    need.args.row.data = to->data = memory(to->bytes, 0);
-    need.args.row.sf = to->sf = memory(to->sf_bytes, 0);
-    need.args.first_dims = of == QUERN_W ? NULL : x->sizes;
+    *(q.copies == QUERN_ROW ? &need.args.row : &need.args.column) = *to;
+    give_cast(need.history, need.random, &need.args.scale, &need.args.history,
+              &need.args.random);
+    need.args.first_dims = q.of == QUERN_W ? NULL : x->sizes;
     need.args.sizes_type = QUERN_I64;
     need.args.workspace = memory(need.workspace_bytes, 0);
     expect_ok(x, quern_quantize_run(plan, &need.args, NULL));
     quern_quantize_plan_free(plan);
     free(need.args.workspace);
+    free(need.args.scale);
+    free(need.args.history);
     free(numbers);
 }
 
+/* Twice, so that what one run leaves is what the next one finds. */
 static void multiply(struct pair *x, const struct quern_problem *p,
                      struct quern_args *args)
 {
     struct quern_plan *plan;
+    struct quern_plan_info info;
 
-    args->workspace = x->workspace;
     expect_ok(x, quern_plan(host_ctx, p, &on_host, &plan));
-    expect_ok(x, quern_run(plan, args, NULL));
-    expect_ok(x, quern_check(plan, args, NULL));
+    quern_plan_info(plan, &info);
+    args->workspace = memory(info.workspace_bytes, 0);
+    for (int i = 0; i < 2; i++) {
+        expect_ok(x, quern_run(plan, args, NULL));
+        expect_ok(x, quern_check(plan, args, NULL));
+    }
     quern_plan_free(plan);
+    free(args->workspace);
 }
 
 /* Quantize D of the problem without copies. */
@@ -95,7 +135,8 @@ static void quantize(struct pair *x, const struct quern_problem *p,
                      struct quern_quantize_args *out)
 {
     struct quern_quantize_description need;
-    struct quern_quantization q = {.of = QUERN_X, .type = p->d_type};
+    struct quern_quantization q = {
+        .of = p->op == QUERN_DGRAD ? QUERN_DY : QUERN_X, .type = p->d_type};
     struct quern_quantize_plan *plan;
 
     strcpy(q.recipe, p->recipe);
@@ -106,12 +147,11 @@ static void quantize(struct pair *x, const struct quern_problem *p,
     expect_ok(x, quern_quantize_describe(host_ctx, &q, &need));
     expect_ok(x, quern_quantize_plan(host_ctx, &q, &on_host, &plan));
     need.args.in.data = d->data;
-    need.args.row.data = memory(need.args.row.bytes, QT_POISON);
-    need.args.row.sf = memory(need.args.row.sf_bytes, QT_POISON);
-    if (p->copies & QUERN_COLUMN) {
-        need.args.column.data = memory(need.args.column.bytes, QT_POISON);
-        need.args.column.sf = memory(need.args.column.sf_bytes, QT_POISON);
-    }
+    give(&need.args.row, QT_POISON);
+    if (p->copies & QUERN_COLUMN)
+        give(&need.args.column, QT_POISON);
+    give_cast(need.history, need.random, &need.args.scale, &need.args.history,
+              &need.args.random);
     need.args.first_dims = x->sizes;
     need.args.sizes_type = QUERN_I64;
     need.args.workspace = memory(need.workspace_bytes, 0);
@@ -133,75 +173,113 @@ static void expect_same(const struct pair *x, const struct quern_tensor *one,
         fail_msg("%s: the %s copy differs", x->line, what);
     if (memcmp(one->sf, two->sf, one->sf_bytes) != 0)
         fail_msg("%s: scales of the %s copy differ", x->line, what);
+    assert_int_equal(one->global_bytes, two->global_bytes);
+    if (one->global && memcmp(one->global, two->global, one->global_bytes) != 0)
+        fail_msg("%s: global scales of the %s copy differ", x->line, what);
 }
 
-static void free_copy(struct quern_tensor *t)
+/* What both ways read. */
+static void make_inputs(struct pair *x, const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
 {
-    free(t->data);
-    free(t->sf);
+    static const float alpha = 0.75f;
+    struct quern_args *args = &x->args;
+    uint64_t state = 9;
+
+    make_operand(x, p, recipe, QN_ROLE_A, &args->a);
+    make_operand(x, p, recipe, QN_ROLE_B, &args->b);
+    args->bias = p->bias ? draw(p->groups * p->n, &state) : NULL;
+    args->probability = p->probability ? draw(p->m, &state) : NULL;
+    args->alpha = p->alpha ? &alpha : NULL;
+    args->a.first_dims = x->sizes;
+    args->a.sizes_type = QUERN_I64;
+    if (!args->p.ndim)
+        return;
+    args->p.data = memory(args->p.bytes, 0);
+    for (int64_t i = 0; i < args->p.shape[0] * args->p.shape[1]; i++)
+        qt_store(args->p.data, args->p.type, i, qt_draw(&state, QT_NORMAL));
+}
+
+static void free_inputs(struct quern_args *args)
+{
+    free_copy(&args->a);
+    free_copy(&args->b);
+    free(args->p.data);
+    free((void *)(uintptr_t)args->bias);
+    free((void *)(uintptr_t)args->probability);
+}
+
+/* In two steps: numbers, and a cast of these. */
+static void make_apart(struct pair *x, const struct quern_problem *p,
+                       struct quern_quantize_args *out)
+{
+    struct quern_problem plain = *p;
+    struct quern_args args = x->args;
+    struct quern_description need;
+
+    plain.copies = 0;
+    expect_ok(x, quern_describe(host_ctx, &plain, &need));
+    args.d = need.args.d;
+    memset(&args.t, 0, sizeof args.t);
+    args.d.data = memory(args.d.bytes, QT_POISON);
+    multiply(x, &plain, &args);
+    quantize(x, p, &args.d, out);
+    free(args.d.data);
 }
 
 static void try_line(const char *line, const int64_t *sizes)
 {
     struct pair *x = memory(sizeof *x, 0);
+    const struct qn_recipe *recipe;
     struct quern_problem p;
     struct quern_description need;
     struct quern_quantize_args two;
-    uint64_t state = 9;
-    float *bias, *probability;
     struct quern_args args;
 
     x->line = line;
     x->sizes = sizes;
     expect_ok(x, quern_problem_parse(host_ctx, line, &p));
-    expect_ok(x, quern_describe(host_ctx, &p, &need));
-    args = need.args;
-    make_operand(x, QUERN_X, p.m, p.k, &args.a, p.recipe, p.groups);
-    make_operand(x, QUERN_W, p.n, p.k, &args.b, p.recipe, p.groups);
-    bias = draw(p.groups * p.n, &state);
-    probability = draw(p.m, &state);
-    args.a.first_dims = sizes;
-    args.a.sizes_type = QUERN_I64;
-    args.bias = p.bias ? bias : NULL;
-    args.probability = p.probability ? probability : NULL;
-    x->args = args;
-    args.d.data = memory(args.d.bytes, QT_POISON);
-    args.d.sf = memory(args.d.sf_bytes, QT_POISON);
-    if (p.copies & QUERN_COLUMN) {
-        args.t.data = memory(args.t.bytes, QT_POISON);
-        args.t.sf = memory(args.t.sf_bytes, QT_POISON);
-    }
+    expect_ok(x, qn_describe(host_ctx, &p, &need, &recipe));
+    x->args = need.args;
+    make_inputs(x, &p, recipe);
+    make_apart(x, &p, &two);
+
+    args = x->args;
+    give(&args.d, QT_POISON);
+    if (p.copies & QUERN_COLUMN)
+        give(&args.t, QT_POISON);
+    give_cast(need.history, need.random, &args.scale, &args.history,
+              &args.random);
     multiply(x, &p, &args);
-
-    {
-        struct quern_problem plain = p;
-        struct quern_args first = x->args;
-
-        plain.copies = 0;
-        expect_ok(x, quern_describe(host_ctx, &plain, &need));
-        first.d = need.args.d;
-        memset(&first.t, 0, sizeof first.t);
-        first.d.data = memory(first.d.bytes, QT_POISON);
-        multiply(x, &plain, &first);
-        quantize(x, &p, &first.d, &two);
-        free(first.d.data);
-    }
     expect_same(x, &args.d, &two.row, "row");
     if (p.copies & QUERN_COLUMN)
         expect_same(x, &args.t, &two.column, "column");
+    if (need.history && memcmp(args.history, two.history,
+                               (size_t)need.history * sizeof *two.history) != 0)
+        fail_msg("%s: the history differs", line);
     free_copy(&args.d);
     free_copy(&args.t);
     free_copy(&two.row);
     free_copy(&two.column);
-    free_copy(&args.a);
-    free_copy(&args.b);
-    free(bias);
-    free(probability);
+    free(args.scale);
+    free(args.history);
+    free(two.scale);
+    free(two.history);
+    free_inputs(&x->args);
     free(x);
 }
 
-/* Every recipe whose blocks end in a tile, every activation, types of D, sides
-   that fill no block, groups that fill no tile. */
+/* Scaled x, w and dy. */
+static int is_whole(const struct qn_recipe *recipe)
+{
+    return recipe->scaling[QUERN_X].type != QUERN_TYPE_NONE &&
+           recipe->scaling[QUERN_W].type != QUERN_TYPE_NONE &&
+           recipe->scaling[QUERN_DY].type != QUERN_TYPE_NONE;
+}
+
+/* Every recipe, whether a kernel makes its copies or a cast behind the product:
+   every activation, types of D, sides that fill no block, groups that fill no
+   tile. */
 void test_result_copies(void **state)
 {
     static const char *const activations[] = {
@@ -215,11 +293,7 @@ void test_result_copies(void **state)
 
     (void)state;
     for (int r = 0; r < qn_registry_builtin.nrecipes; r++, recipe++) {
-        const struct qn_scaling *s = &recipe->scaling[QUERN_X];
-
-        if (s->type == QUERN_TYPE_NONE || s->span != QN_SPAN_BLOCK ||
-            s->global || s->stochastic ||
-            recipe->scaling[QUERN_W].type == QUERN_TYPE_NONE)
+        if (!is_whole(recipe))
             continue;
         for (int i = 0; i < 7; i++, done++) {
             const int n = r + i;
@@ -240,7 +314,35 @@ void test_result_copies(void **state)
                  recipe->name);
         try_line(line, sizes);
     }
-    assert_true(done > 7);
+    assert_true(done > 8 * 7);
+}
+
+/* The result itself, of fprop an x and of dgrad a dy; and dgrad that goes back
+   through an activation. */
+void test_result_of_gradients(void **state)
+{
+    static const char *const lines[] = {
+        "fprop %s g=5 m=303 n=152 k=64 alpha=any copies=both",
+        "fprop %s g=5 m=303 n=40 k=160 d=f32 copies=row",
+        "dgrad %s g=5 m=303 n=152 k=64 copies=both",
+        "dgrad %s g=5 m=303 n=136 k=64 d=f16 alpha=any copies=both",
+        "dgrad %s g=5 m=303 n=48 k=96 activation=geglu prob=1 copies=both",
+        "dgrad %s g=5 m=303 n=40 k=64 activation=squared_relu copies=row"};
+    static const int64_t sizes[] = {130, 0, 1, 128, 41};
+    const struct qn_recipe *recipe = qn_registry_builtin.recipes;
+    char line[256];
+    int done = 0;
+
+    (void)state;
+    for (int r = 0; r < qn_registry_builtin.nrecipes; r++, recipe++)
+        for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+            if (!is_whole(recipe))
+                continue;
+            snprintf(line, sizeof line, lines[i], recipe->name);
+            try_line(line, sizes);
+            done++;
+        }
+    assert_true(done > 8 * 6);
 }
 
 /* What a problem may not say, and why an MLP takes a cast. */
@@ -249,16 +351,19 @@ void test_result_refusals(void **state)
     static const struct {
         const char *line, *says;
     } rows[] = {
-        {"fprop fp8_block g=1 m=8 n=256 k=64 copies=both",
-         "neither a bias nor an activation"},
+        {"fprop fp8_block g=1 m=8 n=256 k=64 beta=any copies=both",
+         "nothing is added to them, beta=0 is expected"},
+        {"wgrad fp8_block g=1 m=8 n=256 k=64 copies=both",
+         "of what fprop and dgrad make of tokens"},
+        {"fprop bf16 g=1 m=8 n=256 k=64 ragged=n copies=both", "with ragged=m"},
+        {"dgrad bf16 g=1 m=8 n=256 k=64 copies=both",
+         "recipe bf16: the recipe keeps dy as it is"},
+        {"fprop fp8_row g=1 m=8 n=256 k=64 expand=ahead copies=both",
+         "are factors of sums, not of values"},
         {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=column",
          "row or both is expected"},
         {"fprop bf16 g=1 m=8 n=256 k=64 bias=1 copies=both",
          "recipe bf16: the recipe keeps x as it is"},
-        {"fprop fp8_row g=1 m=8 n=256 k=64 bias=1 copies=row",
-         "is that of more than a block"},
-        {"fprop nvfp4 g=1 m=8 n=256 k=64 bias=1 copies=row",
-         "is that of more than a block"},
         {"dgrad fp8_block g=1 m=8 n=256 k=64 bias=1 copies=row",
          "bias is of fprop, activation of fprop and dgrad"},
         {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=ro",

@@ -140,6 +140,7 @@ int test_run_group(void);
 int test_args_group(void);
 int test_scaled_group(void);
 int test_activate_group(void);
+int test_result_group(void);
 int test_rows_group(void);
 int test_gradient_group(void);
 int test_streamed_group(void);

@@ -20,6 +20,7 @@ int main(int argc, char **argv)
     failed += test_args_group();
     failed += test_scaled_group();
     failed += test_activate_group();
+    failed += test_result_group();
     failed += test_rows_group();
     failed += test_gradient_group();
     failed += test_streamed_group();

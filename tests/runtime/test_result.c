@@ -1,0 +1,506 @@
+/*
+** test_result.c: copies of a product's result that a cast behind the product
+** makes: which launches, that each gets what the one before has made, and where
+** the workspace has it.
+*/
+#include "test.h"
+
+#include "kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define P(name) QN_PARAM_##name
+
+enum { A, D, SAVED, LENGTHS, STARTS, SKIP, BIAS, RECORD };
+static const unsigned char trail_product[] = {
+    P(a),       P(d),    P(saved), P(first_dims),
+    P(offsets), P(noop), P(bias),  P(error)};
+enum { IN, ROW, COLUMN, SCALE, HISTORY, SIZES, NOOP, ERROR };
+static const unsigned char trail_cast[] = {P(in),    P(row),     P(column),
+                                           P(scale), P(history), P(first_dims),
+                                           P(noop),  P(error)};
+enum { SUMS };
+static const unsigned char trail_sum[] = {P(partials), P(dbias),  P(dbias),
+                                          P(noop),     P(error),  P(first_dims),
+                                          P(noop),     P(offsets)};
+enum { AMAX_IN, ROW_AMAX, COLUMN_AMAX };
+static const unsigned char trail_amax[] = {P(in),   P(row_amax), P(column_amax),
+                                           P(row),  P(error),    P(first_dims),
+                                           P(noop), P(offsets)};
+enum { CHANCE_IN, RANDOM, ROW_GLOBAL, COLUMN_GLOBAL };
+static const unsigned char trail_chance[] = {
+    P(in),    P(random),     P(row_global), P(column_global),
+    P(error), P(first_dims), P(noop),       P(offsets)};
+
+#define TENSOR                                                                 \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_TENSOR, .history = 5                \
+    }
+#define LEVELS                                                                 \
+    {                                                                          \
+        .type = QUERN_E4M3, .span = QN_SPAN_BLOCK, .rows = 1, .k = 16,         \
+        .pad_rows = 1, .pad_columns = 1, .global = 1, .stochastic = 1          \
+    }
+#define POWERS                                                                 \
+    {                                                                          \
+        .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = 32,         \
+        .pad_rows = 1, .pad_columns = 1                                        \
+    }
+static const struct qn_recipe recipes[] = {
+    {TEST_E4M3("past", QUERN_BF16), .scaling = {TENSOR, TENSOR, TENSOR}},
+    {TEST_E4M3("levels", QUERN_BF16), .scaling = {LEVELS, LEVELS, LEVELS}},
+    {TEST_E4M3("powers", QUERN_BF16), .scaling = {POWERS, POWERS, POWERS}},
+};
+
+#define COMMON(symbol, recipe_, params_)                                       \
+    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
+    .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
+    .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
+    .params = params_, .nparams = 8, .cubin = "\177ELF", .cubin_bytes = 4,     \
+    .cluster = {1, 1}
+#define PRODUCT(symbol, recipe_, type_, op_, epilogue_, b_)                    \
+    {                                                                          \
+        COMMON(symbol, recipe_, trail_product),                                \
+            .op = op_, .ragged = QUERN_AXIS_M, .epilogue = epilogue_,          \
+            .activation = "swiglu", .a = {.type = type_},                      \
+            .b = {.type = type_, .major = QUERN_MAJOR_##b_},                   \
+            .d = {.type = QUERN_BF16}, .tile = {                               \
+                128,                                                           \
+                128,                                                           \
+                64                                                             \
+            }                                                                  \
+    }
+#define CAST(symbol, recipe_, op_, of_, params_)                               \
+    {                                                                          \
+        COMMON(symbol, recipe_, params_), .op = op_, .of = of_,                \
+                                          .input = QUERN_BF16                  \
+    }
+#define CAST32(symbol, recipe_, op_, of_, params_)                             \
+    {                                                                          \
+        COMMON(symbol, recipe_, params_), .op = op_, .of = of_,                \
+                                          .input = QUERN_F32                   \
+    }
+#define BRINGS(recipe_)                                                        \
+    {                                                                          \
+        .name = "k_sizes_" recipe_, .spec = "kernels/test.lua:2",              \
+        .template = "sizes.cu", .key = "key", .recipe = recipe_,               \
+        .arch = "sm_90a", .op = QN_SIZES, .input = QUERN_F32, .schedule = "",  \
+        .addend = "", .threads = 256, .params = size_params,                   \
+        .nparams = sizeof size_params, .cubin = "\177ELF", .cubin_bytes = 4    \
+    }
+
+static const struct qn_kernel kernels[] = {
+    PRODUCT("past_plain", "past", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
+    PRODUCT("past_swiglu", "past", QUERN_E4M3, QUERN_FPROP, QN_ACTIVATE, K),
+    PRODUCT("past_dgrad", "past", QUERN_E4M3, QUERN_DGRAD, QN_STORE, K),
+    CAST("past_x", "past", QN_QUANTIZE, QUERN_X, trail_cast),
+    CAST("past_dy", "past", QN_QUANTIZE, QUERN_DY, trail_cast),
+    BRINGS("past"),
+    PRODUCT("levels_plain", "levels", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
+    CAST("levels_amax", "levels", QN_AMAX, QUERN_X, trail_amax),
+    CAST("levels_x", "levels", QN_QUANTIZE, QUERN_X, trail_chance),
+    PRODUCT("powers_plain", "powers", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
+    CAST("powers_a", "powers", QN_DEQUANTIZE, QUERN_X, trail_cast),
+    CAST("powers_b", "powers", QN_DEQUANTIZE, QUERN_W, trail_cast),
+    CAST("powers_c", "powers", QN_DEQUANTIZE, QUERN_DY, trail_cast),
+    CAST("powers_x", "powers", QN_QUANTIZE, QUERN_X, trail_cast),
+    CAST("powers_dy", "powers", QN_QUANTIZE, QUERN_DY, trail_cast),
+    BRINGS("powers"),
+    BRINGS("bf16"),
+    PRODUCT("wide_swiglu", "bf16", QUERN_BF16, QUERN_FPROP, QN_ACTIVATE, K),
+    CAST32("wide_sum", "bf16", QN_SUM, QUERN_DY, trail_sum),
+    PRODUCT("wide_back", "bf16", QUERN_BF16, QUERN_DGRAD, QN_GRADIENT, MN),
+};
+static const struct quern_registry registry = {
+    .hash = "result",
+    .recipes = recipes,
+    .nrecipes = sizeof recipes / sizeof *recipes,
+    .kernels = kernels,
+    .nkernels = sizeof kernels / sizeof *kernels};
+
+#define PAST  "fprop past g=3 m=40 n=64 k=32"
+#define WORDS " activation=swiglu saved=1 copies=both"
+
+enum { ROOM = 1 << 16, ROOMS = 18, WORKSPACE = 1 << 19 };
+
+struct fixture {
+    struct quern_context *ctx;
+    struct quern_plan *plan;
+    struct quern_plan_info info;
+    struct quern_description need;
+    struct quern_args args;
+    char *memory, *workspace;
+    int used;
+};
+
+static void *room(struct fixture *f)
+{
+    assert_in_range(f->used, 0, ROOMS - 1);
+    return f->memory + f->used++ * ROOM;
+}
+
+static void give(struct fixture *f, struct quern_tensor *t)
+{
+    if (!t->ndim)
+        return;
+    assert_in_range(t->bytes, 0, ROOM);
+    t->data = room(f);
+    t->sf = t->sf_bytes ? room(f) : NULL;
+    t->global = t->global_bytes ? room(f) : NULL;
+}
+
+static struct fixture begin(const char *text)
+{
+    struct fixture f = {.used = 0};
+    struct quern_problem p;
+
+    f.ctx = test_open_with(&registry);
+    p = test_problem(f.ctx, text);
+    test_expect(quern_describe(f.ctx, &p, &f.need), QUERN_OK, "");
+    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
+    quern_plan_info(f.plan, &f.info);
+    assert_true(f.info.workspace_bytes <= f.need.workspace_bytes);
+    assert_in_range(f.need.workspace_bytes, 256, WORKSPACE);
+    f.memory = aligned_alloc(256, ROOMS * ROOM);
+    f.workspace = aligned_alloc(256, WORKSPACE);
+    assert_true(f.memory && f.workspace);
+    f.args = f.need.args;
+    give(&f, &f.args.a), give(&f, &f.args.b), give(&f, &f.args.d);
+    give(&f, &f.args.p), give(&f, &f.args.t);
+    f.args.bias = p.bias ? room(&f) : NULL;
+    f.args.scale = f.need.history ? room(&f) : NULL;
+    f.args.history = f.need.history ? room(&f) : NULL;
+    f.args.random = f.need.random ? room(&f) : NULL;
+    f.args.a.first_dims = p.sizes ? NULL : room(&f);
+    f.args.workspace = f.workspace;
+    test_cuda->launches = 0;
+    test_cuda->trailed = FAKE_TRAILED;
+    return f;
+}
+
+static void end(struct fixture *f)
+{
+    test_cuda->trailed = 0;
+    quern_plan_free(f->plan);
+    quern_close(f->ctx);
+    free(f->memory);
+    free(f->workspace);
+}
+
+static void run(struct fixture *f)
+{
+    test_cuda->launches = 0;
+    test_expect(quern_run(f->plan, &f->args, (void *)512), QUERN_OK, "");
+    for (int i = 0; i < test_cuda->launches; i++)
+        assert_ptr_equal(test_cuda->trail[i].stream, (void *)512);
+}
+
+static void launched(const char *const *names)
+{
+    int i = 0;
+
+    for (; names[i] && i < test_cuda->launches; i++)
+        assert_string_equal(test_cuda->trail[i].kernel, names[i]);
+    assert_null(names[i]);
+    assert_int_equal(test_cuda->launches, i);
+}
+
+#define LAUNCHED(...) launched((const char *const[]){__VA_ARGS__, NULL})
+
+static void *param(int launch, int which)
+{
+    return (void *)(uintptr_t)test_cuda->trail[launch].params[which];
+}
+
+/* `bytes` inside the workspace, behind the record. */
+static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
+{
+    const char *const begin = at;
+
+    assert_true(begin >= f->workspace + 256);
+    assert_true(begin + bytes <= f->workspace + f->info.workspace_bytes);
+}
+
+/* ------------------------------------------------------------------- order */
+
+static void casts_what_was_made(void **state)
+{
+    struct fixture f = begin(PAST WORDS);
+    int flag = 0;
+
+    (void)state;
+    assert_string_equal(f.info.kernel, "past_swiglu");
+    assert_int_equal(f.need.history, 5);
+    assert_int_equal(f.need.args.d.type, QUERN_E4M3);
+    f.args.noop = &flag;
+    run(&f);
+    LAUNCHED("past_swiglu", "past_x");
+    assert_ptr_equal(param(0, A), f.args.a.data);
+    assert_ptr_equal(param(0, SAVED), f.args.p.data);
+    assert_ptr_equal(param(0, LENGTHS), f.args.a.first_dims);
+    assert_ptr_equal(param(0, SKIP), &flag);
+    assert_ptr_equal(param(0, RECORD), f.workspace);
+    in_scratch(&f, param(0, D), 40 * 32 * 2);
+    assert_ptr_equal(param(1, IN), param(0, D));
+    assert_ptr_equal(param(1, ROW), f.args.d.data);
+    assert_ptr_equal(param(1, COLUMN), f.args.t.data);
+    assert_ptr_equal(param(1, SCALE), f.args.scale);
+    assert_ptr_equal(param(1, HISTORY), f.args.history);
+    assert_ptr_equal(param(1, SIZES), f.args.a.first_dims);
+    assert_ptr_equal(param(1, NOOP), &flag);
+    in_scratch(&f, param(1, ERROR), 256); /* the product's is the caller's */
+    f.args.t.data = NULL;                 /* not wanted */
+    run(&f);
+    assert_null(param(1, COLUMN));
+    end(&f);
+}
+
+/* Without an activation, and of dgrad. */
+static void casts_plain_results(void **state)
+{
+    struct fixture f = begin(PAST " copies=row");
+
+    (void)state;
+    assert_int_equal(f.need.args.t.ndim, 0);
+    run(&f);
+    LAUNCHED("past_plain", "past_x");
+    in_scratch(&f, param(0, D), 40 * 64 * 2);
+    assert_null(param(1, COLUMN));
+    end(&f);
+    f = begin("dgrad past g=3 m=40 n=64 k=32 copies=both");
+    run(&f);
+    LAUNCHED("past_dgrad", "past_dy");
+    end(&f);
+}
+
+/* Fewer rows than planned: the places stay. */
+static void casts_fewer_rows(void **state)
+{
+    struct fixture f = begin(PAST " copies=row");
+    const void *numbers, *record;
+
+    (void)state;
+    run(&f);
+    numbers = param(0, D);
+    record = param(1, ERROR);
+    f.args.a.shape[0] = f.args.d.shape[0] = 7;
+    run(&f);
+    LAUNCHED("past_plain", "past_x");
+    assert_ptr_equal(param(0, D), numbers);
+    assert_ptr_equal(param(1, IN), numbers);
+    assert_ptr_equal(param(1, ERROR), record);
+    end(&f);
+}
+
+/* The product brings them, for both; sizes may be those of D. */
+static void casts_by_sizes(void **state)
+{
+    static const int64_t sizes[] = {20, 0, 20};
+    struct fixture f = begin(PAST " copies=row sizes=host");
+    int offsets[4];
+
+    (void)state;
+    f.args.host_sizes = sizes;
+    run(&f);
+    LAUNCHED("k_sizes_past", "past_plain", "past_x");
+    assert_ptr_equal(param(1, LENGTHS), f.workspace + 256);
+    assert_ptr_equal(param(2, SIZES), f.workspace + 256);
+    assert_true((char *)param(2, ERROR) >= f.workspace + 256 + 3 * 4);
+    end(&f);
+    f = begin(PAST " copies=row");
+    f.args.d.first_dims = f.args.a.first_dims;
+    f.args.d.offsets = offsets;
+    f.args.a.first_dims = NULL;
+    run(&f);
+    assert_ptr_equal(param(0, LENGTHS), f.args.d.first_dims);
+    assert_ptr_equal(param(0, STARTS), offsets);
+    assert_ptr_equal(param(1, SIZES), f.args.d.first_dims);
+    end(&f);
+}
+
+/* Scales of more than a block take two passes, chance a seed. */
+static void casts_in_two_passes(void **state)
+{
+    struct fixture f = begin("fprop levels g=3 m=40 n=64 k=32 copies=both");
+
+    (void)state;
+    assert_int_equal(f.need.random, 1);
+    assert_int_equal(f.need.args.d.global_bytes, 3 * sizeof(float));
+    run(&f);
+    LAUNCHED("levels_plain", "levels_amax", "levels_x");
+    assert_ptr_equal(param(1, AMAX_IN), param(0, D));
+    in_scratch(&f, param(1, ROW_AMAX), 3 * 4);
+    in_scratch(&f, param(1, COLUMN_AMAX), 3 * 4);
+    assert_ptr_equal(param(2, CHANCE_IN), param(0, D));
+    assert_ptr_equal(param(2, RANDOM), f.args.random);
+    assert_ptr_equal(param(2, ROW_GLOBAL), f.args.d.global);
+    assert_ptr_equal(param(2, COLUMN_GLOBAL), f.args.t.global);
+    end(&f);
+}
+
+/* Where the recipe's kernels have no activation, of what it stands for. */
+static void expands_for_activations(void **state)
+{
+    static const int64_t sizes[] = {20, 0, 20};
+    struct fixture f = begin("fprop powers g=3 m=40 n=64 k=32" WORDS);
+
+    (void)state;
+    run(&f);
+    LAUNCHED("powers_a", "powers_b", "wide_swiglu", "powers_x");
+    assert_ptr_equal(param(3, IN), param(2, D));
+    assert_ptr_equal(param(2, SAVED), f.args.p.data);
+    end(&f);
+    f = begin("fprop powers g=3 m=40 n=64 k=32 copies=both");
+    run(&f);
+    LAUNCHED("powers_plain", "powers_x");
+    end(&f);
+    f = begin("dgrad powers g=3 m=40 n=64 k=32 activation=swiglu sizes=host "
+              "copies=both");
+    f.args.host_sizes = sizes;
+    run(&f);
+    LAUNCHED("k_sizes_powers", "powers_c", "powers_b", "wide_back",
+             "powers_dy");
+    assert_ptr_equal(param(3, SAVED), f.args.p.data);
+    assert_ptr_equal(param(3, LENGTHS), f.workspace + 256);
+    assert_ptr_equal(param(4, SIZES), f.workspace + 256);
+    end(&f);
+    f = begin("dgrad powers g=3 m=40 n=64 k=32 activation=swiglu dbias=1 "
+              "sizes=host copies=both");
+    f.args.host_sizes = sizes;
+    f.args.dbias = room(&f);
+    run(&f);
+    LAUNCHED("k_sizes_powers", "powers_c", "powers_b", "wide_back", "wide_sum",
+             "powers_dy"); /* sums first, then sizes, then what is expanded */
+    assert_ptr_equal(param(4, SUMS), f.workspace + 256);
+    assert_true((char *)param(3, LENGTHS) >=
+                f.workspace + 256 + (40 + 127 * 3) / 128 * 4 * 128 * 4);
+    assert_ptr_equal(param(5, SIZES), param(3, LENGTHS));
+    assert_true((char *)param(3, A) >= (char *)param(3, LENGTHS) + 3 * 4);
+    end(&f);
+}
+
+/* ------------------------------------------------------------------- rules */
+
+#define BREAK(change, part)                                                    \
+    TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
+
+static void refuses(void **state)
+{
+    struct fixture f = begin(PAST WORDS);
+    struct quern_args good = f.args;
+
+    (void)state;
+    BREAK(f.args.scale = NULL, "scale is NULL: the recipe's scaling is delay");
+    BREAK(f.args.history = NULL, "history is NULL: the recipe's scaling");
+    BREAK(f.args.random = (const uint64_t *)f.memory, "random is not NULL");
+    BREAK(f.args.history = f.args.b.data, "overlaps");
+    BREAK(f.args.scale = f.args.t.data, "overlaps");
+    BREAK(f.args.d.sf = NULL, "d.sf is NULL: 4 bytes are needed");
+    BREAK(f.args.t.data = f.args.workspace, "overlaps");
+    f.args = good;
+    f.args.t.sf = f.args.d.sf; /* one scale of one tensor */
+    run(&f);
+    end(&f);
+    f = begin("fprop levels g=3 m=40 n=64 k=32 copies=both");
+    good = f.args;
+    BREAK(f.args.random = NULL, "random is NULL: the recipe rounds by chance");
+    BREAK(f.args.t.global = NULL, "t.global is NULL: 12 bytes are needed");
+    BREAK(f.args.d.global = f.args.a.data, "overlaps");
+    BREAK(f.args.scale = room(&f), "scale is not NULL: this quantization has");
+    end(&f);
+    f = begin(PAST);
+    good = f.args;
+    BREAK(f.args.scale = (float *)(void *)f.workspace, "overlaps");
+    BREAK(f.args.history = room(&f), "history is not NULL: only copies of a");
+    end(&f);
+}
+
+static void explains(void **state)
+{
+    struct fixture f = begin(PAST WORDS);
+    struct quern_problem p = test_problem(f.ctx, PAST WORDS);
+    struct quern_tune_result result;
+    char *why;
+
+    (void)state;
+    test_expect(quern_why(f.ctx, &p, &test_aot, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, "made by a cast behind the product, "));
+    assert_non_null(strstr(why, "largest magnitude for its history"));
+    assert_non_null(strstr(why, "> past_swiglu"));
+    assert_non_null(strstr(why, "quantize past of=x g=3 m=40 k=32 in=bf16 "
+                                "copies=both"));
+    assert_non_null(strstr(why, "> past_x"));
+    quern_free(why);
+    test_expect(quern_tune(f.ctx, &p, NULL, &result), QUERN_EINVAL,
+                "copies: a cast of its own makes them");
+    end(&f);
+}
+
+/* Each part's own error, and where it was. */
+static void misses_kernels(void **state)
+{
+    static const struct {
+        const char *without, *text, *says;
+    } rows[] = {
+        {"past_x", PAST " copies=row", "in the cast of the product's result"},
+        {"past_plain", PAST " copies=row", "whose result a cast would quant"},
+        {"wide_back",
+         "dgrad powers g=3 m=40 n=64 k=32 activation=swiglu copies=row",
+         "whose result a cast would quant"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct qn_kernel left[sizeof kernels / sizeof *kernels];
+        struct quern_registry less =
+            test_without(&registry, rows[i].without, left);
+        struct quern_context *ctx = test_open_with(&less);
+        struct quern_problem p = test_problem(ctx, rows[i].text);
+        struct quern_plan *plan = NULL;
+
+        test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+                    rows[i].says);
+        assert_null(plan);
+        quern_close(ctx);
+    }
+}
+
+/* Every allocation of a plan fails once. */
+static void survives_lack_of_memory(void **state)
+{
+    struct quern_context *ctx = test_open_with(&registry);
+    struct quern_problem p = test_problem(ctx, PAST WORDS);
+    struct quern_plan *plan;
+    int code = QUERN_ENOMEM, n = 0;
+
+    (void)state;
+    while (code == QUERN_ENOMEM) {
+        test_fail_allocation(++n);
+        code = quern_plan(ctx, &p, &test_aot, &plan);
+        test_fail_allocation(0);
+        assert_true(n < 1000);
+    }
+    assert_int_equal(code, QUERN_OK);
+    assert_true(n > 4);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+int test_result_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(casts_what_was_made),
+        TEST(casts_plain_results),
+        TEST(casts_fewer_rows),
+        TEST(casts_by_sizes),
+        TEST(casts_in_two_passes),
+        TEST(expands_for_activations),
+        TEST(refuses),
+        TEST(explains),
+        TEST(misses_kernels),
+        TEST(survives_lack_of_memory),
+    };
+
+    return cmocka_run_group_tests_name("result", tests, NULL, NULL);
+}
