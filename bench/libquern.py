@@ -91,7 +91,8 @@ class Mlp(ctypes.Structure):
     _fields_ = [("recipe", ctypes.c_char * 32), ("type", ctypes.c_int), ("dw_type", ctypes.c_int),
                 ("dw_beta", ctypes.c_int), ("activation", ctypes.c_int),
                 ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
-                ("bias", ctypes.c_int), ("parts", ctypes.c_int), ("sizes", ctypes.c_int), ("groups", ctypes.c_int),
+                ("bias", ctypes.c_int), ("recompute", ctypes.c_int),
+                ("parts", ctypes.c_int), ("sizes", ctypes.c_int), ("groups", ctypes.c_int),
                 ("m", ctypes.c_int64), ("hidden", ctypes.c_int64), ("ffn", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 
 

@@ -24,6 +24,8 @@ const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
     {QN_MLP_FORWARD, 1, QUERN_MLP_H, "h = activation(pre)"},
     {QN_MLP_FORWARD, 0, QN_MLP_Y, "y = h w2^T"},
     {QN_MLP_FORWARD, 1, QN_MLP_ADD_B2, "y + b2"},
+    {QN_MLP_BACKWARD, 0, QN_MLP_PRE, "pre again"},
+    {QN_MLP_BACKWARD, 1, QN_MLP_ADD_B1, "pre + b1 again"},
     {QN_MLP_BACKWARD, 1, QUERN_MLP_DY, "dy"},
     {QN_MLP_BACKWARD, 0, QN_MLP_DH, "dh = dy w2"},
     {QN_MLP_BACKWARD, 1, QUERN_MLP_DPRE, "dpre, from dh and pre"},
@@ -32,6 +34,12 @@ const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
     {QN_MLP_WGRAD, 0, QN_MLP_DW2, "dw2 = dy^T h"},
     {QN_MLP_WGRAD, 0, QN_MLP_DW1, "dw1 = dpre^T x"},
 };
+
+int qn_mlp_again(const struct qn_mlp_step *step)
+{
+    return step->phase == QN_MLP_BACKWARD &&
+           step->index == (step->is_cast ? (int)QN_MLP_ADD_B1 : QN_MLP_PRE);
+}
 
 /* Lengths of an MLP. */
 enum length { TOKENS, HIDDEN, FFN, OPERANDS };
@@ -205,7 +213,8 @@ static int check_enums(const struct quern_mlp *mlp)
         {"dw_beta", mlp->dw_beta, QUERN_BETA_ZERO, QUERN_BETA_ONE + 1},
         {"activation", mlp->activation, QUERN_SWIGLU, QUERN_SQUARED_RELU + 1},
         {"probability", mlp->probability, 0, 2},
-        {"bias", mlp->bias, 0, 2}};
+        {"bias", mlp->bias, 0, 2},
+        {"recompute", mlp->recompute, 0, 2}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "an MLP can have");
 
@@ -412,13 +421,28 @@ static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
     return code;
 }
 
+/* Is it kept for backward or wgrad? */
+static int is_saved(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                    int slot)
+{
+    const int tensor = slot - QN_MLP_ROW;
+
+    if (slot == QN_MLP_PRE_SLOT)
+        return !mlp->recompute;
+    if (slot < QN_MLP_ROW || slot >= QN_MLP_COLUMN)
+        return slot != QN_MLP_DH_SLOT;
+    return !qn_mlp_scaled(recipe, tensor) ||
+           (mlp->recompute && tensor == QUERN_MLP_X);
+}
+
 /*
-** `saved` has what backward and wgrad read: pre, and of each tensor the column
-** copy, or where it is not scaled the tensor. In the workspace, behind what the
-** steps need, forward and backward have the same bytes in turns.
+** `saved` has what backward and wgrad read: pre, or where that is computed
+** again x's row copy, and of each tensor the column copy, or where it is not
+** scaled the tensor. In the workspace, behind what the steps need, and pre if
+** it is not saved, forward and backward have the same bytes in turns.
 */
-static void lay_out(struct qn_mlp_space *s, const struct qn_recipe *recipe,
-                    size_t scratch)
+static void lay_out(const struct quern_mlp *mlp, struct qn_mlp_space *s,
+                    const struct qn_recipe *recipe, size_t scratch)
 {
     static const int turns[2][3] = {
         {QN_MLP_PRE_SLOT, QN_MLP_ROW + QUERN_MLP_X, QN_MLP_ROW + QUERN_MLP_H},
@@ -427,13 +451,14 @@ static void lay_out(struct qn_mlp_space *s, const struct qn_recipe *recipe,
 
     for (int i = 0; i < QN_MLP_SLOTS; i++) {
         struct qn_mlp_place *place = &s->places[i];
-        int row = i >= QN_MLP_ROW && i < QN_MLP_COLUMN;
 
-        place->saved =
-            row ? !qn_mlp_scaled(recipe, i - QN_MLP_ROW) : i != QN_MLP_DH_SLOT;
+        place->saved = is_saved(mlp, recipe, i);
         if (place->saved)
             place->at = take(&s->saved, &place->need);
     }
+    if (mlp->recompute)
+        s->places[QN_MLP_PRE_SLOT].at =
+            take(&scratch, &s->places[QN_MLP_PRE_SLOT].need);
     s->workspace = scratch;
     for (int turn = 0; turn < 2; turn++) {
         size_t used = scratch;
@@ -441,7 +466,8 @@ static void lay_out(struct qn_mlp_space *s, const struct qn_recipe *recipe,
         for (int i = 0; i < 3; i++) {
             struct qn_mlp_place *place = &s->places[turns[turn][i]];
 
-            if (place->saved && turn)
+            if ((place->saved && turn) ||
+                (mlp->recompute && turns[turn][i] == QN_MLP_PRE_SLOT))
                 continue;
             place->loose = take(&used, &place->need);
             if (!place->saved)
@@ -512,7 +538,7 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
         return code;
     if (QN_WORKSPACE_BYTES + sizes > scratch)
         scratch = QN_WORKSPACE_BYTES + sizes;
-    lay_out(&space, recipe, padded(scratch));
+    lay_out(mlp, &space, recipe, padded(scratch));
     space.sizes = space.workspace;
     space.workspace += sizes;
     describe_numbers(mlp, &d->args);

@@ -69,8 +69,12 @@ struct qn_mlp_step {
     int index; /* a cast's, or enum qn_mlp_product */
     const char *name;
 };
-enum { QN_MLP_STEPS = 15 };
+enum { QN_MLP_STEPS = 17 };
 extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
+
+/* Is it one of backward that forward has, too: with recompute alone, by the
+   same plan, so that pre has the same bytes? */
+int qn_mlp_again(const struct qn_mlp_step *step);
 
 struct quern_mlp_plan {
     struct quern_context *ctx;

@@ -34,21 +34,24 @@ static const struct row {
     int optional;      /* phases that do without */
     int written;       /* of copies by those who make them */
     int tokens;        /* rows are of groups, and may lie apart */
+    int again;         /* backward needs it, too, if it computes pre again */
 } rows[] = {
 #define AT(name)                                                               \
 #name, #name ".sf", #name ".global", offsetof(struct quern_mlp_args, name)
-    {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1},
-    {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1},
-    {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1},
-    {AT(dx), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1, 1},
-    {AT(w1), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0},
-    {AT(w2), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0},
-    {AT(w1_row), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0},
-    {AT(w2_row), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0},
-    {AT(w1_column), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0},
-    {AT(w2_column), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0},
-    {AT(dw1), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0},
-    {AT(dw2), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0},
+    {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1, 1},
+    {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1, 0},
+    {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1, 0},
+    {AT(dx), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1, 1, 0},
+    {AT(w1), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0, 0},
+    {AT(w2), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0, 0},
+    {AT(w1_row), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0, 1},
+    {AT(w2_row), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0, 0},
+    {AT(w1_column), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0,
+     0},
+    {AT(w2_column), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0,
+     0},
+    {AT(dw1), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
+    {AT(dw2), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
 #undef AT
 };
 
@@ -167,8 +170,12 @@ static const struct quern_tensor *tensor_at(const struct quern_mlp_args *args,
 static int phases_of(const struct quern_mlp_plan *plan, const struct row *row,
                      int phases)
 {
-    return phases & (qn_mlp_scaled(plan->recipe, row->tensor) ? row->scaled
-                                                              : row->plain);
+    const int scaled = qn_mlp_scaled(plan->recipe, row->tensor);
+    const int again =
+        plan->mlp.recompute && row->again && scaled == (row->kind == COPY);
+
+    return phases &
+           ((scaled ? row->scaled : row->plain) | (again ? BACKWARD : 0));
 }
 
 /* All that the phase uses. */
@@ -248,8 +255,8 @@ static int check_arrays(const struct quern_mlp_plan *plan,
          "the problem says prob=1"},
         {"dprob", args->dprob, rows_scaled && back, sizeof(float),
          "the problem says prob=1"},
-        {"b1", args->b1, bias && !back, 2 * sizeof(float),
-         "the problem says bias=1"},
+        {"b1", args->b1, bias && (!back || plan->mlp.recompute),
+         2 * sizeof(float), "the problem says bias=1"},
         {"b2", args->b2, bias && (!back || rows_scaled), 2 * sizeof(float),
          "the problem says bias=1"},
         {"db1", args->db1, bias && back, sizeof(float),

@@ -62,6 +62,8 @@ static int set_switch(void *target, const char *key, const char *value)
         mlp->dw_beta = on ? QUERN_BETA_ONE : QUERN_BETA_ZERO;
     else if (!strcmp(key, "bias"))
         mlp->bias = on;
+    else if (!strcmp(key, "recompute"))
+        mlp->recompute = on;
     else
         mlp->probability = on;
     return QUERN_OK;
@@ -105,6 +107,7 @@ static const struct qn_parse_key keys[] = {
     {"interleave", set_integer, 0},
     {"prob", set_switch, 0},
     {"bias", set_switch, 0},
+    {"recompute", set_switch, 0},
     {"parts", set_parts, 0},
     {"sizes", set_sizes, 0},
     {"split", set_split, 0},
@@ -169,13 +172,14 @@ int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
     return snprintf(
         buffer, size,
         "mlp %.*s g=%d m=%lld hidden=%lld ffn=%lld in=%s dw=%s%s "
-        "activation=%s%s%s%s%s%s%s%s%.*s",
+        "activation=%s%s%s%s%s%s%s%s%s%.*s",
         (int)sizeof mlp->recipe, mlp->recipe, mlp->groups, (long long)mlp->m,
         (long long)mlp->hidden, (long long)mlp->ffn, qn_type_name(mlp->type),
         qn_type_name(mlp->dw_type),
         mlp->dw_beta == QUERN_BETA_ONE ? " beta=1" : "",
         qn_activation_name(mlp->activation), interleave,
-        mlp->probability ? " prob=1" : "", mlp->bias ? " bias=1" : "", parts,
+        mlp->probability ? " prob=1" : "", mlp->bias ? " bias=1" : "",
+        mlp->recompute ? " recompute=1" : "", parts,
         mlp->sizes ? " sizes=" : "",
         mlp->sizes ? qn_sizes_name(mlp->sizes) : "",
         mlp->split[0] ? " split=" : "", (int)sizeof mlp->split, mlp->split);

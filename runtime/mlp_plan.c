@@ -145,6 +145,8 @@ static int plan_step(struct quern_mlp_plan *plan,
     struct quern_problem p;
     int code = QUERN_OK;
 
+    if (qn_mlp_again(step))
+        return QUERN_OK; /* there it is */
     if (!step->is_cast && step->index == QN_MLP_PRE)
         code = plan_fused(plan, options);
     else if (!step->is_cast && step->index == QN_MLP_DH)
@@ -377,6 +379,11 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
         if (qn_mlp_steps[i].phase != phase)
             qn_text_add(&text, "\n%s\n", phases[qn_mlp_steps[i].phase]);
         phase = qn_mlp_steps[i].phase;
+        if (qn_mlp_again(&qn_mlp_steps[i])) {
+            if (mlp->recompute && !qn_mlp_steps[i].is_cast)
+                qn_text_add(&text, "  pre again, as in forward\n");
+            continue;
+        }
         if (!qn_mlp_steps[i].is_cast && qn_mlp_steps[i].index == QN_MLP_PRE) {
             code = explain_fused(ctx, mlp, recipe, options, &fused, &text);
             added = fused;

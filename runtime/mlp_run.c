@@ -11,6 +11,7 @@ struct run {
     const struct quern_mlp_plan *plan;
     const struct quern_mlp_args *args;
     void *stream;
+    int again; /* pre, in backward */
 };
 
 /* ----------------------------------------------------------------- tensors */
@@ -217,7 +218,7 @@ static void set_sizes(const struct quern_mlp_args *args,
 static void set_activation(const struct run *run, int tensor,
                            struct quern_args *a)
 {
-    if (qn_mlp_scaled(run->plan->recipe, tensor))
+    if (qn_mlp_scaled(run->plan->recipe, tensor) && !run->again)
         find_slot(run, QN_MLP_COLUMN + tensor, &a->t);
     a->limit = run->args->limit;
     a->slope = run->args->slope;
@@ -225,10 +226,10 @@ static void set_activation(const struct run *run, int tensor,
 }
 
 /* What makes h of pre; this is kept where backward will read it, as is h's
-   column copy. */
+   column copy; or now. */
 static void set_epilogue(const struct run *run, struct quern_args *a)
 {
-    if (run->args->saved)
+    if (run->again || (run->args->saved && !run->plan->mlp.recompute))
         find_slot(run, QN_MLP_PRE_SLOT, &a->p);
     set_activation(run, QUERN_MLP_H, a);
 }
@@ -311,14 +312,15 @@ static int bring_sizes(const struct quern_mlp_plan *plan,
 
 /* ------------------------------------------------------------------ phases */
 
-static int run_steps(const struct run *run, int phase)
+static int run_steps(struct run *run, int phase)
 {
     int code = QUERN_OK;
 
     for (int i = 0; i < QN_MLP_STEPS && !code; i++) {
         const struct qn_mlp_step *step = &qn_mlp_steps[i];
 
-        if (step->phase != phase)
+        run->again = qn_mlp_again(step);
+        if (step->phase != phase || (run->again && !run->plan->mlp.recompute))
             continue;
         code = step->is_cast ? run_cast(run, step->index)
                              : run_product(run, step->index);
@@ -333,7 +335,7 @@ static int run_phases(const struct quern_mlp_plan *plan,
                       const struct quern_mlp_args *args, void *stream,
                       int first, int last)
 {
-    struct run run = {plan, args, stream};
+    struct run run = {plan, args, stream, 0};
     struct quern_mlp_args brought;
     int code;
 
@@ -380,7 +382,7 @@ int quern_mlp_put(const struct quern_mlp_plan *plan,
                   int layer)
 {
     static const int order[] = {QN_MLP_DW2, QN_MLP_DW1};
-    const struct run run = {plan, args, NULL};
+    const struct run run = {plan, args, NULL, 0};
     const struct quern_plan *plans[2];
     struct quern_args all[2];
     int count = 0, code;

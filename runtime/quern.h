@@ -189,9 +189,8 @@ struct quern_tensor {
     size_t sf_bytes, global_bytes; /* as describe functions state them */
 };
 
-/* The canonical product's operands, its factors and the scratch memory of one
-   run. The factors are fp32 in device memory (host memory for the host
-   backend), read when the run is executed. */
+/* Operands, factors and scratch memory of one run. The factors are fp32, where
+   the operands are (device or host), read when the run is executed. */
 struct quern_args {
     struct quern_tensor a, b;
     struct quern_tensor c; /* only with beta=any: as d, D itself or apart */
@@ -782,6 +781,8 @@ struct quern_mlp {
     int interleave;  /* as in struct quern_quantization */
     int probability; /* 1: each row of h is multiplied by a number */
     int bias;        /* 1: there are b1 and b2 */
+    int recompute;   /* 1: pre is not saved, but x's row copy, of which backward
+                        computes it again, the same bytes */
     int parts;       /* of dw1 and of dw2: as in struct quern_problem */
     int sizes;       /* enum quern_sizes */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
@@ -793,8 +794,8 @@ struct quern_mlp {
 
 /*
 **   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
-**       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [parts=1..8]
-**       [sizes=device|host|fixed] [split=...]
+**       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [recompute=0|1]
+**       [parts=1..8] [sizes=device|host|fixed] [split=...]
 **
 ** As quern_problem_parse and quern_problem_print. in= is bf16, of recipes
 ** without scales their type; dw= the recipe's usual D; activation= swiglu.
@@ -817,11 +818,11 @@ enum quern_mlp_tensor {
 
 /* Tensors are as described; but x, y, dy and dx may have a stride, of multiples
    of 16 bytes. With scales forward reads row copies of the weights and backward
-   column copies (quern_mlp_weights, quern_quantize_run); else both read w. */
+   column copies (quern_mlp_weights, quern_quantize_run); else both read w. With
+   recompute backward reads w1_row and b1, too, and x where it has no scales. */
 struct quern_mlp_args {
-    struct quern_tensor x, y;   /* [m, hidden] */
-    struct quern_tensor dy, dx; /* the same; dx.data NULL: not wanted */
-    struct quern_tensor w1, w2; /* [G, P, hidden], [G, hidden, ffn] */
+    struct quern_tensor x, y, dy, dx; /* [m, hidden]; dx.data NULL: no dx */
+    struct quern_tensor w1, w2;       /* [G, P, hidden], [G, hidden, ffn] */
     struct quern_tensor w1_row, w1_column, w2_row, w2_column;
     struct quern_tensor dw1, dw2;     /* as w1, w2; data NULL: not now */
     const void *first_dims, *offsets; /* as in struct quern_tensor */
@@ -844,8 +845,7 @@ struct quern_mlp_args {
 struct quern_mlp_description {
     struct quern_mlp_args args;          /* all but the addresses */
     size_t saved_bytes, workspace_bytes; /* at multiples of 256 */
-    int history; /* slots for each tensor; 0: no delayed scaling */
-    int random;  /* 1: args.random is needed */
+    int history, random; /* slots for each tensor; 1: args.random is needed */
 };
 
 /* As quern_describe. */

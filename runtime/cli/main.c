@@ -50,7 +50,8 @@ static void print_help(void)
         "or of an MLP, forward and backward:\n"
         "  mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]\n"
         "    [activation=NAME] [interleave=N] [prob=1] [bias=1] "
-        "[parts=1..8] [split=...]\n\n"
+        "[recompute=1]\n"
+        "    [parts=1..8] [split=...]\n\n"
         "`quern COMMAND --help` explains a command. Exit status: 0 success, "
         "1 a check failed,\n2 bad use, 3 the machine can't (no GPU, no "
         "compiler).\n");

@@ -1,8 +1,8 @@
 /*
 ** gpu_mlp.c: the grouped MLP, forward and backward: every recipe with every
 ** activation, with biases and without, against a chain in double, the same
-** bytes at each run and from each buffer, packed or with rows apart, and graphs
-** whose sizes change between replays.
+** bytes at each run and from each buffer, packed or with rows apart, with pre
+** kept and computed again, and graphs whose sizes change between replays.
 */
 #include "gpu.h"
 
@@ -16,6 +16,7 @@ enum { MOST_LINES = 1024, MOST_TOKENS = 4096, REPLAYS = 24 };
 
 struct line {
     char text[256];
+    int again;                        /* the first layer computes pre again */
     const struct qt_pattern *pattern; /* NULL: as the line's split says */
     int graph;                        /* replays, too */
     char result[700];                 /* what is wrong, "" if nothing is */
@@ -159,7 +160,7 @@ static void run_line(struct line *line)
     const int64_t *sizes = NULL;
     struct qn_layer one = {0}, two = {0};
     struct qt_case c = {.what = "mlp", .type = QUERN_BF16, .seed = 3};
-    struct quern_mlp mlp;
+    struct quern_mlp mlp, other;
     int64_t gap;
 
     if (line->pattern) {
@@ -171,10 +172,13 @@ static void run_line(struct line *line)
         fail(line, quern_errmsg(gpu_context), "");
         return;
     }
+    mlp.recompute = line->again;
+    other = mlp;
+    other.recompute = !line->again;
     gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden; /* to whole 16 bytes */
     if (qn_layer_begin(&one, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
                        sizes, 0) ||
-        qn_layer_begin(&two, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
+        qn_layer_begin(&two, &options, gpu_context, &other, QUERN_BACKEND_JIT,
                        sizes, gap))
         fail(line, "it cannot be planned: ", quern_errmsg(gpu_context));
     run(line, &one);
@@ -200,6 +204,7 @@ static void add(const char *text, const struct qt_pattern *pattern, int graph)
     snprintf(line->text, sizeof line->text, "%s", text);
     line->pattern = pattern;
     line->graph = graph;
+    line->again = work.count % 2;
 }
 
 /* Every activation, and what a line may say in turns. */

@@ -371,7 +371,8 @@ static const struct list lists[] = {
     {PLAIN, "quantize %s of=x copies=row activation=situ prob=1 " TOKENS},
     {PLAIN, "quantize %s of=dy copies=row activation=geglu dbias=1 " TOKENS},
     {"*", "mlp %s g=5 m=300 hidden=136 ffn=128 prob=1 bias=1"},
-    {"*", "mlp %s g=5 m=300 hidden=136 ffn=128 dw=f32 beta=1 sizes=fixed"},
+    {"*", "mlp %s g=5 m=300 hidden=136 ffn=128 dw=f32 beta=1 recompute=1 "
+          "sizes=fixed"},
 };
 
 static const char *const refusals[] = {

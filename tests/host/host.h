@@ -120,6 +120,7 @@ void test_result_refusals(void **state);
 void test_mlp_right(void **state);
 void test_mlp_sizes(void **state);
 void test_mlp_phases(void **state);
+void test_mlp_recompute(void **state);
 void test_mlp_queue(void **state);
 void test_mlp_limits(void **state);
 void test_mlp_arguments(void **state);

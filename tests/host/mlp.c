@@ -20,7 +20,8 @@
 static const struct qn_options options = {.command = "test_host", .seed = 5};
 
 /* The MLP of a line, with data; `sizes` may be NULL. With `apart` rows of x, y,
-   dy and dx begin at the next multiple of 8 elements but one. */
+   dy and dx begin at the next multiple of 8 elements but one, and pre is
+   computed again. */
 static void begin_apart(struct qn_layer *l, const char *text,
                         const int64_t *sizes, int apart)
 {
@@ -29,6 +30,7 @@ static void begin_apart(struct qn_layer *l, const char *text,
 
     if (quern_mlp_parse(host_ctx, text, &mlp))
         fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    mlp.recompute |= apart;
     if (apart)
         gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden;
     if (qn_layer_begin(l, &options, host_ctx, &mlp, QUERN_BACKEND_HOST, sizes,
@@ -63,8 +65,8 @@ static void check(struct qn_layer *l, const char *text)
         fail_msg("%s: guards %d, untouched %d", text, v.guards, v.untouched);
 }
 
-/* Run it and judge; then with rows apart, twice, on poison: the same bytes, and
-   nothing between the rows. */
+/* Run it and judge; then with rows apart and pre computed again, twice, on
+   poison: the same bytes, and nothing between the rows. */
 static void try_line(const char *text, const int64_t *sizes)
 {
     struct qn_layer one = {0}, two = {0};
@@ -202,6 +204,43 @@ void test_mlp_phases(void **state)
             fail_msg("%s: %s differs from what one call makes", text, where);
         qn_layer_free(&whole);
         qn_layer_free(&apart);
+    }
+}
+
+/* Of a recomputed pre nothing is kept, neither in `saved` nor where forward had
+   its workspace, and of scaled x not the numbers either. */
+void test_mlp_recompute(void **state)
+{
+    const struct qn_recipe *recipe;
+    char text[256], other[300];
+
+    (void)state;
+    for (int r = 0; (recipe = recipe_at(r)); r++) {
+        struct qn_layer whole = {0}, again = {0};
+        const char *where;
+
+        snprintf(text, sizeof text,
+                 "mlp %s g=4 m=150 hidden=64 ffn=40 prob=1 bias=%d split=skew",
+                 recipe->name, r % 2);
+        snprintf(other, sizeof other, "%s recompute=1%s", text,
+                 r % 3 ? "" : " sizes=host");
+        begin(&whole, text, NULL);
+        begin(&again, other, NULL);
+        assert_true(again.need.saved_bytes < whole.need.saved_bytes);
+        run(&whole, text);
+        assert_int_equal(quern_mlp_weights(again.plan, &again.args, NULL), 0);
+        assert_int_equal(quern_mlp_forward(again.plan, &again.args, NULL), 0);
+        memset((char *)again.args.workspace + 256, 0xA5,
+               again.need.workspace_bytes - 256);
+        if (recipe->scaling[QUERN_X].type != QUERN_TYPE_NONE)
+            qn_memory_clear(&again.memory[QN_LAYER_X], QN_MEMORY_POISON);
+        if (quern_mlp_backward(again.plan, &again.args, NULL))
+            fail_msg("%s: %s", other, quern_errmsg(host_ctx));
+        assert_int_equal(qn_layer_compare(&whole, &again, &where), 0);
+        if (where)
+            fail_msg("%s: %s differs from what saved pre gives", text, where);
+        qn_layer_free(&whole);
+        qn_layer_free(&again);
     }
 }
 
@@ -392,6 +431,12 @@ void test_mlp_arguments(void **state)
     REFUSED(scaled, weights, a->w1.data = NULL, "w1.data is NULL");
     REFUSED(plain, forward, a->w1.data = NULL, "w1.data is NULL");
     REFUSED(plain, wgrad, a->dy.data = NULL, "dy.data is NULL");
+    REFUSED("mlp nvfp4 g=4 m=60 hidden=32 ffn=16 recompute=1", backward,
+            a->w1_row.data = NULL, "w1_row.data is NULL");
+    REFUSED("mlp bf16 g=4 m=60 hidden=32 ffn=16 recompute=1", backward,
+            a->x.data = NULL, "x.data is NULL");
+    REFUSED("mlp bf16 g=4 m=60 hidden=32 ffn=16 bias=1 recompute=1", backward,
+            a->b1 = NULL, "b1 is NULL: the problem says bias=1");
     REFUSED("mlp fp8_tensor_delayed g=2 m=9 hidden=32 ffn=16", forward,
             a->scale = NULL, "scale is NULL");
 }
@@ -414,6 +459,8 @@ static const struct {
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 interleave=3", "does not divide"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 prob=2", "0 or 1"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 bias=2", "bias=2: 0 or 1"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 recompute=2", "recompute=2: 0 or 1"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 recomput=1", "did you mean 'recompute'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 biass=1", "did you mean 'bias'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 split=3", "split=3"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 parts=9", "parts=9: 1 to 8"},
@@ -423,7 +470,7 @@ void test_mlp_texts(void **state)
 {
     static const char *const right[] = {
         ("mlp fp8_block g=8 m=4096 hidden=7168 ffn=2048 in=bf16 dw=f32 beta=1 "
-         "activation=swiglu prob=1 bias=1 parts=4 split=mild"),
+         "activation=swiglu prob=1 bias=1 recompute=1 parts=4 split=mild"),
         ("mlp bf16 g=1 m=0 hidden=8 ffn=8 in=bf16 dw=bf16 "
          "activation=squared_relu"),
         ("mlp nvfp4 g=2 m=9 hidden=64 ffn=64 in=f32 dw=f16 activation=geglu "

@@ -91,6 +91,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_mlp_right),
         cmocka_unit_test(test_mlp_sizes),
         cmocka_unit_test(test_mlp_phases),
+        cmocka_unit_test(test_mlp_recompute),
         cmocka_unit_test(test_mlp_queue),
         cmocka_unit_test(test_mlp_limits),
         cmocka_unit_test(test_mlp_arguments),

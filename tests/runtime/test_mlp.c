@@ -152,6 +152,40 @@ static void runs_fused_copies(void **state)
 }
 
 /* Which way was taken, and why the other was not. */
+/* By the plan of forward, of the row copy that is kept, into the workspace. */
+static void computes_again(void **state)
+{
+    struct fixture f = begin_with("scaled", " recompute=1", &registry);
+    const void *row;
+
+    (void)state;
+    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
+    row = param(1, A);
+    assert_true(is_saved(&f, row));
+    assert_true(is_scratch(&f, param(1, D)));
+    LAUNCHED("cast_x", "fprop", "cast_h", "fprop");
+    test_expect(quern_mlp_backward(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(0, A), row);
+    assert_ptr_equal(param(0, B), f.args.w1_row.data);
+    assert_true(is_scratch(&f, param(0, D)));
+    assert_ptr_equal(param(3, SAVED), param(0, D));
+    assert_true(param(3, IN) != param(0, D) && param(1, ROW) != param(0, D));
+    LAUNCHED("fprop", "cast_dy", "dgrad", "cast_dpre", "dprob", "dgrad",
+             "wgrad", "wgrad");
+    end(&f);
+    f = begin_with("scaled", " recompute=1", &with_fused);
+    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_null(param(1, FUSED_SAVED)); /* which nobody would read */
+    assert_true(is_saved(&f, param(1, FUSED_T)));
+    LAUNCHED("cast_x", "scaled_fused", "fprop");
+    test_expect(quern_mlp_backward(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_true(is_scratch(&f, param(0, FUSED_SAVED)));
+    assert_true(is_scratch(&f, param(0, FUSED_D)));
+    assert_null(param(0, FUSED_T)); /* there it is */
+    assert_ptr_equal(param(3, SAVED), param(0, FUSED_SAVED));
+    end(&f);
+}
+
 static void explains_fusion(void **state)
 {
     static const struct {
@@ -489,6 +523,7 @@ int test_mlp_group(void)
         TEST(runs_without_scales),
         TEST(runs_fused),
         TEST(runs_fused_copies),
+        TEST(computes_again),
         TEST(explains_fusion),
         TEST(leaves_out),
         TEST(refuses_options),
