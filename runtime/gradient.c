@@ -28,9 +28,12 @@ static int64_t width_of(const struct quern_problem *p)
     return qn_geometry_halves(p) ? 2 * p->n : p->n;
 }
 
+/* Without an activation dbias is of what a run quantizes. */
 size_t qn_gradient_dbias(const struct quern_problem *p)
 {
-    return (size_t)p->groups * (size_t)width_of(p) * sizeof(float);
+    const int64_t width = qn_geometry_back(p) ? width_of(p) : p->k;
+
+    return (size_t)p->groups * (size_t)width * sizeof(float);
 }
 
 /* Strips of 32 rows in tiles of 128, which each group begins anew. */
@@ -46,10 +49,12 @@ static size_t padded(size_t bytes)
 
 static void lay_out(const struct quern_problem *p, struct space *s)
 {
+    const int dbias = p->dbias && qn_geometry_back(p);
+
     s->partials = s->end = qn_host_size_end(p);
-    if (p->dbias || p->dprob)
+    if (dbias || p->dprob)
         s->partials = s->end = padded(s->end);
-    if (p->dbias)
+    if (dbias)
         s->end += padded((size_t)(strips_of(p) * width_of(p)) * sizeof(float));
     s->row_partials = s->end;
     if (p->dprob)
@@ -174,7 +179,7 @@ int qn_gradient_plan(struct quern_plan *plan, struct qn_session *s)
     struct quern_quantization q;
     int ops[2], count = 0;
 
-    if (p->dbias)
+    if (p->dbias && qn_geometry_back(p))
         ops[count++] = QN_SUM;
     if (p->dprob)
         ops[count++] = QN_SUM_ROWS;

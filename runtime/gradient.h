@@ -14,7 +14,8 @@ struct qn_values;
 /* Where the workspace of such a problem ends; of others where sizes do. */
 size_t qn_gradient_end(const struct quern_problem *problem);
 
-/* Bytes of D's row for each group: of dbias. */
+/* Bytes of dbias: of D's row for each group, or where there is no activation
+   of a row of what a run quantizes. */
 size_t qn_gradient_dbias(const struct quern_problem *problem);
 
 /* What the model says of it, and of a plain product with a cast behind it. */

@@ -148,6 +148,7 @@ struct quern_plan {
     struct qn_ahead_plan *ahead;   /* NULL: the kernel reads the operands */
     struct qn_result_plan *result; /* NULL: D is made by one kernel */
     struct quern_quantize_plan *quantizer; /* of A, where a run makes it */
+    struct quern_quantize_plan *of_in;     /* its dbias, where no cast sums */
     struct quern_quantize_plan *sums;      /* launches behind it; NULL: none */
 };
 

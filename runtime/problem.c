@@ -198,9 +198,11 @@ static const char *wrong_gradient(const struct quern_problem *p)
 /* What an activation needs, and what a bias. */
 static const char *wrong_epilogue(const struct quern_problem *p)
 {
-    if (!qn_geometry_back(p) && (p->dbias || p->dprob))
+    if (!qn_geometry_back(p) &&
+        (p->dprob || (p->dbias && !(p->op == QUERN_DGRAD && p->quantize))))
         return "dbias and dprob are of dgrad with an activation, of whose "
-               "gradients they are sums";
+               "gradients they are sums; dbias of dgrad with quantize=, too, "
+               "of dy";
     if (!p->activation && !p->bias && p->probability)
         return "prob=1: there is neither an activation, whose result a row's "
                "number multiplies, nor a bias";

@@ -198,12 +198,11 @@ struct quern_args {
     struct quern_tensor p;  /* with saved=1, or of dgrad: what was activated */
     struct quern_tensor t;  /* with copies=both; of p and t NULL: not wanted */
     struct quern_tensor in; /* only with quantize=: [m, k] bf16, */
-    struct quern_tensor column; /* of which a is made; its column copy */
-    const float *bias;          /* [G, n] only with bias=1 */
-    const float *probability;   /* [m] only with prob=1 */
-    float *dbias, *dprob;       /* [G, d's columns], [m] only with dbias=, .. */
-    float limit, slope, shift;  /* of clamped_swiglu: 7, 1.702 and 1 */
-    const float *alpha, *beta;  /* only with =any; a beta of 0: C is not read */
+    struct quern_tensor column;      /* of which a is made; its column copy */
+    const float *bias, *probability; /* [G, n], [m] only with bias=1, prob=1 */
+    float *dbias, *dprob;      /* [G, columns], [m] only with dbias=, .. */
+    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
+    const float *alpha, *beta; /* only with =any; a beta of 0: C is not read */
     int scalars;            /* values in alpha and in beta: 0 or 1 for one that
                           all groups share, else as many as groups */
     float *scale, *history; /* with copies=, where the recipe needs them: as */
@@ -293,7 +292,7 @@ struct quern_problem {
     int interleave;  /* as in struct quern_quantization */
     int probability; /* 1: a row's number multiplies that; without, its bias */
     int saved;       /* 1: runs may also want what the activation was given */
-    int dbias, dprob; /* of dgrad: as in struct quern_quantization, of D */
+    int dbias, dprob; /* of dgrad: as in quern_quantization, of D or of in */
     int copies;       /* enum quern_copies of the result; 0: it is numbers */
     int expand;       /* enum quern_expand */
     int quantize;     /* enum quern_fusion: of fprop and dgrad */
@@ -459,7 +458,8 @@ QUERN_API void quern_free(void *memory);
 ** copy of w, of wgrad the column copies of dy [m, T] and x [n, T]. Sizes and
 ** offsets are those of the copies. What is not scaled is k-major, too. With
 ** quantize= a and, if its data is not NULL, `column` are written, too, as by
-** quern_quantize_run of `in`; inline, a may be left alone: see quern_why.
+** quern_quantize_run of `in`, and without an activation dbias; inline, a may be
+** left alone: see quern_why.
 **
 ** Along the ragged axis the operands may have fewer rows than the problem's:
 ** what is given is the bound of this run, and of its copies' columns. The sizes

@@ -10,7 +10,9 @@
 ** where the product's kernel does their work.
 */
 #include "streamed.h"
+#include "ahead.h"
 #include "args.h"
+#include "gradient.h"
 #include "host_sizes.h"
 #include "select.h"
 #include "types.h"
@@ -86,6 +88,24 @@ static void find_quantization(const struct quern_problem *p,
 {
     qn_scale_source(p, recipe, QN_ROLE_A, q);
     q->copies = QUERN_ROW | QUERN_COLUMN;
+    q->dbias = qn_streamed_sums(p) ? p->dbias : QUERN_NO_DBIAS;
+}
+
+int qn_streamed_sums(const struct quern_problem *p)
+{
+    return p->dbias && p->quantize && !qn_geometry_back(p);
+}
+
+/* The same sums by a launch for these alone, of what nobody quantizes. */
+static void find_sums(const struct quern_problem *p,
+                      const struct qn_recipe *recipe,
+                      const struct qn_recipe *plain,
+                      struct quern_quantization *q)
+{
+    find_quantization(p, recipe, q);
+    q->copies = QUERN_ROW;
+    memset(q->recipe, 0, sizeof q->recipe);
+    strncpy(q->recipe, plain->name, sizeof q->recipe - 1);
 }
 
 int qn_streamed_problem(const struct quern_problem *p,
@@ -124,17 +144,55 @@ static size_t flag_bytes(const struct quern_quantization *q)
            sizeof(unsigned);
 }
 
-size_t qn_streamed_end(const struct quern_problem *p,
-                       const struct qn_recipe *recipe)
+static size_t padded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Where the part of flags or of a cast begins: behind what a product that goes
+   back through an activation leaves for sums. */
+static size_t begins_at(const struct quern_problem *p)
+{
+    return padded(qn_gradient_end(p));
+}
+
+/* The same of a run, whose rows may be fewer: flags of any run lie there, and
+   nothing else ever does. */
+static struct quern_problem whole_of(const struct quern_plan *plan)
+{
+    struct quern_problem whole = plan->problem;
+
+    whole.m = plan->quantizer->q.m;
+    return whole;
+}
+
+/* Where that ends: a launch leaves flags as it found them, so that sums of
+   their own lie behind. */
+static size_t ends_at(const struct quern_problem *p,
+                      const struct qn_recipe *recipe)
 {
     struct qn_quantize_space apart;
     struct quern_quantization q;
-    size_t flags;
+    size_t flags, most;
 
     find_quantization(p, recipe, &q);
     qn_quantize_lay_out(&q, recipe, &apart);
     flags = flag_bytes(&q);
-    return qn_host_size_end(p) + (flags > apart.end ? flags : apart.end);
+    most = flags > apart.end ? flags : apart.end;
+    return begins_at(p) + most;
+}
+
+size_t qn_streamed_end(const struct quern_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    struct qn_quantize_space sums;
+    struct quern_quantization q;
+
+    if (!qn_streamed_sums(p))
+        return ends_at(p, recipe);
+    find_quantization(p, recipe, &q);
+    qn_quantize_lay_out(&q, recipe, &sums); /* which has more than it needs */
+    return padded(ends_at(p, recipe)) + sums.end;
 }
 
 int qn_streamed_describe(struct quern_context *ctx,
@@ -246,11 +304,36 @@ void qn_streamed_why(const struct quern_problem *p,
         qn_text_add(text, "at least %.0f cycles of a tile, %lld %s; ",
                     qn_streamed_tile(kernel, (double)p->k), times,
                     times == 1 ? "time for each row" : "times for each row");
+    if (qn_streamed_sums(p))
+        qn_text_add(text, "its dbias %s; ",
+                    way == QUERN_APART ? "by the same"
+                    : way == QUERN_STREAMED
+                        ? "by a launch of its own"
+                        : "by one of its own, or by that of a column copy");
     qn_text_add(text, "a launch for that alone would take %.0f cycles\n\n",
                 best->figures.quantize_cycles);
 }
 
 /* -------------------------------------------------------------------- plan */
+
+/* For sums of what no cast reads. */
+static int plan_sums(struct quern_plan *plan, const struct qn_session *s,
+                     const struct quern_plan_options *options)
+{
+    const struct qn_recipe *plain = qn_ahead_plain(s->ctx);
+    struct quern_quantization q;
+    int code;
+
+    if (!plain)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "dbias: no recipe has bf16 for x, w and dy, whose "
+                            "kernels would sum dy");
+    find_sums(&plan->problem, s->demand.recipe, plain, &q);
+    code = quern_quantize_plan(s->ctx, &q, options, &plan->of_in);
+    if (code)
+        qn_error_add("  in the sums of dy");
+    return code;
+}
 
 int qn_streamed_plan(struct quern_plan *plan, const struct qn_session *s)
 {
@@ -258,11 +341,17 @@ int qn_streamed_plan(struct quern_plan *plan, const struct qn_session *s)
         .backend = plan->driver ? QUERN_BACKEND_AUTO : QUERN_BACKEND_HOST,
         .sms = s->options.sms};
     struct quern_quantization q;
+    int way, code = QUERN_OK;
 
     if (!plan->problem.quantize)
         return QUERN_OK;
+    way = qn_streamed_way(plan->kernel);
     find_quantization(&plan->problem, s->demand.recipe, &q);
-    if (qn_streamed_way(plan->kernel) == QUERN_STREAMED)
+    if (way && qn_streamed_sums(&plan->problem))
+        code = plan_sums(plan, s, &options);
+    if (code)
+        return code;
+    if (way == QUERN_STREAMED)
         return qn_quantize_outline(s->ctx, &q, &plan->quantizer);
     return quern_quantize_plan(s->ctx, &q, &options, &plan->quantizer);
 }
@@ -270,16 +359,19 @@ int qn_streamed_plan(struct quern_plan *plan, const struct qn_session *s)
 void qn_streamed_plan_free(struct quern_plan *plan)
 {
     quern_quantize_plan_free(plan->quantizer);
+    quern_quantize_plan_free(plan->of_in);
 }
 
-/* That of a run, which may have fewer rows. */
-static int fit(const struct quern_plan *plan, struct quern_quantize_plan *room,
+/* One of both for a run, which may have fewer rows. */
+static int fit(const struct quern_plan *plan,
+               const struct quern_quantize_plan *cast,
+               struct quern_quantize_plan *room,
                const struct quern_quantize_plan **fitted)
 {
-    *fitted = plan->quantizer;
-    if (plan->quantizer->q.m == plan->problem.m)
+    *fitted = cast;
+    if (cast->q.m == plan->problem.m)
         return QUERN_OK;
-    *room = *plan->quantizer;
+    *room = *cast;
     *fitted = room;
     return qn_quantize_shrink(room, plan->problem.m);
 }
@@ -307,12 +399,15 @@ static void find_args(const struct quern_plan *plan,
                       const struct qn_values *values,
                       struct quern_quantize_args *out)
 {
+    const struct quern_problem whole = whole_of(plan);
+
     *out = quantizer->need.args;
     out->in = args->in;
     out->row = args->a;
     out->column = args->column;
+    out->dbias = qn_streamed_sums(&plan->problem) ? args->dbias : NULL;
     out->noop = args->noop;
-    out->workspace = (char *)args->workspace + qn_host_size_end(&plan->problem);
+    out->workspace = (char *)args->workspace + begins_at(&whole);
     out->first_dims = values->first_dims;
     out->offsets = values->offsets;
     out->sizes_type = values->sizes_bytes == 8 ? QUERN_I64 : QUERN_I32;
@@ -364,7 +459,7 @@ int qn_streamed_check(const struct quern_plan *plan,
     find_sizes(plan, args, &sizes);
     code = check_reads(plan, &args->in);
     if (!code)
-        code = fit(plan, &room, &fitted);
+        code = fit(plan, plan->quantizer, &room, &fitted);
     if (code)
         return code;
     find_args(plan, fitted, args, &sizes, &made);
@@ -375,9 +470,11 @@ void qn_streamed_set(const struct quern_plan *plan,
                      const struct quern_args *args, struct qn_values *v)
 {
     const struct quern_problem *p = &plan->problem;
+    struct quern_problem whole;
 
     if (!p->quantize || qn_streamed_way(plan->kernel) != QUERN_STREAMED)
         return; /* other kernels know copies of their own by these names */
+    whole = whole_of(plan);
     v->in = args->in.data;
     v->in_stride = args->in.stride ? args->in.stride : p->k;
     v->row = args->a.data;
@@ -387,7 +484,32 @@ void qn_streamed_set(const struct quern_plan *plan,
     v->column_sf = args->column.sf;
     v->column_stride = plan->need.args.column.shape[1];
     v->flags =
-        (unsigned *)(void *)((char *)args->workspace + qn_host_size_end(p));
+        (unsigned *)(void *)((char *)args->workspace + begins_at(&whole));
+}
+
+/* What is quantized, of which no cast makes dbias. */
+static int run_sums(const struct quern_plan *plan,
+                    const struct quern_args *args,
+                    const struct qn_values *values, void *stream)
+{
+    const struct quern_quantize_plan *fitted;
+    struct quern_quantize_plan room;
+    struct quern_quantize_args sums;
+    struct quern_problem whole;
+    int code;
+
+    if (!plan->of_in)
+        return QUERN_OK;
+    whole = whole_of(plan);
+    code = fit(plan, plan->of_in, &room, &fitted);
+    if (code)
+        return code;
+    find_args(plan, fitted, args, values, &sums);
+    sums.row = fitted->need.args.row;
+    sums.column = fitted->need.args.column;
+    sums.workspace = (char *)args->workspace +
+                     padded(ends_at(&whole, plan->quantizer->recipe));
+    return quern_quantize_run(fitted, &sums, stream);
 }
 
 int qn_streamed_run(const struct quern_plan *plan,
@@ -400,10 +522,11 @@ int qn_streamed_run(const struct quern_plan *plan,
     const int way = plan->quantizer ? qn_streamed_way(plan->kernel) : 0;
     int code;
 
-    if (!plan->quantizer || way == QUERN_STREAMED ||
-        (way == QUERN_INLINE && !args->column.data))
+    if (!plan->quantizer)
         return QUERN_OK;
-    code = fit(plan, &room, &fitted);
+    if (way == QUERN_STREAMED || (way == QUERN_INLINE && !args->column.data))
+        return run_sums(plan, args, values, stream);
+    code = fit(plan, plan->quantizer, &room, &fitted);
     if (code)
         return code;
     find_args(plan, fitted, args, values, &made);

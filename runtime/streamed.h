@@ -27,6 +27,9 @@ int qn_streamed_wanted(int wanted, const struct qn_kernel *kernel);
 int qn_streamed_problem(const struct quern_problem *problem,
                         const struct qn_recipe *recipe);
 
+/* Does the problem want the sums of what a run quantizes? */
+int qn_streamed_sums(const struct quern_problem *problem);
+
 /* Where the workspace of such a problem ends: what makes A has its part behind
    all others. */
 size_t qn_streamed_end(const struct quern_problem *problem,
@@ -67,8 +70,9 @@ int qn_streamed_check(const struct quern_plan *plan,
 void qn_streamed_set(const struct quern_plan *plan,
                      const struct quern_args *args, struct qn_values *values);
 
-/* The launch before the product's, if there is one: `values` say where the
-   groups' sizes are. */
+/* The launches before the product's, if there are any: a cast, and where none
+   sums up what is quantized one that does. `values` say where the groups' sizes
+   are. */
 int qn_streamed_run(const struct quern_plan *plan,
                     const struct quern_args *args,
                     const struct qn_values *values, void *stream);

@@ -11,9 +11,6 @@
 #include "error.h"
 #include "gradient.h"
 
-/* What dbias holds before the run that is judged, in every element. */
-#define BEFORE 1.5f
-
 int qn_back_fill(struct qn_job *job)
 {
     const struct quern_problem *p = &job->problem;
@@ -36,7 +33,7 @@ int qn_back_begin(struct qn_job *job)
     int code = before ? QUERN_OK : qn_error_memory();
 
     for (size_t i = 0; before && i < count; i++)
-        before[i] = BEFORE;
+        before[i] = QN_BACK_BEFORE;
     if (!code && count)
         code = qn_memory_write(&job->dbias, 0, before, job->dbias.bytes);
     if (!code && job->dprob.bytes)
@@ -61,7 +58,7 @@ static float sum_column(const struct qn_job *job, const void *d, int group,
             sum = i < 32 ? part : sum + part;
     }
     if (job->problem.dbias == QUERN_DBIAS_ADD)
-        return rows ? BEFORE + sum : BEFORE;
+        return rows ? QN_BACK_BEFORE + sum : QN_BACK_BEFORE;
     return sum;
 }
 

@@ -7,6 +7,9 @@
 #include "job.h"
 #include "sample.h"
 
+/* What dbias holds before the run that is judged, in every element. */
+#define QN_BACK_BEFORE 1.5f
+
 /* Room for what the problem has of them. Codes of the library. */
 int qn_back_fill(struct qn_job *);
 

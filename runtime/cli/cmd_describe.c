@@ -144,8 +144,10 @@ static void add_sums(cJSON *rows, const struct quern_problem *problem)
     if (problem->dbias) {
         snprintf(text, sizeof text, "[%d, %zu]", problem->groups,
                  qn_gradient_dbias(problem) / (size_t)problem->groups / 4);
-        qn_argument_row(rows, "dbias", "f32", text, qn_gradient_dbias(problem),
-                        4, "sums over each group's rows of d");
+        qn_argument_row(
+            rows, "dbias", "f32", text, qn_gradient_dbias(problem), 4,
+            qn_geometry_back(problem) ? "sums over each group's rows of d"
+                                      : "sums over each group's rows of in");
     }
     if (problem->dprob) {
         snprintf(text, sizeof text, "[%lld]", (long long)problem->m);

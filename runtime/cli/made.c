@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "back.h"
 #include "error.h"
 #include "quantize.h"
 #include "random.h"
@@ -87,9 +88,21 @@ void qn_made_free(struct qn_job *job)
 
 /* ------------------------------------------------------------------- judge */
 
-/* The same by the host's own quantizer, from the job's numbers and sizes. */
+/* Room for dbias, as the job's was before the run that is judged. */
+static float *make_sums(const struct qn_job *job)
+{
+    const size_t count = job->dbias.bytes / sizeof(float);
+    float *sums = malloc((count + 1) * sizeof *sums);
+
+    for (size_t i = 0; sums && i < count; i++)
+        sums[i] = QN_BACK_BEFORE;
+    return sums;
+}
+
+/* The same by the host's own quantizer, from the job's numbers and sizes; and
+   what these are in sum, where runs make that. */
 static int quantize(const struct qn_job *job,
-                    struct qn_memory made[QN_MADE_BUFFERS])
+                    struct qn_memory made[QN_MADE_BUFFERS], float *sums)
 {
     const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
     struct qn_memory *list[QN_MADE_BUFFERS];
@@ -103,6 +116,7 @@ static int quantize(const struct qn_job *job,
         list[i] = &made[i];
     qn_scale_source(&job->problem, job->recipe, QN_ROLE_A, &q);
     q.copies = QUERN_ROW | QUERN_COLUMN;
+    q.dbias = qn_streamed_sums(&job->problem) ? job->problem.dbias : 0;
     code = quern_quantize_describe(job->ctx, &q, &need);
     if (!code)
         code = quern_quantize_plan(job->ctx, &q, &host, &plan);
@@ -117,6 +131,7 @@ static int quantize(const struct qn_job *job,
     need.args.column.data = made[QN_MADE_COLUMN].data;
     need.args.column.sf = made[QN_MADE_COLUMN_SF].data;
     need.args.column.global = made[QN_MADE_COLUMN_GLOBAL].data;
+    need.args.dbias = q.dbias ? sums : NULL;
     need.args.first_dims = job->sizes;
     need.args.sizes_type = QUERN_I64;
     need.args.workspace = workspace;
@@ -156,6 +171,20 @@ static int replace(struct qn_memory *memory, const struct qn_memory *want,
     return code ? code : qn_memory_write(memory, 0, want->data, memory->bytes);
 }
 
+/* dbias, to the bit. */
+static int look_at_sums(const struct qn_job *job, const float *sums, int *alike)
+{
+    void *found = malloc(job->dbias.bytes + 1);
+    int code = found ? QUERN_OK : qn_error_memory();
+
+    if (!code)
+        code = qn_memory_read(&job->dbias, 0, found, job->dbias.bytes);
+    if (!code)
+        *alike &= !memcmp(found, sums, job->dbias.bytes);
+    free(found);
+    return code;
+}
+
 /* All buffers from `first` on, each with its own of the host's. */
 static int judge(struct qn_job *job, int first,
                  int (*look)(struct qn_memory *, const struct qn_memory *,
@@ -164,13 +193,17 @@ static int judge(struct qn_job *job, int first,
 {
     struct qn_memory made[QN_MADE_BUFFERS] = {{.gpu = NULL}},
                      *list[QN_MADE_BUFFERS];
-    int code = quantize(job, made);
+    float *sums = make_sums(job);
+    int code = sums ? quantize(job, made, sums) : qn_error_memory();
 
     *alike = 1;
     list_buffers(job, list);
     for (int i = first; i < QN_MADE_BUFFERS && !code; i++)
         if (made[i].base)
             code = look(list[i], &made[i], alike);
+    if (!code && first == QN_MADE_ROW && qn_streamed_sums(&job->problem))
+        code = look_at_sums(job, sums, alike);
+    free(sums);
     for (int i = 0; i < QN_MADE_BUFFERS; i++)
         qn_memory_free(&made[i]);
     return code;

@@ -38,7 +38,7 @@ static void print_help(void)
         "    fprop: [bias=1] [activation=NAME] [interleave=N] [prob=1] "
         "[saved=1] [copies=row|both]\n"
         "    dgrad: [activation=NAME] [interleave=N] [prob=1] "
-        "[dbias=0|1|add] [dprob=1]\n"
+        "[dbias=0|1|add] [dprob=1] [copies=row|both]\n"
         "of a cast,\n"
         "  quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE] "
         "[copies=row|column|both]\n"

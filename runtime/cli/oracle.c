@@ -156,13 +156,14 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
 {
     const struct quern_problem *p = &job->problem;
     struct quern_problem planned = *p;
+    const int sums = qn_geometry_back(p) || p->dbias;
     int code;
 
     planned.expand = job->plan->problem.expand;
     if (p->copies)
         return qn_twice_judge(job, oracle, most, verdict);
-    code = qn_geometry_back(p) ? qn_back_begin(job) : QUERN_OK;
-    if (!code && qn_geometry_back(p))
+    code = sums ? qn_back_begin(job) : QUERN_OK;
+    if (!code && sums && !job->host[QN_ROLE_D])
         code = qn_job_run(job);
     if (!code)
         code = qn_job_fresh(job);

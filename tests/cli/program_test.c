@@ -192,6 +192,17 @@ static const struct {
     {"run fprop fp8_row g=3 m=200 n=64 k=128 quantize=any split=17,0,183 "
      "--backend host --check",
      0, "passed"},
+    {"run dgrad fp8_block g=3 m=200 n=64 k=128 quantize=any prob=1 dbias=1 "
+     "dprob=1 activation=swiglu split=17,0,183 --backend host --check",
+     0, "passed"},
+    {"run dgrad mxfp8 g=3 m=200 n=64 k=128 quantize=streamed dbias=add beta=1 "
+     "split=17,0,183 sizes=host --backend host --check",
+     0, "passed"},
+    {"run dgrad fp8_row g=3 m=200 n=64 k=128 quantize=any dbias=1 copies=both "
+     "split=17,0,183 --backend host --check",
+     0, "passed"},
+    {"describe dgrad fp8_block g=3 m=200 n=64 k=128 quantize=any dbias=1", 0,
+     "sums over each group's rows of in"},
     {"describe fprop mxfp8 g=3 m=200 n=128 k=128 quantize=any expand=ahead", 2,
      "quantize a by itself"},
     {"describe fprop mxfp8 g=3 m=200 n=128 k=128 expand=fp8", 2,

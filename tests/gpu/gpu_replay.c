@@ -339,7 +339,7 @@ static const struct list lists[] = {
     {SCALED, DGRAD " copies=row"},
     {MADE, FPROP " quantize=streamed"},
     {MADE, FPROP " quantize=inline"},
-    {"fp8_block*", DGRAD " quantize=streamed"},
+    {"fp8_block*", DGRAD " quantize=streamed dbias=add"},
     {"fp8_block*", DGRAD " quantize=inline sizes=fixed"},
     {"@(mx*|nvfp4)", FPROP " expand=inside"},
     {"@(mx*|nvfp4)", DGRAD " expand=ahead"},

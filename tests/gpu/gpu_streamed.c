@@ -35,10 +35,10 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
     static const int columns[] = {16, 264, 8, 520},
                      steps[] = {520, 8, 1288, 72, 1024};
 
-    snprintf(line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s quantize=%s",
+    snprintf(line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s quantize=%s%s",
              qn_op_name(k->op), k->recipe, (long long)groups, (long long)m,
-             columns[i % 4], steps[i % 5], qn_type_name(k->d.type),
-             k->quantize);
+             columns[i % 4], steps[i % 5], qn_type_name(k->d.type), k->quantize,
+             k->op == QUERN_DGRAD && i % 2 ? " dbias=1" : "");
 }
 
 /* What a run makes, as it was before any. */
@@ -54,10 +54,10 @@ static int forget(struct qn_job *job)
     return code;
 }
 
-/* The workspace is as the caller made it. */
+/* The workspace is as the caller made it, flags that is; sums are left. */
 static const char *look_at_flags(const struct qn_job *job)
 {
-    const size_t bytes = job->workspace.bytes;
+    const size_t bytes = job->problem.dbias ? 0 : job->workspace.bytes;
     unsigned char *data = malloc(bytes + 1);
     const char *bad = NULL;
 

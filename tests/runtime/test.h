@@ -144,6 +144,7 @@ int test_result_group(void);
 int test_rows_group(void);
 int test_gradient_group(void);
 int test_streamed_group(void);
+int test_streamed_sums_group(void);
 int test_mlp_group(void);
 int test_mlp_bias_group(void);
 int test_ahead_group(void);
