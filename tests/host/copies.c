@@ -31,10 +31,11 @@ static const uint64_t seed[2] = {11, 64};
 
 static void *memory(size_t bytes, int value)
 {
-    void *data = aligned_alloc(256, (bytes + 512) / 256 * 256);
+    const size_t whole = (bytes + 512) / 256 * 256; /* 256 more at least */
+    void *data = aligned_alloc(256, whole);
 
     assert_non_null(data);
-    return memset(data, value, bytes);
+    return memset(data, value, whole);
 }
 
 static void expect_ok(const struct pair *x, int code)
@@ -343,6 +344,110 @@ void test_result_of_gradients(void **state)
             done++;
         }
     assert_true(done > 8 * 6);
+}
+
+/* ------------------------------------------------------ rows of a run */
+
+/* What a run wrote, all of it and 256 bytes behind each part. */
+static int is_poison(const struct quern_tensor *t, size_t from)
+{
+    const unsigned char *data = t->data;
+
+    for (size_t i = from; i < t->bytes + 256; i++)
+        if (data[i] != QT_POISON)
+            return 0;
+    return 1;
+}
+
+/* Operands of a problem, and a plan for more rows than `rows`. */
+struct run {
+    struct pair *x;
+    struct quern_plan *plan;
+    struct quern_args args;
+};
+
+static struct run begin_run(const char *line, const int64_t *sizes,
+                            int64_t planned)
+{
+    struct run r = {.x = memory(sizeof *r.x, 0)};
+    const struct qn_recipe *recipe;
+    struct quern_description need;
+    struct quern_plan_info info;
+    struct quern_problem p, large;
+
+    r.x->line = line;
+    r.x->sizes = sizes;
+    expect_ok(r.x, quern_problem_parse(host_ctx, line, &p));
+    expect_ok(r.x, qn_describe(host_ctx, &p, &need, &recipe));
+    r.x->args = need.args;
+    make_inputs(r.x, &p, recipe);
+    r.args = r.x->args;
+    give(&r.args.d, QT_POISON);
+    give(&r.args.t, QT_POISON);
+    give_cast(need.history, need.random, &r.args.scale, &r.args.history,
+              &r.args.random);
+    large = p;
+    large.m = planned;
+    expect_ok(r.x, quern_plan(host_ctx, &large, &on_host, &r.plan));
+    quern_plan_info(r.plan, &info);
+    r.args.workspace = memory(info.workspace_bytes, 0);
+    return r;
+}
+
+static void end_run(struct run *r)
+{
+    quern_plan_free(r->plan);
+    free(r->args.workspace);
+    free(r->args.scale);
+    free(r->args.history);
+    free_copy(&r->args.d);
+    free_copy(&r->args.t);
+    free_inputs(&r->x->args);
+    free(r->x);
+}
+
+static const char *const behind[] = {
+    "fprop fp8_row g=5 m=303 n=72 k=64 copies=both",
+    "fprop fp8_tensor_delayed g=5 m=303 n=72 k=64 bias=1 copies=both",
+    "fprop nvfp4 g=5 m=303 n=96 k=64 activation=swiglu prob=1 copies=both",
+    "dgrad nvfp4 g=5 m=303 n=96 k=64 copies=both",
+    "dgrad mxfp8 g=5 m=303 n=48 k=64 activation=geglu expand=ahead "
+    "copies=both"};
+
+/* A flag skips both launches, a lie is reported and stays inside, and fewer
+   rows than planned are what a plan for just these makes. */
+void test_result_rows(void **state)
+{
+    static const int64_t sizes[] = {130, 0, 1, 128, 41};
+    static const int64_t lies[] = {130, -1, 1, INT64_MAX, 41};
+    static const int noop = 1;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof behind / sizeof *behind; i++) {
+        struct run wrong = begin_run(behind[i], sizes, 303);
+        struct run one = begin_run(behind[i], sizes, 303);
+        struct run more = begin_run(behind[i], sizes, 2000);
+
+        wrong.args.noop = &noop;
+        expect_ok(wrong.x, quern_run(wrong.plan, &wrong.args, NULL));
+        assert_true(is_poison(&wrong.args.d, 0) && is_poison(&wrong.args.t, 0));
+        wrong.args.noop = NULL;
+        wrong.args.a.first_dims = lies;
+        expect_ok(wrong.x, quern_run(wrong.plan, &wrong.args, NULL));
+        assert_int_equal(quern_check(wrong.plan, &wrong.args, NULL),
+                         QUERN_ESIZES);
+        assert_true(is_poison(&wrong.args.d, wrong.args.d.bytes) &&
+                    is_poison(&wrong.args.t, wrong.args.t.bytes));
+        expect_ok(one.x, quern_run(one.plan, &one.args, NULL));
+        expect_ok(one.x, quern_check(one.plan, &one.args, NULL));
+        expect_ok(more.x, quern_run(more.plan, &more.args, NULL));
+        expect_ok(more.x, quern_check(more.plan, &more.args, NULL));
+        expect_same(more.x, &one.args.d, &more.args.d, "row");
+        expect_same(more.x, &one.args.t, &more.args.t, "column");
+        end_run(&wrong);
+        end_run(&one);
+        end_run(&more);
+    }
 }
 
 /* What a problem may not say, and why an MLP takes a cast. */

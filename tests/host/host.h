@@ -116,6 +116,7 @@ void test_gradient_arguments(void **state);
 /* copies.c */
 void test_result_copies(void **state);
 void test_result_of_gradients(void **state);
+void test_result_rows(void **state);
 void test_result_refusals(void **state);
 void test_mlp_right(void **state);
 void test_mlp_sizes(void **state);

@@ -86,6 +86,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gradient_arguments),
         cmocka_unit_test(test_result_copies),
         cmocka_unit_test(test_result_of_gradients),
+        cmocka_unit_test(test_result_rows),
         cmocka_unit_test(test_result_refusals),
         cmocka_unit_test(test_streamed),
         cmocka_unit_test(test_mlp_right),
