@@ -430,16 +430,16 @@ static int plan_result(struct qn_session *s, struct quern_plan **out)
 /* Copies leave the product's own launch where a kernel makes them. */
 static int plan_copies(struct qn_session *s, struct quern_plan **out)
 {
+    const int only = s->demand.backend == QUERN_BACKEND_CUBLASLT ||
+                     qn_result_named(s); /* no cast behind these */
     int code = QUERN_ENOKERNEL;
 
-    if ((!qn_result_apart(s->problem, s->demand.recipe) &&
-         s->problem->expand <= QUERN_EXPAND_INSIDE) ||
-        s->demand.backend == QUERN_BACKEND_CUBLASLT)
+    if (only || (!qn_result_apart(s->problem, s->demand.recipe) &&
+                 s->problem->expand <= QUERN_EXPAND_INSIDE))
         code = plan_inside(s, out);
-    if (s->demand.backend == QUERN_BACKEND_CUBLASLT ||
-        (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE))
-        return code;
-    return plan_result(s, out);
+    return only || (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE)
+               ? code
+               : plan_result(s, out);
 }
 
 /* What nobody asked for may be given up: FP8 for bf16, and that for what

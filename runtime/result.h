@@ -12,7 +12,6 @@
 
 #include "geometry.h"
 
-struct qn_choice;
 struct qn_session;
 struct qn_text;
 struct quern_plan;
@@ -75,6 +74,9 @@ size_t qn_result_end(struct quern_context *ctx,
                      const struct quern_problem *problem,
                      const struct qn_recipe *recipe);
 
+/* Do the options name a kernel that would make the copies? */
+int qn_result_named(const struct qn_session *session);
+
 /* Complete a plan that has problem and machine: errors of quern_plan. */
 int qn_result_plan(struct quern_plan *plan, struct qn_session *session);
 void qn_result_plan_free(struct quern_plan *plan);
@@ -88,10 +90,9 @@ int qn_result_check(const struct quern_plan *plan,
 int qn_result_run(const struct quern_plan *plan, const struct quern_args *args,
                   void *stream);
 
-/* Which way the session's problem goes and what is counted for it; `fused` is
-   the kernel that makes the copies, or NULL. *served becomes 0 where the
-   product has none. */
-int qn_result_why(struct qn_session *session, const struct qn_choice *fused,
-                  int *served, struct qn_text *text);
+/* Which way the session's problem goes and what is counted for it: `apart`, or
+   by a kernel. *served becomes 0 where the product has none. */
+int qn_result_why(struct qn_session *session, int apart, int *served,
+                  struct qn_text *text);
 
 #endif

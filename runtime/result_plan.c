@@ -55,6 +55,19 @@ static struct cost cost_of(const struct quern_problem *p,
 
 /* -------------------------------------------------------------------- plan */
 
+int qn_result_named(const struct qn_session *s)
+{
+    const char *name = s->options.kernel;
+
+    for (int i = 0; name && i < s->ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+
+        if (!strcmp(kernel->name, name))
+            return qn_select_variant(s->problem, kernel);
+    }
+    return 0;
+}
+
 /* As the product is, or of operands that are expanded ahead, where a recipe's
    own kernels stop at the sums. */
 static int plan_product(struct quern_plan *plan, const struct qn_session *s)
@@ -202,15 +215,15 @@ static int add_cast(struct qn_session *s, struct qn_text *text)
     return code;
 }
 
-int qn_result_why(struct qn_session *s, const struct qn_choice *fused,
-                  int *served, struct qn_text *text)
+int qn_result_why(struct qn_session *s, int apart, int *served,
+                  struct qn_text *text)
 {
     const struct qn_recipe *recipe = s->demand.recipe;
     const struct cost cost = cost_of(s->problem, recipe);
-    const char *apart = qn_result_apart(s->problem, recipe);
+    const char *reason = qn_result_apart(s->problem, recipe);
     int code;
 
-    if (fused) {
+    if (!apart) {
         qn_text_add(text,
                     "copies of the result leave the product's own launch; a "
                     "cast behind it would take %.0f cycles to move %.0f MB\n\n",
@@ -221,7 +234,8 @@ int qn_result_why(struct qn_session *s, const struct qn_choice *fused,
                 "copies of the result are made by a cast behind the product, "
                 "%.0f cycles to move %.0f MB: %s\n\n",
                 cost.cycles, cost.bytes / 1e6,
-                apart ? apart : "no kernel makes them in the product's launch");
+                reason ? reason
+                       : "no kernel makes them in the product's launch");
     code = add_product(s, served, text);
     return code ? code : add_cast(s, text);
 }

@@ -193,10 +193,11 @@ static int explain(struct qn_session *s, struct qn_why_choice *choice,
     if (code)
         return code;
     add_title(text, s);
-    choice->apart = s->problem->copies && (!count || !list[0].fits);
-    code = s->problem->copies ? qn_result_why(s, choice->apart ? NULL : list,
-                                              &choice->served, text)
-                              : qn_ahead_why(s, &way, &choice->served, text);
+    choice->apart =
+        s->problem->copies && !qn_result_named(s) && (!count || !list[0].fits);
+    code = s->problem->copies
+               ? qn_result_why(s, choice->apart, &choice->served, text)
+               : qn_ahead_why(s, &way, &choice->served, text);
     qn_tuned_why(s, text);
     if (choice->apart) {
         /* what runs was said */

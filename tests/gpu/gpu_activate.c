@@ -169,17 +169,17 @@ static const char *const copied[] = {
     "fprop %s g=%d m=%lld n=256 k=264 copies=both",
     "fprop %s g=%d m=%lld n=520 k=72 alpha=any sizes=host copies=row",
     "fprop %s g=%d m=%lld n=256 k=72 bias=1 prob=1 d=f32 copies=both",
-    "fprop %s g=%d m=%lld n=512 k=264 activation=swiglu prob=1 saved=1 "
-    "copies=both",
-    "fprop %s g=%d m=%lld n=256 k=136 activation=geglu bias=1 interleave=32 "
-    "sizes=host saved=1 copies=both",
+    ("fprop %s g=%d m=%lld n=512 k=264 activation=swiglu prob=1 saved=1 "
+     "copies=both"),
+    ("fprop %s g=%d m=%lld n=256 k=136 activation=geglu bias=1 interleave=32 "
+     "sizes=host saved=1 copies=both"),
     "fprop %s g=%d m=%lld n=264 k=136 activation=squared_relu copies=row",
     "dgrad %s g=%d m=%lld n=264 k=136 copies=both",
     "dgrad %s g=%d m=%lld n=136 k=72 d=f32 alpha=any copies=row",
-    "dgrad %s g=%d m=%lld n=256 k=136 activation=swiglu prob=1 dbias=1 "
-    "dprob=1 copies=both",
-    "dgrad %s g=%d m=%lld n=128 k=264 activation=reglu interleave=8 prob=1 "
-    "dprob=1 dbias=add sizes=host copies=both",
+    ("dgrad %s g=%d m=%lld n=256 k=136 activation=swiglu prob=1 dbias=1 "
+     "dprob=1 copies=both"),
+    ("dgrad %s g=%d m=%lld n=128 k=264 activation=reglu interleave=8 prob=1 "
+     "dprob=1 dbias=add sizes=host copies=both"),
     "dgrad %s g=%d m=%lld n=136 k=72 activation=squared_relu copies=row"};
 
 enum { COPIED = sizeof copied / sizeof *copied, MOST_RECIPES = 64 };

@@ -411,8 +411,8 @@ static const char *const behind[] = {
     "fprop fp8_tensor_delayed g=5 m=303 n=72 k=64 bias=1 copies=both",
     "fprop nvfp4 g=5 m=303 n=96 k=64 activation=swiglu prob=1 copies=both",
     "dgrad nvfp4 g=5 m=303 n=96 k=64 copies=both",
-    "dgrad mxfp8 g=5 m=303 n=48 k=64 activation=geglu expand=ahead "
-    "copies=both"};
+    ("dgrad mxfp8 g=5 m=303 n=48 k=64 activation=geglu expand=ahead "
+     "copies=both")};
 
 /* A flag skips both launches, a lie is reported and stays inside, and fewer
    rows than planned are what a plan for just these makes. */
