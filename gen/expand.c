@@ -244,13 +244,9 @@ static int next_choice(const struct qg_kernels *k, int *choice)
    told that they make nothing. */
 static void too_many(struct qg *q, const struct qg_kernels *k)
 {
-    const struct qg_recipe *recipe = q->recipes;
-    int recipes = 0;
-
-    for (; recipe; recipe = recipe->next)
-        recipes++;
-    if (q->npoints++ == QG_MAX_POINTS)
-        qg_diag_note(q, k->place, QG_E_POINTS, k->name, QG_MAX_POINTS, recipes);
+    if (q->npoints++ == q->most)
+        qg_diag_note(q, k->place, QG_E_POINTS, k->name, q->most,
+                     QG_RECIPE_POINTS);
 }
 
 /* Returns 0, or 1 when the statement's other points are not worth trying. */
@@ -265,7 +261,7 @@ static int expand_axes(struct qg *q, const struct qg_variant *variant)
 
         if (q->wanted && !qg_name_is(variant, choice, q->wanted))
             continue;
-        if (q->npoints >= QG_MAX_POINTS) {
+        if (q->npoints >= q->most) {
             too_many(q, variant->kernels);
             return 1;
         }
@@ -536,8 +532,14 @@ static void begin(struct qg *q)
     REVERSE(qg_recipe, q->recipes);
     REVERSE(qg_kernels, q->kernels);
     REVERSE(qg_shipped, q->shipped);
-    for (struct qg_recipe *r = q->recipes; r; r = r->next)
+    q->most = QG_MAX_POINTS;
+    for (struct qg_recipe *r = q->recipes; r; r = r->next) {
+        /* grids are bounded, not how many recipes a user has: each comes with
+           room for the points that the grids make of it */
+        q->most += QG_RECIPE_POINTS;
+        q->bound += q->share;
         finish_recipe(q, r);
+    }
 }
 
 /*

@@ -137,8 +137,9 @@
                  "scales or output types are others; name another, or what "   \
                  "that recipe has")                                            \
     X(POINTS,                                                                  \
-      "with kernels '%s' the grids have more than %d points (recipes: "        \
-      "%d); take recipes away, or values from axes")                           \
+      "with kernels '%s' the grids have more than %d points, %d of them for "  \
+      "each recipe; take values from axes of your own kernels, or name the "   \
+      "recipe that they are for")                                              \
     X(DERIVED_KIND, "derive '%s' gave %s; it must give a whole number, a "     \
                     "boolean, a name, or a list of whole numbers")             \
     X(DERIVED_FLOAT, "derive '%s' gave %s; use // for whole numbers")          \

@@ -29,12 +29,14 @@ enum {
     QG_MAX_SHIPPED = 300,    /* kernels that are built ahead */
     QG_MAX_INCLUDES = 16,    /* templates inside each other */
     QG_MAX_NODES = 2000,     /* terms of a rule */
-    QG_MAX_POINTS = 40960,   /* kernels and rejected points, all together */
+    QG_MAX_POINTS = 40960,   /* kernels and rejected points, all together, .. */
+    QG_RECIPE_POINTS = 2048, /* .. and for each recipe besides */
     QG_MAX_SPEC = 1 << 20,   /* bytes of a spec file */
     QG_MAX_STRING = 1 << 16, /* bytes of a Lua string */
     QG_MAX_OUTPUT = 1 << 22, /* bytes of a generated file */
-    QG_MAX_MEMORY = 1 << 27, /* bytes that Lua may hold */
-    QG_MAX_SECONDS = 20,     /* of processor time, should all else fail */
+    QG_MAX_MEMORY = 1 << 27, /* bytes that Lua may hold, .. */
+    QG_RECIPE_MEMORY = 1 << 21, /* .. and for each recipe besides */
+    QG_MAX_SECONDS = 20,        /* of processor time, should all else fail */
     QG_STEP = 1000,          /* instructions between two looks at the bounds */
     QG_CALL_STEPS = 5000000, /* instructions of one file or function */
     QG_ALL_STEPS = 400000000 /* instructions of one qg_open */
@@ -246,6 +248,7 @@ struct qg {
     struct qg_block *blocks; /* the arena */
 
     size_t held, bound;      /* bytes of Lua's */
+    size_t share;            /* what each recipe adds to the bound */
     enum qg_refusal refused; /* why Lua was denied memory */
     long long steps;         /* bound on the instructions of all calls */
     long long left, total;   /* what is left for this call, for all */
@@ -285,7 +288,7 @@ struct qg {
     int lazy;                /* kernels are made when they are asked for */
     const char *wanted;      /* the name of the only point to make, or NULL */
     struct qg_point *points; /* last one first, until they are sorted */
-    int npoints;
+    int npoints, most;
     struct qg_point **sorted; /* the kernels among them, by name */
     struct quern_registry registry;
 };
