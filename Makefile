@@ -10,8 +10,8 @@
 #   make format  rewrite the C files as .clang-format says
 #   make report  build/report.html: plots of what bench/results holds
 #   make clean
-#   make install     into PREFIX (/usr/local), below DESTDIR if that is given;
-#   make uninstall   pkg-config then knows `quern`
+#   make install     into PREFIX (/usr/local), below DESTDIR if that is given, libraries
+#   make uninstall   into LIBDIR (lib) of it; pkg-config then knows `quern`
 #
 # CC=clang chooses the compiler (after make clean), JOBS=n the parallel jobs.
 
@@ -67,10 +67,10 @@ report: tools
 	@echo build/report.html
 
 install: all
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' .ci/place install
+	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' .ci/place install
 
 uninstall:
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' .ci/place uninstall
+	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' .ci/place uninstall
 
 clean:
 	@rm -rf build

@@ -22,6 +22,7 @@ workspace "quern"
   buildoptions {
     "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-pthread",
     "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wstrict-prototypes",
+    "-ffile-prefix-map=" .. os.getcwd() .. "=.", -- no path of this machine in what is installed
   }
   linkoptions { "-pthread", "-Wl,-z,relro,-z,now" }
 
@@ -63,8 +64,15 @@ local function archive (name)
   begin(name, "StaticLib", name, "lib")
 end
 
+-- Where `make install` may put libraries: COUPLED: LIBDIR
+local LIBDIRS = "/../lib"
+local triplet = io.popen("${CC:-cc} -print-multiarch 2>/dev/null"):read("*l") or ""
+for _, folder in ipairs { "/../lib64", triplet ~= "" and "/../lib/" .. triplet or nil } do
+  LIBDIRS = LIBDIRS .. ":$$ORIGIN" .. folder
+end
+
 local function program (name, target)
-  begin(name, "ConsoleApp", target or name, "bin", "/../lib")
+  begin(name, "ConsoleApp", target or name, "bin", LIBDIRS)
 end
 
 -- The number of the shared libraries' ABI: the first one of QUERN_VERSION. COUPLED: soname

@@ -93,9 +93,14 @@ static int each_cached(struct quern_context *ctx, visitor *visit, void *user)
 static int visit_shipped(visitor *visit, void *user)
 {
     char here[PATH_MAX], folder[PATH_MAX + 32];
+    char *last;
 
     if (!qn_generator_folder(here, sizeof here))
         return 0;
+    /* lib/x86_64-linux-gnu: libraries of several machines side by side */
+    last = strrchr(here, '/');
+    if (last && last - here >= 4 && !strncmp(last - 4, "/lib", 4))
+        *last = 0;
     snprintf(folder, sizeof folder, "%s/../share/quern/tune", here);
     return visit(user, folder);
 }

@@ -125,6 +125,35 @@ static void check_programs(void)
     check_device("9.0", "none");
 }
 
+/* Where a distribution has its libraries; nothing tells where it was built. */
+static void check_folders(void)
+{
+    static const char *const folders[] = {"lib64", PREFIX "/lib64",
+                                          "lib/$(${CC:-cc} -print-multiarch)"};
+
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        setenv("LIBDIR", "", 1);
+        must("folder", test_shell("printf %%s %s", folders[i]));
+        setenv("LIBDIR", test_output, 1);
+        must("install", place("install"));
+        must("quern", test_shell("cd / && env -i PATH=\"$PATH\" %s" PREFIX
+                                 "/bin/quern recipes 2>&1",
+                                 folder));
+        must("pkg-config",
+             test_shell("test -e \"%s/$(PKG_CONFIG_LIBDIR=%s" PREFIX
+                        "/${LIBDIR#" PREFIX "/}/pkgconfig pkg-config "
+                        "--variable=libdir quern)/libquern.a\"",
+                        folder, folder));
+        must("uninstall", place("uninstall"));
+        must("find", test_shell("find %s" PREFIX " ! -type d", folder));
+        assert_string_equal(test_output, "");
+    }
+    setenv("LIBDIR", "../lib", 1);
+    assert_int_equal(place("install"), 2);
+    assert_non_null(strstr(test_output, "LIBDIR is '../lib': lib, lib64 or "));
+    unsetenv("LIBDIR");
+}
+
 void test_installed(void **state)
 {
     int compiled;
@@ -132,7 +161,9 @@ void test_installed(void **state)
     (void)state;
     snprintf(folder, sizeof folder, "/tmp/quern-install-XXXXXX");
     assert_non_null(mkdtemp(folder));
+    check_folders();
     must("install", place("install"));
+    assert_int_equal(test_shell("grep -rlF \"$(pwd -P)\" %s 2>&1", folder), 1);
     must("quern", test_shell("%s" PREFIX "/bin/quern recipes 2>&1", folder));
     compiled = build_kernels();
     if (compiled)
