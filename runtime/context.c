@@ -267,7 +267,7 @@ int quern_open(const struct quern_open_options *options,
                    ctx->linked ? ctx->linked->nkernels : 0, ctx->base->hash,
                    ctx->cache_list);
     *out = ctx;
-    return QUERN_OK;
+    return qn_error_done(QUERN_OK);
 }
 
 void quern_close(struct quern_context *ctx)

@@ -60,6 +60,13 @@ int qn_error_null(const char *name, const void *argument, const char *second,
                                   : third);
 }
 
+int qn_error_done(int code)
+{
+    if (code == QUERN_OK)
+        message[0] = 0;
+    return code;
+}
+
 int qn_error_memory(void)
 {
     return qn_error_set(QUERN_ENOMEM, "host memory ran out");

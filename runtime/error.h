@@ -22,6 +22,10 @@ const char *qn_error_text(void);
 int qn_error_null(const char *name, const void *argument, const char *second,
                   const void *other, const char *third);
 
+/* Of a call that may try one way and take another: success leaves nothing of
+   what was given up. Returns the code. */
+int qn_error_done(int code);
+
 /* Host memory ran out. */
 int qn_error_memory(void);
 

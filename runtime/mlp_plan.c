@@ -203,7 +203,7 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
         quern_mlp_plan_free(plan);
     else
         *out = plan;
-    return code;
+    return qn_error_done(code);
 }
 
 /* --------------------------------------------------------------------- why */
@@ -400,5 +400,5 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
         code = *out ? QUERN_OK : qn_error_memory();
     }
     qn_text_free(&text);
-    return code;
+    return qn_error_done(code);
 }

@@ -507,7 +507,7 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
         qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s on %d %s",
                        name_of(*plan), (*plan)->workers,
                        (*plan)->driver ? "CTAs" : "threads");
-    return code;
+    return qn_error_done(code);
 }
 
 int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,

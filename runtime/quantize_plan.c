@@ -389,7 +389,7 @@ int quern_quantize_plan(struct quern_context *ctx,
     if (!code)
         qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s",
                        main_kernel(*plan)->name);
-    return code;
+    return qn_error_done(code);
 }
 
 void quern_quantize_plan_free(struct quern_quantize_plan *plan)
@@ -487,5 +487,5 @@ int quern_quantize_why(struct quern_context *ctx,
     }
     qn_session_close(&session);
     qn_text_free(&text);
-    return code;
+    return qn_error_done(code);
 }

@@ -119,7 +119,8 @@ enum quern_beta {
 
 enum quern_backend {
     QUERN_BACKEND_AUTO,    /* aot, else jit, else host where there is no GPU */
-    QUERN_BACKEND_HOST,    /* generated C on all cores; host memory */
+    QUERN_BACKEND_HOST,    /* generated C on all cores; host memory; takes up
+                              to 256 KiB of the calling thread's stack */
     QUERN_BACKEND_JIT,     /* NVRTC and the cubin cache */
     QUERN_BACKEND_AOT,     /* cubins linked with the registry */
     QUERN_BACKEND_CUBLASLT /* NVIDIA's, for each group; only if asked for */
@@ -244,8 +245,7 @@ struct quern_open_options {
 **   QUERN_GEN      path of libquern_gen     QUERN_CC      C compiler, "cc"
 **   QUERN_CUBLASLT path of libcublasLt
 **   QUERN_THREADS  threads of the host backend, 1 to 256
-**   QUERN_LOG      error, info or debug: see log_level. The program `quern`
-**                  prints what it is told to stderr, a line each
+**   QUERN_LOG      error, info or debug: see log_level
 **   CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual
 **
 ** A child of fork() opens the library anew. There the parent's contexts and
@@ -260,7 +260,7 @@ QUERN_API int quern_open(const struct quern_open_options *options,
 /* Close it. NULL is allowed. Plans made from it must be freed before. */
 QUERN_API void quern_close(struct quern_context *ctx);
 
-/* The calling thread's last error as one or more lines; never NULL. */
+/* The calling thread's last error, "" if a plan was made since; never NULL. */
 QUERN_API const char *quern_errmsg(const struct quern_context *ctx);
 
 /* The meaning of a code, "unknown code" for others; static storage. */

@@ -396,5 +396,5 @@ int quern_tune(struct quern_context *ctx, const struct quern_problem *problem,
 {
     if (!ctx || !problem || !result)
         return qn_error_null("ctx", ctx, "problem", problem, "result");
-    return qn_tune_measure(ctx, problem, options, 0, result);
+    return qn_error_done(qn_tune_measure(ctx, problem, options, 0, result));
 }

@@ -253,5 +253,5 @@ int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
 {
     struct qn_why_choice choice;
 
-    return qn_why_explain(ctx, problem, options, &choice, out);
+    return qn_error_done(qn_why_explain(ctx, problem, options, &choice, out));
 }

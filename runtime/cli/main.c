@@ -82,6 +82,16 @@ static int unknown(const char *name)
     return QN_EXIT_USAGE;
 }
 
+/* Behind a word that takes nothing; the status of bad use. */
+static int superfluous(const char *word, const char *argument)
+{
+    fprintf(stderr,
+            "quern: error: '%s' is not expected behind %s; `quern COMMAND "
+            "--help` explains a command\n",
+            argument, word);
+    return QN_EXIT_USAGE;
+}
+
 /* "summary" and "help" around argp's own list of options. */
 static int run(const struct qn_command *command, int argc, char **argv)
 {
@@ -125,12 +135,19 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     atexit(close_output);
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 ||
-        strcmp(argv[1], "help") == 0) {
+    if (argc < 2) {
         print_help();
-        return argc < 2 ? QN_EXIT_USAGE : QN_EXIT_OK;
+        return QN_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        if (argc > 2)
+            return superfluous(argv[1], argv[2]);
+        print_help();
+        return QN_EXIT_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
+        if (argc > 2)
+            return superfluous(argv[1], argv[2]);
         printf("quern %s\n", quern_version());
         return QN_EXIT_OK;
     }

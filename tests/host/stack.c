@@ -10,9 +10,14 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* A thread's stack also holds its own copy of what libraries keep for each
-   thread: it is less than this, and a cast's tiles fit as well. */
+/* What quern.h says that a call takes up of a thread's stack. This also holds
+   the thread's own copy of what libraries keep for each, which is less than 64
+   KiB; sanitizers need more.                       COUPLED: stack */
+#ifdef __SANITIZE_ADDRESS__
 #define SMALL ((size_t)512 << 10)
+#else
+#define SMALL ((size_t)(256 + 64) << 10)
+#endif
 
 /* The cast that needs most: amax, both copies, sums. */
 static void *cast(void *code)

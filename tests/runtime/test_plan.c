@@ -332,6 +332,7 @@ static void falls_back_to_the_host(void **state)
     ctx = test_open();
     expect_plan(ctx, PROBLEM, NULL, "k_host", QUERN_BACKEND_HOST, 3);
     assert_non_null(strstr(test_messages, "the host computes"));
+    assert_string_equal(quern_errmsg(ctx), ""); /* it succeeded */
     p = test_problem(ctx, PROBLEM);
     test_expect(quern_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE, "cuInit");
     quern_close(ctx);
