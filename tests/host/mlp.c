@@ -409,6 +409,10 @@ void test_mlp_arguments(void **state)
     REFUSED(scaled, backward, a->saved = NULL, "saved is NULL");
     REFUSED(scaled, backward, a->dprob = NULL, "dprob is NULL");
     REFUSED(scaled, backward, a->random = NULL, "random is NULL");
+    REFUSED(scaled, backward, a->random = (void *)a->dx.data,
+            "dx overlaps random");
+    REFUSED(scaled, backward, a->random = a->workspace,
+            "workspace overlaps random");
     REFUSED(scaled, backward, a->dw1.stride = 64, "dw1: stride 0");
     REFUSED(scaled, forward, a->x.stride = 31, "x.stride is 31: 0 (packed) or");
     REFUSED(scaled, forward, a->y.stride = (int64_t)1 << 31, "y.stride is");

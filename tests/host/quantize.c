@@ -166,6 +166,10 @@ void test_quantize_arguments(void **state)
             "nothing to make");
     REFUSED(s.need.args.dbias = NULL, "dbias is NULL");
     REFUSED(s.need.args.random = NULL, "random is NULL");
+    REFUSED(s.need.args.random = (const void *)s.row.data,
+            "row.data overlaps random");
+    REFUSED(s.need.args.random = s.need.args.workspace,
+            "workspace overlaps random");
     REFUSED(s.need.args.probability = s.scale, "probability is not NULL");
     REFUSED(s.need.args.scale = s.scale, "scale is not NULL");
     REFUSED(s.need.args.first_dims = NULL, "the groups have no sizes");

@@ -333,11 +333,23 @@ static void casts_without_sizes_refuse_them(void **state)
 
 static const unsigned char params[] = {QN_PARAM_part_count, QN_PARAM_parts,
                                        QN_PARAM_d_map, QN_PARAM_error};
-#define LINKED(symbol)                                                         \
+#define MADE(symbol)                                                           \
     .name = symbol, .spec = "kernels/queue.lua:1", .template = "queue.cu",     \
-    .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a",               \
-    .cluster = {1, 1}, .schedule = "", .threads = 128,                         \
-    .cubin = "cubin of " symbol ".cu", .cubin_bytes = 24
+    .key = "key of " symbol, .recipe = "bf16", .cluster = {1, 1},              \
+    .schedule = "", .threads = 128
+#define LINKED(symbol)                                                         \
+    MADE(symbol), .arch = "sm_90a", .cubin = "cubin of " symbol ".cu",         \
+                  .cubin_bytes = 24
+
+static int host_calls; /* products that the host was given */
+
+static void host_parts(void *const *values, int worker, int workers)
+{
+    (void)workers;
+    if (!worker)
+        host_calls += *(const int *)values[0];
+}
+
 static const struct qn_kernel kernels[] = {
     {LINKED("w_parts"), .op = QUERN_WGRAD, .ragged = QUERN_AXIS_K,
      .epilogue = QN_ADD,
@@ -346,11 +358,17 @@ static const struct qn_kernel kernels[] = {
      .d = {.type = QUERN_F32, .box = {32, 16}}, .tile = {128, 128, 64},
      .addend = "reduce", .parts = 8, .params = params,
      .nparams = sizeof params},
+    {MADE("w_parts_host"), .arch = "host", .op = QUERN_WGRAD,
+     .ragged = QUERN_AXIS_K, .epilogue = QN_ADD,
+     .a = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN},
+     .b = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN},
+     .d = {.type = QUERN_F32}, .tile = {128, 128, 64}, .addend = "", .parts = 8,
+     .params = params, .nparams = 1, .host = host_parts},
     {LINKED("k_sizes_linked"), .op = QN_SIZES, .input = QUERN_F32, .addend = "",
      .params = size_params, .nparams = sizeof size_params},
 };
 static const struct quern_registry registry = {
-    .hash = "sizes", .kernels = kernels, .nkernels = 2};
+    .hash = "sizes", .kernels = kernels, .nkernels = 3};
 
 /* Each product's own, side by side in the workspace of the first. */
 static void merged_products_have_their_own(void **state)
@@ -399,6 +417,38 @@ static void merged_products_have_their_own(void **state)
     quern_close(ctx);
 }
 
+/* What the host computes, no launch may take along, nor the other way. */
+static void backends_do_not_merge(void **state)
+{
+    static const char text[] =
+        "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 parts=4";
+    static const struct quern_plan_options host = {.backend =
+                                                       QUERN_BACKEND_HOST};
+    struct quern_context *ctx = test_open_with(&registry);
+    struct quern_plan *plans[] = {test_plan(ctx, text, NULL),
+                                  test_plan(ctx, text, &host)};
+    struct quern_args args = test_args(ctx, text);
+    struct quern_queue *queue;
+
+    (void)state;
+    test_expect(quern_queue(ctx, 4, &queue), QUERN_OK, "");
+    for (int first = 0; first < 2; first++) {
+        host_calls = test_cuda->launches = 0;
+        for (int i = 0; i < 4; i++)
+            test_expect(
+                quern_queue_put(queue, plans[i < 2 ? first : !first], &args, 0),
+                QUERN_OK, "");
+        test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+        assert_int_equal(test_cuda->launches, 1);
+        assert_int_equal(host_calls, 2);
+    }
+    quern_queue_free(queue);
+    quern_plan_free(plans[0]);
+    quern_plan_free(plans[1]);
+    test_args_free(&args);
+    quern_close(ctx);
+}
+
 int test_host_sizes_group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +463,7 @@ int test_host_sizes_group(void)
         TEST(casts_take_them),
         TEST(casts_without_sizes_refuse_them),
         TEST(merged_products_have_their_own),
+        TEST(backends_do_not_merge),
     };
 
     return cmocka_run_group_tests_name("host_sizes", tests, NULL, NULL);
