@@ -163,7 +163,8 @@ filter {}
 local layer = { "runtime/cli/gpu.c", "runtime/cli/layer.c", "runtime/cli/layer_judge.c",
   "runtime/cli/layer_reference.c", "runtime/cli/memory.c", "runtime/cli/message.c",
   "runtime/cli/timing.c" }
-local oracle = { "runtime/cli/decode.c", "runtime/cli/tolerance.c" }
+local oracle = { "runtime/cli/cast.c", "runtime/cli/decode.c", "runtime/cli/fidelity.c",
+  "runtime/cli/tolerance.c" }
 for _, path in ipairs(layer) do oracle[#oracle + 1] = path end
 test("host", nil, oracle)
 test("compile", nil, { "runtime/cli/cubin.c" })
@@ -180,7 +181,8 @@ test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copied.c", "tests/ho
   "tests/host/step_expect.c", "tests/runtime/exact.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
   "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/layer.c", "runtime/cli/layer_judge.c",
   "runtime/cli/layer_reference.c", "runtime/cli/memory.c", "runtime/cli/message.c",
-  "runtime/cli/timing.c", "runtime/cli/back.c", "runtime/cli/copies.c", "runtime/cli/job.c",
+  "runtime/cli/timing.c", "runtime/cli/back.c", "runtime/cli/copies.c", "runtime/cli/fidelity.c",
+  "runtime/cli/job.c",
   "runtime/cli/made.c",
   "runtime/cli/oracle.c", "runtime/cli/sample.c", "runtime/cli/twice.c" })
 

@@ -10,6 +10,7 @@
 #include "argument.h"
 #include "cast.h"
 #include "element.h"
+#include "fidelity.h"
 #include "problem.h"
 #include "quantize.h"
 #include "report.h"
@@ -59,64 +60,77 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
     return status;
 }
 
-/* 1 - 2 x y / (x x + y y), over all values of the groups. */
-static double distance(const struct qn_cast *c, const float *y)
+/* Values without scales say themselves what they are: 1 - 2xy / (xx + yy). */
+static double distance(const struct qn_cast *c)
 {
-    const struct qn_memory *in = &c->memory[QN_CAST_IN];
-    double xy = 0, xx = 0;
+    const struct quern_tensor *row = &c->need.args.row;
+    const int64_t stride = row->stride ? row->stride : c->q.k;
+    double gap = 0, sum = 0;
 
-    for (int64_t i = 0; i < c->rows * c->q.k; i++) {
-        double x = qn_element_load(in->data, c->q.type, (size_t)i);
+    for (int64_t i = 0; i < c->rows; i++)
+        for (int64_t k = 0; k < c->q.k; k++) {
+            const double x =
+                (double)qn_element_load(c->memory[QN_CAST_IN].data, c->q.type,
+                                        (size_t)(i * c->q.k + k));
+            const double y =
+                (double)qn_element_load(c->memory[QN_CAST_ROW].data, row->type,
+                                        (size_t)(i * stride + k));
 
-        xy += x * y[i];
-        xx += x * x + (double)y[i] * y[i];
-    }
-    return xx > 0 ? 1 - 2 * xy / xx : 0;
+            gap += (x - y) * (x - y);
+            sum += x * x + y * y;
+        }
+    return sum > 0 ? gap / sum : 0;
 }
 
-/* Values without scales say themselves what they are. */
-static int compare_plain(const struct qn_cast *c, struct verdict *v)
+/* One copy, read where it is said to lie, beside the numbers that went in. */
+static int compare_copy(const struct qn_cast *c, int copy, struct verdict *v)
 {
-    const int64_t count = c->rows * c->q.k;
-    float *y = malloc((size_t)count * sizeof *y + 1);
+    enum { LINES = 4096 };
+    const struct qn_recipe *recipe = qn_context_recipe(c->ctx, c->q.recipe);
+    struct qn_fidelity f = {.q = c->q,
+                            .recipe = recipe,
+                            .numbers = c->memory[QN_CAST_IN].data,
+                            .copy = copy == QUERN_ROW ? &c->args.row
+                                                      : &c->args.column,
+                            .sizes = c->sizes};
+    int64_t starts[QUERN_MAX_GROUPS], first = 0;
+    double tolerance, error;
+    int code, held = 1;
 
-    if (!y)
-        return QUERN_ENOMEM;
-    for (int64_t i = 0; i < count; i++)
-        y[i] = (float)qn_element_load(c->memory[QN_CAST_ROW].data,
-                                      c->need.args.row.type, (size_t)i);
-    v->error = distance(c, y);
-    free(y);
-    return QUERN_OK;
+    for (int i = 0; i < c->q.groups; first += c->sizes[i++])
+        starts[i] = first;
+    f.starts = starts;
+    f.q.copies = copy;
+    code = qn_fidelity_tolerance(c->ctx, recipe, &f.q, 1, &tolerance);
+    if (!code)
+        code = qn_fidelity_judge(&f, tolerance, LINES, &error, &held);
+    if (code)
+        return code;
+    v->tolerance = fmax(v->tolerance, tolerance);
+    if (!(error <= v->error))
+        v->error = error;
+    if (!held && !v->where[0])
+        snprintf(v->where, sizeof v->where, "; the %s copy does not hold them",
+                 copy == QUERN_ROW ? "row" : "column");
+    return code;
 }
 
-/* The copy, dequantized by the host, beside the numbers that went in. */
-static int compare_numbers(struct qn_cast *c, const struct qn_options *opt,
-                           struct verdict *v)
+/* The copies beside the numbers that went in. */
+static int compare_numbers(const struct qn_cast *c,
+                           const struct qn_options *opt, struct verdict *v)
 {
-    struct quern_quantization q = c->q;
-    struct qn_cast back = {0};
-    int code = QUERN_OK, status;
+    int code = QUERN_OK;
 
     v->oracle = "the numbers before";
-    v->tolerance = qn_tolerance_format(c->need.args.row.type);
-    if (!c->need.args.row.sf_bytes) {
-        code = compare_plain(c, v);
-        return code ? qn_message_code(opt, code, "out of memory") : QN_EXIT_OK;
+    if (!c->need.args.row.sf_bytes && !c->need.args.column.sf_bytes) {
+        v->tolerance = qn_tolerance_format(c->need.args.row.type);
+        v->error = distance(c);
     }
-    q.work = QUERN_DEQUANTIZE;
-    q.type = QUERN_F32;
-    q.copies = QUERN_ROW;
-    q.dbias = 0;
-    status = qn_cast_begin_host(&back, opt, c->ctx, &q);
-    if (status)
-        return status;
-    back.args.row = c->args.row;
-    code = qn_cast_run(&back);
-    if (!code)
-        v->error =
-            distance(c, (const float *)(void *)back.memory[QN_CAST_OUT].data);
-    qn_cast_free(&back);
+    for (int copy = QUERN_ROW; copy <= QUERN_COLUMN && !code; copy *= 2)
+        if (c->q.copies & copy &&
+            (copy == QUERN_ROW ? c->need.args.row : c->need.args.column)
+                .sf_bytes)
+            code = compare_copy(c, copy, v);
     return code ? qn_message_code(opt, code, quern_errmsg(c->ctx)) : QN_EXIT_OK;
 }
 
@@ -177,7 +191,7 @@ static void compare_sums(const struct qn_cast *c, struct verdict *v)
                          (long long)j);
 }
 
-/* On a GPU the host is the oracle; the host's row copy is looked at itself,
+/* On a GPU the host is the oracle; the host's copies are looked at themselves,
    and its sums. */
 static int judge(struct qn_cast *c, const struct qn_options *opt,
                  struct verdict *v)
@@ -190,14 +204,13 @@ static int judge(struct qn_cast *c, const struct qn_options *opt,
         return qn_message_code(opt, code, quern_errmsg(c->ctx));
     if (c->gpu)
         status = compare_host(c, opt, v);
-    else if (c->q.work == QUERN_QUANTIZE && !c->q.activation &&
-             c->q.copies & QUERN_ROW) {
+    else if (c->q.work == QUERN_QUANTIZE && !c->q.activation) {
         status = compare_numbers(c, opt, v);
         if (!status && c->q.dbias)
             compare_sums(c, v);
     } else
         status = qn_message_fail(opt, QN_EXIT_USAGE,
-                                 "--check: on the host a row copy is compared "
+                                 "--check: on the host copies are compared "
                                  "with the numbers that went in, so 'quantize' "
                                  "without an activation is needed; on a GPU "
                                  "every result is compared with the host's");

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "fidelity.h"
 #include "quantize.h"
 #include "random.h"
 
@@ -123,6 +124,8 @@ int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
                                &m.history};
     int code;
 
+    job->made[role].seed = seed;
+    job->made[role].scale = scale;
     qn_scale_source(&job->problem, job->recipe, role, &m.q);
     code = plan(&m);
     if (!code)
@@ -167,4 +170,55 @@ void qn_copies_free(void *memory[3])
 {
     for (int i = 0; i < 3; i++)
         free(memory[i]);
+}
+
+/* Those of the job, or drawn again. */
+static int numbers_of(const struct qn_job *job, int role,
+                      const struct quern_quantization *q, void **numbers)
+{
+    const int64_t groups = q->of == QUERN_W ? q->groups : 1;
+    const size_t count = (size_t)(groups * q->m * q->k);
+
+    *numbers = malloc(count * 2 + 1);
+    if (!*numbers)
+        return qn_error_memory();
+    if (role == QN_ROLE_A && job->problem.quantize)
+        memcpy(*numbers, job->numbers, count * 2);
+    else
+        qn_random_fill(*numbers, q->type, count, job->made[role].seed,
+                       job->made[role].scale);
+    return QUERN_OK;
+}
+
+int qn_copies_judge(const struct qn_job *job, int role, int64_t most, int *held)
+{
+    const float scale =
+        role == QN_ROLE_A && job->problem.quantize ? 1 : job->made[role].scale;
+    struct quern_tensor copy = {0};
+    struct qn_fidelity f = {.recipe = job->recipe,
+                            .copy = &copy,
+                            .starts = job->starts,
+                            .sizes = job->sizes};
+    void *memory[3] = {NULL}, *numbers = NULL;
+    struct qn_decode decode;
+    double tolerance, error;
+    int code;
+
+    if (!qn_scale_source(&job->problem, job->recipe, role, &f.q))
+        return QUERN_OK;
+    code = numbers_of(job, role, &f.q, &numbers);
+    if (!code)
+        code = qn_copies_decode(job, role, &decode, memory);
+    if (!code)
+        code = qn_fidelity_tolerance(job->ctx, job->recipe, &f.q, scale,
+                                     &tolerance);
+    f.numbers = numbers;
+    copy.data = memory[0];
+    copy.sf = memory[1];
+    copy.global = memory[2];
+    if (!code)
+        code = qn_fidelity_judge(&f, tolerance, most, &error, held);
+    qn_copies_free(memory);
+    free(numbers);
+    return code;
 }

@@ -21,4 +21,9 @@ int qn_copies_decode(const struct qn_job *, int role, struct qn_decode *,
                      void *memory[3]);
 void qn_copies_free(void *memory[3]);
 
+/* Clears *held if the operand, where quern_describe says that it lies, is not
+   what it was made of: of about `most` lines. One without scales has nothing to
+   hold. Codes of the library. */
+int qn_copies_judge(const struct qn_job *, int role, int64_t most, int *held);
+
 #endif

@@ -386,6 +386,7 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
     memcpy(other->sizes, job->sizes, sizeof other->sizes);
     memcpy(other->starts, job->starts, sizeof other->starts);
     memcpy(other->factors, job->factors, sizeof other->factors);
+    memcpy(other->made, job->made, sizeof other->made);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         other->host[role] = job->host[role];
         if (role == QN_ROLE_D)

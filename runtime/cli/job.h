@@ -29,6 +29,10 @@ struct qn_job {
     struct qn_memory memory[QN_ROLES];
     const struct qn_recipe *recipe;
     struct qn_memory sf[QN_ROLES], global[QN_ROLES]; /* of scaled A and B */
+    struct {
+        uint64_t seed;
+        float scale;
+    } made[2]; /* of the numbers that these were quantized from */
     float factors[2][QUERN_MAX_GROUPS]; /* alphas, betas: one of each a group */
     struct qn_memory pointers[QN_ROLES]; /* addresses of the matrices */
     struct qn_memory sizes_memory, factors_memory, workspace;

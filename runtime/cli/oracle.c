@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "back.h"
+#include "copies.h"
 #include "element.h"
 #include "error.h"
 #include "made.h"
@@ -151,6 +152,16 @@ static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
     return code;
 }
 
+/* The product's reference reads the copies, right or wrong. */
+static int judge_copy(struct qn_job *job, int role, int *held)
+{
+    enum { LINES = 256 };
+    int fine = 1, code = qn_copies_judge(job, role, LINES, &fine);
+
+    *held &= fine;
+    return code;
+}
+
 int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
                     struct qn_verdict *verdict)
 {
@@ -176,9 +187,12 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         .untouched = 1,
         .copies = 1,
         .sums = 1,
+        .held = 1,
     };
     if (!code && p->quantize) /* D's reference reads the row copy */
         code = qn_made_judge(job, &verdict->copies);
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B && !code; role++)
+        code = judge_copy(job, role, &verdict->held);
     for (int role = QN_ROLE_D; role <= (p->saved ? QN_ROLE_P : QN_ROLE_D);
          role++) {
         if (!code)
@@ -190,7 +204,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         code = qn_oracle_guards(job, &verdict->guards);
     verdict->passed = !code && verdict->error <= verdict->tolerance &&
                       verdict->guards && verdict->untouched &&
-                      verdict->copies && verdict->sums;
+                      verdict->copies && verdict->sums && verdict->held;
     return code;
 }
 
@@ -198,7 +212,7 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
 {
     snprintf(
         text, size,
-        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s%s",
+        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s%s%s",
         verdict->passed ? "passed" : "FAILED", verdict->error,
         verdict->tolerance, verdict->oracle, (long long)verdict->rows,
         verdict->guards ? "" : "; bytes around a buffer were written",
@@ -207,5 +221,8 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
         verdict->sums ? ""
                       : "; dbias is not the sums of D, or dprob was "
                         "written outside of every group",
-        verdict->copies ? "" : "; a copy is not what the host quantizes to");
+        verdict->copies ? "" : "; a copy is not what the host quantizes to",
+        verdict->held ? ""
+                      : "; a copy, read as quern_describe lays it out, is not "
+                        "what was quantized");
 }

@@ -21,6 +21,7 @@ struct qn_verdict {
     int untouched; /* nor what belongs to no group */
     int differ;    /* copies of D are others than those of it in two steps */
     int copies;    /* those that the run made are the host's, to the byte */
+    int held;      /* A and B are what they were quantized from */
     int sums;      /* dbias is that of D's rows, to the bit */
     int passed;
 };

@@ -172,6 +172,12 @@ static const struct {
     {"run quantize bf16 of=dy g=3 m=200 k=96 dbias=1 copies=row --backend host "
      "--check",
      0, "from the numbers before"},
+    {"run quantize bf16 of=dy g=3 m=200 k=99 dbias=1 copies=row --backend host "
+     "--check",
+     0, "passed"},
+    {"run quantize nvfp4 of=x g=3 m=200 k=99 copies=column split=130,0,60 "
+     "--backend host --check",
+     0, "passed"},
     {"run quantize nvfp4 of=dy g=3 m=200 k=96 dbias=1 --backend host --check",
      0, "passed"},
     {"run quantize fp8_row of=w g=2 m=40 k=96 in=f32 --backend host --json", 0,

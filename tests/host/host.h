@@ -101,6 +101,8 @@ void test_queue_own_factors(void **state);
 void test_queue_refuses_dbias(void **state);
 void test_queue_order_of_sums(void **state);
 void test_queue_merges_alike(void **state);
+void test_fidelity(void **state);
+void test_fidelity_of_padding(void **state);
 void test_queue_keeps_types(void **state);
 void test_quantize_pointers(void **state);
 void test_activations(void **state);

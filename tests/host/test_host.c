@@ -76,6 +76,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_queue_refuses_dbias),
         cmocka_unit_test(test_queue_order_of_sums),
         cmocka_unit_test(test_queue_merges_alike),
+        cmocka_unit_test(test_fidelity),
+        cmocka_unit_test(test_fidelity_of_padding),
         cmocka_unit_test(test_queue_keeps_types),
         cmocka_unit_test(test_quantize_pointers),
         cmocka_unit_test(test_activations),

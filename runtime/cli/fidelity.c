@@ -1,0 +1,332 @@
+/*
+** fidelity.c: does a quantized copy hold the numbers that it was made of?
+*/
+#include "fidelity.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cast.h"
+#include "element.h"
+#include "error.h"
+#include "quantize.h"
+#include "random.h"
+#include "tolerance.h"
+#include "types.h"
+
+/* ------------------------------------------------------------------- lines */
+
+/* A transform's signs are the recipe's own: what it is of is known but for
+   these, so magnitudes are compared. It is its own inverse. */
+enum { RUN = 16 };
+
+static void undo(double *run)
+{
+    for (int step = 1; step < RUN; step *= 2)
+        for (int i = 0; i < RUN; i++)
+            if (!(i & step)) {
+                const double a = run[i], b = run[i + step];
+
+                run[i] = (a + b) * M_SQRT1_2;
+                run[i + step] = (a - b) * M_SQRT1_2;
+            }
+}
+
+static void undo_line(double *line, int64_t length)
+{
+    for (int64_t i = 0; i + RUN <= length; i += RUN)
+        undo(line + i);
+    for (int64_t i = 0; i < length; i++)
+        line[i] = fabs(line[i]);
+}
+
+/* Energies of a line before, after, and of the difference. */
+struct energy {
+    double before, after, gap;
+};
+
+static struct energy compare(const double *x, const double *y, int64_t count)
+{
+    struct energy e = {0, 0, 0};
+
+    for (int64_t i = 0; i < count; i++) {
+        e.before += x[i] * x[i];
+        e.after += y[i] * y[i];
+        e.gap += (x[i] - y[i]) * (x[i] - y[i]);
+    }
+    return e;
+}
+
+/* ------------------------------------------------------------------- copies */
+
+struct judge {
+    const struct qn_fidelity *f;
+    struct qn_decode decode;
+    int column, hadamard;
+    int64_t lines, length; /* of all groups; of the longest line */
+    double *x, *y;
+    int padded; /* what fills up is zero */
+};
+
+/* The product that reads the copy knows where it lies. COUPLED: copies */
+static void find_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
+{
+    static const int ops[3][2] = {[QUERN_X] = {QUERN_FPROP, QUERN_WGRAD},
+                                  [QUERN_W] = {QUERN_FPROP, QUERN_DGRAD},
+                                  [QUERN_DY] = {QUERN_DGRAD, QUERN_WGRAD}};
+    const struct quern_quantization *q = &f->q;
+    const int column = q->copies == QUERN_COLUMN;
+    struct quern_problem p = {.op = ops[q->of][column], .groups = q->groups};
+    const int tokens_k = p.op == QUERN_WGRAD;
+    const int role = q->of == QUERN_W || (q->of == QUERN_X && column)
+                         ? QN_ROLE_B
+                         : QN_ROLE_A;
+
+    memcpy(p.recipe, q->recipe, sizeof p.recipe);
+    p.ragged = tokens_k ? QUERN_AXIS_K : QUERN_AXIS_M;
+    p.m = p.n = column ? q->k : q->m;
+    p.k = column ? q->m : q->k;
+    p.d_type = f->recipe->default_d;
+    qn_geometry_of(&p, f->recipe, role, g);
+}
+
+static int64_t lines_of(const struct judge *j, int group)
+{
+    const struct quern_quantization *q = &j->f->q;
+
+    return j->column ? q->k : q->of == QUERN_W ? q->m : j->f->sizes[group];
+}
+
+static int64_t length_of(const struct judge *j, int group)
+{
+    const struct quern_quantization *q = &j->f->q;
+
+    return !j->column ? q->k : q->of == QUERN_W ? q->m : j->f->sizes[group];
+}
+
+/* The numbers of a line: a row, or a feature of all rows. */
+static void load(const struct judge *j, int group, int64_t line, double *x)
+{
+    const struct quern_quantization *q = &j->f->q;
+    const int64_t first = q->of == QUERN_W ? group * q->m : j->f->starts[group];
+
+    for (int64_t i = 0; i < length_of(j, group); i++) {
+        const int64_t row = j->column ? i : line, at = j->column ? line : i;
+
+        x[i] = (double)qn_element_load(j->f->numbers, q->type,
+                                       (size_t)((first + row) * q->k + at));
+    }
+}
+
+static struct energy judge_line(struct judge *j, int group, int64_t line)
+{
+    const int64_t length = length_of(j, group);
+    const int64_t whole =
+        j->hadamard ? qn_quantize_round_up(length, RUN) : length;
+    const int64_t all = qn_decode_length(&j->decode, group);
+
+    memset(j->x, 0, (size_t)j->length * sizeof *j->x);
+    load(j, group, line, j->x);
+    qn_decode_row(&j->decode, group, line, j->y);
+    for (int64_t i = whole; i < all; i++)
+        j->padded &= j->y[i] >= 0 && j->y[i] <= 0;
+    if (j->hadamard) {
+        undo_line(j->y, whole);
+        for (int64_t i = 0; i < length; i++)
+            j->x[i] = fabs(j->x[i]);
+    }
+    return compare(j->x, j->y, length);
+}
+
+/* The next line to look at: the last one of a group is. */
+static int64_t next_line(int64_t line, int64_t skip, int64_t last)
+{
+    return line < last && line + skip > last ? last : line + skip;
+}
+
+/* Lines of all groups, about `most` of them, and the sum. Returns how many. */
+static int64_t judge_lines(struct judge *j, int64_t most, struct energy *each,
+                           struct energy *sum)
+{
+    const struct qn_fidelity *f = j->f;
+    const int64_t skip = j->lines / most + 1;
+    int64_t count = 0;
+
+    for (int g = 0; g < f->q.groups; g++) {
+        const int64_t last = lines_of(j, g) - 1;
+
+        for (int64_t i = 0; i <= last; i = next_line(i, skip, last)) {
+            const struct energy e = judge_line(j, g, i);
+
+            sum->before += e.before;
+            sum->after += e.after;
+            sum->gap += e.gap;
+            each[count++] = e;
+        }
+    }
+    return count;
+}
+
+/* A line is held against what lines have on the average, as all of its values
+   may be too small for a scale that it shares. */
+static int conclude(const struct judge *j, const struct energy *each,
+                    int64_t count, const struct energy *sum, double tolerance,
+                    double *error)
+{
+    enum { SLACK = 8 };
+    const double usual = count ? sum->before / (double)count : 0;
+    int held = j->padded;
+
+    *error = sum->gap;
+    if (sum->before + sum->after > 0)
+        *error /= sum->before + sum->after;
+    for (int64_t i = 0; i < count; i++)
+        held &=
+            each[i].gap <= SLACK * tolerance * 2 * fmax(each[i].before, usual);
+    return held && *error <= tolerance;
+}
+
+/* Room for the longest line, and for all that are looked at. */
+static int begin(struct judge *j, int64_t most, struct energy **each)
+{
+    const int groups = j->f->q.groups;
+    int64_t longest = 0;
+
+    for (int i = 0; i < groups; i++) {
+        const int64_t length = qn_decode_length(&j->decode, i);
+
+        longest = length > longest ? length : longest;
+        j->lines += lines_of(j, i);
+    }
+    j->length = longest + RUN;
+    j->x = malloc((size_t)j->length * sizeof *j->x);
+    j->y = malloc((size_t)j->length * sizeof *j->y);
+    *each = malloc((size_t)(most + 2 * groups + 1) * sizeof **each);
+    return j->x && j->y && *each ? QUERN_OK : qn_error_memory();
+}
+
+int qn_fidelity_judge(const struct qn_fidelity *f, double tolerance,
+                      int64_t most, double *error, int *held)
+{
+    struct judge j = {.f = f, .padded = 1};
+    struct energy *each = NULL, sum = {0, 0, 0};
+    struct qn_geometry g;
+    int64_t count;
+    int code;
+
+    find_geometry(f, &g);
+    j.column = f->q.copies == QUERN_COLUMN;
+    j.hadamard = j.column && f->recipe->scaling[f->q.of].hadamard;
+    qn_decode_begin(&j.decode, &g, f->copy, f->q.groups, f->starts, f->sizes);
+    code = begin(&j, most, &each);
+    if (!code) {
+        count = judge_lines(&j, most, each, &sum);
+        *held = conclude(&j, each, count, &sum, tolerance, error);
+    }
+    free(j.x);
+    free(j.y);
+    free(each);
+    return code;
+}
+
+/* --------------------------------------------------------------- tolerance */
+
+/* A cast of one group and its way back, both by the host. */
+struct trip {
+    struct qn_options opt;
+    struct qn_cast cast, back;
+    const void *out; /* fp32 */
+};
+
+static int travel(struct trip *t, struct quern_context *ctx,
+                  const struct quern_quantization *q, float scale)
+{
+    struct quern_quantization one = *q;
+    const struct quern_tensor *in = &t->cast.need.args.in;
+    int code;
+
+    if (qn_cast_begin_host(&t->cast, &t->opt, ctx, &one))
+        return QUERN_ECOMPILE;
+    if (qn_random_fill(t->cast.memory[QN_CAST_IN].data, one.type,
+                       in->bytes * 8 / (size_t)qn_type_bits(in->type), 1,
+                       scale))
+        return QUERN_EINVAL;
+    code = qn_cast_run(&t->cast);
+    one.work = QUERN_DEQUANTIZE;
+    one.type = QUERN_F32;
+    if (!code && qn_cast_begin_host(&t->back, &t->opt, ctx, &one))
+        code = QUERN_ECOMPILE;
+    t->back.args.row = t->cast.args.row;
+    t->back.args.column = t->cast.args.column;
+    t->out = t->back.memory[QN_CAST_OUT].data;
+    return code ? code : qn_cast_run(&t->back);
+}
+
+/* What was transformed is so on the way back, too: along the tokens. */
+static double loss_of(const struct trip *t, const struct quern_quantization *q,
+                      int hadamard)
+{
+    struct energy sum = {0, 0, 0};
+    double x[RUN], y[RUN];
+
+    for (int64_t at = 0; at < q->m * q->k; at += RUN) {
+        const int64_t first =
+            hadamard ? at / (RUN * q->k) * RUN * q->k + at / RUN % q->k : at;
+        struct energy e;
+
+        for (int i = 0; i < RUN; i++) {
+            const size_t from =
+                (size_t)(first + (hadamard ? i * q->k : (int64_t)i));
+
+            x[i] = (double)qn_element_load(t->cast.memory[QN_CAST_IN].data,
+                                           q->type, from);
+            y[i] = (double)((const float *)t->out)[from];
+        }
+        if (hadamard) {
+            undo_line(y, RUN);
+            for (int i = 0; i < RUN; i++)
+                x[i] = fabs(x[i]);
+        }
+        e = compare(x, y, RUN);
+        sum.before += e.before;
+        sum.after += e.after;
+        sum.gap += e.gap;
+    }
+    return sum.gap / (sum.before + sum.after);
+}
+
+/* A rule that cuts values at two thirds of their deviation loses as much; a
+   cast that does not work, more. */
+#define MOST_LOSS 0.25
+
+int qn_fidelity_tolerance(struct quern_context *ctx,
+                          const struct qn_recipe *recipe,
+                          const struct quern_quantization *q, float scale,
+                          double *tolerance)
+{
+    const struct qn_scaling *s = &recipe->scaling[q->of];
+    const int types[] = {recipe->x, recipe->w, recipe->dy};
+    struct quern_quantization one = {.work = QUERN_QUANTIZE,
+                                     .of = q->of,
+                                     .type = q->type,
+                                     .copies = q->copies,
+                                     .groups = 1,
+                                     .m = 256,
+                                     .k = 256,
+                                     .split = "even"};
+    struct trip t = {.opt = {.seed = 1}};
+    double loss = 0;
+    int code;
+
+    *tolerance = qn_tolerance_format(types[q->of]);
+    memcpy(one.recipe, q->recipe, sizeof one.recipe);
+    code = travel(&t, ctx, &one, scale);
+    if (!code)
+        loss = loss_of(&t, &one, q->copies == QUERN_COLUMN && s->hadamard);
+    qn_cast_free(&t.cast);
+    qn_cast_free(&t.back);
+    if (loss > *tolerance) /* chance leaves a little between two draws */
+        *tolerance = fmin(1.25 * loss, MOST_LOSS);
+    return code;
+}

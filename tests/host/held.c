@@ -1,0 +1,128 @@
+/*
+** held.c: is it seen when a copy does not hold what it was made of, where
+** it is said to lie?
+*/
+#include "fidelity.h"
+#include "host.h"
+
+#include "cast.h"
+#include "context.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { ROWS = 200, FEATURES = 144, GROUPS = 3 };
+
+static const struct qn_options options = {.seed = 1};
+
+/* Made by the library itself; `copy` lies where the judge looks. */
+struct made {
+    struct qn_cast cast;
+    struct qn_fidelity f;
+    int64_t starts[GROUPS];
+    double tolerance;
+};
+
+static void make(struct made *m, const char *recipe, const char *of,
+                 const char *copy)
+{
+    struct quern_quantization q;
+    char text[128];
+
+    memset(m, 0, sizeof *m);
+    snprintf(text, sizeof text, "quantize %s of=%s g=3 m=%d k=%d copies=%s%s",
+             recipe, of, ROWS, FEATURES, copy,
+             *of == 'w' ? "" : " split=130,0,60");
+    assert_int_equal(quern_quantize_parse(host_ctx, text, &q), QUERN_OK);
+    assert_int_equal(qn_cast_begin_host(&m->cast, &options, host_ctx, &q), 0);
+    assert_int_equal(qn_cast_run(&m->cast), QUERN_OK);
+    m->starts[1] = m->starts[2] = m->cast.sizes[0];
+    m->f = (struct qn_fidelity){.q = q,
+                                .recipe = qn_context_recipe(host_ctx, recipe),
+                                .numbers = m->cast.memory[QN_CAST_IN].data,
+                                .copy = *copy == 'r' ? &m->cast.args.row
+                                                     : &m->cast.args.column,
+                                .starts = m->starts,
+                                .sizes = m->cast.sizes};
+    assert_int_equal(
+        qn_fidelity_tolerance(host_ctx, m->f.recipe, &q, 1, &m->tolerance),
+        QUERN_OK);
+}
+
+static int held(const struct made *m)
+{
+    double error;
+    int fine = 0;
+
+    assert_int_equal(qn_fidelity_judge(&m->f, m->tolerance, 64, &error, &fine),
+                     QUERN_OK);
+    return fine;
+}
+
+/* A recipe's copy with values, or scales, one place off, as a cast with another
+   stride leaves them; put back afterwards. */
+static void disturb(struct made *m, void *data, size_t bytes, size_t by)
+{
+    char *place = data, *before = malloc(bytes);
+
+    if (bytes > 2 * by) {
+        memcpy(before, place, bytes);
+        memmove(place + by, before, bytes - by);
+        if (held(m))
+            fail_msg("%s, of=%d, copies=%d: %zu bytes, moved by %zu, pass",
+                     m->f.q.recipe, m->f.q.of, m->f.q.copies, bytes, by);
+        memcpy(place, before, bytes);
+    }
+    free(before);
+}
+
+static void judge(const char *recipe, const char *of, const char *copy)
+{
+    struct made m;
+
+    make(&m, recipe, of, copy);
+    if (!held(&m))
+        fail_msg("%s of=%s copies=%s: a right copy fails", recipe, of, copy);
+    disturb(&m, m.f.copy->data, m.f.copy->bytes, 16);
+    /* scales in others' places, and one alone that is wrong */
+    if (m.f.copy->sf_bytes > 64) {
+        if (*of != 'w') /* neighbours in squares are nearly alike */
+            disturb(&m, m.f.copy->sf, m.f.copy->sf_bytes, 4);
+        memset(m.f.copy->sf, 0, 4);
+        if (held(&m))
+            fail_msg("%s of=%s copies=%s: a wrong scale passes", recipe, of,
+                     copy);
+    }
+    qn_cast_free(&m.cast);
+}
+
+void test_fidelity(void **state)
+{
+    static const char *const recipes[] = {"fp8_tensor", "fp8_row", "fp8_block",
+                                          "mxfp8",      "mxfp4",   "nvfp4"};
+    static const char *const ofs[] = {"x", "w", "dy"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++)
+        for (int of = 0; of < 3; of++) {
+            judge(recipes[i], ofs[of], "row");
+            judge(recipes[i], ofs[of], "column");
+        }
+}
+
+/* What a group's tokens do not fill is zero. */
+void test_fidelity_of_padding(void **state)
+{
+    struct made m;
+
+    (void)state;
+    make(&m, "mxfp8", "x", "column");
+    assert_true(held(&m));
+    ((unsigned char *)m.f.copy->data)[131] = 0x38;
+    assert_false(held(&m));
+    qn_cast_free(&m.cast);
+}
