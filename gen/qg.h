@@ -247,14 +247,13 @@ struct qg {
     void *user;
     struct qg_block *blocks; /* the arena */
 
-    size_t held, bound;      /* bytes of Lua's */
-    size_t share;            /* what each recipe adds to the bound */
-    enum qg_refusal refused; /* why Lua was denied memory */
-    long long steps;         /* bound on the instructions of all calls */
-    long long left, total;   /* what is left for this call, for all */
-    long long deadline;      /* in processor time, nanoseconds */
-    enum qg_fault fault;     /* why everything is being unwound */
-    struct qg_place where;   /* of the Lua error being unwound */
+    size_t held, bound, share; /* bytes of Lua's; each recipe adds to bound */
+    enum qg_refusal refused;   /* why Lua was denied memory */
+    long long steps;           /* bound on the instructions of all calls */
+    long long left, total;     /* what is left for this call, for all */
+    long long deadline;        /* in processor time, nanoseconds */
+    enum qg_fault fault;       /* why everything is being unwound */
+    struct qg_place where;     /* of the Lua error being unwound */
 
     struct qg_text diagnostics;
     int errors;

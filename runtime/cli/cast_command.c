@@ -101,7 +101,7 @@ static int compare_copy(const struct qn_cast *c, int copy, struct verdict *v)
         starts[i] = first;
     f.starts = starts;
     f.q.copies = copy;
-    code = qn_fidelity_tolerance(c->ctx, recipe, &f.q, 1, &tolerance);
+    code = qn_fidelity_tolerance(c->ctx, &f, 1, &tolerance);
     if (!code)
         code = qn_fidelity_judge(&f, tolerance, LINES, &error, &held);
     if (code)

@@ -210,8 +210,7 @@ int qn_copies_judge(const struct qn_job *job, int role, int64_t most, int *held)
     if (!code)
         code = qn_copies_decode(job, role, &decode, memory);
     if (!code)
-        code = qn_fidelity_tolerance(job->ctx, job->recipe, &f.q, scale,
-                                     &tolerance);
+        code = qn_fidelity_tolerance(job->ctx, &f, scale, &tolerance);
     f.numbers = numbers;
     copy.data = memory[0];
     copy.sf = memory[1];

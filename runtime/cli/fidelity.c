@@ -232,68 +232,99 @@ int qn_fidelity_judge(const struct qn_fidelity *f, double tolerance,
 
 /* --------------------------------------------------------------- tolerance */
 
-/* A cast of one group and its way back, both by the host. */
+/* A cast and its way back, both by the host. */
 struct trip {
     struct qn_options opt;
     struct qn_cast cast, back;
     const void *out; /* fp32 */
 };
 
-static int travel(struct trip *t, struct quern_context *ctx,
-                  const struct quern_quantization *q, float scale)
+/* The groups' sizes are what they are. */
+static int set_sizes(struct qn_cast *c, const int64_t *sizes)
 {
-    struct quern_quantization one = *q;
+    const size_t bytes = c->memory[QN_CAST_SIZES].bytes;
+
+    if (!bytes || !sizes)
+        return QUERN_OK;
+    memcpy(c->sizes, sizes, bytes);
+    return qn_memory_write(&c->memory[QN_CAST_SIZES], 0, sizes, bytes);
+}
+
+static int travel(struct trip *t, struct quern_context *ctx,
+                  const struct quern_quantization *q, const int64_t *sizes,
+                  float scale)
+{
     const struct quern_tensor *in = &t->cast.need.args.in;
+    struct quern_quantization one = *q;
     int code;
 
     if (qn_cast_begin_host(&t->cast, &t->opt, ctx, &one))
-        return QUERN_ECOMPILE;
-    if (qn_random_fill(t->cast.memory[QN_CAST_IN].data, one.type,
-                       in->bytes * 8 / (size_t)qn_type_bits(in->type), 1,
-                       scale))
-        return QUERN_EINVAL;
-    code = qn_cast_run(&t->cast);
+        return qn_error_set(QUERN_ECOMPILE, "the host cannot quantize");
+    code = set_sizes(&t->cast, sizes);
+    if (!code && qn_random_fill(t->cast.memory[QN_CAST_IN].data, one.type,
+                                in->bytes * 8 / (size_t)qn_type_bits(in->type),
+                                1, scale))
+        code = qn_error_memory();
+    if (!code)
+        code = qn_cast_run(&t->cast);
     one.work = QUERN_DEQUANTIZE;
     one.type = QUERN_F32;
     if (!code && qn_cast_begin_host(&t->back, &t->opt, ctx, &one))
-        code = QUERN_ECOMPILE;
+        return qn_error_set(QUERN_ECOMPILE, "the host cannot dequantize");
+    if (!code)
+        code = set_sizes(&t->back, sizes);
     t->back.args.row = t->cast.args.row;
     t->back.args.column = t->cast.args.column;
     t->out = t->back.memory[QN_CAST_OUT].data;
     return code ? code : qn_cast_run(&t->back);
 }
 
-/* What was transformed is so on the way back, too: along the tokens. */
-static double loss_of(const struct trip *t, const struct quern_quantization *q,
-                      int hadamard)
+/* Numbers of one feature: what was transformed is so on the way back, too,
+   along a group's tokens, of which the last few leave some behind. */
+static struct energy lost(const struct trip *t,
+                          const struct quern_quantization *q, int hadamard,
+                          int64_t first, int64_t rows, int64_t feature)
 {
-    struct energy sum = {0, 0, 0};
+    struct energy sum = {0, 0, 0}, e;
     double x[RUN], y[RUN];
 
-    for (int64_t at = 0; at < q->m * q->k; at += RUN) {
-        const int64_t first =
-            hadamard ? at / (RUN * q->k) * RUN * q->k + at / RUN % q->k : at;
-        struct energy e;
+    for (int64_t at = 0; at < rows; at += RUN) {
+        const int count = rows - at < RUN ? (int)(rows - at) : RUN;
 
-        for (int i = 0; i < RUN; i++) {
-            const size_t from =
-                (size_t)(first + (hadamard ? i * q->k : (int64_t)i));
+        if (hadamard && count < RUN)
+            break;
+        for (int i = 0; i < count; i++) {
+            const size_t from = (size_t)((first + at + i) * q->k + feature);
 
             x[i] = (double)qn_element_load(t->cast.memory[QN_CAST_IN].data,
                                            q->type, from);
             y[i] = (double)((const float *)t->out)[from];
+            x[i] = hadamard ? fabs(x[i]) : x[i];
         }
-        if (hadamard) {
+        if (hadamard)
             undo_line(y, RUN);
-            for (int i = 0; i < RUN; i++)
-                x[i] = fabs(x[i]);
-        }
-        e = compare(x, y, RUN);
+        e = compare(x, y, count);
         sum.before += e.before;
         sum.after += e.after;
         sum.gap += e.gap;
     }
-    return sum.gap / (sum.before + sum.after);
+    return sum;
+}
+
+static double loss_of(const struct trip *t, const struct quern_quantization *q,
+                      int hadamard)
+{
+    struct energy sum = {0, 0, 0}, e;
+    int64_t first = 0;
+
+    for (int g = 0; g < q->groups; first += t->cast.sizes[g++])
+        for (int64_t feature = 0; feature < q->k; feature++) {
+            e = lost(t, q, hadamard, first, t->cast.sizes[g], feature);
+            sum.before += e.before;
+            sum.after += e.after;
+            sum.gap += e.gap;
+        }
+    return sum.before > 0 ? sum.gap / (sum.before + sum.after) : 0;
 }
 
 /* A rule that cuts values at two thirds of their deviation loses as much; a
@@ -301,32 +332,40 @@ static double loss_of(const struct trip *t, const struct quern_quantization *q,
 #define MOST_LOSS 0.25
 
 int qn_fidelity_tolerance(struct quern_context *ctx,
-                          const struct qn_recipe *recipe,
-                          const struct quern_quantization *q, float scale,
+                          const struct qn_fidelity *f, float scale,
                           double *tolerance)
 {
-    const struct qn_scaling *s = &recipe->scaling[q->of];
-    const int types[] = {recipe->x, recipe->w, recipe->dy};
+    enum { MOST = 1 << 22, ROWS = 256 };
+    const struct quern_quantization *q = &f->q;
+    const struct qn_scaling *s = &f->recipe->scaling[q->of];
+    const int types[] = {f->recipe->x, f->recipe->w, f->recipe->dy};
+    const int64_t *sizes = f->sizes;
     struct quern_quantization one = {.work = QUERN_QUANTIZE,
                                      .of = q->of,
                                      .type = q->type,
                                      .copies = q->copies,
-                                     .groups = 1,
-                                     .m = 256,
-                                     .k = 256,
+                                     .groups = q->groups,
+                                     .m = q->m,
+                                     .k = q->k,
                                      .split = "even"};
     struct trip t = {.opt = {.seed = 1}};
     double loss = 0;
     int code;
 
+    if (one.m * one.k > MOST / (q->of == QUERN_W ? q->groups : 1)) {
+        sizes = NULL; /* a part of it loses about as much */
+        one.groups = 1;
+        one.m = one.m < ROWS ? one.m : ROWS;
+        one.k = one.k < MOST / ROWS ? one.k : MOST / ROWS;
+    }
     *tolerance = qn_tolerance_format(types[q->of]);
     memcpy(one.recipe, q->recipe, sizeof one.recipe);
-    code = travel(&t, ctx, &one, scale);
+    code = travel(&t, ctx, &one, sizes, scale);
     if (!code)
         loss = loss_of(&t, &one, q->copies == QUERN_COLUMN && s->hadamard);
     qn_cast_free(&t.cast);
     qn_cast_free(&t.back);
-    if (loss > *tolerance) /* chance leaves a little between two draws */
+    if (1.25 * loss > *tolerance) /* chance leaves a little between two draws */
         *tolerance = fmin(1.25 * loss, MOST_LOSS);
     return code;
 }

@@ -7,8 +7,10 @@
 
 #include "element.h"
 #include "error.h"
+#include "fidelity.h"
 #include "layer.h"
 #include "layer_reference.h"
+#include "tolerance.h"
 #include "types.h"
 
 enum { Y, DX, DPROB, DW1, DW2, DB1, DB2, RESULTS };
@@ -23,6 +25,9 @@ static const struct {
 
 /* Lines of dw that are compared of each group. */
 enum { LINES = 64 };
+
+/* Rounding by chance loses twice what rounding to nearest does. */
+#define CUT 2.5
 
 struct judge {
     struct qn_layer *l;
@@ -355,6 +360,45 @@ static void conclude(const struct judge *j, struct qn_layer_verdict *v)
     v->passed = right;
 }
 
+/*
+** What the recipe's casts lose, more than its formats do: of chance as much
+** again is allowed for each step; of values that are cut nothing can be said,
+** as all that follow are so much smaller.
+*/
+static int allow_losses(const struct qn_layer *l, double *tolerance)
+{
+    static const char *const names[] = {"x", "w", "dy"};
+    const int types[] = {l->recipe->x, l->recipe->w, l->recipe->dy};
+    double worst = 1, loss;
+    int code = QUERN_OK;
+
+    for (int of = QUERN_X; of <= QUERN_DY && !code; of++) {
+        struct qn_fidelity f = {.recipe = l->recipe,
+                                .q = {.of = of,
+                                      .type = l->mlp.type,
+                                      .copies = QUERN_ROW,
+                                      .groups = 1,
+                                      .m = 256,
+                                      .k = l->mlp.hidden}};
+
+        if (l->recipe->scaling[of].type == QUERN_TYPE_NONE)
+            continue;
+        memcpy(f.q.recipe, l->mlp.recipe, sizeof f.q.recipe);
+        code = qn_fidelity_tolerance(l->ctx, &f, 1, &loss);
+        worst = fmax(worst, loss / qn_tolerance_format(types[of]));
+        if (!code && worst > CUT)
+            code = qn_error_set(
+                QUERN_EINVAL,
+                "recipe %s cuts values: its casts lose %.2g of %s, and no MLP "
+                "without casts can judge what follows; check its casts and "
+                "products one by one",
+                l->mlp.recipe, loss, names[of]);
+    }
+    if (worst > 1) /* and among a few values by half as much more */
+        *tolerance *= 1.5 * worst;
+    return code;
+}
+
 int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
 {
     const struct qn_layer_numbers in = {
@@ -375,6 +419,8 @@ int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
 
     memset(v, 0, sizeof *v);
     v->tolerance = qn_layer_reference_tolerance(l->recipe, &l->mlp);
+    if (!code)
+        code = allow_losses(l, &v->tolerance);
     if (!code)
         code = judge_groups(&j, most);
     if (!code)

@@ -178,6 +178,15 @@ static const struct {
     {"run quantize nvfp4 of=x g=3 m=200 k=99 copies=column split=130,0,60 "
      "--backend host --check",
      0, "passed"},
+    {"run quantize test_cut of=x g=2 m=64 k=96 --specs tests/cli/specs "
+     "--backend host --check",
+     0, "passed"},
+    {"run mlp test_cut g=2 m=64 hidden=64 ffn=32 --specs tests/cli/specs "
+     "--backend host --check",
+     2, "recipe test_cut cuts values: its casts lose 0.1"},
+    {"run mlp test_chance g=2 m=64 hidden=64 ffn=32 prob=1 --specs "
+     "tests/cli/specs --backend host --check",
+     0, "passed"},
     {"run quantize nvfp4 of=dy g=3 m=200 k=96 dbias=1 --backend host --check",
      0, "passed"},
     {"run quantize fp8_row of=w g=2 m=40 k=96 in=f32 --backend host --json", 0,

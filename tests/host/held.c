@@ -48,9 +48,8 @@ static void make(struct made *m, const char *recipe, const char *of,
                                                      : &m->cast.args.column,
                                 .starts = m->starts,
                                 .sizes = m->cast.sizes};
-    assert_int_equal(
-        qn_fidelity_tolerance(host_ctx, m->f.recipe, &q, 1, &m->tolerance),
-        QUERN_OK);
+    assert_int_equal(qn_fidelity_tolerance(host_ctx, &m->f, 1, &m->tolerance),
+                     QUERN_OK);
 }
 
 static int held(const struct made *m)
