@@ -529,15 +529,19 @@ static void finish_recipe(struct qg *q, struct qg_recipe *recipe)
 
 static void begin(struct qg *q)
 {
+    size_t share;
+
     REVERSE(qg_recipe, q->recipes);
     REVERSE(qg_kernels, q->kernels);
     REVERSE(qg_shipped, q->shipped);
+    /* a bound that was asked for is kept */
+    share = q->bound == QG_MAX_MEMORY ? (size_t)QG_RECIPE_POINTS << 10 : 0;
     q->most = QG_MAX_POINTS;
     for (struct qg_recipe *r = q->recipes; r; r = r->next) {
         /* grids are bounded, not how many recipes a user has: each comes with
            room for the points that the grids make of it */
         q->most += QG_RECIPE_POINTS;
-        q->bound += q->share;
+        q->bound += share;
         finish_recipe(q, r);
     }
 }

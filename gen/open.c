@@ -70,7 +70,6 @@ static struct qg *create(const struct qg_options *options)
     q->resize = allocate;
     q->user = options->user;
     q->bound = options->memory ? options->memory : QG_MAX_MEMORY;
-    q->share = options->memory ? 0 : QG_RECIPE_MEMORY;
     q->lazy = options->lazy;
     q->steps = options->instructions ? options->instructions : QG_ALL_STEPS;
     q->registry.hash = "";

@@ -30,13 +30,12 @@ enum {
     QG_MAX_INCLUDES = 16,    /* templates inside each other */
     QG_MAX_NODES = 2000,     /* terms of a rule */
     QG_MAX_POINTS = 40960,   /* kernels and rejected points, all together, .. */
-    QG_RECIPE_POINTS = 2048, /* .. and for each recipe besides */
+    QG_RECIPE_POINTS = 2048, /* .. and for each recipe besides, a KiB each */
     QG_MAX_SPEC = 1 << 20,   /* bytes of a spec file */
     QG_MAX_STRING = 1 << 16, /* bytes of a Lua string */
     QG_MAX_OUTPUT = 1 << 22, /* bytes of a generated file */
-    QG_MAX_MEMORY = 1 << 27, /* bytes that Lua may hold, .. */
-    QG_RECIPE_MEMORY = 1 << 21, /* .. and for each recipe besides */
-    QG_MAX_SECONDS = 20,        /* of processor time, should all else fail */
+    QG_MAX_MEMORY = 1 << 27, /* bytes that Lua may hold */
+    QG_MAX_SECONDS = 20,     /* of processor time, should all else fail */
     QG_STEP = 1000,          /* instructions between two looks at the bounds */
     QG_CALL_STEPS = 5000000, /* instructions of one file or function */
     QG_ALL_STEPS = 400000000 /* instructions of one qg_open */
@@ -247,13 +246,13 @@ struct qg {
     void *user;
     struct qg_block *blocks; /* the arena */
 
-    size_t held, bound, share; /* bytes of Lua's; each recipe adds to bound */
-    enum qg_refusal refused;   /* why Lua was denied memory */
-    long long steps;           /* bound on the instructions of all calls */
-    long long left, total;     /* what is left for this call, for all */
-    long long deadline;        /* in processor time, nanoseconds */
-    enum qg_fault fault;       /* why everything is being unwound */
-    struct qg_place where;     /* of the Lua error being unwound */
+    size_t held, bound;      /* bytes of Lua's */
+    enum qg_refusal refused; /* why Lua was denied memory */
+    long long steps;         /* bound on the instructions of all calls */
+    long long left, total;   /* what is left for this call, for all */
+    long long deadline;      /* in processor time, nanoseconds */
+    enum qg_fault fault;     /* why everything is being unwound */
+    struct qg_place where;   /* of the Lua error being unwound */
 
     struct qg_text diagnostics;
     int errors;
@@ -283,8 +282,7 @@ struct qg {
     int traces;                 /* calls of rules so far */
     int tracing;                /* a rule runs */
     struct qg_printer *printer; /* of rules; made when first needed */
-
-    int lazy;                /* kernels are made when they are asked for */
+    int lazy;                   /* kernels are made when they are asked for */
     const char *wanted;      /* the name of the only point to make, or NULL */
     struct qg_point *points; /* last one first, until they are sorted */
     int npoints, most;
