@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cast.h"
 #include "element.h"
 #include "error.h"
 #include "quantize.h"
@@ -233,58 +232,112 @@ int qn_fidelity_judge(const struct qn_fidelity *f, double tolerance,
 /* --------------------------------------------------------------- tolerance */
 
 /* A cast and its way back, both by the host. */
-struct trip {
-    struct qn_options opt;
-    struct qn_cast cast, back;
-    const void *out; /* fp32 */
+enum {
+    IN,
+    ROW,
+    ROW_SF,
+    ROW_GLOBAL,
+    COLUMN,
+    COLUMN_SF,
+    COLUMN_GLOBAL,
+    OUT,
+    WORKSPACE,
+    HISTORY,
+    BUFFERS
 };
 
-/* The groups' sizes are what they are. */
-static int set_sizes(struct qn_cast *c, const int64_t *sizes)
-{
-    const size_t bytes = c->memory[QN_CAST_SIZES].bytes;
+struct trip {
+    struct quern_quantization q;
+    int64_t sizes[QUERN_MAX_GROUPS];
+    char *buffers[BUFFERS];
+};
 
-    if (!bytes || !sizes)
-        return QUERN_OK;
-    memcpy(c->sizes, sizes, bytes);
-    return qn_memory_write(&c->memory[QN_CAST_SIZES], 0, sizes, bytes);
+/* Buffers as large as described, of zeros; those that are there stay. */
+static int make_buffers(struct trip *t,
+                        const struct quern_quantize_description *need)
+{
+    const struct quern_quantize_args *a = &need->args;
+    const size_t bytes[BUFFERS] = {a->in.bytes,
+                                   a->row.bytes,
+                                   a->row.sf_bytes,
+                                   a->row.global_bytes,
+                                   a->column.bytes,
+                                   a->column.sf_bytes,
+                                   a->column.global_bytes,
+                                   a->out.bytes,
+                                   need->workspace_bytes,
+                                   (size_t)need->history * sizeof(float)};
+
+    for (int i = 0; i < BUFFERS; i++)
+        if (bytes[i] && !t->buffers[i]) {
+            const size_t whole = (bytes[i] + 255) / 256 * 256;
+
+            t->buffers[i] = aligned_alloc(256, whole);
+            if (!t->buffers[i])
+                return qn_error_memory();
+            memset(t->buffers[i], 0, whole);
+        }
+    return QUERN_OK;
 }
 
-static int travel(struct trip *t, struct quern_context *ctx,
-                  const struct quern_quantization *q, const int64_t *sizes,
-                  float scale)
+static void point(struct trip *t, struct quern_quantize_description *need,
+                  float *scale, const uint64_t *random)
 {
-    const struct quern_tensor *in = &t->cast.need.args.in;
-    struct quern_quantization one = *q;
-    int code;
+    struct quern_quantize_args *a = &need->args;
 
-    if (qn_cast_begin_host(&t->cast, &t->opt, ctx, &one))
-        return qn_error_set(QUERN_ECOMPILE, "the host cannot quantize");
-    code = set_sizes(&t->cast, sizes);
-    if (!code && qn_random_fill(t->cast.memory[QN_CAST_IN].data, one.type,
-                                in->bytes * 8 / (size_t)qn_type_bits(in->type),
-                                1, scale))
-        code = qn_error_memory();
+    a->in.data = a->in.ndim ? t->buffers[IN] : NULL;
+    a->row.data = a->row.ndim ? t->buffers[ROW] : NULL;
+    a->row.sf = t->buffers[ROW_SF];
+    a->row.global = t->buffers[ROW_GLOBAL];
+    a->column.data = a->column.ndim ? t->buffers[COLUMN] : NULL;
+    a->column.sf = t->buffers[COLUMN_SF];
+    a->column.global = t->buffers[COLUMN_GLOBAL];
+    a->out.data = a->out.ndim ? t->buffers[OUT] : NULL;
+    a->workspace = t->buffers[WORKSPACE];
+    a->sizes_type = QUERN_I64;
+    if (t->q.of != QUERN_W)
+        a->first_dims = t->sizes;
+    if (need->random)
+        a->random = random;
+    if (need->history && t->q.work == QUERN_QUANTIZE) {
+        a->scale = scale;
+        a->history = (float *)(void *)t->buffers[HISTORY];
+    }
+}
+
+/* One way. */
+static int go(struct trip *t, struct quern_context *ctx, float deviation)
+{
+    static const struct quern_plan_options host = {.backend =
+                                                       QUERN_BACKEND_HOST};
+    float scale[] = {1, 1};
+    const uint64_t random[] = {1, 0};
+    struct quern_quantize_plan *plan = NULL;
+    struct quern_quantize_description need;
+    int code = quern_quantize_describe(ctx, &t->q, &need);
+
     if (!code)
-        code = qn_cast_run(&t->cast);
-    one.work = QUERN_DEQUANTIZE;
-    one.type = QUERN_F32;
-    if (!code && qn_cast_begin_host(&t->back, &t->opt, ctx, &one))
-        return qn_error_set(QUERN_ECOMPILE, "the host cannot dequantize");
+        code = quern_quantize_plan(ctx, &t->q, &host, &plan);
     if (!code)
-        code = set_sizes(&t->back, sizes);
-    t->back.args.row = t->cast.args.row;
-    t->back.args.column = t->cast.args.column;
-    t->out = t->back.memory[QN_CAST_OUT].data;
-    return code ? code : qn_cast_run(&t->back);
+        code = make_buffers(t, &need);
+    if (!code && t->q.work == QUERN_QUANTIZE)
+        qn_random_fill(t->buffers[IN], t->q.type,
+                       need.args.in.bytes * 8 / (size_t)qn_type_bits(t->q.type),
+                       1, deviation);
+    if (!code) {
+        point(t, &need, scale, random);
+        code = quern_quantize_run(plan, &need.args, NULL);
+    }
+    quern_quantize_plan_free(plan);
+    return code;
 }
 
 /* Numbers of one feature: what was transformed is so on the way back, too,
    along a group's tokens, of which the last few leave some behind. */
-static struct energy lost(const struct trip *t,
-                          const struct quern_quantization *q, int hadamard,
-                          int64_t first, int64_t rows, int64_t feature)
+static struct energy lost(const struct trip *t, int hadamard, int64_t first,
+                          int64_t rows, int64_t feature)
 {
+    const struct quern_quantization *q = &t->q;
     struct energy sum = {0, 0, 0}, e;
     double x[RUN], y[RUN];
 
@@ -296,9 +349,8 @@ static struct energy lost(const struct trip *t,
         for (int i = 0; i < count; i++) {
             const size_t from = (size_t)((first + at + i) * q->k + feature);
 
-            x[i] = (double)qn_element_load(t->cast.memory[QN_CAST_IN].data,
-                                           q->type, from);
-            y[i] = (double)((const float *)t->out)[from];
+            x[i] = (double)qn_element_load(t->buffers[IN], q->type, from);
+            y[i] = (double)qn_element_load(t->buffers[OUT], q->type, from);
             x[i] = hadamard ? fabs(x[i]) : x[i];
         }
         if (hadamard)
@@ -311,20 +363,42 @@ static struct energy lost(const struct trip *t,
     return sum;
 }
 
-static double loss_of(const struct trip *t, const struct quern_quantization *q,
-                      int hadamard)
+static double loss_of(const struct trip *t, int hadamard)
 {
+    const struct quern_quantization *q = &t->q;
     struct energy sum = {0, 0, 0}, e;
     int64_t first = 0;
 
-    for (int g = 0; g < q->groups; first += t->cast.sizes[g++])
+    for (int g = 0; g < q->groups; first += t->sizes[g++])
         for (int64_t feature = 0; feature < q->k; feature++) {
-            e = lost(t, q, hadamard, first, t->cast.sizes[g], feature);
+            e = lost(t, hadamard, first, t->sizes[g], feature);
             sum.before += e.before;
             sum.after += e.after;
             sum.gap += e.gap;
         }
     return sum.before > 0 ? sum.gap / (sum.before + sum.after) : 0;
+}
+
+/* The groups' sizes are what they are. A part of what is large loses about as
+   much. */
+static void set_out(struct trip *t, const struct qn_fidelity *f)
+{
+    enum { MOST = 1 << 22, ROWS = 256 };
+    const int weights = f->q.of == QUERN_W;
+    struct quern_quantization *q = &t->q;
+
+    *q = f->q;
+    q->work = QUERN_QUANTIZE;
+    q->dbias = q->dprob = q->probability = q->sizes = 0;
+    if (q->m * q->k > MOST / (weights ? q->groups : 1)) {
+        q->groups = 1;
+        q->m = q->m < ROWS ? q->m : ROWS;
+        q->k = q->k < MOST / ROWS ? q->k : MOST / ROWS;
+    }
+    for (int g = 0; g < q->groups; g++)
+        t->sizes[g] = weights || q->groups != f->q.groups || !f->sizes
+                          ? q->m
+                          : f->sizes[g];
 }
 
 /* A rule that cuts values at two thirds of their deviation loses as much; a
@@ -335,37 +409,25 @@ int qn_fidelity_tolerance(struct quern_context *ctx,
                           const struct qn_fidelity *f, float scale,
                           double *tolerance)
 {
-    enum { MOST = 1 << 22, ROWS = 256 };
-    const struct quern_quantization *q = &f->q;
-    const struct qn_scaling *s = &f->recipe->scaling[q->of];
-    const int types[] = {f->recipe->x, f->recipe->w, f->recipe->dy};
-    const int64_t *sizes = f->sizes;
-    struct quern_quantization one = {.work = QUERN_QUANTIZE,
-                                     .of = q->of,
-                                     .type = q->type,
-                                     .copies = q->copies,
-                                     .groups = q->groups,
-                                     .m = q->m,
-                                     .k = q->k,
-                                     .split = "even"};
-    struct trip t = {.opt = {.seed = 1}};
+    const struct qn_recipe *r = f->recipe;
+    const int types[] = {r->x, r->w, r->dy};
+    struct trip t = {.q = f->q};
     double loss = 0;
     int code;
 
-    if (one.m * one.k > MOST / (q->of == QUERN_W ? q->groups : 1)) {
-        sizes = NULL; /* a part of it loses about as much */
-        one.groups = 1;
-        one.m = one.m < ROWS ? one.m : ROWS;
-        one.k = one.k < MOST / ROWS ? one.k : MOST / ROWS;
-    }
-    *tolerance = qn_tolerance_format(types[q->of]);
-    memcpy(one.recipe, q->recipe, sizeof one.recipe);
-    code = travel(&t, ctx, &one, sizes, scale);
+    *tolerance = qn_tolerance_format(types[f->q.of]);
+    set_out(&t, f);
+    code = go(&t, ctx, scale);
+    t.q.work = QUERN_DEQUANTIZE;
     if (!code)
-        loss = loss_of(&t, &one, q->copies == QUERN_COLUMN && s->hadamard);
-    qn_cast_free(&t.cast);
-    qn_cast_free(&t.back);
+        code = go(&t, ctx, scale);
+    if (!code)
+        loss = loss_of(&t, f->q.copies == QUERN_COLUMN &&
+                               r->scaling[f->q.of].hadamard);
+    for (int i = 0; i < BUFFERS; i++)
+        free(t.buffers[i]);
     if (1.25 * loss > *tolerance) /* chance leaves a little between two draws */
         *tolerance = fmin(1.25 * loss, MOST_LOSS);
-    return code;
+    /* where no compiler makes the host's casts, the format alone says it */
+    return code == QUERN_ECOMPILE || code == QUERN_EMISSING ? QUERN_OK : code;
 }
