@@ -9,6 +9,50 @@
 
 enum { MAX_COLUMNS = 16, MAX_CELL = 512 };
 
+/* Bytes of the character that begins here; 0 if it is no UTF-8. */
+static int character(const unsigned char *at)
+{
+    int more = *at < 0x80   ? 0
+               : *at < 0xC2 ? -1
+               : *at < 0xE0 ? 1
+               : *at < 0xF0 ? 2
+               : *at < 0xF5 ? 3
+                            : -1;
+
+    for (int i = 1; i <= more; i++)
+        if ((at[i] & 0xC0) != 0x80)
+            return 0;
+    if ((*at == 0xE0 && at[1] < 0xA0) || (*at == 0xED && at[1] > 0x9F) ||
+        (*at == 0xF0 && at[1] < 0x90) || (*at == 0xF4 && at[1] > 0x8F))
+        return 0;
+    return more + 1;
+}
+
+/* Names of files and what else comes from outside may hold anything: what would
+   break a line, or steer a terminal, becomes '?'. */
+static void tame(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at;) {
+        const int length = character(at);
+        const int odd = !length || *at < 0x20 || *at == 0x7f ||
+                        (*at == 0xC2 && at[1] < 0xA0);
+
+        if (odd)
+            memset(at, '?', length ? (size_t)length : 1);
+        at += length ? length : 1;
+    }
+}
+
+/* Characters, not bytes. */
+static int width_of(const char *text)
+{
+    int width = 0;
+
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
 /* One cell as text; "-" where the row has no such key. */
 static void cell(char *text, const cJSON *row, const struct qn_column *column)
 {
@@ -22,6 +66,7 @@ static void cell(char *text, const cJSON *row, const struct qn_column *column)
         snprintf(text, MAX_CELL, "%s", cJSON_IsTrue(value) ? "yes" : "no");
     else
         snprintf(text, MAX_CELL, "-");
+    tame(text);
 }
 
 /* The widest cell of each column. */
@@ -36,8 +81,8 @@ static void measure(int *widths, const cJSON *rows,
         cJSON_ArrayForEach(row, rows)
         {
             cell(text, row, &columns[i]);
-            if ((int)strlen(text) > widths[i])
-                widths[i] = (int)strlen(text);
+            if (width_of(text) > widths[i])
+                widths[i] = width_of(text);
         }
     }
 }
@@ -53,7 +98,7 @@ static void print_cell(const char *text, int width,
     else if (last)
         printf("%s\n", text);
     else
-        printf("%-*s  ", width, text);
+        printf("%s%*s  ", text, width - width_of(text), "");
 }
 
 static void print_table(const cJSON *rows, const struct qn_column *columns)
@@ -72,25 +117,6 @@ static void print_table(const cJSON *rows, const struct qn_column *columns)
             print_cell(text, widths[i], &columns[i]);
         }
     }
-}
-
-/* Bytes of the character that begins here; 0 if it is no UTF-8. */
-static int character(const unsigned char *at)
-{
-    int more = *at < 0x80   ? 0
-               : *at < 0xC2 ? -1
-               : *at < 0xE0 ? 1
-               : *at < 0xF0 ? 2
-               : *at < 0xF5 ? 3
-                            : -1;
-
-    for (int i = 1; i <= more; i++)
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-    if ((*at == 0xE0 && at[1] < 0xA0) || (*at == 0xED && at[1] > 0x9F) ||
-        (*at == 0xF0 && at[1] < 0x90) || (*at == 0xF4 && at[1] > 0x8F))
-        return 0;
-    return more + 1;
 }
 
 char *qn_table_text(const cJSON *value)

@@ -197,6 +197,14 @@ void test_cache_where(void **state)
         1);
     assert_non_null(strstr(test_output, "its name is too long"));
     assert_null(strstr(test_output, "1970")); /* when it was used: never */
+    /* what a name holds breaks no line, and columns stand one below another */
+    assert_int_equal(
+        test_shell("cd %s && QUERN_CACHE=$(printf 'a\\nb\\033[31m\\302\\233'):"
+                   "$(printf '\\303\\274\\303\\274') '%s/quern' cache where",
+                   folder, own),
+        0);
+    assert_non_null(strstr(test_output, "/a?b?[31m??  yes "));
+    assert_non_null(strstr(test_output, "/\303\274\303\274          no "));
     /* a folder that is merely not there is no damage */
     assert_int_equal(test_shell("cd %s && QUERN_CACHE=mine:none '%s/quern' "
                                 "cache verify 2>&1",
