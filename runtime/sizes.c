@@ -11,6 +11,7 @@
 
 #include "quern.h"
 #include "random.h"
+#include "split.h"
 #include "guess.h"
 
 /* From 0 to below 1, the same on every machine. */
@@ -137,37 +138,67 @@ static const char *skip_blanks(const char *text)
     return text;
 }
 
-/* Numbers with commas or blanks between them, one for each group. */
-static int parse_list(const char *text, int groups, int64_t total,
-                      int64_t *sizes, char *why, size_t why_size)
-{
-    int64_t sum = 0;
-    int count = 0;
+/* A word of a list, and where it is: of a file its path and line. */
+struct word {
+    const char *path, *text;
+    int line, length;
+};
 
-    for (text = skip_blanks(text); *text; text = skip_blanks(text)) {
-        char *end;
-        const long long size = strtoll(text, &end, 10);
-        if (end == text || size < 0) {
-            snprintf(why, why_size, "split: '%.20s' is no number of rows",
-                     text);
-            return 1;
-        }
+/* The next number from `at` on, which moves behind it. 1: `size`; 0: there is
+   none; -1: with a sentence. */
+static int next_number(struct word *w, const char **at, int64_t *size,
+                       char *why, size_t why_size)
+{
+    const char *begin = *at, *end;
+
+    *at = skip_blanks(begin);
+    for (; begin < *at; begin++)
+        w->line += *begin == '\n';
+    if (!**at)
+        return 0;
+    w->text = *at;
+    w->length = (int)strcspn(*at, ", \t\r\n\v\f#");
+    end = qn_split_number(*at, size);
+    *at += w->length;
+    if (end == *at)
+        return 1;
+    if (w->path)
+        snprintf(why, why_size, "%s:%d: '%.*s' is no number of rows", w->path,
+                 w->line, w->length > 20 ? 20 : w->length, w->text);
+    else
+        snprintf(why, why_size, "split: '%.*s' is no number of rows",
+                 w->length > 20 ? 20 : w->length, w->text);
+    return -1;
+}
+
+/* Numbers with commas or blanks between them, one for each group; of a file, if
+   `path` is not NULL. */
+static int parse_list(const char *path, const char *text, int groups,
+                      int64_t total, int64_t *sizes, char *why, size_t why_size)
+{
+    const char *name = path ? path : "split";
+    struct word w = {.path = path, .line = 1};
+    int64_t sum = 0, size;
+    int count = 0, found;
+
+    while ((found = next_number(&w, &text, &size, why, why_size)) > 0) {
         if (size > total - sum) {
             snprintf(why, why_size,
-                     "split: the groups have over %lld rows, more than the "
+                     "%s: the groups have over %lld rows, more than the "
                      "problem",
-                     (long long)total);
+                     name, (long long)total);
             return 1;
         }
         if (count < groups)
             sizes[count] = size;
         count++;
         sum += size;
-        text = end;
     }
+    if (found < 0)
+        return 1;
     if (count == groups)
         return 0;
-    snprintf(why, why_size, "split lists %d groups; the problem has g=%d",
+    snprintf(why, why_size, "%s lists %d groups; the problem has g=%d", name,
              count, groups);
     return 1;
 }
@@ -184,12 +215,18 @@ static char *read_text(const char *path, size_t most, char *why, size_t size)
         goto fail;
     }
     length = fread(text, 1, most, file);
-    if (ferror(file) || length == most) {
-        snprintf(why, size, "%s: cannot be read, or has over %zu bytes", path,
-                 most);
+    if (ferror(file)) {
+        snprintf(why, size, "%s: %s", path, strerror(errno));
         goto fail;
     }
-    text[length] = '\0';
+    text[length < most ? length : 0] = '\0';
+    if (length == most || strlen(text) < length) {
+        snprintf(why, size,
+                 length == most ? "%s: it has over %zu bytes"
+                                : "%s: it is no text: it holds a zero byte",
+                 path, most);
+        goto fail;
+    }
     fclose(file);
     return text;
 fail:
@@ -208,7 +245,7 @@ int qn_sizes_draw(const char *split, int groups, int64_t total, uint64_t seed,
     if (!*split)
         split = "even";
     if (isdigit((unsigned char)*split))
-        return parse_list(split, groups, total, sizes, why, why_size);
+        return parse_list(NULL, split, groups, total, sizes, why, why_size);
     if (*split != '@')
         return draw_kind(split, groups, total, seed, sizes)
                    ? 0
@@ -216,7 +253,7 @@ int qn_sizes_draw(const char *split, int groups, int64_t total, uint64_t seed,
     text = read_text(split + 1, 1 << 20, why, why_size);
     if (!text)
         return 1;
-    failed = parse_list(text, groups, total, sizes, why, why_size);
+    failed = parse_list(split + 1, text, groups, total, sizes, why, why_size);
     free(text);
     return failed;
 }
@@ -225,23 +262,23 @@ int qn_sizes_draw(const char *split, int groups, int64_t total, uint64_t seed,
 int qn_sizes_sum(const char *path, int64_t *sum, char *why, size_t why_size)
 {
     char *text = read_text(path, 1 << 20, why, why_size);
-    int failed = text == NULL;
+    struct word w = {.path = path, .line = 1};
+    const char *at = text;
+    int64_t size;
+    int found = text ? 1 : -1;
 
     *sum = 0;
-    for (const char *at = text ? skip_blanks(text) : ""; *at && !failed;
-         at = skip_blanks(at)) {
-        char *end;
-        const long long size = strtoll(at, &end, 10);
-
-        failed = end == at || size < 0 || size > INT32_MAX;
-        if (failed)
-            snprintf(why, why_size, "'%.20s' is no number of rows", at);
-        else
-            *sum += size;
-        at = end;
+    while (found > 0 &&
+           (found = next_number(&w, &at, &size, why, why_size)) > 0) {
+        if (size > INT32_MAX) {
+            snprintf(why, why_size, "%s:%d: %lld rows are too many", path,
+                     w.line, (long long)size);
+            found = -1;
+        }
+        *sum += size;
     }
     free(text);
-    return failed;
+    return found < 0;
 }
 
 /* Bit i says that column i of the header is an expert; none, if there are more

@@ -114,10 +114,12 @@ void test_bad_splits_say_why(void **state)
         {"nothing-like-it", "it must be even, mild, skew, zipf, one"},
         {"1,2", "split lists 2 groups; the problem has g=3"},
         {"1,2,3,4", "split lists 4 groups; the problem has g=3"},
-        {"1,x,3", "'x,3' is no number of rows"},
-        {"1,-2,3", "'-2,3' is no number of rows"},
+        {"1,x,3", "split: 'x' is no number of rows"},
+        {"1,-2,3", "split: '-2' is no number of rows"},
+        {"1,2.5,3", "split: '2.5' is no number of rows"},
+        {"1,99999999999999999999,3", "split: '99999999999999999999' is no"},
         {"9,1,1", "over 10 rows"},
-        {"9223372036854775807,9223372036854775807,2", "over 10 rows"},
+        {"999999999999999999,999999999999999999,2", "over 10 rows"},
         {"@/no/such/file", "/no/such/file: No such file"},
     };
 
@@ -127,6 +129,52 @@ void test_bad_splits_say_why(void **state)
         if (!strstr(why, bad[i].sentence))
             fail_msg("%s: '%s' lacks '%s'", bad[i].split, why, bad[i].sentence);
     }
+}
+
+/* A file's errors name it, and the line. */
+void test_bad_files_say_where(void **state)
+{
+    static const struct {
+        const char *text, *sentence;
+    } bad[] = {
+        {"3\r\n0.0\r\n5\r\n", ":2: '0.0' is no number of rows"},
+        {"# rows\n3\n\n1e0\n", ":4: '1e0' is no number of rows"},
+        {"\357\273\2773\n0\n5\n", ":1: '\357\273\2773' is no number"},
+        {"3\n+1\n5", ":2: '+1' is no number of rows"},
+        {"3\n0\n", " lists 2 groups; the problem has g=3"},
+        {"3\n0\n8", ": the groups have over 10 rows"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char path[] = "/tmp/quern-sizes-XXXXXX", split[64], sentence[128];
+
+        write_file(path, bad[i].text);
+        snprintf(split, sizeof split, "@%s", path);
+        snprintf(sentence, sizeof sentence, "%s%s", path, bad[i].sentence);
+        assert_int_equal(draw(split, 3, 10), 1);
+        if (!strstr(why, sentence))
+            fail_msg("'%s' lacks '%s'", why, sentence);
+        unlink(path);
+    }
+    assert_int_equal(draw("@/dev/zero", 3, 10), 1);
+    assert_string_equal(why, "/dev/zero: it has over 1048576 bytes");
+    assert_int_equal(draw("@/tmp", 3, 10), 1);
+    assert_string_equal(why, "/tmp: Is a directory");
+}
+
+void test_files_are_text(void **state)
+{
+    char path[] = "/tmp/quern-sizes-XXXXXX", split[64];
+    const int file = mkstemp(path);
+
+    (void)state;
+    assert_int_equal(write(file, "3\n0\n5\n\0 7", 9), 9);
+    close(file);
+    snprintf(split, sizeof split, "@%s", path);
+    assert_int_equal(draw(split, 3, 10), 1);
+    assert_non_null(strstr(why, ": it is no text: it holds a zero byte"));
+    unlink(path);
 }
 
 /* The sum of a file's numbers, whatever stands between them; -1 if bad. */

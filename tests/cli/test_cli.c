@@ -20,6 +20,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_zipf_descends),
         cmocka_unit_test(test_lists_and_files),
         cmocka_unit_test(test_bad_splits_say_why),
+        cmocka_unit_test(test_bad_files_say_where),
+        cmocka_unit_test(test_files_are_text),
         cmocka_unit_test(test_file_sums),
         cmocka_unit_test(test_routes),
         cmocka_unit_test(test_bad_routes_say_where),

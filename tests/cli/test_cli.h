@@ -10,6 +10,8 @@ void test_splits_add_up(void **state);
 void test_zipf_descends(void **state);
 void test_lists_and_files(void **state);
 void test_bad_splits_say_why(void **state);
+void test_bad_files_say_where(void **state);
+void test_files_are_text(void **state);
 void test_file_sums(void **state);
 void test_routes(void **state);
 void test_bad_routes_say_where(void **state);
