@@ -1,6 +1,7 @@
 /*
 ** mlp_parse.c: a grouped MLP as text, in both directions.
 */
+#include "element.h"
 #include "mlp.h"
 #include "problem.h"
 #include "types.h"
@@ -114,13 +115,15 @@ static const struct qn_parse_key keys[] = {
     {NULL, NULL, 0},
 };
 
-/* What the recipe does not scale is of its type; bf16 if it scales all. */
+/* What the recipe does not scale is of its type; bf16 if it scales all, or keeps
+   something as no numbers are, which is said later. */
 static int usual_type(const struct qn_recipe *recipe)
 {
     const int types[QN_TENSORS] = {recipe->x, recipe->w, recipe->dy};
 
     for (int of = 0; of < QN_TENSORS; of++)
-        if (recipe->scaling[of].type == QUERN_TYPE_NONE)
+        if (recipe->scaling[of].type == QUERN_TYPE_NONE &&
+            qn_element_known(types[of]))
             return types[of];
     return QUERN_BF16;
 }

@@ -184,6 +184,9 @@ static const struct {
     {"run mlp test_cut g=2 m=64 hidden=64 ffn=32 --specs tests/cli/specs "
      "--backend host --check",
      2, "recipe test_cut cuts values: its casts lose 0.1"},
+    {"run mlp test_raw g=2 m=64 hidden=64 ffn=32 --specs tests/cli/specs "
+     "--backend host",
+     2, "in=bf16: recipe test_raw keeps x as e4m3"},
     {"run mlp test_chance g=2 m=64 hidden=64 ffn=32 prob=1 --specs "
      "tests/cli/specs --backend host --check",
      0, "passed"},
