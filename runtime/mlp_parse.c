@@ -115,8 +115,8 @@ static const struct qn_parse_key keys[] = {
     {NULL, NULL, 0},
 };
 
-/* What the recipe does not scale is of its type; bf16 if it scales all, or keeps
-   something as no numbers are, which is said later. */
+/* What the recipe does not scale is of its type; bf16 if it scales all, or
+   keeps something as no numbers are, which is said later. */
 static int usual_type(const struct qn_recipe *recipe)
 {
     const int types[QN_TENSORS] = {recipe->x, recipe->w, recipe->dy};

@@ -177,7 +177,7 @@ const struct qn_command qn_cmd_cache = {
     .summary = "List, verify or clean the cache of compiled kernels",
     .help = "ls lists the entries, verify reads all of them again, gc removes "
             "damaged and old ones, where names the folders ($QUERN_CACHE, "
-            "else ~/.cache/quern). Example:\n"
+            "else quern in $XDG_CACHE_HOME or ~/.cache). Example:\n"
             "  quern cache verify",
     .options = options,
     .run = run,

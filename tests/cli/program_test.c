@@ -323,6 +323,41 @@ void test_overhead(void **state)
     assert_non_null(strstr(test_output, "this run is several"));
 }
 
+/* What a parser knows is in its part of the help. */
+static void check_help(const char *line, const char *begin, const char *end)
+{
+    char known[1024], word[32];
+    const char *list;
+    char *part, *save;
+
+    assert_int_equal(quern(line), 2);
+    list = strstr(test_output, "known: ");
+    assert_non_null(list);
+    snprintf(known, sizeof known, "%s", list + 7);
+    assert_int_equal(quern("--help"), 0);
+    part = strstr(test_output, begin);
+    assert_non_null(part);
+    assert_non_null(strstr(part, end));
+    *strstr(part, end) = '\0';
+    for (char *key = strtok_r(known, " \n", &save); key;
+         key = strtok_r(NULL, " \n", &save)) {
+        snprintf(word, sizeof word, "[%s", key);
+        if (!strstr(part, word)) {
+            word[0] = ' '; /* one that must be given */
+            if (!strstr(part, word))
+                fail_msg("--help lacks %s of '%s'", key, line);
+        }
+    }
+}
+
+void test_help_has_every_field(void **state)
+{
+    (void)state;
+    check_help("describe fprop bf16 zz=1", "of a product,", "of a cast,");
+    check_help("describe quantize mxfp8 zz=1", "of a cast,", "of an MLP,");
+    check_help("describe mlp bf16 zz=1", "of an MLP,", "explains a command");
+}
+
 void test_json_parses(void **state)
 {
     static const char *const all[] = {

@@ -29,6 +29,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_random_is_nearly_normal),
         cmocka_unit_test(test_f16_round_trip),
         cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_help_has_every_field),
         cmocka_unit_test(test_json_parses),
         cmocka_unit_test(test_overhead),
         cmocka_unit_test(test_emit_is_all_or_nothing),

@@ -23,6 +23,7 @@ void test_f16_round_trip(void **state);
 
 /* program_test.c */
 void test_commands(void **state);
+void test_help_has_every_field(void **state);
 void test_json_parses(void **state);
 void test_overhead(void **state);
 void test_emit_is_all_or_nothing(void **state);
