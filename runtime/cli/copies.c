@@ -207,11 +207,11 @@ int qn_copies_judge(const struct qn_job *job, int role, int64_t most, int *held)
     if (!qn_scale_source(&job->problem, job->recipe, role, &f.q))
         return QUERN_OK;
     code = numbers_of(job, role, &f.q, &numbers);
+    f.numbers = numbers;
     if (!code)
         code = qn_copies_decode(job, role, &decode, memory);
     if (!code)
         code = qn_fidelity_tolerance(job->ctx, &f, scale, &tolerance);
-    f.numbers = numbers;
     copy.data = memory[0];
     copy.sf = memory[1];
     copy.global = memory[2];

@@ -306,7 +306,8 @@ static void point(struct trip *t, struct quern_quantize_description *need,
 }
 
 /* One way. */
-static int go(struct trip *t, struct quern_context *ctx, float deviation)
+static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
+              float deviation)
 {
     static const struct quern_plan_options host = {.backend =
                                                        QUERN_BACKEND_HOST};
@@ -320,7 +321,9 @@ static int go(struct trip *t, struct quern_context *ctx, float deviation)
         code = quern_quantize_plan(ctx, &t->q, &host, &plan);
     if (!code)
         code = make_buffers(t, &need);
-    if (!code && t->q.work == QUERN_QUANTIZE)
+    if (!code && t->q.work == QUERN_QUANTIZE && numbers)
+        memcpy(t->buffers[IN], numbers, need.args.in.bytes);
+    else if (!code && t->q.work == QUERN_QUANTIZE)
         qn_random_fill(t->buffers[IN], t->q.type,
                        need.args.in.bytes * 8 / (size_t)qn_type_bits(t->q.type),
                        1, deviation);
@@ -379,26 +382,27 @@ static double loss_of(const struct trip *t, int hadamard)
     return sum.before > 0 ? sum.gap / (sum.before + sum.after) : 0;
 }
 
-/* The groups' sizes are what they are. A part of what is large loses about as
-   much. */
-static void set_out(struct trip *t, const struct qn_fidelity *f)
+/* The numbers and the groups' sizes are what they are. A part of what is large
+   loses about as much: then 0, and numbers are to be drawn. */
+static int set_out(struct trip *t, const struct qn_fidelity *f)
 {
     enum { MOST = 1 << 22, ROWS = 256 };
     const int weights = f->q.of == QUERN_W;
     struct quern_quantization *q = &t->q;
+    int whole = 1;
 
     *q = f->q;
     q->work = QUERN_QUANTIZE;
     q->dbias = q->dprob = q->probability = q->sizes = 0;
     if (q->m * q->k > MOST / (weights ? q->groups : 1)) {
+        whole = 0;
         q->groups = 1;
         q->m = q->m < ROWS ? q->m : ROWS;
         q->k = q->k < MOST / ROWS ? q->k : MOST / ROWS;
     }
     for (int g = 0; g < q->groups; g++)
-        t->sizes[g] = weights || q->groups != f->q.groups || !f->sizes
-                          ? q->m
-                          : f->sizes[g];
+        t->sizes[g] = weights || !whole || !f->sizes ? q->m : f->sizes[g];
+    return whole;
 }
 
 /* A rule that cuts values at two thirds of their deviation loses as much; a
@@ -416,11 +420,10 @@ int qn_fidelity_tolerance(struct quern_context *ctx,
     int code;
 
     *tolerance = qn_tolerance_format(types[f->q.of]);
-    set_out(&t, f);
-    code = go(&t, ctx, scale);
+    code = go(&t, ctx, set_out(&t, f) ? f->numbers : NULL, scale);
     t.q.work = QUERN_DEQUANTIZE;
     if (!code)
-        code = go(&t, ctx, scale);
+        code = go(&t, ctx, NULL, scale);
     if (!code)
         loss = loss_of(&t, f->q.copies == QUERN_COLUMN &&
                                r->scaling[f->q.of].hadamard);

@@ -26,10 +26,11 @@ struct qn_fidelity {
 int qn_fidelity_judge(const struct qn_fidelity *, double tolerance,
                       int64_t most, double *error, int *held);
 
-/* What may be lost of normal numbers of deviation `scale`: as much as the
-   format of q.of may, or what the host's casts there and back lose, 0.25 at
-   most, of a recipe that cuts values or rounds by chance. Of the copy only q,
-   the recipe and the sizes are looked at (NULL: even). Codes of the library. */
+/* What may be lost: as much as the format of q.of may, or what the host's casts
+   there and back lose of the numbers, 0.25 at most, of a recipe that cuts
+   values or rounds by chance. Where there are no numbers (NULL) or many, of
+   normal ones of deviation `scale`. The copy is not looked at. Codes of the
+   library. */
 int qn_fidelity_tolerance(struct quern_context *, const struct qn_fidelity *,
                           float scale, double *tolerance);
 

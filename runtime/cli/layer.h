@@ -82,6 +82,7 @@ struct qn_layer_verdict {
     struct {
         const char *name; /* of a result; NULL: no more */
         double error;     /* 1 - 2 xy / (xx + yy); 0 without values */
+        double tolerance; /* of it: more where few values were compared */
         int64_t rows;     /* compared */
     } results[8];
     double error; /* the largest */

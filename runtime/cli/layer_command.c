@@ -76,13 +76,15 @@ cJSON *qn_layer_row(const struct qn_layer *l, const struct qn_job_time *time,
 
 static void print_verdict(const struct qn_layer_verdict *v)
 {
-    printf("check    %s against float64: distance at most %.0e%s%s\n",
+    printf("check    %s against float64: distance at most %.0e of many "
+           "values%s%s\n",
            v->passed ? "passed" : "FAILED", v->tolerance,
            v->guards ? "" : "; bytes around a buffer were written",
            v->untouched ? "" : "; what belongs to no group was written");
     for (int i = 0; v->results[i].name; i++)
-        printf("  %-6s %.2e on %lld rows\n", v->results[i].name,
-               v->results[i].error, (long long)v->results[i].rows);
+        printf("  %-6s %.2e of at most %.1e on %lld rows\n", v->results[i].name,
+               v->results[i].error, v->results[i].tolerance,
+               (long long)v->results[i].rows);
 }
 
 static void print(const struct qn_options *opt, const struct qn_layer *l,

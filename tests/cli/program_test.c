@@ -184,6 +184,12 @@ static const struct {
     {"run mlp test_cut g=2 m=64 hidden=64 ffn=32 --specs tests/cli/specs "
      "--backend host --check",
      2, "recipe test_cut cuts values: its casts lose 0.1"},
+    {"run mlp mxfp8_ocp g=40 m=2 hidden=16 ffn=31 prob=1 split=skew --seed 242 "
+     "--backend host --check",
+     0, "passed"},
+    {"run dgrad mxfp8_ocp g=1 m=128 n=1 k=32 split=skew --seed 8 --backend "
+     "host --check",
+     0, "passed"},
     {"run mlp test_raw g=2 m=64 hidden=64 ffn=32 --specs tests/cli/specs "
      "--backend host",
      2, "in=bf16: recipe test_raw keeps x as e4m3"},

@@ -47,9 +47,9 @@ static void judge(struct line *line, struct qn_layer *l)
         return;
     }
     for (int i = 0; v.results[i].name && !*line->result; i++)
-        if (!(v.results[i].error <= v.tolerance)) {
+        if (!(v.results[i].error <= v.results[i].tolerance)) {
             snprintf(text, sizeof text, "%.2e away, at most %.0e",
-                     v.results[i].error, v.tolerance);
+                     v.results[i].error, v.results[i].tolerance);
             fail(line, v.results[i].name, text);
         }
     if (!*line->result && !v.passed)

@@ -58,9 +58,10 @@ static void check(struct qn_layer *l, const char *text)
     if (qn_layer_judge(l, 1 << 20, &v))
         fail_msg("%s: %s", text, quern_errmsg(host_ctx));
     for (int i = 0; v.results[i].name; i++)
-        if (!(v.results[i].error <= v.tolerance))
+        if (!(v.results[i].error <= v.results[i].tolerance))
             fail_msg("%s: %s is %.2e away (at most %.0e)", text,
-                     v.results[i].name, v.results[i].error, v.tolerance);
+                     v.results[i].name, v.results[i].error,
+                     v.results[i].tolerance);
     if (!v.passed)
         fail_msg("%s: guards %d, untouched %d", text, v.guards, v.untouched);
 }
