@@ -32,15 +32,17 @@ enum { LINES = 64 };
 struct judge {
     struct qn_layer *l;
     struct qn_layer_reference reference;
-    double xy[RESULTS], sum[RESULTS]; /* of products, of squares */
+    double gap[RESULTS], sum[RESULTS]; /* of squares */
     int64_t rows[RESULTS], values[RESULTS];
     double *dw[RESULTS]; /* of one group: [LINES, columns]; db: [columns] */
     void *line;          /* what was read */
 };
 
-/* Numbers of a result, from element `at` on, beside what they should be. */
-static int compare(struct judge *j, int result, size_t at, size_t count,
-                   int type, const double *want)
+/* Numbers of a result, from element `at` on, beside what they should be. Where
+   terms of both signs cancel out, what is left is no measure for an error: it
+   is held against their squares, `least`. */
+static int compare_sums(struct judge *j, int result, size_t at, size_t count,
+                        int type, const double *want, double least)
 {
     const size_t bytes = (size_t)qn_type_bits(type) / 8;
     int code = qn_memory_read(&j->l->memory[results[result].part], at * bytes,
@@ -49,12 +51,18 @@ static int compare(struct judge *j, int result, size_t at, size_t count,
     for (size_t i = 0; i < count && !code; i++) {
         const double got = (double)qn_element_load(j->line, type, i);
 
-        j->xy[result] += want[i] * got;
-        j->sum[result] += want[i] * want[i] + got * got;
+        j->gap[result] += (want[i] - got) * (want[i] - got);
+        j->sum[result] += fmax(want[i] * want[i] + got * got, least);
     }
     j->rows[result]++;
     j->values[result] += (int64_t)count;
     return code;
+}
+
+static int compare(struct judge *j, int result, size_t at, size_t count,
+                   int type, const double *want)
+{
+    return compare_sums(j, result, at, count, type, want, 0);
 }
 
 /* y, dx and dprob of the token that was computed last. */
@@ -69,7 +77,8 @@ static int compare_token(struct judge *j, int64_t row)
     if (!code)
         code = compare(j, DX, at, hidden, mlp->type, r->dx);
     if (!code && mlp->probability)
-        code = compare(j, DPROB, (size_t)row, 1, QUERN_F32, &r->dprob);
+        code = compare_sums(j, DPROB, (size_t)row, 1, QUERN_F32, &r->dprob,
+                            2 * r->terms);
     return code;
 }
 
@@ -359,7 +368,7 @@ static void conclude(const struct judge *j, struct qn_layer_verdict *v)
     int count = 0, right = v->guards && v->untouched;
 
     for (int i = 0; i < RESULTS; i++) {
-        double error = 1 - 2 * j->xy[i] / j->sum[i];
+        double error = j->gap[i] / j->sum[i];
 
         if (!j->rows[i])
             continue;

@@ -235,7 +235,7 @@ static void go_back(struct qn_layer_reference *r, double probability)
     const float *b2 = of_group(r, r->in->b2, r->hidden);
 
     multiply_back(r->dh, r->w2, r->hidden, r->ffn, r->dy);
-    r->dprob = 0;
+    r->dprob = r->terms = 0;
     for (int64_t f = 0; f < r->ffn; f++) {
         struct act act;
         int64_t a, b;
@@ -243,6 +243,7 @@ static void go_back(struct qn_layer_reference *r, double probability)
         place(r, f, &a, &b);
         act = activate(r->in, r->in->mlp->activation, r->pre[a], r->pre[b]);
         r->dprob += r->dh[f] * act.y;
+        r->terms += r->dh[f] * act.y * r->dh[f] * act.y;
         r->dpre[b] = r->dh[f] * probability * act.b;
         r->dpre[a] = r->dh[f] * probability * act.a;
     }

@@ -25,7 +25,7 @@ struct qn_layer_reference {
     float *w1, *w2;
     double *x, *pre, *h, *y;     /* [hidden] [operands] [ffn] [hidden] */
     double *dy, *dh, *dpre, *dx; /* [hidden] [ffn] [operands] [hidden] */
-    double dprob;
+    double dprob, terms;         /* the sum, and that of its squared terms */
     double *memory;
 };
 
