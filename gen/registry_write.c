@@ -264,6 +264,7 @@ static void put_sizes(struct writer *w, const struct qn_kernel *kernel)
     put_string(w, "schedule", kernel->schedule);
     put_string(w, "addend", kernel->addend);
     put_string(w, "expand", kernel->expand);
+    put_string(w, "becomes", kernel->becomes);
     put_quantize(w, kernel->quantize);
     put_int(w, "threads", kernel->threads);
     put_int(w, "parts", kernel->parts);

@@ -10,9 +10,11 @@
 **     where those that multiply put rows into registers, BEGIN, BY_EIGHT for
 **         each of them, BESIDE for each row of A beside rows of B, since all
 **         these warps take turns, and CONTENDED of the products, whose sums
-**         keep the register file busy
+**         keep the register file busy, and MORE for each row of A beyond FEW
 ** and of a tile whose A goes through registers FIRST, until its first scales
-** are there. Where codes become f16, the ones with F16 in their names.
+** are there. Where codes become f16, the ones with F16 in their names. Tiles
+** that may have more rows than FEW often do not: groups are taken as uneven, up
+** to half as long again as the mean.            COUPLED: few -> templates/sm90
 **
 ** Measured in bench/NOTES.md, 12.
 */
@@ -34,6 +36,9 @@
 #define BY_FOUR_F16      4.8
 #define BESIDE           0.5
 #define CONTENDED        0.75
+#define MORE             10.0
+#define FEW              64.0
+#define UNEVEN           1.5
 
 /* Where they make it. */
 enum way { NOWHERE, SHARED, REGISTERS, SWAPPED };
@@ -52,6 +57,12 @@ static enum way way_of(const struct qn_kernel *kernel)
 int qn_expand_does(const struct qn_kernel *kernel)
 {
     return way_of(kernel) != NOWHERE;
+}
+
+static int is_f16(const struct qn_kernel *kernel)
+{
+    return qn_tensormap_takes(kernel, QN_PARAM_bases) ||
+           (kernel->becomes && !strcmp(kernel->becomes, "either"));
 }
 
 static double larger(double a, double b)
@@ -84,19 +95,42 @@ static struct share share_of(const struct qn_operand *o, enum way way, int is_b,
     return s;
 }
 
-double qn_expand_cycles(const struct qn_kernel *kernel, double k, double math)
+/* May its tiles hold more rows than those that it has fewer products for? */
+static int has_few(const struct qn_kernel *kernel)
+{
+    return way_of(kernel) == SWAPPED && kernel->tile[0] > FEW;
+}
+
+double qn_expand_rows(const struct qn_kernel *kernel, double length)
+{
+    double most = UNEVEN * length, share = (most - FEW) / larger(length, 1);
+
+    if (!has_few(kernel) || share >= 1)
+        return kernel->tile[0];
+    return FEW + (kernel->tile[0] - FEW) * larger(share, 0);
+}
+
+int qn_expand_whole(const struct qn_kernel *kernel, double length)
+{
+    return has_few(kernel) && UNEVEN * length <= kernel->tile[0];
+}
+
+double qn_expand_cycles(const struct qn_kernel *kernel, double rows, double k,
+                        double math)
 {
     enum way way = way_of(kernel);
-    int f16 = qn_tensormap_takes(kernel, QN_PARAM_bases);
+    int f16 = is_f16(kernel);
     struct share a = share_of(&kernel->a, way, 0, f16),
                  b = share_of(&kernel->b, way, 1, f16);
-    double m = kernel->tile[0], n = kernel->tile[1];
+    double m = rows, n = kernel->tile[1];
     double bytes = m / 64 * n / 128 * 4 * (way == SHARED ? 6144 : 4096) +
                    m * a.bytes + n * b.bytes;
     double eight = m * a.eight + n * b.eight;
 
     double four = m * a.four + n * b.four;
 
+    if (has_few(kernel))
+        eight += MORE * (m - FEW);
     if (eight > 0)
         eight = (BEGIN + eight) * k / 64 + CONTENDED * math;
     if (four > 0 && way != SHARED)

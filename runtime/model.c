@@ -20,6 +20,8 @@
 **              behind the other warpgroup's math
 **              where it goes back through an activation at least what that
 **              takes, tile_m * tile_n / GRADIENT
+**              (of fewer rows where its tiles often are, and then groups of
+**              two thirds of a tile are one: expand.c)
 **     tile   = max(math, copy) + store + START
 **     memory = (A + B + D once, and C if it is read) / memory rate
 **     launch = max(waves * tile, memory)
@@ -165,12 +167,13 @@ static double lines_of(const struct qn_demand *demand, int role)
     return (2 - (double)common / LINE) * (common < SECTOR ? SECTORS : 1);
 }
 
-/* What a tile takes, by the formulas above, for k steps of it. */
+/* What a tile takes, by the formulas above, for k steps of it and groups of m
+   rows. */
 static void estimate_tile(const struct qn_demand *demand,
-                          const struct qn_kernel *kernel, double k,
+                          const struct qn_kernel *kernel, double m, double k,
                           struct qn_figures *f)
 {
-    double tile_m = larger(kernel->tile[0], 1),
+    double tile_m = larger(qn_expand_rows(kernel, m), 1),
            tile_n = larger(kernel->tile[1], 1);
     double a = qn_streamed_bytes(kernel),
            b = qn_type_bits(kernel->b.type) / 8.0;
@@ -179,7 +182,7 @@ static void estimate_tile(const struct qn_demand *demand,
     if (!uses_maps(kernel))
         f->math *= a < 2 || b < 2 ? EXPANDED : 2;
     else if (qn_expand_does(kernel))
-        f->math = larger(f->math, qn_expand_cycles(kernel, k, f->math));
+        f->math = larger(f->math, qn_expand_cycles(kernel, tile_m, k, f->math));
     else if (b < 2)
         f->math /= 2;
     f->math = larger(f->math, qn_streamed_tile(kernel, k));
@@ -259,11 +262,14 @@ void qn_model_estimate(const struct qn_demand *demand,
         lengths[p->ragged - QUERN_AXIS_M] /= p->groups;
     if (parts > 1)
         lengths[2] += parts * kernel->tile[2] / 2.0; /* each ends in a step */
-    estimate_tile(demand, kernel, lengths[2], f);
-    f->tiles = p->groups *
-               tiles_along(lengths[0], tile_m, 1, p->ragged == QUERN_AXIS_M) *
-               tiles_along(lengths[1], tile_n, kernel->cluster[1],
-                           p->ragged == QUERN_AXIS_N);
+    estimate_tile(demand, kernel, lengths[0], lengths[2], f);
+    f->tiles =
+        p->groups *
+        (qn_expand_whole(kernel, lengths[0])
+             ? 1
+             : tiles_along(lengths[0], tile_m, 1, p->ragged == QUERN_AXIS_M)) *
+        tiles_along(lengths[1], tile_n, kernel->cluster[1],
+                    p->ragged == QUERN_AXIS_N);
     f->waves = whole(f->tiles / larger(sms, 1));
     f->real = p->groups * lengths[0] * lengths[1] /
               (larger(f->tiles, 1) * tile_m * tile_n);

@@ -282,6 +282,8 @@ struct qn_kernel {
     const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
     const char *expand;     /* where codes become bf16: "shared", "registers";
                                "swapped": registers, and D turned */
+    const char *becomes;    /* what they become: "bf16", "f16" with
+                               QN_PARAM_bases, or "either", by tiles */
     const char *quantize;   /* "streamed": A's copy is made on the way; "apart",
                                "" or NULL: it is there */
     const char *activation; /* of these: the one they make; "any": that of

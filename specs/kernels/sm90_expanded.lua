@@ -35,7 +35,7 @@ end
 local function fixed_memory (v)
   local slabs = 8 * v.slabs * (16 * slab_row(v) + (v.addend == "fetch" and 8 or 0))
   local words = v.word_slots[1] * v.tile.m + v.word_slots[2] * v.tile.n
-  return 2 * KiB + slabs + words * 4
+  return 2 * KiB + v.marks * 9 // 8 + slabs + words * 4
 end
 local function stage_memory (v)
   local rows = (v.a_way == "expanded" and v.tile.m or 0) + (v.b_way == "expanded" and v.tile.n or 0)
@@ -45,10 +45,13 @@ local function packed_memory (v)
   return v.span * (v.packed_row[1] * v.tile.m + v.packed_row[2] * v.tile.n)
 end
 
-local function common (f16)
+local function common (wide)
   return
   -- What codes become; f16 where the scales of each operand are close: see templates/expand/f16.c.
-  f16 and axis "wide" { "f16" } or derive "wide" (function () return "bf16" end),
+  -- "either": f16 if those of a tile are, which its own warps see.
+  wide and axis "wide" { wide } or derive "wide" (function () return "bf16" end),
+  derive "becomes" (function (v) return v.wide end),
+  derive "marks" (function (v) return v.wide == "either" and 1024 or 0 end), -- of tiles again
   derive "parts" (function () return 1 end),
   derive "rolled" (function () return false end),
   derive "whole" (function () return false end),
@@ -102,6 +105,8 @@ local function common (f16)
 
   -- 128 columns at a time: of so many threads the compiler gives none registers for more.
   derive "mma_n" (function (v) return v.expand == "swapped" and v.tile.m or 128 end),
+  -- Where a tile may hold more tokens than 64 it often does not: products of 64 for those.
+  derive "few" (function (v) return v.expand == "swapped" and v.tile.m > 64 and 64 or 0 end),
   derive "registers" (function (v)
     return v.expand ~= "shared" and { 48, 200, 64 } or { 48, 184, 96 }
   end),
@@ -128,7 +133,10 @@ local function common (f16)
   derive "smem" (function (v)
     return fixed_memory(v) + v.stages * stage_memory(v) + v.packed_stages * packed_memory(v)
   end),
-  derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
+  -- Where tiles take as long as they have tokens, too.
+  derive "longest_first" (function (v)
+    return (v.ragged == "k" or v.expand == "swapped") and 1 or 0
+  end),
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
   derive "b_box" (function (v) return { v.tile.k, v.tile.n } end),
@@ -162,7 +170,9 @@ local function common (f16)
       return v.expand ~= "swapped" and (v.tile.m < 64 or v.tile.m == 64 and v.tile.n < 256)
     end),
   reject "two fragments of B beside sums of more rows leave too few registers: some would spill"
-    (function (v) return v.expand == "swapped" and v.tile.m > 64 end),
+    (function (v) return v.expand == "swapped" and v.tile.m > 96 end),
+  reject "96 rows are no whole number of products"
+    (function (v) return v.expand ~= "swapped" and v.tile.m == 96 end),
   reject "two warpgroups would expand the same 64 rows"
     (function (v) return v.expand == "registers" and v.tile.m < 128 end),
   reject "A beside as many sums leaves too few registers to fetch C or for scales of e4m3"
@@ -175,11 +185,11 @@ local function common (f16)
     (function (v) return v.packed_stages < 2 end)
 end
 
-local function ragged_m (f16)
+local function ragged_m (wide)
   return
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  common(f16)
+  common(wide)
 end
 
 local function ragged_k ()
@@ -209,7 +219,8 @@ kernels "sm90_expanded_m" {
   ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, sizes),
 
   axis "schedule" { "cooperative" },
-  axis "tile"     { {32, 256, 64}, {64, 128, 64}, {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
+  axis "tile"     { {32, 256, 64}, {64, 128, 64}, {64, 256, 64}, {96, 256, 64}, {128, 128, 64},
+                    {128, 256, 64} },
   axis "cluster"  { {1, 1} },
   axis "expand"   { "shared", "registers", "swapped" },
   derive "addend" (function () return "none" end),
@@ -277,16 +288,35 @@ kernels "sm90_expanded_k_scale" {
 }
 
 -- The same as f16, which takes two instructions for two codes instead of five.
+local function far_scales ()
+  return reject "a scale that is no power of two would take digits that f16 needs"
+    (function (v) return v.a.scale.type ~= "e8m0" or v.b.scale.type ~= "e8m0" end)
+end
+
 kernels "sm90_expanded_f16_m" {
   op = { "fprop", "dgrad" }, element = e4m3, scale = "block", layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, f16),
 
   axis "schedule" { "cooperative" },
-  axis "tile"     { {32, 256, 64}, {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
+  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "registers", "swapped" },
+  axis "expand"   { "registers" },
   derive "addend" (function () return "none" end),
-  reject "a scale that is no power of two would take digits that f16 needs"
-    (function (v) return v.a.scale.type ~= "e8m0" or v.b.scale.type ~= "e8m0" end),
+  far_scales(),
   ragged_m "f16"
+}
+
+kernels "sm90_expanded_either_m" {
+  op = { "fprop", "dgrad" }, element = e4m3, scale = "block", layout = "tn",
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, sizes),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {32, 256, 64}, {64, 256, 64}, {96, 256, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "expand"   { "swapped" },
+  derive "addend" (function () return "none" end),
+  far_scales(),
+  reject "a word of scales is looked at for a stage of 128 steps of k"
+    (function (v) return v.a.scale.k ~= 32 or v.b.scale.k ~= 32 end),
+  ragged_m "either"
 }

@@ -24,6 +24,14 @@ DEVICE void board_post(const struct memory *s, unsigned int *turn, const struct 
     ++*turn;
 }
 
+//$ if expand ~= "none" and wide == "either" then
+/* Wait until all have read the last note of which this lane knows. */
+DEVICE void board_wait(const struct memory *s, unsigned int turn)
+{
+    barrier_wait(s->read + (turn - 1) % BOARD * 8, (turn - 1) / BOARD % 2);
+}
+
+//$ end
 /* The next tile of this warp, and where its copies begin; 0 if there is none. By all lanes. */
 DEVICE int board_read(const struct memory *s, unsigned int *turn, struct tile *t, struct place *p,
                       int lane)

@@ -1,5 +1,11 @@
 #define FN DEVICE
 //$ local f16, swapped = wide == "f16", expand == "swapped"
+//$ if wide == "either" then
+//$ once("expand/" .. b.type .. "_f16.c")
+//$ once "expand/permute.c"
+//$ once "expand/unit_f16.c"
+//$ once "expand/sampled_f16.c"
+//$ end
 //$ for _, o in ipairs { a, b } do
 //$ if apart and o.bits ~= 4 then
 //$ once "expand/apart.c"

@@ -1,4 +1,3 @@
-//$ local f16 = wide == "f16"
 //$ local stored = a.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = stored -- of 32 codes
 //$ local kind = a.type .. (apart and stored == 4 and "_apart" or "")
@@ -12,7 +11,7 @@
 */
 //$ if a.scale then
 DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half,
-                          unsigned int scales$(f16 and ", unsigned int low" or ""))
+                          unsigned int scales)
 {
     unsigned int word[$(words)], pair[16], scale[$(blocks)];
 
@@ -33,11 +32,6 @@ DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half
         codes_apart(word + 2 * i);
 //$ end
 //$ local of_word = "scale[i / " .. words // 4 .. " * 16 / " .. a.scale.k .. "]"
-//$ if f16 then
-#pragma unroll
-    for (int i = 0; i < $(words); i++)
-        expand_$(kind)_f16(pair + $(each // 2) * i, word[i], twice_f16($(of_word), low));
-//$ else
 //$ if a.scale.type == "e8m0" then
 //$ local near = apart and stored == 4 and "e8m0_apart" or "e8m0"
     unsigned int most = scale[0];
@@ -57,7 +51,6 @@ DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half
         expand_$(kind)_twice(pair + $(each // 2) * i, word[i], twice_e4m3_apart($(of_word) & 255));
 //$ else
         expand_$(kind)(pair + $(each // 2) * i, word[i], factor_$(a.scale.type)($(of_word) & 255));
-//$ end
 //$ end
 //$ else
 DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half)

@@ -1,22 +1,14 @@
 //$ local f16 = wide == "f16"
-//$ local swapped = expand == "swapped"
-//$ local rows_taken = swapped and "halves of rows" or "whole rows"
 /*
-** The warps between the copies and the products: each thread takes $(rows_taken) of a
+** The warps between the copies and the products: each thread takes whole rows of a
 ** packed stage, TILE_K codes and their scales, and writes them as $(wide) into a stage of the ring,
 ** where the tensor cores expect them.
 */
 //$ local in_order = a_way ~= "registers" and b_way ~= "registers"
-//$ local at_once = swapped and 64 or 128 -- rows that 128 threads take at a time
-//$ local of_span = swapped and "SPAN * " or ""
-//$ local step = of_span .. "TILE_K"
 //$ local all = { { "a", a, "m", tile.m, a_way }, { "b", b, "n", tile.n, b_way } }
 //$ for _, x in ipairs(all) do
 //$ local name, o, way = x[1], x[2], x[5]
-//$ if way == "expanded" and swapped then
-//$ include "sm90/expand_half.cu"
-
-//$ elseif way == "expanded" then
+//$ if way == "expanded" then
 //$ local stored = o.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = 64 * stored // 32
 //$ local each = 32 // stored -- codes in a word
@@ -73,66 +65,52 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
                         const struct tile *t, const struct scales *scales, int rows, int columns,
                         int k, int lane)
 {
-//$ if swapped then
-    const int thread = threadIdx.x % 128 / 2, half = threadIdx.x % 2;
-//$ else
     const int thread = threadIdx.x % 128;
-//$ end
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
 //$ if way == "expanded" and x[2].scale then
-    struct line $(name)_line[$((tile_rows + at_once - 1) // at_once)];
+    struct line $(name)_line[$((tile_rows + 127) // 128)];
 //$ end
 //$ end
 
     copy_wait(0); /* what the tile before did not need may still land */
-//$ -- a row for each thread, or for half of them, or for two
+//$ -- a row for each thread, or for half of them
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
 //$ if way == "expanded" and x[2].scale then
 #pragma unroll
-    for (int i = 0; i < $((tile_rows + at_once - 1) // at_once); i++) {
-        const int row = thread + $(at_once) * i;
+    for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
+        const int row = thread + 128 * i;
 //$ local place = name == "a" and "t->row" or "t->column"
 //$ local most = name == "a" and "rows" or "columns"
         $(name)_line[i] = line_$(name)(scales, t, $(place) + row, $(most));
-        if (row < $(tile_rows)$(swapped and " && half == 0" or ""))
+        if (row < $(tile_rows))
             fetch_$(name)(s, &$(name)_line[i], 0, row);
     }
 //$ end
 //$ end
 #pragma unroll 1
-    for (int x = -SF_AHEAD * $(step); x < k; x += $(step)) {
-//$ if not swapped or a.scale then
-        const int later = x + SF_AHEAD * $(step);
-//$ end
-        const unsigned int packed = s->packed + p->stage * $(of_span)PACKED_BYTES;
-        const unsigned int stage = s->ring + q->stage * $(of_span)STAGE_BYTES;
+    for (int x = -SF_AHEAD * TILE_K; x < k; x += TILE_K) {
+        const int later = x + SF_AHEAD * TILE_K;
+        const unsigned int packed = s->packed + p->stage * PACKED_BYTES;
+        const unsigned int stage = s->ring + q->stage * STAGE_BYTES;
 
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
 //$ local upper = name:upper()
 //$ if way == "expanded" and x[2].scale then
-//$ if swapped then
-        if (thread < $(tile_rows) && half == 0)
-            fetch_next_$(name)(s, $(name)_line, later, thread);
-//$ else
         if (later % $(upper)_WORD_K == 0)
 #pragma unroll
-            for (int i = 0; i < $((tile_rows + at_once - 1) // at_once); i++)
-                if (thread + $(at_once) * i < $(tile_rows))
+            for (int i = 0; i < $((tile_rows + 127) // 128); i++)
+                if (thread + 128 * i < $(tile_rows))
                     fetch_$(name)(s, &$(name)_line[i], later / $(upper)_WORD_K + 1,
-                            thread + $(at_once) * i);
-//$ end
+                            thread + 128 * i);
 //$ end
 //$ end
         copy_commit();
         if (x < 0)
             continue;
         copy_wait(SF_AHEAD);
-//$ if swapped then
-        __syncwarp(); /* the scales of all lanes are there */
-//$ end
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
         barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);
 //$ for _, x in ipairs(all) do
@@ -140,24 +118,13 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
 //$ local low = f16 and ", scales->" .. name .. "_low" or ""
 //$ local behind = name == "b" and { " + A_PACKED", " + A_BYTES" } or { "", "" }
 //$ if way == "expanded" then
-//$ if swapped then
 #pragma unroll
-        for (int i = 0; i < SPAN && thread < $(tile_rows); i++)
-//$ if not x[2].scale then
-            expand_half_$(name)(packed + i * PACKED_BYTES, stage + i * STAGE_BYTES, thread, half);
-//$ else
-            expand_half_$(name)(packed + i * PACKED_BYTES, stage + i * STAGE_BYTES, thread, half,
-                          scales_$(name)(s, $(name)_line[0].skip, x + i * TILE_K, thread)$(low));
-//$ end
-//$ else
-#pragma unroll
-        for (int i = 0; i < $((tile_rows + at_once - 1) // at_once); i++) {
-            const int row = thread + $(at_once) * i;
+        for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
+            const int row = thread + 128 * i;
             if (row < $(tile_rows))
                 expand_row_$(name)(packed$(behind[1]), stage$(behind[2]), row,
-                             scales_$(name)(s, $(name)_line[i].skip, x, row)$(low));
+                             scales_$(name)(s, 8 * $(name)_line[i].skip, x, row)$(low));
         }
-//$ end
 //$ end
 //$ end
         copy_engine_fence(); /* the tensor cores read as the copy engine does */

@@ -17,6 +17,7 @@
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
 //$ formulas.gradient_copies = formulas.gradient
 //$ local f16 = expand ~= "none" and wide == "f16"
+//$ local either = expand ~= "none" and wide == "either"
 //$ local shape = shapes[ragged]
 //$ if follows and operands ~= "one" then
 //$   shape[3] = "[m, n / 2]"
@@ -43,6 +44,9 @@
 ** a and b are what is stored: a code times the scale of its block, exactly, relative to a power of
 ** two that the operand's scales have in common, is multiplied as f16. `bases` has the largest codes
 ** of a's scales and of b's. Whether all values fit was looked at before: noop says so.
+//$ elseif either then
+** a and b are what is stored: a code times the scale of its block is multiplied, exactly: as f16,
+** relative to powers of two that a tile's scales have in common, or if one does not fit as bf16.
 //$ elseif expand ~= "none" then
 ** a and b are what is stored: a code times the scale of its block, rounded to bf16, is multiplied.
 //$ elseif factors ~= "none" and factors ~= "alpha" then
@@ -172,81 +176,7 @@ enum {
 //$ include "common/scale_place.c"
 
 //$ end
-/* Shared memory, as 32-bit addresses. */
-struct memory {
-    unsigned int ring; /* stages: A_BYTES of A, and behind them B_BYTES of B */
-    unsigned int slabs, full, empty;
-//$ if expand ~= "none" then
-    unsigned int packed; /* stages as they are copied, each an A and behind it a B */
-    unsigned int words;  /* WORDS_BYTES of scales */
-    unsigned int packed_full, packed_empty;
-//$ end
-//$ if of_blocks then
-    unsigned int sf; /* SF_BYTES of scales for each stage */
-//$ end
-//$ if inline then
-    unsigned int numbers; /* NUMBER_STAGES stages of A's */
-    unsigned int numbers_full, numbers_empty;
-//$ end
-//$ if addend == "fetch" then
-    unsigned int arrived; /* of $(back and "P" or "C"), a barrier for each slab */
-//$ end
-//$ if copies then
-    unsigned int turned, maxima, columns; /* of the column copy: see sm90/copies.cu */
-//$ end
-    unsigned int posted, read, board;
-//$ if quantize == "streamed" then
-    unsigned int walks; /* of the warps that quantize */
-//$ end
-};
-
-DEVICE struct memory memory_layout(void)
-{
-    extern __shared__ unsigned char dynamic[];
-    struct memory s;
-
-    s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
-    s.slabs = s.ring + STAGES * $(expand ~= "none" and "SPAN * " or "")STAGE_BYTES;
-//$ if copies then
-    s.turned = s.slabs + ALL_SLABS_BYTES;
-    s.maxima = s.turned + TURNED_BYTES;
-    s.columns = s.maxima + MAXIMA_BYTES;
-    s.sf = s.columns + COLUMNS_BYTES;
-//$ elseif inline then
-    s.numbers = s.slabs + ALL_SLABS_BYTES;
-    s.sf = s.numbers + NUMBER_STAGES * NUMBER_BYTES;
-//$ elseif of_blocks then
-    s.sf = s.slabs + ALL_SLABS_BYTES;
-//$ end
-//$ if inline then
-    s.numbers_full = s.sf + STAGES * SF_BYTES;
-    s.numbers_empty = s.numbers_full + NUMBER_STAGES * 8;
-    s.full = s.numbers_empty + NUMBER_STAGES * 8;
-//$ elseif of_blocks then
-    s.full = s.sf + STAGES * SF_BYTES$(whole and " + 8 * AHEAD * SCALES_BYTES" or "");
-//$ elseif expand ~= "none" then
-    s.packed = s.slabs + ALL_SLABS_BYTES;
-    s.words = s.packed + PACKED_STAGES * SPAN * PACKED_BYTES;
-    s.packed_full = s.words + WORDS_BYTES;
-    s.packed_empty = s.packed_full + PACKED_STAGES * 8;
-    s.full = s.packed_empty + PACKED_STAGES * 8;
-//$ else
-    s.full = s.slabs + ALL_SLABS_BYTES;
-//$ end
-    s.empty = s.full + STAGES * 8;
-//$ if addend == "fetch" then
-    s.arrived = s.empty + STAGES * 8;
-    s.posted = s.arrived + 8 * SLABS * 8;
-//$ else
-    s.posted = s.empty + STAGES * 8;
-//$ end
-    s.read = s.posted + BOARD * 8;
-    s.board = s.read + BOARD * 8;
-//$ if quantize == "streamed" then
-    s.walks = s.board + BOARD * NOTE_BYTES;
-//$ end
-    return s;
-}
+//$ include "sm90/memory.cu"
 
 /* A place in a ring; `parity` flips with every round. */
 struct place {
@@ -264,6 +194,10 @@ DEVICE void place_next(struct place *p, int stages)
 
 //$ include "sm90/board.cu"
 
+//$ if either then
+//$ include "sm90/narrow_tiles.cu"
+
+//$ end
 /* A math warp is done with a stage: tell every CTA that writes into it. */
 DEVICE void release(const struct memory *s, int stage, int lane)
 {
@@ -294,7 +228,11 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 //$ if expand ~= "none" then
 //$ include "sm90/scale_words.cu"
 
-//$ include "sm90/expander.cu"
+//$ if either then
+//$ include "sm90/narrow.cu"
+
+//$ end
+//$ include(swapped and "sm90/expander_swapped.cu" or "sm90/expander.cu")
 
 //$ end
 //$ if inline then
@@ -435,6 +373,9 @@ $(name)(
     w.tile_columns = (unsigned int)((n + TILE_N - 1) / TILE_N);
 //$ end
 
+//$ if either then
+    marks_clear(&s);
+//$ end
     if (threadIdx.x == 0) {
         barriers_make(&s);
 //$ for _, p in ipairs(params) do
@@ -458,31 +399,7 @@ $(name)(
     if (warpgroup == 0) {
         registers_release($(registers[1]));
         if (warp == 0) {
-            walk_begin(&w, cluster, clusters, lane);
-//$ if parts > 1 then
-            while (uniformly(walk_next(&w, &t, lane))) {
-                if (elect_lane())
-                    board_post(&s, &note, &t, &p, 1);
-                for (int i = 0; i < part_count; i++) {
-                    const struct tile share = walk_part(&w, &t, i);
-                    maps.part = i;
-                    if (elect_lane())
-                        load_tile(&s, &p, &share, &maps, share_length(&t, &share, i));
-                    __syncwarp();
-                }
-            }
-//$ else
-            while (uniformly(walk_next(&w, &t, lane))) {
-                if (elect_lane()) {
-                    board_post(&s, &note, &t, &p, 1);
-                    load_tile(&s, &p,$(inline and " &q," or "") &t, &maps, $(k_length));
-                }
-                __syncwarp();
-            }
-//$ end
-            for (int i = 0; i < TURNS; i++)
-                if (elect_lane())
-                    board_post(&s, &note, &t, &p, 0);
+//$ include "sm90/produce.cu"
 //$ if parts > 1 then
         } else if (warp == 1 && blockIdx.x == 0) {
             check_parts(&parts, part_count, groups, error, lane);
@@ -506,8 +423,14 @@ $(name)(
 //$ if expand ~= "none" then
     } else if (warpgroup == 3) {
         registers_release($(registers[3]));
+//$ if either then
+        while (tile_read(&s, &note, &t, &p, lane))
+            if (t.as != AS_NOTHING)
+                expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+//$ else
         while (uniformly(board_read(&s, &note, &t, &p, lane)))
             expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+//$ end
         copy_wait(0); /* nothing lands when the CTA is gone */
 //$ end
     } else {
@@ -522,7 +445,13 @@ $(name)(
 //$ end
 //$ if schedule == "cooperative" then
 
+//$ if either then
+        for (; tile_read(&s, &note, &t, &p, lane); note = (unsigned int)uniform((int)note)) {
+            if (tile_is_none(&t, lane))
+                continue;
+//$ else
         while (uniformly(board_read(&s, &note, &t, &p, lane))) {
+//$ end
             const int part = warpgroup - 1; /* the warpgroup's, of the tile */
 //$ if split == "m" then
             const int row = t.row + part * ROWS + warp % 4 * 16;

@@ -31,7 +31,7 @@ DEVICE void expand_fragment(struct fragment *f, const struct memory *s, unsigned
     for (int i = 0; i < ROWS / 32; i++) {
         const int row = warp_row + i / 2 * 64 + i % 2 * 8 + lane / 4;
 //$ local among = a.scale.k < 64 and " >> lane % 4 * 16 / " .. a.scale.k .. " * 8" or ""
-        const unsigned int scales = scales_a(s, skip[i], x, row)$(among);
+        const unsigned int scales = scales_a(s, 8 * skip[i], x, row)$(among);
 //$ if f16 then
         const unsigned int twice = twice_f16(permute(scales, 0, 0x4040), low);
 //$ else

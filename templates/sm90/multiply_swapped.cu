@@ -1,4 +1,6 @@
-//$ local f16 = wide == "f16"
+//$ local either = wide == "either"
+//$ -- two loops, or one of both types, which needs fewer registers
+//$ local mixed = either and few > 0
 //$ local stored = b.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = stored // 2 -- of 16 codes
 //$ local each = 32 // stored -- codes in a word
@@ -21,9 +23,19 @@
 //$ if apart then
 ** So a pair is two that lie four apart among eight.
 //$ end
+//$ if either then
+**
+** A tile is multiplied as f16 at first, for which its scales must not be too far apart. All of them
+** pass through these warps and those that expand: a tile with one that does not fit is marked, and
+** comes again in the end, as bf16.
+//$ end
 */
 enum { LINES = COLUMNS / 4, HELD = LINES / 8 }; /* rows of B: in a warp, in a thread */
 
+//$ if few > 0 then
+enum { FEW = $(few) }; /* rows of A that fewer products are for        COUPLED: few -> expand.c */
+
+//$ end
 /* What one thread has of B for TILE_K steps of k: of 16 rows two, with 8 words of pairs each. */
 struct fragment {
     unsigned int pair[HELD][8];
@@ -35,19 +47,29 @@ struct raw {
 //$ if early then
     int beyond; /* may one of the warp's scales need care? Known before a value waits for it */
 //$ end
+//$ if either then
+    int far; /* as f16: is one of the warp's scales, factors by then, not near the others? */
+//$ end
 };
 
 /*
 ** Where the first of a thread's rows lies: in a packed stage, among the scales; its lines; which of
 ** four scales is the thread's, for permute, which puts it into both halves of a word.
+//$ if either then
+** As f16: what is B relative to, and which note says where the tile is marked?
+//$ end
 */
 struct rows {
     unsigned int codes;
     int row;
-    int skip[HELD];
+    unsigned int skips; /* a byte of each line's bits before its first scale */
     unsigned int digits;
-//$ if f16 then
-    unsigned int low; /* of B's scales: see twice_f16 */
+    int of_a; /* of A's, those that the group has from the tile's first on */
+//$ if either then
+    unsigned int near, note;
+//$ if mixed then
+    int narrow;
+//$ end
 //$ end
 };
 
@@ -59,6 +81,43 @@ DEVICE void fetch_ahead(const struct memory *s, const struct line *line, int x, 
     copy_commit();
 }
 
+//$ if either then
+/* Scales become factors, four in a word. */
+DEVICE void narrow_scales(const struct memory *s, struct raw *raw, const struct rows *rows)
+{
+    unsigned int beyond = 0, over = 0;
+
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        beyond |= beyond_f16(raw->scales[i] - rows->near);
+    raw->far = __any_sync(~0u, beyond);
+    if (raw->far) {
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            raw->scales[i] = far_f16(raw->scales[i], low_of_near(rows->near), &over);
+        mark_tile(s, rows->note, over);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        raw->scales[i] = four_f16(raw->scales[i] - rows->near);
+}
+
+/* Codes without a factor must be zeros. */
+DEVICE void narrow_zeros(const struct memory *s, const struct raw *raw, const struct rows *rows,
+                         unsigned int digits)
+{
+    unsigned int any = 0;
+
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+#pragma unroll
+        for (int j = 0; j < $(words); j++)
+            any |= permute(raw->scales[i], 0, digits) ? 0 : raw->word[i][j] & 0x7f7f7f7f;
+    mark_tile(s, rows->note, any);
+}
+
+//$ end
 //$ -- of scales: does each step need another word, each stage, or not even each stage?
 //$ local word_k, stage_k = 4 * b.scale.k, span * tile.k
 DEVICE void load_scales(struct raw *raw, const struct memory *s, const struct rows *rows, int x)
@@ -69,7 +128,7 @@ DEVICE void load_scales(struct raw *raw, const struct memory *s, const struct ro
 //$ end
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        raw->scales[i] = word_b(s, rows->skip[i], x, rows->row + 8 * i);
+        raw->scales[i] = word_b(s, rows->skips >> 8 * i, x, rows->row + 8 * i);
 //$ if early then
 #pragma unroll
     for (int i = 0; i < HELD; i++)
@@ -78,20 +137,19 @@ DEVICE void load_scales(struct raw *raw, const struct memory *s, const struct ro
 //$ end
 }
 
-/*
-** Codes and scales of one half of the stage that begins at `x`: scales stay for as many steps as a
-** word is for.
-*/
-DEVICE void load_raw(struct raw *raw, const struct memory *s, const struct rows *rows, int stage,
-                     int x, int half)
+//$ local late = few > 0 -- beside so many sums not all codes wait for their turn in registers
+//$ if late then
+enum { EARLY = HELD / $(either and 4 or 2) }; /* rows whose codes do */
+
+//$ end
+/* Codes of one half of a stage, of rows `first` .. `end` of a thread's. */
+DEVICE void load_codes(struct raw *raw, const struct memory *s, const struct rows *rows, int stage,
+                       int half, int first, int end)
 {
     const unsigned int codes = s->packed + (stage * SPAN + half) * PACKED_BYTES + rows->codes;
 
-//$ local first = word_k < stage_k and "1" or "half == 0"
-    if ($(word_k > stage_k and first .. " && x % B_WORD_K == 0" or first))
-        load_scales(raw, s, rows, x + half * TILE_K);
 #pragma unroll
-    for (int i = 0; i < HELD; i++)
+    for (int i = first; i < end; i++)
 //$ if stored == 4 then
         load_shared_codes(codes + i * 8 * $(row_bytes), raw->word[i]);
 //$ else
@@ -99,27 +157,43 @@ DEVICE void load_raw(struct raw *raw, const struct memory *s, const struct rows 
 //$ end
 }
 
+//$ local first = word_k < stage_k and "1" or "half == 0"
+//$ first = word_k > stage_k and first .. " && x % B_WORD_K == 0" or first
+//$ local parts = late and { "raw", "rest" } or { "raw" }
+//$ for i, part in ipairs(parts) do
+//$ if part == "rest" then
+/* The others, for which there is room when one fragment's products are done. */
+//$ else
+/*
+** Scales and codes of one half of the stage that begins at `x`: scales stay for as many steps as a
+** word is for.$(late and " Some of them." or "")
+*/
+//$ end
+DEVICE void load_$(part)(struct raw *raw, const struct memory *s, const struct rows *rows,
+                     int stage, int x, int half)
+{
+//$ if i == (either and #parts or 1) then
+    if ($(first))
+        load_scales(raw, s, rows, x + half * TILE_K);
+//$ end
+//$ local from, to = i == 1 and "0" or "EARLY", i == #parts and "HELD" or "EARLY"
+    load_codes(raw, s, rows, stage, half, $(from), $(to));
+}
+
+//$ end
 /* The values of one half of the stage that begins at `x`. */
 DEVICE void expand_raw(struct fragment *f, const struct raw *raw, const struct rows *rows, int x,
                        int half)
 {
 //$ local from = word_k > stage_k and "(x + half * TILE_K)" or "half * TILE_K"
+//$ local next = either and "0x1010" or "0x0101" -- digits; of either they are upper bytes
     const unsigned int digits =
-        rows->digits + (unsigned int)($(from) / $(b.scale.k) % 4) * 0x0101;
+        rows->digits + (unsigned int)($(from) / $(b.scale.k) % 4) * $(next);
     unsigned int scale[HELD]; /* in both halves */
 
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        scale[i] = permute(raw->scales[i], 0, digits);
-//$ if f16 then
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-#pragma unroll
-        for (int j = 0; j < $(words); j++)
-            expand_$(b.type)_f16(f->pair[i] + $(each // 2) * j, raw->word[i][j],
-                            twice_f16(scale[i], rows->low));
-}
-//$ else
+        scale[i] = permute(raw->scales[i], 0, digits)$(either and " >> 8" or "");
 //$ if b.scale.type == "e8m0" then
 //$ if early then
     if (!raw->beyond) {
@@ -153,10 +227,34 @@ DEVICE void expand_raw(struct fragment *f, const struct raw *raw, const struct r
                      factor_$(b.scale.type)(scale[i] & 255));
 //$ end
 }
-//$ end
 
-/* The products of one step of the ring, where A lies at `a`. */
-DEVICE void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigned int a,
+//$ if either then
+/* The same as f16. */
+DEVICE void expand_narrow(const struct memory *s, struct fragment *f, struct raw *raw,
+                          const struct rows *rows, int half)
+{
+    const unsigned int digits = rows->digits + half * 2 * 0x1010;
+
+    if (half == 0) /* not before: until here both fragments are in use */
+        narrow_scales(s, raw, rows);
+    if (raw->far)
+        narrow_zeros(s, raw, rows, digits);
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+#pragma unroll
+        for (int j = 0; j < $(words); j++)
+            expand_$(b.type)_f16(f->pair[i] + $(each // 2) * j, raw->word[i][j],
+                            permute(raw->scales[i], 0, digits));
+}
+
+//$ end
+//$ local counts = few > 0 and { "_few", "" } or { "" } -- of rows
+//$ local types = either and { "_f16", "" } or { "" }
+//$ for _, count in ipairs(counts) do
+//$ for _, type in ipairs(types) do
+//$ local which = count == "_few" and ", of its first FEW rows" or ""
+/* The products of one step of the ring, where A lies at `a`$(which). */
+DEVICE void multiply$(count)$(type)(float sum[SUMS], const struct fragment *f, unsigned int a,
                               int accumulate)
 {
     mma_begin();
@@ -164,12 +262,45 @@ DEVICE void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigne
     for (int step = 0; step < TILE_K / MMA_K; step++)
 #pragma unroll
         for (int i = 0; i < HELD / 2; i++)
-            mma(sum + i * (ROWS / 2), f->pair[2 * i][2 * step], f->pair[2 * i + 1][2 * step],
-                f->pair[2 * i][2 * step + 1], f->pair[2 * i + 1][2 * step + 1],
-                a + step * A_STEP / 16, accumulate || step > 0);
+            mma$(count)$(type)(sum + i * (ROWS / 2), f->pair[2 * i][2 * step],
+                f->pair[2 * i + 1][2 * step], f->pair[2 * i][2 * step + 1],
+                f->pair[2 * i + 1][2 * step + 1], a + step * A_STEP / 16, accumulate || step > 0);
     mma_commit();
 }
 
+//$ end
+//$ end
+//$ if mixed then
+/* The same of all rows that the tile has, as the tile is multiplied. */
+DEVICE void multiply_step(float sum[SUMS], const struct fragment *f, unsigned int a,
+                          const struct rows *rows, int accumulate)
+{
+    if (rows->narrow && rows->of_a <= FEW)
+        multiply_few_f16(sum, f, a, accumulate);
+    else if (rows->narrow)
+        multiply_f16(sum, f, a, accumulate);
+    else if (rows->of_a <= FEW)
+        multiply_few(sum, f, a, accumulate);
+    else
+        multiply(sum, f, a, accumulate);
+}
+
+//$ else
+//$ for _, type in ipairs(types) do
+/* The same of all rows that the tile has. */
+DEVICE void multiply_step$(type)(float sum[SUMS], const struct fragment *f, unsigned int a,
+                          const struct rows *rows, int accumulate)
+{
+//$ if few > 0 then
+    if (rows->of_a <= FEW)
+        multiply_few$(type)(sum, f, a, accumulate);
+    else
+//$ end
+    multiply$(type)(sum, f, a, accumulate);
+}
+
+//$ end
+//$ end
 /* The last codes of a packed stage have been read: give it back. */
 DEVICE void packed_done(const struct memory *s, struct place *p, int lane)
 {
@@ -179,6 +310,7 @@ DEVICE void packed_done(const struct memory *s, struct place *p, int lane)
     place_next(p, PACKED_STAGES);
 }
 
+//$ local type = either and not mixed and "_f16" or ""
 /*
 ** One stage: the products of each of its steps are begun, and the next step's values made, those of
 ** the next stage's first one at last. `p` is the place of the packed stages, `q` that of the ring.
@@ -193,12 +325,26 @@ DEVICE void multiply_stage(float sum[SUMS], struct fragment *even, struct fragme
 
     load_raw(raw, s, rows, p->stage, x, 1);
     barrier_wait(s->full + stage * 8, q->parity);
-    multiply_fragment(sum, even, ring, x > 0);
+    multiply_step$(type)(sum, even, ring, rows, x > 0);
     mma_wait(1);
+//$ if late then
+    load_rest(raw, s, rows, p->stage, x, 1);
+//$ end
     if (x > 0)
         release(s, (stage > 0 ? stage : STAGES) - 1, lane);
     place_next(q, STAGES);
+//$ if either then
+//$ if mixed then
+    if (rows->narrow)
+//$ end
+        expand_narrow(s, odd, raw, rows, 1);
+//$ if mixed then
+    else
+        expand_raw(odd, raw, rows, x, 1);
+//$ end
+//$ else
     expand_raw(odd, raw, rows, x, 1);
+//$ end
     packed_done(s, p, lane);
     if (next < k) {
         copy_wait(SF_AHEAD - 1);
@@ -206,14 +352,94 @@ DEVICE void multiply_stage(float sum[SUMS], struct fragment *even, struct fragme
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
         load_raw(raw, s, rows, p->stage, next, 0);
     }
-    multiply_fragment(sum, odd, ring + STAGE_BYTES / 16, 1);
+    multiply_step$(type)(sum, odd, ring + STAGE_BYTES / 16, rows, 1);
     mma_wait(1);
     if (next < k) {
+//$ if late then
+        load_rest(raw, s, rows, p->stage, next, 0);
+//$ end
+//$ if either then
+//$ if mixed then
+        if (rows->narrow)
+//$ end
+            expand_narrow(s, even, raw, rows, 0);
+//$ if mixed then
+        else
+            expand_raw(even, raw, rows, next, 0);
+//$ end
+//$ else
         expand_raw(even, raw, rows, next, 0);
+//$ end
         fetch_ahead(s, line, next, line_row, lane);
     }
 }
 
+//$ if either and not mixed then
+/* All of a tile as bf16, step by step: it is rare. */
+DEVICE void multiply_again(float sum[SUMS], const struct memory *s, struct place *p,
+                           struct place *q, const struct line *line, const struct rows *rows,
+                           int line_row, int k, int lane)
+{
+    struct fragment f;
+    struct raw raw;
+
+#pragma unroll 1
+    for (int x = 0; x < k; x += SPAN * TILE_K) {
+        const unsigned int ring = mma_operand(s->ring + q->stage * SPAN * STAGE_BYTES);
+
+        if (x > 0)
+            copy_wait(SF_AHEAD - 1);
+        __syncwarp(); /* the scales of all lanes are there */
+        barrier_wait(s->packed_full + p->stage * 8, p->parity);
+        barrier_wait(s->full + q->stage * 8, q->parity);
+#pragma unroll
+        for (int half = 0; half < SPAN; half++) {
+            load_raw(&raw, s, rows, p->stage, x, half);
+//$ if late then
+            load_rest(&raw, s, rows, p->stage, x, half);
+//$ end
+            expand_raw(&f, &raw, rows, x, half);
+            multiply_step(sum, &f, ring + half * (STAGE_BYTES / 16), rows, x > 0 || half > 0);
+            mma_wait(0);
+        }
+        packed_done(s, p, lane);
+        release(s, q->stage, lane);
+        place_next(q, STAGES);
+        if (x > 0)
+            fetch_ahead(s, line, x, line_row, lane);
+    }
+    mma_finish(sum, SUMS);
+}
+
+//$ end
+//$ if either then
+/* The largest of all first scales of the warp's rows. */
+DEVICE unsigned int sample_scales(const struct memory *s, const struct rows *rows)
+{
+    unsigned int most = 0;
+
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        most = largest_of(most, word_b(s, rows->skips >> 8 * i, 0, rows->row + 8 * i));
+    return __reduce_max_sync(~0u, most);
+}
+
+/* What sums of f16 lack: a power of two for each warp that expands, `lows` is of their rows. */
+DEVICE void raise_sums(float sum[SUMS], unsigned int low, unsigned int lows)
+{
+    float unit[4];
+
+    for (int i = 0; i < 4; i++)
+        unit[i] = unit_f16(lows >> 8 * i & 255, low);
+#pragma unroll
+    for (int i = 0; i < SUMS; i++) {
+        const int eight = i % (ROWS / 2) / 4; /* rows of A */
+
+        sum[i] *= unit[eight < 8 ? eight / 2 : eight - 8];
+    }
+}
+
+//$ end
 DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
                           struct place *q, const struct scales *scales, const struct tile *t,
                           int first_row, int columns, int k, int lane)
@@ -224,21 +450,23 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     struct fragment even, odd;
     struct raw raw;
     struct rows rows;
-
 //$ local among = b.scale.k < 64 and "lane % 4 * 16 / " .. b.scale.k .. " * 0x0101 + " or ""
-    rows.digits = $(among)0x4040;
+//$ among = either and "lane % 4 * 16 / 32 * 0x1010 + 0x0404" or among .. "0x4040"
+    rows.digits = $(among);
     rows.row = first_row + warp_row + lane / 4;
-//$ if f16 then
-    rows.low = scales->b_low;
+//$ if either then
+    rows.note = t->note;
 //$ end
 //$ if stored == 4 then
     rows.codes = A_PACKED + rows.row * 32 + (lane % 4 / 2 ^ lane / 16) * 16 + lane % 2 * 8;
 //$ else
     rows.codes = A_PACKED + rows.row * 64 + (lane % 4 ^ lane / 8) * 16;
 //$ end
+    rows.skips = 0;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        rows.skip[i] = __shfl_sync(~0u, line.skip, 8 * i + lane / 4);
+        rows.skips |= (unsigned int)__shfl_sync(~0u, line.skip, 8 * i + lane / 4) << (8 * i + 3);
+    rows.of_a = uniform((int)t->length - t->row);
     p->stage = uniform(p->stage);
     q->stage = uniform(q->stage);
     copy_wait(0); /* what the tile before did not need may still land */
@@ -250,15 +478,48 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
         fetch_ahead(s, &line, x, line_row, lane);
     copy_wait(SF_AHEAD);
     __syncwarp();
+//$ if either then
+//$ if mixed then
+    rows.narrow = t->as == AS_F16;
+    if (rows.narrow)
+        rows.near = near_f16(sampled_f16(sample_scales(s, &rows)));
+//$ else
+    if (t->as == AS_BF16) {
+        multiply_again(sum, s, p, q, &line, &rows, line_row, k, lane);
+        return;
+    }
+    rows.near = near_f16(sampled_f16(sample_scales(s, &rows)));
+//$ end
+//$ end
     barrier_wait(s->packed_full + p->stage * 8, p->parity);
     load_raw(&raw, s, &rows, p->stage, 0, 0);
+//$ if late then
+    load_rest(&raw, s, &rows, p->stage, 0, 0);
+//$ end
+//$ if either then
+//$ if mixed then
+    if (rows.narrow)
+//$ end
+        expand_narrow(s, &even, &raw, &rows, 0);
+//$ if mixed then
+    else
+        expand_raw(&even, &raw, &rows, 0, 0);
+//$ end
+//$ else
     expand_raw(&even, &raw, &rows, 0, 0);
+//$ end
 #pragma unroll 1
     for (int x = 0; x < k; x += SPAN * TILE_K)
         multiply_stage(sum, &even, &odd, &raw, s, p, q, &line, &rows, line_row, x, k, lane);
     mma_wait(0);
     release(s, (q->stage > 0 ? q->stage : STAGES) - 1, lane);
     mma_finish(sum, SUMS);
+//$ if either then
+//$ if mixed then
+    if (rows.narrow)
+//$ end
+    raise_sums(sum, low_of_near(rows.near), load_shared_word(lows_of(s, rows.note)));
+//$ end
 //$ if lowered > 0 then
     mma_raise(sum, SUMS);
 //$ end

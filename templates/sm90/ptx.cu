@@ -163,6 +163,11 @@ DEVICE void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, i
 
 //$ end
 //$ end
+//$ if expand ~= "none" and wide == "either" then
+/* Wait until all of this thread's stores are done, so that others may go to the same places. */
+#define store_wait_done() asm volatile("cp.async.bulk.wait_group 0;" : : : "memory")
+
+//$ end
 /* Wait until at most `most` of this thread's stores still read shared memory. */
 #define store_wait(most) asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(most) : "memory")
 
@@ -258,7 +263,21 @@ DEVICE unsigned int load_shared_word(unsigned int from)
 }
 
 //$ end
-//$ if copies or quantize == "inline" then
+//$ local either = expand ~= "none" and wide == "either"
+//$ if either then
+/* Only where `wanted`: without a branch, behind which the compiler would not know that a warp is
+   together. */
+DEVICE void store_shared_byte(unsigned int to, unsigned int byte, unsigned int wanted)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.u32 p, %2, 0;\n"
+                 "@p st.shared.u8 [%0], %1;\n"
+                 "}" : : "r"(to), "r"(byte), "r"(wanted) : "memory");
+}
+
+//$ end
+//$ if copies or quantize == "inline" or either then
 DEVICE void store_shared_word(unsigned int to, unsigned int word)
 {
     asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(word) : "memory");

@@ -113,21 +113,21 @@ DEVICE void fetch_next_$(name)(const struct memory *s, const struct line *l, int
 }
 
 //$ end
-/* The four scales that step `x` has its own among; `skip` is the line's. */
-DEVICE unsigned int word_$(name)(const struct memory *s, int skip, int x, int row)
+/* The four scales that step `x` has its own among; `bits` is 8 times the line's skip, of 32. */
+DEVICE unsigned int word_$(name)(const struct memory *s, unsigned int bits, int x, int row)
 {
     const int word = x / $(upper)_WORD_K;
     const unsigned int near = load_shared_word(slot_$(name)(s, word, row));
     const unsigned int far = load_shared_word(slot_$(name)(s, word + 1, row));
 
-    return __funnelshift_r(near, far, 8 * skip);
+    return __funnelshift_r(near, far, bits);
 }
 
 //$ if name ~= "b" or b_way ~= "registers" then
 /* The scales of TILE_K steps from `x` on, the first in the lowest byte. */
-DEVICE unsigned int scales_$(name)(const struct memory *s, int skip, int x, int row)
+DEVICE unsigned int scales_$(name)(const struct memory *s, unsigned int bits, int x, int row)
 {
-    return word_$(name)(s, skip, x, row) >> x / $(s.k) % 4 * 8;
+    return word_$(name)(s, bits, x, row) >> x / $(s.k) % 4 * 8;
 }
 //$ end
 

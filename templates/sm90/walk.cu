@@ -74,6 +74,10 @@ struct walk {
 
 struct tile {
     int group;
+//$ if expand ~= "none" and wide == "either" then
+    int as;            /* what it is multiplied as */
+    unsigned int note; /* that says so */
+//$ end
     unsigned int start, length; /* of the group, on the ragged axis */
     int row, column;            /* of the tile's first element, inside the group */
 //$ if runs then
@@ -158,6 +162,9 @@ DEVICE void walk_sort(struct walk *w, int lane)
     w->group = w->base + from;
     w->start = __shfl_sync(~0u, w->start, from);
     w->length = __shfl_sync(~0u, w->length, from);
+//$ if runs then
+    w->runs = __shfl_sync(~0u, w->runs, from);
+//$ end
 }
 
 //$ end
@@ -241,6 +248,9 @@ DEVICE void walk_read(struct walk *w, int lane)
 //$ end
 //$ end
 //$ if ragged == "m" then
+//$ if longest_first == 1 then
+    walk_sort(w, lane);
+//$ end
 //$ local tiles = cluster.m > 1 and "pairs_in(w, row_tiles(w->length))"
 //$ tiles = tiles or "row_tiles(w->length) * w->tile_columns"
     w->tiles_end = warp_prefix_sum($(tiles), 0x7fffffffu, lane);

@@ -22,8 +22,17 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 */
 //$ end
 //$ if expand == "registers" or expand == "swapped" then
+//$ -- of swapped ones also products of fewer columns, and as f16
+//$ local swapped = expand == "swapped"
+//$ for _, columns in ipairs(swapped and few > 0 and { mma_n, few } or { mma_n }) do
+//$ for _, type in ipairs(swapped and wide == "either" and { "bf16", "f16" } or { wide }) do
+//$ local count = columns // 2
+//$ local function comma (i) return i < count and "," or "" end
+//$ local name = columns == mma_n and "mma" or "mma_few"
+//$ name = name .. (type ~= wide and type == "f16" and "_f16" or "")
+//$ local types = "f32." .. type .. "." .. type
 /* From registers: two neighbours in k of a row; of the row 8 below; the same 8 steps on. */
-DEVICE void mma(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3,
+DEVICE void $(name)(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3,
                 unsigned int b, int accumulate)
 {
     asm volatile("{\n"
@@ -45,6 +54,9 @@ DEVICE void mma(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, u
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b), "r"(accumulate),
                    "n"(SWIZZLE_128 | ROWS_OF_8));
 }
+
+//$ end
+//$ end
 //$ else
 DEVICE void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
 {

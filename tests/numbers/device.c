@@ -175,6 +175,7 @@ static const struct signature pieces[] = {
     {EXPAND, "expand_e2m1_e4m3", 2, 4, 0},
     {EXPAND, "expand_e2m1_apart_e4m3", 2, 4, 0},
     {EXPAND, "expand_e4m3_f16", 3, 4, 0},
+    {EXPAND, "sampled_f16", 2, 7, 0},
     {EXPAND, "twice_e4m3", 2, 2, 0},
     {EXPAND, "twice_e5m2", 2, 2, 0},
     {EXPAND, "twice_e2m3", 2, 2, 0},

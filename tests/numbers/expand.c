@@ -174,6 +174,58 @@ void test_expand_f16(void **state)
     }
 }
 
+/* Four scales where the first ones' largest is `most`: a factor or none, and
+   whether it was easily had. 16 of the 22 factors are near. */
+static void check_sampled(const uint32_t in[2], const uint32_t out[7])
+{
+    const int spare = (int)in[1] + 5, top = spare < 74 ? 74 : spare;
+    const int low = (top > 194 ? 194 : top) - 22;
+    uint32_t near = 1, over = 0;
+
+    assert_int_equal(out[6], low);
+    for (int j = 0; j < 4; j++) {
+        const int code = (int)(in[0] >> 8 * j & 255), above = code - low;
+        const int fits = above > 0 && above <= 22;
+        const double factor = half_from(out[j] & 0xffff);
+
+        if (out[j] >> 16 != (out[j] & 0xffff) ||
+            factor != (fits ? ldexp(1, above - 15) : 0))
+            fail_msg("scale %d of %08x where %d is 0: %08x", code,
+                     (unsigned)in[0], low, (unsigned)out[j]);
+        near &= above > 6 && above <= 22;
+        over |= above > 22;
+    }
+    assert_int_equal(out[4], near);
+    assert_int_equal(out[5], over);
+}
+
+/* Every scale in every place beside others that are near, far, or too large. */
+void test_expand_sampled(void **state)
+{
+    enum { OTHERS = 6 };
+    static uint32_t in[SCALES * OTHERS * 4][2], out[SCALES * OTHERS * 4][7];
+
+    (void)state;
+    for (int most = 0; most < SCALES; most++) {
+        const int others[OTHERS] = {most, most > 12 ? most - 12 : 0,   0,
+                                    255,  most < 249 ? most + 6 : 255, 1};
+        int count = 0;
+
+        for (int code = 0; code < SCALES; code++)
+            for (int other = 0; other < OTHERS; other++)
+                for (int place = 0; place < 4; place++, count++) {
+                    const uint32_t rest = (uint32_t)others[other] * 0x1010101u;
+
+                    in[count][0] = (rest & ~(255u << 8 * place)) |
+                                   (uint32_t)code << 8 * place;
+                    in[count][1] = (uint32_t)most;
+                }
+        piece(EXPAND, "sampled_f16")(in, out, count);
+        for (int i = 0; i < count; i++)
+            check_sampled(in[i], out[i]);
+    }
+}
+
 /* Eight codes under one scale among values whose largest has another: those
    that e4m3 has as they are, up to 2^6, and what is none as NaN. */
 static void check_again(const struct format *narrow, const struct format *wide,

@@ -77,6 +77,7 @@ void test_activations(void **state);
 void test_activation_ends(void **state);
 void test_expand_every_pair(void **state);
 void test_expand_f16(void **state);
+void test_expand_sampled(void **state);
 void test_expand_encode_again(void **state);
 void test_expand_again_ends(void **state);
 void test_expand_beyond(void **state);

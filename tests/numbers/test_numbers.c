@@ -27,6 +27,7 @@ int main(void)
         cmocka_unit_test(test_activation_ends),
         cmocka_unit_test(test_expand_every_pair),
         cmocka_unit_test(test_expand_f16),
+        cmocka_unit_test(test_expand_sampled),
         cmocka_unit_test(test_expand_encode_again),
         cmocka_unit_test(test_expand_again_ends),
         cmocka_unit_test(test_expand_beyond),

@@ -47,7 +47,7 @@ enum {
     /* slabs' only where C is fetched */
     SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STEPS / SIM_SPAN + 2 * SIM_NUMBER_STAGES +
                    SIM_SLABS + 2 * BOARD,
-    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4 + SIM_STREAMED * 3 * 32 * 8,
+    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4 + SIM_STREAMED * 3 * 32 * 8 + SIM_MARKED,
     SIM_ROWS = SIM_STREAMED ? 8192 : 1,
     SIM_CHUNKS = SIM_STREAMED ? 4 : 1,
     SIM_RUNS = SIM_STREAMED ? 1200 : 1,
@@ -88,7 +88,7 @@ struct sim_label {
     int k, steps;  /* first k of a stretch, how many in it */
     int real;      /* those before the zeros behind the end */
     int first, before; /* k of the first stretch; real steps in those before this one */
-    int row, a_group, column, b_group;
+    int row, a_group, column, b_group, across; /* across: columns of its products */
 };
 
 /* A word of the scales beside the stages. */
@@ -115,9 +115,10 @@ struct sim_product {
     unsigned int a, b;
     int accumulate;
     struct sim_part from_registers;
+    int columns; /* of the product */
 };
 struct sim_batch { struct sim_product product[SIM_PRODUCTS]; int count; };
-struct sim_store { unsigned int from, version; struct sim_place place; int role, add; };
+struct sim_store { unsigned int from, version; struct sim_place place; int role, add, again; };
 
 struct sim_thread {
     void *resume[5];
@@ -130,7 +131,7 @@ struct sim_thread {
     struct sim_label made[SIM_SUMS]; /* by the products last waited for */
     int noted;    /* it has read a note that its warp does not know yet */
     int promoted; /* real steps in parts, since a tile was announced */
-    unsigned int tile[4];   /* of the last note: group, start, length, row */
+    unsigned int tile[4], as; /* of the last note: group, start, length, row; the tile's type */
     struct sim_packed hand[SIM_HANDS]; /* rows that it expands, the last one first */
     int products; /* since the last batch */
     struct sim_word word[SIM_WORDS_COPIED];
@@ -443,6 +444,8 @@ static void load_shared_x4(unsigned int from, unsigned int word[4])
     if ((from - SIM_FIRST_BARRIER - 16 * SIM_BARRIERS_MADE) % NOTE_BYTES == 0) {
         memcpy(sim.thread[sim.current].tile, word, 16);
         sim.thread[sim.current].noted = 1;
+    } else if ((from - SIM_FIRST_BARRIER - 16 * SIM_BARRIERS_MADE) % NOTE_BYTES == 16) {
+        sim.thread[sim.current].as = word[2];
     }
     sim.thread[sim.current].promoted = 0;
     sim_pause();
@@ -513,6 +516,7 @@ static void __syncwarp(void)
     t->noted = 0;
     if (sim_gather(noted)[0]) {
         memcpy(t->tile, sim.thread[sim.current / 32 * 32].tile, sizeof t->tile);
+        t->as = sim.thread[sim.current / 32 * 32].as;
         t->promoted = 0;
     }
 }
@@ -591,5 +595,6 @@ static int __ffs(unsigned int x) { return __builtin_ffs((int)x); }
 
 #include "shim_scale.h"
 #include "shim_copy.h"
+#include "shim_narrow.h"
 #include "shim_expand.h"
 #include "shim_store.h"

@@ -325,7 +325,8 @@ static void mma_begin(void) {}
 static u64 mma_operand(unsigned int address) { return address >> 4; }
 
 /* The first lane issues for the warp; the others must issue the same. */
-static void sim_issue(void *sum, u64 a, u64 b, int accumulate, const struct sim_part *part)
+static void sim_issue(void *sum, u64 a, u64 b, int accumulate, const struct sim_part *part,
+                      int columns)
 {
     struct sim_thread *t = &sim.thread[sim.current];
     struct sim_warp *w = sim_warp();
@@ -333,19 +334,20 @@ static void sim_issue(void *sum, u64 a, u64 b, int accumulate, const struct sim_
 
     if (SIM_PROMOTE && !accumulate)
         sim_spoil(sum);
-    t->issued = (t->issued + a * 4096 + b * 2 + (accumulate != 0)) * 6364136223846793005u;
+    t->issued = t->issued + (u64)columns * 8192 + a * 4096 + b * 2 + (accumulate != 0);
+    t->issued *= 6364136223846793005u;
     if (sim.current % 32)
         return;
     if (w->batches == SIM_BATCHES || batch->count == SIM_PRODUCTS)
         sim_fail("too many products in flight", w->batches, 0);
     batch->product[batch->count++] =
         (struct sim_product){ sum, (unsigned int)a << 4, (unsigned int)b << 4, accumulate,
-                              part ? *part : (struct sim_part){ 0, 0, 0, 0 } };
+                              part ? *part : (struct sim_part){ 0, 0, 0, 0 }, columns };
 }
 
 static void sim_mma(void *sum, u64 a, u64 b, int accumulate)
 {
-    sim_issue(sum, a, b, accumulate, NULL);
+    sim_issue(sum, a, b, accumulate, NULL, MMA_N);
 }
 
 static void mma_commit(void)
@@ -469,7 +471,7 @@ static void sim_multiply(const struct sim_product *p)
 {
     const int beside = SIM_SWAPPED ? TWIN_A : TWIN_B; /* what lies in registers, if anything */
     const struct sim_part rows = p->a ? sim_read(TWIN_A, p->a, 64) : p->from_registers;
-    const struct sim_part columns = sim_read(beside, p->b, MMA_N);
+    const struct sim_part columns = sim_read(beside, p->b, p->columns);
     const struct sim_part a = SIM_SWAPPED ? columns : rows, b = SIM_SWAPPED ? rows : columns;
     struct sim_label *l = sim_label_of(p->sum);
 
@@ -480,11 +482,14 @@ static void sim_multiply(const struct sim_product *p)
         sim_fail("A and B of different k", a.k - b.k, a.real - b.real);
     if (!p->accumulate)
         *l = (struct sim_label){ .sum = l->sum, .k = a.k, .row = a.mn, .a_group = a.group,
-                                 .column = b.mn, .b_group = b.group, .first = a.k };
+                                 .column = b.mn, .b_group = b.group, .first = a.k,
+                                 .across = p->columns };
     if (sim.launch->part && a.k / TWIN_APART != l->k / TWIN_APART)
         sim_go_on(l, a.k);
     if (a.k != l->k + l->steps)
         sim_fail("k out of step", a.k, l->k + l->steps);
+    if (l->across != p->columns)
+        sim_fail("a sum of another number of columns", l->across, p->columns);
     if (l->row != a.mn || l->a_group != a.group || l->column != b.mn || l->b_group != b.group)
         sim_fail("one sum over two tiles", a.mn, b.mn);
     if (a.real && l->real != l->steps)

@@ -83,25 +83,9 @@ static unsigned int beyond_e8m0_apart(unsigned int codes)
     return beyond;
 }
 
-/* As f16: relative to the operand's base, whose mark the launch gives. */
-static unsigned int low_f16(unsigned int most) { return most; }
-static float unit_f16(unsigned int low_a, unsigned int low_b)
-{
-    if (low_a != TWIN_BASE_A || low_b != TWIN_BASE_B)
-        sim_fail("bases that are not the launch's", low_a, low_b);
-    return 1;
-}
-
-static unsigned int twice_f16(unsigned int codes, unsigned int low)
-{
-    const int of_a = sim.thread[sim.current].hand[0].role == TWIN_A;
-
-    if (low != (of_a ? TWIN_BASE_A : TWIN_BASE_B) * 0x10001)
-        sim_fail("another operand's base", low, of_a);
-    return codes & 255;
-}
-
-#define expand_e4m3_f16(pair, codes, twice) sim_expand(pair, 2, codes, twice, SIM_NAN_SCALE)
+/* As f16: of either, factors are the upper byte of each half. */
+#define expand_e4m3_f16(pair, codes, twice) \
+    sim_expand(pair, 2, codes, (twice) >> 8 * SIM_EITHER & 255, SIM_NAN_SCALE)
 
 enum { MOST_E8M0 = 80, MOST_E8M0_APART = 80 }; /* less, so that some are more */
 #define SIM_NAN_SCALE (sim.launch->nan_scale)
@@ -285,6 +269,8 @@ static unsigned int load_shared_word(unsigned int from)
         sim_load_codes(from, &codes, 1);
         return codes;
     }
+    if (from >= SIM_FIRST_BARRIER)
+        return *sim_marks(from / 4 * 4);
     if (!sim_slot_at(from)->valid)
         sim_fail("a scale is read before it has landed", from, 0);
     return sim_slot_at(from)->value;
@@ -368,19 +354,20 @@ static void sim_check_pair(const struct sim_packed *p, unsigned int pair, int i)
         sim_fail("a wrong value in registers, or in the wrong place", i, p->row);
 }
 
-/* Where the rows of a step begin in the hand, if they are there: a thread may have read those of
-   the next one. */
+/* Where the rows of a step begin in the hand: a thread may have read some of the next one. */
 static int sim_in_hand(const struct sim_thread *t, unsigned int b)
 {
     const struct sim_grain *g = sim_grain_at(sim.current / THREADS, b << 4);
-    const int next = t->hand[0].place.column == g->place.column + TILE_K;
+    int i = 0;
 
-    return next ? SIM_HELD / 32 : 0;
+    while (i < SIM_HELD / 32 && t->hand[i].place.column == g->place.column + TILE_K)
+        i++;
+    return i;
 }
 
 /* The first lane's rows say where the 64 begin. */
-static void sim_mma_registers(float *sum, unsigned int a0, unsigned int a1, unsigned int a2,
-                              unsigned int a3, unsigned int b, int accumulate)
+static void sim_mma_rows(float *sum, unsigned int a0, unsigned int a1, unsigned int a2,
+                         unsigned int a3, unsigned int b, int accumulate, int columns, int as)
 {
     struct sim_thread *t = &sim.thread[sim.current];
     const int i = t->products++ / (SIM_ACROSS / MMA_N) % (SIM_HELD / 64); /* of each 64 rows */
@@ -398,8 +385,15 @@ static void sim_mma_registers(float *sum, unsigned int a0, unsigned int a1, unsi
     sim_check_pair(lower, a1, 2 * step);
     sim_check_pair(upper, a2, 2 * step + 1);
     sim_check_pair(lower, a3, 2 * step + 1);
-    sim_issue(sum, 0, (u64)b, accumulate, &a);
+    if (SIM_EITHER && (int)t->as != as)
+        sim_fail("multiplied as another type than its values are", as, t->as);
+    sim_issue(sum, 0, (u64)b, accumulate, &a, columns);
 }
+
+#define sim_mma_registers(...) sim_mma_rows(__VA_ARGS__, MMA_N, 2)
+#define mma_f16(...) sim_mma_rows(__VA_ARGS__, MMA_N, 1)
+#define mma_few(...) sim_mma_rows(__VA_ARGS__, FEW, 2)
+#define mma_few_f16(...) sim_mma_rows(__VA_ARGS__, FEW, 1)
 
 #define SIM_COUNTED(_1, _2, _3, _4, _5, _6, _7, name, ...) name
 #define mma(...) \

@@ -30,6 +30,8 @@ static void sim_label_turned(struct sim_slab *s, const float *sum)
 {
     s->label = *sim_label_of(sum);
     s->label.row += (int)(sum - s->label.sum) / 4 * 8;
+    if ((sum - s->label.sum) / 4 * 8 >= s->label.across)
+        sim_fail("rows are stored that were not multiplied", s->label.row, s->label.across);
     for (int i = 1; i < SLAB_COLUMNS / 16; i++) {
         const struct sim_label *next = sim_label_of(sum + i * (ROWS / 2));
 
@@ -92,7 +94,7 @@ static void sim_read_slab(const struct sim_store *store)
 {
     const struct sim_slab *s = sim_slab_at(store->from);
 
-    for (int i = 0; i < SIM_PARTS; i++) {
+    for (int i = 0; i < SIM_PARTS && !store->again; i++) {
         struct sim_place p = store->place;
 
         p.row += 16 * i;
@@ -114,6 +116,8 @@ static void store_wait(int pending)
         w->stores--;
     }
 }
+
+#define store_wait_done() store_wait(0)
 
 /* A slab on its way: the copy engine reads it late, at the wait that this thread makes for it. */
 static void sim_store(const tensor_map *map, unsigned int from, int rank, int x, int y, int z,
@@ -139,7 +143,9 @@ static void sim_store(const tensor_map *map, unsigned int from, int rank, int x,
     slab->c = SIM_NO_C;
     if (warp->stores > SLABS)
         sim_fail("more stores in flight than slabs", warp->stores, 0);
-    warp->store[warp->stores++] = (struct sim_store){ from, version, place, map->role, add };
+    warp->store[warp->stores++] = (struct sim_store){ from, version, place, map->role, add,
+                                                     sim_misfits() &&
+                                                         sim.thread[sim.current].as == 1 };
 }
 
 #define store_box_2d(map, from, x, y) sim_store(map, from, 2, x, y, 0, 0, 0)

@@ -163,8 +163,10 @@ static void test_scaled_k(void **state)
 static void test_swapped(void **state)
 {
     const struct form *forms[] = {
-        &EXPAND_M_SWAPPED, &EXPAND_M_SWAPPED_GLOBAL, &EXPAND_M_SWAPPED_TILES,
-        &EXPAND_M_SWAPPED_MIXED, &EXPAND_M_SWAPPED_F16};
+        &EXPAND_M_SWAPPED,        &EXPAND_M_SWAPPED_GLOBAL,
+        &EXPAND_M_SWAPPED_TILES,  &EXPAND_M_SWAPPED_MIXED,
+        &EXPAND_M_SWAPPED_EITHER, &EXPAND_M_SWAPPED_EITHER_MORE,
+        &EXPAND_M_SWAPPED_MORE};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_enough);

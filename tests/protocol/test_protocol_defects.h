@@ -67,6 +67,9 @@ static const struct planted activation_defects[] = {
 #define REGISTERS "templates/sm90/multiply_registers.cu"
 #define HALF      "templates/sm90/expand_half.cu"
 #define SWAPPED   "templates/sm90/multiply_swapped.cu"
+#define HALVES    "templates/sm90/expander_swapped.cu"
+#define NARROW    "templates/sm90/narrow.cu"
+#define TILES     "templates/sm90/narrow_tiles.cu"
 
 static const struct planted expander_defects[] = {
     /* the two rings */
@@ -97,10 +100,10 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M, {EXPANDER, "    copy_wait(0);", "    //"}},
     {&EXPAND_M, {EXPANDER, "copy_wait(SF_AHEAD)", "copy_wait(SF_AHEAD + 2)"}},
     {&EXPAND_M_GLOBAL,
-     {EXPANDER, "x = -SF_AHEAD * $(step)", "x = -SF_AHEAD * $(step) + TILE_K"}},
+     {EXPANDER, "x = -SF_AHEAD * TILE_K", "x = -SF_AHEAD * TILE_K + TILE_K"}},
     {&EXPAND_M, {EXPANDER, "_WORD_K + 1,", "_WORD_K,"}},
     {&EXPAND_M, {EXPANDER, "$(place) + row, $(most)", "row, $(most)"}},
-    {&EXPAND_M, {WORDS, "8 * skip", "0"}},
+    {&EXPAND_M, {EXPANDER, "8 * $(name)_line[i].skip", "0"}},
     {&EXPAND_M, {WORDS, ">> x / $(s.k) % 4 * 8", ""}},
     {&EXPAND_M, {WORDS, "word % $(upper)_SLOTS", "word % 2"}},
     {&EXPAND_M, {WORDS, "row < rows ? skip + blocks : 0", "skip + blocks"}},
@@ -110,8 +113,30 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M, {PLACES, "g->number * group_stride", "group_stride"}},
     /* bases */
     {&EXPAND_M_REGISTERS_F16, {EXPANDER, "scales->\" .. name ..", "scales->a\" .."}},
-    {&EXPAND_M_SWAPPED_F16, {SWAPPED, "scales->b_low", "scales->a_low"}},
-    {&EXPAND_M_SWAPPED_F16, {GEMM, "low_f16(bases[1])", "low_f16(bases[0])"}},
+    {&EXPAND_M_REGISTERS_F16, {GEMM, "low_f16(bases[1])", "low_f16(bases[0])"}},
+    {&EXPAND_M_SWAPPED_EITHER,
+     {HALVES, "lows_of(s, t->note)", "lows_of(s, 0)"}},
+    {&EXPAND_M_SWAPPED_EITHER,
+     {SWAPPED, "lows_of(s, rows.note)", "lows_of(s, 0)"}},
+    {&EXPAND_M_SWAPPED_EITHER, {HALVES, "near = near_f16(low);", ""}},
+    /* tiles that come again */
+    {&EXPAND_M_SWAPPED_EITHER, {TILES, "note % MARKS, 1", "0, 1"}},
+    {&EXPAND_M_SWAPPED_EITHER, {NARROW, "w->stride - 1", "w->stride"}},
+    {&EXPAND_M_SWAPPED_EITHER, {NARROW, "        board_wait(", "        (void)("}},
+    {&EXPAND_M_SWAPPED_EITHER, {SWAPPED, "t->as == AS_BF16", "0"}},
+    {&EXPAND_M_SWAPPED_EITHER,
+     {SWAPPED, "            mma_wait(0);\n        }\n        packed_done(s, p, lane);",
+      "            mma_wait(0);\n        }"}},
+    {&EXPAND_M_SWAPPED_EITHER_MORE,
+     {SWAPPED, "rows->narrow && rows->of_a", "rows->of_a"}},
+    /* of few rows */
+    {&EXPAND_M_SWAPPED_MORE, {HALVES, "eighth + lane / 2", "eighth + lane / 4"}},
+    {&EXPAND_M_SWAPPED_MORE, {HALVES, "row / 16 * 8", "row / 16 * 4"}},
+    {&EXPAND_M_SWAPPED_MORE, {HALVES, "x, lane / 16, beyond", "x, 0, beyond"}},
+    {&EXPAND_M_SWAPPED_MORE,
+     {SWAPPED, "rows->of_a <= FEW)\n        multiply_few$", "1)\n        multiply_few$"}},
+    {&EXPAND_M_SWAPPED_TILES,
+     {WALK, "w->runs = __shfl_sync(~0u, w->runs, from);", ""}},
     /* A in registers */
     {&EXPAND_M_REGISTERS, {REGISTERS, "mma_wait(1);", ""}},
     {&EXPAND_M_REGISTERS,
@@ -143,7 +168,7 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_SWAPPED_MIXED, {HALF, "(2 * i + half)", "(2 * half + i)"}},
     {&EXPAND_M_SWAPPED_MIXED, {HALF, "        pairs_apart(", "        (void)("}},
     {&EXPAND_M_SWAPPED,
-     {EXPANDER, "        __syncwarp(); /* the", "        /* the"}},
+     {HALVES, "        __syncwarp(); /* the", "        /* the"}},
     {&EXPAND_M_SWAPPED, {SWAPPED, "mma_wait(1);", ""}},
     {&EXPAND_M_SWAPPED, {SWAPPED, "    release_packed(", "    (void)("}},
     {&EXPAND_M_SWAPPED,
@@ -161,8 +186,8 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_SWAPPED_GLOBAL, {WORDS, "_WORD_K + i, row", "_WORD_K, row"}},
     {&EXPAND_M_SWAPPED, {COPY, "full, t, x + i * TILE_K, t->row", "full, t, x, t->row"}},
     {&EXPAND_M_SWAPPED, {COPY, "\"SPAN * PACKED_BYTES\"", "\"PACKED_BYTES\""}},
-    {&EXPAND_M_SWAPPED, {EXPANDER, "stage + i * STAGE_BYTES, thread, half,", "stage, thread, half,"}},
-    {&EXPAND_M_SWAPPED_GLOBAL, {EXPANDER, "x + i * TILE_K, thread", "x, thread"}},
+    {&EXPAND_M_SWAPPED, {HALVES, "stage + step * STAGE_BYTES, row, half,", "stage, row, half,"}},
+    {&EXPAND_M_SWAPPED_GLOBAL, {HALVES, "x + step * TILE_K, row", "x, row"}},
     {&EXPAND_M_SWAPPED_GLOBAL, {SWAPPED, "lane / 16) * 16", "0) * 16"}},
     {&EXPAND_M_SWAPPED, {SWAPPED, "lane / 8) * 16", "lane / 16) * 16"}},
     {&EXPAND_M_SWAPPED_GLOBAL,

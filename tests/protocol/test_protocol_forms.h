@@ -24,6 +24,7 @@ struct form {
     int interleave;
     const char *quantize; /* NULL: A is there */
     int f16;              /* codes become that, not bf16 */
+    int either;           /* or either, by tiles */
 };
 
 /* One of them, with the rest by name: what is not given is NULL or 0. */
@@ -170,9 +171,15 @@ FORM(EXPAND_M_SWAPPED_MIXED, M, STORE, cooperative, 256, 1, 1, F32, K,
 FORM(EXPAND_M_REGISTERS_F16, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "mxfp8", .expand = "registers",
      .f16 = 1);
-FORM(EXPAND_M_SWAPPED_F16, M, STORE, cooperative, 256, 1, 1, F32, K,
+/* As f16 by tiles, and those that do not fit once more as bf16. MORE: some tiles have few rows. */
+FORM(EXPAND_M_SWAPPED_EITHER, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 64, .recipe = "mxfp8", .expand = "swapped",
-     .f16 = 1);
+     .either = 1);
+FORM(EXPAND_M_SWAPPED_EITHER_MORE, M, STORE, cooperative, 256, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 96, .recipe = "mxfp8", .expand = "swapped",
+     .either = 1);
+FORM(EXPAND_M_SWAPPED_MORE, M, STORE, cooperative, 256, 1, 1, F32, K,
+     .addend = "none", .tile_m = 96, .recipe = "nvfp4", .expand = "swapped");
 
 /* Merged products. */
 FORM(PARTS, K, STORE, cooperative, 128, 1, 1, BF16, MN,
@@ -208,6 +215,7 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
            strcmp(k->activation, f->activation ? f->activation : "") == 0 &&
            k->interleave == f->interleave &&
            qn_tensormap_takes(k, QN_PARAM_bases) == f->f16 &&
+           (strcmp(k->becomes, "either") == 0) == f->either &&
            strcmp(k->quantize, f->quantize ? f->quantize : "apart") == 0;
 }
 

@@ -67,6 +67,8 @@ static const char shim[] =
     "                        + $(addend == 'fetch' and '4 * SLABS' or '0'),\n"
     "    SIM_PERMUTED = $(expand == 'shared' and 0 or 1),\n"
     "    SIM_SWAPPED = $(expand == 'swapped' and 1 or 0),\n"
+    "    SIM_EITHER = $(wide == 'either' and 1 or 0),\n"
+    "    SIM_MARKED = $(marks > 0 and 4 + marks // 4 + 1 or 0),\n"
     "    SIM_APART = $(apart and 1 or 0)\n"
     "//$ else\n"
     "//$ local made = quantize == 'inline' and\n"
@@ -75,7 +77,8 @@ static const char shim[] =
     "    SIM_PACKED_BYTES = 0, SIM_PACKED_STEP = 1, SIM_A_PACKED = 0,\n"
     "    SIM_WORDS_BYTES = 0, SIM_A_ROW = 128, SIM_B_ROW = 128,\n"
     "    SIM_A_EACH = 2, SIM_B_EACH = 2, SIM_BARRIERS_MADE = $(made),\n"
-    "    SIM_PERMUTED = 0, SIM_SWAPPED = 0, SIM_APART = 0\n"
+    "    SIM_PERMUTED = 0, SIM_SWAPPED = 0, SIM_EITHER = 0, SIM_MARKED = 0,\n"
+    "    SIM_APART = 0\n"
     "//$ end\n"
     "};\n"
     "#include \"shim.h\"\n";

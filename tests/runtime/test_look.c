@@ -6,6 +6,7 @@
 #include "test.h"
 
 #include "ahead_scene.h"
+#include "expand.h"
 
 /* -------------------------------------------------------------------- order */
 
@@ -113,6 +114,34 @@ static void refuses(void **state)
 #define LARGE "fprop close g=8 m=4096 n=4096 k=7168"
 #define SMALL "fprop close g=8 m=8 n=64 k=64"
 
+/* Tiles of 96 rows take fewer products where groups are short, and of either
+   type less time than of bf16. */
+static void rows_are_counted(void **state)
+{
+    struct qn_kernel kernel = {.expand = "swapped",
+                               .becomes = "bf16",
+                               .a.type = QUERN_E4M3,
+                               .b.type = QUERN_E4M3,
+                               .tile = {96, 256, 64}};
+    double few, many, either;
+
+    (void)state;
+    assert_true(qn_expand_rows(&kernel, 40) == 64);
+    assert_true(qn_expand_rows(&kernel, 64) == 80);
+    assert_true(qn_expand_rows(&kernel, 128) == 96);
+    assert_true(qn_expand_whole(&kernel, 64));
+    assert_false(qn_expand_whole(&kernel, 65));
+    few = qn_expand_cycles(&kernel, 64, 64, 512);
+    many = qn_expand_cycles(&kernel, 96, 64, 768);
+    assert_true(many > 1.3 * few && many < 1.5 * few);
+    kernel.becomes = "either";
+    either = qn_expand_cycles(&kernel, 64, 64, 512);
+    assert_true(either < few);
+    kernel.tile[0] = 64;
+    assert_true(qn_expand_rows(&kernel, 128) == 64);
+    assert_false(qn_expand_whole(&kernel, 32));
+}
+
 static void model_decides(void **state)
 {
     static const struct decision rows[] = {
@@ -167,10 +196,11 @@ static void fails_each_allocation(void **state)
 int test_look_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(tries_f16_first),        TEST(looks_at_columns),
-        TEST(brings_sizes_once),      TEST(refuses),
-        TEST(model_decides),          TEST(falls_back),
-        TEST(fails_each_driver_call), TEST(fails_each_allocation),
+        TEST(tries_f16_first),       TEST(looks_at_columns),
+        TEST(brings_sizes_once),     TEST(refuses),
+        TEST(model_decides),         TEST(falls_back),
+        TEST(rows_are_counted),      TEST(fails_each_driver_call),
+        TEST(fails_each_allocation),
     };
 
     return cmocka_run_group_tests_name("look", tests, NULL, NULL);

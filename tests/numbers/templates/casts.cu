@@ -159,6 +159,30 @@ ENTRY each_expand_e4m3_f16(const unsigned *in, unsigned *out, long count)
     }
 }
 
+//$   once "expand/sampled_f16.c"
+//$   once "expand/permute.c"
+/*
+** Four scales of a tile whose first ones' largest is given, as the kernels look at them: each as
+** f16 in both halves of a word; whether they were near; whether one is too large; and the largest
+** code that becomes 0.
+*/
+ENTRY each_sampled_f16(const unsigned *in, unsigned *out, long count)
+{
+    EACH(i, count) {
+        const unsigned low = sampled_f16(in[2 * i + 1]), near = near_f16(low);
+        const unsigned beyond = beyond_f16(in[2 * i] - near);
+        unsigned over = 0, four = four_f16(in[2 * i] - near);
+
+        if (beyond)
+            four = far_f16(in[2 * i], low_of_near(near), &over);
+        for (unsigned j = 0; j < 4; j++)
+            out[7 * i + j] = permute(four, 0, j * 0x1010 + 0x0404);
+        out[7 * i + 4] = !beyond;
+        out[7 * i + 5] = over;
+        out[7 * i + 6] = low;
+    }
+}
+
 /* Of four scales side by side: may one be beyond those that have a short way? */
 ENTRY each_beyond_apart(const unsigned *in, unsigned *out, long count)
 {

@@ -1,0 +1,41 @@
+/* Of one code and four in a word. */
+DEVICE unsigned int largest_of(unsigned int most, unsigned int codes)
+{
+#pragma unroll
+    for (int i = 0; i < 32; i += 8)
+        most = most > (codes >> i & 255) ? most : codes >> i & 255;
+    return most;
+}
+
+/*
+** Load all of the CTA's tiles, and once they are stored those again that are marked. That all are,
+** a note says that is no tile: whoever reads it is done with those before. By one warp.
+*/
+DEVICE void walk_twice(const struct memory *s, struct walk *w, struct place *p, unsigned int *note,
+                       const struct maps *maps, unsigned int first, unsigned int stride, int k,
+                       int lane)
+{
+    struct tile t;
+
+#pragma unroll
+    for (int as = AS_F16; as <= AS_BF16; as++) {
+        walk_begin(w, first, stride, lane);
+#pragma unroll 1
+        while (uniformly(walk_next(w, &t, lane))) {
+            if (as == AS_BF16 && !is_marked(s, w->next / w->stride - 1)) /* its first note */
+                continue;
+            if (elect_lane()) {
+                board_post(s, note, &t, p, as);
+                load_tile(s, p, &t, maps, k);
+            }
+            __syncwarp();
+        }
+        if (as == AS_BF16)
+            break;
+        if (elect_lane())
+            board_post(s, note, &t, p, AS_NOTHING);
+        board_wait(s, __reduce_max_sync(~0u, *note)); /* one lane alone counts them */
+        if (!is_any_marked(s))
+            break;
+    }
+}
