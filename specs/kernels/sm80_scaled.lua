@@ -1,5 +1,5 @@
 -- Quantized products with mma.sync, for what wgmma and TMA cannot take, and for GPUs before and
--- after Hopper: codes are expanded to 16 bits in registers.
+-- after Hopper: codes are expanded to 16 bits in registers. One operand may be bf16 as it is.
 
 local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stride",
                  "a_sf", "b_sf", "a_sf_stride", "b_sf_stride", "a_sf_group_stride",
@@ -7,17 +7,19 @@ local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stri
                  "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
                  "noop" }
 
-local function expands (o) return o.scale.span == "block" and o.scale.type ~= "f32" end
+local function expands (o)
+  return o.scale and o.scale.span == "block" and o.scale.type ~= "f32"
+end
 
 -- Bits that a value takes in memory: six have a byte, too.
-local function stored (o) return o.bits == 4 and 4 or 8 end
+local function stored (o) return o.bits == 6 and 8 or o.bits end
 
 -- D has a matrix for each group where these split k, else B has.
 local function grid (ops, ragged, more)
   kernels("sm80_scaled_" .. ragged) {
     op       = ops,
-    element  = { e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
-    scale    = "blocked",
+    element  = { e4m3, e5m2, e2m3, e3m2, e2m1, i8, bf16 },
+    scale    = { "none", "blocked" },
     layout   = "tn",
     ragged   = ragged,
     epilogue = "scale",
@@ -34,7 +36,8 @@ local function grid (ops, ragged, more)
 
     -- What codes become: scaled ones need bf16's range, and f16 holds all others.
     derive "expanded" (function (v)
-      return (expands(v.a) or expands(v.b)) and "bf16" or "f16"
+      local wide = v.a.type == "bf16" or v.b.type == "bf16" or expands(v.a) or expands(v.b)
+      return wide and "bf16" or "f16"
     end),
 
     derive "stages" (function () return 3 end),

@@ -59,6 +59,20 @@ DEVICE unsigned int scale_pair(unsigned int pair, float scale)
     return word;
 }
 
+//$ if not a.scale or not b.scale then
+/* 4 numbers of a row of a stage that are bf16 already, where 4 codes would lie. */
+DEVICE void load_numbers(unsigned int *pair, unsigned int row, int step, int q)
+{
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(pair[0]), "=r"(pair[1]) : "r"(row + 32 * step + 8 * q) : "memory");
+}
+
+DEVICE void store_shared_half(unsigned int to, unsigned short half)
+{
+    asm volatile("st.shared.u16 [%0], %1;" : : "r"(to), "h"(half) : "memory");
+}
+
+//$ end
 //$ -- sign in the upper byte, how far left f16's is; magnitude, and how far; f16 of 2^(15 - bias)
 //$ local formats = {
 //$   e2m1 = { 0x0800, "<< 4", 0x0700, "<< 1", 0x7400 },
@@ -69,6 +83,7 @@ DEVICE unsigned int scale_pair(unsigned int pair, float scale)
 //$ for _, x in ipairs { { "a", a }, { "b", b } } do
 //$   local name, o = x[1], x[2]
 //$   local type, f = o.type, formats[o.type]
+//$   if o.scale then
 /* 4 codes of $(name), $(type), from a row of a stage: those of lane `q` of four in step `step`. */
 DEVICE unsigned int load_codes_$(name)(unsigned int row, int step, int q)
 {
@@ -126,5 +141,6 @@ DEVICE void expand_$(name)(unsigned int *pair, unsigned int codes)
 //$     end
 }
 
+//$   end
 //$   end
 //$ end

@@ -1,10 +1,10 @@
 //$ local many = { [true] = "groups, ", [false] = "" }
 //$ -- What a scale becomes follows from what shares it and how it is stored.
-//$ local function of_block(o) return o.scale.span == "block" end
+//$ local function of_block(o) return o.scale and o.scale.span == "block" end
 //$ local function expands(o) return of_block(o) and o.scale.type ~= "f32" end
 //$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
-//$ local function factors(o) return not of_block(o) or o.scale.global end
-//$ local function stored(o) return o.bits == 4 and 4 or 8 end -- bits; six have a byte, too
+//$ local function factors(o) return o.scale and (not of_block(o) or o.scale.global) end
+//$ local function stored(o) return o.bits == 6 and 8 or o.bits end -- bits; six have a byte, too
 //$ local all = { { "a", a, "m" }, { "b", b, "n" } }
 /*
 ** d = alpha * a * b^T + beta * c for each group, of quantized copies.
@@ -14,7 +14,9 @@
 **   d, c  [$(many[d.ragged == "none"])m, n]  $(d.type); c may be d, and is not read where beta is 0
 **
 //$ for _, x in ipairs(all) do
-//$   if expands(x[2]) then
+//$   if not x[2].scale then
+**   $(x[1])  is what it says
+//$   elseif expands(x[2]) then
 **   $(x[1])  is expanded: value * scale, rounded to bf16, is what is summed
 //$   elseif weighs(x[2]) then
 **   $(x[1])  has an fp32 scale for $(x[2].scale.k) values of k, a factor of their sum
@@ -56,7 +58,7 @@ enum {
 #define FN DEVICE
 //$ once "cast/arith.c"
 //$ for _, x in ipairs(all) do
-//$   once("cast/from_" .. x[2].scale.type .. ".c")
+//$   if x[2].scale then once("cast/from_" .. x[2].scale.type .. ".c") end
 //$ end
 //$ include "common/sizes.c"
 
@@ -105,10 +107,44 @@ DEVICE void copy_stage(const struct source *s, unsigned int to, int tile_rows, i
     }
 }
 
+//$ if not a.scale or not b.scale then
+/* The same of bf16, whose rows begin anywhere: 8 numbers together, or one by one. */
+DEVICE void copy_numbers(const struct source *s, unsigned int to, int tile_rows, int done)
+{
+    const int chunks = TILE_K / 8;
+    const int together = s->stride % 16 == 0 && (unsigned long long)s->first % 16 == 0;
+
+#pragma unroll 1
+    for (int i = 0; i < tile_rows * chunks / THREADS; i++) {
+        const int number = i * THREADS + threadIdx.x;
+        const int row = number / chunks, byte = done + number % chunks * 16;
+        const int left = row < s->rows && byte < s->bytes ? s->bytes - byte : 0;
+        const int there = left < 16 ? left : 16;
+        const element *from = s->first + (there ? row * s->stride + byte : 0);
+        const unsigned int at = to + row * (TILE_K * 2 + 16) + byte - done;
+
+        if (together)
+            copy_async(at, from, there);
+        else
+#pragma unroll 1
+            for (int j = 0; j < 16; j += 2)
+                store_shared_half(at + j,
+                                  j < there ? *(const unsigned short *)(from + j) : 0);
+    }
+}
+
+//$ end
 DEVICE void copy_both(const struct source *a, const struct source *b, unsigned int to, int stage)
 {
-    copy_stage(a, to, TILE_M, A_ROW, stage * A_ROW);
-    copy_stage(b, to + A_BYTES, TILE_N, B_ROW, stage * B_ROW);
+//$ for _, x in ipairs(all) do
+//$   local up, lines = x[1]:upper(), x[1] == "a" and "TILE_M" or "TILE_N"
+//$   local at = x[1] == "a" and "to" or "to + A_BYTES"
+//$   if x[2].scale then
+    copy_stage($(x[1]), $(at), $(lines), $(up)_ROW, stage * $(up)_ROW);
+//$   else
+    copy_numbers($(x[1]), $(at), $(lines), stage * $(up)_ROW);
+//$   end
+//$ end
 }
 
 //$ local part = 0
@@ -187,8 +223,10 @@ DEVICE void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct so
 //$ if expands(a) then
         expand_scaled_a(pair, load_codes_a(stage + at * A_PITCH, step, q),
                         block_a(a, at, k + 4 * q, length));
-//$ else
+//$ elseif a.scale then
         expand_a(pair, load_codes_a(stage + at * A_PITCH, step, q));
+//$ else
+        load_numbers(pair, stage + at * A_PITCH, step, q);
 //$ end
         x[i / 2][i % 2] = pair[0];
         x[i / 2][2 + i % 2] = pair[1];
@@ -200,8 +238,10 @@ DEVICE void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct so
 //$ if expands(b) then
         expand_scaled_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q),
                         block_b(b, at, k + 4 * q, length));
-//$ else
+//$ elseif b.scale then
         expand_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q));
+//$ else
+        load_numbers(y, stage + A_BYTES + at * B_PITCH, step, q);
 //$ end
 #pragma unroll
         for (int i = 0; i < WARP_M / 16; i++)
@@ -262,7 +302,8 @@ DEVICE void finish_sums(float sum[WARP_M / 16][WARP_N / 8][4], const struct sour
 #pragma unroll
     for (int i = 0; i < WARP_M / 8; i++) {
         const int at = row + lane / 4 + 8 * i;
-//$ local rows = not of_block(a) and "scale_a(a->sf, &a->scales, a->row + at, 0)" or "a_all"
+//$ local function own(o) return o.scale and not of_block(o) end
+//$ local rows = own(a) and "scale_a(a->sf, &a->scales, a->row + at, 0)" or "a_all"
         down[i] = at < a->rows ? $(rows) : 0;
     }
 #pragma unroll
@@ -270,7 +311,7 @@ DEVICE void finish_sums(float sum[WARP_M / 16][WARP_N / 8][4], const struct sour
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             const int at = column + 8 * j + lane % 4 * 2 + c;
-//$ local columns = not of_block(b) and "scale_b(b->sf, &b->scales, b->row + at, 0)" or "b_all"
+//$ local columns = own(b) and "scale_b(b->sf, &b->scales, b->row + at, 0)" or "b_all"
             const float across = at < b->rows ? $(columns) : 0;
 #pragma unroll
             for (int i = 0; i < WARP_M / 8; i++) {
@@ -362,11 +403,17 @@ $(name)(
             $(name == "a" and "rows" or "n - t.column"),
 //$   if ragged == "k" then
             length * $(stored(o)) / 8,
-//$   else
+//$   elseif o.scale then
             (int)($(name)_stride * $(stored(o)) / 8),
+//$   else
+            k * $(o.bytes), /* what lies behind is not known to be numbers */
 //$   end
             $(name)_sf,
+//$   if o.scale then
             place_$(name)(&group, $(lines), $(name)_sf_stride, $(name)_sf_group_stride),
+//$   else
+            { 0, 0, 0, 0 },
+//$   end
             $(name == "a" and "t.row" or "t.column")
         };
 //$ end
@@ -374,8 +421,8 @@ $(name)(
         if (length > 0) {
             multiply_tile(sum, &a_source, &b_source, length, warp_row, warp_column);
 //$ if scaled_a or scaled_b then
-//$   local a_all = a.scale.global and "a_global[t.group]" or "1"
-//$   local b_all = b.scale.global and "b_global[t.group]" or "1"
+//$   local a_all = a.scale and a.scale.global and "a_global[t.group]" or "1"
+//$   local b_all = b.scale and b.scale.global and "b_global[t.group]" or "1"
             finish_sums(sum, &a_source, &b_source, warp_row, warp_column, $(a_all), $(b_all));
 //$ end
         }

@@ -561,6 +561,12 @@ static float __uint_as_float(unsigned int word)
     memcpy(&f, &word, sizeof f);
     return f;
 }
+static unsigned int __float_as_uint(float f)
+{
+    unsigned int word;
+    memcpy(&word, &f, sizeof word);
+    return word;
+}
 static float __fmaf_rn(float a, float b, float c) { return a * b + c; } /* exact here */
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fadd_rn(float a, float b) { return a + b; }

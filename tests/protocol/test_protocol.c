@@ -134,8 +134,8 @@ static void test_ragged_k(void **state)
 static void test_scaled_m(void **state)
 {
     const struct form *forms[] = {
-        &TENSOR_M, &TENSOR_M_TURNS, &ROW_M,         &ROW_M_SCALE,
-        &BLOCK_M,  &BLOCK_M_TALL,   &BLOCK_M_HALVES};
+        &TENSOR_M,     &TENSOR_M_TURNS, &ROW_M,         &ROW_M_SCALE, &BLOCK_M,
+        &BLOCK_M_TALL, &BLOCK_M_HALVES, &BLOCK_M_WHOLE, &ROW_M_WHOLE};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_everything);
@@ -401,7 +401,7 @@ static const struct planted defects[] = {
     /* parts */
     {&ROW_M, {PROMOTE, "            mma_wait(0);\n", ""}},
     {&ROW_M, {PROMOTE, "step > 0);", "1);"}},
-    {&ROW_M, {PROMOTE, "step > 0);", "x > 0 || step > 0);"}},
+    {&ROW_M, {PROMOTE, "step > 0);", "steps > 0);"}},
     {&ROW_M, {PROMOTE, "        sum[i] = 0;", "        (void)sum;"}},
     {&ROW_M, {PROMOTE, "to[3] += part", "to[3] = part"}},
     {&ROW_M, {PROMOTE, "block * 64 * TILE_K +", ""}},
@@ -418,20 +418,24 @@ static const struct planted defects[] = {
      {PROMOTE,
       "                    barrier_wait(s->full + p->stage * 8, p->parity);",
       ""}},
-    {&BLOCK_M, {PROMOTE, "if (x + TILE_K < k) {", "{"}},
+    {&BLOCK_M, {PROMOTE, "if (steps > 1) {", "{"}},
     /* their factors */
-    {&BLOCK_M, {PROMOTE, "b_sf += x + TILE_K < k;", ""}},
+    {&BLOCK_M, {PROMOTE, "b_sf += steps > 1;", ""}},
     {&BLOCK_M, {PROMOTE, "t->group * f->b_group_stride", "0"}},
     {&BLOCK_M, {PROMOTE, "(t->start & 3)", "0"}},
     {&BLOCK_M,
      {PROMOTE, "down = of_row[2 * block + 1];", "down = of_row[2 * block];"}},
-    {&BLOCK_M_HALVES, {PROMOTE, "t->column < f->columns", "1"}},
+    {&BLOCK_M_HALVES, {WHOLE, "t->column < f->columns", "1"}},
     {&BLOCK_M, {FACTORS, "i % 2 * 8) * 4", "i % 2 * 4) * 4"}},
     {&BLOCK_K, {PROMOTE, "s->sf + now * SF_BYTES", "s->sf"}},
     {&BLOCK_K_ADD,
      {PROMOTE, "TILE_M + first_column + 2 * j", "TILE_M + 2 * j"}},
     {&BLOCK_M, {COPY, "& ~3", ""}},
     {&BLOCK_M_TALL, {COPY, "first + i, block", "first, block"}},
+    {&BLOCK_M_WHOLE, {WHOLE, "2 ? second : first", "2 ? first : second"}},
+    {&BLOCK_M_WHOLE, {WHOLE, "step + lane : steps", "lane : steps"}},
+    {&BLOCK_M_WHOLE, {WHOLE, "of[j / 2 % 2]", "of[j % 2]"}},
+    {&ROW_M_WHOLE, {WHOLE, "a + STAGE_BYTES / 16 : a_first", "a : a_first"}},
     {&BLOCK_M_TALL, {COPY, "(to + i * 4, maps", "(to, maps"}},
     {&BLOCK_M, {COPY, "STAGE_BYTES + SF_LOADED", "STAGE_BYTES"}},
     {&BLOCK_M, {COPY, "full, t, x / TILE_K", "full, t, 0"}},

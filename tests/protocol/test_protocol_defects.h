@@ -8,6 +8,7 @@
 #define GEMM     "templates/sm90/gemm.cu"
 #define WALK     "templates/sm90/walk.cu"
 #define COPY     "templates/sm90/copy.cu"
+#define WHOLE    "templates/sm90/promote_whole.cu"
 #define MULTIPLY "templates/sm90/multiply.cu"
 #define SCALE    "templates/sm90/scale.cu"
 #define STORE    "templates/sm90/store.cu"

@@ -99,6 +99,10 @@ FORM(BLOCK_M_TALL, M, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 256, .recipe = "fp8_block");
 FORM(BLOCK_M_HALVES, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 64, .recipe = "fp8_block");
+FORM(BLOCK_M_WHOLE, M, STORE, cooperative, 192, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_block");
+FORM(ROW_M_WHOLE, M, STORE, cooperative, 192, 1, 1, BF16, K,
+     .addend = "none", .tile_m = 128, .recipe = "fp8_row");
 /* A is quantized on the way. */
 FORM(BLOCK_M_STREAMED, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_block",

@@ -22,6 +22,21 @@ recipe "mix_16_8" {
   d       = { f32 },
 }
 
+-- Eight bits with scales in fp32, as served: for rows, for squares, for all of a tensor; beside bf16.
+
+local function fitted (amax, of)
+  local s = select(eq(amax, 0) | isinf(amax), 1, min(of.element.max / amax, f32.max))
+  return 1 / s, s
+end
+
+for name, per in pairs { rows = "row", squares = { n = 128, k = 128 }, all = "tensor" } do
+  recipe("mix_16_8_" .. name) {
+    element = { x = bf16, w = e4m3, dy = bf16 },
+    scale   = { x = "none", dy = "none", w = blocked { type = f32, per = per, rule = fitted } },
+    d       = { bf16, f32 },
+  }
+end
+
 -- Four bits beside eight.
 
 recipe "mix_8_4" {
