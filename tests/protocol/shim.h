@@ -10,7 +10,8 @@
 **
 ** The generator says before it how many steps of k are promoted (SIM_PROMOTE), or 0; whether sums
 ** are stored from elsewhere than where they are made (SIM_VALUED); what room a stage's scales
-** have (SIM_SF_BYTES); and, of kernels that expand, how packed stages and slots of scales lie.
+** have (SIM_SF_BYTES), and B's scales of the steps ahead (SIM_AHEAD_BYTES); and, of kernels that
+** expand, how packed stages and slots of scales lie.
 */
 #include "launch.h"
 
@@ -41,8 +42,8 @@ enum {
     SIM_NUMBERS = SIM_NUMBER_STAGES * SIM_NUMBER_BYTES / SIM_GRAIN,
     SIM_FIRST_SCALE = SIM_FIRST_NUMBER + SIM_NUMBERS * SIM_GRAIN,
     SIM_SCALES = STAGES * SIM_SF_BYTES / 4,
-    SIM_FIRST_BARRIER =
-        SIM_FIRST_SCALE + STAGES * SIM_SF_BYTES + SIM_PACKED_BYTES + SIM_WORDS_BYTES,
+    SIM_FIRST_AHEAD = SIM_FIRST_SCALE + STAGES * SIM_SF_BYTES,
+    SIM_FIRST_BARRIER = SIM_FIRST_AHEAD + SIM_AHEAD_BYTES + SIM_PACKED_BYTES + SIM_WORDS_BYTES,
     SIM_PACKED_STEPS = SIM_PACKED_BYTES / SIM_PACKED_STEP,
     /* slabs' only where C is fetched */
     SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STEPS / SIM_SPAN + 2 * SIM_NUMBER_STAGES +
@@ -160,6 +161,7 @@ struct sim_warp {
 struct sim_cta {
     struct sim_barrier barrier[SIM_BARRIERS];
     unsigned int word[SIM_WORDS]; /* the board's notes */
+    unsigned int ahead[SIM_AHEAD_BYTES / 4 + 1];
     struct sim_grain grain[SIM_GRAINS];
     struct sim_grain number[SIM_NUMBERS + 1]; /* of A, 64 of 8 rows */
     struct sim_slab slab[SIM_SLABS];
@@ -402,6 +404,16 @@ static int sim_is_packed(unsigned int address);
 static void sim_load_codes(unsigned int from, unsigned int *word, int words);
 static void sim_store_pairs(unsigned int to, const unsigned int word[4]);
 
+/* Where four of B's scales lie, or null. */
+static unsigned int *sim_ahead(unsigned int address)
+{
+    if (address < SIM_FIRST_AHEAD || address - SIM_FIRST_AHEAD >= SIM_AHEAD_BYTES)
+        return NULL;
+    if (address % 16)
+        sim_fail("no scales at this address", address, 0);
+    return &sim_cta()->ahead[(address - SIM_FIRST_AHEAD) / 4];
+}
+
 /* Four words of a note, which no barrier overlaps. */
 static unsigned int *sim_words(unsigned int address)
 {
@@ -426,7 +438,7 @@ static void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, u
         sim_store_pairs(to, (unsigned int[]){ r0, r1, r2, r3 });
         return;
     }
-    word = sim_words(to);
+    word = sim_ahead(to) ? sim_ahead(to) : sim_words(to);
     word[0] = r0;
     word[1] = r1;
     word[2] = r2;
@@ -438,6 +450,11 @@ static void load_shared_x4(unsigned int from, unsigned int word[4])
 {
     if (sim_is_packed(from)) {
         sim_load_codes(from, word, 4);
+        return;
+    }
+    if (sim_ahead(from)) {
+        memcpy(word, sim_ahead(from), 16);
+        sim_pause();
         return;
     }
     memcpy(word, sim_words(from), 16);

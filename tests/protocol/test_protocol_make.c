@@ -45,6 +45,8 @@ static const char shim[] =
     "    SIM_HALVES = $(halves and mma_n == tile.n and 1 or 0),\n"
     "//$ sf = quantize == 'inline' and tile.m * 4 or sf[factors] or 0\n"
     "    SIM_SF_BYTES = $(sf),\n"
+    "//$ local ahead = whole and factors == 'squares'\n"
+    "    SIM_AHEAD_BYTES = $(ahead and 8 * 32 * 16 or 0),\n"
     "    SIM_STREAMED = $(quantize == 'streamed' and 1 or 0),\n"
     "//$ if quantize == 'inline' then\n"
     "    SIM_INLINE = 1,\n"
