@@ -433,7 +433,7 @@ static const struct planted defects[] = {
     {&BLOCK_M, {COPY, "& ~3", ""}},
     {&BLOCK_M_TALL, {COPY, "first + i, block", "first, block"}},
     {&BLOCK_M_WHOLE, {WHOLE, "2 ? second : first", "2 ? first : second"}},
-    {&BLOCK_M_WHOLE, {WHOLE, "step + lane : steps", "lane : steps"}},
+    {&BLOCK_M_WHOLE, {WHOLE, "t->group * f->b_group_stride", "0"}},
     {&BLOCK_M_WHOLE, {WHOLE, "of[j / 2 % 2]", "of[j % 2]"}},
     {&ROW_M_WHOLE, {WHOLE, "a + STAGE_BYTES / 16 : a_first", "a : a_first"}},
     {&BLOCK_M_TALL, {COPY, "(to + i * 4, maps", "(to, maps"}},
