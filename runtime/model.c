@@ -207,22 +207,25 @@ static const struct promotion {
     double times;
 } promotions[] = {{128 * 128, 1.3}, {128 * 192, 1.17}, {128 * 256, 1.2}};
 
-/* What a tile takes where power binds; promoted ones are stored as fast as
-   others, large or small: stores go on beside the next tile's copies. */
+/* What a tile takes where power binds; promoted ones that are only stored are
+   so as fast as others, large or small: beside the next tile's copies. */
 static double slow_tile(const struct qn_demand *demand,
                         const struct qn_kernel *kernel,
                         const struct qn_figures *f)
 {
     const struct promotion *all = promotions;
+    double store = kernel->epilogue == QN_STORE
+                       ? smaller(f->store, START_CYCLES)
+                       : f->store;
 
     if (!demand->recipe->promote || !uses_maps(kernel) ||
-        kernel->epilogue != QN_STORE || qn_expand_does(kernel) ||
-        demand->problem->ragged == QUERN_AXIS_K)
+        qn_expand_does(kernel) || demand->problem->ragged == QUERN_AXIS_K)
         return f->tile_cycles;
     while (all->sums < kernel->tile[0] * kernel->tile[1] &&
            all < &promotions[sizeof promotions / sizeof *promotions - 1])
         all++;
-    return larger(f->math * all->times, f->copy * BESIDE) + 2 * START_CYCLES;
+    return larger(f->math * all->times, f->copy * BESIDE) + store +
+           START_CYCLES;
 }
 
 /*

@@ -407,11 +407,8 @@ static void sim_store_pairs(unsigned int to, const unsigned int word[4]);
 /* Where four of B's scales lie, or null. */
 static unsigned int *sim_ahead(unsigned int address)
 {
-    if (address < SIM_FIRST_AHEAD || address - SIM_FIRST_AHEAD >= SIM_AHEAD_BYTES)
-        return NULL;
-    if (address % 16)
-        sim_fail("no scales at this address", address, 0);
-    return &sim_cta()->ahead[(address - SIM_FIRST_AHEAD) / 4];
+    const unsigned int i = (address - SIM_FIRST_AHEAD) / 4;
+    return address >= SIM_FIRST_AHEAD && i < SIM_AHEAD_BYTES / 4 ? &sim_cta()->ahead[i] : NULL;
 }
 
 /* Four words of a note, which no barrier overlaps. */
