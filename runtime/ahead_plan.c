@@ -102,13 +102,7 @@ static void take_over(struct quern_plan *plan)
     const struct quern_plan *product =
         plan->ahead->narrow ? plan->ahead->narrow : other;
 
-    plan->kernel = product->kernel;
-    plan->backend = product->backend;
-    plan->tuned = product->tuned;
-    plan->workers = product->workers;
-    plan->driver = product->driver;
-    plan->context = product->context;
-    plan->parts = 1;
+    qn_plan_speak_for(plan, product);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         if (plan->operands[role].sf.scaling &&
             plan->problem.expand != QUERN_EXPAND_F16)

@@ -529,6 +529,18 @@ void quern_plan_free(struct quern_plan *plan)
     free(plan);
 }
 
+void qn_plan_speak_for(struct quern_plan *plan,
+                       const struct quern_plan *product)
+{
+    plan->kernel = product->kernel;
+    plan->backend = product->backend;
+    plan->tuned = product->tuned;
+    plan->workers = product->workers;
+    plan->driver = product->driver;
+    plan->context = product->context;
+    plan->parts = 1;
+}
+
 void quern_plan_info(const struct quern_plan *plan,
                      struct quern_plan_info *info)
 {

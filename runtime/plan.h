@@ -179,4 +179,9 @@ int qn_plan_alone(struct quern_context *ctx,
                   const struct quern_plan_options *options,
                   struct quern_plan **plan);
 
+/* What a plan of several is asked about: its product's kernel, and where that
+   runs. */
+void qn_plan_speak_for(struct quern_plan *plan,
+                       const struct quern_plan *product);
+
 #endif

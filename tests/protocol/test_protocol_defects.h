@@ -9,6 +9,8 @@
 #define WALK     "templates/sm90/walk.cu"
 #define COPY     "templates/sm90/copy.cu"
 #define WHOLE    "templates/sm90/promote_whole.cu"
+#define PRODUCE  "templates/sm90/produce.cu"
+#define LAYOUT   "templates/sm90/memory.cu"
 #define MULTIPLY "templates/sm90/multiply.cu"
 #define SCALE    "templates/sm90/scale.cu"
 #define STORE    "templates/sm90/store.cu"
