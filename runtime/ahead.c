@@ -231,17 +231,12 @@ void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
 
 /* ------------------------------------------------------------------- space */
 
-static size_t padded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 size_t qn_ahead_brought(const struct quern_problem *p)
 {
     struct quern_problem product = *p;
 
     product.sizes = QUERN_SIZES_DEVICE;
-    return padded(qn_gradient_end(&product));
+    return qn_padded(qn_gradient_end(&product));
 }
 
 /* FP8 from `at` on; returns where it ends. */
@@ -257,9 +252,9 @@ static size_t lay_out_codes(const struct quern_problem *p,
             continue;
         qn_reencode_copy(p, blocks, role, &copy);
         space->codes[role] = at;
-        at += padded(copy.bytes);
+        at += qn_padded(copy.bytes);
         space->scales[role] = at;
-        at += padded(copy.sf_bytes);
+        at += qn_padded(copy.sf_bytes);
     }
     return at;
 }
@@ -270,21 +265,21 @@ void qn_ahead_lay_out(const struct quern_problem *p,
                       struct qn_ahead_space *space)
 {
     const size_t groups = (size_t)p->groups;
-    size_t at = padded(qn_ahead_brought(p) +
-                       qn_host_size_bytes(p->sizes, p->groups, 1));
+    size_t at = qn_padded(qn_ahead_brought(p) +
+                          qn_host_size_bytes(p->sizes, p->groups, 1));
     size_t coded;
     struct quern_quantization q;
     size_t rows;
 
     space->factors = at;
     if (qn_ahead_factors(p, recipe))
-        at += padded(2 * groups * sizeof(float));
+        at += qn_padded(2 * groups * sizeof(float));
     space->sizes = at;
     if (qn_ahead_align(p, recipe))
-        at += padded((2 * groups + 1) * sizeof(int));
+        at += qn_padded((2 * groups + 1) * sizeof(int));
     space->flags = at;
     if (blocks || p->expand == QUERN_EXPAND_F16)
-        at += padded(QN_FLAGS * sizeof(unsigned));
+        at += qn_padded(QN_FLAGS * sizeof(unsigned));
     coded = lay_out_codes(p, recipe, blocks, at, space);
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         space->operand[role] = at;
@@ -292,7 +287,7 @@ void qn_ahead_lay_out(const struct quern_problem *p,
             continue;
         rows = q.of == QUERN_W ? groups * (size_t)q.m
                                : (size_t)qn_ahead_total(p, recipe);
-        at += padded(rows * (size_t)q.k * 2);
+        at += qn_padded(rows * (size_t)q.k * 2);
     }
     space->end = at > coded ? at : coded;
 }

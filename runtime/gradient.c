@@ -11,6 +11,7 @@
 */
 #include "gradient.h"
 #include "host_sizes.h"
+#include "model.h"
 #include "quantize.h"
 #include "types.h"
 
@@ -42,20 +43,16 @@ static int64_t strips_of(const struct quern_problem *p)
     return (p->m + 127ll * p->groups) / 128 * 4;
 }
 
-static size_t padded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 static void lay_out(const struct quern_problem *p, struct space *s)
 {
     const int dbias = p->dbias && qn_geometry_back(p);
 
     s->partials = s->end = qn_host_size_end(p);
     if (dbias || p->dprob)
-        s->partials = s->end = padded(s->end);
+        s->partials = s->end = qn_padded(s->end);
     if (dbias)
-        s->end += padded((size_t)(strips_of(p) * width_of(p)) * sizeof(float));
+        s->end +=
+            qn_padded((size_t)(strips_of(p) * width_of(p)) * sizeof(float));
     s->row_partials = s->end;
     if (p->dprob)
         s->end += (size_t)(qn_quantize_ceil_div(p->n, COLUMNS) * p->m) *
@@ -73,15 +70,10 @@ size_t qn_gradient_end(const struct quern_problem *p)
 /* ------------------------------------------------------------------- model */
 
 /*
-** Casts wait for memory, of whose rate they have a share (see streamed.c), and
-** launches take their time:
-**     cast  (bytes of dh, P and D, and for dprob of dh and P) / (rate * SHARE)
-**           + LAUNCH for each, and for each that adds up sums
-** So the cast's launches weigh against a tile's last step, which is longer.
+** The cast moves dh, P and D, and for dprob dh and P again; besides, there is a
+** launch for each that adds up sums. All these weigh against a tile's last
+** step, which is longer.
 */
-#define MEMORY_PER_CYCLE 2300.0
-#define SHARE            0.8
-#define LAUNCH           5000.0
 
 static double cast_cycles(const struct quern_problem *p)
 {
@@ -95,7 +87,7 @@ static double cast_cycles(const struct quern_problem *p)
         moved += read * bytes;
         launches++;
     }
-    return moved / (MEMORY_PER_CYCLE * SHARE) + LAUNCH * launches;
+    return qn_model_cast(moved, launches);
 }
 
 static double sum_cycles(const struct quern_problem *p)
@@ -104,8 +96,7 @@ static double sum_cycles(const struct quern_problem *p)
     int launches = (p->dbias != 0) + p->dprob;
 
     lay_out(p, &s);
-    return 2 * (double)(s.end - s.partials) / (MEMORY_PER_CYCLE * SHARE) +
-           LAUNCH * launches;
+    return qn_model_cast(2 * (double)(s.end - s.partials), launches);
 }
 
 /* Of one of them; `cycles` stays where nothing serves it. */

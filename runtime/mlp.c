@@ -332,17 +332,11 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* ------------------------------------------------------------------- space */
 
-enum { PLACE = 256 }; /* what every buffer begins at a multiple of */
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + PLACE - 1) / PLACE * PLACE;
-}
-
 /* Bytes of a tensor and all its scales. */
 static size_t room_of(const struct quern_tensor *t)
 {
-    return padded(t->bytes) + padded(t->sf_bytes) + padded(t->global_bytes);
+    return qn_padded(t->bytes) + qn_padded(t->sf_bytes) +
+           qn_padded(t->global_bytes);
 }
 
 /* The next place in one of the buffers. */
@@ -538,7 +532,7 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
         return code;
     if (QN_WORKSPACE_BYTES + sizes > scratch)
         scratch = QN_WORKSPACE_BYTES + sizes;
-    lay_out(mlp, &space, recipe, padded(scratch));
+    lay_out(mlp, &space, recipe, qn_padded(scratch));
     space.sizes = space.workspace;
     space.workspace += sizes;
     describe_numbers(mlp, &d->args);

@@ -16,11 +16,6 @@ struct run {
 
 /* ----------------------------------------------------------------- tensors */
 
-static size_t padded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 /* What lies in `saved` or the workspace; no data where it is not kept. */
 static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
 {
@@ -38,9 +33,10 @@ static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
     else
         base += place->loose;
     t->data = base;
-    t->sf = t->sf_bytes ? base + padded(t->bytes) : NULL;
-    t->global =
-        t->global_bytes ? base + padded(t->bytes) + padded(t->sf_bytes) : NULL;
+    t->sf = t->sf_bytes ? base + qn_padded(t->bytes) : NULL;
+    t->global = t->global_bytes
+                    ? base + qn_padded(t->bytes) + qn_padded(t->sf_bytes)
+                    : NULL;
 }
 
 /* The numbers of a tensor that is used as it is, or is to be quantized. */

@@ -65,6 +65,8 @@
 #define L2_SUMMED        0.08    /* the same where tokens are summed */
 #define TOGETHER         0.75    /* of what lone CTAs get leaves L2 */
 #define BESIDE           0.8     /* copies, while promotion draws all power */
+#define CAST_SHARE       0.8     /* of that memory rate, which casts wait for */
+#define LAUNCH           5000.0  /* cycles between kernels, for each cast */
 
 /*
 ** What C costs, by how it arrives: factors of the computation and of plain
@@ -284,4 +286,9 @@ void qn_model_estimate(const struct qn_demand *demand,
     qn_streamed_estimate(demand, kernel, MEMORY_PER_CYCLE, f);
     if (p->quantize)
         f->order = f->cycles;
+}
+
+double qn_model_cast(double bytes, int launches)
+{
+    return bytes / (MEMORY_PER_CYCLE * CAST_SHARE) + LAUNCH * launches;
 }

@@ -12,4 +12,7 @@ void qn_model_estimate(const struct qn_demand *demand,
                        const struct qn_kernel *kernel,
                        struct qn_figures *figures);
 
+/* Cycles of casts that read and write so many bytes in so many launches. */
+double qn_model_cast(double bytes, int launches);
+
 #endif

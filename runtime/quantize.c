@@ -421,10 +421,10 @@ void qn_quantize_lay_out(const struct quern_quantization *q,
         at += (size_t)((s->global ? q->groups
                                   : count_scales(q, s, QUERN_COLUMN)) *
                        word);
-    w->partials = at = (at + 255) / 256 * 256;
+    w->partials = at = qn_padded(at);
     if (q->dbias)
         at += (size_t)(qn_quantize_tiles(q) * (TILE / 32) * q->k * word);
-    w->sizes = (at + 255) / 256 * 256;
+    w->sizes = qn_padded(at);
     w->end =
         q->sizes ? w->sizes + qn_host_size_bytes(q->sizes, q->groups, 1) : at;
 }

@@ -115,11 +115,16 @@ int qn_quantize_describe(struct quern_context *ctx,
                          const struct qn_recipe **recipe);
 
 /* A plan without kernels: its rules, and values that no run changes; freed with
-   quern_quantize_plan_free. And any plan made one for fewer rows. */
+   quern_quantize_plan_free. */
 int qn_quantize_outline(struct quern_context *ctx,
                         const struct quern_quantization *q,
                         struct quern_quantize_plan **plan);
-int qn_quantize_shrink(struct quern_quantize_plan *plan, int64_t m);
+
+/* The plan for a run of `m` rows, which may be fewer: itself, or what is made
+   of it in `room`, which owns nothing. */
+int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,
+                    struct quern_quantize_plan *room,
+                    const struct quern_quantize_plan **fitted);
 
 /* All rules of quern_quantize_run. QUERN_EINVAL names argument and rule. */
 int qn_quantize_args_given(const struct quern_quantize_plan *plan,

@@ -313,6 +313,18 @@ static int check_name(const struct quern_quantize_plan *plan, const char *name)
                         name, ours);
 }
 
+static int shrink(struct quern_quantize_plan *plan, int64_t m)
+{
+    int code;
+
+    plan->q.m = m;
+    code = qn_quantize_describe(plan->ctx, &plan->q, &plan->need, &plan->space,
+                                &plan->recipe);
+    if (!code)
+        fill_values(plan);
+    return code;
+}
+
 int qn_quantize_outline(struct quern_context *ctx,
                         const struct quern_quantization *q,
                         struct quern_quantize_plan **out)
@@ -326,7 +338,7 @@ int qn_quantize_outline(struct quern_context *ctx,
     memset(plan, 0, sizeof *plan);
     plan->ctx = ctx;
     plan->q = *q;
-    code = qn_quantize_shrink(plan, q->m);
+    code = shrink(plan, q->m);
     if (code)
         free(plan);
     else
@@ -334,16 +346,16 @@ int qn_quantize_outline(struct quern_context *ctx,
     return code;
 }
 
-int qn_quantize_shrink(struct quern_quantize_plan *plan, int64_t m)
+int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,
+                    struct quern_quantize_plan *room,
+                    const struct quern_quantize_plan **fitted)
 {
-    int code;
-
-    plan->q.m = m;
-    code = qn_quantize_describe(plan->ctx, &plan->q, &plan->need, &plan->space,
-                                &plan->recipe);
-    if (!code)
-        fill_values(plan);
-    return code;
+    *fitted = plan;
+    if (plan->q.m == m)
+        return QUERN_OK;
+    *room = *plan;
+    *fitted = room;
+    return shrink(room, m);
 }
 
 static int make_plan(struct qn_session *s, const struct quern_quantization *q,

@@ -98,11 +98,6 @@ void qn_result_cast(const struct quern_problem *p,
     q->copies = p->copies;
 }
 
-static size_t padded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 void qn_result_lay_out(const struct quern_problem *p,
                        const struct qn_recipe *recipe,
                        struct qn_result_space *space)
@@ -116,8 +111,8 @@ void qn_result_lay_out(const struct quern_problem *p,
     qn_result_cast(p, recipe, &q);
     qn_quantize_lay_out(&q, recipe, &cast);
     qn_geometry_of(&product, recipe, QN_ROLE_D, &numbers);
-    space->cast = padded(space->cast);
-    space->numbers = space->cast + padded(cast.end);
+    space->cast = qn_padded(space->cast);
+    space->numbers = space->cast + qn_padded(cast.end);
     space->end = space->numbers + (size_t)qn_geometry_bytes(&numbers, 0, 0);
 }
 

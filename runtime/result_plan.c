@@ -2,6 +2,7 @@
 ** result_plan.c: the plans of a product whose copies a cast makes, and why it
 ** does.
 */
+#include "model.h"
 #include "plan.h"
 #include "quantize.h"
 #include "result.h"
@@ -16,14 +17,7 @@
 
 /* ------------------------------------------------------------------- model */
 
-/*
-** A cast waits for memory, of whose rate it has a share (see streamed.c), and
-** where a scale is of more than a block it reads all of its input twice:
-**     cast  bytes / (MEMORY_PER_CYCLE * SHARE) + LAUNCH for each launch
-*/
-#define MEMORY_PER_CYCLE 2300.0
-#define SHARE            0.8
-#define LAUNCH           5000.0
+/* Where a scale is of more than a block, two launches read all of the input. */
 
 struct cost {
     double bytes, cycles;
@@ -48,8 +42,7 @@ static struct cost cost_of(const struct quern_problem *p,
         qn_quantize_copy(&q, recipe, which, &copy);
         cost.bytes += (double)copy.bytes + (double)copy.sf_bytes;
     }
-    cost.cycles =
-        cost.bytes / (MEMORY_PER_CYCLE * SHARE) + LAUNCH * (1 + twice);
+    cost.cycles = qn_model_cast(cost.bytes, 1 + twice);
     return cost;
 }
 

@@ -8,20 +8,6 @@
 #include "quantize.h"
 #include "result.h"
 
-/* The cast of as many rows as this run has. */
-static int fit(const struct quern_plan *plan, struct quern_quantize_plan *room,
-               const struct quern_quantize_plan **fitted)
-{
-    const struct quern_quantize_plan *cast = plan->result->cast;
-
-    *fitted = cast;
-    if (cast->q.m == plan->problem.m)
-        return QUERN_OK;
-    *room = *cast;
-    *fitted = room;
-    return qn_quantize_shrink(room, plan->problem.m);
-}
-
 static void *place(const struct quern_args *args, size_t at)
 {
     return (char *)args->workspace + at;
@@ -114,7 +100,7 @@ int qn_result_check(const struct quern_plan *plan,
 
     if (!plan->result)
         return check_none(args);
-    code = fit(plan, &room, &fitted);
+    code = qn_quantize_fit(plan->result->cast, plan->problem.m, &room, &fitted);
     if (code)
         return code;
     find_args(plan, fitted, args, &cast);
@@ -128,7 +114,8 @@ int qn_result_run(const struct quern_plan *plan, const struct quern_args *args,
     const struct quern_quantize_plan *fitted;
     struct quern_quantize_plan room;
     struct quern_quantize_args cast;
-    int code = fit(plan, &room, &fitted);
+    int code =
+        qn_quantize_fit(plan->result->cast, plan->problem.m, &room, &fitted);
 
     if (code)
         return code;

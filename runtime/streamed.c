@@ -14,6 +14,7 @@
 #include "args.h"
 #include "gradient.h"
 #include "host_sizes.h"
+#include "model.h"
 #include "select.h"
 #include "types.h"
 
@@ -144,16 +145,11 @@ static size_t flag_bytes(const struct quern_quantization *q)
            sizeof(unsigned);
 }
 
-static size_t padded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 /* Where the part of flags or of a cast begins: behind what a product that goes
    back through an activation leaves for sums. */
 static size_t begins_at(const struct quern_problem *p)
 {
-    return padded(qn_gradient_end(p));
+    return qn_padded(qn_gradient_end(p));
 }
 
 /* The same of a run, whose rows may be fewer: flags of any run lie there, and
@@ -192,7 +188,7 @@ size_t qn_streamed_end(const struct quern_problem *p,
         return ends_at(p, recipe);
     find_quantization(p, recipe, &q);
     qn_quantize_lay_out(&q, recipe, &sums); /* which has more than it needs */
-    return padded(ends_at(p, recipe)) + sums.end;
+    return qn_padded(ends_at(p, recipe)) + sums.end;
 }
 
 int qn_streamed_describe(struct quern_context *ctx,
@@ -221,8 +217,8 @@ int qn_streamed_describe(struct quern_context *ctx,
 /*
 ** Figures are of runs that want no column copy: where they do, a cast of both
 ** moves a byte more for each value, and one beside an inline product three.
-** A cast alone waits for memory, of whose rate it has a share:
-**     apart     cycles + bytes of the cast / (rate * SHARE)
+** A cast alone waits for memory (qn_model_cast):
+**     apart     cycles + those of the cast
 ** Three warps of each CTA beside the product make so many values of both copies
 ** a cycle, and the first tiles wait for their rows:
 **     streamed  max(cycles, values / (CTAs * VALUES), memory of both) + START
@@ -232,7 +228,6 @@ int qn_streamed_describe(struct quern_context *ctx,
 **     inline    a tile takes at least k * (tile_m / cluster_n / INLINE
 **               + STEP / 128)
 */
-#define SHARE  0.8
 #define VALUES 0.5 /* bench/NOTES.md, 17 */
 #define START  15000.0
 #define INLINE 11.0
@@ -267,14 +262,14 @@ void qn_streamed_estimate(const struct qn_demand *demand,
     const int way = qn_streamed_way(kernel);
     struct quern_tensor row = {0};
     struct quern_quantization q;
-    double moved;
+    double bytes;
 
     if (!demand->problem->quantize)
         return;
     find_quantization(demand->problem, demand->recipe, &q);
     qn_quantize_copy(&q, demand->recipe, QUERN_ROW, &row);
-    moved = (2 * values + (double)row.bytes + (double)row.sf_bytes) / rate;
-    f->quantize_cycles = moved / SHARE;
+    bytes = 2 * values + (double)row.bytes + (double)row.sf_bytes;
+    f->quantize_cycles = qn_model_cast(bytes, 0);
     if (way == QUERN_APART)
         f->cycles += f->quantize_cycles;
     if (way == QUERN_INLINE) {
@@ -284,7 +279,7 @@ void qn_streamed_estimate(const struct qn_demand *demand,
     if (way != QUERN_STREAMED)
         return;
     f->cycles = larger(f->cycles, values / (VALUES * larger(demand->sms, 1)));
-    f->cycles = larger(f->cycles, f->memory_cycles + moved) + START;
+    f->cycles = larger(f->cycles, f->memory_cycles + bytes / rate) + START;
 }
 
 void qn_streamed_why(const struct quern_problem *p,
@@ -360,20 +355,6 @@ void qn_streamed_plan_free(struct quern_plan *plan)
 {
     quern_quantize_plan_free(plan->quantizer);
     quern_quantize_plan_free(plan->of_in);
-}
-
-/* One of both for a run, which may have fewer rows. */
-static int fit(const struct quern_plan *plan,
-               const struct quern_quantize_plan *cast,
-               struct quern_quantize_plan *room,
-               const struct quern_quantize_plan **fitted)
-{
-    *fitted = cast;
-    if (cast->q.m == plan->problem.m)
-        return QUERN_OK;
-    *room = *cast;
-    *fitted = room;
-    return qn_quantize_shrink(room, plan->problem.m);
 }
 
 /* Where the caller has the groups' sizes. */
@@ -459,7 +440,8 @@ int qn_streamed_check(const struct quern_plan *plan,
     find_sizes(plan, args, &sizes);
     code = check_reads(plan, &args->in);
     if (!code)
-        code = fit(plan, plan->quantizer, &room, &fitted);
+        code =
+            qn_quantize_fit(plan->quantizer, plan->problem.m, &room, &fitted);
     if (code)
         return code;
     find_args(plan, fitted, args, &sizes, &made);
@@ -501,14 +483,14 @@ static int run_sums(const struct quern_plan *plan,
     if (!plan->of_in)
         return QUERN_OK;
     whole = whole_of(plan);
-    code = fit(plan, plan->of_in, &room, &fitted);
+    code = qn_quantize_fit(plan->of_in, plan->problem.m, &room, &fitted);
     if (code)
         return code;
     find_args(plan, fitted, args, values, &sums);
     sums.row = fitted->need.args.row;
     sums.column = fitted->need.args.column;
     sums.workspace = (char *)args->workspace +
-                     padded(ends_at(&whole, plan->quantizer->recipe));
+                     qn_padded(ends_at(&whole, plan->quantizer->recipe));
     return quern_quantize_run(fitted, &sums, stream);
 }
 
@@ -526,7 +508,7 @@ int qn_streamed_run(const struct quern_plan *plan,
         return QUERN_OK;
     if (way == QUERN_STREAMED || (way == QUERN_INLINE && !args->column.data))
         return run_sums(plan, args, values, stream);
-    code = fit(plan, plan->quantizer, &room, &fitted);
+    code = qn_quantize_fit(plan->quantizer, plan->problem.m, &room, &fitted);
     if (code)
         return code;
     find_args(plan, fitted, args, values, &made);

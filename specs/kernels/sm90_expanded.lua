@@ -287,12 +287,12 @@ kernels "sm90_expanded_k_scale" {
   ragged_k()
 }
 
--- The same as f16, which takes two instructions for two codes instead of five.
 local function far_scales ()
   return reject "a scale that is no power of two would take digits that f16 needs"
     (function (v) return v.a.scale.type ~= "e8m0" or v.b.scale.type ~= "e8m0" end)
 end
 
+-- The same as f16, which takes two instructions for two codes instead of five.
 kernels "sm90_expanded_f16_m" {
   op = { "fprop", "dgrad" }, element = e4m3, scale = "block", layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, f16),

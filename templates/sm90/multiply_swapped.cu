@@ -395,9 +395,6 @@ DEVICE void multiply_again(float sum[SUMS], const struct memory *s, struct place
 #pragma unroll
         for (int half = 0; half < SPAN; half++) {
             load_raw(&raw, s, rows, p->stage, x, half);
-//$ if late then
-            load_rest(&raw, s, rows, p->stage, x, half);
-//$ end
             expand_raw(&f, &raw, rows, x, half);
             multiply_step(sum, &f, ring + half * (STAGE_BYTES / 16), rows, x > 0 || half > 0);
             mma_wait(0);

@@ -82,8 +82,9 @@ extern struct gpu_variant gpu_variants[GPU_MAX_VARIANTS];
 extern int gpu_nvariants;
 extern int gpu_threads; /* of the host, for references */
 
-/* Run work(user) on so many threads, this one among them, and wait for all. */
-void gpu_spread(void *(*work)(void *), void *user);
+/* Run one(i, user) for each i below `count`, in their order but on so many
+   threads, this one among them, and wait for all. */
+void gpu_spread(int count, void (*one)(int i, void *user), void *user);
 
 /* ------------------------------------------------------- gpu_main: counting */
 

@@ -16,7 +16,7 @@
 enum { MOST_KERNELS = 2048, EACH = 3, ROWS = 400 };
 
 static struct {
-    int count, next;
+    int count;
     const struct qn_kernel *kernels[MOST_KERNELS];
     char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
 } work;
@@ -144,15 +144,10 @@ static void run_one(int number, int i)
     qn_job_free(&job);
 }
 
-static void *run_some(void *unused)
+static void run_any(int i, void *unused)
 {
-    int i;
-
     (void)unused;
-    while ((i = __atomic_fetch_add(&work.next, 1, __ATOMIC_SEQ_CST)) <
-           EACH * work.count)
-        run_one(i / EACH, i % EACH);
-    return NULL;
+    run_one(i / EACH, i % EACH);
 }
 
 /* Does something follow the product that takes more than one value? */
@@ -185,7 +180,7 @@ static const char *const copied[] = {
 enum { COPIED = sizeof copied / sizeof *copied, MOST_RECIPES = 64 };
 
 static struct {
-    int next, count;
+    int count;
     const struct qn_recipe *recipes[MOST_RECIPES];
     char result[MOST_RECIPES][COPIED][700];
 } behind;
@@ -219,15 +214,10 @@ static void copy_one(int r, int i)
     qn_job_free(&job);
 }
 
-static void *copy_some(void *unused)
+static void copy_any(int i, void *unused)
 {
-    int i;
-
     (void)unused;
-    while ((i = __atomic_fetch_add(&behind.next, 1, __ATOMIC_SEQ_CST)) <
-           COPIED * behind.count)
-        copy_one(i / COPIED, i % COPIED);
-    return NULL;
+    copy_one(i / COPIED, i % COPIED);
 }
 
 /* Recipes that scale all; of a quick run those whose copies no kernel makes. */
@@ -249,7 +239,7 @@ static void copy_all(void)
     for (int r = 0; r < registry->nrecipes; r++)
         if (is_copied(&registry->recipes[r]) && behind.count < MOST_RECIPES)
             behind.recipes[behind.count++] = &registry->recipes[r];
-    gpu_spread(copy_some, NULL);
+    gpu_spread(COPIED * behind.count, copy_any, NULL);
     for (int i = 0; i < COPIED * behind.count; i++) {
         const char *bad = behind.result[i / COPIED][i % COPIED];
         gpu_record(*bad ? bad : NULL);
@@ -263,7 +253,7 @@ void gpu_activate(void)
     if (!work.count)
         gpu_skip("no kernel here has an activation");
     else
-        gpu_spread(run_some, NULL);
+        gpu_spread(EACH * work.count, run_any, NULL);
     for (int i = 0; i < EACH * work.count; i++) {
         const char *bad = work.result[i / EACH][i % EACH];
         gpu_record(*bad ? bad : NULL);

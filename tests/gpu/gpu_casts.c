@@ -169,7 +169,7 @@ static void run_line(struct line *line)
 enum { MOST_LINES = 8192 };
 
 struct work {
-    int count, next;
+    int count;
     double until; /* as gpu_now() counts; 0: no end */
     struct line lines[MOST_LINES];
 };
@@ -272,25 +272,20 @@ static void add_recipe(struct work *w, const struct qn_recipe *recipe)
 ** compile different ones. Most of the time is the host's: it compiles for both,
 ** and is the oracle.
 */
-static void *run_some(void *user)
+static void run_one(int i, void *user)
 {
     enum { STRIDE = 7919 }; /* a prime that is no factor of the count */
     struct work *w = user;
-    int i;
+    struct line *line = &w->lines[(int)((long long)i * STRIDE % w->count)];
 
-    while ((i = __atomic_fetch_add(&w->next, 1, __ATOMIC_SEQ_CST)) < w->count) {
-        struct line *line = &w->lines[(int)((long long)i * STRIDE % w->count)];
-
-        line->late = w->until > 0 && gpu_now() > w->until;
-        if (!line->late)
-            run_line(line);
-    }
-    return NULL;
+    line->late = w->until > 0 && gpu_now() > w->until;
+    if (!line->late)
+        run_line(line);
 }
 
 static void run_lines(struct work *w)
 {
-    gpu_spread(run_some, w);
+    gpu_spread(w->count, run_one, w);
     for (int i = 0; i < w->count; i++)
         if (w->lines[i].late)
             gpu_skip(gpu_text("%s: time was over", w->lines[i].text));

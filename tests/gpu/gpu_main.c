@@ -67,17 +67,34 @@ static struct gpu_family *current;
 
 static double started;
 
-void gpu_spread(void *(*work)(void *), void *user)
+struct spread {
+    int next, count;
+    void (*one)(int i, void *user);
+    void *user;
+};
+
+static void *run_some(void *user)
+{
+    struct spread *s = user;
+    int i;
+
+    while ((i = __atomic_fetch_add(&s->next, 1, __ATOMIC_SEQ_CST)) < s->count)
+        s->one(i, s->user);
+    return NULL;
+}
+
+void gpu_spread(int count, void (*one)(int i, void *user), void *user)
 {
     enum { MOST = 64 };
+    struct spread s = {.count = count, .one = one, .user = user};
     pthread_t threads[MOST];
-    int count = 0;
+    int more = 0;
 
-    while (count < MOST && count < gpu_threads - 1 &&
-           !pthread_create(&threads[count], NULL, work, user))
-        count++;
-    work(user);
-    for (int i = 0; i < count; i++)
+    while (more < MOST && more < gpu_threads - 1 &&
+           !pthread_create(&threads[more], NULL, run_some, &s))
+        more++;
+    run_some(&s);
+    for (int i = 0; i < more; i++)
         pthread_join(threads[i], NULL);
 }
 

@@ -23,7 +23,7 @@ struct line {
 };
 
 static struct {
-    int count, next;
+    int count;
     struct line lines[MOST_LINES];
 } work;
 
@@ -251,15 +251,10 @@ static void add_patterns(const char *recipe)
     }
 }
 
-static void *run_some(void *unused)
+static void run_one(int i, void *unused)
 {
-    int i;
-
     (void)unused;
-    while ((i = __atomic_fetch_add(&work.next, 1, __ATOMIC_SEQ_CST)) <
-           work.count)
-        run_line(&work.lines[i]);
-    return NULL;
+    run_line(&work.lines[i]);
 }
 
 /* --only names kernels of products. Lines run side by side, as most of the
@@ -273,7 +268,7 @@ void gpu_mlp(void)
         if (!gpu_options.quick)
             add_patterns(registry->recipes[r].name);
     }
-    gpu_spread(run_some, NULL);
+    gpu_spread(work.count, run_one, NULL);
     for (int i = 0; i < work.count; i++)
         gpu_record(*work.lines[i].result ? work.lines[i].result : NULL);
 }

@@ -10,9 +10,7 @@
 
 /* -------------------------------------------------------------- compiling */
 
-/* Kernels are taken from one counter by all threads. */
 struct compile {
-    int next;
     char failure[GPU_MAX_KERNELS][200]; /* "" if it compiled */
 };
 
@@ -39,8 +37,9 @@ static void line_of(const struct qn_kernel *k, char *line, size_t size)
 }
 
 /* One kernel; what it was refused for is kept. */
-static void compile_one(struct compile *work, int i)
+static void compile_one(int i, void *user)
 {
+    struct compile *work = user;
     struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT,
                                          .kernel = gpu_kernels[i].kernel->name};
     struct quern_problem problem;
@@ -55,17 +54,6 @@ static void compile_one(struct compile *work, int i)
     quern_plan_free(plan);
 }
 
-static void *compile_some(void *user)
-{
-    struct compile *work = user;
-    int i;
-
-    while ((i = __atomic_fetch_add(&work->next, 1, __ATOMIC_SEQ_CST)) <
-           gpu_nkernels)
-        compile_one(work, i);
-    return NULL;
-}
-
 /* Each kernel once, on all cores; later plans find it loaded. One that is not
    fit for use, as the compiler says, is no failure, but goes no further. */
 void gpu_compile(void)
@@ -74,7 +62,7 @@ void gpu_compile(void)
 
     if (!work)
         gpu_lost("host memory ran out");
-    gpu_spread(compile_some, work);
+    gpu_spread(gpu_nkernels, compile_one, work);
     for (int i = 0; i < gpu_nkernels; i++) {
         const char *failure = work->failure[i];
 

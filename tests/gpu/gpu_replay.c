@@ -48,7 +48,7 @@ struct twins {
 };
 
 static struct {
-    int count, next;
+    int count;
     double until; /* as gpu_now() counts; 0: no end */
     struct line lines[MOST_LINES];
 } work;
@@ -415,22 +415,17 @@ static void add_all(void)
         }
 }
 
-static void *run_some(void *unused)
+/* The i-th two of the lines. */
+static void run_two(int i, void *unused)
 {
-    int i;
+    struct line *first = &work.lines[2 * i];
+    struct line *second = 2 * i + 1 < work.count ? first + 1 : NULL;
 
     (void)unused;
-    while ((i = __atomic_fetch_add(&work.next, 2, __ATOMIC_SEQ_CST)) <
-           work.count) {
-        struct line *first = &work.lines[i];
-        struct line *second = i + 1 < work.count ? first + 1 : NULL;
-
-        if (work.until > 0 && gpu_now() > work.until)
-            first->late = first[second != NULL].late = 1;
-        else
-            run_pair(first, second);
-    }
-    return NULL;
+    if (work.until > 0 && gpu_now() > work.until)
+        first->late = first[second != NULL].late = 1;
+    else
+        run_pair(first, second);
 }
 
 /* Side by side, as most of the time is the compiler's. */
@@ -439,7 +434,7 @@ void gpu_replays(void)
     if (gpu_options.seconds > 0)
         work.until = gpu_now() + gpu_options.seconds;
     add_all();
-    gpu_spread(run_some, NULL);
+    gpu_spread((work.count + 1) / 2, run_two, NULL);
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         add(refusals[i], "", 0);
         work.lines[work.count - 1].refused = 1;

@@ -19,7 +19,7 @@
 enum { MOST_KERNELS = 256, EACH = 5, ROWS = 300, REPLAYS = 3 };
 
 static struct {
-    int count, next;
+    int count;
     const struct qn_kernel *kernels[MOST_KERNELS];
     char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
 } work;
@@ -330,15 +330,10 @@ static void run_one(int number, int i)
 }
 
 /* All but the last problem of each kernel. */
-static void *run_some(void *unused)
+static void run_any(int i, void *unused)
 {
-    int i;
-
     (void)unused;
-    while ((i = __atomic_fetch_add(&work.next, 1, __ATOMIC_SEQ_CST)) <
-           (EACH - 1) * work.count)
-        run_one(i / (EACH - 1), i % (EACH - 1));
-    return NULL;
+    run_one(i / (EACH - 1), i % (EACH - 1));
 }
 
 /* Side by side, as most of the time is the compiler's and the host's. */
@@ -350,7 +345,7 @@ void gpu_streamed(void)
         gpu_skip("no kernel here quantizes on the way");
         return;
     }
-    gpu_spread(run_some, NULL);
+    gpu_spread((EACH - 1) * work.count, run_any, NULL);
     for (int i = 0; i < work.count; i++)
         run_one(i, EACH - 1);
     for (int i = 0; i < EACH * work.count; i++) {

@@ -160,14 +160,7 @@ static const unsigned char trail_ahead[] = {
             .d = {.type = QUERN_BF16, .box = {64, 64}},                        \
             .tile = {128, 128, 128}, .params = trail_narrow                    \
     }
-#define BRINGS(recipe_)                                                        \
-    {                                                                          \
-        .name = "k_sizes_" recipe_, .spec = "kernels/test.lua:2",              \
-        .template = "sizes.cu", .key = "key", .recipe = recipe_,               \
-        .arch = "sm_90a", .op = QN_SIZES, .input = QUERN_F32, .schedule = "",  \
-        .addend = "", .threads = 256, .params = size_params,                   \
-        .nparams = sizeof size_params, .cubin = "\177ELF", .cubin_bytes = 4    \
-    }
+#define BRINGS(recipe_) TEST_SIZES("k_sizes_" recipe_, recipe_)
 #define INSIDE_OF(recipe_, type_)                                              \
     {                                                                          \
         COMMON(recipe_ "_inside", recipe_),                                    \

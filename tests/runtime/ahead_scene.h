@@ -5,85 +5,21 @@
 #ifndef TEST_AHEAD_SCENE_H
 #define TEST_AHEAD_SCENE_H
 
-#include <stdlib.h>
-
 #include "ahead_kernels.h"
 
 enum { ROOM = 1 << 17, ROOMS = 12, WORKSPACE = 1 << 20 };
 
-struct fixture {
-    struct quern_context *ctx;
-    struct quern_plan *plan;
-    struct quern_plan_info info;
-    struct quern_args args;
-    char *memory, *workspace;
-    int used;
-};
-
-static void *room(struct fixture *f)
-{
-    assert_in_range(f->used, 0, ROOMS - 1);
-    return f->memory + f->used++ * ROOM;
-}
-
-static void give(struct fixture *f, struct quern_tensor *t)
-{
-    assert_in_range(t->bytes, 0, ROOM);
-    t->data = room(f);
-    t->sf = t->sf_bytes ? room(f) : NULL;
-    t->global = t->global_bytes ? room(f) : NULL;
-}
+#include "plan_scene.h"
 
 static struct fixture begin(const char *text)
 {
-    struct quern_description need;
-    struct fixture f = {.used = 0};
-    struct quern_problem p;
+    struct fixture f = plan_with(&registry, text, &test_aot);
+    const int wgrad = test_problem(f.ctx, text).op == QUERN_WGRAD;
 
-    f.ctx = test_open_with(&registry);
-    p = test_problem(f.ctx, text);
-    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
-    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
-    quern_plan_info(f.plan, &f.info);
-    assert_int_equal(f.info.workspace_bytes, need.workspace_bytes);
-    assert_in_range(need.workspace_bytes, 256, WORKSPACE);
-    f.memory = aligned_alloc(256, ROOMS * ROOM);
-    f.workspace = aligned_alloc(256, WORKSPACE);
-    f.args = need.args;
-    give(&f, &f.args.a), give(&f, &f.args.b), give(&f, &f.args.d);
-    f.args.a.first_dims = p.op == QUERN_WGRAD ? NULL : room(&f);
-    f.args.a.last_dims = p.op == QUERN_WGRAD ? room(&f) : NULL;
-    f.args.workspace = f.workspace;
-    test_cuda->launches = 0;
-    test_cuda->trailed = FAKE_TRAILED;
+    assert_int_equal(f.info.workspace_bytes, f.need.workspace_bytes);
+    f.args.a.first_dims = wgrad ? NULL : room(&f);
+    f.args.a.last_dims = wgrad ? room(&f) : NULL;
     return f;
-}
-
-static void end(struct fixture *f)
-{
-    quern_plan_free(f->plan);
-    quern_close(f->ctx);
-    free(f->memory);
-    free(f->workspace);
-}
-
-/* The launches since the last call, by name. */
-static void launched(const char *const *names)
-{
-    int i = 0;
-
-    for (; names[i] && i < test_cuda->launches; i++)
-        assert_string_equal(test_cuda->trail[i].kernel, names[i]);
-    assert_null(names[i]);
-    assert_int_equal(test_cuda->launches, i);
-    test_cuda->launches = 0;
-}
-
-#define LAUNCHED(...) launched((const char *const[]){__VA_ARGS__, NULL})
-
-static void *param(int launch, int which)
-{
-    return (void *)(uintptr_t)test_cuda->trail[launch].params[which];
 }
 
 /* `bytes` at a multiple of 256 behind the record, inside the workspace. */

@@ -35,6 +35,16 @@ static const unsigned char cast_params[] = {CAST_PARAMS};
 static const unsigned char size_params[] = {QN_PARAM_host_sizes,
                                             QN_PARAM_device_sizes};
 
+/* Brings a recipe's sizes that the host knows; linked. */
+#define TEST_SIZES(name_, recipe_)                                             \
+    {                                                                          \
+        .name = name_, .spec = "kernels/test.lua:2", .template = "sizes.cu",   \
+        .key = "key", .recipe = recipe_, .arch = "sm_90a", .op = QN_SIZES,     \
+        .input = QUERN_F32, .schedule = "", .addend = "", .threads = 256,      \
+        .params = size_params, .nparams = sizeof size_params,                  \
+        .cubin = "\177ELF", .cubin_bytes = 4                                   \
+    }
+
 static const struct qn_requires gpu_requires[] = {
     {"k % 8 == 0", "rows of A and B must start at multiples of 16 bytes"},
 };

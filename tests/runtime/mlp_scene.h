@@ -102,15 +102,6 @@ static const unsigned char trail_fused[] = {
             .tile = {128, 128, 64}, .cluster = {1, 1}, .params = trail_product \
     }
 
-#define SIZES(name_, recipe_)                                                  \
-    {                                                                          \
-        .name = name_, .spec = "kernels/test.lua:2", .template = "sizes.cu",   \
-        .key = "key", .recipe = recipe_, .arch = "sm_90a", .op = QN_SIZES,     \
-        .input = QUERN_F32, .schedule = "", .addend = "", .threads = 256,      \
-        .params = size_params, .nparams = sizeof size_params,                  \
-        .cubin = "\177ELF", .cubin_bytes = 4                                   \
-    }
-
 static const struct qn_kernel kernels[] = {
     CAST("plain_h", "plain", QN_QUANTIZE, QUERN_X, QN_FORWARD),
     CAST("plain_dpre", "plain", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
@@ -127,8 +118,8 @@ static const struct qn_kernel kernels[] = {
     PRODUCT("fprop", "scaled", QUERN_FPROP, QUERN_AXIS_M, K, K),
     PRODUCT("dgrad", "scaled", QUERN_DGRAD, QUERN_AXIS_M, K, K),
     PRODUCT("wgrad", "scaled", QUERN_WGRAD, QUERN_AXIS_K, K, K),
-    SIZES("k_sizes_plain", "plain"),
-    SIZES("k_sizes_scaled", "scaled"),
+    TEST_SIZES("k_sizes_plain", "plain"),
+    TEST_SIZES("k_sizes_scaled", "scaled"),
     /* for tests of biases; "bf16" is a recipe of all tests */
     BIASED("plain"),
     SUMS("plain"),

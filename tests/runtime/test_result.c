@@ -7,7 +7,6 @@
 
 #include "kernels.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define P(name) QN_PARAM_##name
@@ -81,14 +80,7 @@ static const struct qn_recipe recipes[] = {
         COMMON(symbol, recipe_, params_), .op = op_, .of = of_,                \
                                           .input = QUERN_F32                   \
     }
-#define BRINGS(recipe_)                                                        \
-    {                                                                          \
-        .name = "k_sizes_" recipe_, .spec = "kernels/test.lua:2",              \
-        .template = "sizes.cu", .key = "key", .recipe = recipe_,               \
-        .arch = "sm_90a", .op = QN_SIZES, .input = QUERN_F32, .schedule = "",  \
-        .addend = "", .threads = 256, .params = size_params,                   \
-        .nparams = sizeof size_params, .cubin = "\177ELF", .cubin_bytes = 4    \
-    }
+#define BRINGS(recipe_) TEST_SIZES("k_sizes_" recipe_, recipe_)
 
 static const struct qn_kernel kernels[] = {
     PRODUCT("past_plain", "past", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
@@ -124,68 +116,23 @@ static const struct quern_registry registry = {
 
 enum { ROOM = 1 << 16, ROOMS = 18, WORKSPACE = 1 << 19 };
 
-struct fixture {
-    struct quern_context *ctx;
-    struct quern_plan *plan;
-    struct quern_plan_info info;
-    struct quern_description need;
-    struct quern_args args;
-    char *memory, *workspace;
-    int used;
-};
-
-static void *room(struct fixture *f)
-{
-    assert_in_range(f->used, 0, ROOMS - 1);
-    return f->memory + f->used++ * ROOM;
-}
-
-static void give(struct fixture *f, struct quern_tensor *t)
-{
-    if (!t->ndim)
-        return;
-    assert_in_range(t->bytes, 0, ROOM);
-    t->data = room(f);
-    t->sf = t->sf_bytes ? room(f) : NULL;
-    t->global = t->global_bytes ? room(f) : NULL;
-}
+#include "plan_scene.h"
 
 static struct fixture begin(const char *text)
 {
-    struct fixture f = {.used = 0};
-    struct quern_problem p;
+    struct fixture f = plan_with(&registry, text, &test_aot);
+    const struct quern_problem p = test_problem(f.ctx, text);
 
-    f.ctx = test_open_with(&registry);
-    p = test_problem(f.ctx, text);
-    test_expect(quern_describe(f.ctx, &p, &f.need), QUERN_OK, "");
-    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
-    quern_plan_info(f.plan, &f.info);
-    assert_true(f.info.workspace_bytes <= f.need.workspace_bytes);
-    assert_in_range(f.need.workspace_bytes, 256, WORKSPACE);
-    f.memory = aligned_alloc(256, ROOMS * ROOM);
-    f.workspace = aligned_alloc(256, WORKSPACE);
-    assert_true(f.memory && f.workspace);
-    f.args = f.need.args;
-    give(&f, &f.args.a), give(&f, &f.args.b), give(&f, &f.args.d);
-    give(&f, &f.args.p), give(&f, &f.args.t);
+    if (f.args.p.ndim)
+        give(&f, &f.args.p);
+    if (f.args.t.ndim)
+        give(&f, &f.args.t);
     f.args.bias = p.bias ? room(&f) : NULL;
     f.args.scale = f.need.history ? room(&f) : NULL;
     f.args.history = f.need.history ? room(&f) : NULL;
     f.args.random = f.need.random ? room(&f) : NULL;
     f.args.a.first_dims = p.sizes ? NULL : room(&f);
-    f.args.workspace = f.workspace;
-    test_cuda->launches = 0;
-    test_cuda->trailed = FAKE_TRAILED;
     return f;
-}
-
-static void end(struct fixture *f)
-{
-    test_cuda->trailed = 0;
-    quern_plan_free(f->plan);
-    quern_close(f->ctx);
-    free(f->memory);
-    free(f->workspace);
 }
 
 static void run(struct fixture *f)
@@ -194,23 +141,6 @@ static void run(struct fixture *f)
     test_expect(quern_run(f->plan, &f->args, (void *)512), QUERN_OK, "");
     for (int i = 0; i < test_cuda->launches; i++)
         assert_ptr_equal(test_cuda->trail[i].stream, (void *)512);
-}
-
-static void launched(const char *const *names)
-{
-    int i = 0;
-
-    for (; names[i] && i < test_cuda->launches; i++)
-        assert_string_equal(test_cuda->trail[i].kernel, names[i]);
-    assert_null(names[i]);
-    assert_int_equal(test_cuda->launches, i);
-}
-
-#define LAUNCHED(...) launched((const char *const[]){__VA_ARGS__, NULL})
-
-static void *param(int launch, int which)
-{
-    return (void *)(uintptr_t)test_cuda->trail[launch].params[which];
 }
 
 /* `bytes` inside the workspace, behind the record. */

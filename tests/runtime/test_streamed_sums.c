@@ -4,7 +4,6 @@
 */
 #include "test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define P(name) QN_PARAM_##name
@@ -63,81 +62,27 @@ static const struct quern_registry registry = {.hash = "sums",
 
 enum { ROOM = 1 << 16, ROOMS = 12, WORKSPACE = 1 << 18 };
 
-struct fixture {
-    struct quern_context *ctx;
-    struct quern_plan *plan;
-    struct quern_plan_info info;
-    struct quern_args args;
-    char *memory, *workspace;
-    int used;
-};
-
-static void *room(struct fixture *f)
-{
-    assert_in_range(f->used, 0, ROOMS - 1);
-    return f->memory + f->used++ * ROOM;
-}
-
-static void give(struct fixture *f, struct quern_tensor *t)
-{
-    assert_in_range(t->bytes, 1, ROOM);
-    t->data = room(f);
-    t->sf = t->sf_bytes ? room(f) : NULL;
-}
+#include "plan_scene.h"
 
 static struct fixture begin(const char *text, const char *kernel)
 {
-    struct fixture f = {.ctx = test_open_with(&registry)};
-    struct quern_problem p = test_problem(f.ctx, text);
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
                                                .kernel = kernel};
-    struct quern_description need;
+    struct fixture f = plan_with(&registry, text, &options);
 
-    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
-    test_expect(quern_plan(f.ctx, &p, &options, &f.plan), QUERN_OK, "");
-    quern_plan_info(f.plan, &f.info);
-    assert_int_equal(f.info.workspace_bytes, need.workspace_bytes);
-    assert_in_range(need.workspace_bytes, 256, WORKSPACE);
-    f.memory = aligned_alloc(256, ROOMS * ROOM);
-    f.workspace = aligned_alloc(256, WORKSPACE);
-    assert_true(f.memory && f.workspace);
-    f.args = need.args;
-    give(&f, &f.args.a), give(&f, &f.args.b), give(&f, &f.args.d);
+    assert_int_equal(f.info.workspace_bytes, f.need.workspace_bytes);
     give(&f, &f.args.in);
     f.args.dbias = room(&f);
     f.args.a.first_dims = room(&f);
-    f.args.workspace = f.workspace;
-    test_cuda->trailed = FAKE_TRAILED;
     return f;
 }
 
-static void end(struct fixture *f)
-{
-    test_cuda->trailed = 0;
-    quern_plan_free(f->plan);
-    quern_close(f->ctx);
-    free(f->memory);
-    free(f->workspace);
-}
-
-static void run(struct fixture *f, const char *const *names)
-{
-    int i = 0;
-
-    test_cuda->launches = 0;
-    test_expect(quern_run(f->plan, &f->args, NULL), QUERN_OK, "");
-    for (; names[i] && i < test_cuda->launches; i++)
-        assert_string_equal(test_cuda->trail[i].kernel, names[i]);
-    assert_null(names[i]);
-    assert_int_equal(test_cuda->launches, i);
-}
-
-#define RUN(f, ...) run(f, (const char *const[]){__VA_ARGS__, NULL})
-
-static char *param(int launch, int which)
-{
-    return (char *)(uintptr_t)test_cuda->trail[launch].params[which];
-}
+#define RUN(f, ...)                                                            \
+    do {                                                                       \
+        test_cuda->launches = 0;                                               \
+        test_expect(quern_run((f)->plan, &(f)->args, NULL), QUERN_OK, "");     \
+        LAUNCHED(__VA_ARGS__);                                                 \
+    } while (0)
 
 /* Of sums alone: dy is read, no copy is made, partial sums lie behind the flags
    that a product of as many rows as planned may have. */
