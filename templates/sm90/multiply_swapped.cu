@@ -509,13 +509,18 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     for (int x = 0; x < k; x += SPAN * TILE_K)
         multiply_stage(sum, &even, &odd, &raw, s, p, q, &line, &rows, line_row, x, k, lane);
     mma_wait(0);
+//$ if either then
+    unsigned int lows = 0;
+    if (lane == 0) /* it gives the stage back, behind which others' lows may take their place */
+        lows = load_shared_word(lows_of(s, rows.note));
+//$ end
     release(s, (q->stage > 0 ? q->stage : STAGES) - 1, lane);
     mma_finish(sum, SUMS);
 //$ if either then
 //$ if mixed then
     if (rows.narrow)
 //$ end
-    raise_sums(sum, low_of_near(rows.near), load_shared_word(lows_of(s, rows.note)));
+    raise_sums(sum, low_of_near(rows.near), __shfl_sync(~0u, lows, 0));
 //$ end
 //$ if lowered > 0 then
     mma_raise(sum, SUMS);

@@ -60,7 +60,7 @@ struct gpu_options {
     const char *cache; /* as in struct quern_open_options */
     const char *specs; /* a folder of them, or NULL */
     int quick, list, sanitize, random;
-    double seconds; /* after which no more casts are taken up; 0: never */
+    double seconds; /* of a family; then it takes up no more lines; 0: never */
     uint64_t seed;
 };
 
@@ -92,6 +92,12 @@ void gpu_spread(int count, void (*one)(int i, void *user), void *user);
 void gpu_record(const char *failure);
 void gpu_refused(void);
 void gpu_skip(const char *why);
+
+/* Is the time over that --seconds gives the family? What is left is skipped. */
+int gpu_late(void);
+
+/* Count a line that was skipped as late, or has a result: "" is passed. */
+void gpu_record_line(const char *text, int late, const char *result);
 
 /* Write what is known and end with status 1: the device can't go on. */
 _Noreturn void gpu_lost(const char *text);

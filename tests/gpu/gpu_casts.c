@@ -170,7 +170,6 @@ enum { MOST_LINES = 8192 };
 
 struct work {
     int count;
-    double until; /* as gpu_now() counts; 0: no end */
     struct line lines[MOST_LINES];
 };
 
@@ -278,7 +277,7 @@ static void run_one(int i, void *user)
     struct work *w = user;
     struct line *line = &w->lines[(int)((long long)i * STRIDE % w->count)];
 
-    line->late = w->until > 0 && gpu_now() > w->until;
+    line->late = gpu_late();
     if (!line->late)
         run_line(line);
 }
@@ -287,10 +286,7 @@ static void run_lines(struct work *w)
 {
     gpu_spread(w->count, run_one, w);
     for (int i = 0; i < w->count; i++)
-        if (w->lines[i].late)
-            gpu_skip(gpu_text("%s: time was over", w->lines[i].text));
-        else
-            gpu_record(*w->lines[i].result ? w->lines[i].result : NULL);
+        gpu_record_line(w->lines[i].text, w->lines[i].late, w->lines[i].result);
 }
 
 /* ------------------------------------------------------------------- lies */
@@ -419,8 +415,6 @@ void gpu_casts(void)
     work = calloc(1, sizeof *work);
     if (!work)
         gpu_lost("host memory ran out");
-    if (gpu_options.seconds > 0)
-        work->until = gpu_now() + gpu_options.seconds;
     for (int i = 0; i < registry->nrecipes; i++) {
         const struct qn_recipe *recipe = &registry->recipes[i];
 

@@ -65,7 +65,7 @@ static struct gpu_family sanitized =
     FAMILY(sanitized, 0, "a fixed list of small problems");
 static struct gpu_family *current;
 
-static double started;
+static double started, begun; /* the suite, its family */
 
 struct spread {
     int next, count;
@@ -230,6 +230,19 @@ static int finish(void)
     return sum.failed != 0;
 }
 
+int gpu_late(void)
+{
+    return gpu_options.seconds > 0 && gpu_now() > begun + gpu_options.seconds;
+}
+
+void gpu_record_line(const char *text, int late, const char *result)
+{
+    if (late)
+        gpu_skip(gpu_text("%s: time was over", text));
+    else
+        gpu_record(*result ? result : NULL);
+}
+
 void gpu_lost(const char *text)
 {
     gpu_record(text);
@@ -243,11 +256,10 @@ void gpu_lost(const char *text)
 /* TAP, so that the runner of all tests can count the families. */
 static void run_family(struct gpu_family *f, int number)
 {
-    double begin = gpu_now();
-
     current = f;
+    begun = gpu_now();
     f->run();
-    f->seconds = gpu_now() - begin;
+    f->seconds = gpu_now() - begun;
     printf("%s %d - %s: %s (%d of %d, %d refused, %.1f s)\n",
            f->counts.failed ? "not ok" : "ok", number, f->name, f->what,
            f->counts.passed, f->counts.passed + f->counts.failed,
@@ -269,7 +281,8 @@ static const struct argp_option option_table[] = {
     {"cache", 'd', "LIST", 0, "folders of compiled kernels (none)", 0},
     {"specs", 'p', "DIR", 0, "more recipes and kernels (none)", 0},
     {"family", 'f', "NAME", 0, "this family of tests alone", 0},
-    {"seconds", 'e', "N", 0, "take up no more casts, replays after so long", 0},
+    {"seconds", 'e', "N", 0,
+     "take up no more casts, MLPs, replays after so long", 0},
     {"threads", 't', "N", 0, "for compilers and comparisons (all cores)", 0},
     {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
     {0},

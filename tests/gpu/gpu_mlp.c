@@ -19,6 +19,7 @@ struct line {
     int again;                        /* the first layer computes pre again */
     const struct qt_pattern *pattern; /* NULL: as the line's split says */
     int graph;                        /* replays, too */
+    int late;                         /* it was not run: time was over */
     char result[700];                 /* what is wrong, "" if nothing is */
 };
 
@@ -253,8 +254,12 @@ static void add_patterns(const char *recipe)
 
 static void run_one(int i, void *unused)
 {
+    struct line *line = &work.lines[i];
+
     (void)unused;
-    run_line(&work.lines[i]);
+    line->late = gpu_late();
+    if (!line->late)
+        run_line(line);
 }
 
 /* --only names kernels of products. Lines run side by side, as most of the
@@ -270,5 +275,6 @@ void gpu_mlp(void)
     }
     gpu_spread(work.count, run_one, NULL);
     for (int i = 0; i < work.count; i++)
-        gpu_record(*work.lines[i].result ? work.lines[i].result : NULL);
+        gpu_record_line(work.lines[i].text, work.lines[i].late,
+                        work.lines[i].result);
 }

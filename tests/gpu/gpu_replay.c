@@ -49,7 +49,6 @@ struct twins {
 
 static struct {
     int count;
-    double until; /* as gpu_now() counts; 0: no end */
     struct line lines[MOST_LINES];
 } work;
 
@@ -422,7 +421,7 @@ static void run_two(int i, void *unused)
     struct line *second = 2 * i + 1 < work.count ? first + 1 : NULL;
 
     (void)unused;
-    if (work.until > 0 && gpu_now() > work.until)
+    if (gpu_late())
         first->late = first[second != NULL].late = 1;
     else
         run_pair(first, second);
@@ -431,8 +430,6 @@ static void run_two(int i, void *unused)
 /* Side by side, as most of the time is the compiler's. */
 void gpu_replays(void)
 {
-    if (gpu_options.seconds > 0)
-        work.until = gpu_now() + gpu_options.seconds;
     add_all();
     gpu_spread((work.count + 1) / 2, run_two, NULL);
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
@@ -441,8 +438,6 @@ void gpu_replays(void)
         run_pair(&work.lines[work.count - 1], NULL);
     }
     for (int i = 0; i < work.count; i++)
-        if (work.lines[i].late)
-            gpu_skip(gpu_text("%s: time was over", work.lines[i].text));
-        else
-            gpu_record(*work.lines[i].result ? work.lines[i].result : NULL);
+        gpu_record_line(work.lines[i].text, work.lines[i].late,
+                        work.lines[i].result);
 }

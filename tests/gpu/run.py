@@ -3,10 +3,11 @@
 
     tests/gpu/run.py [--json FILE] [--quick] [--random N] [--jobs N] [--seconds N] [--cache DIR] [RECIPE ...]
 
-A process for each recipe and op, one for cuBLASLt, two for casts, which have a third of the cores each. Each has
-its own device memory and its own random problems (N in all of them together). With --json the results of all are
-written as gpu_suite itself writes them. What has not ended after --seconds is stopped and counts as failed; what
-others had found is kept. Casts are taken up for four fifths of it: those that are left count as skipped.
+A process for each recipe and op, one for cuBLASLt, two for casts and one for MLPs, which have a third of the cores
+each. Each has its own device memory and its own random problems (N in all of them together). With --json the
+results of all are written as gpu_suite itself writes them. What has not ended after --seconds is stopped and counts
+as failed; what others had found is kept. Casts and MLPs are taken up for four fifths of it: those that are left
+count as skipped.
 Prints what failed and the count; status 0 if all passed. Needs a GPU and libnvrtc; plain Python is enough.
 """
 import argparse
@@ -24,6 +25,7 @@ SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
 SPECS = os.path.join(os.path.dirname(__file__), "specs")
 APART = ("casts", "cublaslt", "mlp", "replays", "step", "streamed")  # families that look at no kernel of products
 STRANGE = "casts_strange"  # those of the recipes in SPECS
+MANY = ("casts", "mlp", STRANGE)  # lines that need more threads than others, and a part of which will do
 NO_END = 1e6  # seconds
 ALONE = "tune"  # one that measures, when all others have ended
 
@@ -53,7 +55,7 @@ def commands(args, folder):
         command = common + [f"--family={name}", f"--json={folder}/{name}.json"]
         if name == STRANGE:
             command[len(common):] = ["--family=casts", f"--specs={SPECS}", f"--json={folder}/{name}.json"]
-        if name in ("casts", STRANGE):
+        if name in MANY:
             command[1] = f"--threads={max(args.threads, (os.cpu_count() or 2) // 3)}"
             command += [f"--seconds={int(0.8 * args.seconds)}"] * (args.seconds < NO_END)
         return name, command
