@@ -1,14 +1,19 @@
 //$ local scaled = factors == "squares"
 //$ local lots = mma_n == 192 and 3 or 1 -- of columns, each of one square
 //$ if scaled then
+/* B's scales of a step, one for each lot of columns. */
+struct scales {
+    float of[$(lots)];
+};
+
 /*
-** The scales of B's squares of the next AHEAD steps to the warp's table.
+** The scales of B's squares of the next AHEAD steps, a step for each lane.
 //$ if lots == 3 then
 ** Of each step those of the tile's first, second and third 64 columns, which two squares share.
 //$ end
 */
-DEVICE void scales_ahead(unsigned int table, const struct factors *f, const struct tile *t,
-                         int step, int steps, int lane)
+DEVICE struct scales scales_ahead(const struct factors *f, const struct tile *t, int step,
+                                  int steps, int lane)
 {
     /* Behind D's last column lie no scales; what they would be of is not stored. */
     const int first = t->column < f->columns ? t->column / 128 : 0;
@@ -18,19 +23,22 @@ DEVICE void scales_ahead(unsigned int table, const struct factors *f, const stru
 //$ end
     const int at = step + lane < steps ? step + lane : steps - 1;
     const float *b_sf = f->b + t->group * f->b_group_stride + at;
-    const float left = __ldg(b_sf + first * f->b_stride);
-//$ if lots == 3 then
-    const float between = __ldg(b_sf + middle * f->b_stride);
-    const float right = __ldg(b_sf + second * f->b_stride);
-//$ end
+    struct scales s;
 
-    __syncwarp(); /* all have read what was there */
+    s.of[0] = __ldg(b_sf + first * f->b_stride);
 //$ if lots == 3 then
-    store_shared_x4(table + lane * SCALES_BYTES, __float_as_uint(left), __float_as_uint(between),
-                    __float_as_uint(right), 0);
-//$ else
-    store_shared_x4(table + lane * SCALES_BYTES, __float_as_uint(left), 0, 0, 0);
+    s.of[1] = __ldg(b_sf + middle * f->b_stride);
+    s.of[2] = __ldg(b_sf + second * f->b_stride);
 //$ end
+    return s;
+}
+
+/* Into the warp's table, from which all lanes read them. */
+DEVICE void scales_put(unsigned int table, const struct scales *s, int lane)
+{
+    __syncwarp(); /* all have read what was there */
+//$ local more = lots == 3 and "__float_as_uint(s->of[1]), __float_as_uint(s->of[2])" or "0, 0"
+    store_shared_x4(table + lane * SCALES_BYTES, __float_as_uint(s->of[0]), $(more), 0);
     __syncwarp();
 }
 
@@ -41,8 +49,7 @@ DEVICE void scales_ahead(unsigned int table, const struct factors *f, const stru
 ** these span TILE_K steps of k only; then they are promoted: added up in fp32$(with).
 ** All of the warpgroup's columns are one product of TILE_K steps, and the other warpgroup's takes
 ** as long: in that time this one promotes its own. So nothing stands between two products, beside
-** the sums, that could be done before. Nor does anything that reads memory stand behind products
-** that are under way: it would wait for them.
+** the sums, that could be done before, or while one is under way.
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
 DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
@@ -81,10 +88,10 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if scaled then
         unsigned int of_b[4];
         float of_row[2], of[2]$(lots == 3 and "[3]" or "");
+        struct scales ahead;
 
         if (step % AHEAD == 0)
-            scales_ahead(table, f, t, step, steps, lane);
-        load_shared_x4(table + step % AHEAD * SCALES_BYTES, of_b);
+            ahead = scales_ahead(f, t, step, steps, lane);
 //$ end
 
         barrier_wait(s->full + now * 8, p->parity);
@@ -100,6 +107,9 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
         a = p->stage ? a + STAGE_BYTES / 16 : a_first;
         b = p->stage ? b + STAGE_BYTES / 16 : b_first;
 //$ if scaled then
+        if (step % AHEAD == 0) /* memory brings them while the product is under way */
+            scales_put(table, &ahead, lane);
+        load_shared_x4(table + step % AHEAD * SCALES_BYTES, of_b);
 #pragma unroll
 //$ if lots == 3 then
         for (int i = 0; i < 6; i++)
