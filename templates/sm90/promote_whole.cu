@@ -49,7 +49,8 @@ DEVICE void scales_put(unsigned int table, const struct scales *s, int lane)
 ** these span TILE_K steps of k only; then they are promoted: added up in fp32$(with).
 ** All of the warpgroup's columns are one product of TILE_K steps, and the other warpgroup's takes
 ** as long: in that time this one promotes its own. So nothing stands between two products, beside
-** the sums, that could be done before, or while one is under way.
+** the sums, that could be done before, or while one is under way, but for the wait for its stage:
+** behind products that takes longer than they do.
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
 DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,

@@ -185,6 +185,19 @@ static struct {
     char result[MOST_RECIPES][COPIED][700];
 } behind;
 
+/* The recipe's own type of D where it does not write f32. */
+static void copy_line(const struct qn_recipe *recipe, int i,
+                      const struct qt_case *c, char *line, size_t size)
+{
+    static const char f32[] = " d=f32";
+    char *d;
+
+    snprintf(line, size, copied[i], recipe->name, c->groups, (long long)c->m);
+    d = strstr(line, f32);
+    if (d && !(recipe->d_types & 1u << QUERN_F32))
+        memmove(d, d + strlen(f32), strlen(d + strlen(f32)) + 1);
+}
+
 /* With the plan's own choice of kernels. */
 static void copy_one(int r, int i)
 {
@@ -200,8 +213,7 @@ static void copy_one(int r, int i)
 
     qt_case_op(&c, copied[i][0] == 'f' ? QUERN_FPROP : QUERN_DGRAD);
     qt_case_layout(&c, pattern);
-    snprintf(line, sizeof line, copied[i], behind.recipes[r]->name, c.groups,
-             (long long)c.m);
+    copy_line(behind.recipes[r], i, &c, line, sizeof line);
     if (quern_problem_parse(gpu_context, line, &problem) ||
         qn_job_begin(&job, &options, gpu_context, &problem, c.length))
         snprintf(text, sizeof text, "it cannot be planned: %.200s",
@@ -210,7 +222,8 @@ static void copy_one(int r, int i)
         judge(&job, text, sizeof text);
     if (*text)
         snprintf(behind.result[r][i], sizeof behind.result[r][i],
-                 "%s, %s, %s: %s", line, pattern->name, job.info.kernel, text);
+                 "%s, %s, %s: %s", line, pattern->name,
+                 job.info.kernel ? job.info.kernel : "no kernel", text);
     qn_job_free(&job);
 }
 
