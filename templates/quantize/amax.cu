@@ -92,6 +92,7 @@ $(name)(
         __syncthreads(); /* the values are there */
 //$ else
         fill(v, &source, &g, row, feature);
+        __syncwarp(); /* the warp's rows are there */
 //$ end
 //$ end
         if (turn % 32 == 0 && warp == 0)

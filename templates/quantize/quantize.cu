@@ -108,6 +108,7 @@ $(name)(
 //$ else
         fill(tile + first_value(&p), &source, &g, t.row + ROWS * p.part,
              t.column + 64 * p.half + 2 * p.lane);
+        __syncwarp(); /* the warp's rows are there */
 //$ end
 //$ end
         if (turn % 32 == 0 && p.warp == 0)
