@@ -134,12 +134,12 @@ class TuneOptions(ctypes.Structure):
 
 
 class TuneResult(ctypes.Structure):
-    _fields_ = [("kernel", ctypes.c_char_p), ("band", ctypes.c_int), ("seconds", ctypes.c_double),
-                ("model", ctypes.c_char_p), ("model_seconds", ctypes.c_double),
-                ("ratio", ctypes.c_double), ("certain", ctypes.c_int), ("rounds", ctypes.c_int),
-                ("clock_mhz", ctypes.c_int), ("bytes", ctypes.c_size_t),
-                ("file", ctypes.c_char * 512), ("candidates", ctypes.c_void_p),
-                ("count", ctypes.c_int)]
+    _fields_ = [("kernel", ctypes.c_char_p), ("band", ctypes.c_int), ("expand", ctypes.c_int),
+                ("seconds", ctypes.c_double), ("model", ctypes.c_char_p),
+                ("model_seconds", ctypes.c_double), ("ratio", ctypes.c_double),
+                ("certain", ctypes.c_int), ("rounds", ctypes.c_int), ("clock_mhz", ctypes.c_int),
+                ("bytes", ctypes.c_size_t), ("file", ctypes.c_char * 512),
+                ("candidates", ctypes.c_void_p), ("count", ctypes.c_int)]
 
 
 class Failed(Exception):

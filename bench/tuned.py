@@ -10,8 +10,8 @@ for each expert, as decoding and fine-tuning have them; the passes are fprop, dg
 measured is drawn: all problems of a recipe are shuffled by --seed, the recipes take turns, and what
 the budget does not reach is left out, so that the figure is that of a random sample whatever the
 budget.
-MXFP8 and the like multiply large groups by BF16's kernels, behind launches that expand (`expand=`):
-such a problem is not the recipe's own, and the next one is drawn.
+MXFP8 and the like may multiply by BF16's kernels, behind launches that expand (`expand=`): those ways
+are compared, too, and their kernels are compiled when the first problem has them.
 
 quern_tune measures a problem with the groups that it will have, on data of its own; then two plans, of
 a context that reads the winners and of one that reads none, run in turn as bench/peers.py does it, on
@@ -146,11 +146,8 @@ def verify(layer, plans, library):
 
 
 def bench_case(layer, recipe, tuner, alone, options, watch):
-    """Two rows; none where a result is wrong; None where the product is not the recipe's own."""
+    """Two rows; none where a result is wrong."""
     plans = {"quern_untuned": layer.plan(alone)}
-    if not plans["quern_untuned"].kernel.startswith(f"quern_{recipe}_"):
-        plans["quern_untuned"].close()
-        return None
     begin = time.monotonic()
     found = tuner.tune(layer.line, layer.rows, options.seconds, options.seed)
     spent = time.monotonic() - begin
@@ -172,7 +169,7 @@ def bench_case(layer, recipe, tuner, alone, options, watch):
     for row in rows[:1]:
         row.update({"tune_ratio": found.ratio, "tune_rounds": found.rounds,
                     "tune_certain": bool(found.certain), "tune_mhz": found.clock_mhz,
-                    "tune_seconds": spent, "band": found.band})
+                    "tune_seconds": spent, "band": found.band, "expand": found.expand})
     for plan in plans.values():
         plan.close()
     return rows
@@ -218,7 +215,7 @@ def run(options, folder, watch):
     rng = random.Random(options.seed)
     chosen = list(cases(options))
     results = {"machine": peers.machine(options, alone, watch), "rows": [], "left_out": 0,
-               "ahead": [], "wrong": [], "geometric_mean": {}}
+               "wrong": [], "geometric_mean": {}}
     ratios = {}
     compile_ahead(alone, chosen, options.recipes.split(","))
     for i, case in enumerate(chosen):
@@ -233,7 +230,7 @@ def run(options, folder, watch):
         del layer
         torch.cuda.empty_cache()
         if not rows:
-            results["ahead" if rows is None else "wrong"].append([case[0]["name"], *case[1:]])
+            results["wrong"].append([case[0]["name"], *case[1:]])
             continue
         for name in (case[1], "all"):
             ratios.setdefault(name, []).append(0)
@@ -254,8 +251,8 @@ def main(argv=None):
     torch.zeros(1, device="cuda")  # makes the context that the library then uses
     with Watch() as watch, tempfile.TemporaryDirectory() as folder:
         results = run(options, options.store or folder, watch)
-    print(f"# left out, the budget was spent: {results['left_out']}; expanded ahead: "
-          f"{len(results['ahead'])}; wrong: {len(results['wrong'])}")
+    print(f"# left out, the budget was spent: {results['left_out']}; "
+          f"wrong: {len(results['wrong'])}")
     for name, ratio in results["geometric_mean"].items():
         print(f"geometric mean {ratio:.3f} x {name}")
     print(f"of {len(results['rows']) // 2} problems")

@@ -437,13 +437,29 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
     return QUERN_OK;
 }
 
+/* What was measured goes before what the model says. */
+static int prefer(struct qn_session *s, struct qn_ahead_choice *choice)
+{
+    int code = qn_tuned_look(s);
+    int way = s->tuned.known ? (int)s->tuned.found.line.expand : 0;
+
+    choice->tuned = way == QUERN_EXPAND_INSIDE ||
+                    (way > QUERN_EXPAND_INSIDE &&
+                     qn_ahead_may(s->ctx, s->problem, s->demand.recipe, way));
+    if (choice->tuned)
+        choice->way = way;
+    return code;
+}
+
 int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
 {
     const struct quern_problem *p = s->problem;
+    int code;
 
     memset(choice, 0, sizeof *choice);
     choice->asked = p->expand > QUERN_EXPAND_INSIDE;
     choice->way = choice->asked ? p->expand : QUERN_EXPAND_INSIDE;
+    choice->model = choice->way;
     if (choice->asked && s->demand.backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
                             "expand=%s: the cublaslt backend multiplies "
@@ -454,7 +470,9 @@ int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
         s->demand.backend == QUERN_BACKEND_HOST ||
         !qn_ahead_end(s->ctx, p, s->demand.recipe))
         return QUERN_OK;
-    return judge(s, choice);
+    code = judge(s, choice);
+    choice->model = choice->way;
+    return code ? code : prefer(s, choice);
 }
 
 int qn_ahead_next(const struct qn_ahead_choice *choice)

@@ -44,6 +44,8 @@ struct qn_ahead_figures {
 /* How the session's problem runs. */
 struct qn_ahead_choice {
     int way;    /* enum quern_expand, but for AUTO */
+    int model;  /* the same, had nothing been measured */
+    int tuned;  /* it was measured to be the fastest */
     int asked;  /* the problem leaves no choice */
     int judged; /* the figures are of kernels that fit */
     struct qn_ahead_figures figures;

@@ -304,7 +304,8 @@ static void add_figures(const struct qn_ahead_choice *choice,
         const struct qn_ahead_cost *cost;
     } ways[] = {{"fp8", &f->fp8}, {"f16", &f->f16}, {"ahead", &f->ahead}};
 
-    qn_text_add(text, "expand=%s: ", qn_expand_name(choice->way));
+    qn_text_add(text, "expand=%s%s: ", qn_expand_name(choice->way),
+                choice->tuned ? ", as was measured; by the model" : "");
     for (int i = 0; i < 3; i++)
         if (ways[i].cost->cycles > 0)
             qn_text_add(text, "%s %.0f cycles, %.0f of them to move %.0f MB; ",

@@ -453,10 +453,15 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
         code = qn_session_name(s);
     if (!code && s->problem->copies)
         return plan_copies(s, out);
+    if (!code && s->problem->expand == QUERN_EXPAND_AUTO &&
+        qn_ahead_end(s->ctx, s->problem, s->demand.recipe))
+        code = tune_first(s);
     if (!code)
         code = qn_ahead_choose(s, &choice);
     while (!code && choice.way != QUERN_EXPAND_INSIDE) {
         code = plan_ahead(s, choice.way, out);
+        if (!code)
+            (*out)->tuned |= choice.tuned;
         if (choice.asked || (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE))
             return code;
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not expanded as %s: %s",

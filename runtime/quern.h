@@ -907,9 +907,8 @@ QUERN_API int quern_mlp_why(struct quern_context *ctx,
 ** multiprocessors whose axes are equal, but for the ragged one, which is in the
 ** same bucket: mean length of a group, rounded down to 1, 2, 3, 4, 6, 8, 12,
 ** 16, 24, .. (powers of 2 and the middles between them). What the groups' own
-** lengths are no host knows; tune with those that are usual.
-**
-** Where a winner does not serve the model chooses. Casts have one kernel each.
+** lengths are no host knows; tune with those that are usual. Where a winner does
+** not serve the model chooses. Casts have one kernel each.
 **
 ** One text file for each GPU model holds a line for each of these, sorted, and
 ** names the registry; from any other registry it is refused as a whole, which
@@ -924,10 +923,11 @@ enum quern_l2 { /* COUPLED: the order of names in cli/options.c */
                 QUERN_L2_WARM /* what the same kernel left there a moment ago */
 };
 
-/* One kernel, as far as it was measured. */
+/* One kernel, or one way to expand, as far as it was measured. */
 struct quern_tune_candidate {
     const char *kernel; /* lives as the context */
     int band;           /* strips of tiles visited together; 0: as usual */
+    int expand;         /* enum quern_expand from AHEAD on; else 0 */
     int rounds;         /* that it was measured in */
     double seconds;     /* median; 0: not measured */
     char reason[256];   /* why it is out: a rule, the model, the compiler, a
@@ -961,7 +961,7 @@ struct quern_tune_options {
 
 struct quern_tune_result {
     const char *kernel; /* the fastest; lives as the context */
-    int band;           /* 0: as usual */
+    int band, expand;   /* its own; expand 0: no ways were compared */
     double seconds;     /* median of its runs */
     const char *model;  /* what the model would have chosen */
     double model_seconds;
@@ -976,11 +976,11 @@ struct quern_tune_result {
 };
 
 /*
-** Measure the kernels that serve the problem: the best by the model is compiled
-** first, others by threads while the GPU measures. Each round runs all that are
-** left, in another order each time, so that all see the same clock; who is
-** surely slower leaves. The order is certain when nobody left can be faster by
-** 0.5 % than the best; less than that, the model's choice wins.
+** Measure the kernels that serve the problem, the best by the model first, while
+** threads compile the others; then the ways that expand=auto leaves open beside
+** the fastest. Each round runs all that are left, in another order each time, so
+** that all see the same clock; who is surely slower leaves. It is certain when
+** none can be faster by 0.5 % than the best; by less the model's choice wins.
 **
 ** Runs on `stream` and waits for it; allocates device memory for operands of
 ** the problem's size and twice the L2 (QUERN_ECUDA says how many bytes where

@@ -2,6 +2,7 @@
 ** tune.c: measure which kernel is fastest for a problem, and keep the result.
 */
 #include "tune.h"
+#include "ahead.h"
 #include "describe.h"
 #include "plan.h"
 #include "result.h"
@@ -83,7 +84,7 @@ static void clear_rounds(struct qn_tune_runner *runner)
 static int make_runners(struct qn_tune_job *job, const struct qn_choice *list,
                         int count)
 {
-    const size_t most = (size_t)count + QN_TUNE_BANDS;
+    const size_t most = (size_t)count + QN_TUNE_LATE;
 
     job->runners = calloc(most, sizeof *job->runners);
     job->told = calloc(most, sizeof *job->told);
@@ -100,6 +101,7 @@ static int make_runners(struct qn_tune_job *job, const struct qn_choice *list,
             continue;
         runner->candidate = list[i].candidate;
         runner->backend = backend_of(job, list[i].candidate->kernel);
+        runner->expand = QUERN_EXPAND_INSIDE;
         runner->told = told;
         job->count++;
     }
@@ -123,6 +125,16 @@ static int find_candidates(struct qn_tune_job *job)
     else
         code = make_runners(job, list, count);
     free(list);
+    return code;
+}
+
+/* What plans would take that know of no measurement. */
+static int find_way(struct qn_tune_job *job)
+{
+    struct qn_ahead_choice choice;
+    int code = qn_ahead_choose(&job->session, &choice);
+
+    job->way = choice.model;
     return code;
 }
 
@@ -150,15 +162,20 @@ static void describe_line(const struct qn_tune_job *job,
                           const struct quern_tune_result *r,
                           struct qn_tune_line *line)
 {
+    /* of kernels that read the operands, if one ran: a way may be given up */
+    const struct qn_tune_runner *fastest =
+        r->expand > QUERN_EXPAND_INSIDE ? job->fastest : NULL;
     struct quern_problem bucket;
 
     memset(line, 0, sizeof *line);
     qn_tune_file_canonical(job->problem, &bucket);
     quern_problem_print(&bucket, line->problem, sizeof line->problem);
-    snprintf(line->kernel, sizeof line->kernel, "%s", r->kernel);
+    snprintf(line->kernel, sizeof line->kernel, "%s",
+             fastest ? fastest->told->kernel : r->kernel);
     snprintf(line->model, sizeof line->model, "%s", r->model);
     line->sms = job->session.demand.sms;
-    line->band = r->band;
+    line->band = fastest ? fastest->told->band : r->band;
+    line->expand = r->expand;
     line->ns = llround(fmax(r->seconds * 1e9, 1));
     line->model_ns = llround(fmax(r->model_seconds * 1e9, 1));
     line->permille = llround(r->ratio * 1000);
@@ -181,12 +198,33 @@ static int keep(struct qn_tune_job *job, struct quern_tune_result *result)
     return code;
 }
 
+/* Was any way but that of kernels which read the operands measured? */
+static int has_ways(const struct qn_tune_job *job)
+{
+    for (int i = 0; i < job->count; i++)
+        if (job->runners[i].expand > QUERN_EXPAND_INSIDE &&
+            job->runners[i].told->rounds >= 2)
+            return 1;
+    return 0;
+}
+
+/* Those that came when time was nearly up. */
+static void tell_unmeasured(struct qn_tune_job *job)
+{
+    for (int i = 0; i < job->count; i++)
+        if (!job->runners[i].told->rounds && !job->runners[i].told->reason[0])
+            snprintf(job->runners[i].told->reason,
+                     sizeof job->runners[i].told->reason,
+                     "time was up before it was measured");
+}
+
 /* Who won, and by how much. */
 static int sum_up(struct qn_tune_job *job, struct quern_tune_result *result)
 {
     struct qn_tune_runner *best = qn_tune_race_best(job);
     struct qn_tune_runner *model = qn_tune_race_model(job);
 
+    tell_unmeasured(job);
     result->rounds = job->rounds;
     result->clock_mhz = job->clock_mhz;
     result->bytes = job->data.bytes + job->data.flush_bytes;
@@ -194,6 +232,7 @@ static int sum_up(struct qn_tune_job *job, struct quern_tune_result *result)
         return fail_all(job);
     result->kernel = best->told->kernel;
     result->band = best->band;
+    result->expand = has_ways(job) ? best->expand : QUERN_EXPAND_AUTO;
     result->seconds = best->told->seconds;
     result->model = model->told->kernel;
     result->model_seconds = model->told->seconds;
@@ -216,8 +255,10 @@ static int make_events(struct qn_tune_job *job)
 /* What is not on the GPU first: threads compile while it is filled. */
 static int work(struct qn_tune_job *job)
 {
-    int code = find_candidates(job);
+    int code = find_way(job);
 
+    if (!code)
+        code = find_candidates(job);
     if (!code)
         code = qn_tune_compile_start(job);
     if (!code)
@@ -311,7 +352,8 @@ static void begin(struct qn_tune_job *job)
     pthread_cond_init(&job->changed, NULL);
 }
 
-/* What is measured is one launch, of a kernel that reads its operands. */
+/* What is measured is one launch, of a kernel that reads its operands, and
+   where the problem leaves it open launches that expand them before. */
 static int check_problem(const struct quern_context *ctx,
                          const struct quern_problem *p)
 {
@@ -360,9 +402,7 @@ int qn_tune_measure(struct quern_context *ctx,
     if (!job)
         return qn_error_memory();
     job->ctx = ctx;
-    job->own = *problem;
-    job->own.expand = QUERN_EXPAND_INSIDE;
-    job->problem = &job->own;
+    job->problem = problem;
     if (options)
         job->options = *options;
     pthread_mutex_lock(&ctx->measuring);

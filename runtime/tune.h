@@ -19,11 +19,13 @@ enum qn_tune_state {
     QN_TUNE_OUT        /* told->reason says why */
 };
 
-/* A kernel, or a kernel with a band of its own. */
+/* A kernel, or a kernel with a band of its own, or launches that expand
+   operands before a product. */
 struct qn_tune_runner {
-    const struct qn_candidate *candidate;
-    int backend;              /* AOT where it is linked, else JIT */
-    int band;                 /* 0: as usual */
+    const struct qn_candidate *candidate; /* NULL: of launches */
+    int backend;                          /* AOT where it is linked, else JIT */
+    int band;                             /* 0: as usual */
+    int expand;               /* enum quern_expand: INSIDE, or of launches */
     enum qn_tune_state state; /* job->lock while threads compile */
     struct quern_plan *plan;
     struct quern_tune_candidate *told; /* its place in the result */
@@ -42,15 +44,16 @@ enum { QN_TUNE_REPEATS = 8, QN_TUNE_EVENTS = 2 * QN_TUNE_REPEATS + 2 };
 
 struct qn_tune_job {
     struct quern_context *ctx;
-    struct quern_problem own; /* its kernels read the operands themselves */
     const struct quern_problem *problem;
     struct quern_tune_options options;
     struct qn_session session;
     double start, deadline; /* monotonic seconds */
     struct qn_tune_runner *runners;
-    int count;                         /* of them; those with bands come last */
-    struct quern_tune_candidate *told; /* as many and QN_TUNE_BANDS more */
+    int count;                         /* of them */
+    struct quern_tune_candidate *told; /* as many and QN_TUNE_LATE more */
     int told_count;                    /* with those that never were runners */
+    int way; /* enum quern_expand: that the model would take */
+    struct qn_tune_runner *fastest; /* of kernels, before ways came; or NULL */
     struct qn_tune_data data;
     struct cu_event *events[QN_TUNE_EVENTS];
     struct qn_nvml *nvml; /* NULL: no clock */
@@ -66,7 +69,10 @@ struct qn_tune_job {
     int nthreads, next, compiling, quit;
 };
 
-enum { QN_TUNE_BANDS = 2 }; /* runners that a winner's bands may add */
+/* Runners that come when the fastest kernel is known: its bands, and ways that
+   expand before a product. */
+enum { QN_TUNE_BANDS = 2, QN_TUNE_WAYS = 3 };
+enum { QN_TUNE_LATE = QN_TUNE_BANDS + QN_TUNE_WAYS };
 
 /* quern_tune; with `unless_known` nothing is done where another thread has
    measured the bucket meanwhile. */

@@ -123,18 +123,21 @@ static int count_state(const struct qn_tune_job *job, enum qn_tune_state state)
     return count;
 }
 
-/* It is loaded, so this compiles nothing. */
+/* A kernel is loaded, so this compiles nothing; the launches of a way are. */
 static void plan(struct qn_tune_job *job, struct qn_tune_runner *runner)
 {
-    const struct quern_plan_options options = {
-        .backend = runner->backend,
-        .sms = job->options.sms,
-        .kernel = runner->candidate->kernel->name};
+    struct quern_plan_options options = {.backend = runner->backend,
+                                         .sms = job->options.sms};
+    struct quern_problem problem = *job->problem;
 
+    if (runner->candidate)
+        options.kernel = runner->candidate->kernel->name;
+    problem.expand = runner->expand;
     runner->state = QN_TUNE_RACING;
-    if (qn_plan_make(job->ctx, job->problem, &options, runner->band,
-                     &runner->plan))
+    if (qn_plan_make(job->ctx, &problem, &options, runner->band, &runner->plan))
         qn_tune_out(runner, "%s", qn_error_text());
+    else
+        runner->told->kernel = runner->plan->kernel->name;
 }
 
 int qn_tune_compile_take(struct qn_tune_job *job, int wait)

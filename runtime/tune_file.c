@@ -5,6 +5,7 @@
 ** size and checked byte by byte before a word of it is looked at.
 */
 #include "tune_file.h"
+#include "types.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,6 +201,15 @@ static int set_model(void *line, const char *key, const char *value)
     return set_name(((struct qn_tune_line *)line)->model, key, value);
 }
 
+static int set_expand(void *user, const char *key, const char *value)
+{
+    int way = QUERN_EXPAND_AUTO;
+    int code = qn_parse_listed(key, value, &way, qn_expand_find, qn_expand_at);
+
+    ((struct qn_tune_line *)user)->expand = way;
+    return code;
+}
+
 /* Three digits behind the point, whatever the locale. */
 static int set_ratio(void *user, const char *key, const char *value)
 {
@@ -221,11 +231,17 @@ static int set_ratio(void *user, const char *key, const char *value)
 }
 
 static const struct qn_parse_key keys[] = {
-    {"sms", set_sms, 1},         {"kernel", set_kernel, 1},
-    {"band", set_band, 1},       {"ns", set_ns, 1},
-    {"model", set_model, 1},     {"model_ns", set_model_ns, 1},
-    {"ratio", set_ratio, 1},     {"mhz", set_mhz, 1},
-    {"certain", set_certain, 1}, {NULL, NULL, 0},
+    {"sms", set_sms, 1},
+    {"kernel", set_kernel, 1},
+    {"band", set_band, 1},
+    {"ns", set_ns, 1},
+    {"model", set_model, 1},
+    {"model_ns", set_model_ns, 1},
+    {"ratio", set_ratio, 1},
+    {"mhz", set_mhz, 1},
+    {"certain", set_certain, 1},
+    {"expand", set_expand, 0},
+    {NULL, NULL, 0},
 };
 
 /* Only the spelling that a search will compare with is taken. */
@@ -366,12 +382,14 @@ void qn_tune_file_print(const struct qn_tune_file *file, struct qn_text *text)
         const struct qn_tune_line *l = &file->lines[i];
 
         qn_text_add(text,
-                    "%s" SEPARATOR "sms=%lld kernel=%s band=%lld ns=%lld "
+                    "%s" SEPARATOR "sms=%lld kernel=%s band=%lld%s%s ns=%lld "
                     "model=%s model_ns=%lld ratio=%lld.%03lld mhz=%lld "
                     "certain=%lld\n",
                     l->problem, (long long)l->sms, l->kernel,
-                    (long long)l->band, (long long)l->ns, l->model,
-                    (long long)l->model_ns, (long long)l->permille / 1000,
+                    (long long)l->band, l->expand ? " expand=" : "",
+                    l->expand ? qn_expand_name((int)l->expand) : "",
+                    (long long)l->ns, l->model, (long long)l->model_ns,
+                    (long long)l->permille / 1000,
                     (long long)l->permille % 1000, (long long)l->mhz,
                     (long long)l->certain);
     }

@@ -7,7 +7,8 @@
 **     fprop bf16 g=8 m=4096 n=2048 k=7168 d=bf16 | sms=132 kernel=K band=0
 **         ns=81234 model=K model_ns=88000 ratio=1.083 mhz=1755 certain=1
 **
-** (a line is one line). Left of the bar is the problem of a bucket, as
+** (a line is one line; expand=WAY comes behind the band where ways were
+** compared, and the kernel is that of expand=inside). Left of the bar is the problem of a bucket, as
 ** quern_problem_print writes it: the ragged axis has the least length that
 ** falls into the bucket. The lines are sorted and none is there twice, so that
 ** files can be compared, merged and committed.
@@ -26,6 +27,7 @@ struct qn_tune_line {
     int64_t sms;                  /* multiprocessors that were used */
     char kernel[256], model[256]; /* the fastest, and the model's choice */
     int64_t band;                 /* launch-time choice; 0: as usual */
+    int64_t expand;               /* enum quern_expand; AUTO: the model's */
     int64_t ns, model_ns;         /* of one launch */
     int64_t permille;             /* ratio of both, paired in rounds */
     int64_t mhz;                  /* clock of the multiprocessors; 0: unknown */

@@ -17,6 +17,7 @@
 ** The model's choice stays to the end, as the ratio is to it. While some are
 ** still being compiled, others that ran ENOUGH times wait, but for the best.
 */
+#include "ahead.h"
 #include "plan.h"
 #include "random.h"
 #include "tune.h"
@@ -257,13 +258,20 @@ static void tell_times(struct qn_tune_job *job)
 
 /* ------------------------------------------------------------------ ranking */
 
-/* The first in the model's order that ran: what plans would use untuned. */
+/* What plans would use untuned: the first in the model's order that ran, of the
+   model's way as soon as that did. */
 struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job)
 {
-    for (int i = 0; i < job->count; i++)
-        if (job->runners[i].told->rounds)
-            return &job->runners[i];
-    return NULL;
+    struct qn_tune_runner *first = NULL;
+
+    for (int i = job->count - 1; i >= 0; i--) {
+        struct qn_tune_runner *r = &job->runners[i];
+
+        if (r->told->rounds &&
+            (!first || r->expand == job->way || first->expand != job->way))
+            first = r;
+    }
+    return first;
 }
 
 /* In the race, and fastest of those by the rounds that they share. */
@@ -424,6 +432,17 @@ static void tell(struct qn_tune_job *job, int compiling)
     }
 }
 
+/* One more, of which nothing is left to be compiled by threads. */
+static struct qn_tune_runner *add_runner(struct qn_tune_job *job)
+{
+    struct qn_tune_runner *r = &job->runners[job->count++];
+
+    r->state = QN_TUNE_READY;
+    r->told = &job->told[job->told_count++];
+    job->next++;
+    return r;
+}
+
 /* Half and twice the winner's band run against it: a kernel of its own each,
    already compiled. Returns how many came. */
 static int add_bands(struct qn_tune_job *job)
@@ -437,31 +456,67 @@ static int add_bands(struct qn_tune_job *job)
         return 0;
     pthread_mutex_lock(&job->lock);
     for (int i = 0; i < QN_TUNE_BANDS; i++) {
-        struct qn_tune_runner *r = &job->runners[job->count];
+        struct qn_tune_runner *r;
 
         if (bands[i] < 1)
             continue;
+        r = add_runner(job);
         r->candidate = best->candidate;
         r->backend = best->backend;
         r->band = bands[i];
-        r->state = QN_TUNE_READY;
-        r->told = &job->told[job->told_count++];
+        r->expand = best->expand;
         r->told->kernel = best->told->kernel;
         r->told->band = bands[i];
-        job->count++;
-        job->next++;
         came++;
     }
     pthread_mutex_unlock(&job->lock);
     return came;
 }
 
+/* Ways that expand operands in launches of their own run against the fastest
+   kernel. Returns how many came. */
+static int add_ways(struct qn_tune_job *job)
+{
+    static const char *const names[] = {[QUERN_EXPAND_AHEAD] = "expand=ahead",
+                                        [QUERN_EXPAND_FP8] = "expand=fp8",
+                                        [QUERN_EXPAND_F16] = "expand=f16"};
+    int came = 0;
+
+    job->fastest = qn_tune_race_best(job);
+    pthread_mutex_lock(&job->lock);
+    for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++) {
+        struct qn_tune_runner *r;
+
+        if (!qn_ahead_may(job->ctx, job->problem, job->session.demand.recipe,
+                          way))
+            continue;
+        r = add_runner(job);
+        r->backend = job->options.backend;
+        r->expand = way;
+        r->told->kernel = names[way]; /* until it has a plan */
+        r->told->expand = way;
+        came++;
+    }
+    pthread_mutex_unlock(&job->lock);
+    return came;
+}
+
+/* When the order is certain, once each. Returns how many came. */
+static int add_more(struct qn_tune_job *job, int *stage)
+{
+    int came = 0;
+
+    while (!came && *stage < 2)
+        came = (*stage)++ ? add_ways(job) : add_bands(job);
+    return came;
+}
+
 int qn_tune_race_run(struct qn_tune_job *job)
 {
     struct qn_tune_runner **order =
-        calloc((size_t)job->count + QN_TUNE_BANDS, sizeof *order);
+        calloc((size_t)job->count + QN_TUNE_LATE, sizeof *order);
     int code = order ? QUERN_OK : qn_error_memory();
-    int count = 0, rivals = 1, bands = 0;
+    int count = 0, rivals = 1, stage = 0;
 
     while (!code && !job->certain && !qn_tune_over(job) &&
            job->rounds < QN_TUNE_ROUNDS) {
@@ -476,8 +531,7 @@ int qn_tune_race_run(struct qn_tune_job *job)
         rivals = rank(job);
         if (!code && !rivals && compiling == 0) {
             job->certain = 1;
-            job->certain = bands || !add_bands(job);
-            bands = 1;
+            job->certain = !add_more(job, &stage);
         }
         tell(job, compiling);
     }

@@ -83,12 +83,15 @@ static void add_line(struct qn_text *text, const struct qn_session *s)
 {
     const struct qn_tune_line *l = &s->tuned.found.line;
 
-    if (!strcmp(l->kernel, l->model) && l->permille <= 1000)
+    if (l->permille <= 1000 &&
+        (l->expand > QUERN_EXPAND_INSIDE || !strcmp(l->kernel, l->model)))
         qn_text_add(text, "tuned: the model's choice is the fastest");
     else
         qn_text_add(text, "tuned: %lld.%02lld x the model's choice",
                     ((long long)l->permille + 5) / 1000,
                     ((long long)l->permille + 5) % 1000 / 10);
+    if (l->expand)
+        qn_text_add(text, ", expand=%s", qn_expand_name((int)l->expand));
     if (l->band)
         qn_text_add(text, ", in bands of %lld", (long long)l->band);
     if (!l->certain)

@@ -12,6 +12,7 @@
 #include "file.h"
 #include "line.h"
 #include "tune_store.h"
+#include "types.h"
 
 static const struct argp_option options[] = {
     {"budget", QN_KEY_BUDGET, "SECONDS", 0,
@@ -61,21 +62,35 @@ static int show(void *user, const struct quern_tune_progress *p)
 /* ------------------------------------------------------------------ results */
 
 static const struct qn_column columns[] = {
-    {"problem", "problem", "s"},  {"kernel", "kernel", "s"},
-    {"us", "us", "%.1f"},         {"model_us", "model's us", "%.1f"},
-    {"ratio", "ratio", "%.3f"},   {"certain", "certain", "s"},
-    {"rounds", "rounds", "%.0f"}, {"mhz", "MHz", "%.0f"},
-    {"file", "file", "s"},        {0},
+    {"problem", "problem", "s"},
+    {"kernel", "kernel", "s"},
+    {"expand", "expand", "s"},
+    {"us", "us", "%.1f"},
+    {"model_us", "model's us", "%.1f"},
+    {"ratio", "ratio", "%.3f"},
+    {"certain", "certain", "s"},
+    {"rounds", "rounds", "%.0f"},
+    {"mhz", "MHz", "%.0f"},
+    {"file", "file", "s"},
+    {0},
 };
 
 static const struct qn_column candidate_columns[] = {
     {"kernel", "kernel", "s"},
+    {"expand", "expand", "s"},
     {"band", "band", "%.0f"},
     {"us", "us", "%.1f"},
     {"rounds", "rounds", "%.0f"},
     {"reason", "why it is out", "s"},
     {0},
 };
+
+/* Nothing where there is but one way, or no other was compared. */
+static void add_way(cJSON *row, int expand)
+{
+    if (expand)
+        cJSON_AddStringToObject(row, "expand", qn_expand_name(expand));
+}
 
 /* What the compiler said after its first line is for JSON. */
 static cJSON *describe_candidates(const struct qn_options *opt,
@@ -89,6 +104,7 @@ static cJSON *describe_candidates(const struct qn_options *opt,
         cJSON *row = cJSON_CreateObject();
 
         cJSON_AddStringToObject(row, "kernel", c->kernel);
+        add_way(row, c->expand);
         cJSON_AddNumberToObject(row, "band", c->band);
         cJSON_AddNumberToObject(row, "us", c->seconds * 1e6);
         cJSON_AddNumberToObject(row, "rounds", c->rounds);
@@ -110,6 +126,7 @@ static cJSON *describe(const struct quern_problem *problem,
     quern_problem_print(problem, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
     cJSON_AddStringToObject(row, "kernel", result->kernel);
+    add_way(row, result->expand);
     cJSON_AddNumberToObject(row, "band", result->band);
     cJSON_AddNumberToObject(row, "us", result->seconds * 1e6);
     cJSON_AddStringToObject(row, "model", result->model);
@@ -282,7 +299,9 @@ const struct qn_command qn_cmd_tune = {
         "Several problems are quoted, one by one. Kernels that serve a problem "
         "are compiled on all cores while the GPU measures those that are "
         "there, in rounds of shuffled order, until it is certain that none is "
-        "faster by 0.5 % than the best, or time is up. Groups are drawn as "
+        "faster by 0.5 % than the best, or time is up. Where expand=auto "
+        "leaves open how scaled operands become what tensor cores multiply, "
+        "the ways run against the fastest kernel. Groups are drawn as "
         "split= says. The winner then serves all plans of the same variant, "
         "groups and axes, but for the ragged one: the mean length of a group "
         "is rounded down to 1, 2, 3, 4, 6, 8, 12, 16, 24, .. `quern why` says "

@@ -142,6 +142,7 @@ static const char *const tune_words[] = {
     "sms=132",
     " kernel=",
     " band=",
+    " expand=",
     " ns=",
     " model=",
     " model_ns=",

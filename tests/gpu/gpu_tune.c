@@ -19,6 +19,8 @@ static const char *const problems[] = {
     "fprop fp8_block g=8 m=4096 n=2048 k=2048 split=mild",
     "wgrad mxfp8 g=4 m=512 n=512 k=2048 split=one",
     "fprop nvfp4 g=4 m=512 n=512 k=512",
+    "fprop mxfp8 g=4 m=8192 n=2048 k=2048 split=mild",
+    "dgrad mxfp4 g=4 m=8192 n=2048 k=2048 split=mild",
 };
 
 /* Free device memory; what a kernel needs to be loaded stays taken. */
@@ -91,8 +93,8 @@ static const char *tune(struct quern_context *ctx, const char *folder,
         bad = judge(&r);
         if (!bad)
             bad = replan(folder, line, r.kernel);
-        printf("# %s: %s %.1f us, %.3f x, %d rounds, %s, %d MHz\n", line,
-               r.kernel, r.seconds * 1e6, r.ratio, r.rounds,
+        printf("# %s: %s, expand %d, %.1f us, %.3f x, %d rounds, %s, %d MHz\n",
+               line, r.kernel, r.expand, r.seconds * 1e6, r.ratio, r.rounds,
                r.certain ? "certain" : "time was up", r.clock_mhz);
     }
     quern_free(r.candidates);

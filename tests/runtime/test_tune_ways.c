@@ -1,0 +1,253 @@
+/*
+** test_tune_ways.c: where a problem leaves open how scaled operands become what
+** tensor cores multiply, the tuner measures that, too, and plans follow it.
+*/
+#include "test.h"
+
+#include "ahead_kernels.h"
+
+#include <unistd.h>
+
+/* Sizes at which a description has room for each way, and the model takes the
+   one that the test is not about. */
+#define EITHER   "fprop blocks g=2 m=4096 n=2048 k=2048"
+#define ANY_OF_4 "fprop powers g=2 m=4096 n=2048 k=2048"
+
+static struct quern_context *open_with(const char *times)
+{
+    setenv("FAKE_CUDA_TIMES", times, 1);
+    return test_open_with(&registry);
+}
+
+static struct quern_tune_result tune(struct quern_context *ctx,
+                                     const char *text, double seconds)
+{
+    const struct quern_tune_options options = {.seconds = seconds};
+    struct quern_problem p = test_problem(ctx, text);
+    struct quern_tune_result r;
+
+    test_expect(quern_tune(ctx, &p, &options, &r), QUERN_OK, "");
+    quern_free(r.candidates);
+    r.candidates = NULL;
+    assert_int_equal(test_cuda->allocations, 0);
+    assert_int_equal(test_cuda->depth, 0);
+    return r;
+}
+
+static void expect_plan(struct quern_context *ctx, const char *text,
+                        const char *kernel, int tuned)
+{
+    struct quern_plan *plan = test_plan(ctx, text, NULL);
+    struct quern_plan_info info;
+
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, kernel);
+    assert_int_equal(info.tuned, tuned);
+    quern_plan_free(plan);
+}
+
+static void expect_why(struct quern_context *ctx, const char *text,
+                       const char *part)
+{
+    struct quern_problem p = test_problem(ctx, text);
+    char *why;
+
+    test_expect(quern_why(ctx, &p, NULL, &why), QUERN_OK, "");
+    if (!strstr(why, part))
+        fail_msg("lacks '%s':\n%s", part, why);
+    quern_free(why);
+}
+
+/* Its launches together are faster than the kernel; other processes know. */
+static void expanding_ahead_wins(void **state)
+{
+    struct quern_context *ctx =
+        open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
+    struct quern_tune_result r = tune(ctx, EITHER, 0);
+
+    (void)state;
+    assert_int_equal(r.expand, QUERN_EXPAND_AHEAD);
+    assert_string_equal(r.kernel, "fprop");
+    assert_true(r.certain && r.seconds > 79e-6 && r.seconds < 81e-6);
+    expect_plan(ctx, EITHER, "fprop", 1);
+    quern_close(ctx);
+    ctx = open_with("");
+    expect_plan(ctx, EITHER, "fprop", 1);
+    expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
+    expect_why(ctx, EITHER, "expand=ahead, as was measured; by the model");
+    expect_why(ctx, EITHER, ", expand=ahead, groups of 2048 to 3071 along m");
+    expect_why(ctx, EITHER, "\n> blocks_w\n");
+    quern_close(ctx);
+}
+
+static void the_kernel_wins(void **state)
+{
+    struct quern_context *ctx =
+        open_with("blocks_inside=70,blocks_x=10,blocks_w=20,fprop=50");
+    struct quern_tune_result r = tune(ctx, EITHER, 0);
+
+    (void)state;
+    assert_int_equal(r.expand, QUERN_EXPAND_INSIDE);
+    assert_string_equal(r.kernel, "blocks_inside");
+    expect_plan(ctx, EITHER, "blocks_inside", 1);
+    expect_why(ctx, EITHER, "expand=inside, as was measured; by the model");
+    quern_close(ctx);
+}
+
+/* The ratio is to what runs where nothing is known, a way or a kernel. */
+static void compares_with_the_model(void **state)
+{
+    static const struct {
+        const char *times;
+        int wins;
+        double ratio;
+    } rows[] = {{"powers_inside=100,powers_x=9,powers_w=9,fprop=42",
+                 QUERN_EXPAND_AHEAD, 1.6},
+                {"powers_inside=40,powers_x=9,powers_w=9,fprop=42",
+                 QUERN_EXPAND_INSIDE, 1.5}};
+    char model[64];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct quern_context *ctx = open_with("");
+        struct quern_plan *plan = test_plan(ctx, ANY_OF_4, NULL);
+        struct quern_plan_info info;
+        struct quern_tune_result r;
+
+        quern_plan_info(plan, &info);
+        snprintf(model, sizeof model, "%s", info.kernel);
+        quern_plan_free(plan);
+        setenv("FAKE_CUDA_TIMES", rows[i].times, 1);
+        r = tune(ctx, ANY_OF_4, 0);
+        assert_string_equal(r.model, model);
+        assert_int_equal(r.expand, rows[i].wins);
+        if (strcmp(model, r.kernel))
+            assert_true(r.ratio > rows[i].ratio);
+        quern_close(ctx);
+        unlink(r.file);
+    }
+}
+
+/* One way that cannot run leaves the others. */
+static void ways_fail(void **state)
+{
+    struct quern_context *ctx =
+        open_with("powers_inside=100,powers_x=9,powers_w=9,fprop=30,"
+                  "narrow_fprop=fail");
+    struct quern_tune_result r = tune(ctx, ANY_OF_4, 0);
+
+    (void)state;
+    assert_int_equal(r.expand, QUERN_EXPAND_AHEAD);
+    quern_close(ctx);
+}
+
+/* Of problems that say which way, or have but one, nothing is noted. */
+static void only_what_is_open(void **state)
+{
+    struct quern_context *ctx =
+        open_with("blocks_inside=100,blocks_x=1,blocks_w=1,fprop=5");
+
+    (void)state;
+    assert_int_equal(tune(ctx, EITHER " expand=inside", 0).expand,
+                     QUERN_EXPAND_AUTO);
+    assert_int_equal(tune(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048", 0).expand,
+                     QUERN_EXPAND_AUTO);
+    assert_int_equal(tune(ctx, "fprop blocks g=2 m=8 n=1024 k=1024", 0).expand,
+                     QUERN_EXPAND_AUTO);
+    quern_close(ctx);
+}
+
+/* The first plan may measure. */
+static void plans_measure_first(void **state)
+{
+    const struct quern_plan_options options = {.tune_ms = 10000};
+    struct quern_context *ctx =
+        open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
+    struct quern_plan_info info;
+    struct quern_plan *plan = test_plan(ctx, EITHER, &options);
+
+    (void)state;
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "fprop");
+    assert_int_equal(info.tuned, 1);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
+/* A word that no library writes, and one that does not serve here. */
+static void files_may_say_anything(void **state)
+{
+    struct quern_context *ctx =
+        open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
+    struct quern_tune_result r = tune(ctx, EITHER, 0);
+    char text[4096], *way;
+    FILE *file = fopen(r.file, "r");
+    size_t length;
+
+    (void)state;
+    quern_close(ctx);
+    length = fread(text, 1, sizeof text - 1, file);
+    text[length] = 0;
+    fclose(file);
+    way = strstr(text, " expand=ahead ");
+    assert_non_null(way);
+    for (int i = 0; i < 2; i++) {
+        memcpy(way, i ? " expand=aheap " : " expand=fp8   ", 14);
+        file = fopen(r.file, "w");
+        fputs(text, file);
+        fclose(file);
+        ctx = open_with("");
+        if (i)
+            expect_why(ctx, EITHER, "did you mean 'ahead'?");
+        else /* which this recipe cannot be: the model decides */
+            expect_why(ctx, EITHER, "> ");
+        quern_close(ctx);
+    }
+}
+
+static int tune_once(void)
+{
+    struct quern_context *ctx = test_open_with(&registry);
+    struct quern_problem p = test_problem(ctx, ANY_OF_4);
+    struct quern_tune_result r;
+    const int code = quern_tune(ctx, &p, NULL, &r);
+
+    quern_free(r.candidates);
+    quern_close(ctx);
+    return code;
+}
+
+static void fails_each_driver_call(void **state)
+{
+    int n = 0;
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES",
+           "powers_inside=100,powers_x=9,powers_w=9,fprop=30,narrow_fprop=20",
+           1);
+    do {
+        test_cuda->calls = 0;
+        test_cuda->fail_code = 999;
+        test_cuda->failed = NULL;
+        test_cuda->fail_at = n += 7;
+        tune_once();
+        test_cuda->fail_at = 0;
+        assert_int_equal(test_cuda->allocations, 0);
+        assert_int_equal(test_cuda->events, 0);
+        assert_int_equal(test_cuda->depth, 0);
+        assert_int_equal(test_cuda->libraries, 0);
+    } while (test_cuda->failed);
+    assert_true(n > 100);
+}
+
+int test_tune_ways_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(expanding_ahead_wins),    TEST(the_kernel_wins),
+        TEST(compares_with_the_model), TEST(ways_fail),
+        TEST(only_what_is_open),       TEST(plans_measure_first),
+        TEST(files_may_say_anything),  TEST(fails_each_driver_call),
+    };
+
+    return cmocka_run_group_tests_name("tune ways", tests, NULL, NULL);
+}
