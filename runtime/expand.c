@@ -36,7 +36,7 @@
 #define BY_FOUR_F16      4.8
 #define BESIDE           0.5
 #define CONTENDED        0.75
-#define MORE             10.0
+#define MORE             4.0
 #define FEW              64.0
 #define UNEVEN           1.5
 

@@ -907,8 +907,8 @@ QUERN_API int quern_mlp_why(struct quern_context *ctx,
 ** multiprocessors whose axes are equal, but for the ragged one, which is in the
 ** same bucket: mean length of a group, rounded down to 1, 2, 3, 4, 6, 8, 12,
 ** 16, 24, .. (powers of 2 and the middles between them). What the groups' own
-** lengths are no host knows; tune with those that are usual. Where a winner does
-** not serve the model chooses. Casts have one kernel each.
+** lengths are no host knows; tune with those that are usual. Where a winner
+** does not serve the model chooses. Casts have one kernel each.
 **
 ** One text file for each GPU model holds a line for each of these, sorted, and
 ** names the registry; from any other registry it is refused as a whole, which
@@ -976,11 +976,11 @@ struct quern_tune_result {
 };
 
 /*
-** Measure the kernels that serve the problem, the best by the model first, while
-** threads compile the others; then the ways that expand=auto leaves open beside
-** the fastest. Each round runs all that are left, in another order each time, so
-** that all see the same clock; who is surely slower leaves. It is certain when
-** none can be faster by 0.5 % than the best; by less the model's choice wins.
+** Measure the kernels that serve the problem, the best by the model first,
+** while threads compile the others; then, beside the fastest, the ways that
+** expand=auto leaves open. Each round runs all that are left, in another order,
+** so that all see the same clock; who is surely slower leaves. It is certain
+** when none can be 0.5 % faster than the best; by less the model's choice wins.
 **
 ** Runs on `stream` and waits for it; allocates device memory for operands of
 ** the problem's size and twice the L2 (QUERN_ECUDA says how many bytes where
