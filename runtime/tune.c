@@ -162,9 +162,9 @@ static void describe_line(const struct qn_tune_job *job,
                           const struct quern_tune_result *r,
                           struct qn_tune_line *line)
 {
-    /* of kernels that read the operands, if one ran: a way may be given up */
+    /* a way may be given up */
     const struct qn_tune_runner *fastest =
-        r->expand > QUERN_EXPAND_INSIDE ? job->fastest : NULL;
+        r->expand > QUERN_EXPAND_INSIDE ? qn_tune_race_kernel(job) : NULL;
     struct quern_problem bucket;
 
     memset(line, 0, sizeof *line);

@@ -53,7 +53,6 @@ struct qn_tune_job {
     struct quern_tune_candidate *told; /* as many and QN_TUNE_LATE more */
     int told_count;                    /* with those that never were runners */
     int way; /* enum quern_expand: that the model would take */
-    struct qn_tune_runner *fastest; /* of kernels, before ways came; or NULL */
     struct qn_tune_data data;
     struct cu_event *events[QN_TUNE_EVENTS];
     struct qn_nvml *nvml; /* NULL: no clock */
@@ -69,8 +68,8 @@ struct qn_tune_job {
     int nthreads, next, compiling, quit;
 };
 
-/* Runners that come when the fastest kernel is known: its bands, and ways that
-   expand before a product. */
+/* Runners that are no kernels as they are: the fastest one's bands, and ways
+   that expand before a product. */
 enum { QN_TUNE_BANDS = 2, QN_TUNE_WAYS = 3 };
 enum { QN_TUNE_LATE = QN_TUNE_BANDS + QN_TUNE_WAYS };
 
@@ -112,9 +111,11 @@ int qn_tune_compile_take(struct qn_tune_job *job, int wait);
    QUERN_ESIZES. */
 int qn_tune_race_run(struct qn_tune_job *job);
 
-/* The fastest, and what the model would have taken; NULL if none ran. The
-   ratio is paired: how many times as long the second takes. */
+/* The fastest, that of all kernels that read the operands, and what the model
+   would have taken; NULL if none ran. The ratio is paired: how many times as
+   long the slower one takes. */
 struct qn_tune_runner *qn_tune_race_best(struct qn_tune_job *job);
+const struct qn_tune_runner *qn_tune_race_kernel(const struct qn_tune_job *job);
 struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job);
 double qn_tune_race_ratio(const struct qn_tune_runner *slower,
                           const struct qn_tune_runner *faster);

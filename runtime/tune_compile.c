@@ -16,6 +16,9 @@ enum { MOST_THREADS = 16 };
 /* The next that waits, or NULL; needs the lock. */
 static struct qn_tune_runner *next_waiting(struct qn_tune_job *job)
 {
+    while (job->next < job->count &&
+           job->runners[job->next].state != QN_TUNE_WAITING)
+        job->next++;
     if (job->quit || job->next == job->count || qn_tune_over(job))
         return NULL;
     return &job->runners[job->next++];

@@ -274,6 +274,20 @@ struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job)
     return first;
 }
 
+const struct qn_tune_runner *qn_tune_race_kernel(const struct qn_tune_job *job)
+{
+    const struct qn_tune_runner *best = NULL;
+
+    for (int i = 0; i < job->count; i++) {
+        const struct qn_tune_runner *r = &job->runners[i];
+
+        if (r->candidate && r->told->rounds &&
+            (!best || r->told->seconds < best->told->seconds))
+            best = r;
+    }
+    return best;
+}
+
 /* In the race, and fastest of those by the rounds that they share. */
 static struct qn_tune_runner *find_best(struct qn_tune_job *job)
 {
@@ -439,7 +453,6 @@ static struct qn_tune_runner *add_runner(struct qn_tune_job *job)
 
     r->state = QN_TUNE_READY;
     r->told = &job->told[job->told_count++];
-    job->next++;
     return r;
 }
 
@@ -452,7 +465,8 @@ static int add_bands(struct qn_tune_job *job)
     const int bands[QN_TUNE_BANDS] = {usual / 2, 2 * usual};
     int came = 0;
 
-    if (!best || !qn_tensormap_takes(best->plan->kernel, QN_PARAM_band))
+    if (!best || !best->candidate ||
+        !qn_tensormap_takes(best->plan->kernel, QN_PARAM_band))
         return 0;
     pthread_mutex_lock(&job->lock);
     for (int i = 0; i < QN_TUNE_BANDS; i++) {
@@ -473,8 +487,7 @@ static int add_bands(struct qn_tune_job *job)
     return came;
 }
 
-/* Ways that expand operands in launches of their own run against the fastest
-   kernel. Returns how many came. */
+/* Ways that expand operands in launches of their own. Returns how many came. */
 static int add_ways(struct qn_tune_job *job)
 {
     static const char *const names[] = {[QUERN_EXPAND_AHEAD] = "expand=ahead",
@@ -482,7 +495,6 @@ static int add_ways(struct qn_tune_job *job)
                                         [QUERN_EXPAND_F16] = "expand=f16"};
     int came = 0;
 
-    job->fastest = qn_tune_race_best(job);
     pthread_mutex_lock(&job->lock);
     for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++) {
         struct qn_tune_runner *r;
@@ -502,12 +514,15 @@ static int add_ways(struct qn_tune_job *job)
 }
 
 /* When the order is certain, once each. Returns how many came. */
-static int add_more(struct qn_tune_job *job, int *stage)
+static int add_more(struct qn_tune_job *job, int *bands, int *ways)
 {
-    int came = 0;
+    int came = *bands ? 0 : add_bands(job);
 
-    while (!came && *stage < 2)
-        came = (*stage)++ ? add_ways(job) : add_bands(job);
+    *bands = 1;
+    if (came)
+        return came;
+    came = *ways ? 0 : add_ways(job);
+    *ways = 1;
     return came;
 }
 
@@ -516,7 +531,9 @@ int qn_tune_race_run(struct qn_tune_job *job)
     struct qn_tune_runner **order =
         calloc((size_t)job->count + QN_TUNE_LATE, sizeof *order);
     int code = order ? QUERN_OK : qn_error_memory();
-    int count = 0, rivals = 1, stage = 0;
+    /* what the model would take comes first, so that slower kernels leave */
+    int ways = !code && job->way != QUERN_EXPAND_INSIDE && add_ways(job);
+    int count = 0, rivals = 1, bands = 0;
 
     while (!code && !job->certain && !qn_tune_over(job) &&
            job->rounds < QN_TUNE_ROUNDS) {
@@ -531,7 +548,7 @@ int qn_tune_race_run(struct qn_tune_job *job)
         rivals = rank(job);
         if (!code && !rivals && compiling == 0) {
             job->certain = 1;
-            job->certain = !add_more(job, &stage);
+            job->certain = !add_more(job, &bands, &ways);
         }
         tell(job, compiling);
     }
