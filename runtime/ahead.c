@@ -30,7 +30,7 @@
 #include <string.h>
 
 #define INSIDE       2.5    /* of the cycles of the products, by sizes alone */
-#define MOVED        1450.0 /* bytes in a cycle, four of five of them written */
+#define MOVED        1600.0 /* bytes in a cycle, four of five of them written */
 #define LAUNCHES     15000.0 /* cycles of three more, first and last tiles */
 #define NARROW       0.5     /* of the cycles of the products: FP8's */
 #define CODED        2000.0 /* bytes in a cycle, two of three of them written */
