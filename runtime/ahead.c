@@ -437,15 +437,24 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
     return QUERN_OK;
 }
 
+double qn_ahead_cycles(const struct qn_ahead_choice *choice, int way)
+{
+    const struct qn_ahead_figures *f = &choice->figures;
+
+    return way == QUERN_EXPAND_INSIDE  ? f->inside
+           : way == QUERN_EXPAND_AHEAD ? f->ahead.cycles
+           : way == QUERN_EXPAND_FP8   ? f->fp8.cycles
+           : way == QUERN_EXPAND_F16   ? f->f16.cycles
+                                       : 0;
+}
+
 /* What was measured goes before what the model says. */
 static int prefer(struct qn_session *s, struct qn_ahead_choice *choice)
 {
     int code = qn_tuned_look(s);
     int way = s->tuned.known ? (int)s->tuned.found.line.expand : 0;
 
-    choice->tuned = way == QUERN_EXPAND_INSIDE ||
-                    (way > QUERN_EXPAND_INSIDE &&
-                     qn_ahead_may(s->ctx, s->problem, s->demand.recipe, way));
+    choice->tuned = qn_ahead_cycles(choice, way) > 0;
     if (choice->tuned)
         choice->way = way;
     return code;
@@ -479,6 +488,8 @@ int qn_ahead_next(const struct qn_ahead_choice *choice)
 {
     const struct qn_ahead_figures *f = &choice->figures;
 
+    if (choice->tuned && choice->way != choice->model)
+        return choice->model;
     return choice->way == QUERN_EXPAND_FP8 && f->ahead.cycles > 0 &&
                    f->ahead.cycles < f->inside
                ? QUERN_EXPAND_AHEAD

@@ -128,6 +128,9 @@ int64_t qn_ahead_total(const struct quern_problem *problem,
 /* For the session's problem and machine. QUERN_EINVAL, QUERN_ENOMEM. */
 int qn_ahead_choose(struct qn_session *session, struct qn_ahead_choice *choice);
 
+/* What the model expects of a way; 0: it cannot be, or nothing was judged. */
+double qn_ahead_cycles(const struct qn_ahead_choice *choice, int way);
+
 /* The way to take where no kernels are found for the one chosen. */
 int qn_ahead_next(const struct qn_ahead_choice *choice);
 

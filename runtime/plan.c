@@ -342,6 +342,7 @@ static int tune_first(struct qn_session *s)
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not tuned: %s",
                        qn_error_text());
     quern_free(result.candidates);
+    s->options.tune_ms = 0; /* spent: what the plan consists of gets none */
     return QUERN_OK;
 }
 
@@ -462,11 +463,14 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
         code = plan_ahead(s, choice.way, out);
         if (!code)
             (*out)->tuned |= choice.tuned;
-        if (choice.asked || (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE))
+        if (choice.asked ||
+            (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE &&
+             (code != QUERN_EMISSING || !choice.tuned)))
             return code;
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not expanded as %s: %s",
                        qn_expand_name(choice.way), qn_error_text());
         choice.way = qn_ahead_next(&choice);
+        choice.tuned = 0;
         code = QUERN_OK;
     }
     return code ? code : plan_inside(s, out);

@@ -2,7 +2,6 @@
 ** tune.c: measure which kernel is fastest for a problem, and keep the result.
 */
 #include "tune.h"
-#include "ahead.h"
 #include "describe.h"
 #include "plan.h"
 #include "result.h"
@@ -105,6 +104,7 @@ static int make_runners(struct qn_tune_job *job, const struct qn_choice *list,
         runner->told = told;
         job->count++;
     }
+    job->kernels = job->count;
     return QUERN_OK;
 }
 
@@ -131,10 +131,10 @@ static int find_candidates(struct qn_tune_job *job)
 /* What plans would take that know of no measurement. */
 static int find_way(struct qn_tune_job *job)
 {
-    struct qn_ahead_choice choice;
-    int code = qn_ahead_choose(&job->session, &choice);
+    int code = qn_ahead_choose(&job->session, &job->choice);
 
-    job->way = choice.model;
+    job->choice.way = job->choice.model;
+    job->choice.tuned = 0;
     return code;
 }
 
@@ -162,19 +162,15 @@ static void describe_line(const struct qn_tune_job *job,
                           const struct quern_tune_result *r,
                           struct qn_tune_line *line)
 {
-    /* a way may be given up */
-    const struct qn_tune_runner *fastest =
-        r->expand > QUERN_EXPAND_INSIDE ? qn_tune_race_kernel(job) : NULL;
     struct quern_problem bucket;
 
     memset(line, 0, sizeof *line);
     qn_tune_file_canonical(job->problem, &bucket);
     quern_problem_print(&bucket, line->problem, sizeof line->problem);
-    snprintf(line->kernel, sizeof line->kernel, "%s",
-             fastest ? fastest->told->kernel : r->kernel);
+    snprintf(line->kernel, sizeof line->kernel, "%s", r->kernel);
     snprintf(line->model, sizeof line->model, "%s", r->model);
     line->sms = job->session.demand.sms;
-    line->band = fastest ? fastest->told->band : r->band;
+    line->band = r->band;
     line->expand = r->expand;
     line->ns = llround(fmax(r->seconds * 1e9, 1));
     line->model_ns = llround(fmax(r->model_seconds * 1e9, 1));

@@ -4,6 +4,7 @@
 #ifndef QUERN_TUNE_H
 #define QUERN_TUNE_H
 
+#include "ahead.h"
 #include "nvml.h"
 #include "session.h"
 
@@ -49,10 +50,10 @@ struct qn_tune_job {
     struct qn_session session;
     double start, deadline; /* monotonic seconds */
     struct qn_tune_runner *runners;
-    int count;                         /* of them */
+    int count, kernels;                /* of them, and those that came first */
     struct quern_tune_candidate *told; /* as many and QN_TUNE_LATE more */
     int told_count;                    /* with those that never were runners */
-    int way; /* enum quern_expand: that the model would take */
+    struct qn_ahead_choice choice;     /* of the way, as no measurement says */
     struct qn_tune_data data;
     struct cu_event *events[QN_TUNE_EVENTS];
     struct qn_nvml *nvml; /* NULL: no clock */
@@ -101,9 +102,9 @@ int qn_tune_compile_start(struct qn_tune_job *job);
 void qn_tune_compile_stop(struct qn_tune_job *job);
 
 /*
-** Give a plan to each runner that is ready and return how many are not yet
-** compiled; with `wait`, first wait for a change if none is ready, as long as
-** time is left. -1: none has a chance any more.
+** Give a plan to each kernel that is ready, or else to one way, and return how
+** many have none yet; with `wait`, first wait for a change if none is ready, as
+** long as time is left. -1: none has a chance any more.
 */
 int qn_tune_compile_take(struct qn_tune_job *job, int wait);
 
@@ -111,11 +112,9 @@ int qn_tune_compile_take(struct qn_tune_job *job, int wait);
    QUERN_ESIZES. */
 int qn_tune_race_run(struct qn_tune_job *job);
 
-/* The fastest, that of all kernels that read the operands, and what the model
-   would have taken; NULL if none ran. The ratio is paired: how many times as
-   long the slower one takes. */
+/* The fastest, and what the model would have taken; NULL if none ran. The
+   ratio is paired: how many times as long the second takes. */
 struct qn_tune_runner *qn_tune_race_best(struct qn_tune_job *job);
-const struct qn_tune_runner *qn_tune_race_kernel(const struct qn_tune_job *job);
 struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job);
 double qn_tune_race_ratio(const struct qn_tune_runner *slower,
                           const struct qn_tune_runner *faster);

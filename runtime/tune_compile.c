@@ -16,10 +16,7 @@ enum { MOST_THREADS = 16 };
 /* The next that waits, or NULL; needs the lock. */
 static struct qn_tune_runner *next_waiting(struct qn_tune_job *job)
 {
-    while (job->next < job->count &&
-           job->runners[job->next].state != QN_TUNE_WAITING)
-        job->next++;
-    if (job->quit || job->next == job->count || qn_tune_over(job))
+    if (job->quit || job->next == job->kernels || qn_tune_over(job))
         return NULL;
     return &job->runners[job->next++];
 }
@@ -96,7 +93,7 @@ void qn_tune_compile_stop(struct qn_tune_job *job)
     pthread_mutex_unlock(&job->lock);
     while (job->nthreads)
         pthread_join(job->threads[--job->nthreads], NULL);
-    for (; job->next < job->count; job->next++)
+    for (; job->next < job->kernels; job->next++)
         if (job->runners[job->next].state == QN_TUNE_WAITING)
             qn_tune_out(&job->runners[job->next],
                         "time was up before it was compiled");
@@ -143,30 +140,53 @@ static void plan(struct qn_tune_job *job, struct qn_tune_runner *runner)
         runner->told->kernel = runner->plan->kernel->name;
 }
 
+/* A way to expand is compiled here, so a kernel is measured first, as long as
+   one has a chance. Needs the lock. */
+static int may_plan(const struct qn_tune_job *job,
+                    const struct qn_tune_runner *runner)
+{
+    int chances = 0, measured = 0;
+
+    if (runner->state != QN_TUNE_READY)
+        return 0;
+    for (int i = 0; i < job->kernels; i++) {
+        chances += job->runners[i].state != QN_TUNE_OUT;
+        measured += job->runners[i].told->rounds >= 2;
+    }
+    return runner->candidate || ((measured || !chances) && !qn_tune_over(job));
+}
+
+/* The next that is ready for a plan: ways come last. Needs the lock. */
+static struct qn_tune_runner *next_ready(struct qn_tune_job *job)
+{
+    for (int i = 0; i < job->count; i++)
+        if (may_plan(job, &job->runners[i]))
+            return &job->runners[i];
+    return NULL;
+}
+
 int qn_tune_compile_take(struct qn_tune_job *job, int wait)
 {
+    struct qn_tune_runner *runner;
     int waiting, chances;
 
     pthread_mutex_lock(&job->lock);
-    while (wait && !count_state(job, QN_TUNE_READY) &&
+    while (wait && !next_ready(job) &&
            (count_state(job, QN_TUNE_WAITING) ||
             count_state(job, QN_TUNE_COMPILING)) &&
            !qn_tune_over(job))
         wait_for_change(job);
-    waiting =
-        count_state(job, QN_TUNE_WAITING) + count_state(job, QN_TUNE_COMPILING);
-    chances = waiting + count_state(job, QN_TUNE_READY) +
-              count_state(job, QN_TUNE_RACING);
-    pthread_mutex_unlock(&job->lock);
-    /* nobody but this thread looks at those that are ready */
-    for (int i = 0; i < job->count; i++) {
-        int ready;
-
-        pthread_mutex_lock(&job->lock);
-        ready = job->runners[i].state == QN_TUNE_READY;
+    do { /* all kernels, or one way: rounds run before the next */
+        runner = next_ready(job);
         pthread_mutex_unlock(&job->lock);
-        if (ready)
-            plan(job, &job->runners[i]);
-    }
+        if (runner)
+            plan(job, runner);
+        pthread_mutex_lock(&job->lock);
+    } while (runner && runner->candidate);
+    waiting = count_state(job, QN_TUNE_WAITING) +
+              count_state(job, QN_TUNE_COMPILING) +
+              count_state(job, QN_TUNE_READY);
+    chances = waiting + count_state(job, QN_TUNE_RACING);
+    pthread_mutex_unlock(&job->lock);
     return chances ? waiting : -1;
 }

@@ -41,7 +41,8 @@ void qn_tune_file_canonical(const struct quern_problem *problem,
 
     *bucket = *problem;
     bucket->split[0] = 0;
-    bucket->expand = QUERN_EXPAND_AUTO; /* no kernel is of the other way */
+    if (problem->expand != QUERN_EXPAND_INSIDE) /* which compares no ways */
+        bucket->expand = QUERN_EXPAND_AUTO;
     if (problem->ragged != QUERN_AXIS_NONE) {
         int64_t *ragged = axes[problem->ragged - QUERN_AXIS_M];
 

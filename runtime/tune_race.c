@@ -17,7 +17,6 @@
 ** The model's choice stays to the end, as the ratio is to it. While some are
 ** still being compiled, others that ran ENOUGH times wait, but for the best.
 */
-#include "ahead.h"
 #include "plan.h"
 #include "random.h"
 #include "tune.h"
@@ -258,34 +257,24 @@ static void tell_times(struct qn_tune_job *job)
 
 /* ------------------------------------------------------------------ ranking */
 
-/* What plans would use untuned: the first in the model's order that ran, of the
-   model's way as soon as that did. */
-struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job)
+/* The first in the model's order of one way that ran. */
+static struct qn_tune_runner *first_of(struct qn_tune_job *job, int way)
 {
-    struct qn_tune_runner *first = NULL;
-
-    for (int i = job->count - 1; i >= 0; i--) {
-        struct qn_tune_runner *r = &job->runners[i];
-
-        if (r->told->rounds &&
-            (!first || r->expand == job->way || first->expand != job->way))
-            first = r;
-    }
-    return first;
+    for (int i = 0; i < job->count; i++)
+        if (job->runners[i].told->rounds && job->runners[i].expand == way)
+            return &job->runners[i];
+    return NULL;
 }
 
-const struct qn_tune_runner *qn_tune_race_kernel(const struct qn_tune_job *job)
+/* What plans would use untuned, of the first way that ran of those that they
+   would try one after the other. */
+struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job)
 {
-    const struct qn_tune_runner *best = NULL;
+    struct qn_tune_runner *found = first_of(job, job->choice.way);
 
-    for (int i = 0; i < job->count; i++) {
-        const struct qn_tune_runner *r = &job->runners[i];
-
-        if (r->candidate && r->told->rounds &&
-            (!best || r->told->seconds < best->told->seconds))
-            best = r;
-    }
-    return best;
+    if (!found)
+        found = first_of(job, qn_ahead_next(&job->choice));
+    return found ? found : first_of(job, QUERN_EXPAND_INSIDE);
 }
 
 /* In the race, and fastest of those by the rounds that they share. */
@@ -334,7 +323,7 @@ struct qn_tune_runner *qn_tune_race_best(struct qn_tune_job *job)
     if (!best)
         return NULL;
     v = compare(model, best);
-    if (model->plan &&
+    if (model->plan && model->told->rounds >= 2 &&
         (is_alike(model, best) || (!job->certain && !is_out(&v))))
         return model;
     for (int i = 0; i < job->count && best->band; i++)
@@ -499,8 +488,7 @@ static int add_ways(struct qn_tune_job *job)
     for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++) {
         struct qn_tune_runner *r;
 
-        if (!qn_ahead_may(job->ctx, job->problem, job->session.demand.recipe,
-                          way))
+        if (qn_ahead_cycles(&job->choice, way) <= 0)
             continue;
         r = add_runner(job);
         r->backend = job->options.backend;
@@ -532,7 +520,7 @@ int qn_tune_race_run(struct qn_tune_job *job)
         calloc((size_t)job->count + QN_TUNE_LATE, sizeof *order);
     int code = order ? QUERN_OK : qn_error_memory();
     /* what the model would take comes first, so that slower kernels leave */
-    int ways = !code && job->way != QUERN_EXPAND_INSIDE && add_ways(job);
+    int ways = !code && job->choice.way != QUERN_EXPAND_INSIDE && add_ways(job);
     int count = 0, rivals = 1, bands = 0;
 
     while (!code && !job->certain && !qn_tune_over(job) &&

@@ -23,13 +23,25 @@ static int can_know(const struct qn_session *s)
            s->problem->parts <= 1 && !s->problem->quantize;
 }
 
+/* Of a problem that leaves the way open the kernel serves one that does not,
+   too. */
 int qn_tuned_look(struct qn_session *s)
 {
+    struct quern_problem open = *s->problem;
+    int code;
+
     memset(&s->tuned, 0, sizeof s->tuned);
     if (!can_know(s))
         return QUERN_OK;
-    return qn_tune_store_find(s->ctx, s->device.name, s->problem, s->demand.sms,
+    code = qn_tune_store_find(s->ctx, s->device.name, s->problem, s->demand.sms,
                               &s->tuned.found, &s->tuned.known);
+    if (code || s->tuned.known || s->problem->expand != QUERN_EXPAND_INSIDE)
+        return code;
+    open.expand = QUERN_EXPAND_AUTO;
+    code = qn_tune_store_find(s->ctx, s->device.name, &open, s->demand.sms,
+                              &s->tuned.found, &s->tuned.known);
+    s->tuned.known &= s->tuned.found.line.expand <= QUERN_EXPAND_INSIDE;
+    return code;
 }
 
 int qn_tuned_prefer(struct qn_session *s, struct qn_choice *list, int count)
@@ -38,7 +50,7 @@ int qn_tuned_prefer(struct qn_session *s, struct qn_choice *list, int count)
     struct qn_choice winner;
     int i = 0, code = qn_tuned_look(s);
 
-    if (code || !tuned->known)
+    if (code || !tuned->known || tuned->found.line.expand > QUERN_EXPAND_INSIDE)
         return code;
     while (i < count &&
            strcmp(list[i].candidate->kernel->name, tuned->found.line.kernel))
@@ -79,7 +91,8 @@ static void add_bucket(struct qn_text *text, const struct quern_problem *p)
                 qn_axis_name(p->ragged));
 }
 
-static void add_line(struct qn_text *text, const struct qn_session *s)
+static void add_line(struct qn_text *text, const struct qn_session *s,
+                     int taken)
 {
     const struct qn_tune_line *l = &s->tuned.found.line;
 
@@ -102,17 +115,19 @@ static void add_line(struct qn_text *text, const struct qn_session *s)
     if (l->mhz)
         qn_text_add(text, " at %lld MHz", (long long)l->mhz);
     qn_text_add(text, "; %s\n", s->tuned.found.path);
-    if (!s->tuned.kernel)
+    if (l->expand > QUERN_EXPAND_INSIDE && !taken)
+        qn_text_add(text, "    but that way does not serve this problem\n");
+    if (l->expand <= QUERN_EXPAND_INSIDE && !s->tuned.kernel)
         qn_text_add(text, "    but %s does not serve this problem: %s\n",
                     l->kernel, s->tuned.misfit);
 }
 
-void qn_tuned_why(struct qn_session *s, struct qn_text *text)
+void qn_tuned_why(struct qn_session *s, int taken, struct qn_text *text)
 {
     size_t before = text->length;
 
     if (s->tuned.known)
-        add_line(text, s);
+        add_line(text, s, taken);
     if (can_know(s))
         qn_tune_store_refused(s->ctx, s->device.name, text);
     if (text->length > before)

@@ -33,7 +33,8 @@ int qn_tuned_look(struct qn_session *session);
 int qn_tuned_band(const struct qn_session *session,
                   const struct qn_kernel *kernel, int usual);
 
-/* For quern_why: what was measured, and which files are not used. */
-void qn_tuned_why(struct qn_session *session, struct qn_text *text);
+/* For quern_why: what was measured, whether its way to expand is taken, and
+   which files are not used. */
+void qn_tuned_why(struct qn_session *session, int taken, struct qn_text *text);
 
 #endif

@@ -198,7 +198,7 @@ static int explain(struct qn_session *s, struct qn_why_choice *choice,
     code = s->problem->copies
                ? qn_result_why(s, choice->apart, &choice->served, text)
                : qn_ahead_why(s, &way, &choice->served, text);
-    qn_tuned_why(s, text);
+    qn_tuned_why(s, way.tuned, text);
     if (choice->apart) {
         /* what runs was said */
     } else if (count == 0 || !list[0].fits) {

@@ -73,7 +73,7 @@ static void expanding_ahead_wins(void **state)
     quern_close(ctx);
     ctx = open_with("");
     expect_plan(ctx, EITHER, "fprop", 1);
-    expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
+    expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 0);
     expect_why(ctx, EITHER, "expand=ahead, as was measured; by the model");
     expect_why(ctx, EITHER, ", expand=ahead, groups of 2048 to 3071 along m");
     expect_why(ctx, EITHER, "\n> blocks_w\n");
@@ -141,6 +141,67 @@ static void ways_fail(void **state)
     quern_close(ctx);
 }
 
+/* What is measured of expand=inside is its own, and serves nobody else. */
+static void inside_is_apart(void **state)
+{
+    struct quern_context *ctx =
+        open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
+
+    (void)state;
+    tune(ctx, EITHER " expand=inside", 0);
+    expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
+    assert_int_equal(tune(ctx, EITHER, 0).expand, QUERN_EXPAND_AHEAD);
+    tune(ctx, EITHER " expand=inside", 0);
+    expect_plan(ctx, EITHER, "fprop", 1);
+    expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
+    expect_why(ctx, EITHER " expand=inside", "tuned: the model's choice");
+    quern_close(ctx);
+}
+
+/* The same kernels but for one. */
+static const struct quern_registry *without(const char *name)
+{
+    static struct qn_kernel left[sizeof kernels / sizeof *kernels];
+    static struct quern_registry fewer;
+
+    fewer = registry;
+    fewer.kernels = left;
+    fewer.nkernels = 0;
+    for (int i = 0; i < registry.nkernels; i++)
+        if (strcmp(kernels[i].name, name))
+            left[fewer.nkernels++] = kernels[i];
+    return &fewer;
+}
+
+/* Where a way that won has no kernels here, the model chooses. */
+static void lost_ways_leave_the_model(void **state)
+{
+    static const char *const lost[] = {"powers_x", "powers_w"};
+    struct quern_context *ctx =
+        open_with("powers_inside=100,powers_x=9,powers_w=9,fprop=30");
+    struct quern_tune_result r = tune(ctx, ANY_OF_4, 0);
+    struct quern_plan_info info;
+    struct quern_plan *plan;
+    char kernel[64];
+
+    (void)state;
+    assert_int_equal(r.expand, QUERN_EXPAND_AHEAD);
+    quern_close(ctx);
+    for (int i = 0; i < 2; i++) {
+        setenv("QUERN_TUNE", "", 1);
+        ctx = test_open_with(without(lost[i]));
+        plan = test_plan(ctx, ANY_OF_4, NULL);
+        quern_plan_info(plan, &info);
+        snprintf(kernel, sizeof kernel, "%s", info.kernel);
+        quern_plan_free(plan);
+        quern_close(ctx);
+        unsetenv("QUERN_TUNE");
+        ctx = test_open_with(without(lost[i]));
+        expect_plan(ctx, ANY_OF_4, kernel, 0);
+        quern_close(ctx);
+    }
+}
+
 /* Of problems that say which way, or have but one, nothing is noted. */
 static void only_what_is_open(void **state)
 {
@@ -157,7 +218,7 @@ static void only_what_is_open(void **state)
     quern_close(ctx);
 }
 
-/* The first plan may measure. */
+/* The first plan may measure, once: not its bf16 product, too. */
 static void plans_measure_first(void **state)
 {
     const struct quern_plan_options options = {.tune_ms = 10000};
@@ -171,6 +232,7 @@ static void plans_measure_first(void **state)
     assert_string_equal(info.kernel, "fprop");
     assert_int_equal(info.tuned, 1);
     quern_plan_free(plan);
+    expect_plan(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048", "fprop", 0);
     quern_close(ctx);
 }
 
@@ -243,10 +305,11 @@ static void fails_each_driver_call(void **state)
 int test_tune_ways_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(expanding_ahead_wins),    TEST(the_kernel_wins),
-        TEST(compares_with_the_model), TEST(ways_fail),
-        TEST(only_what_is_open),       TEST(plans_measure_first),
-        TEST(files_may_say_anything),  TEST(fails_each_driver_call),
+        TEST(expanding_ahead_wins),      TEST(the_kernel_wins),
+        TEST(compares_with_the_model),   TEST(ways_fail),
+        TEST(only_what_is_open),         TEST(inside_is_apart),
+        TEST(lost_ways_leave_the_model), TEST(plans_measure_first),
+        TEST(files_may_say_anything),    TEST(fails_each_driver_call),
     };
 
     return cmocka_run_group_tests_name("tune ways", tests, NULL, NULL);
