@@ -135,7 +135,7 @@ enum quern_sizes {
 
 /* What codes under scales of blocks become for tensor cores, and where. */
 enum quern_expand {
-    QUERN_EXPAND_AUTO,   /* as the model says that it saves time */
+    QUERN_EXPAND_AUTO,   /* as was measured, or as the model says */
     QUERN_EXPAND_INSIDE, /* in the product's kernel */
     QUERN_EXPAND_AHEAD,  /* in launches before it, into the workspace */
     QUERN_EXPAND_FP8,    /* so as e4m3; as AHEAD if some value does not fit */
