@@ -406,13 +406,7 @@ static int judge_way(const struct qn_session *s, int way,
    needs the way behind it. */
 static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
 {
-    struct qn_ahead_figures *f = &choice->figures;
-    const struct {
-        int way;
-        struct qn_ahead_cost *cost;
-    } ways[] = {{QUERN_EXPAND_AHEAD, &f->ahead},
-                {QUERN_EXPAND_FP8, &f->fp8},
-                {QUERN_EXPAND_F16, &f->f16}};
+    struct qn_ahead_cost *cost = choice->cost;
     struct qn_choice inside;
     double least;
     int found = best(s, s->problem, s->demand.recipe, &inside);
@@ -420,32 +414,21 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
     if (found <= 0 || (!qn_expand_does(inside.candidate->kernel) &&
                        expands(s->problem, s->demand.recipe)))
         return found < 0 ? QUERN_ENOMEM : QUERN_OK;
-    f->inside = inside.figures.waves * inside.figures.tile_cycles;
-    if (f->inside < inside.figures.memory_cycles)
-        f->inside = inside.figures.memory_cycles;
-    least = f->inside;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        found = judge_way(s, ways[i].way, ways[i].cost);
+    least = inside.figures.waves * inside.figures.tile_cycles;
+    if (least < inside.figures.memory_cycles)
+        least = inside.figures.memory_cycles;
+    cost[QUERN_EXPAND_INSIDE].cycles = least;
+    for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++) {
+        found = judge_way(s, way, &cost[way]);
         if (found < 0)
             return QUERN_ENOMEM;
         choice->judged |= found;
-        if (!found || ways[i].cost->cycles >= least)
+        if (!found || cost[way].cycles >= least)
             continue;
-        choice->way = ways[i].way;
-        least = ways[i].cost->cycles;
+        choice->way = way;
+        least = cost[way].cycles;
     }
     return QUERN_OK;
-}
-
-double qn_ahead_cycles(const struct qn_ahead_choice *choice, int way)
-{
-    const struct qn_ahead_figures *f = &choice->figures;
-
-    return way == QUERN_EXPAND_INSIDE  ? f->inside
-           : way == QUERN_EXPAND_AHEAD ? f->ahead.cycles
-           : way == QUERN_EXPAND_FP8   ? f->fp8.cycles
-           : way == QUERN_EXPAND_F16   ? f->f16.cycles
-                                       : 0;
 }
 
 /* What was measured goes before what the model says. */
@@ -454,7 +437,7 @@ static int prefer(struct qn_session *s, struct qn_ahead_choice *choice)
     int code = qn_tuned_look(s);
     int way = s->tuned.known ? (int)s->tuned.found.line.expand : 0;
 
-    choice->tuned = qn_ahead_cycles(choice, way) > 0;
+    choice->tuned = choice->cost[way].cycles > 0;
     if (choice->tuned)
         choice->way = way;
     return code;
@@ -486,12 +469,14 @@ int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
 
 int qn_ahead_next(const struct qn_ahead_choice *choice)
 {
-    const struct qn_ahead_figures *f = &choice->figures;
+    const struct qn_ahead_cost *cost = choice->cost;
 
     if (choice->tuned && choice->way != choice->model)
         return choice->model;
-    return choice->way == QUERN_EXPAND_FP8 && f->ahead.cycles > 0 &&
-                   f->ahead.cycles < f->inside
+    return choice->way == QUERN_EXPAND_FP8 &&
+                   cost[QUERN_EXPAND_AHEAD].cycles > 0 &&
+                   cost[QUERN_EXPAND_AHEAD].cycles <
+                       cost[QUERN_EXPAND_INSIDE].cycles
                ? QUERN_EXPAND_AHEAD
                : QUERN_EXPAND_INSIDE;
 }

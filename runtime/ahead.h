@@ -28,17 +28,10 @@ struct qn_ahead_space {
 };
 
 /* What one way is expected to take: bytes that the launches before the product
-   read and write, their cycles, and with the product. */
+   read and write, their cycles, and with the product; no cycles: it cannot be,
+   or not here. */
 struct qn_ahead_cost {
     double bytes, moving, cycles;
-};
-
-/* What all ways are. */
-struct qn_ahead_figures {
-    double inside; /* cycles of the kernel that expands */
-    struct qn_ahead_cost ahead;
-    /* no cycles: it cannot be, or not here */
-    struct qn_ahead_cost fp8, f16;
 };
 
 /* How the session's problem runs. */
@@ -48,7 +41,7 @@ struct qn_ahead_choice {
     int tuned;  /* it was measured to be the fastest */
     int asked;  /* the problem leaves no choice */
     int judged; /* the figures are of kernels that fit */
-    struct qn_ahead_figures figures;
+    struct qn_ahead_cost cost[QUERN_EXPAND_F16 + 1]; /* by enum quern_expand */
 };
 
 struct qn_ahead_plan {
@@ -127,9 +120,6 @@ int64_t qn_ahead_total(const struct quern_problem *problem,
 
 /* For the session's problem and machine. QUERN_EINVAL, QUERN_ENOMEM. */
 int qn_ahead_choose(struct qn_session *session, struct qn_ahead_choice *choice);
-
-/* What the model expects of a way; 0: it cannot be, or nothing was judged. */
-double qn_ahead_cycles(const struct qn_ahead_choice *choice, int way);
 
 /* The way to take where no kernels are found for the one chosen. */
 int qn_ahead_next(const struct qn_ahead_choice *choice);

@@ -298,21 +298,21 @@ static int explain_f16(struct qn_session *s, int *served, struct qn_text *text)
 static void add_figures(const struct qn_ahead_choice *choice,
                         struct qn_text *text)
 {
-    const struct qn_ahead_figures *f = &choice->figures;
-    const struct {
-        const char *name;
-        const struct qn_ahead_cost *cost;
-    } ways[] = {{"fp8", &f->fp8}, {"f16", &f->f16}, {"ahead", &f->ahead}};
+    static const int ways[] = {QUERN_EXPAND_FP8, QUERN_EXPAND_F16,
+                               QUERN_EXPAND_AHEAD};
 
     qn_text_add(text, "expand=%s%s: ", qn_expand_name(choice->way),
                 choice->tuned ? ", as was measured; by the model" : "");
-    for (int i = 0; i < 3; i++)
-        if (ways[i].cost->cycles > 0)
+    for (int i = 0; i < 3; i++) {
+        const struct qn_ahead_cost *cost = &choice->cost[ways[i]];
+
+        if (cost->cycles > 0)
             qn_text_add(text, "%s %.0f cycles, %.0f of them to move %.0f MB; ",
-                        ways[i].name, ways[i].cost->cycles,
-                        ways[i].cost->moving, ways[i].cost->bytes / 1e6);
+                        qn_expand_name(ways[i]), cost->cycles, cost->moving,
+                        cost->bytes / 1e6);
+    }
     qn_text_add(text, "inside %.0f, as products wait for what expands\n",
-                f->inside);
+                choice->cost[QUERN_EXPAND_INSIDE].cycles);
 }
 
 /* What becomes of the operands, and what it takes. */

@@ -454,8 +454,7 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
         code = qn_session_name(s);
     if (!code && s->problem->copies)
         return plan_copies(s, out);
-    if (!code && s->problem->expand == QUERN_EXPAND_AUTO &&
-        qn_ahead_end(s->ctx, s->problem, s->demand.recipe))
+    if (!code && s->problem->expand == QUERN_EXPAND_AUTO)
         code = tune_first(s);
     if (!code)
         code = qn_ahead_choose(s, &choice);

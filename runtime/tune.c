@@ -209,9 +209,7 @@ static void tell_unmeasured(struct qn_tune_job *job)
 {
     for (int i = 0; i < job->count; i++)
         if (!job->runners[i].told->rounds && !job->runners[i].told->reason[0])
-            snprintf(job->runners[i].told->reason,
-                     sizeof job->runners[i].told->reason,
-                     "time was up before it was measured");
+            qn_tune_out(&job->runners[i], "time was up before it was measured");
 }
 
 /* Who won, and by how much. */

@@ -257,11 +257,12 @@ static void tell_times(struct qn_tune_job *job)
 
 /* ------------------------------------------------------------------ ranking */
 
-/* The first in the model's order of one way that ran. */
+/* The first in the model's order that ran: of one way, or AUTO: of any. */
 static struct qn_tune_runner *first_of(struct qn_tune_job *job, int way)
 {
     for (int i = 0; i < job->count; i++)
-        if (job->runners[i].told->rounds && job->runners[i].expand == way)
+        if (job->runners[i].told->rounds &&
+            (way == QUERN_EXPAND_AUTO || job->runners[i].expand == way))
             return &job->runners[i];
     return NULL;
 }
@@ -274,7 +275,7 @@ struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job)
 
     if (!found)
         found = first_of(job, qn_ahead_next(&job->choice));
-    return found ? found : first_of(job, QUERN_EXPAND_INSIDE);
+    return found ? found : first_of(job, QUERN_EXPAND_AUTO);
 }
 
 /* In the race, and fastest of those by the rounds that they share. */
@@ -488,7 +489,7 @@ static int add_ways(struct qn_tune_job *job)
     for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++) {
         struct qn_tune_runner *r;
 
-        if (qn_ahead_cycles(&job->choice, way) <= 0)
+        if (job->choice.cost[way].cycles <= 0)
             continue;
         r = add_runner(job);
         r->backend = job->options.backend;

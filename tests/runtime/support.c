@@ -207,6 +207,37 @@ struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
     return plan;
 }
 
+void test_expect_balance(void)
+{
+    assert_int_equal(test_cuda->allocations, 0);
+    assert_int_equal(test_cuda->events, 0);
+    assert_int_equal(test_cuda->depth, 0);
+}
+
+void test_expect_plan(struct quern_context *ctx, const char *text,
+                      const char *kernel, int tuned)
+{
+    struct quern_plan *plan = test_plan(ctx, text, NULL);
+    struct quern_plan_info info;
+
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, kernel);
+    assert_int_equal(info.tuned, tuned);
+    quern_plan_free(plan);
+}
+
+void test_expect_why(struct quern_context *ctx, const char *text,
+                     const char *part, int there)
+{
+    struct quern_problem p = test_problem(ctx, text);
+    char *why;
+
+    test_expect(quern_why(ctx, &p, NULL, &why), QUERN_OK, "");
+    if ((strstr(why, part) != NULL) != there)
+        fail_msg("%s '%s':\n%s", there ? "lacks" : "has", part, why);
+    quern_free(why);
+}
+
 static void give(struct quern_tensor *tensor)
 {
     size_t bytes = (tensor->bytes + 63) / 64 * 64;

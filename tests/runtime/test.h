@@ -59,6 +59,17 @@ extern const struct quern_plan_options test_aot;
 struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
                              const struct quern_plan_options *options);
 
+/* The kernel of a plan, and whether it was measured. */
+void test_expect_plan(struct quern_context *ctx, const char *text,
+                      const char *kernel, int tuned);
+
+/* What quern_why says has this part, or if not `there` has it not. */
+void test_expect_why(struct quern_context *ctx, const char *text,
+                     const char *part, int there);
+
+/* The tuner gave back what it took of the fake driver. */
+void test_expect_balance(void);
+
 /* Buffers that fit a problem; freed with test_args_free. */
 struct quern_args test_args(struct quern_context *ctx, const char *text);
 void test_args_free(struct quern_args *args);

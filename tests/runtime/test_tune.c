@@ -44,38 +44,6 @@ static void expect_reason(const struct quern_tune_result *result,
         fail_msg("%s: '%s' lacks '%s'", kernel, reason, part);
 }
 
-static void expect_balance(void)
-{
-    assert_int_equal(test_cuda->allocations, 0);
-    assert_int_equal(test_cuda->events, 0);
-    assert_int_equal(test_cuda->depth, 0);
-}
-
-/* The kernel of a plan, and whether it was measured. */
-static void expect_plan(struct quern_context *ctx, const char *text,
-                        const char *kernel, int tuned)
-{
-    struct quern_plan *plan = test_plan(ctx, text, NULL);
-    struct quern_plan_info info;
-
-    quern_plan_info(plan, &info);
-    assert_string_equal(info.kernel, kernel);
-    assert_int_equal(info.tuned, tuned);
-    quern_plan_free(plan);
-}
-
-static void expect_why(struct quern_context *ctx, const char *text,
-                       const char *part, int there)
-{
-    struct quern_problem p = test_problem(ctx, text);
-    char *why;
-
-    test_expect(quern_why(ctx, &p, NULL, &why), QUERN_OK, "");
-    if ((strstr(why, part) != NULL) != there)
-        fail_msg("%s '%s':\n%s", there ? "lacks" : "has", part, why);
-    quern_free(why);
-}
-
 /* ------------------------------------------------------------------- winner */
 
 static void finds_the_fastest(void **state)
@@ -84,8 +52,8 @@ static void finds_the_fastest(void **state)
     struct quern_tune_result r;
 
     (void)state;
-    expect_plan(ctx, PROBLEM, "k_small", 0);
-    expect_why(ctx, PROBLEM, "tuned", 0);
+    test_expect_plan(ctx, PROBLEM, "k_small", 0);
+    test_expect_why(ctx, PROBLEM, "tuned", 0);
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
     assert_string_equal(r.kernel, "k_large");
@@ -105,8 +73,8 @@ static void finds_the_fastest(void **state)
     expect_reason(&r, "k_next", "made for sm_100a");
     assert_non_null(strstr(r.file, "/cache/tune/Fake.tune"));
     quern_free(r.candidates);
-    expect_balance();
-    expect_plan(ctx, PROBLEM, "k_large", 1);
+    test_expect_balance();
+    test_expect_plan(ctx, PROBLEM, "k_large", 1);
     quern_close(ctx);
 }
 
@@ -124,28 +92,28 @@ static void plans_use_the_winner(void **state)
     quern_free(r.candidates);
     quern_close(ctx);
     ctx = test_open();
-    expect_plan(ctx, PROBLEM, "k_large", 1);
+    test_expect_plan(ctx, PROBLEM, "k_large", 1);
     /* 128 to 191 rows in each of 4 groups */
-    expect_plan(ctx, "fprop bf16 g=4 m=512 n=256 k=64", "k_large", 1);
-    expect_plan(ctx, "fprop bf16 g=4 m=767 n=256 k=64", "k_large", 1);
-    expect_plan(ctx, "fprop bf16 g=4 m=768 n=256 k=64", "k_small", 0);
-    expect_plan(ctx, "fprop bf16 g=4 m=511 n=256 k=64", "k_small", 0);
-    expect_plan(ctx, "fprop bf16 g=4 m=600 n=264 k=64", "k_small", 0);
-    expect_plan(ctx, "fprop bf16 g=5 m=750 n=256 k=64", "k_small", 0);
-    expect_why(ctx, PROBLEM,
-               "tuned: 1.25 x the model's choice, groups of 128 "
-               "to 191 along m\n    80.0 us, the model's 100.0 "
-               "us; ",
-               1);
-    expect_why(ctx, PROBLEM, "> k_large (tuned)\n", 1);
-    expect_why(ctx, PROBLEM, "  k_small\n", 1);
+    test_expect_plan(ctx, "fprop bf16 g=4 m=512 n=256 k=64", "k_large", 1);
+    test_expect_plan(ctx, "fprop bf16 g=4 m=767 n=256 k=64", "k_large", 1);
+    test_expect_plan(ctx, "fprop bf16 g=4 m=768 n=256 k=64", "k_small", 0);
+    test_expect_plan(ctx, "fprop bf16 g=4 m=511 n=256 k=64", "k_small", 0);
+    test_expect_plan(ctx, "fprop bf16 g=4 m=600 n=264 k=64", "k_small", 0);
+    test_expect_plan(ctx, "fprop bf16 g=5 m=750 n=256 k=64", "k_small", 0);
+    test_expect_why(ctx, PROBLEM,
+                    "tuned: 1.25 x the model's choice, groups of 128 "
+                    "to 191 along m\n    80.0 us, the model's 100.0 "
+                    "us; ",
+                    1);
+    test_expect_why(ctx, PROBLEM, "> k_large (tuned)\n", 1);
+    test_expect_why(ctx, PROBLEM, "  k_small\n", 1);
     plan = test_plan(ctx, PROBLEM, &named);
     quern_plan_free(plan);
     assert_string_equal(test_cuda->kernel, "k_cluster");
     quern_close(ctx);
     setenv("QUERN_TUNE", "", 1);
     ctx = test_open();
-    expect_plan(ctx, PROBLEM, "k_small", 0);
+    test_expect_plan(ctx, PROBLEM, "k_small", 0);
     quern_close(ctx);
 }
 
@@ -185,7 +153,8 @@ static void the_model_wins_ties(void **state)
     assert_true(r.certain);
     assert_true(r.ratio > 0.9999 && r.ratio < 1.0001);
     quern_free(r.candidates);
-    expect_why(ctx, PROBLEM, "tuned: the model's choice is the fastest", 1);
+    test_expect_why(ctx, PROBLEM, "tuned: the model's choice is the fastest",
+                    1);
     quern_close(ctx);
 }
 
@@ -264,8 +233,8 @@ static void bands_run_too(void **state)
     assert_true(r.ratio > 1.11 && r.ratio < 1.12);
     quern_free(r.candidates);
     assert_int_equal(band_of_run(ctx), usual * 2);
-    expect_why(ctx, PROBLEM, "tuned: 1.11 x the model's choice, in bands of",
-               1);
+    test_expect_why(ctx, PROBLEM,
+                    "tuned: 1.11 x the model's choice, in bands of", 1);
     quern_close(ctx);
     assert_int_equal(test_count("nvrtc"), 0);
 }
@@ -300,8 +269,8 @@ static void stops_when_time_is_up(void **state)
     expect_reason(&r, "k_cluster", "time was up before it was compiled");
     quern_free(r.candidates);
     assert_true(seconds() - start < 3);
-    expect_balance();
-    expect_why(ctx, PROBLEM, "(time was up before that was certain)", 1);
+    test_expect_balance();
+    test_expect_why(ctx, PROBLEM, "(time was up before that was certain)", 1);
     quern_close(ctx);
 }
 
@@ -346,7 +315,7 @@ static void says_what_memory_is_missing(void **state)
                 "bytes of device memory for operands and 8192 to drive L2 out, "
                 "1000 of 1099511627776 are free");
     quern_free(r.candidates);
-    expect_balance();
+    test_expect_balance();
     quern_close(ctx);
 }
 
@@ -405,7 +374,7 @@ static void goes_on_after_failures(void **state)
     expect_reason(&r, "k_large",
                   "cuLaunchKernelEx: some error (CUDA error 719)");
     quern_free(r.candidates);
-    expect_balance();
+    test_expect_balance();
     quern_close(ctx);
 }
 
@@ -424,12 +393,12 @@ static void fails_when_all_do(void **state)
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA,
                 "k_small: cuLaunchKernelEx");
     quern_free(r.candidates);
-    expect_balance();
+    test_expect_balance();
     /* a fault on the device is the end of the context */
     setenv("FAKE_CUDA_TIMES", "k_small=break", 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA, "behind k_small");
     quern_free(r.candidates);
-    expect_balance();
+    test_expect_balance();
     quern_close(ctx);
 }
 
@@ -468,7 +437,7 @@ static void fail_calls(int lost)
         code = tune_once();
         test_cuda->fail_at = 0;
         assert_int_equal(test_cuda->libraries, 0);
-        expect_balance();
+        test_expect_balance();
         test_cuda->primaries = 0; /* where its release failed */
         if (!test_cuda->failed)
             break;
@@ -503,7 +472,7 @@ static void fails_each_allocation(void **state)
         code = tune_once();
         made = test_fail_allocation(0);
         assert_int_equal(test_cuda->libraries, 0);
-        expect_balance();
+        test_expect_balance();
         if (made < n) {
             assert_int_equal(code, QUERN_OK);
             break;
@@ -539,7 +508,7 @@ static void measures_on_given_operands(void **state)
     *(unsigned *)args.workspace = 1; /* as a kernel reports a bad size */
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_ESIZES, "negative");
     quern_free(r.candidates);
-    expect_balance();
+    test_expect_balance();
     test_args_free(&args);
     quern_close(ctx);
 }

@@ -20,42 +20,16 @@ static struct quern_context *open_with(const char *times)
 }
 
 static struct quern_tune_result tune(struct quern_context *ctx,
-                                     const char *text, double seconds)
+                                     const char *text)
 {
-    const struct quern_tune_options options = {.seconds = seconds};
     struct quern_problem p = test_problem(ctx, text);
     struct quern_tune_result r;
 
-    test_expect(quern_tune(ctx, &p, &options, &r), QUERN_OK, "");
+    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_OK, "");
     quern_free(r.candidates);
     r.candidates = NULL;
-    assert_int_equal(test_cuda->allocations, 0);
-    assert_int_equal(test_cuda->depth, 0);
+    test_expect_balance();
     return r;
-}
-
-static void expect_plan(struct quern_context *ctx, const char *text,
-                        const char *kernel, int tuned)
-{
-    struct quern_plan *plan = test_plan(ctx, text, NULL);
-    struct quern_plan_info info;
-
-    quern_plan_info(plan, &info);
-    assert_string_equal(info.kernel, kernel);
-    assert_int_equal(info.tuned, tuned);
-    quern_plan_free(plan);
-}
-
-static void expect_why(struct quern_context *ctx, const char *text,
-                       const char *part)
-{
-    struct quern_problem p = test_problem(ctx, text);
-    char *why;
-
-    test_expect(quern_why(ctx, &p, NULL, &why), QUERN_OK, "");
-    if (!strstr(why, part))
-        fail_msg("lacks '%s':\n%s", part, why);
-    quern_free(why);
 }
 
 /* Its launches together are faster than the kernel; other processes know. */
@@ -63,20 +37,22 @@ static void expanding_ahead_wins(void **state)
 {
     struct quern_context *ctx =
         open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
-    struct quern_tune_result r = tune(ctx, EITHER, 0);
+    struct quern_tune_result r = tune(ctx, EITHER);
 
     (void)state;
     assert_int_equal(r.expand, QUERN_EXPAND_AHEAD);
     assert_string_equal(r.kernel, "fprop");
     assert_true(r.certain && r.seconds > 79e-6 && r.seconds < 81e-6);
-    expect_plan(ctx, EITHER, "fprop", 1);
+    test_expect_plan(ctx, EITHER, "fprop", 1);
     quern_close(ctx);
     ctx = open_with("");
-    expect_plan(ctx, EITHER, "fprop", 1);
-    expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 0);
-    expect_why(ctx, EITHER, "expand=ahead, as was measured; by the model");
-    expect_why(ctx, EITHER, ", expand=ahead, groups of 2048 to 3071 along m");
-    expect_why(ctx, EITHER, "\n> blocks_w\n");
+    test_expect_plan(ctx, EITHER, "fprop", 1);
+    test_expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 0);
+    test_expect_why(ctx, EITHER, "expand=ahead, as was measured; by the model",
+                    1);
+    test_expect_why(ctx, EITHER,
+                    ", expand=ahead, groups of 2048 to 3071 along m", 1);
+    test_expect_why(ctx, EITHER, "\n> blocks_w\n", 1);
     quern_close(ctx);
 }
 
@@ -84,13 +60,14 @@ static void the_kernel_wins(void **state)
 {
     struct quern_context *ctx =
         open_with("blocks_inside=70,blocks_x=10,blocks_w=20,fprop=50");
-    struct quern_tune_result r = tune(ctx, EITHER, 0);
+    struct quern_tune_result r = tune(ctx, EITHER);
 
     (void)state;
     assert_int_equal(r.expand, QUERN_EXPAND_INSIDE);
     assert_string_equal(r.kernel, "blocks_inside");
-    expect_plan(ctx, EITHER, "blocks_inside", 1);
-    expect_why(ctx, EITHER, "expand=inside, as was measured; by the model");
+    test_expect_plan(ctx, EITHER, "blocks_inside", 1);
+    test_expect_why(ctx, EITHER, "expand=inside, as was measured; by the model",
+                    1);
     quern_close(ctx);
 }
 
@@ -118,7 +95,7 @@ static void compares_with_the_model(void **state)
         snprintf(model, sizeof model, "%s", info.kernel);
         quern_plan_free(plan);
         setenv("FAKE_CUDA_TIMES", rows[i].times, 1);
-        r = tune(ctx, ANY_OF_4, 0);
+        r = tune(ctx, ANY_OF_4);
         assert_string_equal(r.model, model);
         assert_int_equal(r.expand, rows[i].wins);
         if (strcmp(model, r.kernel))
@@ -134,7 +111,7 @@ static void ways_fail(void **state)
     struct quern_context *ctx =
         open_with("powers_inside=100,powers_x=9,powers_w=9,fprop=30,"
                   "narrow_fprop=fail");
-    struct quern_tune_result r = tune(ctx, ANY_OF_4, 0);
+    struct quern_tune_result r = tune(ctx, ANY_OF_4);
 
     (void)state;
     assert_int_equal(r.expand, QUERN_EXPAND_AHEAD);
@@ -148,13 +125,14 @@ static void inside_is_apart(void **state)
         open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
 
     (void)state;
-    tune(ctx, EITHER " expand=inside", 0);
-    expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
-    assert_int_equal(tune(ctx, EITHER, 0).expand, QUERN_EXPAND_AHEAD);
-    tune(ctx, EITHER " expand=inside", 0);
-    expect_plan(ctx, EITHER, "fprop", 1);
-    expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
-    expect_why(ctx, EITHER " expand=inside", "tuned: the model's choice");
+    tune(ctx, EITHER " expand=inside");
+    test_expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
+    assert_int_equal(tune(ctx, EITHER).expand, QUERN_EXPAND_AHEAD);
+    tune(ctx, EITHER " expand=inside");
+    test_expect_plan(ctx, EITHER, "fprop", 1);
+    test_expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
+    test_expect_why(ctx, EITHER " expand=inside", "tuned: the model's choice",
+                    1);
     quern_close(ctx);
 }
 
@@ -179,7 +157,7 @@ static void lost_ways_leave_the_model(void **state)
     static const char *const lost[] = {"powers_x", "powers_w"};
     struct quern_context *ctx =
         open_with("powers_inside=100,powers_x=9,powers_w=9,fprop=30");
-    struct quern_tune_result r = tune(ctx, ANY_OF_4, 0);
+    struct quern_tune_result r = tune(ctx, ANY_OF_4);
     struct quern_plan_info info;
     struct quern_plan *plan;
     char kernel[64];
@@ -197,7 +175,7 @@ static void lost_ways_leave_the_model(void **state)
         quern_close(ctx);
         unsetenv("QUERN_TUNE");
         ctx = test_open_with(without(lost[i]));
-        expect_plan(ctx, ANY_OF_4, kernel, 0);
+        test_expect_plan(ctx, ANY_OF_4, kernel, 0);
         quern_close(ctx);
     }
 }
@@ -209,11 +187,11 @@ static void only_what_is_open(void **state)
         open_with("blocks_inside=100,blocks_x=1,blocks_w=1,fprop=5");
 
     (void)state;
-    assert_int_equal(tune(ctx, EITHER " expand=inside", 0).expand,
+    assert_int_equal(tune(ctx, EITHER " expand=inside").expand,
                      QUERN_EXPAND_AUTO);
-    assert_int_equal(tune(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048", 0).expand,
+    assert_int_equal(tune(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048").expand,
                      QUERN_EXPAND_AUTO);
-    assert_int_equal(tune(ctx, "fprop blocks g=2 m=8 n=1024 k=1024", 0).expand,
+    assert_int_equal(tune(ctx, "fprop blocks g=2 m=8 n=1024 k=1024").expand,
                      QUERN_EXPAND_AUTO);
     quern_close(ctx);
 }
@@ -232,7 +210,7 @@ static void plans_measure_first(void **state)
     assert_string_equal(info.kernel, "fprop");
     assert_int_equal(info.tuned, 1);
     quern_plan_free(plan);
-    expect_plan(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048", "fprop", 0);
+    test_expect_plan(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048", "fprop", 0);
     quern_close(ctx);
 }
 
@@ -241,7 +219,7 @@ static void files_may_say_anything(void **state)
 {
     struct quern_context *ctx =
         open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
-    struct quern_tune_result r = tune(ctx, EITHER, 0);
+    struct quern_tune_result r = tune(ctx, EITHER);
     char text[4096], *way;
     FILE *file = fopen(r.file, "r");
     size_t length;
@@ -260,9 +238,9 @@ static void files_may_say_anything(void **state)
         fclose(file);
         ctx = open_with("");
         if (i)
-            expect_why(ctx, EITHER, "did you mean 'ahead'?");
+            test_expect_why(ctx, EITHER, "did you mean 'ahead'?", 1);
         else /* which this recipe cannot be: the model decides */
-            expect_why(ctx, EITHER, "> ");
+            test_expect_why(ctx, EITHER, "> ", 1);
         quern_close(ctx);
     }
 }
@@ -294,9 +272,7 @@ static void fails_each_driver_call(void **state)
         test_cuda->fail_at = n += 7;
         tune_once();
         test_cuda->fail_at = 0;
-        assert_int_equal(test_cuda->allocations, 0);
-        assert_int_equal(test_cuda->events, 0);
-        assert_int_equal(test_cuda->depth, 0);
+        test_expect_balance();
         assert_int_equal(test_cuda->libraries, 0);
     } while (test_cuda->failed);
     assert_true(n > 100);
