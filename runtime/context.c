@@ -198,6 +198,46 @@ static int choose_base(struct quern_context *ctx)
     return code;
 }
 
+static const struct qn_recipe *find_recipe(const struct quern_registry *in,
+                                           const char *name)
+{
+    for (int i = 0; in && i < in->nrecipes; i++)
+        if (!strcmp(in->recipes[i].name, name))
+            return &in->recipes[i];
+    return NULL;
+}
+
+/* Would kernels of one read what those of the other make? */
+static int is_same(const struct qn_recipe *a, const struct qn_recipe *b)
+{
+    const char *rule = a->rule ? a->rule : "", *other = b->rule ? b->rule : "";
+
+    return a->x == b->x && a->w == b->w && a->dy == b->dy &&
+           a->promote == b->promote && !strcmp(rule, other) &&
+           !memcmp(a->scaling, b->scaling, sizeof a->scaling);
+}
+
+/* Kernels are found by their recipe's name: one that means something else here
+   would read what ours does not write. */
+static int check_recipes(const struct quern_context *ctx)
+{
+    for (int i = 0; ctx->linked && i < ctx->linked->nkernels; i++) {
+        const char *name = ctx->linked->kernels[i].recipe;
+        const struct qn_recipe *linked = find_recipe(ctx->linked, name);
+        const struct qn_recipe *ours = find_recipe(ctx->base, name);
+
+        if (linked && ours && !is_same(linked, ours))
+            return qn_error_set(
+                QUERN_EINVAL,
+                "options.registry, made by quern build, has the recipe '%s' of "
+                "%s, and %s another one, of %s: both must come from the same "
+                "specs",
+                name, linked->spec,
+                ctx->nspecs ? "options.specs" : "this library", ours->spec);
+    }
+    return QUERN_OK;
+}
+
 /* A kernel that was linked with its cubin hides the same one of the base. */
 static int is_hidden(const struct quern_context *ctx,
                      const struct qn_kernel *kernel)
@@ -254,6 +294,8 @@ int quern_open(const struct quern_open_options *options,
         code = copy_options(ctx, options ? options : &defaults);
     if (!code)
         code = choose_base(ctx);
+    if (!code)
+        code = check_recipes(ctx);
     if (!code)
         code = list_kernels(ctx);
     if (code) {
@@ -353,15 +395,6 @@ int qn_context_cache(struct quern_context *ctx, struct qn_cache **out)
     *out = ctx->disk;
     pthread_mutex_unlock(&ctx->lock);
     return code;
-}
-
-static const struct qn_recipe *find_recipe(const struct quern_registry *in,
-                                           const char *name)
-{
-    for (int i = 0; in && i < in->nrecipes; i++)
-        if (!strcmp(in->recipes[i].name, name))
-            return &in->recipes[i];
-    return NULL;
 }
 
 const struct qn_recipe *qn_context_recipe(const struct quern_context *ctx,

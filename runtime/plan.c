@@ -428,6 +428,14 @@ static int plan_result(struct qn_session *s, struct quern_plan **out)
     return code;
 }
 
+/* Of a way that nobody asked for: no kernel, or none that can be compiled here.
+   What was linked may serve in another. */
+static int is_given_up(int code)
+{
+    return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE ||
+           code == QUERN_EMISSING;
+}
+
 /* Copies leave the product's own launch where a kernel makes them. */
 static int plan_copies(struct qn_session *s, struct quern_plan **out)
 {
@@ -438,9 +446,7 @@ static int plan_copies(struct qn_session *s, struct quern_plan **out)
     if (only || (!qn_result_apart(s->problem, s->demand.recipe) &&
                  s->problem->expand <= QUERN_EXPAND_INSIDE))
         code = plan_inside(s, out);
-    return only || (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE)
-               ? code
-               : plan_result(s, out);
+    return only || !is_given_up(code) ? code : plan_result(s, out);
 }
 
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
@@ -462,9 +468,7 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
         code = plan_ahead(s, choice.way, out);
         if (!code)
             (*out)->tuned |= choice.tuned;
-        if (choice.asked ||
-            (code != QUERN_ENOKERNEL && code != QUERN_ECOMPILE &&
-             (code != QUERN_EMISSING || !choice.tuned)))
+        if (choice.asked || !is_given_up(code))
             return code;
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not expanded as %s: %s",
                        qn_expand_name(choice.way), qn_error_text());

@@ -202,18 +202,27 @@ static int load_step(struct quern_quantize_plan *plan, struct qn_session *s,
     return prepare_launch(plan, step, module);
 }
 
+static int load_these(struct quern_quantize_plan *plan, struct qn_session *s,
+                      const int *ops, int count)
+{
+    int code = QUERN_OK;
+
+    plan->nsteps = 0;
+    for (int i = 0; i < count && !code; i++)
+        code = load_step(plan, s, ops[i]);
+    return code;
+}
+
 /* All of them, from one backend. */
 static int load_steps(struct quern_quantize_plan *plan, struct qn_session *s,
                       int backend)
 {
     int ops[QN_QUANTIZE_STEPS];
     int count = list_ops(s, &plan->q, plan->recipe, backend, ops);
-    int code = QUERN_OK;
+    int code;
 
     plan->backend = s->demand.backend = backend;
-    plan->nsteps = 0;
-    for (int i = 0; !code && i < count; i++)
-        code = load_step(plan, s, ops[i]);
+    code = load_these(plan, s, ops, count);
     if (!code && plan->q.sizes && backend != QUERN_BACKEND_HOST)
         code = qn_host_size_load(s, plan->q.recipe, backend, &plan->size_step);
     return code;
@@ -236,8 +245,11 @@ int qn_quantize_steps(struct qn_session *s, const struct quern_quantization *q,
     plan->context = s->scope.context;
     plan->workers = s->demand.sms;
     plan->backend = backend;
-    for (int i = 0; i < count && !code; i++)
-        code = load_step(plan, s, ops[i]);
+    code = load_these(plan, s, ops, count);
+    if (code == QUERN_ENOKERNEL && qn_step_compiles(s, backend)) {
+        plan->backend = QUERN_BACKEND_JIT;
+        code = load_these(plan, s, ops, count);
+    }
     if (code)
         free(plan);
     else

@@ -35,19 +35,45 @@ const struct qn_kernel *qn_step_find(const struct qn_session *s, int op, int of,
     return found ? found->kernel : NULL;
 }
 
+int qn_step_compiles(const struct qn_session *s, int backend)
+{
+    return backend == QUERN_BACKEND_AOT &&
+           s->options.backend == QUERN_BACKEND_AUTO;
+}
+
+/* None, or none that was linked. */
+static int none(const struct qn_session *s, int op, int of, const char *does,
+                const char *recipe, int backend)
+{
+    const struct qn_kernel *other = qn_step_find(s, op, of, recipe);
+    int code = qn_error_set(QUERN_ENOKERNEL,
+                            "no kernel %s for recipe %s and backend %s", does,
+                            recipe, qn_backend_name(backend));
+
+    if (other)
+        qn_error_add("  %s: not linked into this program", other->name);
+    return code;
+}
+
 int qn_step_load(struct qn_session *session, int op, int of, const char *does,
                  const char *recipe, int backend, struct qn_step *step)
 {
     struct qn_driver *driver = session->driver;
     const struct qn_candidate *found = find(session, op, of, recipe, backend);
+    const int compiles = !found && qn_step_compiles(session, backend);
     struct qn_module *module;
     int code;
 
+    if (compiles)
+        backend = QUERN_BACKEND_JIT;
+    if (compiles)
+        found = find(session, op, of, recipe, backend);
     if (!found)
-        return qn_error_set(QUERN_ENOKERNEL,
-                            "no kernel %s for recipe %s and backend %s", does,
-                            recipe, qn_backend_name(backend));
+        return none(session, op, of, does, recipe, backend);
     code = qn_module_get(session->ctx, found, backend, &module);
+    if (code && compiles)
+        qn_error_add("  for %s, which is not linked into this program",
+                     found->kernel->name);
     if (code)
         return code == QN_REJECTED ? QUERN_ECOMPILE : code;
     step->kernel = found->kernel;

@@ -17,6 +17,10 @@ struct qn_step {
     unsigned ctas;
 };
 
+/* May what was not linked beside a linked kernel be compiled? Where the caller
+   left the backend open. */
+int qn_step_compiles(const struct qn_session *session, int backend);
+
 /*
 ** Load the recipe's kernel of that op (enum qn_cast_op) for the tensor (enum
 ** quern_of; X where it is of none), in the current context. Errors are those of

@@ -333,7 +333,9 @@ static int plan_sums(struct quern_plan *plan, const struct qn_session *s,
 int qn_streamed_plan(struct quern_plan *plan, const struct qn_session *s)
 {
     const struct quern_plan_options options = {
-        .backend = plan->driver ? QUERN_BACKEND_AUTO : QUERN_BACKEND_HOST,
+        .backend = plan->driver && s->options.backend == QUERN_BACKEND_AUTO
+                       ? QUERN_BACKEND_AUTO
+                       : plan->backend,
         .sms = s->options.sms};
     struct quern_quantization q;
     int way, code = QUERN_OK;

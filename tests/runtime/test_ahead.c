@@ -347,6 +347,37 @@ static void plans_fail_cleanly(void **state)
     assert_true(n > 12);
 }
 
+/* A program with linked kernels alone takes what these can do, though the model
+   would expand ahead by kernels that only a compiler could make. */
+static void takes_what_is_linked(void **state)
+{
+    struct qn_kernel some[sizeof kernels / sizeof *kernels];
+    struct quern_registry linked = registry;
+    struct quern_plan_info info;
+    struct quern_context *ctx;
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    memcpy(some, kernels, sizeof kernels);
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        if (strcmp(some[i].name, "blocks_inside"))
+            some[i].cubin = NULL;
+    linked.kernels = some;
+    setenv("QUERN_NVRTC", "/nonexistent", 1);
+    ctx = test_open_with(&linked);
+    p = test_problem(ctx, LARGE);
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_OK, "");
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "blocks_inside");
+    assert_int_equal(info.backend, QUERN_BACKEND_AOT);
+    quern_plan_free(plan);
+    p = test_problem(ctx, LARGE " expand=ahead");
+    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_EMISSING,
+                "QUERN_NVRTC: /nonexistent");
+    quern_close(ctx);
+}
+
 static void fails_each_allocation(void **state)
 {
     (void)state;
@@ -363,7 +394,7 @@ int test_ahead_group(void)
         TEST(refuses_options),         TEST(names_arguments),
         TEST(model_decides),           TEST(falls_back),
         TEST(fails_each_driver_call),  TEST(plans_fail_cleanly),
-        TEST(fails_each_allocation),
+        TEST(fails_each_allocation),   TEST(takes_what_is_linked),
     };
 
     return cmocka_run_group_tests_name("ahead", tests, NULL, NULL);

@@ -127,6 +127,35 @@ static void sums_have_launches(void **state)
              "sum", "sum_rows");
 }
 
+/* Where the caller left the backend open, sums that were not linked beside the
+   product are compiled. */
+static void sums_are_compiled(void **state)
+{
+    struct qn_kernel product = kernels[1];
+    const struct quern_registry linked = {
+        .hash = "product", .kernels = &product, .nkernels = 1};
+    const char *const text = "dgrad group g=3 m=40 n=72 k=32 "
+                             "activation=swiglu dbias=1";
+    struct quern_plan_info info;
+    struct quern_context *ctx = test_open_with(&linked);
+    struct quern_problem p = test_problem(ctx, text);
+    struct quern_plan *plan;
+
+    (void)state;
+    product.recipe = "group"; /* of which the library has a sum */
+    product.a.type = product.b.type = QUERN_E4M3;
+    product.b.major = QUERN_MAJOR_K;
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+                "k_sum: not linked into this program");
+    plan = test_plan(ctx, text, NULL);
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "back");
+    assert_int_equal(info.backend, QUERN_BACKEND_AOT);
+    assert_int_equal(test_count("nvrtc compile k_sum"), 1);
+    quern_plan_free(plan);
+    quern_close(ctx);
+}
+
 /* No other kernel serves such a problem, and the message says what there is. */
 static void others_do_not(void **state)
 {
@@ -163,6 +192,7 @@ int test_gradient_group(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(sums_have_launches),
+        TEST(sums_are_compiled),
         TEST(others_do_not),
         TEST(tunes_without_sums),
     };

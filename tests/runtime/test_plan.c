@@ -202,6 +202,34 @@ static void refuses_other_versions(void **state)
     test_expect(quern_open(&options, &ctx), QUERN_EINVAL, "of another version");
 }
 
+/* Kernels are found by the recipe's name, so it must mean the same. */
+static void refuses_other_recipes(void **state)
+{
+    struct qn_recipe recipe = qn_registry_builtin.recipes[0];
+    struct quern_registry built = linked;
+    const struct quern_open_options options = {.registry = &built};
+    struct quern_context *ctx;
+
+    (void)state;
+    assert_string_equal(recipe.name, linked_kernels[0].recipe);
+    built.recipes = &recipe;
+    built.nrecipes = 1;
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    quern_close(ctx);
+    recipe.scaling[QUERN_W].k = 64;
+    test_expect(quern_open(&options, &ctx), QUERN_EINVAL,
+                "options.registry, made by quern build, has the recipe 'bf16'");
+    assert_null(ctx);
+    recipe = qn_registry_builtin.recipes[0];
+    recipe.rule = "function (amax) return amax end";
+    test_expect(quern_open(&options, &ctx), QUERN_EINVAL,
+                "both must come from the same specs");
+    built.kernels = NULL; /* none of that recipe is linked */
+    built.nkernels = 0;
+    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    quern_close(ctx);
+}
+
 /* The same kernel for several architectures, linked together: a GPU gets its
    own, else the closest of its major version, else none. */
 static void takes_the_closest_architecture(void **state)
@@ -524,6 +552,7 @@ int test_plan_group(void)
         TEST(says_why_nothing_serves),
         TEST(prefers_linked_kernels),
         TEST(refuses_other_versions),
+        TEST(refuses_other_recipes),
         TEST(takes_the_closest_architecture),
         TEST(weighs_how_c_arrives),
         TEST(weighs_what_ctas_share),
