@@ -349,23 +349,34 @@ static int begin(struct judge *j, const struct qn_layer_numbers *in)
 }
 
 /* A tolerance is a mean over many values: one of a few, or the sums of a few,
-   may be off by all that its rounding, and what cancels out, allow. */
+   may be off by all that its rounding, and what cancels out, allow; of a handful
+   only the direction says something. */
 static double widen(const struct judge *j, int result, double tolerance)
 {
-    enum { FEW = 128 };
+    enum { FEW = 128, HANDFUL = 16 };
     const double tokens = (double)(j->rows[Y] > 0 ? j->rows[Y] : 1);
     const double count =
         fmin((double)j->values[result],
              tokens * (double)fmin((double)j->reference.ffn,
                                    (double)j->reference.hidden));
+    const double most = count < HANDFUL ? 1 : 0.5;
 
-    return fmax(tolerance, fmin(tolerance * (1 + FEW / fmax(1, count)), 0.5));
+    return fmax(tolerance, fmin(tolerance * (1 + FEW / fmax(1, count)), most));
 }
 
-/* A NaN makes the error NaN, which passes nothing. */
-static void conclude(const struct judge *j, struct qn_layer_verdict *v)
+/* A NaN makes the error NaN, which passes nothing. `losses`: the casts', as a
+   factor of what is allowed. */
+static void conclude(const struct judge *j, double losses,
+                     struct qn_layer_verdict *v)
 {
+    const struct quern_mlp *mlp = &j->l->mlp;
+    const double few =
+        losses * qn_layer_reference_tolerance(
+                     j->l->recipe, mlp, (double)j->rows[Y] * (double)mlp->ffn);
     int count = 0, right = v->guards && v->untouched;
+
+    v->tolerance =
+        losses * qn_layer_reference_tolerance(j->l->recipe, mlp, HUGE_VAL);
 
     for (int i = 0; i < RESULTS; i++) {
         double error = j->gap[i] / j->sum[i];
@@ -376,7 +387,7 @@ static void conclude(const struct judge *j, struct qn_layer_verdict *v)
             error = 0;
         v->results[count].name = results[i].name;
         v->results[count].rows = j->rows[i];
-        v->results[count].tolerance = widen(j, i, v->tolerance);
+        v->results[count].tolerance = widen(j, i, few);
         right &= error <= v->results[count].tolerance;
         v->results[count++].error = error;
         if (!(error <= v->error))
@@ -390,7 +401,7 @@ static void conclude(const struct judge *j, struct qn_layer_verdict *v)
 ** again is allowed for each step; of values that are cut nothing can be said,
 ** as all that follow are so much smaller.
 */
-static int allow_losses(const struct qn_layer *l, double *tolerance)
+static int allow_losses(const struct qn_layer *l, double *losses)
 {
     static const char *const names[] = {"x", "w", "dy"};
     const int types[] = {l->recipe->x, l->recipe->w, l->recipe->dy};
@@ -419,8 +430,8 @@ static int allow_losses(const struct qn_layer *l, double *tolerance)
                 "products one by one",
                 l->mlp.recipe, loss, names[of]);
     }
-    if (worst > 1) /* and among a few values by half as much more */
-        *tolerance *= 1.5 * worst;
+    /* and among a few values by half as much more */
+    *losses = worst > 1 ? 1.5 * worst : 1;
     return code;
 }
 
@@ -440,12 +451,12 @@ int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
         .shift = l->args.shift,
     };
     struct judge j = {.l = l};
+    double losses = 1;
     int code = begin(&j, &in);
 
     memset(v, 0, sizeof *v);
-    v->tolerance = qn_layer_reference_tolerance(l->recipe, &l->mlp);
     if (!code)
-        code = allow_losses(l, &v->tolerance);
+        code = allow_losses(l, &losses);
     if (!code)
         code = judge_groups(&j, most);
     if (!code)
@@ -453,7 +464,7 @@ int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
     if (!code)
         code = look_at_guards(l, &v->guards);
     if (!code)
-        conclude(&j, v);
+        conclude(&j, losses, v);
     free(j.line);
     for (int i = DW1; i <= DB2; i++)
         free(j.dw[i]);

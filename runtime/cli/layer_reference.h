@@ -51,10 +51,11 @@ void qn_layer_reference_token(struct qn_layer_reference *, int group,
 /*
 ** How far each result may be from it, as 1 - 2 xy / (xx + yy) over all values
 ** that are compared: what NUMERICS allows one product, for as many products
-** and roundings as lie between x, dy and it.         COUPLED: tolerances
+** and roundings as lie between x, dy and it. `values` are those of the first
+** product in the tokens compared.                    COUPLED: tolerances
 */
 struct qn_recipe;
 double qn_layer_reference_tolerance(const struct qn_recipe *,
-                                    const struct quern_mlp *);
+                                    const struct quern_mlp *, double values);
 
 #endif
