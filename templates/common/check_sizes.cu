@@ -1,4 +1,4 @@
-//$ local rolled = template:sub(1, 5) == "sm90/" and rolled
+//$ local rolled = template:sub(1, 5) == "sm90/" and walk_rolled
 //$ include "common/size_rules.c"
 
 /*

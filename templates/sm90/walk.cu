@@ -272,7 +272,7 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
 {
     w->next = first;
     w->stride = stride;
-//$ if rolled then
+//$ if walk_rolled then
     w->base = -32; /* before the first block: reading is done in one place */
     w->tiles_before = w->tiles_end = 0;
 //$ else
@@ -293,7 +293,7 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
     w->runs_before = 0;
 //$ end
 //$ end
-//$ if not rolled then
+//$ if not walk_rolled then
     walk_read(w, lane);
 //$ end
 }
@@ -356,7 +356,7 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
     unsigned int tiles_end_below, first;
     int owner;
 
-//$ if rolled then
+//$ if walk_rolled then
 #pragma unroll 1
 //$ end
     while (uniformly(w->next - w->tiles_before >= block_tiles)) {
