@@ -51,7 +51,7 @@ local function common (merges, quantizes)
   derive "expand" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
-  derive "walk_rolled" (function (v) return v.factors ~= "squares" end),
+  derive "walk_rolled" (function (v) return v.factors ~= "squares" and v.parts == 1 end),
   derive "rolled" (function (v)
     local blocks = v.factors == "squares" or v.factors == "lines"
     return not blocks and not follows(v) and v.parts == 1
