@@ -14,6 +14,9 @@
 #include "split.h"
 #include "guess.h"
 
+#define BLANKS          " \t\r\n"
+#define BYTE_ORDER_MARK "\357\273\277"
+
 /* From 0 to below 1, the same on every machine. */
 static double uniform(uint64_t *state)
 {
@@ -281,19 +284,46 @@ int qn_sizes_sum(const char *path, int64_t *sum, char *why, size_t why_size)
     return found < 0;
 }
 
+/* The next field, which may be empty, without the blanks and the line's end
+   around it; NULL behind the last. */
+static char *next_field(char **rest)
+{
+    char *field = strsep(rest, ",");
+    size_t length;
+
+    if (!field)
+        return NULL;
+    field += strspn(field, BLANKS);
+    for (length = strlen(field); length && strchr(BLANKS, field[length - 1]);)
+        field[--length] = '\0';
+    return field;
+}
+
+/* "expert" and a number: expert0_weight is none. */
+static int names_expert(const char *field)
+{
+    if (strncmp(field, "expert", 6) != 0)
+        return 0;
+    field += 6;
+    return *field && !field[strspn(field, "0123456789")];
+}
+
 /* Bit i says that column i of the header is an expert; none, if there are more
    columns than bits. */
 static uint64_t expert_columns(char *header)
 {
     uint64_t columns = 0;
-    char *save, *word = strtok_r(header, ",\r\n", &save);
+    char *field;
 
-    for (int i = 0; word && i < 64; i++) {
-        if (strncmp(word, "expert", 6) == 0)
+    if (strncmp(header, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
+        header += strlen(BYTE_ORDER_MARK);
+    field = next_field(&header);
+    for (int i = 0; field && i < 64; i++) {
+        if (names_expert(field))
             columns |= UINT64_C(1) << i;
-        word = strtok_r(NULL, ",\r\n", &save);
+        field = next_field(&header);
     }
-    return word ? 0 : columns;
+    return field ? 0 : columns;
 }
 
 /* The next line; 0 at the end. One that does not fit is cut, and its rest is no
@@ -316,19 +346,18 @@ static int next_line(FILE *file, char *line, size_t size)
 static int count_line(char *line, uint64_t columns, int groups, int64_t *sizes,
                       int64_t *total)
 {
-    char *save, *word = strtok_r(line, ",\r\n", &save);
-
     for (int i = 0; i < 64 && columns >> i; i++) {
+        const char *field = next_field(&line);
         char *end = NULL;
         long expert;
-        if (columns >> i & 1) {
-            expert = word ? strtol(word, &end, 10) : -1;
-            if (end == word || *end || expert < 0 || expert >= groups)
-                return 0;
-            sizes[expert]++;
-            ++*total;
-        }
-        word = word ? strtok_r(NULL, ",\r\n", &save) : NULL;
+
+        if (!(columns >> i & 1))
+            continue;
+        expert = field ? strtol(field, &end, 10) : -1;
+        if (end == field || *end || expert < 0 || expert >= groups)
+            return 0;
+        sizes[expert]++;
+        ++*total;
     }
     return 1;
 }
@@ -349,7 +378,8 @@ static int count_lines(FILE *file, const char *path, int groups, int64_t *sizes,
         return 1;
     }
     for (int number = 2; next_line(file, line, sizeof line); number++) {
-        if (line[0] == '\n' || count_line(line, columns, groups, sizes, total))
+        if (!line[strspn(line, BLANKS)] ||
+            count_line(line, columns, groups, sizes, total))
             continue;
         snprintf(why, why_size, "%s:%d: each expert must be from 0 to %d", path,
                  number, groups - 1);

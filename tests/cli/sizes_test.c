@@ -232,6 +232,28 @@ void test_routes(void **state)
     assert_int_equal(sum(4), 400);
 }
 
+/* The same two tokens, as programs write them. */
+void test_routes_of_other_programs(void **state)
+{
+    static const char *const texts[] = {
+        ",expert0,expert1\n0,3,3\n1,3,1\n", /* an index without a name */
+        "token,expert0_weight,expert0,expert1,expert\n0,1,3,3,\n1,1,3,1,2\n",
+        "\357\273\277expert0,x,expert1\r\n3,,3\r\n\r\n3,,1\r\n",
+        "expert0, expert1\n3, 3\n3 ,1\n",
+    };
+    int64_t total;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (read_routes(texts[i], 4, &total))
+            fail_msg("%s: %s", texts[i], why);
+        assert_int_equal(total, 4);
+        assert_int_equal(sizes[1], 1);
+        assert_int_equal(sizes[3], 3);
+        assert_int_equal(sum(4), 4);
+    }
+}
+
 void test_bad_routes_say_where(void **state)
 {
     static const struct {
@@ -243,6 +265,8 @@ void test_bad_routes_say_where(void **state)
         {"expert0\n-1\n", ":2: each expert"},
         {"expert0,expert1\n1\n", ":2: each expert"},
         {"expert0\nsome\n", ":2: each expert"},
+        {",expert0\n3,\n", ":2: each expert"},
+        {"expert0_weight,expert,expert1x\n1,1,1\n", ":1: the header"},
     };
     int64_t total;
 

@@ -24,6 +24,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_files_are_text),
         cmocka_unit_test(test_file_sums),
         cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_routes_of_other_programs),
         cmocka_unit_test(test_bad_routes_say_where),
         cmocka_unit_test(test_random_is_the_same),
         cmocka_unit_test(test_random_is_nearly_normal),

@@ -14,6 +14,7 @@ void test_bad_files_say_where(void **state);
 void test_files_are_text(void **state);
 void test_file_sums(void **state);
 void test_routes(void **state);
+void test_routes_of_other_programs(void **state);
 void test_bad_routes_say_where(void **state);
 
 /* random_test.c */
