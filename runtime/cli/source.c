@@ -1,6 +1,7 @@
 /*
 ** source.c: where commands get kernels and problems from.
 */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +9,10 @@
 #include "cli.h"
 #include "gen.h"
 #include "line.h"
+#include "problem.h"
 #include "signals.h"
 #include "sizes.h"
+#include "types.h"
 
 int qn_source_open(const struct qn_options *options, struct qg **generator)
 {
@@ -180,14 +183,39 @@ int qn_source_emit(const struct qn_options *options, struct qg *generator,
     return failed == 2 ? QN_EXIT_UNABLE : failed ? QN_EXIT_USAGE : QN_EXIT_OK;
 }
 
+/* The word of a line that begins with `begin`, or NULL. */
+static const char *find_word(const char *text, const char *begin)
+{
+    const char *at = text;
+
+    while ((at = strstr(at, begin)) && at > text &&
+           !isspace((unsigned char)at[-1]))
+        at++;
+    return at;
+}
+
 /* The word with m=@, n=@ or k=@ in a problem's text, or NULL. */
 static const char *find_file(const char *text)
 {
-    for (const char *at = text; *at; at++)
-        if (strchr("mnk", *at) && at[1] == '=' && at[2] == '@' &&
-            (at == text || at[-1] == ' '))
-            return at;
-    return NULL;
+    const char *m = find_word(text, "m=@"), *n = find_word(text, "n=@");
+
+    return m ? m : n ? n : find_word(text, "k=@");
+}
+
+/* The axis that is split among the groups, by the words of a line; 0: none. */
+static char split_axis(const char *text)
+{
+    struct quern_problem p = {.ragged = QUERN_AXIS_M};
+    char word[QN_LONGEST_WORD];
+
+    while (qn_parse_word(&text, word) > 0)
+        if (qn_op_find(word, &p.op))
+            qn_parse_defaults(&p, NULL);
+        else if (strncmp(word, "ragged=", 7) == 0)
+            qn_axis_find(word + 7, &p.ragged);
+        else if (strcmp(word, "of=w") == 0 || strcmp(word, "rescale") == 0)
+            p.ragged = QUERN_AXIS_NONE;
+    return p.ragged == QUERN_AXIS_NONE ? 0 : *qn_axis_name(p.ragged);
 }
 
 /* "k=@FILE" becomes "k=SUM split=@FILE". */
@@ -201,6 +229,10 @@ static int expand_file(const struct qn_options *options, const char *text,
     size_t need;
 
     snprintf(file, sizeof file, "%.*s", (int)(end - word - 3), word + 3);
+    if (*word != split_axis(text))
+        return qn_message_fail(options, QN_EXIT_USAGE,
+                               "%c=@%s: %c is not split among the groups",
+                               *word, file, *word);
     if (qn_sizes_sum(file, &sum, why, sizeof why))
         return qn_message_fail(options, QN_EXIT_USAGE, "%c=@%s: %s", *word,
                                file, why);
