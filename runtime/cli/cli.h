@@ -206,15 +206,16 @@ struct qn_texts {
    exit status. */
 int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 
-/* Of a line of any kind what qn_source_parse says of @FILE: `*text` is then in
-   the buffer. */
+/* Of a line of any kind what qn_source_parse says of @FILE and --routes:
+   `*text` is then in the buffer. */
 int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
                      size_t size);
 
 /*
 ** A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
 ** k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
-** is their sum. An exit status, after printing what was wrong.
+** is their sum. With --routes it may be missing, and is 0. An exit status,
+** after printing what was wrong.
 */
 int qn_source_parse(const struct qn_options *, struct quern_context *,
                     const char *text, struct quern_problem *);

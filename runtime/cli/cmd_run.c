@@ -145,10 +145,11 @@ static int run(const struct qn_options *opt)
     static const struct qn_line_commands commands = {
         run_product, qn_cast_command_run, qn_layer_command_run};
 
-    if (opt->show && opt->check)
+    if (opt->show && (opt->check || opt->routes))
         return qn_message_fail(opt, QN_EXIT_USAGE,
-                               "--check needs a run, and --ptx, --sass and "
-                               "--resources run nothing");
+                               "%s needs a run, and --ptx, --sass and "
+                               "--resources run nothing",
+                               opt->check ? "--check" : "--routes");
     return opt->show ? show(opt) : qn_layer_line(opt, &commands);
 }
 
@@ -158,13 +159,14 @@ const struct qn_command qn_cmd_run = {
     .summary = "Run a problem on this machine, with random data",
     .help =
         "With --routes, g= must name the number of experts, and the rows "
-        "of the file replace m=, or the k= of wgrad. m=@FILE, n=@FILE or "
-        "k=@FILE gives the lengths of the groups and their sum at once. C, "
-        "alpha and beta are random, too. A quantization is checked against the "
-        "host's bytes, on the host against the numbers before; an MLP, forward "
-        "and backward, against a chain in double. --ptx, --sass and "
-        "--resources show the kernel that would run, on a machine without a "
-        "GPU the one for an H200, or the one that --kernel names. Example:\n"
+        "of the file replace m=, or the k= of wgrad, which may be left out. "
+        "m=@FILE, n=@FILE or k=@FILE gives the lengths of the groups and their "
+        "sum at once. C, alpha and beta are random, too. A quantization is "
+        "checked against the host's bytes, on the host against the numbers "
+        "before; an MLP, forward and backward, against a chain in double. "
+        "--ptx, --sass and --resources show the kernel that would run, on a "
+        "machine without a GPU the one for an H200, or the one that --kernel "
+        "names. Example:\n"
         "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew "
         "--check\n"
         "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168 --check\n"

@@ -244,14 +244,25 @@ static int expand_file(const struct qn_options *options, const char *text,
                                          "the problem is too long");
 }
 
+/* Is the axis left out that is split among the groups? */
+static int lacks_axis(const char *text)
+{
+    const char key[] = {split_axis(text), '=', '\0'};
+
+    return *key && !find_word(text, key);
+}
+
 int qn_source_expand(const struct qn_options *options, const char **text,
                      char *buffer, size_t size)
 {
-    int status;
+    int status = QN_EXIT_OK;
 
-    if (!find_file(*text))
+    if (find_file(*text))
+        status = expand_file(options, *text, buffer, size);
+    else if (options->routes && lacks_axis(*text)) /* 0 until they are read */
+        snprintf(buffer, size, "%s %c=0", *text, split_axis(*text));
+    else
         return QN_EXIT_OK;
-    status = expand_file(options, *text, buffer, size);
     *text = buffer;
     return status;
 }

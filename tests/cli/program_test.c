@@ -151,6 +151,12 @@ static const struct {
      "k=@/none: /none: No such file"},
     {"run fprop bf16 g=3 m=50 n=40 k=64 --backend host --routes /none", 2,
      "/none: No such file"},
+    {"run fprop bf16 g=3 n=40 k=64 --backend host --check --routes "
+     "tests/cli/routes.csv",
+     0, "m        5 in 3 groups, 0 to 3"},
+    {"run wgrad bf16 g=3 m=50 n=40 --backend host --check --routes "
+     "tests/cli/routes.csv",
+     0, "k        5 in 3 groups, 0 to 3"},
     {"bench --help", 0, "Example:"},
     {"bench 'fprop bf16 g=3 m=50 n=40 k=64' 'fprop bf16 g=2 m=8 n=8 k=8' "
      "--backend host --repeat 3",
