@@ -324,7 +324,7 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (!code)
         code = check_steps(ctx, mlp, recipe);
     if (!code)
-        code = qn_split_check_rows(mlp->groups, mlp->m, mlp->split);
+        code = qn_split_check_rows(mlp->groups, mlp->m, mlp->split, 1);
     if (out)
         *out = recipe;
     return code;

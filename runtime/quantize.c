@@ -227,6 +227,7 @@ int qn_quantize_check(struct quern_context *ctx,
                       const struct quern_quantization *q,
                       const struct qn_recipe **out)
 {
+    const int ragged = q->of != QUERN_W && q->work != QUERN_RESCALE;
     const struct qn_recipe *recipe;
     int code = check_enums(q);
 
@@ -237,8 +238,7 @@ int qn_quantize_check(struct quern_context *ctx,
         return qn_problem_no_recipe(ctx, q->recipe);
     code = check_recipe(q, recipe);
     if (!code)
-        code = qn_host_size_problem(q->sizes, q->of != QUERN_W &&
-                                                  q->work != QUERN_RESCALE);
+        code = qn_host_size_problem(q->sizes, ragged);
     if (!code && q->work != QUERN_RESCALE)
         code = check_lengths(q);
     if (!code)
@@ -246,7 +246,7 @@ int qn_quantize_check(struct quern_context *ctx,
     if (!code)
         code = check_halves(q);
     if (!code)
-        code = qn_split_check_rows(q->groups, q->m, q->split);
+        code = qn_split_check_rows(q->groups, q->m, q->split, ragged);
     if (out)
         *out = recipe;
     return code;

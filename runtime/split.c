@@ -62,8 +62,13 @@ int qn_split_check(const struct quern_problem *p)
     struct qn_guess guess = {.word = p->split};
     char hint[128];
 
-    if (!p->split[0])
+    if (!p->split[0] || !strcmp(p->split, "even"))
         return QUERN_OK;
+    if (p->ragged == QUERN_AXIS_NONE)
+        return qn_error_set(QUERN_EINVAL,
+                            "split=%s: no axis is ragged, so that groups have "
+                            "no sizes",
+                            p->split);
     if (p->split[0] == '@' && p->split[1])
         return QUERN_OK;
     if (isdigit((unsigned char)p->split[0]))
@@ -79,10 +84,11 @@ int qn_split_check(const struct quern_problem *p)
                         p->split, qn_guess_text(&guess, hint, sizeof hint));
 }
 
-int qn_split_check_rows(int groups, int64_t rows, const char *split)
+int qn_split_check_rows(int groups, int64_t rows, const char *split, int ragged)
 {
-    struct quern_problem p = {
-        .ragged = QUERN_AXIS_M, .groups = groups, .m = rows};
+    struct quern_problem p = {.ragged = ragged ? QUERN_AXIS_M : QUERN_AXIS_NONE,
+                              .groups = groups,
+                              .m = rows};
 
     strcpy(p.split, split);
     return qn_split_check(&p);

@@ -9,9 +9,12 @@
 /* Read decimal digits, at most 18; returns what follows, NULL if none. */
 const char *qn_split_number(const char *text, int64_t *value);
 
-/* QUERN_EINVAL unless it is empty, a name, @FILE, or a list that fits. */
+/* QUERN_EINVAL unless it is empty, a name, @FILE, or a list that fits; where no
+   axis is ragged, unless it is empty or even. */
 int qn_split_check(const struct quern_problem *problem);
-/* The same of what has rows in groups, as a problem with a ragged m. */
-int qn_split_check_rows(int groups, int64_t rows, const char *split);
+/* The same of what has rows in groups, as a problem with a ragged m has them;
+   with `ragged` 0 all groups have the same rows. */
+int qn_split_check_rows(int groups, int64_t rows, const char *split,
+                        int ragged);
 
 #endif

@@ -85,6 +85,8 @@ static const struct {
     {"describe fprop bf16 g=3 m=4 n=@/none k=64 ragged=n", 2, "No such file"},
     {"describe quantize mxfp8 of=x g=1 m=8 k=@/none", 2, "k is not split"},
     {"describe quantize mxfp8 of=w g=1 m=@/none k=32", 2, "m is not split"},
+    {"describe quantize mxfp8 of=w g=2 m=8 k=32 split=4,4", 2,
+     "split=4,4: no axis is ragged"},
     {"run fprop bf16 g=3 m=50 n=40 k=64 split=@/ --backend host", 2, "/: "},
     {"run " SMALL " --backend host --routes /dev/null", 2,
      "/dev/null:1: the header"},
