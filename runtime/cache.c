@@ -509,7 +509,7 @@ static void make_room(struct qn_cache *cache)
     struct qn_cache_gc gone;
 
     if (__atomic_fetch_add(&cache->stored, 1, __ATOMIC_RELAXED) % GC_EVERY == 0)
-        qn_cache_gc(cache, QN_CACHE_LIMIT, &gone);
+        qn_cache_gc(cache, 0, QN_CACHE_LIMIT, &gone);
 }
 
 int qn_cache_store(struct qn_cache *cache, const char *key,

@@ -133,7 +133,9 @@ struct qn_cache_gc {
 };
 
 /* Remove damaged and abandoned entries from the writable folder, then the
-   least recently used ones until `limit` bytes are left. QUERN_ENOMEM. */
-int qn_cache_gc(struct qn_cache *cache, int64_t limit, struct qn_cache_gc *);
+   least recently used ones until `limit` bytes are left. Without `verify` only
+   damage of `sums` is seen. QUERN_ENOMEM. */
+int qn_cache_gc(struct qn_cache *cache, int verify, int64_t limit,
+                struct qn_cache_gc *);
 
 #endif

@@ -186,13 +186,14 @@ struct list {
     int failed;
 };
 
-/* Into the list of what gc may remove: read-only folders are not ours. */
+/* Into the list of what gc may remove: read-only folders are not ours, and
+   indexes are swept later. */
 static int collect(void *user, const struct qn_cache_entry *entry)
 {
     struct list *list = user;
     struct item *item;
 
-    if (!entry->writable)
+    if (!entry->writable || !qn_cache_is_key(entry->key))
         return 0;
     if (list->count == list->room) {
         size_t room = list->room ? list->room * 2 : 64;
@@ -296,14 +297,15 @@ static void sweep_rests(struct qn_cache *cache)
     each_name(sweep.folder, remove_stale, &sweep);
 }
 
-int qn_cache_gc(struct qn_cache *cache, int64_t limit, struct qn_cache_gc *gc)
+int qn_cache_gc(struct qn_cache *cache, int verify, int64_t limit,
+                struct qn_cache_gc *gc)
 {
     struct list list = {.now = (int64_t)time(NULL)};
 
     memset(gc, 0, sizeof *gc);
     if (cache->writable < 0)
         return QUERN_OK;
-    qn_cache_each(cache, 0, collect, &list);
+    qn_cache_each(cache, verify, collect, &list);
     if (list.count)
         qsort(list.items, list.count, sizeof *list.items, compare);
     for (size_t i = 0; i < list.count; i++)

@@ -88,7 +88,7 @@ static int verify(const struct qn_options *opt, struct qn_cache *cache)
 static int collect(const struct qn_options *opt, struct qn_cache *cache)
 {
     struct qn_cache_gc gc = {0};
-    const int code = qn_cache_gc(cache, QN_CACHE_LIMIT, &gc);
+    const int code = qn_cache_gc(cache, 1, QN_CACHE_LIMIT, &gc);
     cJSON *object;
 
     if (code)

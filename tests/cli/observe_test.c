@@ -211,7 +211,8 @@ void test_cache_is_verified(void **state)
                      0);
     expect_cache(folder, "verify", 1, "object is not what was kept");
     expect_cache(folder, "verify --json", 1, "\"damaged\"");
-    expect_cache(folder, "gc", 0, "entries removed");
+    expect_cache(folder, "gc", 0, "1 entries removed, 0 bytes; 0 kept");
+    expect_cache(folder, "verify", 0, "0 entries, 0 damaged");
     assert_int_equal(test_shell("rm -r %s", folder), 0);
 }
 

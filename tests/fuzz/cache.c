@@ -89,6 +89,6 @@ void fuzz_cache(const char *text, size_t length)
     if (qn_cache_load(cache, KEY, 1, 0, &object))
         FUZZ_HOLDS(object.data);
     free(object.data);
-    FUZZ_HOLDS(qn_cache_gc(cache, 1000, &gone) == QUERN_OK);
+    FUZZ_HOLDS(qn_cache_gc(cache, 1, 1000, &gone) == QUERN_OK);
     qn_cache_close(cache);
 }

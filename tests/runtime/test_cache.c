@@ -410,11 +410,11 @@ static void removes_what_was_not_used(void **state)
     set_age(at("entries/" KEY("a") "/sums"), 20000);
     set_age(at("entries/" KEY("b") "/sums"), 30000);
     assert_true(test_loads(cache, KEY("b"), 0)); /* used now */
-    assert_int_equal(qn_cache_gc(cache, 1000, &gc), QUERN_OK);
+    assert_int_equal(qn_cache_gc(cache, 0, 1000, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 0);
     assert_int_equal(gc.kept, 3);
     assert_int_equal(gc.kept_bytes, 87);
-    assert_int_equal(qn_cache_gc(cache, 60, &gc), QUERN_OK);
+    assert_int_equal(qn_cache_gc(cache, 0, 60, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 1);
     assert_int_equal(gc.removed_bytes, 29);
     assert_int_equal(gc.kept_bytes, 58);
@@ -422,7 +422,7 @@ static void removes_what_was_not_used(void **state)
     assert_true(test_loads(cache, KEY("b"), 0));
     assert_false(qn_cache_index(cache, KEY("1"), key));
     assert_true(qn_cache_index(cache, KEY("2"), key));
-    assert_int_equal(qn_cache_gc(cache, 0, &gc), QUERN_OK);
+    assert_int_equal(qn_cache_gc(cache, 0, 0, &gc), QUERN_OK);
     assert_int_equal(gc.kept, 0);
     assert_int_equal(test_count_files("entries"), 0);
     assert_int_equal(test_count_files("new"), 0);
@@ -449,7 +449,7 @@ static void sweeps_what_is_left_over(void **state)
     /* whoever holds the lock is left alone */
     lock = qn_cache_lock(cache, KEY("b"));
     assert_true(lock >= 0);
-    assert_int_equal(qn_cache_gc(cache, 0, &gc), QUERN_OK);
+    assert_int_equal(qn_cache_gc(cache, 0, 0, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 1);
     assert_int_equal(gc.kept, 1);
     assert_int_equal(test_count_files("new"), 1);
