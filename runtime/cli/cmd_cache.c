@@ -155,12 +155,15 @@ static int run(const struct qn_options *opt)
             found = i;
         qn_guess_try(&guess, actions[i].name);
     }
-    if (found < 0 || opt->nwords > 1)
+    if (found < 0)
         return qn_message_fail(
             opt, QN_EXIT_USAGE,
-            "'%s': it must be one of ls, verify, gc and where%s",
-            opt->words[opt->nwords - 1],
+            "'%s': it must be one of ls, verify, gc and where%s", name,
             qn_guess_text(&guess, nearest, sizeof nearest));
+    if (opt->nwords > 1)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "'%s' is not expected behind %s", opt->words[1],
+                               name);
     status = qn_source_context(opt, &ctx);
     if (status)
         return status;
