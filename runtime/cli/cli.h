@@ -45,7 +45,7 @@ struct qn_options {
     int kernels;
     int repeat;
     int overhead;
-    int budget;        /* seconds */
+    double budget;     /* seconds */
     int l2;            /* enum quern_l2 */
     const char *store; /* folder of measured winners; NULL: as the library has
                           it */

@@ -24,6 +24,19 @@ static uint64_t parse_number(const char *text, uint64_t most, const char *what,
     return value;
 }
 
+/* The same with a fraction, or an exponent. */
+static double parse_real(const char *text, double most, const char *what,
+                         struct argp_state *state)
+{
+    char *end;
+    const double value = strtod(text, &end);
+
+    if (end == text || *end || *text == '-' || !(value >= 0 && value <= most))
+        argp_error(state, "%s is '%s'; it must be a number from 0 to %.0f",
+                   what, text, most);
+    return value;
+}
+
 /* COUPLED: the order of enum quern_backend */
 static const char *const backends[] = {"auto", "host",     "jit",
                                        "aot",  "cublaslt", NULL};
@@ -196,7 +209,7 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
             (int)parse_number(text, QUERN_MAX_STREAMS, "--streams", state);
         return 0;
     case QN_KEY_BUDGET:
-        options->budget = (int)parse_number(text, 86400, "--budget", state);
+        options->budget = parse_real(text, 86400, "--budget", state);
         return 0;
     case QN_KEY_MERGE:
         options->merge = 1;

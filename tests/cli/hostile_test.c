@@ -106,6 +106,12 @@ static const struct {
      "--store: /dev/null cannot be written: Not a dir"},
     {"tune --merge /none --store /dev/null/x", 3,
      "--store: /dev/null/x cannot be written: "},
+    {"tune " SMALL " --budget 0.5 --store a:b", 2, "it must be one folder"},
+    {"tune " SMALL " --budget 1e3 --store a:b", 2, "it must be one folder"},
+    {"tune " SMALL " --budget 1e5", 2,
+     "--budget is '1e5'; it must be a number"},
+    {"tune " SMALL " --budget nan", 2, "from 0 to 86400"},
+    {"tune " SMALL " --budget 1s", 2, "--budget is '1s'"},
     {"tune " SMALL " --store a:b", 2, "it must be one folder"},
 };
 
