@@ -169,7 +169,8 @@ int qn_host_compile(struct quern_context *ctx, const struct qn_kernel *kernel,
     return code;
 }
 
-/* The first line that `cc --version` prints, and the machine. */
+/* The first line that `cc --version` prints, and the machine. What has no
+   version is no compiler. */
 int qn_host_version(struct quern_context *ctx, char *text, size_t size)
 {
     const char *arguments[] = {compiler(ctx), "--version", NULL};
@@ -181,7 +182,11 @@ int qn_host_version(struct quern_context *ctx, char *text, size_t size)
         code = run(arguments, place.log);
     if (!code && qn_file_read(place.folder, "log", LOG_LIMIT, QN_TRUST_ALL,
                               &log) != QN_FILE_OK)
-        code = qn_error_set(QUERN_ECOMPILE, "'%s --version' says nothing",
+        code = QUERN_ECOMPILE;
+    if (code == QUERN_ECOMPILE)
+        code = qn_error_set(QUERN_EMISSING,
+                            "'%s --version' fails, so that it is no C "
+                            "compiler; set QUERN_CC",
                             arguments[0]);
     if (!code)
         snprintf(text, size, "%s %.*s", qn_host_machine(),

@@ -193,7 +193,9 @@ static int find_or_make(struct job *job, struct qn_cache_object *object)
     int code = job->maker->version(job->ctx, job->version, sizeof job->version);
     int lock;
 
-    if (!code)
+    if (code)
+        qn_error_add("  %s needs it", job->candidate->kernel->name);
+    else
         code = make_key(job);
     if (code)
         return code;
