@@ -112,17 +112,25 @@ static const char *fault_of(int error)
     return NULL;
 }
 
-/* Open the parts; 1 if all are there and may be written. */
+/* May the open folder be written to? */
+static int is_writable(int folder)
+{
+    return !faccessat(folder, ".", W_OK | X_OK, AT_EACCESS);
+}
+
+/* Open the parts; 1 if all are there, or could be made, and may be written. */
 static int open_parts(struct qn_cache_folder *folder, int root, int create)
 {
     int all = 1;
 
     for (int i = 0; i < QN_PARTS; i++) {
-        folder->parts[i] = qn_file_folder(root, qn_cache_parts[i], create);
-        if (folder->parts[i] < 0)
+        int part = qn_file_folder(root, qn_cache_parts[i], create);
+        int later = part < 0 && errno == ENOENT && !create;
+
+        folder->parts[i] = part;
+        if (part < 0)
             folder->faults[i] = fault_of(errno);
-        if (folder->parts[i] < 0 ||
-            faccessat(folder->parts[i], ".", W_OK | X_OK, AT_EACCESS))
+        if (later ? !is_writable(root) : part < 0 || !is_writable(part))
             all = 0;
     }
     return all;
@@ -142,7 +150,7 @@ static void say_faults(struct qn_cache *cache,
 }
 
 /* 0 if memory ran out. A slash at the end would let a link be followed. */
-static int open_folder(struct qn_cache *cache, char *path)
+static int open_folder(struct qn_cache *cache, char *path, int create)
 {
     struct qn_cache_folder *folder = &cache->folders[cache->nfolders];
     int wanted = cache->writable < 0;
@@ -151,19 +159,20 @@ static int open_folder(struct qn_cache *cache, char *path)
     for (size_t end = strlen(path); end > 1 && path[end - 1] == '/';)
         path[--end] = 0;
     *folder = (struct qn_cache_folder){.parts = {-1, -1, -1, -1, -1}};
-    if (wanted)
+    if (wanted && create)
         qn_file_folders(path);
     root = qn_file_folder(AT_FDCWD, path, 0);
     if (root < 0 && !(folder->fault = fault_of(errno)))
+        folder->writable = wanted && !create && qn_file_can_make(path);
+    if (root < 0 && !folder->fault && !folder->writable)
         folder->absent =
             wanted ? "it is not there, and cannot be made" : "it is not there";
     folder->path = qn_text_copy(path);
-    if (folder->path && root >= 0) {
-        folder->writable = open_parts(folder, root, wanted) && wanted;
+    if (folder->path && root >= 0)
+        folder->writable = open_parts(folder, root, wanted && create) && wanted;
+    if (folder->path) {
         if (folder->writable)
             cache->writable = cache->nfolders;
-    }
-    if (folder->path) {
         cache->nfolders++;
         say_faults(cache, folder);
     }
@@ -173,7 +182,7 @@ static int open_folder(struct qn_cache *cache, char *path)
 }
 
 /* Open each folder of the list. 0 if memory ran out. */
-static int open_list(struct qn_cache *cache, char *list)
+static int open_list(struct qn_cache *cache, char *list, int create)
 {
     char *rest = list;
     size_t count = 1;
@@ -184,13 +193,14 @@ static int open_list(struct qn_cache *cache, char *list)
     if (!cache->folders)
         return 0;
     for (char *path; (path = strsep(&rest, ":"));)
-        if (*path && !open_folder(cache, path))
+        if (*path && !open_folder(cache, path, create))
             return 0;
     return 1;
 }
 
-int qn_cache_open(const char *list, const struct qn_cache_listener *listener,
-                  struct qn_cache **out)
+static int open_cache(const char *list,
+                      const struct qn_cache_listener *listener, int create,
+                      struct qn_cache **out)
 {
     char *copy = list ? qn_text_copy(list) : qn_cache_default();
     struct qn_cache *cache = calloc(1, sizeof *cache);
@@ -207,7 +217,7 @@ int qn_cache_open(const char *list, const struct qn_cache_listener *listener,
     cache->listed = *copy != 0;
     if (listener)
         cache->listener = *listener;
-    if (open_list(cache, copy)) {
+    if (open_list(cache, copy, create)) {
         *out = cache;
     } else {
         qn_cache_close(cache);
@@ -215,6 +225,17 @@ int qn_cache_open(const char *list, const struct qn_cache_listener *listener,
     }
     free(copy);
     return code;
+}
+
+int qn_cache_open(const char *list, const struct qn_cache_listener *listener,
+                  struct qn_cache **out)
+{
+    return open_cache(list, listener, 1, out);
+}
+
+int qn_cache_look(const char *list, struct qn_cache **out)
+{
+    return open_cache(list, NULL, 0, out);
 }
 
 void qn_cache_close(struct qn_cache *cache)

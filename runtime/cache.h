@@ -48,6 +48,9 @@ char *qn_cache_default(void);
 */
 int qn_cache_open(const char *list, const struct qn_cache_listener *listener,
                   struct qn_cache **out);
+/* The same to tell of its folders alone: none is made, and the one that would
+   take new entries counts as writable. */
+int qn_cache_look(const char *list, struct qn_cache **out);
 void qn_cache_close(struct qn_cache *cache);
 
 /* The folders of the list, in order; NULL past the last. */

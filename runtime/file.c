@@ -97,6 +97,24 @@ int qn_file_folders(const char *path)
     return access(path, F_OK) == 0;
 }
 
+int qn_file_can_make(const char *path)
+{
+    char above[PATH_MAX];
+    char *last;
+
+    if (strlen(path) >= sizeof above)
+        return 0;
+    strcpy(above, path);
+    do { /* up to the first that is there, and takes a new one */
+        last = strrchr(above, '/');
+        if (!last)
+            strcpy(above, ".");
+        else
+            last[last == above] = 0;
+    } while (last && last > above && access(above, F_OK));
+    return !faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS);
+}
+
 /* May the file be read at all? */
 static int is_readable(int file, size_t limit, enum qn_file_trust trust,
                        size_t *bytes)

@@ -40,6 +40,8 @@ char *qn_file_list(const char *list);
 
 /* Create the folders above and at a path, 0700. 1, or 0. */
 int qn_file_folders(const char *path);
+/* Would that make a folder which is not there? */
+int qn_file_can_make(const char *path);
 
 /* Does this error number tell of the process, not of the file? */
 int qn_file_is_busy(int error);

@@ -167,7 +167,11 @@ static int run(const struct qn_options *opt)
     status = qn_source_context(opt, &ctx);
     if (status)
         return status;
-    code = qn_context_cache(ctx, &cache);
+    code = actions[found].run == where /* which only names them */
+               ? qn_cache_look(ctx->cache_list, &ctx->disk)
+               : QUERN_OK;
+    if (!code)
+        code = qn_context_cache(ctx, &cache);
     status = code ? qn_message_code(opt, code, quern_errmsg(ctx))
                   : actions[found].run(opt, cache);
     quern_close(ctx);

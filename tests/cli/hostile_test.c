@@ -208,6 +208,7 @@ void test_cache_where(void **state)
         !strstr(test_output, "it is not there\n") ||
         strstr(test_output, "no folder takes"))
         fail_msg("%s", test_output);
+    assert_int_equal(test_shell("ls %s | grep .", folder), 1); /* none made */
     test_shell("cd %s && QUERN_CACHE=$(printf 'a/%%.0s' $(seq 2500)) "
                "'%s/quern' cache where 2>&1",
                folder, own);
@@ -227,6 +228,11 @@ void test_cache_where(void **state)
         0);
     assert_non_null(strstr(test_output, "/a?b?[31m??  yes "));
     assert_non_null(strstr(test_output, "/\303\274\303\274          no "));
+    assert_int_equal(test_shell("cd %s && QUERN_CACHE=deep/er:no '%s/quern' "
+                                "cache where && ls | grep .",
+                                folder, own),
+                     1);
+    assert_non_null(strstr(test_output, "/deep/er  yes "));
     /* a folder that is merely not there is no damage */
     assert_int_equal(test_shell("cd %s && QUERN_CACHE=mine:none '%s/quern' "
                                 "cache verify 2>&1",
