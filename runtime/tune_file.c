@@ -140,6 +140,10 @@ static int read_header(struct reader *r, struct qn_tune_file *file)
     value = header(r, "gpu");
     if (!value)
         return QUERN_EINVAL;
+    if (!*value || strlen(value) >= sizeof file->gpu)
+        return qn_error_set(QUERN_EINVAL,
+                            "gpu: a name of 1 to %zu characters is expected",
+                            sizeof file->gpu - 1);
     if (strcmp(value, file->gpu))
         return qn_error_set(QUERN_EINVAL, "measured on '%.90s', not on '%s'",
                             value, file->gpu);

@@ -176,6 +176,12 @@ void test_tune_keeps_a_winner(void **state)
                      0);
     expect_tuned(folder, "b", "why " TUNED, "the file is for registry 0123");
     assert_null(strstr(test_output, "(tuned)"));
+    assert_int_equal(test_shell("cd %s && sed 's/^gpu .*/gpu /' a/Fake.tune "
+                                ">none && '%s/quern' tune --merge none "
+                                "--store c 2>&1",
+                                folder, test_own_folder()),
+                     2);
+    assert_non_null(strstr(test_output, "none:2: error: gpu: a name of 1 to "));
     assert_int_equal(test_shell("rm -r %s", folder), 0);
 }
 

@@ -13,8 +13,9 @@
 #define VALUES                                                                 \
     "sms=132 kernel=k_large band=0 ns=80000 model=k_small model_ns=100000 "    \
     "ratio=1.250 mhz=1755 certain=1\n"
-#define LINE  "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | " VALUES
-#define LINE2 "fprop bf16 g=8 m=512 n=256 k=64 d=bf16 | " VALUES
+#define DIGITS "012345678901234567890123456789012345678901234567"
+#define LINE   "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | " VALUES
+#define LINE2  "fprop bf16 g=8 m=512 n=256 k=64 d=bf16 | " VALUES
 
 static int parse(struct quern_context *ctx, const char *text, size_t bytes,
                  struct qn_tune_file *file)
@@ -89,6 +90,8 @@ static const struct {
     {"quern tune 1\n", "F:2: error: the file ends; 'gpu ...'"},
     {"quern tune 1\ngpu Fact\n",
      "F:2: error: measured on 'Fact', not on 'Fake'"},
+    {"quern tune 1\ngpu \n", "F:2: error: gpu: a name of 1 to 95 characters"},
+    {"quern tune 1\ngpu " DIGITS DIGITS "\n", "F:2: error: gpu: a name of 1"},
     {"quern tune 1\ngpu Fake\nregistry old\n" LINE,
      "F:3: error: the file is for registry old..., this library has hash"},
     {HEAD "\n", "F:4: error: 'PROBLEM | sms=... kernel=...' is expected"},
