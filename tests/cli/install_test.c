@@ -152,6 +152,12 @@ static void check_folders(void)
     assert_int_equal(place("install"), 2);
     assert_non_null(strstr(test_output, "LIBDIR is '../lib': lib, lib64 or "));
     unsetenv("LIBDIR");
+    assert_int_equal(test_shell("DESTDIR=%s PREFIX='/opt/my quern' .ci/place "
+                                "install '%s/..' 2>&1",
+                                folder, test_own_folder()),
+                     2);
+    assert_non_null(strstr(test_output, "PREFIX is '/opt/my quern': pkg-config "
+                                        "cannot give compilers a path with"));
 }
 
 void test_installed(void **state)
