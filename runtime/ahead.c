@@ -376,6 +376,21 @@ static int best(const struct qn_session *s, const struct quern_problem *p,
     return qn_select_best(s->ctx, &demand, out);
 }
 
+void qn_ahead_first(struct quern_context *ctx,
+                    const struct quern_problem *problem,
+                    const struct qn_recipe *recipe, int way,
+                    struct quern_problem *product)
+{
+    if (way == QUERN_EXPAND_FP8)
+        qn_reencode_product(ctx, problem, product);
+    else if (way == QUERN_EXPAND_F16)
+        qn_look_product(problem, product);
+    else if (way == QUERN_EXPAND_AHEAD)
+        qn_ahead_product(ctx, problem, recipe, product);
+    else
+        *product = *problem;
+}
+
 /* The way with its product. 0: no kernel serves that; -1: an error. */
 static int judge_way(const struct qn_session *s, int way,
                      struct qn_ahead_cost *cost)
@@ -387,12 +402,7 @@ static int judge_way(const struct qn_session *s, int way,
 
     if (!qn_ahead_may(s->ctx, s->problem, recipe, way))
         return 0;
-    if (way == QUERN_EXPAND_FP8)
-        qn_reencode_product(s->ctx, s->problem, &product);
-    else if (way == QUERN_EXPAND_F16)
-        qn_look_product(s->problem, &product);
-    else
-        qn_ahead_product(s->ctx, s->problem, recipe, &product);
+    qn_ahead_first(s->ctx, s->problem, recipe, way, &product);
     found =
         best(s, &product, qn_context_recipe(s->ctx, product.recipe), &plain);
     if (found <= 0)

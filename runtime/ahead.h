@@ -104,6 +104,13 @@ void qn_ahead_product(struct quern_context *ctx,
                       const struct qn_recipe *recipe,
                       struct quern_problem *product);
 
+/* The product that runs first, which a plan tells of: of FP8 or f16 where that
+   is tried, and of `way` INSIDE the problem itself. */
+void qn_ahead_first(struct quern_context *ctx,
+                    const struct quern_problem *problem,
+                    const struct qn_recipe *recipe, int way,
+                    struct quern_problem *product);
+
 /* Is the operands' second level to be multiplied? */
 int qn_ahead_factors(const struct quern_problem *problem,
                      const struct qn_recipe *recipe);

@@ -115,14 +115,6 @@ static int look(struct qn_session *s, const struct quern_problem *p,
     return found < 0 ? QUERN_ENOMEM : QUERN_OK;
 }
 
-static void imagine(struct qn_session *s)
-{
-    qn_driver_no_device(&s->device);
-    s->demand.device = &s->device;
-    s->demand.sms = s->device.sms;
-    s->demand.backend = QUERN_BACKEND_AUTO;
-}
-
 int qn_gradient_compare(struct quern_context *ctx,
                         const struct quern_problem *p,
                         const struct quern_problem *plain,
@@ -135,7 +127,7 @@ int qn_gradient_compare(struct quern_context *ctx,
     memset(f, 0, sizeof *f);
     if (!code && imagined && !s.driver &&
         s.options.backend == QUERN_BACKEND_AUTO)
-        imagine(&s);
+        qn_session_imagine(&s, QUERN_BACKEND_AUTO);
     if (!code)
         code = look(&s, p, &f->served, &f->cycles);
     if (!code)

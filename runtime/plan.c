@@ -436,7 +436,8 @@ static int is_given_up(int code)
            code == QUERN_EMISSING;
 }
 
-/* Copies leave the product's own launch where a kernel makes them. */
+/* Copies leave the product's own launch where a kernel makes them.
+   COUPLED: imagined */
 static int plan_copies(struct qn_session *s, struct quern_plan **out)
 {
     const int only = s->demand.backend == QUERN_BACKEND_CUBLASLT ||
@@ -450,7 +451,7 @@ static int plan_copies(struct qn_session *s, struct quern_plan **out)
 }
 
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
-   expands inside. */
+   expands inside. COUPLED: imagined */
 static int make_plan(struct qn_session *s, struct quern_plan **out)
 {
     struct qn_ahead_choice choice = {.way = QUERN_EXPAND_INSIDE};

@@ -163,6 +163,11 @@ int qn_quantize_step_run(const struct quern_quantize_plan *plan, int step,
 int qn_quantize_serves(const struct quern_quantization *q, int op,
                        const struct qn_kernel *kernel);
 
+/* The kernel that makes the result on the session's machine. QUERN_ENOKERNEL */
+int qn_quantize_find(const struct qn_session *session,
+                     const struct quern_quantization *q,
+                     const struct qn_candidate **out);
+
 /* The op that makes the result. */
 int qn_quantize_op(const struct quern_quantization *q);
 

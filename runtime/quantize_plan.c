@@ -153,6 +153,14 @@ static int no_kernel(const struct qn_session *s,
     return code;
 }
 
+int qn_quantize_find(const struct qn_session *s,
+                     const struct quern_quantization *q,
+                     const struct qn_candidate **out)
+{
+    *out = find(s, q, qn_quantize_op(q), s->demand.backend);
+    return *out ? QUERN_OK : no_kernel(s, q, qn_quantize_op(q));
+}
+
 /* ------------------------------------------------------------------- loads */
 
 /* Persistent CTAs in one row. */

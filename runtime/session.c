@@ -125,6 +125,16 @@ int qn_session_open(struct qn_session *s, struct quern_context *ctx,
     return code;
 }
 
+void qn_session_imagine(struct qn_session *s, int backend)
+{
+    qn_driver_no_device(&s->device);
+    s->demand.device = &s->device;
+    s->demand.sms = s->device.sms;
+    s->demand.backend = backend;
+    if (s->options.sms && s->options.sms < s->demand.sms)
+        s->demand.sms = s->options.sms;
+}
+
 void qn_session_close(struct qn_session *s)
 {
     if (s->driver)

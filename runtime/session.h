@@ -33,6 +33,9 @@ int qn_session_machine(struct qn_session *session, struct quern_context *ctx,
                        const struct quern_plan_options *options);
 void qn_session_close(struct qn_session *session);
 
+/* Where there is no GPU: go on as on an H200. */
+void qn_session_imagine(struct qn_session *session, int backend);
+
 /* QUERN_EINVAL if the options name a kernel that does not exist. */
 int qn_session_name(const struct qn_session *session);
 

@@ -16,11 +16,7 @@
 /* Say what the figures are for, when this machine has no such GPU. */
 static int imagine_device(struct qn_session *s, struct qn_text *text)
 {
-    qn_driver_no_device(&s->device);
-    s->demand.device = &s->device;
-    s->demand.sms = s->device.sms;
-    if (s->options.sms && s->options.sms < s->demand.sms)
-        s->demand.sms = s->options.sms;
+    qn_session_imagine(s, s->options.backend);
     qn_text_add(text, "%s\nfigures are for %s%s\n\n", qn_error_text(),
                 s->device.name,
                 s->options.backend == QUERN_BACKEND_AUTO
@@ -232,7 +228,6 @@ int qn_why_explain(struct quern_context *ctx,
     code = qn_session_open(&session, ctx, problem, options);
     if (code == QUERN_ENODEVICE ||
         (!code && wanted == QUERN_BACKEND_AUTO && !session.driver)) {
-        session.demand.backend = wanted;
         code = imagine_device(&session, &text);
     }
     if (!code)

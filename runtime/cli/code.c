@@ -16,10 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ahead.h"
 #include "cast.h"
 #include "cubin.h"
 #include "line.h"
 #include "jit.h"
+#include "quantize.h"
+#include "result.h"
 #include "session.h"
 #include "text.h"
 
@@ -46,27 +49,83 @@ static int find(struct quern_context *ctx, const char *name,
     return qn_session_name(&session);
 }
 
-/* The model's choice for an H200, where there is no GPU. */
+/* The model's choice for an H200, where there is no GPU, whichever way operands
+   go there. COUPLED: imagined */
+static int imagine_product(struct quern_context *ctx,
+                           const struct quern_problem *problem,
+                           const struct qn_candidate **out)
+{
+    struct quern_problem product;
+    struct qn_ahead_choice choice;
+    struct qn_choice *list = NULL;
+    struct qn_session s;
+    int count = 0, code = qn_session_open(&s, ctx, problem, NULL);
+
+    if (!code) {
+        qn_session_imagine(&s, QUERN_BACKEND_JIT);
+        code = qn_ahead_choose(&s, &choice);
+    }
+    if (!code) {
+        qn_ahead_first(ctx, problem, s.demand.recipe, choice.way, &product);
+        s.demand.problem = &product;
+        s.demand.recipe = qn_context_recipe(ctx, product.recipe);
+        code = qn_select_list(ctx, &s.demand, &list, &count);
+    }
+    if (!code && (!count || !list[0].fits))
+        code = qn_select_none(ctx, &s.demand, list, count);
+    if (!code)
+        *out = list[0].candidate;
+    free(list);
+    qn_session_close(&s);
+    return code;
+}
+
+/* Of a product with copies the kernel that makes them, else the one whose
+   result a cast quantizes. COUPLED: imagined */
 static int imagine(struct quern_context *ctx,
                    const struct quern_problem *problem,
                    const struct qn_candidate **out)
 {
-    struct qn_device device;
-    struct qn_demand demand = {
-        .problem = problem, .device = &device, .backend = QUERN_BACKEND_JIT};
-    struct qn_choice *list = NULL;
-    int count = 0, code;
+    const struct qn_recipe *recipe = qn_context_recipe(ctx, problem->recipe);
+    struct quern_problem product, ahead;
+    int code = QUERN_ENOKERNEL;
 
-    qn_driver_no_device(&device);
-    demand.sms = device.sms;
-    demand.recipe = qn_context_recipe(ctx, problem->recipe);
-    code = qn_select_list(ctx, &demand, &list, &count);
-    if (!code && (!count || !list[0].fits))
-        code = qn_select_none(ctx, &demand, list, count);
-    if (!code)
-        *out = list[0].candidate;
-    free(list);
+    if (!problem->copies)
+        return imagine_product(ctx, problem, out);
+    if (!qn_result_apart(problem, recipe) &&
+        problem->expand <= QUERN_EXPAND_INSIDE)
+        code = imagine_product(ctx, problem, out);
+    if (code != QUERN_ENOKERNEL)
+        return code;
+    qn_result_product(problem, &product);
+    code = imagine_product(ctx, &product, out);
+    if (code == QUERN_ENOKERNEL &&
+        qn_result_ahead(ctx, &product, recipe, &ahead))
+        code = imagine_product(ctx, &ahead, out);
     return code;
+}
+
+static int imagine_cast(struct quern_context *ctx,
+                        const struct quern_quantization *q,
+                        const struct qn_candidate **out)
+{
+    struct qn_session s;
+    int code = qn_session_machine(&s, ctx, NULL);
+
+    if (!code) {
+        qn_session_imagine(&s, QUERN_BACKEND_JIT);
+        code = qn_quantize_find(&s, q, out);
+    }
+    qn_session_close(&s);
+    return code;
+}
+
+/* Would the host compute, which nobody asked for? */
+static int is_imagined(const struct qn_options *opt,
+                       const struct quern_plan_info *info)
+{
+    return info->backend == QUERN_BACKEND_HOST &&
+           opt->backend == QUERN_BACKEND_AUTO;
 }
 
 static int choose_product(const struct qn_options *opt,
@@ -85,10 +144,8 @@ static int choose_product(const struct qn_options *opt,
     code = quern_plan(ctx, &problem, &options, &plan);
     if (!code) {
         quern_plan_info(plan, &info);
-        code = info.backend == QUERN_BACKEND_HOST &&
-                       opt->backend == QUERN_BACKEND_AUTO
-                   ? imagine(ctx, &problem, out)
-                   : find(ctx, info.kernel, out);
+        code = is_imagined(opt, &info) ? imagine(ctx, &problem, out)
+                                       : find(ctx, info.kernel, out);
     }
     if (code)
         status = qn_message_code(opt, code, quern_errmsg(ctx));
@@ -103,13 +160,18 @@ static int choose_cast(const struct qn_options *opt, struct quern_context *ctx,
     struct quern_quantization q;
     struct quern_plan_info info;
     struct quern_quantize_plan *plan = NULL;
-    int code = quern_quantize_parse(ctx, text, &q);
+    char line[2048];
+    int code, status = qn_source_expand(opt, &text, line, sizeof line);
 
+    if (status)
+        return status;
+    code = quern_quantize_parse(ctx, text, &q);
     if (!code)
         code = quern_quantize_plan(ctx, &q, &options, &plan);
     if (!code) {
         quern_quantize_plan_info(plan, &info);
-        code = find(ctx, info.kernel, out);
+        code = is_imagined(opt, &info) ? imagine_cast(ctx, &q, out)
+                                       : find(ctx, info.kernel, out);
     }
     quern_quantize_plan_free(plan);
     return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;

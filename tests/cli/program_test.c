@@ -443,6 +443,39 @@ void test_code(void **state)
                      2);
 }
 
+/* What is shown on a machine without a GPU is what an H200 runs. */
+void test_code_without_gpu(void **state)
+{
+    static const char *const lines[] = {
+        "fprop bf16 g=2 m=9 n=16 k=16",
+        "fprop mxfp8 g=8 m=32768 n=2048 k=7168",
+        "fprop mxfp4 g=8 m=32768 n=2048 k=7168",
+        "fprop mxfp8 g=8 m=320 n=2048 k=7168",
+        "fprop mxfp8 g=2 m=64 n=64 k=64 expand=ahead",
+        "fprop nvfp4 g=2 m=9 n=16 k=16 copies=both activation=swiglu",
+        "fprop fp8_block g=2 m=64 n=256 k=64 bias=1 copies=both",
+        "fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=row",
+        "quantize mxfp8 of=x g=2 m=9 k=16",
+        "quantize fp8_row of=w g=2 m=9 k=16",
+        "rescale fp8_tensor_delayed of=x",
+    };
+    const char *own = test_own_folder();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const int status = test_shell(
+            "run() { QUERN_CACHE= QUERN_NVRTC='%s/../lib/fake_nvrtc.so' "
+            "'%s/quern' run --ptx %s 2>&1; }; there=$(QUERN_CUDA="
+            "'%s/../lib/fake_cuda.so' run); here=$(QUERN_CUDA=/none run); "
+            "echo \"$here\"; [ \"$here\" = \"$there\" ]",
+            own, own, lines[i], own);
+
+        if (status || !strstr(test_output, "_sm90a") ||
+            !strstr(test_output, "ptx of "))
+            fail_msg("%s: %s", lines[i], test_output);
+    }
+}
+
 /* An error in a user's spec is shown with its line, and nothing is written. */
 void test_emit_is_all_or_nothing(void **state)
 {

@@ -35,6 +35,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_overhead),
         cmocka_unit_test(test_emit_is_all_or_nothing),
         cmocka_unit_test(test_code),
+        cmocka_unit_test(test_code_without_gpu),
         cmocka_unit_test(test_load_is_what_nvml_says),
         cmocka_unit_test(test_peaks),
         cmocka_unit_test(test_bench_says_how_hard),

@@ -30,6 +30,7 @@ void test_overhead(void **state);
 void test_emit_is_all_or_nothing(void **state);
 void test_linked_kernels(void **state);
 void test_code(void **state);
+void test_code_without_gpu(void **state);
 
 /* hostile_test.c */
 void test_wrong_arguments(void **state);
