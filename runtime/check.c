@@ -64,11 +64,11 @@ static int report(const struct quern_tensor *sizes, const struct record *record)
 }
 
 /* Wait, copy the record, and clear it if it holds something. */
-static int fetch(struct qn_driver *driver, void *workspace,
+static int fetch(struct qn_driver *driver, void *workspace, const char *call,
                  struct cu_stream *stream, struct record *record)
 {
     uint64_t address = (uint64_t)(uintptr_t)workspace;
-    int code = qn_driver_no_capture(driver, stream, "quern_check");
+    int code = qn_driver_no_capture(driver, stream, call);
 
     if (!code)
         code = QN_CU(driver, cuMemcpyDtoHAsync_v2, record, address,
@@ -83,26 +83,28 @@ static int fetch(struct qn_driver *driver, void *workspace,
 
 /* In the plan's context, whatever the thread's is. */
 static int fetch_from_gpu(struct qn_driver *driver, struct cu_context *context,
-                          void *workspace, void *stream, struct record *record)
+                          void *workspace, const char *call, void *stream,
+                          struct record *record)
 {
     struct qn_driver_scope scope;
     int code = qn_driver_enter(driver, context, &scope);
 
     if (!code)
-        code = fetch(driver, workspace, stream, record);
+        code = fetch(driver, workspace, call, stream, record);
     qn_driver_leave(driver, &scope);
     return code;
 }
 
 int qn_check_record(struct qn_driver *driver, struct cu_context *context,
                     void *workspace, const struct quern_tensor *sizes,
-                    void *stream)
+                    const char *call, void *stream)
 {
     struct record record = {0, 0, 0, 0, 0};
     int code = QUERN_OK;
 
     if (driver) {
-        code = fetch_from_gpu(driver, context, workspace, stream, &record);
+        code =
+            fetch_from_gpu(driver, context, workspace, call, stream, &record);
     } else {
         memcpy(&record, workspace, sizeof record);
         if (record.code)
@@ -126,5 +128,5 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
     from = qn_args_sizes(plan, args);
     return qn_check_record(plan->driver, plan->context, args->workspace,
                            from < 0 ? &args->a : qn_args_tensor(args, from),
-                           stream);
+                           "quern_check", stream);
 }

@@ -178,6 +178,18 @@ static int phases_of(const struct quern_mlp_plan *plan, const struct row *row,
            ((scaled ? row->scaled : row->plain) | (again ? BACKWARD : 0));
 }
 
+/* Of weights no copy is wanted, so the numbers are not read. */
+static int is_idle(const struct quern_mlp_args *args, const struct row *row,
+                   int phase)
+{
+    int copies = 0;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        copies += rows[i].kind == COPY && rows[i].tensor == row->tensor &&
+                  tensor_at(args, &rows[i])->data;
+    return phase == QN_MLP_WEIGHTS && row->kind == NUMBERS && !copies;
+}
+
 /* All that the phase uses. */
 static int check_tensors(const struct quern_mlp_plan *plan,
                          const struct quern_mlp_args *args, int phase)
@@ -189,7 +201,8 @@ static int check_tensors(const struct quern_mlp_plan *plan,
         const struct row *row = &rows[i];
         const struct quern_tensor *given = tensor_at(args, row);
 
-        if (!phases_of(plan, row, bit) || (row->optional & bit && !given->data))
+        if (!phases_of(plan, row, bit) || is_idle(args, row, phase) ||
+            (row->optional & bit && !given->data))
             continue;
         code = check_tensor(row, given, tensor_at(&plan->need.args, row));
     }
@@ -249,7 +262,8 @@ static int check_arrays(const struct quern_mlp_plan *plan,
         const char *why;
     } arrays[] = {
         {"workspace", args->workspace, 1, 256, "zeroed bytes are needed"},
-        {"saved", args->saved, phase > QN_MLP_FORWARD || args->saved, 256,
+        {"saved", args->saved,
+         (phase > QN_MLP_FORWARD && need->saved_bytes) || args->saved, 256,
          "it has what forward left"},
         {"probability", args->probability, rows_scaled, sizeof(float),
          "the problem says prob=1"},

@@ -338,7 +338,9 @@ static int run_phases(const struct quern_mlp_plan *plan,
     if (!plan || !args)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             !plan ? "plan" : "args");
-    code = qn_mlp_args(plan, args, first, last);
+    code = qn_context_process(plan->products[QN_MLP_PRE]->ctx, "plan");
+    if (!code)
+        code = qn_mlp_args(plan, args, first, last);
     if (!code && first != QN_MLP_WEIGHTS && args->host_sizes) {
         brought = *args;
         run.args = &brought;
@@ -403,12 +405,16 @@ int quern_mlp_check(const struct quern_mlp_plan *plan,
 {
     struct quern_tensor sizes = {.type = QUERN_TYPE_NONE};
     const struct quern_plan *product;
+    int code;
 
     if (!plan || !args || !args->workspace)
         return qn_error_null("plan", plan, "args", args, "workspace");
     product = plan->products[QN_MLP_PRE];
+    code = qn_context_process(product->ctx, "plan");
+    if (code)
+        return code;
     sizes.first_dims = args->first_dims;
     sizes.offsets = args->offsets;
     return qn_check_record(product->driver, product->context, args->workspace,
-                           &sizes, stream);
+                           &sizes, "quern_mlp_check", stream);
 }

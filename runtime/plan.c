@@ -346,17 +346,6 @@ static int tune_first(struct qn_session *s)
     return QUERN_OK;
 }
 
-/* As far as the driver tells: streams that capture without blocking the
-   legacy stream are seen only when a call fails. */
-static int check_capture(struct qn_driver *driver)
-{
-    int code = qn_driver_no_capture(driver, NULL, "making a plan");
-
-    if (!code)
-        code = qn_driver_no_capture(driver, QN_CU_PER_THREAD, "making a plan");
-    return code;
-}
-
 /* aligned_alloc: tensor maps lie at multiples of 128 bytes. */
 static struct quern_plan *new_plan(void)
 {
@@ -455,7 +444,7 @@ static int plan_copies(struct qn_session *s, struct quern_plan **out)
 static int make_plan(struct qn_session *s, struct quern_plan **out)
 {
     struct qn_ahead_choice choice = {.way = QUERN_EXPAND_INSIDE};
-    int code = s->driver ? check_capture(s->driver) : QUERN_OK;
+    int code = qn_session_capture(s);
 
     if (!code)
         code = qn_session_name(s);

@@ -382,8 +382,10 @@ static int make_plan(struct qn_session *s, const struct quern_quantization *q,
                      struct quern_quantize_plan **out)
 {
     struct quern_quantize_plan *plan;
-    int code = qn_quantize_outline(s->ctx, q, &plan);
+    int code = qn_session_capture(s);
 
+    if (!code)
+        code = qn_quantize_outline(s->ctx, q, &plan);
     if (code)
         return code;
     plan->driver = s->driver;

@@ -259,5 +259,5 @@ int quern_quantize_check(const struct quern_quantize_plan *plan,
     sizes.first_dims = args->first_dims;
     sizes.offsets = args->offsets;
     return qn_check_record(plan->driver, plan->context, args->workspace, &sizes,
-                           stream);
+                           "quern_quantize_check", stream);
 }

@@ -744,7 +744,7 @@ QUERN_API int quern_queue_put_dbias(struct quern_queue *queue,
 ** nor synchronizes; may be captured, and sizes may change before each replay.
 ** What was launched has left the queue; if one fails, it and those behind it
 ** stay. QUERN_EINVAL: also where nothing waits for a layer that is named, since
-** it was flushed before; the errors of quern_run.
+** it was flushed before, or another layer's must come first; those of quern_run.
 */
 QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
                                 void *stream);
@@ -903,7 +903,7 @@ QUERN_API int quern_mlp_why(struct quern_context *ctx,
 /* -------------------------------------------------------------------- tune
 ** Measure which kernel is fastest for a problem on this GPU, and remember it:
 ** quern_plan then takes it for every problem of the same variant (op, recipe,
-** layout, ragged axis, type of D, alpha, beta, alignment, pointers), groups and
+** layout, ragged axis, type of D, beta, what follows, pointers, ..), groups and
 ** multiprocessors whose axes are equal, but for the ragged one, which is in the
 ** same bucket: mean length of a group, rounded down to 1, 2, 3, 4, 6, 8, 12,
 ** 16, 24, .. (powers of 2 and the middles between them). What the groups' own

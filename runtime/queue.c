@@ -449,6 +449,36 @@ static int collect(const struct quern_queue *queue, int layer, int most,
     return count;
 }
 
+/* Does it only add to what its output holds? */
+static int adds(const struct entry *e)
+{
+    if (e->sums)
+        return e->sums->q.dbias == QUERN_DBIAS_ADD;
+    return e->plan->problem.beta == QUERN_BETA_ONE &&
+           (!e->args.c.data || e->args.c.data == e->args.d.data);
+}
+
+/* An older one of another layer comes first, unless both just add. */
+static int check_order(const struct quern_queue *queue, int layer, int place)
+{
+    const struct entry *new = &queue->entries[place];
+
+    for (int i = 0; i < place; i++) {
+        const struct entry *old = &queue->entries[i];
+
+        if (!matches(old, layer) && same_output(old, new) &&
+            !(adds(old) && adds(new)))
+            return qn_error_set(
+                QUERN_EINVAL,
+                "layer is %d: %s for the same %s waits for "
+                "layer %d, was put before, and one of both does "
+                "not just add to it; flush that layer first, or all",
+                layer, old->sums ? "a bias gradient" : "a product",
+                old->sums ? "dbias" : "d.data", old->layer);
+    }
+    return QUERN_OK;
+}
+
 /* One launch, or a single run. */
 static int launch(const struct quern_queue *queue, const int *places, int count,
                   void *stream)
@@ -475,7 +505,9 @@ int quern_queue_flush(struct quern_queue *queue, int layer, int most,
         left = queue->count;
     while (!code && left > 0 &&
            (count = collect(queue, layer, left, places)) > 0) {
-        code = launch(queue, places, count, stream);
+        code = check_order(queue, layer, places[0]);
+        if (!code)
+            code = launch(queue, places, count, stream);
         left -= count;
         while (!code && count > 0)
             take_out(queue, places[--count]);

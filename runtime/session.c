@@ -125,6 +125,18 @@ int qn_session_open(struct qn_session *s, struct quern_context *ctx,
     return code;
 }
 
+int qn_session_capture(const struct qn_session *s)
+{
+    int code = QUERN_OK;
+
+    if (s->driver)
+        code = qn_driver_no_capture(s->driver, NULL, "making a plan");
+    if (s->driver && !code)
+        code =
+            qn_driver_no_capture(s->driver, QN_CU_PER_THREAD, "making a plan");
+    return code;
+}
+
 void qn_session_imagine(struct qn_session *s, int backend)
 {
     qn_driver_no_device(&s->device);

@@ -145,7 +145,11 @@ static int fail_all(struct qn_tune_job *job)
 {
     int code = job->failure ? job->failure : QUERN_ECOMPILE;
 
-    if (!job->failure && qn_tune_over(job))
+    if (!job->failure && job->stopped)
+        code = qn_error_set(QUERN_EINVAL,
+                            "options.progress ended it before any candidate "
+                            "was measured twice");
+    else if (!job->failure && qn_tune_over(job))
         code = qn_error_set(QUERN_EINVAL,
                             "options.seconds is %.3f: time was up before any "
                             "candidate was measured twice",

@@ -41,6 +41,9 @@ void qn_tune_file_canonical(const struct quern_problem *problem,
 
     *bucket = *problem;
     bucket->split[0] = 0;
+    /* launches beside the kernel that is measured */
+    bucket->sizes = QUERN_SIZES_DEVICE;
+    bucket->dbias = bucket->dprob = 0;
     if (problem->expand != QUERN_EXPAND_INSIDE) /* which compares no ways */
         bucket->expand = QUERN_EXPAND_AUTO;
     if (problem->ragged != QUERN_AXIS_NONE) {

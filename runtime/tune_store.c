@@ -400,17 +400,27 @@ static int open_target(void *user, const char *path)
     return 1;
 }
 
+enum { ASIDE_SIZE = NAME_SIZE + 16 };
+
+/* The name of a file that was made for the kernels of another registry. */
+static void name_aside(char *aside, const char *name, const char *registry)
+{
+    char tag[9] = "";
+
+    for (int i = 0; i < 8 && registry[i]; i++)
+        tag[i] = strchr("0123456789abcdef", registry[i]) ? registry[i] : '_';
+    snprintf(aside, ASIDE_SIZE, "%.*s.%s" ENDING,
+             (int)(strlen(name) - strlen(ENDING)), name, tag);
+}
+
 /* What others measured with other kernels is kept, under the name of their
    registry. */
 static void set_aside(struct quern_context *ctx, int folder, const char *name,
                       const char *registry)
 {
-    char aside[NAME_SIZE + 16], tag[9] = "";
+    char aside[ASIDE_SIZE];
 
-    for (int i = 0; i < 8 && registry[i]; i++)
-        tag[i] = strchr("0123456789abcdef", registry[i]) ? registry[i] : '_';
-    snprintf(aside, sizeof aside, "%.*s.%s" ENDING,
-             (int)(strlen(name) - strlen(ENDING)), name, tag);
+    name_aside(aside, name, registry);
     if (!renameat(folder, name, folder, aside))
         qn_context_log(ctx, QUERN_LOG_INFO,
                        "%s was made for other kernels: it is %s now", name,
@@ -435,6 +445,24 @@ static int replace(int folder, const char *name, const struct qn_text *text)
     return done;
 }
 
+/* Ours, if they were set aside before: the next one to do so would replace
+   them. What cannot be read is as good as none. */
+static int read_aside(struct quern_context *ctx, int folder, const char *name,
+                      const char *gpu, struct qn_tune_file *file)
+{
+    char aside[ASIDE_SIZE];
+    int missing, code;
+
+    name_aside(aside, name, registry_of(ctx));
+    expect(ctx, gpu, file);
+    code = read_file(ctx, folder, aside, aside, file, &missing);
+    if (!code || code == QUERN_ENOMEM)
+        return code;
+    qn_tune_file_free(file);
+    expect(ctx, gpu, file);
+    return QUERN_OK;
+}
+
 /* Read again under the lock: another process may have added lines. */
 static int merge_into(struct quern_context *ctx, const struct target *t,
                       const char *name, const char *path,
@@ -448,8 +476,7 @@ static int merge_into(struct quern_context *ctx, const struct target *t,
     code = read_file(ctx, t->folder, name, path, &file, &missing);
     if (code == QUERN_EINVAL && strcmp(file.registry, registry_of(ctx))) {
         set_aside(ctx, t->folder, name, file.registry);
-        expect(ctx, lines->gpu, &file);
-        code = QUERN_OK;
+        code = read_aside(ctx, t->folder, name, lines->gpu, &file);
     }
     for (int i = 0; !code && i < lines->count; i++)
         code = qn_tune_file_add(&file, &lines->lines[i], newer);

@@ -75,11 +75,19 @@ static void refuses_captures(void **state)
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, PROBLEM, NULL);
     struct quern_args args = test_args(ctx, PROBLEM);
+    struct quern_quantization q;
+    struct quern_quantize_plan *cast;
 
     (void)state;
+    test_expect(
+        quern_quantize_parse(ctx, "quantize group of=dy g=3 m=200 k=96", &q),
+        QUERN_OK, "");
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
     test_expect(quern_check(plan, &args, NULL), QUERN_ECAPTURE,
                 "quern_check is not allowed while a stream captures");
+    test_expect(quern_quantize_plan(ctx, &q, NULL, &cast), QUERN_ECAPTURE,
+                "making a plan is not allowed while a stream captures");
+    assert_null(cast);
     quern_plan_free(plan);
     test_args_free(&args);
     quern_close(ctx);

@@ -414,6 +414,18 @@ static int call(const struct fixture *f, const struct quern_mlp_args *args,
         test_cuda->launches = 0;                                               \
     } while (0)
 
+/* Copies that nobody wants need no numbers, and no tokens leave nothing. */
+static void needs_what_it_uses(void **state)
+{
+    struct fixture f = begin("scaled");
+
+    (void)state;
+    TAKEN(WEIGHTS, (a.w1.data = a.w1_row.data = a.w1_column.data = NULL));
+    REFUSED(WEIGHTS, a.w1.data = a.w1_row.data = NULL, "w1.data is NULL");
+    REFUSED(BACKWARD, a.saved = NULL, "saved is NULL: it has what forward");
+    end(&f);
+}
+
 /* What a step in the middle would refuse is refused before the first. */
 static void queues_all_or_nothing(void **state)
 {
@@ -531,6 +543,7 @@ int test_mlp_group(void)
         TEST(fails_each_allocation),
         TEST(takes_host_sizes),
         TEST(queues_all_or_nothing),
+        TEST(needs_what_it_uses),
         TEST(looks_at_what_it_uses),
         TEST(lets_both_wait_or_none),
     };

@@ -338,6 +338,28 @@ static void expect_trail(const char *const *names, int count)
     test_cuda->launches = 0;
 }
 
+/* A later layer's product must not be lost under an earlier one's that
+   overwrites; where both add, layers may be flushed in any order. */
+static void keeps_layers_in_order(void **state)
+{
+    struct bench b = set_up();
+
+    (void)state;
+    test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
+    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 1), QUERN_OK, "");
+    test_expect(quern_queue_flush(b.queue, 1, 0, NULL), QUERN_EINVAL,
+                "layer is 1: a product for the same d.data waits for layer 0");
+    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
+    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
+                "");
+    for (int layer = 0; layer < 2; layer++)
+        test_expect(quern_queue_put(b.queue, b.plan, &b.args, layer), QUERN_OK,
+                    "");
+    test_expect(quern_queue_flush(b.queue, 1, 0, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
+    tear_down(&b);
+}
+
 /* Bias gradients leave with the products that they were put between. */
 static void flushes_bias_gradients_in_order(void **state)
 {
@@ -503,6 +525,7 @@ int test_queue_group(void)
         TEST(takes_fewer_tokens),
         TEST(keeps_what_failed),
         TEST(flushes_bias_gradients_in_order),
+        TEST(keeps_layers_in_order),
         TEST(queues_are_apart),
         TEST(threads_have_queues_of_their_own),
     };

@@ -304,6 +304,26 @@ static void stops_when_told_to(void **state)
     quern_close(ctx);
 }
 
+static int stop_at_once(void *user, const struct quern_tune_progress *p)
+{
+    return user == p || p != NULL;
+}
+
+static void says_who_ended_it(void **state)
+{
+    const struct quern_tune_options options = {.progress = stop_at_once};
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+
+    (void)state;
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_EINVAL,
+                "options.progress ended it before any candidate was measured");
+    quern_free(r.candidates);
+    test_expect_balance();
+    quern_close(ctx);
+}
+
 static void says_what_memory_is_missing(void **state)
 {
     struct quern_context *ctx = test_open();
@@ -541,14 +561,15 @@ static void draws_the_split(void **state)
 int test_tune_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(finds_the_fastest),           TEST(plans_use_the_winner),
-        TEST(finds_it_in_noise),           TEST(the_model_wins_ties),
-        TEST(cold_and_warm_differ),        TEST(bands_run_too),
-        TEST(stops_when_time_is_up),       TEST(stops_when_told_to),
-        TEST(says_what_memory_is_missing), TEST(refuses_bad_use),
-        TEST(goes_on_after_failures),      TEST(fails_when_all_do),
-        TEST(fails_each_driver_call),      TEST(fails_each_allocation),
-        TEST(measures_on_given_operands),  TEST(draws_the_split),
+        TEST(finds_the_fastest),     TEST(plans_use_the_winner),
+        TEST(finds_it_in_noise),     TEST(the_model_wins_ties),
+        TEST(cold_and_warm_differ),  TEST(bands_run_too),
+        TEST(stops_when_time_is_up), TEST(stops_when_told_to),
+        TEST(says_who_ended_it),     TEST(says_what_memory_is_missing),
+        TEST(refuses_bad_use),       TEST(goes_on_after_failures),
+        TEST(fails_when_all_do),     TEST(fails_each_driver_call),
+        TEST(fails_each_allocation), TEST(measures_on_given_operands),
+        TEST(draws_the_split),
     };
 
     return cmocka_run_group_tests_name("tune", tests, NULL, NULL);

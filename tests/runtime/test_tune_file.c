@@ -56,6 +56,14 @@ static void buckets_are_half_octaves(void **state)
     p.k = 100;
     qn_tune_file_canonical(&p, &p);
     assert_true(p.k == 100);
+    /* what takes launches of its own changes no kernel */
+    p.sizes = QUERN_SIZES_HOST;
+    p.dbias = QUERN_DBIAS_ADD;
+    p.dprob = 1;
+    p.probability = 1;
+    qn_tune_file_canonical(&p, &p);
+    assert_true(p.sizes == QUERN_SIZES_DEVICE && !p.dbias && !p.dprob);
+    assert_int_equal(p.probability, 1);
 }
 
 static void reads_what_it_writes(void **state)
@@ -356,6 +364,22 @@ static int tune(struct quern_context *ctx, const char *text, char file[512])
     return code;
 }
 
+/* Those of measurements in a file. */
+static int count_lines(const char *folder, const char *name)
+{
+    char path[600], line[1024];
+    FILE *file;
+    int count = 0;
+
+    snprintf(path, sizeof path, "%s/%s/%s", test_folder, folder, name);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        count += strstr(line, " kernel=") != NULL;
+    fclose(file);
+    return count;
+}
+
 /* Lines of other kernels are set aside, what cannot be read stays. */
 static void keeps_what_others_wrote(void **state)
 {
@@ -372,6 +396,12 @@ static void keeps_what_others_wrote(void **state)
     snprintf(path, sizeof path, "%s/one/Fake.12ab_cd.tune", test_folder);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 1);
+    assert_int_equal(tuned(ctx, PROBLEM " sizes=host", "k_small"), 1);
+    /* the other version comes back, and sets ours aside: nothing is lost */
+    put("one", "Fake._a__.tune", HEAD LINE2); /* of "hash" */
+    put("one", "Fake.tune", "quern tune 1\ngpu Fake\nregistry 12ab/cd\n" LINE);
+    test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
+    assert_int_equal(count_lines("one", "Fake.tune"), 2);
     put("one", "Fake.tune", HEAD "nonsense\n");
     test_expect(tune(ctx, PROBLEM, file), QUERN_EINVAL,
                 "one/Fake.tune:4: error: ");
