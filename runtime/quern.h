@@ -744,7 +744,7 @@ QUERN_API int quern_queue_put_dbias(struct quern_queue *queue,
 ** nor synchronizes; may be captured, and sizes may change before each replay.
 ** What was launched has left the queue; if one fails, it and those behind it
 ** stay. QUERN_EINVAL: also where nothing waits for a layer that is named, since
-** it was flushed before, or another layer's must come first; those of quern_run.
+** it was flushed, or another layer's must come first; the errors of quern_run.
 */
 QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
                                 void *stream);

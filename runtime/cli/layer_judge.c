@@ -349,8 +349,8 @@ static int begin(struct judge *j, const struct qn_layer_numbers *in)
 }
 
 /* A tolerance is a mean over many values: one of a few, or the sums of a few,
-   may be off by all that its rounding, and what cancels out, allow; of a handful
-   only the direction says something. */
+   may be off by all that its rounding, and what cancels out, allow; a handful
+   says little but its direction. */
 static double widen(const struct judge *j, int result, double tolerance)
 {
     enum { FEW = 128, HANDFUL = 16 };
