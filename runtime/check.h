@@ -12,8 +12,7 @@
 ** Wait for `stream`, then report and clear the record at the start of the
 ** workspace; `driver` is NULL for host memory. `sizes` has the arrays that
 ** messages name; none: sizes came from the host. `call` is what the caller
-** called. QUERN_ESIZES, QUERN_ECAPTURE,
-** QUERN_ECUDA.
+** called. QUERN_ESIZES, QUERN_ECAPTURE, QUERN_ECUDA.
 */
 int qn_check_record(struct qn_driver *driver, struct cu_context *context,
                     void *workspace, const struct quern_tensor *sizes,

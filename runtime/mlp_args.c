@@ -182,12 +182,13 @@ static int phases_of(const struct quern_mlp_plan *plan, const struct row *row,
 static int is_idle(const struct quern_mlp_args *args, const struct row *row,
                    int phase)
 {
-    int copies = 0;
-
+    if (phase != QN_MLP_WEIGHTS || row->kind != NUMBERS)
+        return 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        copies += rows[i].kind == COPY && rows[i].tensor == row->tensor &&
-                  tensor_at(args, &rows[i])->data;
-    return phase == QN_MLP_WEIGHTS && row->kind == NUMBERS && !copies;
+        if (rows[i].kind == COPY && rows[i].tensor == row->tensor &&
+            tensor_at(args, &rows[i])->data)
+            return 0;
+    return 1;
 }
 
 /* All that the phase uses. */

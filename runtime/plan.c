@@ -444,7 +444,7 @@ static int plan_copies(struct qn_session *s, struct quern_plan **out)
 static int make_plan(struct qn_session *s, struct quern_plan **out)
 {
     struct qn_ahead_choice choice = {.way = QUERN_EXPAND_INSIDE};
-    int code = qn_session_capture(s);
+    int code = qn_session_capture(s, NULL, "making a plan");
 
     if (!code)
         code = qn_session_name(s);

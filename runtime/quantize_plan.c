@@ -382,7 +382,7 @@ static int make_plan(struct qn_session *s, const struct quern_quantization *q,
                      struct quern_quantize_plan **out)
 {
     struct quern_quantize_plan *plan;
-    int code = qn_session_capture(s);
+    int code = qn_session_capture(s, NULL, "making a plan");
 
     if (!code)
         code = qn_quantize_outline(s->ctx, q, &plan);

@@ -148,6 +148,12 @@ static int check_form(const struct entry *old, const struct entry *new)
     return QUERN_OK;
 }
 
+/* What waits, for messages. */
+static const char *kind_of(const struct entry *e)
+{
+    return e->sums ? "a bias gradient" : "a product";
+}
+
 /* One entry against another: what one writes the other must not touch. */
 static int check_apart(const struct entry *old, const struct entry *new)
 {
@@ -161,8 +167,7 @@ static int check_apart(const struct entry *old, const struct entry *new)
                 return qn_error_set(QUERN_EINVAL,
                                     "%s overlaps %s of %s that waits for layer "
                                     "%d",
-                                    y[j].name, x[i].name,
-                                    old->sums ? "a bias gradient" : "a product",
+                                    y[j].name, x[i].name, kind_of(old),
                                     old->layer);
     return QUERN_OK;
 }
@@ -468,13 +473,13 @@ static int check_order(const struct quern_queue *queue, int layer, int place)
 
         if (!matches(old, layer) && same_output(old, new) &&
             !(adds(old) && adds(new)))
-            return qn_error_set(
-                QUERN_EINVAL,
-                "layer is %d: %s for the same %s waits for "
-                "layer %d, was put before, and one of both does "
-                "not just add to it; flush that layer first, or all",
-                layer, old->sums ? "a bias gradient" : "a product",
-                old->sums ? "dbias" : "d.data", old->layer);
+            return qn_error_set(QUERN_EINVAL,
+                                "layer is %d: %s for the same %s waits for "
+                                "layer %d, was put before, and one of both "
+                                "does not just add to it; flush that layer "
+                                "first, or all",
+                                layer, kind_of(old),
+                                old->sums ? "dbias" : "d.data", old->layer);
     }
     return QUERN_OK;
 }

@@ -125,15 +125,16 @@ int qn_session_open(struct qn_session *s, struct quern_context *ctx,
     return code;
 }
 
-int qn_session_capture(const struct qn_session *s)
+int qn_session_capture(const struct qn_session *s, void *stream,
+                       const char *what)
 {
-    int code = QUERN_OK;
+    int code;
 
-    if (s->driver)
-        code = qn_driver_no_capture(s->driver, NULL, "making a plan");
-    if (s->driver && !code)
-        code =
-            qn_driver_no_capture(s->driver, QN_CU_PER_THREAD, "making a plan");
+    if (!s->driver)
+        return QUERN_OK;
+    code = qn_driver_no_capture(s->driver, stream, what);
+    if (!code)
+        code = qn_driver_no_capture(s->driver, QN_CU_PER_THREAD, what);
     return code;
 }
 

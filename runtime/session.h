@@ -33,10 +33,11 @@ int qn_session_machine(struct qn_session *session, struct quern_context *ctx,
                        const struct quern_plan_options *options);
 void qn_session_close(struct qn_session *session);
 
-/* QUERN_ECAPTURE where a stream captures: a plan loads modules. As far as the
-   driver tells: streams that capture without blocking the legacy stream are
-   seen only when a call fails. */
-int qn_session_capture(const struct qn_session *session);
+/* QUERN_ECAPTURE where the stream, NULL for the legacy one, or the thread's own
+   captures: `what` loads modules. As far as the driver tells: streams that do
+   not block the legacy stream are seen only when a call fails. */
+int qn_session_capture(const struct qn_session *session, void *stream,
+                       const char *what);
 
 /* Where there is no GPU: go on as on an H200. */
 void qn_session_imagine(struct qn_session *session, int backend);

@@ -64,10 +64,10 @@ int qn_step_load(struct qn_session *session, int op, int of, const char *does,
     struct qn_module *module;
     int code;
 
-    if (compiles)
+    if (compiles) {
         backend = QUERN_BACKEND_JIT;
-    if (compiles)
         found = find(session, op, of, recipe, backend);
+    }
     if (!found)
         return none(session, op, of, does, recipe, backend);
     code = qn_module_get(session->ctx, found, backend, &module);

@@ -325,11 +325,7 @@ static int open_session(struct qn_tune_job *job)
                             "tuning measures on a GPU, and this machine has "
                             "none that can be used");
     if (!code)
-        code = qn_driver_no_capture(job->session.driver, job->options.stream,
-                                    "tuning");
-    if (!code)
-        code = qn_driver_no_capture(job->session.driver, QN_CU_PER_THREAD,
-                                    "tuning");
+        code = qn_session_capture(&job->session, job->options.stream, "tuning");
     return code;
 }
 

@@ -377,7 +377,6 @@ static void conclude(const struct judge *j, double losses,
 
     v->tolerance =
         losses * qn_layer_reference_tolerance(j->l->recipe, mlp, HUGE_VAL);
-
     for (int i = 0; i < RESULTS; i++) {
         double error = j->gap[i] / j->sum[i];
 

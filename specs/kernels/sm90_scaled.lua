@@ -53,8 +53,7 @@ local function common (merges, quantizes)
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
   derive "walk_rolled" (function (v) return v.factors ~= "squares" and v.parts == 1 end),
   derive "rolled" (function (v)
-    local blocks = v.factors == "squares" or v.factors == "lines"
-    return not blocks and not follows(v) and v.parts == 1
+    return v.walk_rolled and v.factors ~= "lines" and not follows(v)
   end),
   derive "bytes" (function (v) return v.a.bytes end),
 

@@ -407,7 +407,7 @@ DEVICE void named_arrive(int barrier, int threads)
 }
 
 //$ end
-//$ if rolled or walk_rolled or quantize ~= "apart" then
+//$ if walk_rolled or quantize ~= "apart" then
 //$ include "common/afresh.cu"
 
 //$ end

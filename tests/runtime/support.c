@@ -214,6 +214,20 @@ void test_expect_balance(void)
     assert_int_equal(test_cuda->depth, 0);
 }
 
+void test_expect_choice(struct quern_context *ctx, const char *text,
+                        const struct quern_plan_options *options,
+                        const char *kernel, int backend, int sms)
+{
+    struct quern_plan *plan = test_plan(ctx, text, options);
+    struct quern_plan_info info;
+
+    quern_plan_info(plan, &info);
+    assert_string_equal(info.kernel, kernel);
+    assert_int_equal(info.backend, backend);
+    assert_int_equal(info.sms, sms);
+    quern_plan_free(plan);
+}
+
 void test_expect_plan(struct quern_context *ctx, const char *text,
                       const char *kernel, int tuned)
 {

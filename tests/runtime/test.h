@@ -59,6 +59,11 @@ extern const struct quern_plan_options test_aot;
 struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
                              const struct quern_plan_options *options);
 
+/* The kernel of a plan, whose it is, and its CTAs or threads. */
+void test_expect_choice(struct quern_context *ctx, const char *text,
+                        const struct quern_plan_options *options,
+                        const char *kernel, int backend, int sms);
+
 /* The kernel of a plan, and whether it was measured. */
 void test_expect_plan(struct quern_context *ctx, const char *text,
                       const char *kernel, int tuned);

@@ -306,7 +306,8 @@ static void stops_when_told_to(void **state)
 
 static int stop_at_once(void *user, const struct quern_tune_progress *p)
 {
-    return user == p || p != NULL;
+    (void)user, (void)p;
+    return 1;
 }
 
 static void says_who_ended_it(void **state)

@@ -142,12 +142,7 @@ static const struct quern_registry *without(const char *name)
     static struct qn_kernel left[sizeof kernels / sizeof *kernels];
     static struct quern_registry fewer;
 
-    fewer = registry;
-    fewer.kernels = left;
-    fewer.nkernels = 0;
-    for (int i = 0; i < registry.nkernels; i++)
-        if (strcmp(kernels[i].name, name))
-            left[fewer.nkernels++] = kernels[i];
+    fewer = test_without(&registry, name, left);
     return &fewer;
 }
 
