@@ -90,12 +90,14 @@ DEVICE int stream_find(struct walk *w, unsigned int kept, struct tile *t, unsign
     w->next = number;
     found = uniformly(walk_next(w, t, lane));
     walk_keep(w, kept);
+    if (!found) /* and nothing is known of it */
+        return 0;
     t->start = (unsigned int)uniform((int)t->start);
     t->length = (unsigned int)uniform((int)t->length);
     t->runs = (unsigned int)uniform((int)t->runs);
     t->row = uniform(t->row);
     t->column = uniform(t->column);
-    return found;
+    return 1;
 }
 
 /*
