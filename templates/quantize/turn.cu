@@ -89,42 +89,37 @@ FN struct part read_part(const struct parts *from, const struct copy *copy, cons
 
 //$ local global = scale.global and ", global" or ""
 /*
-** FEATURES from `begin` on into the stage: a warp takes 64 rows of eight of them at a time, and has
-** AT_ONCE such parts on their way.
+** FEATURES from `begin` on into the stage: a warp takes 64 rows of eight of them at a time, and all
+** that a thread reads is on its way at once.
 */
 FN void fill_stage(uint4 *stage, const struct copy *copy, const struct result *out,
                    const struct group *g, const struct tile *t, const struct shape *all, int begin,
                    const int complete)
 {
-    enum { STEP = THREADS / 64 * 8, AT_ONCE = 2 };
+    enum { STEP = THREADS / 64 * 8, AT_ONCE = FEATURES / STEP };
     const int thread = thread_here(), row = thread / 32 % 2 * 64 + thread % 8 * 8;
     const int first = thread / 64 * 8 + thread / 8 % 4 * 2;
-    const int at_once = complete ? AT_ONCE : 1; /* the others are few */
     const struct parts from =
         parts_at(copy, g, all, t->row + row, t->column + begin + first);
+    struct part part[AT_ONCE][2];
 //$ if scale.global then
     const struct level global = level_of(copy->global, g->number);
 //$ end
 
-#pragma unroll 1
-    for (int f = first; f < FEATURES; f += at_once * STEP) {
-        struct part part[AT_ONCE][2];
-
 #pragma unroll
-        for (int i = 0; i < at_once * 2; i++) {
-            const int further = f - first + i / 2 * STEP + i % 2;
-            if (complete || (row < out->rows && begin + first + further < out->columns))
-                part[i / 2][i % 2] = read_part(&from, copy, g, all, t->row + row,
-                                               t->column + begin + first, further);
-        }
+    for (int i = 0; i < AT_ONCE * 2; i++) {
+        const int further = i / 2 * STEP + i % 2;
+        if (complete || (row < out->rows && begin + first + further < out->columns))
+            part[i / 2][i % 2] = read_part(&from, copy, g, all, t->row + row,
+                                           t->column + begin + first, further);
+    }
 #pragma unroll
-        for (int i = 0; i < at_once; i++) {
-            const struct part *p = part[i];
-            const struct eight x = scaled(&p[0].codes, p[0].sf$(global));
-            const struct eight y = scaled(&p[1].codes, p[1].sf$(global));
+    for (int i = 0; i < AT_ONCE; i++) {
+        const struct part *p = part[i];
+        const struct eight x = scaled(&p[0].codes, p[0].sf$(global));
+        const struct eight y = scaled(&p[1].codes, p[1].sf$(global));
 
-            turn(stage, row, f + i * STEP, &x, &y);
-        }
+        turn(stage, row, first + i * STEP, &x, &y);
     }
 }
 
