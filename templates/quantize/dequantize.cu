@@ -61,7 +61,7 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
     const int columns = complete ? TILE_N : out->columns - f; /* from the thread's first one on */
     const int there = out->rows < TILE_M ? out->rows : TILE_M;
     const int rows = complete ? TILE_M : columns <= 0 ? 0 : there;
-    const int at_once = complete ? AT_ONCE : 1; /* the others are few */
+    const int at_once = complete ? AT_ONCE : 2; /* more would not fit the registers */
 //$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
     const unsigned char *at = codes_at(copy->data, ($(first) + t->row + line) * copy->stride +
                                                    t->column + f);
