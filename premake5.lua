@@ -22,7 +22,7 @@ workspace "quern"
   buildoptions {
     "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-pthread",
     "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wstrict-prototypes",
-    "-ffile-prefix-map=" .. os.getcwd() .. "=.", -- no path of this machine in what is installed
+    "'-ffile-prefix-map=" .. os.getcwd() .. "=.'", -- no path of this machine in what is installed
   }
   linkoptions { "-pthread", "-Wl,-z,relro,-z,now" }
 

@@ -175,12 +175,16 @@ def main(argv=None):
         except ImportError as error:
             print(f"report.py: --page: {error}", file=sys.stderr)
             return 3
+        text = page.render(options.files, sys.modules[__name__])
         with open(options.page, "w", encoding="utf-8") as out:
-            out.write(page.render(options.files, sys.modules[__name__]))
+            out.write(text)
         return 0
     for path in options.files:
         with open(path) as file:
             results = json.load(file)
+        if not isinstance(results, dict) or "rows" not in results:
+            print(f"report.py: {path}: no results of a script in bench/", file=sys.stderr)
+            return 2
         if options.summary:
             print(summary(results) + "\n")
         for op in [] if options.summary else passes(results):

@@ -170,7 +170,7 @@ int qg_lex_next(struct qg_lex *lex)
 }
 
 /* How the token changes the depth of brackets and blocks. */
-static int nesting(const struct qg_lex *lex)
+int qg_lex_nesting(const struct qg_lex *lex)
 {
     static const char *const openers[] = {"(",  "[",  "{",     "function",
                                           "do", "if", "repeat"};
@@ -202,12 +202,12 @@ struct qg_place qg_lex_field(const struct qg *q, struct qg_place place,
     while (qg_lex_next(&lex)) {
         if (lex.line < place.line)
             continue;
-        level += nesting(&lex);
+        level += qg_lex_nesting(&lex);
         if (level == depth && lex.token == QG_NAME && qg_lex_is(&lex, field)) {
             found.line = lex.line;
             if (qg_lex_next(&lex) && qg_lex_is(&lex, "="))
                 return found;
-            level += nesting(&lex);
+            level += qg_lex_nesting(&lex);
         }
     }
     return place;
@@ -274,7 +274,7 @@ void qg_lex_twice(struct qg *q, int file)
     while (qg_lex_next(&lex)) {
         struct name name = {lex.start, lex.length, lex.line};
         int field = lex.token == QG_NAME && may_be_field(&s, before);
-        int change = nesting(&lex);
+        int change = qg_lex_nesting(&lex);
         const struct name *first;
 
         before = *lex.start;

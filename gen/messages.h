@@ -34,7 +34,8 @@
     X(FILE_EMPTY, "it declares nothing; write a statement, such as recipe "    \
                   "\"name\" { ... }, or remove the file")                      \
     X(FILE_LOOSE, "a spec lies in recipes/, layouts/, ragged/ or kernels/ of " \
-                  "the folder that is named; move it there")                   \
+                  "the folder that is named; move it there, or name the "      \
+                  "folder above")                                              \
     X(FILE_SIZE, "a spec has at most %d bytes, this one has %zu")              \
     X(NO_SPECS, "there are no specs below it; *.lua files belong into "        \
                 "recipes/, layouts/, ragged/ or kernels/")                     \

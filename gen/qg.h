@@ -356,15 +356,15 @@ enum qg_token { QG_END, QG_NAME, QG_KEYWORD, QG_STRING, QG_NUMBER, QG_SIGN };
 
 struct qg_lex {
     const char *at, *end;
-    int line;
     enum qg_token token;
     const char *start; /* of the token */
-    int length;
+    int length, line;
 };
 
 void qg_lex_start(struct qg_lex *, const char *text, size_t length);
 int qg_lex_next(struct qg_lex *); /* 0 at the end */
 int qg_lex_is(const struct qg_lex *, const char *text);
+int qg_lex_nesting(const struct qg_lex *); /* what it adds to the depth */
 /* The line of `field =`, `depth` tables inside what starts at `place`. */
 struct qg_place qg_lex_field(const struct qg *, struct qg_place place,
                              const char *field, int depth);

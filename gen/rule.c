@@ -39,19 +39,35 @@ static const char *replacement(const struct qg_lex *lex)
     return NULL;
 }
 
+/* At `local x <const>`: past the sign that closes it. */
+static int skip_attribute(struct qg_lex *lex)
+{
+    struct qg_lex ahead = *lex;
+
+    if (!qg_lex_is(lex, "<") || !qg_lex_next(&ahead) ||
+        !(qg_lex_is(&ahead, "const") || qg_lex_is(&ahead, "close")) ||
+        !qg_lex_next(&ahead) || !qg_lex_is(&ahead, ">"))
+        return 0;
+    *lex = ahead;
+    return 1;
+}
+
 /* Raise for the first word that a rule cannot use in lines first .. last. */
 static void look_through(lua_State *L, const struct qg_input *file, int index,
                          int first, int last)
 {
     struct qg_lex lex;
-    int inside = 0;
+    int depth = 0; /* of what the outermost function opens */
 
     qg_lex_start(&lex, file->text, file->length);
     while (qg_lex_next(&lex) && lex.line <= last) {
         const char *instead;
 
-        inside |= lex.line >= first && qg_lex_is(&lex, "function");
-        instead = inside ? replacement(&lex) : NULL;
+        if (skip_attribute(&lex))
+            continue;
+        if (depth || (lex.line >= first && qg_lex_is(&lex, "function")))
+            depth += qg_lex_nesting(&lex);
+        instead = depth ? replacement(&lex) : NULL;
         if (instead) {
             lua_pushfstring(L, "%d:%d: ", index, lex.line);
             lua_pushlstring(L, lex.start, (size_t)lex.length);

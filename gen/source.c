@@ -65,6 +65,16 @@ int qg_source_key(struct qg *q, struct qg_point *point)
     return point->kernel.key ? 0 : render_with_key(q, point);
 }
 
+/* Does it need a spec of the user's? */
+static int is_own(const struct qg *q, const struct qg_point *point)
+{
+    const struct qg_input *kernels = &q->files[point->kernels->place.file];
+    const struct qg_input *recipe = &q->files[point->recipe->place.file];
+
+    return strcmp(kernels->path, kernels->name) != 0 ||
+           strcmp(recipe->path, recipe->name) != 0;
+}
+
 /* What it says is deterministic: no date, no path of a machine. */
 int qg_source_keep(struct qg *q, struct qg_point *point)
 {
@@ -76,17 +86,18 @@ int qg_source_keep(struct qg *q, struct qg_point *point)
         return 0;
     if (render_with_key(q, point))
         return 1;
-    header = qg_mem_print(q,
-                          "/*\n"
-                          "** %s\n"
-                          "**\n"
-                          "** spec      %s\n"
-                          "** template  templates/%s\n"
-                          "** key       %s\n"
-                          "** made by   quern emit %s\n"
-                          "*/\n",
-                          kernel->name, kernel->spec, kernel->template,
-                          kernel->key, kernel->name);
+    header =
+        qg_mem_print(q,
+                     "/*\n"
+                     "** %s\n"
+                     "**\n"
+                     "** spec      %s\n"
+                     "** template  templates/%s\n"
+                     "** key       %s\n"
+                     "** made by   quern emit %s%s\n"
+                     "*/\n",
+                     kernel->name, kernel->spec, kernel->template, kernel->key,
+                     is_own(q, point) ? "--specs DIR " : "", kernel->name);
     source = qg_mem_new(q, strlen(header) + q->output.length + 1);
     strcpy(source, header);
     memcpy(source + strlen(header), q->output.data, q->output.length);

@@ -173,7 +173,8 @@ static int check_finite(struct qg *q, struct qg_place place, float amax,
 
 /*
 ** For a magnitude that data have: do values fill the type, and do they come
-** back? A scale of 4 bits' precision that is 0 is a block which is lost anyway.
+** back? A scale of e4m3 that is 0 is a block which is lost anyway: below what
+** the second level keeps, or, without one, where e4m3 itself ends.
 */
 static int check_typical(const struct subject *s, float amax, struct outcome o,
                          float outer)
@@ -182,7 +183,8 @@ static int check_typical(const struct subject *s, float amax, struct outcome o,
     double largest = (double)amax * (double)o.factor;
     double product = (double)o.stored * (double)outer * (double)o.factor;
 
-    if (o.stored == 0 && s->scale->type == QUERN_E4M3)
+    if (o.stored == 0 && s->scale->type == QUERN_E4M3 &&
+        (s->global || amax < 0x1p-6f))
         return 0;
     if (!(largest > type->tiny / 2) || largest > 4 * type->max)
         qg_diag_note(s->q, s->place, QG_E_RULE_RANGE, (double)amax, largest,

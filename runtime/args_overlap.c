@@ -4,6 +4,7 @@
 */
 #include "args.h"
 #include "gradient.h"
+#include "quantize.h"
 
 #include <string.h>
 
@@ -50,7 +51,7 @@ static int check_c_overlap(const struct quern_plan *plan,
                         c->data ? "data" : "pointers");
 }
 
-enum { FIELDS = 6, OTHERS = 15 }; /* of an operand; of a run besides */
+enum { FIELDS = 6, OTHERS = 16 }; /* of an operand; of a run besides */
 
 /* What there is; what is NULL or has no bytes is left out, as most of it is in
    most runs, and every run comes here. */
@@ -67,9 +68,9 @@ static void add(struct list *l, const char *name, const void *data,
 }
 
 /* Scales that were just added: both copies of a result may have the same. */
-static void share(struct list *l, const char *name, int role, int alike)
+static void share(struct list *l, const char *name, int same, int alike)
 {
-    if (role >= QN_ROLE_D && l->count && l->at[l->count - 1].name == name)
+    if (same && l->count && l->at[l->count - 1].name == name)
         l->at[l->count - 1].alike = alike;
 }
 
@@ -93,17 +94,20 @@ static void list_operand(const struct quern_plan *plan,
     const int read = role == QN_ROLE_P && qn_geometry_back(&plan->problem);
     const size_t groups = (size_t)plan->problem.groups,
                  entry = t->sizes_type == QUERN_I64 ? 8 : 4;
+    const struct qn_scaling *s = plan->operands[role].sf.scaling;
     const int first = l->count;
 
     add(l, names[0], data.data, data.bytes,
         (role >= QN_ROLE_D && !read) || made);
     if (l->count > first) /* see check_c_overlap */
-        l->at[first].alike = role == QN_ROLE_C || role == QN_ROLE_D;
-    if (plan->operands[role].sf.scaling) {
-        add(l, names[1], t->sf, t->sf_bytes, made || role >= QN_ROLE_D);
-        share(l, names[1], role, 2);
-        add(l, names[2], t->global, t->global_bytes, made || role >= QN_ROLE_D);
-        share(l, names[2], role, 3);
+        l->at[first].alike = -(role == QN_ROLE_C || role == QN_ROLE_D);
+    if (s) {
+        const int written = made || role >= QN_ROLE_D;
+
+        add(l, names[1], t->sf, t->sf_bytes, written);
+        share(l, names[1], written && qn_quantize_same_sf(s), made ? 3 : 1);
+        add(l, names[2], t->global, t->global_bytes, written);
+        share(l, names[2], written && !s->hadamard, made ? 4 : 2);
     }
     if (sizes) {
         add(l, names[3], qn_args_lengths(t, &plan->operands[role]),
@@ -111,6 +115,24 @@ static void list_operand(const struct quern_plan *plan,
         add(l, names[4], t->offsets, (groups + 1) * entry, 0);
     }
     add(l, names[5], t->pointers, groups * sizeof(void *), 0);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What a run reads of `in`, however much else lies behind it. A stride that is
+   none is refused later. */
+static size_t bytes_of_in(const struct quern_problem *p,
+                          const struct quern_tensor *in)
+{
+    const int64_t stride = in->stride ? in->stride : p->k;
+
+    if (p->m == 0 || stride < p->k || stride > INT32_MAX)
+        return in->bytes;
+    return least(in->bytes,
+                 (size_t)((p->m - 1) * stride + p->k) * sizeof(uint16_t));
 }
 
 int qn_args_overlap(const struct quern_plan *plan,
@@ -121,6 +143,8 @@ int qn_args_overlap(const struct quern_plan *plan,
     const struct quern_problem *p = &plan->problem;
     const size_t rows = (size_t)p->m * sizeof(float);
     const struct quern_tensor *in = &args->in, *column = &args->column;
+    const struct quern_tensor *need = &plan->need.args.column;
+    const struct qn_scaling *made = plan->operands[QN_ROLE_A].sf.scaling;
     const int from = qn_args_sizes(plan, args);
     struct list l;
     int code;
@@ -141,9 +165,14 @@ int qn_args_overlap(const struct quern_plan *plan,
     add(&l, "random", args->random, 2 * sizeof(uint64_t), 0);
     add(&l, "host_sizes", args->host_sizes,
         (size_t)p->groups * sizeof *args->host_sizes, 0);
-    add(&l, "in.data", in->data, in->bytes, 0);
-    add(&l, "column.data", column->data, column->bytes, 1);
-    add(&l, "column.sf", column->data ? column->sf : NULL, column->sf_bytes, 1);
+    add(&l, "in.data", in->data, bytes_of_in(p, in), 0);
+    add(&l, "column.data", column->data, least(column->bytes, need->bytes), 1);
+    add(&l, "column.sf", column->data ? column->sf : NULL,
+        least(column->sf_bytes, need->sf_bytes), 1);
+    share(&l, "column.sf", made && qn_quantize_same_sf(made), 3);
+    add(&l, "column.global", column->data ? column->global : NULL,
+        least(column->global_bytes, need->global_bytes), 1);
+    share(&l, "column.global", made && !made->hadamard, 4);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (qn_args_has(plan, args, role))
             list_operand(plan, args, role, role == from, &l);

@@ -31,7 +31,7 @@
 const char *const qn_cache_parts[QN_PARTS] = {"index", "entries", "lock", "new",
                                               "damaged"};
 
-enum trouble { NO_WRITABLE, UNTRUSTED, NOT_KEPT, DAMAGED_ENTRY };
+enum trouble { NO_WRITABLE, UNTRUSTED, NOT_KEPT, DAMAGED_ENTRY, BUSY_ENTRY };
 
 /* Tell the listener, once for each kind of trouble and cache. */
 static void say(struct qn_cache *cache, enum trouble kind, const char *format,
@@ -268,6 +268,11 @@ const char *qn_cache_fault(const struct qn_cache *cache, int i)
     return fault;
 }
 
+int qn_cache_refused(const struct qn_cache *cache, int i)
+{
+    return cache->folders[i].fault != NULL;
+}
+
 int qn_cache_writable(const struct qn_cache *cache)
 {
     return cache->writable;
@@ -319,13 +324,20 @@ int qn_cache_try_lock(struct qn_cache *cache, const char *key)
 int qn_cache_lock(struct qn_cache *cache, const char *key)
 {
     long long left = PATIENCE * 1000000000LL, pause = 200000;
-    int lock;
+    int lock, told = 0;
 
     while ((lock = qn_cache_try_lock(cache, key)) == QN_LOCK_BUSY && left > 0) {
         const struct timespec now = {0, (long)pause};
 
         nanosleep(&now, NULL);
         left -= pause;
+        if (!told && left < (PATIENCE - 1) * 1000000000LL) {
+            told = 1;
+            say(cache, BUSY_ENTRY,
+                "cache: waits for another process, which compiles entry "
+                "%.12s...",
+                key);
+        }
         pause = pause < 20000000 ? pause * 2 : 20000000;
     }
     return lock < 0 ? -1 : lock;
@@ -389,15 +401,15 @@ enum qn_index_state qn_cache_index_read(int folder, const char *index,
     return state;
 }
 
-int qn_cache_index(struct qn_cache *cache, const char *index,
+int qn_cache_index(struct qn_cache *cache, int from, const char *index,
                    char key[QN_KEY_SIZE])
 {
-    for (int i = 0; i < cache->nfolders; i++) {
+    for (int i = from; i < cache->nfolders; i++) {
         int folder = cache->folders[i].parts[QN_PART_INDEX];
 
         if (folder >= 0 &&
             qn_cache_index_read(folder, index, key) == QN_INDEX_GOOD)
-            return 1;
+            return i + 1;
     }
     return 0;
 }

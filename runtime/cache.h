@@ -59,6 +59,9 @@ const char *qn_cache_folder(const struct qn_cache *cache, int i);
 /* Why that folder, or a part of it, is not used; NULL if it is. */
 const char *qn_cache_fault(const struct qn_cache *cache, int i);
 
+/* 1 if nothing of that folder is used, since it cannot be trusted. */
+int qn_cache_refused(const struct qn_cache *cache, int i);
+
 /* The position of the folder that takes new entries, or -1. */
 int qn_cache_writable(const struct qn_cache *cache);
 
@@ -69,8 +72,9 @@ struct qn_cache_object {
     size_t bytes;
 };
 
-/* 1 and the key that `index` leads to; 0 if none. */
-int qn_cache_index(struct qn_cache *cache, const char *index,
+/* The key that `index` leads to, by the folders from that position on; returns
+   where to look on if its entry is of no use, or 0 if there is no index. */
+int qn_cache_index(struct qn_cache *cache, int from, const char *index,
                    char key[QN_KEY_SIZE]);
 
 /* Remember it. A failure is no error: the next start is merely colder. */

@@ -250,7 +250,7 @@ static int remove_entry(struct qn_cache *cache, const char *key)
 }
 
 struct sweep {
-    const struct qn_cache *cache;
+    struct qn_cache *cache;
     int folder;
     time_t now;
 };
@@ -283,6 +283,25 @@ static int remove_stale(void *user, const char *name)
     return 0;
 }
 
+/* Locks of what was never kept. Whoever holds one, or is about to, is younger
+   than that, or looks again whether it is still there. */
+static int remove_lock(void *user, const char *name)
+{
+    const struct sweep *sweep = user;
+    struct stat st;
+    int lock;
+
+    if (!qn_cache_is_key(name) || has_entry(sweep->cache, name) ||
+        fstatat(sweep->folder, name, &st, AT_SYMLINK_NOFOLLOW) ||
+        llabs((long long)sweep->now - st.st_mtime) <= ABANDONED)
+        return 0;
+    lock = qn_cache_try_lock(sweep->cache, name);
+    if (lock >= 0)
+        unlinkat(sweep->folder, name, 0);
+    qn_cache_unlock(lock);
+    return 0;
+}
+
 /* What no entry needs: abandoned work, damage an hour old, dead indexes. */
 static void sweep_rests(struct qn_cache *cache)
 {
@@ -295,6 +314,8 @@ static void sweep_rests(struct qn_cache *cache)
     each_name(sweep.folder, remove_abandoned, &sweep);
     sweep.folder = folder->parts[QN_PART_INDEX];
     each_name(sweep.folder, remove_stale, &sweep);
+    sweep.folder = folder->parts[QN_PART_LOCK];
+    each_name(sweep.folder, remove_lock, &sweep);
 }
 
 int qn_cache_gc(struct qn_cache *cache, int verify, int64_t limit,

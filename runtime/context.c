@@ -26,6 +26,7 @@ void qn_context_log(const struct quern_context *ctx, int level,
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
+    line[strcspn(line, "\n")] = 0; /* details of an error are for its caller */
     ctx->log(ctx->log_user, level, line);
 }
 

@@ -39,6 +39,8 @@ int qn_host_threads(const struct quern_context *ctx, int *threads)
     return QUERN_OK;
 }
 
+enum { STACK_BYTES = 1 << 20 }; /* kernels take 256 KiB, see quern.h */
+
 struct worker {
     qn_host_function *function;
     void *const *params;
@@ -59,14 +61,19 @@ static void *work(void *user)
 void qn_host_run(qn_host_function *function, void *const *params, int workers)
 {
     struct worker all[QN_HOST_THREADS];
+    pthread_attr_t room;
 
+    /* whatever `ulimit -s` gives a thread by default */
+    pthread_attr_init(&room);
+    pthread_attr_setstacksize(&room, STACK_BYTES);
     for (int i = 1; i < workers; i++) {
         all[i] = (struct worker){.function = function,
                                  .params = params,
                                  .worker = i,
                                  .workers = workers};
-        all[i].started = !pthread_create(&all[i].thread, NULL, work, &all[i]);
+        all[i].started = !pthread_create(&all[i].thread, &room, work, &all[i]);
     }
+    pthread_attr_destroy(&room);
     function(params, 0, workers);
     for (int i = 1; i < workers; i++)
         if (all[i].started)

@@ -228,7 +228,9 @@ int qn_jit_object(struct quern_context *ctx,
         code = make_index(&job);
     if (code)
         return code;
-    if (qn_cache_index(job.cache, job.index, job.key) && load(&job, 0, object))
-        return take(&job, object);
+    for (int at = 0;
+         (at = qn_cache_index(job.cache, at, job.index, job.key)) > 0;)
+        if (load(&job, 0, object))
+            return take(&job, object);
     return find_or_make(&job, object);
 }

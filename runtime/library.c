@@ -11,6 +11,7 @@
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* 1 for the program itself, the first object, if it names a loader; else -1,
    which ends the search: 0 would go on to the next object. */
@@ -46,6 +47,22 @@ const char *qn_library_error(void)
     return text ? text : "no reason is given";
 }
 
+/* Why the first file that is there could not be opened. */
+static _Thread_local char refused[512];
+
+const char *qn_library_refused(void)
+{
+    return refused;
+}
+
+static void note_refused(const char *path)
+{
+    const char *reason = qn_library_error();
+
+    if (!*refused && access(path, F_OK) == 0)
+        snprintf(refused, sizeof refused, "\n  %s", reason);
+}
+
 /* The loader's path if `folder` is "", else FOLDER + REST + a name. */
 static void *try_folder(const char *const *names, const char *folder,
                         const char *rest)
@@ -57,8 +74,11 @@ static void *try_folder(const char *const *names, const char *folder,
         int need = snprintf(path, sizeof path, "%s%s%s%s", folder, rest,
                             *folder ? "/" : "", names[i]);
 
-        if (need > 0 && (size_t)need < sizeof path)
-            library = qn_library_open(path, 1);
+        if (need <= 0 || (size_t)need >= sizeof path)
+            continue;
+        library = qn_library_open(path, 1);
+        if (!library && *folder)
+            note_refused(path);
     }
     return library;
 }
@@ -79,7 +99,10 @@ static void *try_beside(const struct qn_library_search *search)
 void *qn_library_find(const struct qn_library_search *search,
                       const char *cuda_home)
 {
-    void *library = try_folder(search->names, "", "");
+    void *library;
+
+    *refused = 0;
+    library = try_folder(search->names, "", "");
 
     if (!library && cuda_home)
         library = try_folder(search->names, cuda_home, "/lib64");

@@ -7,6 +7,10 @@
 
 #include <stddef.h>
 
+/* What kept qn_library_find from a file that it found, for messages; "": there
+   was none. */
+const char *qn_library_refused(void);
+
 /*
 ** dlopen, all symbols at once and for this handle alone; `stay`: for good, as
 ** some do not free their memory on the way out. NULL: qn_library_error() is one

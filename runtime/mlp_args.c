@@ -253,7 +253,8 @@ static int check_arrays(const struct quern_mlp_plan *plan,
     const struct quern_mlp_description *need = &plan->need;
     int tokens = phase == QN_MLP_FORWARD || phase == QN_MLP_BACKWARD;
     int casts = phase != QN_MLP_WGRAD;
-    int rows_scaled = tokens && plan->mlp.probability;
+    int rows_scaled = tokens && plan->mlp.probability && plan->mlp.m > 0;
+    int weighs_b2 = tokens && plan->mlp.probability;
     int bias = tokens && plan->mlp.bias, back = phase == QN_MLP_BACKWARD;
     const struct {
         const char *name;
@@ -272,7 +273,7 @@ static int check_arrays(const struct quern_mlp_plan *plan,
          "the problem says prob=1"},
         {"b1", args->b1, bias && (!back || plan->mlp.recompute),
          2 * sizeof(float), "the problem says bias=1"},
-        {"b2", args->b2, bias && (!back || rows_scaled), 2 * sizeof(float),
+        {"b2", args->b2, bias && (!back || weighs_b2), 2 * sizeof(float),
          "the problem says bias=1"},
         {"db1", args->db1, bias && back, sizeof(float),
          "the problem says bias=1"},
@@ -321,6 +322,7 @@ static void list_tensor(const struct quern_mlp_plan *plan,
     const int written =
         row->written && (row->kind != COPY || l->phases & WEIGHTS);
     const int lasting = !row->written && !row->tokens; /* w1 and w2 */
+    const struct qn_scaling *s = &plan->recipe->scaling[QUERN_W];
     const int first = l->count;
 
     if (!given->data || (!lasting && !phases_of(plan, row, l->phases)))
@@ -331,7 +333,8 @@ static void list_tensor(const struct quern_mlp_plan *plan,
     add(l, -1, row->sf, given->sf, need->sf_bytes, written);
     add(l, -1, row->global, given->global, need->global_bytes, written);
     for (int i = first + 1; i < l->count; i++)
-        l->at[i].alike = (i - first) * QUERN_MLP_TENSORS + row->tensor;
+        if (i - first > 1 ? !s->hadamard : qn_quantize_same_sf(s))
+            l->at[i].alike = (i - first) * QUERN_MLP_TENSORS + row->tensor;
 }
 
 static void list_others(const struct quern_mlp_plan *plan,

@@ -36,12 +36,9 @@ static int set_length(void *target, const char *key, const char *value)
 static int set_integer(void *target, const char *key, const char *value)
 {
     struct quern_mlp *mlp = target;
-    int *out = *key == 'g' ? &mlp->groups : &mlp->interleave;
-    int64_t wide;
-    int code = qn_parse_number(key, value, &wide);
 
-    *out = code || wide > INT32_MAX ? INT32_MAX : (int)wide;
-    return code;
+    return qn_parse_int(key, value,
+                        *key == 'g' ? &mlp->groups : &mlp->interleave);
 }
 
 static int set_parts(void *target, const char *key, const char *value)

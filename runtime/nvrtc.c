@@ -128,7 +128,8 @@ int qn_nvrtc_open(const char *path, const char *cuda_home,
                             "a kernel must be compiled and there is no "
                             "libnvrtc.so.13 or .12 on the loader's path, in "
                             "$CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
-                            "../nvrtc beside libquern; set QUERN_NVRTC");
+                            "../nvrtc beside libquern; set QUERN_NVRTC%s",
+                            qn_library_refused());
     }
     if (code)
         qn_nvrtc_close(nvrtc);

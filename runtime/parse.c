@@ -52,6 +52,19 @@ int qn_parse_number(const char *key, const char *value, int64_t *out)
                         key, value);
 }
 
+int qn_parse_int(const char *key, const char *value, int *out)
+{
+    int64_t wide;
+    int code = qn_parse_number(key, value, &wide);
+
+    if (!code && wide > INT32_MAX)
+        code = qn_error_set(QUERN_EINVAL, "%s=%s: at most %d is expected", key,
+                            value, INT32_MAX);
+    if (!code)
+        *out = (int)wide;
+    return code;
+}
+
 int qn_parse_split(const char *value, char *split, size_t size)
 {
     if (strlen(value) >= size)
@@ -202,16 +215,13 @@ static int next_word(struct parser *parser)
 static int set_length(void *problem, const char *key, const char *value)
 {
     struct quern_problem *p = problem;
-    int64_t length;
-    int code = qn_parse_number(key, value, &length);
 
-    if (code)
-        return code;
     if (!strcmp(key, "g"))
-        p->groups = length > INT32_MAX ? INT32_MAX : (int)length;
-    else
-        *(*key == 'm' ? &p->m : *key == 'n' ? &p->n : &p->k) = length;
-    return QUERN_OK;
+        return qn_parse_int(key, value, &p->groups);
+    return qn_parse_number(key, value,
+                           *key == 'm'   ? &p->m
+                           : *key == 'n' ? &p->n
+                                         : &p->k);
 }
 
 /* Any type here; whether the recipe writes it comes later. */
@@ -313,11 +323,10 @@ static int set_pointers(void *problem, const char *key, const char *value)
 
 int qn_parse_parts(const char *key, const char *value, int *parts)
 {
-    int64_t wide;
-    int code = qn_parse_number(key, value, &wide);
+    int code = qn_parse_int(key, value, parts);
 
-    if (!code)
-        *parts = wide < 1 || wide > INT32_MAX ? -1 : (int)wide;
+    if (!code && !*parts)
+        *parts = -1;
     return code;
 }
 
@@ -394,12 +403,8 @@ static int set_quantize(void *problem, const char *key, const char *value)
 static int set_interleave(void *problem, const char *key, const char *value)
 {
     struct quern_problem *p = problem;
-    int64_t run;
-    int code = qn_parse_number(key, value, &run);
 
-    if (!code)
-        p->interleave = run > INT32_MAX ? INT32_MAX : (int)run;
-    return code;
+    return qn_parse_int(key, value, &p->interleave);
 }
 
 /* Its syntax is checked when g and the lengths are known. */

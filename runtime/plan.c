@@ -232,6 +232,7 @@ static int shrink(struct quern_plan *plan, int64_t total)
 {
     struct quern_problem *p = &plan->problem;
     int64_t *lengths[] = {NULL, &p->m, &p->n, &p->k};
+    const size_t workspace_bytes = plan->need.workspace_bytes; /* of the plan */
     const struct qn_recipe *recipe;
     char reason[256];
     int code;
@@ -240,6 +241,7 @@ static int shrink(struct quern_plan *plan, int64_t total)
     code = qn_describe(plan->ctx, p, &plan->need, &recipe);
     if (code)
         return code;
+    plan->need.workspace_bytes = workspace_bytes;
     if (!qn_select_requires(p, plan->kernel, reason, sizeof reason))
         return qn_error_set(QUERN_EINVAL,
                             "%s=%lld: kernel %s serves no such "
@@ -249,8 +251,6 @@ static int shrink(struct quern_plan *plan, int64_t total)
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         qn_geometry_of(p, recipe, role, &plan->operands[role]);
     fill_values(plan);
-    if (plan->result)
-        plan->need.workspace_bytes = plan->result->space.end;
     if (plan->ahead || plan->result)
         return QUERN_OK;
     fill_maps(plan);

@@ -25,6 +25,11 @@ int qn_quantize_element(const struct quern_quantization *q,
     return types[q->of];
 }
 
+int qn_quantize_same_sf(const struct qn_scaling *scaling)
+{
+    return scaling->span >= QN_SPAN_GROUP && !scaling->hadamard;
+}
+
 int qn_quantize_needs_amax(const struct quern_quantization *q,
                            const struct qn_scaling *s)
 {

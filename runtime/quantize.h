@@ -39,6 +39,10 @@ struct quern_quantize_plan {
     struct qn_step size_step;
 };
 
+/* Are the scales of a row and a column copy the same numbers, so that both may
+   lie in one place? Those of blocks and rows follow the copy's own axis. */
+int qn_quantize_same_sf(const struct qn_scaling *scaling);
+
 /* How the recipe scales the tensor. */
 const struct qn_scaling *qn_quantize_scaling(const struct quern_quantization *q,
                                              const struct qn_recipe *recipe);

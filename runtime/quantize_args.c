@@ -230,7 +230,9 @@ static int check_arrays(const struct quern_quantize_plan *plan,
     int delayed = plan->need.history &&
                   (q->work == QUERN_QUANTIZE || q->work == QUERN_RESCALE ||
                    q->work == QUERN_REQUANTIZE);
-    int code = check_array("probability", args->probability, q->probability,
+    /* what no rows have may be NULL */
+    int code = check_array("probability", args->probability,
+                           q->probability && (q->m > 0 || args->probability),
                            sizeof(float), "the problem says prob=1");
 
     if (!code)
@@ -243,7 +245,8 @@ static int check_arrays(const struct quern_quantize_plan *plan,
         code = check_array("dbias", args->dbias, q->dbias, sizeof(float),
                            "the problem says dbias=1 or dbias=add");
     if (!code)
-        code = check_array("dprob", args->dprob, q->dprob, sizeof(float),
+        code = check_array("dprob", args->dprob,
+                           q->dprob && (q->m > 0 || args->dprob), sizeof(float),
                            "the problem says dprob=1");
     if (!code)
         code = check_array("scale", args->scale, delayed, sizeof(float),
@@ -292,7 +295,8 @@ int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
 
 /* A tensor and its scales. Copies may share scales: where these are of more
    than a block, both copies have the same. Returns how many. */
-static int list_tensor(const struct tensor *t, struct qn_region list[FIELDS])
+static int list_tensor(const struct tensor *t, const struct qn_scaling *s,
+                       struct qn_region list[FIELDS])
 {
     const struct quern_tensor *given = t->given, *need = t->need;
 
@@ -300,10 +304,12 @@ static int list_tensor(const struct tensor *t, struct qn_region list[FIELDS])
         return 0;
     list[DATA] = (struct qn_region){t->fields[DATA], given->data,
                                     (size_t)span_of(t), t->is_output, 0};
-    list[SF] = (struct qn_region){t->fields[SF], given->sf, need->sf_bytes,
-                                  t->is_output, SF};
-    list[GLOBAL] = (struct qn_region){t->fields[GLOBAL], given->global,
-                                      need->global_bytes, t->is_output, GLOBAL};
+    list[SF] =
+        (struct qn_region){t->fields[SF], given->sf, need->sf_bytes,
+                           t->is_output, qn_quantize_same_sf(s) ? SF : 0};
+    list[GLOBAL] =
+        (struct qn_region){t->fields[GLOBAL], given->global, need->global_bytes,
+                           t->is_output, s->hadamard ? 0 : GLOBAL};
     return FIELDS;
 }
 
@@ -332,7 +338,8 @@ static int check_overlap(const struct quern_quantize_plan *plan,
     int regions = OTHERS;
 
     for (int i = 0; i < TENSORS; i++)
-        regions += list_tensor(&tensors[i], list + regions);
+        regions += list_tensor(
+            &tensors[i], qn_quantize_scaling(q, plan->recipe), list + regions);
     return qn_region_check(list, regions);
 }
 
@@ -389,10 +396,13 @@ int qn_quantize_args_given(const struct quern_quantize_plan *plan,
 int qn_quantize_args(const struct quern_quantize_plan *plan,
                      const struct quern_quantize_args *args)
 {
+    const int sums = plan->q.dbias && !is_scaled(plan); /* are enough */
+
     if (plan->q.work == QUERN_QUANTIZE && !args->row.data &&
-        !args->column.data && plan->q.m && (is_scaled(plan) || !args->dbias))
+        !args->column.data && plan->q.m && !(sums && args->dbias))
         return qn_error_set(QUERN_EINVAL,
-                            "row.data and column.data are NULL: there is "
-                            "nothing to make");
+                            "row.data and %s are NULL: there is nothing to "
+                            "make",
+                            sums ? "dbias" : "column.data");
     return qn_quantize_args_given(plan, args);
 }

@@ -76,11 +76,9 @@ static int set_integer(void *quantization, const char *key, const char *value)
                : *key == 'i' ? &q->interleave
                : *key == 'p' ? &q->probability
                              : &q->dprob;
-    int64_t wide;
-    int code = qn_parse_number(key, value, &wide);
+    int code = qn_parse_int(key, value, out);
 
-    *out = code || wide > INT32_MAX ? INT32_MAX : (int)wide;
-    if (!code && (*key == 'p' || *key == 'd') && wide > 1)
+    if (!code && (*key == 'p' || *key == 'd') && *out > 1)
         code =
             qn_error_set(QUERN_EINVAL, "%s=%s: 0 or 1 is expected", key, value);
     return code;

@@ -358,7 +358,7 @@ int qn_quantize_outline(struct quern_context *ctx,
     memset(plan, 0, sizeof *plan);
     plan->ctx = ctx;
     plan->q = *q;
-    code = shrink(plan, q->m);
+    code = shrink(plan, q->work == QUERN_RESCALE ? 0 : q->m);
     if (code)
         free(plan);
     else

@@ -650,9 +650,9 @@ QUERN_API void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
 
 /*
 ** Make the copies. A NULL data leaves out the copy, whose sf and global are not
-** looked at then. What is written shares no byte with anything else, but the
-** scales of both copies may be the same. Every byte of a copy that belongs to a
-** group is written, its padding included; what lies outside every group is not.
+** looked at then. What is written shares no byte with anything else, but scales
+** of groups or tensors may be one array for both. Each byte of a copy that is a
+** group's is written, its padding too; what lies outside every group is not.
 **
 ** One launch for all groups; where a scale depends on more than a block, one
 ** before it for the largest magnitudes; with dbias, one behind it that adds up

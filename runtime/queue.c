@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* What is written first, then what is read. */
-enum { REGIONS = 5 };
+enum { REGIONS = 8 };
 
 /* A product, or sums over the rows of each group. */
 struct entry {
@@ -37,24 +37,33 @@ struct quern_queue {
 
 /* ---------------------------------------------------------------- conflicts */
 
-/* Matrices by address have no one place. `plan` fits the arguments. */
+/* Matrices by address have no one place. `plan` fits the arguments. C counts
+   where it lies apart from D. */
 static void fill_regions(struct entry *e, const struct quern_plan *plan)
 {
-    static const char *const names[REGIONS] = {"d.data", "a.data", "b.data",
-                                               "a.sf", "b.sf"};
-    static const int roles[REGIONS] = {QN_ROLE_D, QN_ROLE_A, QN_ROLE_B,
-                                       QN_ROLE_A, QN_ROLE_B};
+    const struct quern_args *args = &e->args;
+    const int apart =
+        plan->problem.beta == QUERN_BETA_ANY && args->c.data != args->d.data;
+    struct qn_region *r = e->regions;
 
-    for (int i = 0; i < REGIONS; i++) {
-        const struct quern_tensor *t = qn_args_tensor(&e->args, roles[i]);
+    r[0] = qn_args_region(plan, args, QN_ROLE_D);
+    r[1] = qn_args_region(plan, args, QN_ROLE_A);
+    r[2] = qn_args_region(plan, args, QN_ROLE_B);
+    if (apart)
+        r[3] = qn_args_region(plan, args, QN_ROLE_C);
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct quern_tensor *t = qn_args_tensor(args, role);
 
-        if (i < 3)
-            e->regions[i] = qn_args_region(plan, &e->args, roles[i]);
-        else if (plan->operands[roles[i]].sf.scaling)
-            e->regions[i] =
-                (struct qn_region){.data = t->sf, .bytes = t->sf_bytes};
-        e->regions[i].name = names[i];
+        if (!plan->operands[role].sf.scaling)
+            continue;
+        r[4 + role] = (struct qn_region){.data = t->sf, .bytes = t->sf_bytes};
+        r[6 + role] =
+            (struct qn_region){.data = t->global, .bytes = t->global_bytes};
     }
+    for (int i = 0; i < REGIONS; i++)
+        r[i].name = (const char *const[REGIONS]){
+            "d.data", "a.data", "b.data",   "c.data",
+            "a.sf",   "b.sf",   "a.global", "b.global"}[i];
 }
 
 /* A tensor of sums; those of weights do not exist. */

@@ -12,7 +12,8 @@ struct qn_region {
     const void *data; /* NULL: none */
     size_t bytes;
     int written;
-    int alike; /* not 0: may lie where another of the same number lies */
+    int alike; /* above 0: may be the place of another of the same number;
+                  below: may overlap such a one, which the caller checks */
 };
 
 /* QUERN_EINVAL names two that overlap, of which at least one is written. */

@@ -300,10 +300,10 @@ int qn_run_merged(const struct quern_plan *plan,
                   const struct quern_args *const *args, int count, void *stream)
 {
     struct qn_driver_scope scope;
-    int code;
+    int code = qn_context_process(plan->ctx, "plan");
 
-    if (!plan->driver)
-        return merge(plan, args, count, stream);
+    if (code || !plan->driver)
+        return code ? code : merge(plan, args, count, stream);
     code = qn_driver_enter(plan->driver, plan->context, &scope);
     if (!code)
         code = merge(plan, args, count, stream);

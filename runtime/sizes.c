@@ -206,6 +206,8 @@ static int parse_list(const char *path, const char *text, int groups,
     return 1;
 }
 
+#define MARK "\xef\xbb\xbf"
+
 /* The whole file as text, at most `most` bytes; NULL with a sentence. */
 static char *read_text(const char *path, size_t most, char *why, size_t size)
 {
@@ -231,6 +233,8 @@ static char *read_text(const char *path, size_t most, char *why, size_t size)
         goto fail;
     }
     fclose(file);
+    if (!strncmp(text, MARK, sizeof MARK - 1)) /* as some editors begin UTF-8 */
+        memmove(text, text + sizeof MARK - 1, length - (sizeof MARK - 1) + 1);
     return text;
 fail:
     free(text);
@@ -401,6 +405,10 @@ int qn_sizes_routes(const char *path, int groups, int64_t *sizes,
     memset(sizes, 0, (size_t)groups * sizeof *sizes);
     *total = 0;
     failed = count_lines(file, path, groups, sizes, total, why, why_size);
+    if (ferror(file)) {
+        snprintf(why, why_size, "%s: %s", path, strerror(errno));
+        failed = 1;
+    }
     fclose(file);
     return failed;
 }

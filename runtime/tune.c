@@ -306,6 +306,14 @@ static int check_options(const struct qn_tune_job *job)
                             "options.seconds is %g: 0 (default) or more is "
                             "expected",
                             o->seconds);
+    if (o->threads < 0)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.threads is %d: 0 (default) or more is "
+                            "expected",
+                            o->threads);
+    if (o->keep < 0 || o->keep > 1)
+        return qn_error_set(QUERN_EINVAL, "options.keep is %d: 0 or 1",
+                            o->keep);
     if (o->l2 < QUERN_L2_BOTH || o->l2 > QUERN_L2_WARM)
         return qn_error_set(QUERN_EINVAL,
                             "options.l2 is %d: not a value of enum quern_l2",

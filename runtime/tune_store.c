@@ -19,9 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
-#define ENDING ".tune"
+#define ENDING   ".tune"
+#define PATIENCE 5 /* seconds to wait for a lock */
 enum { NAME_SIZE = 128 };
 
 /* The registry whose kernels lines name. */
@@ -83,8 +85,9 @@ static int each_cached(struct quern_context *ctx, visitor *visit, void *user)
     if (qn_context_cache(ctx, &cache))
         return -1;
     for (int i = 0; !result && (path = qn_cache_folder(cache, i)); i++)
-        if (snprintf(folder, sizeof folder, "%s/tune", path) <
-            (int)sizeof folder)
+        if (!qn_cache_refused(cache, i) &&
+            snprintf(folder, sizeof folder, "%s/tune", path) <
+                (int)sizeof folder)
             result = visit(user, folder);
     return result;
 }
@@ -377,11 +380,24 @@ struct target {
     char path[PATH_MAX];
 };
 
+/* Whoever was stopped with the lock in hand, or only took it, must not stop
+   everybody else: lines that two processes add at once are lost at worst. */
+static void lock_folder(int folder)
+{
+    const struct timespec pause = {0, 20000000};
+
+    for (int i = 0; i < PATIENCE * 50 && flock(folder, LOCK_EX | LOCK_NB); i++)
+        if (errno == EWOULDBLOCK)
+            nanosleep(&pause, NULL);
+        else if (errno != EINTR)
+            return; /* no locks on this file system */
+}
+
 /* A visitor. The lock is the folder's own: no file is left behind. */
 static int open_target(void *user, const char *path)
 {
     struct target *t = user;
-    int folder, failed;
+    int folder;
 
     qn_file_folders(path);
     folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -392,9 +408,7 @@ static int open_target(void *user, const char *path)
         close(folder);
         return 0;
     }
-    do
-        failed = flock(folder, LOCK_EX);
-    while (failed && errno == EINTR);
+    lock_folder(folder);
     strcpy(t->path, path);
     t->folder = folder;
     return 1;
@@ -496,6 +510,16 @@ static int merge_into(struct quern_context *ctx, const struct target *t,
     return code;
 }
 
+static int no_folder(void)
+{
+    const char *list = getenv("QUERN_TUNE");
+
+    return qn_error_set(QUERN_EIO,
+                        "no folder for tuned results may be written; %s",
+                        list && !*list ? "$QUERN_TUNE is empty: none is named"
+                                       : "$QUERN_TUNE names one");
+}
+
 int qn_tune_store_add(struct quern_context *ctx,
                       const struct qn_tune_file *lines, int newer, char *path,
                       size_t size)
@@ -508,9 +532,7 @@ int qn_tune_store_add(struct quern_context *ctx,
     if (each_own(ctx, open_target, &target) < 0)
         return qn_error_memory();
     if (target.folder < 0)
-        return qn_error_set(QUERN_EIO,
-                            "no folder for tuned results may be written; "
-                            "$QUERN_TUNE names one");
+        return no_folder();
     name_file(lines->gpu, name);
     snprintf(path, size, "%s/%s", target.path, name);
     code = merge_into(ctx, &target, name, path, lines, newer);

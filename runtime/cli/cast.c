@@ -12,6 +12,7 @@
 #include "random.h"
 #include "sizes.h"
 #include "timing.h"
+#include "tolerance.h"
 #include "types.h"
 
 /* ------------------------------------------------------------------ buffers */
@@ -57,6 +58,9 @@ static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
 {
     float *floats = c->host[part];
     size_t count = part_bytes(c, part) / sizeof(float);
+    const struct quern_quantize_args *need = &c->need.args;
+    const float factor = qn_tolerance_factor(
+        need->row.ndim ? need->row.type : need->column.type, 4);
 
     if (part == QN_CAST_IN || part == QN_CAST_SAVED || part == QN_CAST_OUT)
         return qn_random_fill(c->host[part], c->q.type,
@@ -74,7 +78,7 @@ static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
             floats[i] =
                 part == QN_CAST_HISTORY ? (i ? 0 : 3)
                 : part == QN_CAST_SCALE
-                    ? 1
+                    ? (i ? 1 / factor : factor)
                     : 0.5f + (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
     return QUERN_OK;
 }

@@ -124,9 +124,10 @@ static int write_cubins(const struct qn_options *opt, const char *folder,
     return status;
 }
 
-/* Run a program of the system in `folder`; an exit status. */
+/* Run a program of the system, in messages `tool`, in `folder`; an exit
+   status. */
 static int run_tool(const struct qn_options *opt, const char *folder,
-                    char *const *arguments)
+                    const char *tool, char *const *arguments)
 {
     posix_spawn_file_actions_t actions;
     pid_t child;
@@ -138,13 +139,13 @@ static int run_tool(const struct qn_options *opt, const char *folder,
         posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error)
-        return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", arguments[0],
+        return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", tool,
                                strerror(error));
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return QN_EXIT_OK;
-    return qn_message_fail(opt, QN_EXIT_UNABLE, "%s failed", arguments[0]);
+    return qn_message_fail(opt, QN_EXIT_UNABLE, "%s failed", tool);
 }
 
 /*
@@ -156,18 +157,14 @@ static int make_archive(const struct qn_options *opt, const char *folder)
     char own[PATH_MAX] = ".", full[PATH_MAX] = ".";
     char include[PATH_MAX + 16], installed[PATH_MAX + 24];
     const char *compiler = getenv("CC");
-    char *compile[] = {(char *)(compiler ? compiler : "cc"),
-                       "-O1",
-                       "-fPIC",
-                       "-fvisibility=hidden",
-                       "-I",
-                       include,
-                       "-I",
-                       installed,
-                       "-c",
-                       "registry.c",
-                       "cubins.S",
-                       NULL};
+    char *compile[] = {"/bin/sh", /* $CC may be several words, as for make */
+                       "-c",          "exec ${CC:-cc} \"$@\"",
+                       "quern build", "-O1",
+                       "-fPIC",       "-fvisibility=hidden",
+                       "-I",          include,
+                       "-I",          installed,
+                       "-c",          "registry.c",
+                       "cubins.S",    NULL};
     char *archive[] = {"ar",         "rcs",      "libquern_kernels.a",
                        "registry.o", "cubins.o", NULL};
     int status;
@@ -177,8 +174,8 @@ static int make_archive(const struct qn_options *opt, const char *folder)
                                strerror(errno));
     snprintf(include, sizeof include, "%s/../include", full);
     snprintf(installed, sizeof installed, "%s/quern", include);
-    status = run_tool(opt, folder, compile);
-    return status ? status : run_tool(opt, folder, archive);
+    status = run_tool(opt, folder, compiler ? compiler : "cc", compile);
+    return status ? status : run_tool(opt, folder, archive[0], archive);
 }
 
 /* The bytes of DIR/libquern_kernels.a; 0 if it cannot be looked at. */

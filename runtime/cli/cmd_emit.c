@@ -47,6 +47,10 @@ static int print(const struct qn_options *opt, struct qg *generator,
     size_t length;
     int count = 0;
 
+    if (opt->json)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "-o - prints CUDA C, and --json a count: one "
+                               "of them is expected");
     for (int i = 0; i < registry->nkernels; i++) {
         const struct qn_kernel *kernel = &registry->kernels[i];
         if (!qg_selects(selection, kernel))

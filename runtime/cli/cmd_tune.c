@@ -228,22 +228,31 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
 /* -------------------------------------------------------------------- merge */
 
 static int merge_file(const struct qn_options *opt, struct quern_context *ctx,
-                      const char *path)
+                      const char *path, cJSON *rows)
 {
     struct qn_tune_file file;
     char target[512];
     int code = qn_tune_store_read(ctx, path, &file);
+    cJSON *row;
 
     if (!code)
         code = qn_tune_store_add(ctx, &file, 0, target, sizeof target);
     if (!code && !opt->json)
         printf("%s: %d line%s, merged into %s\n", path, file.count,
                file.count == 1 ? "" : "s", target);
+    if (!code && opt->json) {
+        row = cJSON_CreateObject();
+        cJSON_AddStringToObject(row, "merged", path);
+        cJSON_AddNumberToObject(row, "lines", file.count);
+        cJSON_AddStringToObject(row, "file", target);
+        cJSON_AddItemToArray(rows, row);
+    }
     qn_tune_file_free(&file);
     return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
 }
 
-static int merge_all(const struct qn_options *opt, struct quern_context *ctx)
+static int merge_all(const struct qn_options *opt, struct quern_context *ctx,
+                     cJSON *rows)
 {
     int status;
 
@@ -252,7 +261,7 @@ static int merge_all(const struct qn_options *opt, struct quern_context *ctx)
                                "--merge takes the files to be merged");
     status = check_store(opt);
     for (int i = 0; i < opt->nwords && !status; i++)
-        status = merge_file(opt, ctx, opt->words[i]);
+        status = merge_file(opt, ctx, opt->words[i], rows);
     return status;
 }
 
@@ -277,16 +286,12 @@ static int run(const struct qn_options *opt)
 
     if (status)
         return status;
-    if (opt->merge) {
-        status = merge_all(opt, ctx);
-    } else {
-        rows = cJSON_CreateArray();
-        status = tune_all(opt, ctx, rows);
-        if (cJSON_GetArraySize(rows))
-            qn_table_print(opt, rows, columns);
-        else
-            cJSON_Delete(rows);
-    }
+    rows = cJSON_CreateArray();
+    status = opt->merge ? merge_all(opt, ctx, rows) : tune_all(opt, ctx, rows);
+    if (cJSON_GetArraySize(rows))
+        qn_table_print(opt, rows, columns);
+    else
+        cJSON_Delete(rows);
     quern_close(ctx);
     return status;
 }

@@ -5,6 +5,7 @@
 ** afterwards: the product is compared with one of what the copies hold.
 */
 #include "copies.h"
+#include "tolerance.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,10 +49,13 @@ static int fill_numbers(struct maker *m, uint64_t seed, float scale)
     return code;
 }
 
-/* Delayed scaling begins with a factor of 1 and an empty history. */
+/* Delayed scaling has a factor of calls before and an empty history. */
 static int make_inputs(struct maker *m, uint64_t seed, float scale)
 {
-    const float ones[] = {1, 1};
+    const int types[] = {m->job->recipe->x, m->job->recipe->w,
+                         m->job->recipe->dy};
+    const float factor = qn_tolerance_factor(types[m->q.of], 4 * scale);
+    const float factors[] = {factor, 1 / factor};
     const uint64_t random[] = {seed, 0};
     struct qn_gpu *gpu = m->job->gpu;
     int code = fill_numbers(m, seed, scale);
@@ -62,7 +66,8 @@ static int make_inputs(struct maker *m, uint64_t seed, float scale)
         code =
             fill(&m->random, gpu, random, m->need.random ? sizeof random : 0);
     if (!code)
-        code = fill(&m->scale, gpu, ones, m->need.history ? sizeof ones : 0);
+        code =
+            fill(&m->scale, gpu, factors, m->need.history ? sizeof factors : 0);
     if (!code)
         code = fill(&m->history, gpu, NULL,
                     (size_t)m->need.history * sizeof(float));

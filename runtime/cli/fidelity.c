@@ -311,7 +311,7 @@ static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
 {
     static const struct quern_plan_options host = {.backend =
                                                        QUERN_BACKEND_HOST};
-    float scale[] = {1, 1};
+    float scale[2];
     const uint64_t random[] = {1, 0};
     struct quern_quantize_plan *plan = NULL;
     struct quern_quantize_description need;
@@ -328,6 +328,11 @@ static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
                        need.args.in.bytes * 8 / (size_t)qn_type_bits(t->q.type),
                        1, deviation);
     if (!code) {
+        const struct quern_quantize_args *a = &need.args;
+
+        scale[0] = qn_tolerance_factor(
+            a->row.ndim ? a->row.type : a->column.type, 4 * deviation);
+        scale[1] = 1 / scale[0];
         point(t, &need, scale, random);
         code = quern_quantize_run(plan, &need.args, NULL);
     }

@@ -12,6 +12,7 @@
 #include "random.h"
 #include "sizes.h"
 #include "timing.h"
+#include "tolerance.h"
 #include "types.h"
 
 /* ------------------------------------------------------------------ buffers */
@@ -146,10 +147,19 @@ static int is_bias(int part)
            part == QN_LAYER_DB2;
 }
 
+/* A factor for tensors whose largest values had been 8. */
+static float factor_of(const struct qn_recipe *recipe)
+{
+    return fminf(qn_tolerance_factor(recipe->x, 8),
+                 fminf(qn_tolerance_factor(recipe->w, 8),
+                       qn_tolerance_factor(recipe->dy, 8)));
+}
+
 static int fill_part(struct qn_layer *l, int part, uint64_t seed)
 {
     const size_t bytes = part_bytes(l, part);
     struct quern_mlp_args need = l->need.args;
+    const float factor = factor_of(l->recipe);
     float *floats = l->host[part];
 
     if (tensor_of(&need, part))
@@ -167,8 +177,8 @@ static int fill_part(struct qn_layer *l, int part, uint64_t seed)
             floats[i] = i % 7 == 3
                             ? 0
                             : (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
-        else if (part == QN_LAYER_SCALE) /* as if the largest had been 8 */
-            floats[i] = i % 2 ? 0x1p-5f : 0x1p5f;
+        else if (part == QN_LAYER_SCALE)
+            floats[i] = i % 2 ? 1 / factor : factor;
     for (size_t i = 0; part == QN_LAYER_RANDOM && i < QUERN_MLP_TENSORS; i++)
         ((uint64_t *)(void *)floats)[2 * i] = seed + i;
     return QUERN_OK;

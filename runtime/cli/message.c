@@ -41,10 +41,10 @@ static int status_of(int code)
 /* What the generator says has the form already, with file and line. */
 static int is_diagnostic(const char *text)
 {
-    size_t line = strcspn(text, "\n"), length = strlen(text);
+    const char *end = text + strcspn(text, "\n");
     const char *error = strstr(text, "error: ");
 
-    return length && text[length - 1] == '\n' && error && error < text + line &&
+    return *end && error && error < end &&
            (error == text || (error > text + 1 && error[-2] == ':'));
 }
 
@@ -53,6 +53,8 @@ int qn_message_code(const struct qn_options *options, int code,
 {
     if (detail && is_diagnostic(detail)) {
         fputs(detail, stderr);
+        if (detail[strlen(detail) - 1] != '\n')
+            fputc('\n', stderr); /* it was cut */
         return status_of(code);
     }
     return qn_message_fail(options, status_of(code), "%s",

@@ -2,6 +2,7 @@
 ** options.c: one parser for the options of every command; a command's argp
 ** lists those that it takes, so no other one reaches this file.
 */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static uint64_t parse_number(const char *text, uint64_t most, const char *what,
 
     errno = 0;
     value = strtoull(text, &end, 10);
-    if (errno || end == text || *end || *text == '-' || value > most)
+    if (errno || !isdigit((unsigned char)*text) || *end || value > most)
         argp_error(state, "%s is '%s'; it must be a number from 0 to %llu",
                    what, text, (unsigned long long)most);
     return value;

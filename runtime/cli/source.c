@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 #include "gen.h"
@@ -151,7 +152,8 @@ int qn_source_texts(const struct qn_options *options, struct qn_texts *texts)
     texts->joined = texts->line;
     texts->all = &texts->joined;
     texts->count = 1;
-    if (!options->nwords || !strchr(options->words[0], ' '))
+    if (!options->nwords ||
+        !options->words[0][strcspn(options->words[0], " \t\r\n")])
         return qn_source_join(options, texts->line, sizeof texts->line);
     texts->all = (const char *const *)options->words;
     texts->count = options->nwords;
@@ -223,8 +225,9 @@ static int expand_file(const struct qn_options *options, const char *text,
                        char *out, size_t size)
 {
     const char *word = find_file(text);
-    const char *end = word + strcspn(word, " ");
+    const char *end = word + strcspn(word, " \t\r\n");
     char file[512], why[512];
+    struct stat st;
     int64_t sum;
     size_t need;
 
@@ -233,6 +236,11 @@ static int expand_file(const struct qn_options *options, const char *text,
         return qn_message_fail(options, QN_EXIT_USAGE,
                                "%c=@%s: %c is not split among the groups",
                                *word, file, *word);
+    if (!stat(file, &st) && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
+        return qn_message_fail(options, QN_EXIT_USAGE,
+                               "%c=@%s: it is read twice, and a pipe only "
+                               "once; write: %c=SUM split=@%s",
+                               *word, file, *word, file);
     if (qn_sizes_sum(file, &sum, why, sizeof why))
         return qn_message_fail(options, QN_EXIT_USAGE, "%c=@%s: %s", *word,
                                file, why);

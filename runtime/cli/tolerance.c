@@ -81,3 +81,15 @@ double qn_tolerance_format(int type)
         return 2e-2;
     }
 }
+
+float qn_tolerance_factor(int type, float most)
+{
+    const double largest = type == QUERN_E4M3   ? 448
+                           : type == QUERN_E5M2 ? 57344
+                           : type == QUERN_I8   ? 127
+                           : type == QUERN_E3M2 ? 28
+                           : type == QUERN_E2M3 ? 7.5
+                                                : 6;
+
+    return (float)exp2(floor(log2(largest / (double)most)));
+}

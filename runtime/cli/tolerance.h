@@ -31,4 +31,8 @@ struct qn_tolerance qn_tolerance_of(const struct quern_problem *problem,
 */
 double qn_tolerance_format(int type);
 
+/* The power of two by which numbers up to `most` fill the format: what calls
+   before have left of delayed scaling. */
+float qn_tolerance_factor(int type, float most);
+
 #endif

@@ -83,7 +83,7 @@ void fuzz_cache(const char *text, size_t length)
     fuzz_file("cache/entries/" KEY "/log", "", 0);
     snprintf(path, sizeof path, "%s/cache", fuzz_folder());
     FUZZ_HOLDS(qn_cache_open(path, NULL, &cache) == QUERN_OK);
-    if (qn_cache_index(cache, KEY, key))
+    if (qn_cache_index(cache, 0, KEY, key))
         FUZZ_HOLDS(strlen(key) == QN_KEY_SIZE - 1);
     qn_cache_each(cache, 1, show, NULL);
     if (qn_cache_load(cache, KEY, 1, 0, &object))

@@ -247,7 +247,8 @@ void test_bad_folders(void **state)
     snprintf(path, sizeof path, "%s/x.lua", dir);
     check_folder(dir,
                  "%s: error: a spec lies in recipes/, layouts/, ragged/ or "
-                 "kernels/ of the folder that is named; move it there\n",
+                 "kernels/ of the folder that is named; move it there, or name "
+                 "the folder above\n",
                  path);
     unlink(path);
     make_part(dir, "recipes");

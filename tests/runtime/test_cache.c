@@ -48,9 +48,9 @@ static void keeps_and_finds(void **state)
     assert_false(test_loads(cache, KEY("b"), 0));
     /* once more is as good */
     assert_true(qn_cache_store(cache, KEY("a"), &test_item));
-    assert_false(qn_cache_index(cache, KEY("1"), key));
+    assert_false(qn_cache_index(cache, 0, KEY("1"), key));
     qn_cache_index_store(cache, KEY("1"), KEY("a"));
-    assert_true(qn_cache_index(cache, KEY("1"), key));
+    assert_true(qn_cache_index(cache, 0, KEY("1"), key));
     assert_string_equal(key, KEY("a"));
     qn_cache_close(cache);
     assert_int_equal(stat(test_cache, &st), 0);
@@ -192,7 +192,7 @@ static void trusts_nobody(void **state)
         cache = test_open_cache(test_cache);
         assert_int_equal(qn_cache_writable(cache), -1);
         assert_false(test_loads(cache, KEY("a"), 0) &&
-                     qn_cache_index(cache, KEY("1"), key));
+                     qn_cache_index(cache, 0, KEY("1"), key));
         assert_false(qn_cache_store(cache, KEY("b"), &test_item));
         qn_cache_close(cache);
         assert_int_equal(chmod(at(paths[i]), 0700), 0);
@@ -201,7 +201,7 @@ static void trusts_nobody(void **state)
     assert_int_equal(chmod(at("index/" KEY("1")), 0622), 0);
     cache = test_open_cache(test_cache);
     assert_true(test_loads(cache, KEY("a"), 0));
-    assert_false(qn_cache_index(cache, KEY("1"), key));
+    assert_false(qn_cache_index(cache, 0, KEY("1"), key));
     qn_cache_close(cache);
 }
 
@@ -246,7 +246,7 @@ static void distrusts_indexes(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         write_file(at("index/" KEY("1")), texts[i]);
         chmod(at("index/" KEY("1")), 0600);
-        assert_false(qn_cache_index(cache, KEY("1"), key));
+        assert_false(qn_cache_index(cache, 0, KEY("1"), key));
     }
     qn_cache_close(cache);
 }
@@ -420,8 +420,8 @@ static void removes_what_was_not_used(void **state)
     assert_int_equal(gc.kept_bytes, 58);
     assert_false(test_loads(cache, KEY("a"), 0));
     assert_true(test_loads(cache, KEY("b"), 0));
-    assert_false(qn_cache_index(cache, KEY("1"), key));
-    assert_true(qn_cache_index(cache, KEY("2"), key));
+    assert_false(qn_cache_index(cache, 0, KEY("1"), key));
+    assert_true(qn_cache_index(cache, 0, KEY("2"), key));
     assert_int_equal(qn_cache_gc(cache, 0, 0, &gc), QUERN_OK);
     assert_int_equal(gc.kept, 0);
     assert_int_equal(test_count_files("entries"), 0);
@@ -446,6 +446,8 @@ static void sweeps_what_is_left_over(void **state)
     write_file(at("new/killed/source"), "half");
     set_age(at("new/killed"), 7200);
     mkdir(at("new/busy"), 0700);
+    write_file(at("lock/" KEY("c")), ""); /* of what was never kept */
+    set_age(at("lock/" KEY("c")), 7200);
     /* whoever holds the lock is left alone */
     lock = qn_cache_lock(cache, KEY("b"));
     assert_true(lock >= 0);
@@ -453,6 +455,7 @@ static void sweeps_what_is_left_over(void **state)
     assert_int_equal(gc.removed, 1);
     assert_int_equal(gc.kept, 1);
     assert_int_equal(test_count_files("new"), 1);
+    assert_int_equal(test_count_files("lock"), 1);
     qn_cache_unlock(lock);
     assert_true(test_loads(cache, KEY("b"), 0));
     qn_cache_close(cache);

@@ -7,10 +7,15 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#define PROBLEM  "wgrad mixed g=3 m=16 n=24 k=100 beta=1"
-#define FIRST    "wgrad mixed g=3 m=16 n=24 k=100"
-#define NARROWER "wgrad mixed g=3 m=16 n=16 k=100 beta=1"
+#define PROBLEM     "wgrad mixed g=3 m=16 n=24 k=100 beta=1"
+#define FIRST       "wgrad mixed g=3 m=16 n=24 k=100"
+#define PROBLEM_ANY "wgrad mixed g=3 m=16 n=24 k=100 beta=any"
+#define NARROWER    "wgrad mixed g=3 m=16 n=16 k=100 beta=1"
 
 static const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
 
@@ -189,6 +194,8 @@ static void refuses_conflicts(void **state)
 {
     struct bench b = set_up();
     struct quern_args args = b.other;
+    struct quern_plan *any;
+    const float one = 1;
 
     (void)state;
     test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
@@ -222,10 +229,39 @@ static void refuses_conflicts(void **state)
     args.b.data = b.args.d.data;
     test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_EINVAL,
                 "b.data overlaps d.data of a product that waits for layer 0");
+    any = test_plan(b.ctx, PROBLEM_ANY, &host);
+    args = b.other;
+    args.d.data = (char *)b.args.d.data + 8192;
+    args.beta = &one;
+    args.c = args.d;
+    args.c.data = b.args.d.data;
+    test_expect(quern_queue_put(b.queue, any, &args, 5), QUERN_EINVAL,
+                "c.data overlaps d.data of a product that waits for layer 0");
+    quern_plan_free(any);
     /* what both only read may be shared */
     args = b.other;
     args.a.data = b.args.a.data;
     test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_OK, "");
+    tear_down(&b);
+}
+
+/* Two that wait are one launch, which a child must not make either. */
+static void child_flushes_nothing(void **state)
+{
+    struct bench b = set_up();
+    pid_t child;
+    int status;
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
+    fflush(NULL);
+    child = fork();
+    if (child == 0)
+        _exit(quern_queue_flush(b.queue, 0, 0, NULL) != QUERN_EINVAL ||
+              !strstr(quern_errmsg(NULL), "was made before fork()"));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
     tear_down(&b);
 }
 
@@ -523,6 +559,7 @@ int test_queue_group(void)
         TEST(is_full),
         TEST(refuses_conflicts),
         TEST(takes_fewer_tokens),
+        TEST(child_flushes_nothing),
         TEST(keeps_what_failed),
         TEST(flushes_bias_gradients_in_order),
         TEST(keeps_layers_in_order),

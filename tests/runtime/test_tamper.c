@@ -233,8 +233,8 @@ static int use_seeded(void)
                 : test_loads(cache, KEY("b"), 1) ? 2
                                                  : 0;
 
-    if (!wrong &&
-        (!qn_cache_index(cache, KEY("1"), key) || strcmp(key, KEY("a")) != 0))
+    if (!wrong && (!qn_cache_index(cache, 0, KEY("1"), key) ||
+                   strcmp(key, KEY("a")) != 0))
         wrong = 3;
     if (!wrong && (qn_cache_writable(cache) != 1 ||
                    !qn_cache_store(cache, KEY("b"), &test_item) ||
@@ -386,7 +386,7 @@ static void leaves_later_versions_alone(void **state)
     plant_later();
     assert_int_equal(test_verify(), 0);
     cache = test_open_cache(test_cache);
-    assert_false(qn_cache_index(cache, KEY("3"), key));
+    assert_false(qn_cache_index(cache, 0, KEY("3"), key));
     assert_int_equal(qn_cache_gc(cache, 0, 1000, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 0);
     assert_int_equal(gc.kept, 3);
