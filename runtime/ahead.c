@@ -10,6 +10,7 @@
 **
 **     ahead  = product + bytes / MOVED + LAUNCHES
 **     inside = max(waves * tile, memory)                      (expand.c)
+**              SIXTEENS as many cycles where tokens are summed
 **     fp8    = product in FP8 + bytes / CODED + LAUNCHES_FP8
 **     f16    = inside, as f16 + bytes / LOOKED + LAUNCHES_F16
 **
@@ -36,6 +37,7 @@
 #define CODED        2000.0 /* bytes in a cycle, two of three of them written */
 #define LAUNCHES_FP8 30000.0 /* of six more, three of which do nothing */
 #define LOOKED       1500.0  /* bytes in a cycle, of scales */
+#define SIXTEENS     1.1 /* what scales of 16 tokens cost a kernel that expands */
 #define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
 #define SMS          132     /* where no GPU is asked */
 
@@ -425,6 +427,9 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
                        expands(s->problem, s->demand.recipe)))
         return found < 0 ? QUERN_ENOMEM : QUERN_OK;
     least = inside.figures.waves * inside.figures.tile_cycles;
+    if (s->problem->ragged == QUERN_AXIS_K &&
+        s->demand.recipe->scaling[QUERN_X].k <= 16)
+        least *= SIXTEENS;
     if (least < inside.figures.memory_cycles)
         least = inside.figures.memory_cycles;
     cost[QUERN_EXPAND_INSIDE].cycles = least;
