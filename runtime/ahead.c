@@ -37,7 +37,7 @@
 #define CODED        2000.0 /* bytes in a cycle, two of three of them written */
 #define LAUNCHES_FP8 30000.0 /* of six more, three of which do nothing */
 #define LOOKED       1500.0  /* bytes in a cycle, of scales */
-#define SIXTEENS     1.1 /* what scales of 16 tokens cost a kernel that expands */
+#define SIXTEENS     1.1     /* scales of 16 tokens, to who expands beside */
 #define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
 #define SMS          132     /* where no GPU is asked */
 
