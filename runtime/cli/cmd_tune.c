@@ -232,9 +232,13 @@ static int merge_file(const struct qn_options *opt, struct quern_context *ctx,
 {
     struct qn_tune_file file;
     char target[512];
-    int code = qn_tune_store_read(ctx, path, &file);
     cJSON *row;
+    int code;
 
+    if (access(path, F_OK))
+        return qn_message_fail(opt, QN_EXIT_USAGE, "%s: %s", path,
+                               strerror(errno));
+    code = qn_tune_store_read(ctx, path, &file);
     if (!code)
         code = qn_tune_store_add(ctx, &file, 0, target, sizeof target);
     if (!code && !opt->json)

@@ -181,7 +181,7 @@ static const struct {
     {"tune fprop bf61 g=2 m=8 n=8 k=8", 2, "did you mean 'bf16'?"},
     {"tune fprop bf16 g=2 m=8 n=8 k=8 --l2 hot", 2, "both, cold or warm"},
     {"tune --merge", 2, "--merge takes the files"},
-    {"tune --merge /none", 3, "/none: no such file"},
+    {"tune --merge /none", 2, "/none: No such file"},
     {"run quantize mxfp8 of=x g=3 m=200 k=96 --backend host --check", 0,
      "passed"},
     {"run quantize bf16 of=dy g=3 m=200 k=96 dbias=1 copies=row --backend host "

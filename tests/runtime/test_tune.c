@@ -251,14 +251,14 @@ static double seconds(void)
 
 static void stops_when_time_is_up(void **state)
 {
-    const struct quern_tune_options options = {.seconds = 0.15, .threads = 1},
+    const struct quern_tune_options options = {.seconds = 0.5, .threads = 1},
                                     none = {.seconds = 0.01, .threads = 1};
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
     double start = seconds();
 
     (void)state;
-    setenv("FAKE_NVRTC_DELAY", "200", 1);
+    setenv("FAKE_NVRTC_DELAY", "700", 1);
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, &none, &r), QUERN_EINVAL,
                 "options.seconds is 0.010: time was up before");
@@ -268,7 +268,7 @@ static void stops_when_time_is_up(void **state)
     assert_true(r.rounds >= 2);
     expect_reason(&r, "k_cluster", "time was up before it was compiled");
     quern_free(r.candidates);
-    assert_true(seconds() - start < 3);
+    assert_true(seconds() - start < 6);
     test_expect_balance();
     test_expect_why(ctx, PROBLEM, "(time was up before that was certain)", 1);
     quern_close(ctx);
