@@ -531,9 +531,9 @@ void test_linked_kernels(void **state)
         fail_msg("quern build: %s", test_output);
     if (test_shell(
             "${CC:-cc} -o %s/program tests/cli/linked/program.c "
-            "-I%s/../include "
-            "-I%s/kernels %s/kernels/libquern_kernels.a -L%s/../lib -lquern "
-            "-Wl,-rpath,%s/../lib %s 2>&1",
+            "'-I%s/../include' "
+            "-I%s/kernels %s/kernels/libquern_kernels.a '-L%s/../lib' -lquern "
+            "'-Wl,-rpath,%s/../lib' %s 2>&1",
             folder, own, folder, folder, own, own,
             sanitized ? "-fsanitize=address,undefined" : "") != 0)
         fail_msg("link: %s", test_output);
