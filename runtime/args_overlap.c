@@ -51,6 +51,9 @@ static int check_c_overlap(const struct quern_plan *plan,
                         c->data ? "data" : "pointers");
 }
 
+/* Scales that both copies of a result may have; then of what a run makes of
+   `in`. */
+enum { SF = 1, GLOBAL, MADE_SF, MADE_GLOBAL };
 enum { FIELDS = 6, OTHERS = 16 }; /* of an operand; of a run besides */
 
 /* What there is; what is NULL or has no bytes is left out, as most of it is in
@@ -105,9 +108,11 @@ static void list_operand(const struct quern_plan *plan,
         const int written = made || role >= QN_ROLE_D;
 
         add(l, names[1], t->sf, t->sf_bytes, written);
-        share(l, names[1], written && qn_quantize_same_sf(s), made ? 3 : 1);
+        share(l, names[1], written && qn_quantize_same_sf(s),
+              made ? MADE_SF : SF);
         add(l, names[2], t->global, t->global_bytes, written);
-        share(l, names[2], written && !s->hadamard, made ? 4 : 2);
+        share(l, names[2], written && !s->hadamard,
+              made ? MADE_GLOBAL : GLOBAL);
     }
     if (sizes) {
         add(l, names[3], qn_args_lengths(t, &plan->operands[role]),
@@ -169,10 +174,10 @@ int qn_args_overlap(const struct quern_plan *plan,
     add(&l, "column.data", column->data, least(column->bytes, need->bytes), 1);
     add(&l, "column.sf", column->data ? column->sf : NULL,
         least(column->sf_bytes, need->sf_bytes), 1);
-    share(&l, "column.sf", made && qn_quantize_same_sf(made), 3);
+    share(&l, "column.sf", made && qn_quantize_same_sf(made), MADE_SF);
     add(&l, "column.global", column->data ? column->global : NULL,
         least(column->global_bytes, need->global_bytes), 1);
-    share(&l, "column.global", made && !made->hadamard, 4);
+    share(&l, "column.global", made && !made->hadamard, MADE_GLOBAL);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (qn_args_has(plan, args, role))
             list_operand(plan, args, role, role == from, &l);

@@ -324,20 +324,18 @@ int qn_cache_try_lock(struct qn_cache *cache, const char *key)
 int qn_cache_lock(struct qn_cache *cache, const char *key)
 {
     long long left = PATIENCE * 1000000000LL, pause = 200000;
-    int lock, told = 0;
+    int lock;
 
     while ((lock = qn_cache_try_lock(cache, key)) == QN_LOCK_BUSY && left > 0) {
         const struct timespec now = {0, (long)pause};
 
         nanosleep(&now, NULL);
         left -= pause;
-        if (!told && left < (PATIENCE - 1) * 1000000000LL) {
-            told = 1;
+        if (left < (PATIENCE - 1) * 1000000000LL)
             say(cache, BUSY_ENTRY,
                 "cache: waits for another process, which compiles entry "
                 "%.12s...",
                 key);
-        }
         pause = pause < 20000000 ? pause * 2 : 20000000;
     }
     return lock < 0 ? -1 : lock;

@@ -253,8 +253,8 @@ static int check_arrays(const struct quern_mlp_plan *plan,
     const struct quern_mlp_description *need = &plan->need;
     int tokens = phase == QN_MLP_FORWARD || phase == QN_MLP_BACKWARD;
     int casts = phase != QN_MLP_WGRAD;
-    int rows_scaled = tokens && plan->mlp.probability && plan->mlp.m > 0;
     int weighs_b2 = tokens && plan->mlp.probability;
+    int rows_scaled = weighs_b2 && plan->mlp.m > 0;
     int bias = tokens && plan->mlp.bias, back = phase == QN_MLP_BACKWARD;
     const struct {
         const char *name;

@@ -41,29 +41,34 @@ struct quern_queue {
    where it lies apart from D. */
 static void fill_regions(struct entry *e, const struct quern_plan *plan)
 {
+    static const struct {
+        const char *name;
+        int role;
+        enum { DATA, SF, GLOBAL } field;
+    } list[REGIONS] = {
+        {"d.data", QN_ROLE_D, DATA},     {"a.data", QN_ROLE_A, DATA},
+        {"b.data", QN_ROLE_B, DATA},     {"c.data", QN_ROLE_C, DATA},
+        {"a.sf", QN_ROLE_A, SF},         {"b.sf", QN_ROLE_B, SF},
+        {"a.global", QN_ROLE_A, GLOBAL}, {"b.global", QN_ROLE_B, GLOBAL},
+    };
     const struct quern_args *args = &e->args;
     const int apart =
         plan->problem.beta == QUERN_BETA_ANY && args->c.data != args->d.data;
-    struct qn_region *r = e->regions;
 
-    r[0] = qn_args_region(plan, args, QN_ROLE_D);
-    r[1] = qn_args_region(plan, args, QN_ROLE_A);
-    r[2] = qn_args_region(plan, args, QN_ROLE_B);
-    if (apart)
-        r[3] = qn_args_region(plan, args, QN_ROLE_C);
-    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+    for (int i = 0; i < REGIONS; i++) {
+        const int role = list[i].role;
         const struct quern_tensor *t = qn_args_tensor(args, role);
+        struct qn_region *r = &e->regions[i];
 
-        if (!plan->operands[role].sf.scaling)
-            continue;
-        r[4 + role] = (struct qn_region){.data = t->sf, .bytes = t->sf_bytes};
-        r[6 + role] =
-            (struct qn_region){.data = t->global, .bytes = t->global_bytes};
+        if (list[i].field == DATA && (role != QN_ROLE_C || apart))
+            *r = qn_args_region(plan, args, role);
+        else if (list[i].field == SF && plan->operands[role].sf.scaling)
+            *r = (struct qn_region){.data = t->sf, .bytes = t->sf_bytes};
+        else if (list[i].field == GLOBAL && plan->operands[role].sf.scaling)
+            *r =
+                (struct qn_region){.data = t->global, .bytes = t->global_bytes};
+        r->name = list[i].name;
     }
-    for (int i = 0; i < REGIONS; i++)
-        r[i].name = (const char *const[REGIONS]){
-            "d.data", "a.data", "b.data",   "c.data",
-            "a.sf",   "b.sf",   "a.global", "b.global"}[i];
 }
 
 /* A tensor of sums; those of weights do not exist. */

@@ -510,20 +510,11 @@ static int merge_into(struct quern_context *ctx, const struct target *t,
     return code;
 }
 
-static int no_folder(void)
-{
-    const char *list = getenv("QUERN_TUNE");
-
-    return qn_error_set(QUERN_EIO,
-                        "no folder for tuned results may be written; %s",
-                        list && !*list ? "$QUERN_TUNE is empty: none is named"
-                                       : "$QUERN_TUNE names one");
-}
-
 int qn_tune_store_add(struct quern_context *ctx,
                       const struct qn_tune_file *lines, int newer, char *path,
                       size_t size)
 {
+    const char *list = getenv("QUERN_TUNE");
     struct target target = {.folder = -1};
     char name[NAME_SIZE];
     int code;
@@ -532,7 +523,10 @@ int qn_tune_store_add(struct quern_context *ctx,
     if (each_own(ctx, open_target, &target) < 0)
         return qn_error_memory();
     if (target.folder < 0)
-        return no_folder();
+        return qn_error_set(
+            QUERN_EIO, "no folder for tuned results may be written; %s",
+            list && !*list ? "$QUERN_TUNE is empty: none is named"
+                           : "$QUERN_TUNE names one");
     name_file(lines->gpu, name);
     snprintf(path, size, "%s/%s", target.path, name);
     code = merge_into(ctx, &target, name, path, lines, newer);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "context.h"
 #include "element.h"
 #include "quantize.h"
 #include "random.h"
@@ -53,14 +54,19 @@ static size_t part_bytes(const struct qn_cast *c, int part)
     return bytes[part];
 }
 
+/* Of delayed scaling, for numbers of deviation 1. */
+static float factor_of(const struct qn_cast *c)
+{
+    const struct qn_recipe *recipe = qn_context_recipe(c->ctx, c->q.recipe);
+
+    return qn_tolerance_factor(qn_quantize_element(&c->q, recipe), 4);
+}
+
 /* What a part holds before a run: 0, or a code; NULL stays poison. */
 static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
 {
     float *floats = c->host[part];
     size_t count = part_bytes(c, part) / sizeof(float);
-    const struct quern_quantize_args *need = &c->need.args;
-    const float factor = qn_tolerance_factor(
-        need->row.ndim ? need->row.type : need->column.type, 4);
 
     if (part == QN_CAST_IN || part == QN_CAST_SAVED || part == QN_CAST_OUT)
         return qn_random_fill(c->host[part], c->q.type,
@@ -78,7 +84,7 @@ static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
             floats[i] =
                 part == QN_CAST_HISTORY ? (i ? 0 : 3)
                 : part == QN_CAST_SCALE
-                    ? (i ? 1 / factor : factor)
+                    ? (i ? 1 / factor_of(c) : factor_of(c))
                     : 0.5f + (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
     return QUERN_OK;
 }

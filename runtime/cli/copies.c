@@ -5,7 +5,6 @@
 ** afterwards: the product is compared with one of what the copies hold.
 */
 #include "copies.h"
-#include "tolerance.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "fidelity.h"
 #include "quantize.h"
 #include "random.h"
+#include "tolerance.h"
 
 /* What one quantization needs besides the job's own buffers. */
 struct maker {
@@ -52,9 +52,8 @@ static int fill_numbers(struct maker *m, uint64_t seed, float scale)
 /* Delayed scaling has a factor of calls before and an empty history. */
 static int make_inputs(struct maker *m, uint64_t seed, float scale)
 {
-    const int types[] = {m->job->recipe->x, m->job->recipe->w,
-                         m->job->recipe->dy};
-    const float factor = qn_tolerance_factor(types[m->q.of], 4 * scale);
+    const float factor = qn_tolerance_factor(
+        qn_quantize_element(&m->q, m->job->recipe), 4 * scale);
     const float factors[] = {factor, 1 / factor};
     const uint64_t random[] = {seed, 0};
     struct qn_gpu *gpu = m->job->gpu;

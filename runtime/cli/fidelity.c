@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "context.h"
 #include "element.h"
 #include "error.h"
 #include "quantize.h"
@@ -328,10 +329,10 @@ static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
                        need.args.in.bytes * 8 / (size_t)qn_type_bits(t->q.type),
                        1, deviation);
     if (!code) {
-        const struct quern_quantize_args *a = &need.args;
+        const struct qn_recipe *recipe = qn_context_recipe(ctx, t->q.recipe);
 
-        scale[0] = qn_tolerance_factor(
-            a->row.ndim ? a->row.type : a->column.type, 4 * deviation);
+        scale[0] = qn_tolerance_factor(qn_quantize_element(&t->q, recipe),
+                                       4 * deviation);
         scale[1] = 1 / scale[0];
         point(t, &need, scale, random);
         code = quern_quantize_run(plan, &need.args, NULL);

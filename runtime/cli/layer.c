@@ -159,7 +159,6 @@ static int fill_part(struct qn_layer *l, int part, uint64_t seed)
 {
     const size_t bytes = part_bytes(l, part);
     struct quern_mlp_args need = l->need.args;
-    const float factor = factor_of(l->recipe);
     float *floats = l->host[part];
 
     if (tensor_of(&need, part))
@@ -178,7 +177,7 @@ static int fill_part(struct qn_layer *l, int part, uint64_t seed)
                             ? 0
                             : (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
         else if (part == QN_LAYER_SCALE)
-            floats[i] = i % 2 ? 1 / factor : factor;
+            floats[i] = i % 2 ? 1 / factor_of(l->recipe) : factor_of(l->recipe);
     for (size_t i = 0; part == QN_LAYER_RANDOM && i < QUERN_MLP_TENSORS; i++)
         ((uint64_t *)(void *)floats)[2 * i] = seed + i;
     return QUERN_OK;

@@ -194,6 +194,7 @@ void test_file_sums(void **state)
     (void)state;
     assert_int_equal(sum_file("3,0,5\n7 # and 100 more\n"), 15);
     assert_int_equal(sum_file(""), 0);
+    assert_int_equal(sum_file("\357\273\2773\n0\n5\n"), 8); /* UTF-8's mark */
     assert_int_equal(sum_file("2147483647 2147483647"), 4294967294);
     assert_int_equal(sum_file("3,x"), -1);
     assert_non_null(strstr(why, "'x' is no number of rows"));
