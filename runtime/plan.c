@@ -11,7 +11,7 @@
 #include "jit.h"
 #include "result.h"
 #include "session.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "types.h"
 #include "tune.h"
 
@@ -194,7 +194,7 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
     if (!code)
         code = encode_maps(plan);
     if (!code)
-        code = qn_streamed_plan(plan, s);
+        code = qn_fuse_plan(plan, s);
     if (!code)
         code = qn_gradient_plan(plan, s);
     return code;
@@ -375,7 +375,7 @@ static int plan_inside(struct qn_session *s, struct quern_plan **out)
         return QUERN_ENOMEM;
     code = prepare(plan, s, module);
     if (code) {
-        qn_streamed_plan_free(plan);
+        qn_fuse_plan_free(plan);
         qn_gradient_plan_free(plan);
         free(plan);
     } else
@@ -525,7 +525,7 @@ void quern_plan_free(struct quern_plan *plan)
         qn_cublaslt_plan_free(plan);
         qn_ahead_plan_free(plan);
         qn_result_plan_free(plan);
-        qn_streamed_plan_free(plan);
+        qn_fuse_plan_free(plan);
         qn_gradient_plan_free(plan);
     }
     free(plan);

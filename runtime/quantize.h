@@ -118,12 +118,6 @@ int qn_quantize_describe(struct quern_context *ctx,
                          struct qn_quantize_space *space,
                          const struct qn_recipe **recipe);
 
-/* A plan without kernels: its rules, and values that no run changes; freed with
-   quern_quantize_plan_free. */
-int qn_quantize_outline(struct quern_context *ctx,
-                        const struct quern_quantization *q,
-                        struct quern_quantize_plan **plan);
-
 /* The plan for a run of `m` rows, which may be fewer: itself, or what is made
    of it in `room`, which owns nothing. */
 int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,

@@ -126,7 +126,7 @@
     X(shift, "float", "constant of the clamped activation")                    \
     X(scale, "float *", "delayed scaling: factor, and its inverse")            \
     X(history, "float *", "delayed scaling: largest magnitudes, newest first") \
-    X(flags, "unsigned int *", "tickets and flags, in the workspace")          \
+    X(flags, "unsigned int *", "flags for later launches, in the workspace")   \
     X(random, "const unsigned long long *", "seed and offset of the rounding") \
     X(host_sizes, "const __grid_constant__ struct host_sizes", "by value")     \
     X(device_sizes, "int *", "where these go, in the workspace")               \
@@ -278,14 +278,14 @@ struct qn_kernel {
     int tile[3];    /* m, n, k */
     int cluster[2]; /* CTAs along m, along n */
     int stages;
-    const char *schedule;   /* "cooperative", "pingpong", "" */
-    const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
-    const char *expand;     /* where codes become bf16: "shared", "registers";
+    const char *schedule; /* "cooperative", "pingpong", "" */
+    const char *addend;   /* how C arrives: "reduce", "read", "fetch", .. */
+    const char *expand;   /* where codes become bf16: "shared", "registers";
                                "swapped": registers, and D turned */
-    const char *becomes;    /* what they become: "bf16", "f16" with
+    const char *becomes;  /* what they become: "bf16", "f16" with
                                QN_PARAM_bases, or "either", by tiles */
-    const char *quantize;   /* "streamed": A's copy is made on the way; "apart",
-                               "" or NULL: it is there */
+    const char *quantize; /* "inline": the mainloop quantizes A; "apart", "" or
+                               NULL: A's copy is there */
     const char *activation; /* of these: the one they make; "any": that of
                                its parameter, and any interleave */
     int interleave;

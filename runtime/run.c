@@ -11,7 +11,7 @@
 #include "host_sizes.h"
 #include "result.h"
 #include "run.h"
-#include "streamed.h"
+#include "fuse.h"
 
 #include <string.h>
 
@@ -183,7 +183,6 @@ static void set_values(const struct quern_plan *plan,
     if (v->bases) /* a kernel that takes them is run behind such flags */
         v->bases = (const unsigned *)(const void *)args->noop + QN_F16_BASES;
     v->error = args->workspace;
-    qn_streamed_set(plan, args, v);
     qn_gradient_set(plan, args, v);
 }
 
@@ -324,7 +323,7 @@ static int run_on_gpu(const struct quern_plan *plan,
     if (!code)
         code = put_sizes(plan, &args, 1, stream);
     if (!code)
-        code = qn_streamed_run(plan, args, values, stream);
+        code = qn_fuse_run(plan, args, values, stream);
     if (!code)
         code = launch(plan, params, stream);
     if (!code)
@@ -387,7 +386,7 @@ static int run(const struct quern_plan *plan, const struct quern_args *args,
         return qn_cublaslt_run(plan, &values, args->host_sizes, stream);
     if (plan->driver)
         return run_on_gpu(plan, args, &values, params, stream);
-    code = qn_streamed_run(plan, args, &values, stream);
+    code = qn_fuse_run(plan, args, &values, stream);
     if (code)
         return code;
     qn_host_run(plan->function, params, plan->workers);

@@ -87,9 +87,8 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
                  !g->sf.scaling            ? ""
                  : g->sf.copy == QUERN_ROW ? ", row copy"
                                            : ", column copy",
-                 role != QN_ROLE_A || !problem->quantize ? ""
-                 : problem->quantize < QUERN_INLINE      ? ", which is made"
-                                                         : ", or room for it",
+                 role == QN_ROLE_A && problem->quantize ? ", or room for it"
+                                                        : "",
                  g->grouped        ? "one matrix per group"
                  : g->inner_ragged ? "columns of all groups"
                                    : "rows of all groups");

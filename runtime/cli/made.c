@@ -10,7 +10,7 @@
 #include "error.h"
 #include "quantize.h"
 #include "random.h"
-#include "streamed.h"
+#include "fuse.h"
 
 /* The row copy lies where A does, the column copy behind the roles. */
 static void list_buffers(struct qn_job *job,
@@ -27,8 +27,7 @@ static void list_buffers(struct qn_job *job,
 /* Does the product make A where no copy of it is seen? */
 static int is_inline(const struct qn_job *job)
 {
-    return job->plan->kernel &&
-           qn_streamed_way(job->plan->kernel) == QUERN_INLINE;
+    return job->plan->kernel && qn_fuse_way(job->plan->kernel) == QUERN_INLINE;
 }
 
 /* Of two copies, fresh and full of poison. */
@@ -116,7 +115,7 @@ static int quantize(const struct qn_job *job,
         list[i] = &made[i];
     qn_scale_source(&job->problem, job->recipe, QN_ROLE_A, &q);
     q.copies = QUERN_ROW | QUERN_COLUMN;
-    q.dbias = qn_streamed_sums(&job->problem) ? job->problem.dbias : 0;
+    q.dbias = qn_fuse_sums(&job->problem) ? job->problem.dbias : 0;
     code = quern_quantize_describe(job->ctx, &q, &need);
     if (!code)
         code = quern_quantize_plan(job->ctx, &q, &host, &plan);
@@ -201,7 +200,7 @@ static int judge(struct qn_job *job, int first,
     for (int i = first; i < QN_MADE_BUFFERS && !code; i++)
         if (made[i].base)
             code = look(list[i], &made[i], alike);
-    if (!code && first == QN_MADE_ROW && qn_streamed_sums(&job->problem))
+    if (!code && first == QN_MADE_ROW && qn_fuse_sums(&job->problem))
         code = look_at_sums(job, sums, alike);
     free(sums);
     for (int i = 0; i < QN_MADE_BUFFERS; i++)

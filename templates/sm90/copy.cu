@@ -24,9 +24,6 @@ struct maps {
     int half; /* rows of B from one operand of a result to the other */
     int twice;
 //$ end
-//$ if quantize == "streamed" then
-    const unsigned int *flags; /* of the chunks that A is made in */
-//$ end
 //$ if parts > 1 then
     const struct parts *parts;
     const struct part_maps *plain; /* of A and B */
@@ -212,10 +209,6 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
                       const struct maps *maps, int k)
 //$ end
 {
-//$ if quantize == "streamed" then
-    const unsigned int *flags = maps->flags + (t->runs + t->row / BLOCK) * chunks_of(k);
-
-//$ end
 //$ if rolled then
 #pragma unroll 1
 //$ end
@@ -223,10 +216,7 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
         const unsigned int full = s->$(ring[1])full + p->stage * 8;
         const unsigned int stage = s->$(ring[2]) + p->stage * $(loaded_at);
 
-//$ if quantize == "streamed" then
-        if (x % CHUNK == 0) /* before the stage is free, so that the look costs nothing */
-            flag_wait(flags + x / CHUNK, PIECES);
-//$ elseif inline then
+//$ if inline then
         barrier_wait(s->numbers_empty + q->stage * 8, q->parity ^ 1);
         barrier_expect(s->numbers_full + q->stage * 8, NUMBER_BYTES);
         load_numbers(maps, s->numbers + q->stage * NUMBER_BYTES, s->numbers_full + q->stage * 8, t,

@@ -44,12 +44,3 @@
     maps.twice = n;
 //$ end
 //$ end
-//$ if quantize == "streamed" then
-    const struct stream stream = {
-        (const unsigned char *)in, row, column, (unsigned int)in_stride, (unsigned int)row_stride,
-        (unsigned int)column_stride, (float *)row_sf, (float *)column_sf,
-        (unsigned int)a_sf_stride, flags, k
-    };
-
-    maps.flags = flags + FLAGS;
-//$ end

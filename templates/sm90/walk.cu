@@ -20,10 +20,10 @@
 */
 //$ end
 //$ local which = ragged == "m" and "B" or "D"
-//$ -- where scales of a group lie, its copies, or its pieces of what is quantized on the way
+//$ -- where scales of a group lie, or its copies
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local kept = epilogue == "copies" or back
-//$ local runs = kept or expand ~= "none" and a_runs or quantize == "streamed"
+//$ local runs = kept or expand ~= "none" and a_runs
 struct walk {
 //$ if parts > 1 then
     const struct parts *parts;

@@ -238,7 +238,7 @@ static const struct {
     {"run dgrad fp8_block g=3 m=200 n=64 k=128 quantize=any prob=1 dbias=1 "
      "dprob=1 activation=swiglu split=17,0,183 --backend host --check",
      0, "passed"},
-    {"run dgrad mxfp8 g=3 m=200 n=64 k=128 quantize=streamed dbias=add beta=1 "
+    {"run dgrad mxfp8 g=3 m=200 n=64 k=128 quantize=any dbias=add beta=1 "
      "split=17,0,183 sizes=host --backend host --check",
      0, "passed"},
     {"run dgrad fp8_row g=3 m=200 n=64 k=128 quantize=any dbias=1 copies=both "

@@ -298,7 +298,7 @@ void gpu_refusals(void);
 void gpu_cublaslt(void);
 void gpu_casts(void);
 void gpu_activate(void);
-void gpu_streamed(void);
+void gpu_fuse(void);
 void gpu_mlp(void);
 void gpu_step(void);
 void gpu_nans(void);

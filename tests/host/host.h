@@ -107,7 +107,7 @@ void test_queue_keeps_types(void **state);
 void test_quantize_pointers(void **state);
 void test_activations(void **state);
 void test_activation_order(void **state);
-void test_streamed(void **state);
+void test_fuse(void **state);
 void test_activation_ends(void **state);
 
 /* gradient.c */

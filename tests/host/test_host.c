@@ -90,7 +90,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_result_of_gradients),
         cmocka_unit_test(test_result_rows),
         cmocka_unit_test(test_result_refusals),
-        cmocka_unit_test(test_streamed),
+        cmocka_unit_test(test_fuse),
         cmocka_unit_test(test_mlp_right),
         cmocka_unit_test(test_mlp_sizes),
         cmocka_unit_test(test_mlp_phases),

@@ -28,8 +28,6 @@ enum twin_kind {
 */
 enum { TWIN_APART = 1 << 24 };
 
-enum { TWIN_FLAGS = 1 << 13 }; /* words that tickets and flags may have */
-
 /* A tensor map as the runtime lays it out; the kernels' tensor_map. */
 struct twin_map {
     int role, kind;
@@ -120,8 +118,6 @@ struct twin_launch {
     const struct twin_part *part; /* merged products, or NULL */
     int parts;
     int clusters; /* CTAs, counted in clusters */
-    const unsigned int *flags; /* [TWIN_FLAGS], of kernels that quantize */
-    int lines;                 /* and whether these make a column copy */
     uint64_t seed;
 };
 

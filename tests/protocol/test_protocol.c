@@ -143,8 +143,7 @@ static void test_scaled_m(void **state)
 
 static void test_quantizers(void **state)
 {
-    const struct form *forms[] = {&BLOCK_M_STREAMED, &BLOCK_M_INLINE,
-                                  &BLOCK_M_INLINE_HALVES,
+    const struct form *forms[] = {&BLOCK_M_INLINE, &BLOCK_M_INLINE_HALVES,
                                   &BLOCK_M_INLINE_PAIRS};
 
     (void)state;

@@ -47,7 +47,6 @@ static const char shim[] =
     "    SIM_SF_BYTES = $(sf),\n"
     "//$ local ahead = whole and factors == 'squares'\n"
     "    SIM_AHEAD_BYTES = $(ahead and 8 * 32 * 16 or 0),\n"
-    "    SIM_STREAMED = $(quantize == 'streamed' and 1 or 0),\n"
     "//$ if quantize == 'inline' then\n"
     "    SIM_INLINE = 1,\n"
     "    SIM_NUMBER_STAGES = NUMBER_STAGES,\n"
@@ -89,8 +88,6 @@ static const char *twin_text(const struct qg_file *file)
 {
     if (strcmp(file->path, "templates/sm90/ptx.cu") == 0)
         return shim;
-    if (strcmp(file->path, "templates/sm90/stream_cast.cu") == 0)
-        return "#include \"shim_stream.h\"\n";
     if (strcmp(file->path, "templates/sm90/inline_rows.cu") == 0)
         return "#include \"shim_inline.h\"\n";
     if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||

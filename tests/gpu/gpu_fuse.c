@@ -1,9 +1,8 @@
 /*
-** gpu_streamed.c: products that quantize A on the way: D against float64, the
-** copies against the host's bytes; runs again, replays after the sizes have
-** changed, and sizes that lie, each with the flags that the run before left.
-** What quantizes A beside the products makes D to the byte as two launches do,
-** of any numbers.
+** gpu_fuse.c: products that quantize A in their mainloop: D against float64,
+** and to the byte against two launches, for any numbers; the column copy
+** against the host's bytes; runs again, replays after the sizes have changed,
+** and invalid sizes.
 */
 #include "gpu.h"
 
@@ -13,7 +12,7 @@
 
 #include "made.h"
 #include "oracle.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "types.h"
 
 enum { MOST_KERNELS = 256, EACH = 5, ROWS = 300, REPLAYS = 3 };
@@ -54,22 +53,6 @@ static int forget(struct qn_job *job)
     return code;
 }
 
-/* The workspace is as the caller made it, flags that is; sums are left. */
-static const char *look_at_flags(const struct qn_job *job)
-{
-    const size_t bytes = job->problem.dbias ? 0 : job->workspace.bytes;
-    unsigned char *data = malloc(bytes + 1);
-    const char *bad = NULL;
-
-    if (!data || qn_memory_read(&job->workspace, 0, data, bytes))
-        bad = "the workspace cannot be read";
-    for (size_t i = 0; i < bytes && !bad; i++)
-        if (data[i])
-            bad = "the run left something in its workspace";
-    free(data);
-    return bad;
-}
-
 /* What is there now against what should be. */
 static const char *judge(struct qn_job *job, const char *when, char *text,
                          size_t size)
@@ -81,7 +64,7 @@ static const char *judge(struct qn_job *job, const char *when, char *text,
         qn_oracle_judge(job, QN_ORACLE_FLOAT64, ROWS, &verdict))
         return quern_errmsg(gpu_context);
     if (verdict.passed)
-        return look_at_flags(job);
+        return NULL;
     qn_oracle_print(&verdict, text + used, size - used);
     return text;
 }
@@ -155,25 +138,6 @@ static const char *replay(struct qn_job *job, char *text, size_t size)
     return bad;
 }
 
-/* Without the column copy, which a run may leave out. */
-static const char *leave_out(struct qn_job *job)
-{
-    struct quern_args args = job->args;
-    int intact = 1;
-    char *data;
-
-    args.column = (struct quern_tensor){.data = NULL};
-    if (forget(job) || quern_run(job->plan, &args, NULL) || qn_job_check(job))
-        return quern_errmsg(gpu_context);
-    data = malloc(job->column.bytes + 1);
-    if (!data || qn_memory_read(&job->column, 0, data, job->column.bytes))
-        intact = 0;
-    for (size_t i = 0; i < job->column.bytes && intact; i++)
-        intact = (unsigned char)data[i] == QN_MEMORY_POISON;
-    free(data);
-    return intact ? look_at_flags(job) : "a column copy was made unasked";
-}
-
 /* The kernel of the same tile whose A is there. */
 static const char *twin_of(const struct qn_kernel *k)
 {
@@ -182,7 +146,7 @@ static const char *twin_of(const struct qn_kernel *k)
     for (int i = 0; i < registry->nkernels; i++) {
         const struct qn_kernel *other = &registry->kernels[i];
 
-        if (!qn_streamed_way(other) && other->op == k->op &&
+        if (!qn_fuse_way(other) && other->op == k->op &&
             !strcmp(other->recipe, k->recipe) &&
             !strcmp(other->arch, k->arch) && other->d.type == k->d.type &&
             other->epilogue == k->epilogue &&
@@ -279,7 +243,6 @@ static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
 static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
                               int alone, char *text, size_t size)
 {
-    const int beside = qn_streamed_way(k) == QUERN_INLINE;
     const char *bad = judge(job, "the first run", text, size);
 
     if (!bad && alone)
@@ -290,11 +253,9 @@ static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
         bad = resize(job, text, size);
     if (!bad)
         bad = lie(job, text, size);
-    if (!bad && beside)
+    if (!bad)
         bad = ask_for_column(job, text, size);
-    if (!bad && beside)
-        return compare(job, k);
-    return bad ? bad : leave_out(job);
+    return bad ? bad : compare(job, k);
 }
 
 /* The i-th problem of kernel `number`; the last one alone. */
@@ -308,7 +269,7 @@ static void run_one(int number, int i)
     const int turn = number * EACH + i;
     const struct qt_pattern *pattern =
         i % 4 == 0 ? &many : &qt_patterns[turn % qt_npatterns];
-    struct qt_case c = {.what = "streamed", .type = QUERN_BF16, .seed = 5};
+    struct qt_case c = {.what = "fuse", .type = QUERN_BF16, .seed = 5};
     struct quern_problem problem;
     struct qn_job job = {0};
     char line[256], text[512] = "";
@@ -337,10 +298,9 @@ static void run_any(int i, void *unused)
 }
 
 /* Side by side, as most of the time is the compiler's and the host's. */
-void gpu_streamed(void)
+void gpu_fuse(void)
 {
-    work.count =
-        gpu_variant_pick(qn_streamed_way, 3, work.kernels, MOST_KERNELS);
+    work.count = gpu_variant_pick(qn_fuse_way, 3, work.kernels, MOST_KERNELS);
     if (!work.count) {
         gpu_skip("no kernel here quantizes on the way");
         return;

@@ -1,15 +1,11 @@
 /*
-** streamed.c: products that make what they multiply.
+** fuse.c: products that quantize what they multiply.
 **
-** Kernels whose field `quantize` says "streamed" write A's copies in the
-** product's own launch; those that say "inline" make A in shared memory, again
-** for each column of tiles, and write nothing of it.
-**
-** What is read and what is made obeys the rules of a quantization, which the
-** plan holds: with its kernels where they run before the product, and without
-** where the product's kernel does their work.
+** Kernels whose field `quantize` says "inline" quantize A in shared memory,
+** again for each column of tiles, and write no copy of it; before all others a
+** cast runs, in a launch of its own.
 */
-#include "streamed.h"
+#include "fuse.h"
 #include "ahead.h"
 #include "args.h"
 #include "gradient.h"
@@ -21,37 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Words of the workspace: tickets, and a flag for each run of 128 rows and 512
-   steps of k.                               COUPLED: flags -> sm90/stream.cu */
-enum { CHUNK = 512, FIRST_FLAG = 64 };
-
 /* Numbers are read 16 bytes at a time. */
 enum { NUMBERS = QN_ALIGNMENT / 2 };
-
-static const char *const words[] = {"apart", "streamed", "inline", "any"};
-enum { WORDS = sizeof words / sizeof *words };
-
-const char *qn_streamed_at(int i)
-{
-    return i >= 0 && i < WORDS ? words[i] : NULL;
-}
-
-const char *qn_streamed_name(int quantize)
-{
-    const char *name = qn_streamed_at(quantize);
-
-    return name ? name : "?";
-}
-
-int qn_streamed_find(const char *name, int *quantize)
-{
-    for (int i = 0; i < WORDS; i++)
-        if (!strcmp(words[i], name)) {
-            *quantize = i;
-            return 1;
-        }
-    return 0;
-}
 
 /* What a kernel's field `quantize` says. */
 static int way_of(const char *quantize)
@@ -59,25 +26,25 @@ static int way_of(const char *quantize)
     int way = QUERN_APART;
 
     if (quantize && *quantize)
-        qn_streamed_find(quantize, &way);
+        qn_fusion_find(quantize, &way);
     return way;
 }
 
-int qn_streamed_way(const struct qn_kernel *kernel)
+int qn_fuse_way(const struct qn_kernel *kernel)
 {
     return way_of(kernel->quantize);
 }
 
-int qn_streamed_serves(int wanted, const char *quantize)
+int qn_fuse_serves(int wanted, const char *quantize)
 {
     int way = way_of(quantize);
 
     return !way || wanted == way || wanted == QUERN_FUSE_ANY;
 }
 
-int qn_streamed_wanted(int wanted, const struct qn_kernel *kernel)
+int qn_fuse_wanted(int wanted, const struct qn_kernel *kernel)
 {
-    return wanted && wanted == qn_streamed_way(kernel);
+    return wanted && wanted == qn_fuse_way(kernel);
 }
 
 /* ----------------------------------------------------------------- problem */
@@ -89,10 +56,10 @@ static void find_quantization(const struct quern_problem *p,
 {
     qn_scale_source(p, recipe, QN_ROLE_A, q);
     q->copies = QUERN_ROW | QUERN_COLUMN;
-    q->dbias = qn_streamed_sums(p) ? p->dbias : QUERN_NO_DBIAS;
+    q->dbias = qn_fuse_sums(p) ? p->dbias : QUERN_NO_DBIAS;
 }
 
-int qn_streamed_sums(const struct quern_problem *p)
+int qn_fuse_sums(const struct quern_problem *p)
 {
     return p->dbias && p->quantize && !qn_geometry_back(p);
 }
@@ -109,10 +76,10 @@ static void find_sums(const struct quern_problem *p,
     strncpy(q->recipe, plain->name, sizeof q->recipe - 1);
 }
 
-int qn_streamed_problem(const struct quern_problem *p,
-                        const struct qn_recipe *recipe)
+int qn_fuse_problem(const struct quern_problem *p,
+                    const struct qn_recipe *recipe)
 {
-    const char *word = qn_streamed_name(p->quantize);
+    const char *word = qn_fusion_name(p->quantize);
     struct quern_quantization q;
     const struct qn_scaling *s;
 
@@ -138,22 +105,15 @@ int qn_streamed_problem(const struct quern_problem *p,
     return QUERN_OK;
 }
 
-static size_t flag_bytes(const struct quern_quantization *q)
-{
-    return (size_t)(FIRST_FLAG +
-                    qn_quantize_tiles(q) * qn_quantize_ceil_div(q->k, CHUNK)) *
-           sizeof(unsigned);
-}
-
-/* Where the part of flags or of a cast begins: behind what a product that goes
-   back through an activation leaves for sums. */
+/* The part of a cast begins after the sums of a product that goes back through
+   an activation. */
 static size_t begins_at(const struct quern_problem *p)
 {
     return qn_padded(qn_gradient_end(p));
 }
 
-/* The same of a run, whose rows may be fewer: flags of any run lie there, and
-   nothing else ever does. */
+/* The plan's own problem, of a run that may have fewer rows: each part of the
+   workspace stays where it was. */
 static struct quern_problem whole_of(const struct quern_plan *plan)
 {
     struct quern_problem whole = plan->problem;
@@ -162,39 +122,34 @@ static struct quern_problem whole_of(const struct quern_plan *plan)
     return whole;
 }
 
-/* Where that ends: a launch leaves flags as it found them, so that sums of
-   their own lie behind. */
+/* The part of sums that no cast makes comes after it. */
 static size_t ends_at(const struct quern_problem *p,
                       const struct qn_recipe *recipe)
 {
     struct qn_quantize_space apart;
     struct quern_quantization q;
-    size_t flags, most;
 
     find_quantization(p, recipe, &q);
     qn_quantize_lay_out(&q, recipe, &apart);
-    flags = flag_bytes(&q);
-    most = flags > apart.end ? flags : apart.end;
-    return begins_at(p) + most;
+    return begins_at(p) + apart.end;
 }
 
-size_t qn_streamed_end(const struct quern_problem *p,
-                       const struct qn_recipe *recipe)
+size_t qn_fuse_end(const struct quern_problem *p,
+                   const struct qn_recipe *recipe)
 {
     struct qn_quantize_space sums;
     struct quern_quantization q;
 
-    if (!qn_streamed_sums(p))
+    if (!qn_fuse_sums(p))
         return ends_at(p, recipe);
     find_quantization(p, recipe, &q);
     qn_quantize_lay_out(&q, recipe, &sums); /* which has more than it needs */
     return qn_padded(ends_at(p, recipe)) + sums.end;
 }
 
-int qn_streamed_describe(struct quern_context *ctx,
-                         const struct quern_problem *p,
-                         const struct qn_recipe *recipe,
-                         struct quern_description *d)
+int qn_fuse_describe(struct quern_context *ctx, const struct quern_problem *p,
+                     const struct qn_recipe *recipe,
+                     struct quern_description *d)
 {
     struct quern_quantize_description made;
     struct quern_quantization q;
@@ -215,21 +170,17 @@ int qn_streamed_describe(struct quern_context *ctx,
 /* ------------------------------------------------------------------- model */
 
 /*
-** Figures are of runs that want no column copy: where they do, a cast of both
-** moves a byte more for each value, and one beside an inline product three.
-** A cast alone waits for memory (qn_model_cast):
+** Figures are of runs that want no column copy: with one, a cast of both copies
+** moves a byte more for each value, and one before an inline product three.
+** A cast by itself waits for memory (qn_model_cast):
 **     apart     cycles + those of the cast
-** Three warps of each CTA beside the product make so many values of both copies
-** a cycle, and the first tiles wait for their rows:
-**     streamed  max(cycles, values / (CTAs * VALUES), memory of both) + START
-** Beside the math warps they make so many values of a tile's rows a cycle, and
-** need STEP for 128 of k besides; again for each column of tiles, or where a
-** cluster has several, once for these. Numbers are read instead of the copy:
+** Next to the math warps three warps quantize so many values of a tile's rows
+** a cycle, and need STEP for 128 of k besides; again for each column of tiles,
+** or if a cluster has several, once for these. Numbers are read instead of the
+** copy:
 **     inline    a tile takes at least k * (tile_m / cluster_n / INLINE
 **               + STEP / 128)
 */
-#define VALUES 0.5 /* bench/NOTES.md, 17 */
-#define START  15000.0
 #define INLINE 11.0
 #define STEP   1800.0
 
@@ -238,28 +189,28 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-double qn_streamed_tile(const struct qn_kernel *kernel, double k)
+double qn_fuse_tile(const struct qn_kernel *kernel, double k)
 {
     double rows = kernel->tile[0] / larger(kernel->cluster[1], 1);
 
-    if (qn_streamed_way(kernel) != QUERN_INLINE)
+    if (qn_fuse_way(kernel) != QUERN_INLINE)
         return 0;
     return k * (rows / INLINE + STEP / 128);
 }
 
-double qn_streamed_bytes(const struct qn_kernel *kernel)
+double qn_fuse_bytes(const struct qn_kernel *kernel)
 {
-    int numbers = qn_streamed_way(kernel) == QUERN_INLINE;
+    int numbers = qn_fuse_way(kernel) == QUERN_INLINE;
 
     return qn_type_bits(numbers ? QUERN_BF16 : kernel->a.type) / 8.0;
 }
 
-void qn_streamed_estimate(const struct qn_demand *demand,
-                          const struct qn_kernel *kernel, double rate,
-                          struct qn_figures *f)
+void qn_fuse_estimate(const struct qn_demand *demand,
+                      const struct qn_kernel *kernel, double rate,
+                      struct qn_figures *f)
 {
     const double values = (double)demand->problem->m * demand->problem->k;
-    const int way = qn_streamed_way(kernel);
+    const int way = qn_fuse_way(kernel);
     struct quern_tensor row = {0};
     struct quern_quantization q;
     double bytes;
@@ -276,34 +227,28 @@ void qn_streamed_estimate(const struct qn_demand *demand,
         f->memory_cycles += (2 * values - (double)row.bytes) / rate;
         f->cycles = larger(f->cycles, f->memory_cycles);
     }
-    if (way != QUERN_STREAMED)
-        return;
-    f->cycles = larger(f->cycles, values / (VALUES * larger(demand->sms, 1)));
-    f->cycles = larger(f->cycles, f->memory_cycles + bytes / rate) + START;
 }
 
-void qn_streamed_why(const struct quern_problem *p,
-                     const struct qn_choice *best, struct qn_text *text)
+void qn_fuse_why(const struct quern_problem *p, const struct qn_choice *best,
+                 struct qn_text *text)
 {
     static const char *const where[] = {
         [QUERN_APART] = "by a launch before the product's",
-        [QUERN_STREAMED] = "in the product's own launch, ahead of its tiles",
         [QUERN_INLINE] = "in shared memory, beside the products"};
     const struct qn_kernel *kernel = best->candidate->kernel;
-    const int way = qn_streamed_way(kernel);
+    const int way = qn_fuse_way(kernel);
     int64_t columns = (int64_t)kernel->tile[1] * kernel->cluster[1];
     long long times = columns > 0 ? (p->n + columns - 1) / columns : 1;
 
     qn_text_add(text, "a is quantized %s; ", where[way]);
     if (way == QUERN_INLINE)
         qn_text_add(text, "at least %.0f cycles of a tile, %lld %s; ",
-                    qn_streamed_tile(kernel, (double)p->k), times,
+                    qn_fuse_tile(kernel, (double)p->k), times,
                     times == 1 ? "time for each row" : "times for each row");
-    if (qn_streamed_sums(p))
+    if (qn_fuse_sums(p))
         qn_text_add(text, "its dbias %s; ",
-                    way == QUERN_APART ? "by the same"
-                    : way == QUERN_STREAMED
-                        ? "by a launch of its own"
+                    way == QUERN_APART
+                        ? "by the same"
                         : "by one of its own, or by that of a column copy");
     qn_text_add(text, "a launch for that alone would take %.0f cycles\n\n",
                 best->figures.quantize_cycles);
@@ -330,7 +275,7 @@ static int plan_sums(struct quern_plan *plan, const struct qn_session *s,
     return code;
 }
 
-int qn_streamed_plan(struct quern_plan *plan, const struct qn_session *s)
+int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
 {
     const struct quern_plan_options options = {
         .backend = plan->driver && s->options.backend == QUERN_BACKEND_AUTO
@@ -338,22 +283,19 @@ int qn_streamed_plan(struct quern_plan *plan, const struct qn_session *s)
                        : plan->backend,
         .sms = s->options.sms};
     struct quern_quantization q;
-    int way, code = QUERN_OK;
+    int code = QUERN_OK;
 
     if (!plan->problem.quantize)
         return QUERN_OK;
-    way = qn_streamed_way(plan->kernel);
     find_quantization(&plan->problem, s->demand.recipe, &q);
-    if (way && qn_streamed_sums(&plan->problem))
+    if (qn_fuse_way(plan->kernel) && qn_fuse_sums(&plan->problem))
         code = plan_sums(plan, s, &options);
     if (code)
         return code;
-    if (way == QUERN_STREAMED)
-        return qn_quantize_outline(s->ctx, &q, &plan->quantizer);
     return quern_quantize_plan(s->ctx, &q, &options, &plan->quantizer);
 }
 
-void qn_streamed_plan_free(struct quern_plan *plan)
+void qn_fuse_plan_free(struct quern_plan *plan)
 {
     quern_quantize_plan_free(plan->quantizer);
     quern_quantize_plan_free(plan->of_in);
@@ -388,7 +330,7 @@ static void find_args(const struct quern_plan *plan,
     out->in = args->in;
     out->row = args->a;
     out->column = args->column;
-    out->dbias = qn_streamed_sums(&plan->problem) ? args->dbias : NULL;
+    out->dbias = qn_fuse_sums(&plan->problem) ? args->dbias : NULL;
     out->noop = args->noop;
     out->workspace = (char *)args->workspace + begins_at(&whole);
     out->first_dims = values->first_dims;
@@ -406,7 +348,7 @@ static int check_reads(const struct quern_plan *plan,
         return qn_error_set(QUERN_EINVAL,
                             "in.data is %p: it must be a multiple of %d",
                             in->data, QN_ALIGNMENT);
-    if (qn_streamed_way(plan->kernel) && in->stride % NUMBERS)
+    if (qn_fuse_way(plan->kernel) && in->stride % NUMBERS)
         return qn_error_set(QUERN_EINVAL,
                             "in.stride is %lld: %s reads rows at multiples of "
                             "%d bytes, a multiple of %d is expected",
@@ -426,8 +368,7 @@ static int check_none(const struct quern_args *args)
                         args->in.data ? "in" : "column");
 }
 
-int qn_streamed_check(const struct quern_plan *plan,
-                      const struct quern_args *args)
+int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args)
 {
     const struct quern_quantize_plan *fitted;
     struct quern_quantize_plan room;
@@ -448,27 +389,6 @@ int qn_streamed_check(const struct quern_plan *plan,
         return code;
     find_args(plan, fitted, args, &sizes, &made);
     return qn_quantize_args_given(fitted, &made);
-}
-
-void qn_streamed_set(const struct quern_plan *plan,
-                     const struct quern_args *args, struct qn_values *v)
-{
-    const struct quern_problem *p = &plan->problem;
-    struct quern_problem whole;
-
-    if (!p->quantize || qn_streamed_way(plan->kernel) != QUERN_STREAMED)
-        return; /* other kernels know copies of their own by these names */
-    whole = whole_of(plan);
-    v->in = args->in.data;
-    v->in_stride = args->in.stride ? args->in.stride : p->k;
-    v->row = args->a.data;
-    v->row_sf = args->a.sf;
-    v->row_stride = args->a.stride ? args->a.stride : p->k;
-    v->column = args->column.data;
-    v->column_sf = args->column.sf;
-    v->column_stride = plan->need.args.column.shape[1];
-    v->flags =
-        (unsigned *)(void *)((char *)args->workspace + begins_at(&whole));
 }
 
 /* What is quantized, of which no cast makes dbias. */
@@ -496,19 +416,18 @@ static int run_sums(const struct quern_plan *plan,
     return quern_quantize_run(fitted, &sums, stream);
 }
 
-int qn_streamed_run(const struct quern_plan *plan,
-                    const struct quern_args *args,
-                    const struct qn_values *values, void *stream)
+int qn_fuse_run(const struct quern_plan *plan, const struct quern_args *args,
+                const struct qn_values *values, void *stream)
 {
     const struct quern_quantize_plan *fitted;
     struct quern_quantize_plan room;
     struct quern_quantize_args made;
-    const int way = plan->quantizer ? qn_streamed_way(plan->kernel) : 0;
+    const int way = plan->quantizer ? qn_fuse_way(plan->kernel) : 0;
     int code;
 
     if (!plan->quantizer)
         return QUERN_OK;
-    if (way == QUERN_STREAMED || (way == QUERN_INLINE && !args->column.data))
+    if (way == QUERN_INLINE && !args->column.data)
         return run_sums(plan, args, values, stream);
     code = qn_quantize_fit(plan->quantizer, plan->problem.m, &room, &fitted);
     if (code)

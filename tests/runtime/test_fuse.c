@@ -1,6 +1,6 @@
 /*
-** test_streamed.c: products that quantize A: which kernels serve one, what the
-** launches are given, and which arguments are refused.
+** test_fuse.c: products that quantize A: which kernels serve one, the arguments
+** of the launches, and which arguments are refused.
 */
 #include "test.h"
 
@@ -36,12 +36,6 @@ static const struct qn_recipe recipes[] = {
 };
 
 /* ORDER: those with 8 bytes first, as the fake driver keeps them. */
-static const unsigned char params[] = {
-    P(in),          P(row),        P(row_sf),
-    P(column),      P(column_sf),  P(flags),
-    P(in_stride),   P(row_stride), P(column_stride),
-    P(a_sf_stride), P(first_dims), P(noop),
-    P(a_map),       P(a_sf_map)};
 static const unsigned char inline_params[] = {P(first_dims), P(noop),  P(b),
                                               P(b_sf),       P(d),     P(error),
                                               P(offsets),    P(in_map)};
@@ -71,8 +65,6 @@ static const struct qn_requires whole[] = {
     }
 static const struct qn_kernel kernels[] = {
     PRODUCT("plain", "blocks", plain_params, .quantize = NULL),
-    PRODUCT("streamed", "blocks", params, .quantize = "streamed",
-            .requires = whole, .nrequires = 1),
     PRODUCT("beside", "blocks", inline_params, .quantize = "inline",
             .requires = whole, .nrequires = 1),
     {.name = "cast",
@@ -92,27 +84,26 @@ static const struct qn_kernel kernels[] = {
      .cubin_bytes = 4},
 };
 static const struct qn_rejected rejected[] = {
-    {.name = "no_stream",
+    {.name = "no_inline",
      .spec = "kernels/test.lua:1",
      .recipe = "blocks",
      .op = QUERN_FPROP,
      .ragged = QUERN_AXIS_M,
      .d_type = QUERN_BF16,
-     .quantize = "streamed",
+     .quantize = "inline",
      .reason = "no room beside the product"},
 };
-static const struct quern_registry registry = {.hash = "streamed",
+static const struct quern_registry registry = {.hash = "fuse",
                                                .recipes = recipes,
                                                .nrecipes = 4,
                                                .kernels = kernels,
-                                               .nkernels = 4,
+                                               .nkernels = 3,
                                                .rejected = rejected,
                                                .nrejected = 1};
 
-#define SIDES    "fprop blocks g=3 m=40 n=4096 k=1032"
-#define STREAMED SIDES " quantize=streamed"
-#define BESIDE   SIDES " quantize=inline"
-#define SHORT    "fprop blocks g=3 m=40 n=4096 k=1030 quantize=streamed"
+#define SIDES  "fprop blocks g=3 m=40 n=4096 k=1032"
+#define BESIDE SIDES " quantize=inline"
+#define SHORT  "fprop blocks g=3 m=40 n=4096 k=1030 quantize=inline"
 
 enum { ROOM = 1 << 17, B_ROOM = 1 << 24, PLACES = 13 };
 
@@ -175,9 +166,8 @@ static const char *chosen(const struct fixture *f)
     return info.kernel;
 }
 
-/* Who streams, or quantizes beside the products, is for problems that ask for
-   just that, and wins where the model would have thought otherwise; any is the
-   model's choice. */
+/* A kernel that quantizes serves problems that ask for that, and wins even if
+   the model prefers another; with any the model chooses. */
 static void chooses(void **state)
 {
     static const struct {
@@ -185,21 +175,18 @@ static void chooses(void **state)
     } rows[] = {
         {SIDES, "plain"},
         {SIDES " quantize=apart", "plain"},
-        {STREAMED, "streamed"},
         {SHORT, "plain"},
         {BESIDE, "beside"},
-        {"fprop blocks g=3 m=40 n=4096 k=1030 quantize=inline", "plain"},
         {"fprop blocks g=1 m=8192 n=64 k=4096", "plain"},
     };
     static const struct {
         const char *text, *kernel;
     } models[] = {
-        {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=streamed", "streamed"},
         {"fprop blocks g=1 m=67456 n=64 k=4096 quantize=any", "beside"},
         {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=any", "plain"},
         {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=any", "plain"},
         {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=inline", "beside"},
-        {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=any", "streamed"},
+        {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=any", "plain"},
     };
     struct quern_context *ctx = test_open_with(&registry);
 
@@ -226,23 +213,16 @@ static void chooses(void **state)
 static void explains(void **state)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p = test_problem(ctx, STREAMED);
+    struct quern_problem p = test_problem(ctx, BESIDE);
     char *why = NULL;
 
     (void)state;
-    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
-    assert_non_null(strstr(why, "a is quantized in the product's own launch"));
-    assert_non_null(strstr(why, "> streamed"));
-    assert_non_null(strstr(why, "no room beside the product"));
-    quern_free(why);
-    p = test_problem(ctx, BESIDE);
     test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "> beside"));
     assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
                                 "launch for that alone would take "));
-    assert_null(strstr(why, "no room beside the product"));
-    assert_null(strstr(why, "streamed\n"));
+    assert_non_null(strstr(why, "no room beside the product"));
     quern_free(why);
     p = test_problem(ctx, SHORT);
     test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
@@ -257,12 +237,12 @@ static void explains(void **state)
     quern_close(ctx);
 }
 
-/* T = (40 + 127 * 3) / 128 * 128 = 384; three chunks of k for each of 3 runs,
-   and 64 words before their flags. */
+/* T = (40 + 127 * 3) / 128 * 128 = 384; the cast has an error record of its
+   own. */
 static void describes(void **state)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p = test_problem(ctx, STREAMED);
+    struct quern_problem p = test_problem(ctx, BESIDE);
     struct quern_description need;
     char text[256];
 
@@ -276,9 +256,9 @@ static void describes(void **state)
     assert_int_equal(need.args.column.shape[0], 1032);
     assert_int_equal(need.args.column.shape[1], 384);
     assert_int_equal(need.args.column.sf_bytes, 1032 * 3 * 4);
-    assert_int_equal(need.workspace_bytes, 256 + (64 + 3 * 3) * 4);
+    assert_int_equal(need.workspace_bytes, 2 * 256);
     quern_problem_print(&p, text, sizeof text);
-    assert_non_null(strstr(text, " quantize=streamed"));
+    assert_non_null(strstr(text, " quantize=inline"));
     p = test_problem(ctx, SIDES);
     test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
     assert_int_equal(need.args.in.ndim, 0);
@@ -290,33 +270,6 @@ static void describes(void **state)
 static uint64_t value(int launch, int i)
 {
     return test_cuda->trail[launch].params[i];
-}
-
-static void streams(void **state)
-{
-    struct fixture f = begin(STREAMED);
-
-    (void)state;
-    test_fail_allocation(0);
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_int_equal(test_fail_allocation(0), 0);
-    assert_int_equal(test_cuda->launches, 1);
-    assert_string_equal(test_cuda->trail[0].kernel, "streamed");
-    assert_int_equal(value(0, 0), (uintptr_t)f.args.in.data);
-    assert_int_equal(value(0, 1), (uintptr_t)f.args.a.data);
-    assert_int_equal(value(0, 2), (uintptr_t)f.args.a.sf);
-    assert_int_equal(value(0, 3), (uintptr_t)f.args.column.data);
-    assert_int_equal(value(0, 4), (uintptr_t)f.args.column.sf);
-    assert_int_equal(value(0, 5), (uintptr_t)f.args.workspace + 256);
-    assert_int_equal(value(0, 6), 1032);
-    assert_int_equal(value(0, 7), 1040);
-    f.args.column.data = NULL; /* not wanted */
-    f.args.in.stride = 1048;
-    f.args.in.bytes = (39 * 1048 + 1032) * 2;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_int_equal(value(1, 3), 0);
-    assert_int_equal(value(1, 6), 1048);
-    end(&f);
 }
 
 /* Where numbers lie that a launch reads. */
@@ -402,14 +355,9 @@ static void refuses_beside(void **state)
     f.args.a.data = NULL;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     end(&f);
-    f = begin(STREAMED);
-    f.args.a.data = NULL;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
-                "a.data is NULL");
-    end(&f);
 }
 
-/* Where no kernel streams: two launches, sizes and noop are those of both. */
+/* Where no kernel quantizes: two launches, sizes and noop are those of both. */
 static void casts_before(void **state)
 {
     struct fixture f = begin(SHORT);
@@ -429,13 +377,16 @@ static void casts_before(void **state)
     assert_int_equal(value(1, 0), (uintptr_t)f.args.a.data);
     assert_int_equal(value(1, 2), (uintptr_t)f.args.a.first_dims);
     assert_int_equal(value(1, 3), (uintptr_t)&noop);
+    f.args.a.data = NULL;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "a.data is NULL");
     end(&f);
 }
 
 /* Fewer rows than the plan's. */
 static void fits(void **state)
 {
-    static const char *const texts[] = {STREAMED, SHORT};
+    static const char *const texts[] = {BESIDE, SHORT};
 
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -459,15 +410,13 @@ static void fits(void **state)
 
 static void refuses(void **state)
 {
-    struct fixture f = begin(STREAMED);
+    struct fixture f = begin(BESIDE);
     const struct quern_args good = f.args;
 
     (void)state;
-    refuses_numbers(f, "streamed");
     BREAK(f.args.in.shape[1] = 8, "in.shape[1] is 8, the plan's is 1032");
     BREAK(f.args.in.bytes = 8, "in.bytes is 8: its rows span 82560 bytes");
     BREAK(f.args.in.stride = 8, "in.stride is 8: 0 (packed) or 1032 to");
-    BREAK(f.args.a.data = NULL, "a.data is NULL");
     BREAK(f.args.column.sf_bytes = 4, "column.sf_bytes is 4: the scales take");
     BREAK(f.args.column.stride = 512, "column.stride is 512");
     BREAK(f.args.column.data = f.args.a.data, "overlap");
@@ -496,20 +445,22 @@ static void refuses_problems(void **state)
     static const struct {
         const char *text, *part;
     } rows[] = {
-        {"wgrad blocks g=3 m=64 n=64 k=40 quantize=streamed",
-         "quantize=streamed: wgrad multiplies column copies"},
+        {"wgrad blocks g=3 m=64 n=64 k=40 quantize=inline",
+         "quantize=inline: wgrad multiplies column copies"},
         {"fprop weights g=3 m=40 n=64 k=64 quantize=any",
          "quantize=any: recipe weights keeps a as it is"},
-        {"fprop bf16 g=3 m=40 n=64 k=64 quantize=streamed",
+        {"fprop bf16 g=3 m=40 n=64 k=64 quantize=inline",
          "recipe bf16 keeps a as it is"},
-        {"dgrad chance g=3 m=40 n=64 k=64 quantize=streamed",
+        {"dgrad chance g=3 m=40 n=64 k=64 quantize=inline",
          "recipe chance needs a seed"},
-        {"fprop memory g=3 m=40 n=64 k=64 quantize=streamed",
+        {"fprop memory g=3 m=40 n=64 k=64 quantize=inline",
          "recipe memory needs a history"},
-        {SIDES " quantize=stream",
-         "quantize=stream: apart, streamed, inline, any is expected; did you "
+        {SIDES " quantize=inlined",
+         "quantize=inlined: apart, inline, any is expected; did you "
          "mean "},
-        {STREAMED " quantize=any", "quantize= is given twice"},
+        {BESIDE " quantize=any", "quantize= is given twice"},
+        {SIDES " quantize=streamed", "quantize=streamed was removed: write "
+                                     "quantize=any"},
     };
     const struct quern_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
     struct quern_context *ctx = test_open_with(&registry);
@@ -521,31 +472,26 @@ static void refuses_problems(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].part);
-    p = test_problem(ctx, STREAMED);
+    p = test_problem(ctx, BESIDE);
     test_expect(quern_plan(ctx, &p, &lt, &plan), QUERN_ENOKERNEL,
                 "the cublaslt backend quantizes nothing");
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
-                "quantize=streamed: the kernels to be measured");
+                "quantize=inline: the kernels to be measured");
     p.quantize = QUERN_FUSE_ANY + 1;
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_EINVAL,
-                "quantize is 4: not one of the values");
+                "quantize is 3: not one of the values");
     quern_close(ctx);
 }
 
-int test_streamed_group(void)
+int test_fuse_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(chooses),
-        TEST(explains),
-        TEST(describes),
-        TEST(streams),
-        TEST(fits),
-        TEST(casts_before),
-        TEST(refuses),
-        TEST(refuses_problems),
-        TEST(quantizes_beside),
+        TEST(chooses),          TEST(explains),
+        TEST(describes),        TEST(fits),
+        TEST(casts_before),     TEST(refuses),
+        TEST(refuses_problems), TEST(quantizes_beside),
         TEST(refuses_beside),
     };
 
-    return cmocka_run_group_tests_name("streamed", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("fuse", tests, NULL, NULL);
 }

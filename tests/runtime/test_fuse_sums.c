@@ -1,5 +1,5 @@
 /*
-** test_streamed_sums.c: dgrad that quantizes dy and sums it up: by the cast
+** test_fuse_sums.c: dgrad that quantizes dy and sums it up: by the cast
 ** before the product, or where none reads dy by launches for the sums alone.
 */
 #include "test.h"
@@ -14,9 +14,9 @@ static const struct qn_recipe recipes[] = {
 };
 
 /* What the trail keeps of each launch. */
-enum { FLAGS, P_SIZES, P_NOOP };
+enum { P_ROW, P_SIZES, P_NOOP };
 static const unsigned char trail_product[] = {
-    P(flags), P(first_dims), P(noop), P(b), P(b_sf), P(d), P(error), P(row)};
+    P(row), P(first_dims), P(noop), P(b), P(b_sf), P(d), P(error), P(offsets)};
 enum { IN, ROW, COLUMN, PARTIALS, DBIAS, SIZES, NOOP, RECORD };
 static const unsigned char trail_cast[] = {P(in),       P(row),   P(column),
                                            P(partials), P(dbias), P(first_dims),
@@ -44,7 +44,6 @@ static const unsigned char trail_cast[] = {P(in),       P(row),   P(column),
 
 static const struct qn_kernel kernels[] = {
     PRODUCT("apart", NULL),
-    PRODUCT("streamed", "streamed"),
     PRODUCT("inline", "inline"),
     CAST("cast", "blocks", QN_QUANTIZE, QUERN_BF16),
     CAST("cast_sum", "blocks", QN_SUM, QUERN_F32),
@@ -84,16 +83,16 @@ static struct fixture begin(const char *text, const char *kernel)
         LAUNCHED(__VA_ARGS__);                                                 \
     } while (0)
 
-/* Of sums alone: dy is read, no copy is made, partial sums lie behind the flags
-   that a product of as many rows as planned may have. */
-static void expect_sums(const struct fixture *f, const char *flags_end)
+/* Launches of sums only: dy is read, no copy is made, and the partial sums have
+   a part of the workspace after the cast's. */
+static void expect_sums(const struct fixture *f, const char *cast_end)
 {
     assert_ptr_equal(param(0, IN), f->args.in.data);
     assert_null(param(0, ROW));
     assert_null(param(0, COLUMN));
     assert_ptr_equal(param(0, SIZES), f->args.a.first_dims);
     assert_ptr_equal(param(0, NOOP), f->args.noop);
-    assert_true(param(0, RECORD) >= flags_end);
+    assert_true(param(0, RECORD) >= cast_end);
     assert_true(param(0, PARTIALS) > param(0, RECORD));
     assert_true(param(0, PARTIALS) +
                     (40 + 127 * 3) / 128 * 4 * 136 * sizeof(float) <=
@@ -102,33 +101,23 @@ static void expect_sums(const struct fixture *f, const char *flags_end)
     assert_ptr_equal(param(1, DBIAS), f->args.dbias);
 }
 
-static void streams_and_sums(void **state)
-{
-    struct fixture f = begin(LINE "streamed", "streamed");
-    const char *end_of_flags = f.workspace + 256 + (64 + 3 * 1) * 4, *record;
-    int noop = 0;
-
-    (void)state;
-    f.args.noop = &noop;
-    RUN(&f, "plain", "plain_sum", "streamed");
-    expect_sums(&f, end_of_flags);
-    assert_ptr_equal(param(2, FLAGS), f.workspace + 256);
-    assert_ptr_equal(param(2, P_NOOP), &noop);
-    record = param(0, RECORD);
-    f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 7;
-    RUN(&f, "plain", "plain_sum", "streamed"); /* the places stay */
-    assert_ptr_equal(param(0, RECORD), record);
-    end(&f);
-}
-
 /* A column copy is a cast, which reads dy anyway. */
 static void sums_beside(void **state)
 {
     struct fixture f = begin(LINE "inline", "inline");
+    const char *record;
+    int noop = 0;
 
     (void)state;
+    f.args.noop = &noop;
     RUN(&f, "plain", "plain_sum", "inline");
     expect_sums(&f, f.workspace + 256);
+    assert_ptr_equal(param(2, P_NOOP), &noop);
+    record = param(0, RECORD);
+    f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 7;
+    RUN(&f, "plain", "plain_sum", "inline"); /* the places stay */
+    assert_ptr_equal(param(0, RECORD), record);
+    f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 40;
     give(&f, &f.args.column);
     RUN(&f, "cast", "cast_sum", "inline");
     assert_ptr_equal(param(0, COLUMN), f.args.column.data);
@@ -172,21 +161,20 @@ static void refuses_sums(void **state)
                     "dbias of dgrad with quantize=, too, of dy");
     quern_close(ctx);
     ctx = test_open_with(&less);
-    p = test_problem(ctx, LINE "streamed");
+    p = test_problem(ctx, LINE "inline");
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "in the sums of dy");
     assert_int_equal(test_count("nvrtc"), 0);
     quern_close(ctx);
 }
 
-int test_streamed_sums_group(void)
+int test_fuse_sums_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(streams_and_sums),
         TEST(sums_beside),
         TEST(casts_and_sums),
         TEST(refuses_sums),
     };
 
-    return cmocka_run_group_tests_name("streamed_sums", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("fuse_sums", tests, NULL, NULL);
 }
