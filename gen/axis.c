@@ -85,7 +85,7 @@ static const char *describe(struct qg *q)
     const char *text;
 
     if (!lua_isstring(q->L, -1))
-        return qg_word_kind_of(q->L, -1);
+        return qg_object_kind(q->L, -1);
     lua_pushvalue(q->L, -1);
     text = qg_mem_print(q, "'%s'", lua_tostring(q->L, -1));
     lua_pop(q->L, 1);
@@ -143,6 +143,6 @@ int qg_axis_take(struct qg *q, struct qg_word *word)
             take_entry(q, item, i);
             lua_pop(q->L, 1);
         }
-    qg_word_give(q->L, item, QG_ITEM);
+    qg_object_push(q->L, item, QG_ITEM);
     return 1;
 }

@@ -71,6 +71,6 @@ int qg_blocked_take(struct qg *q, struct qg_word *word)
     scale->blocked = 1;
     if (qg_field_read(q, word, &qg_blocked_fields, scale))
         scale->rule = 0;
-    qg_word_give(q->L, scale, QG_SCALE);
+    qg_object_push(q->L, scale, QG_SCALE);
     return 1;
 }

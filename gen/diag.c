@@ -79,10 +79,8 @@ void qg_diag_note(struct qg *q, struct qg_place place, enum qg_message id, ...)
     qg_text_put(q, text, "\n");
     put_source_line(q, place);
     if (q->rendering)
-        qg_text_print(q, text, "    while generating %s%s%s\n", q->rendering,
-                      q->point ? ", of " : "",
-                      q->point ? qg_files_print(q, q->point->kernels->place)
-                               : "");
+        qg_text_print(q, text, "    while generating %s, of %s\n", q->rendering,
+                      qg_files_print(q, q->rendering_of));
     q->errors++;
     stop_after_too_many(q);
 }

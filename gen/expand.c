@@ -523,7 +523,8 @@ static void finish_recipe(struct qg *q, struct qg_recipe *recipe)
         struct qg_scale *scale = &recipe->scale[of];
 
         if (scale->blocked)
-            failed = find_storage(q, scale) || qg_rule_trace_all(q, scale);
+            failed = find_storage(q, scale) || qg_rule_trace_all(q, scale) ||
+                     qg_trial_check(q, scale);
     }
 }
 

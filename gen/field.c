@@ -19,7 +19,7 @@ struct reader {
     const char *shown; /* the field's name with those around it */
 };
 
-static const char *const kind_names[QG_F_COUNT] = {
+const char *const qg_field_kinds[QG_F_COUNT] = {
     [QG_F_NAME] = "a text",
     [QG_F_NAMES] = "a text or a list of texts",
     [QG_F_PATH] = "a text",
@@ -65,7 +65,7 @@ static int wrong_kind(struct reader *r)
     int types = takes_types(r->field), table = r->field->kind == QG_F_TABLE;
 
     qg_diag_note(r->q, place_of(r), QG_E_FIELD_KIND, r->shown,
-                 kind_names[r->field->kind], qg_word_kind_of(r->q->L, -1),
+                 qg_field_kinds[r->field->kind], qg_object_kind(r->q->L, -1),
                  types   ? "; without quotes: "
                  : table ? "; it has: "
                          : "",
@@ -274,7 +274,7 @@ static int read_size(struct reader *r, void *out)
 /* "none" or what blocked { ... } gave, which is used up by this. */
 static int read_scale(struct reader *r, void *out)
 {
-    struct qg_scale *scale = qg_word_part(r->q->L, -1, QG_SCALE);
+    struct qg_scale *scale = qg_object_at(r->q->L, -1, QG_SCALE);
 
     if (scale) {
         scale->word->used = 1;
@@ -444,7 +444,7 @@ static void check_key(struct reader *r, const struct qg_fields *set,
     lua_pushvalue(L, -1);
     lua_rawget(L, table);
     qg_diag_note(r->q, r->place, QG_E_FIELD_ITEM, r->owner,
-                 (long long)lua_tointeger(L, -2), qg_word_kind_of(L, -1),
+                 (long long)lua_tointeger(L, -2), qg_object_kind(L, -1),
                  names_of(r->q, set));
     lua_pop(L, 1);
     r->errors++;
@@ -459,7 +459,7 @@ static void check_keys(struct reader *r, const struct qg_fields *set,
 
     if (count < 0) {
         qg_diag_note(r->q, r->place, QG_E_FIELD_KEY, r->owner,
-                     qg_word_kind_of(L, -1));
+                     qg_object_kind(L, -1));
         r->errors++;
     }
     for (int i = 1; i <= count; i++) {
@@ -503,68 +503,11 @@ int qg_field_read(struct qg *q, const struct qg_word *word,
 
     if (lua_type(q->L, 1) != LUA_TTABLE) {
         qg_diag_note(q, word->place, QG_E_TABLE_KIND, r.owner,
-                     qg_word_kind_of(q->L, 1));
+                     qg_object_kind(q->L, 1));
         return 1;
     }
     lua_settop(q->L, 1);
     check_keys(&r, set, NULL);
     read_fields(&r, set, out, NULL);
     return r.errors;
-}
-
-/* --------------------------------------------------- the rows, for people */
-
-static void fill(struct qg_field_row *row, const char *statement,
-                 const struct qg_field *field)
-{
-    row->statement = statement;
-    row->field = field->name;
-    row->kind = kind_names[field->kind];
-    row->allowed = field->allowed ? field->allowed : "";
-    row->required = field->required;
-    row->doc = field->doc;
-}
-
-/* Row `*index` of a set and those inside it, or `*index` less their number. */
-static int find_row(const struct qg_fields *set, int *index,
-                    struct qg_field_row *row)
-{
-    for (int i = 0; i < set->count; i++) {
-        if ((*index)-- == 0) {
-            fill(row, set->statement, &set->fields[i]);
-            return 1;
-        }
-        if (set->fields[i].sub && find_row(set->fields[i].sub, index, row))
-            return 1;
-    }
-    return 0;
-}
-
-/* The entries of a kernels list, which are words rather than fields. */
-static int find_part(int index, struct qg_field_row *row)
-{
-    const struct qg_word_kind *kind;
-
-    for (int i = 0; (kind = qg_word_kind(i)); i++)
-        if (kind->is_part && kind->named && index-- == 0) {
-            *row = (struct qg_field_row){"kernels",   kind->word, "entry",
-                                         kind->usage, 0,          kind->doc};
-            return 1;
-        }
-    return 0;
-}
-
-/* The tables above are the documentation: there is no second list to keep. */
-int qg_field_row(int index, struct qg_field_row *row)
-{
-    static const struct qg_fields *const sets[] = {
-        &qg_recipe_fields, &qg_blocked_fields, &qg_layout_fields,
-        &qg_ragged_fields, &qg_storage_fields, &qg_kernels_fields};
-
-    if (index < 0)
-        return 0;
-    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        if (find_row(sets[i], &index, row))
-            return 1;
-    return find_part(index, row);
 }

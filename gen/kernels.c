@@ -101,13 +101,13 @@ static int check_item_name(struct qg *q, const struct qg_kernels *kernels,
 static int take_item(struct qg *q, struct qg_kernels *kernels, int index)
 {
     enum { MOST = sizeof kernels->items / sizeof *kernels->items };
-    struct qg_item *item = qg_word_part(q->L, -1, QG_ITEM);
+    struct qg_item *item = qg_object_at(q->L, -1, QG_ITEM);
 
     if (lua_iscfunction(q->L, -1))
         return 1; /* a word without its second part says so itself */
     if (!item) {
         qg_diag_note(q, kernels->place, QG_E_ITEM_KIND, (long long)index,
-                     kernels->name, qg_word_kind_of(q->L, -1));
+                     kernels->name, qg_object_kind(q->L, -1));
         return 1;
     }
     item->word->used = 1;

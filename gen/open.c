@@ -41,7 +41,7 @@ static void run_file(struct qg *q, int file)
 /* The stages in order; each needs the one before to be without an error. */
 static void load(struct qg *q, void *argument)
 {
-    qg_sandbox_build(q);
+    qg_globals_build(q);
     qg_files_load(q, argument);
     q->loading = 1;
     for (int i = 0; i < q->nfiles; i++)

@@ -431,7 +431,7 @@ static int check_derived(struct qg *q, const struct qg_item *item)
         break;
     }
     qg_diag_note(q, item->word->place, QG_E_DERIVED_KIND, item->name,
-                 qg_word_kind_of(L, -1));
+                 qg_object_kind(L, -1));
     return 1;
 }
 
@@ -460,7 +460,7 @@ static int reject(struct qg *q, const struct qg_item *item,
         return -1;
     if (!lua_isboolean(q->L, -1)) {
         qg_diag_note(q, item->word->place, QG_E_REJECT_KIND,
-                     qg_word_kind_of(q->L, -1));
+                     qg_object_kind(q->L, -1));
         return -1;
     }
     if (lua_toboolean(q->L, -1))

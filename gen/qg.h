@@ -256,14 +256,15 @@ struct qg {
 
     struct qg_text diagnostics;
     int errors;
-    struct qg_text output;  /* a generated file, or a registry */
-    struct qg_text chunk;   /* a template as Lua */
-    const char *rendering;  /* name of the kernel being generated */
-    int render_env;         /* reference */
-    int depth;              /* of includes */
-    int renders;            /* kernels rendered so far */
-    struct qg_point *point; /* the kernel being generated */
-    int noted;              /* the Lua error being unwound is noted already */
+    struct qg_text output;        /* a generated file, or a registry */
+    struct qg_text chunk;         /* a template as Lua */
+    const char *rendering;        /* name of the kernel being generated, .. */
+    struct qg_place rendering_of; /* .. and of its statement */
+    int render_env;               /* reference */
+    int depth;                    /* of includes */
+    int renders;                  /* kernels rendered so far */
+    struct qg_point *point;       /* the kernel being generated */
+    int noted; /* the Lua error being unwound is noted already */
 
     struct qg_input *files;
     int nfiles, files_room;
@@ -281,6 +282,7 @@ struct qg {
     int nodes;                  /* of the rule being traced */
     int traces;                 /* calls of rules so far */
     int tracing;                /* a rule runs */
+    const char *calls;          /* functions of rules: "select, lt, ..." */
     struct qg_printer *printer; /* of rules; made when first needed */
     int lazy;                   /* kernels are made when they are asked for */
     const char *wanted;      /* the name of the only point to make, or NULL */
@@ -378,7 +380,7 @@ void qg_lex_twice(struct qg *, int file);
 
 struct qg *qg_sandbox_owner(lua_State *);
 int qg_sandbox_protect(struct qg *, void (*)(struct qg *, void *), void *);
-void qg_sandbox_build(struct qg *);
+void qg_globals_build(struct qg *);
 int qg_sandbox_load(struct qg *, int file, const char *text, size_t length);
 int qg_sandbox_call(struct qg *, int arguments, int results, struct qg_place);
 void qg_sandbox_count(lua_State *, lua_Debug *);
@@ -400,6 +402,16 @@ int qg_pairs_keys(lua_State *, int index);
 void qg_pairs_names(lua_State *, int index, char *buffer, size_t size);
 /* A key that makes the table something else than a list; NULL if none does. */
 const char *qg_pairs_other(lua_State *, int index);
+
+/* ---------------------------------------------------------------- object.c */
+
+/* Push the metatable of objects that messages call "a scale", say. */
+void qg_object_define(lua_State *, const char *metatable, const char *called);
+/* Push a pointer as a value, and get it back: NULL if it is another kind. */
+void qg_object_push(lua_State *, const void *, const char *metatable);
+void *qg_object_at(lua_State *, int index, const char *metatable);
+/* How any value of a spec is called in messages, e.g. "a text". */
+const char *qg_object_kind(lua_State *, int index);
 
 /* ---------------------------------------------------------------- frozen.c */
 
@@ -446,9 +458,8 @@ void qg_word_build(struct qg *);
 void qg_word_finish(struct qg *); /* at the end of a file */
 int qg_word_identifier(const char *text, size_t bound);
 int qg_word_sentence(const char *text); /* one line, 1 .. 200 characters */
-/* A part as a value for the spec, and back: NULL if it is another kind. */
-void qg_word_give(lua_State *, void *part, const char *metatable);
-void *qg_word_part(lua_State *, int index, const char *metatable);
+/* Set the word's function in the table on top. */
+void qg_word_add(lua_State *, const struct qg_word_kind *);
 #define QG_ITEM  "entry"
 #define QG_SCALE "scale"
 /* Note a name that is declared already. Returns 1 then. */
@@ -457,8 +468,6 @@ int qg_word_taken(struct qg *, const struct qg_word *, struct qg_place before);
 int qg_word_function(struct qg *, const struct qg_word *);
 /* The word with its name, if it has one, for messages: "recipe 'x'". */
 const char *qg_word_print(struct qg *, const struct qg_word *);
-/* How a value of a spec is called in messages, e.g. "a text". */
-const char *qg_word_kind_of(lua_State *, int index);
 
 int qg_recipe_take(struct qg *, struct qg_word *);
 int qg_layout_take(struct qg *, struct qg_word *);
@@ -512,6 +521,7 @@ struct qg_fields {
 extern const struct qg_fields qg_recipe_fields, qg_blocked_fields,
     qg_layout_fields, qg_ragged_fields, qg_storage_fields, qg_kernels_fields;
 
+extern const char *const qg_field_kinds[QG_F_COUNT]; /* for messages */
 /* Read the table at index 1 into `out`; notes errors and returns how many. */
 int qg_field_read(struct qg *, const struct qg_word *, const struct qg_fields *,
                   void *out);

@@ -15,6 +15,6 @@ int qg_reject_take(struct qg *q, struct qg_word *word)
     item->word = word;
     item->reason = word->name;
     item->function = qg_word_function(q, word);
-    qg_word_give(q->L, item, QG_ITEM);
+    qg_object_push(q->L, item, QG_ITEM);
     return 1;
 }

@@ -39,6 +39,6 @@ int qg_requires_take(struct qg *q, struct qg_word *word)
                      word->kind->usage);
     if (!word->used) /* its name was not refused before */
         check(q, item);
-    qg_word_give(q->L, item, QG_ITEM);
+    qg_object_push(q->L, item, QG_ITEM);
     return 1;
 }

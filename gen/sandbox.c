@@ -1,17 +1,14 @@
 /*
-** sandbox.c: what specs and templates can reach, and for how long.
+** sandbox.c: calling what specs and templates say, and for how long.
 **
-** The environment holds a list of names and nothing else: whatever can hang
-** (patterns, string.rep, table.move, sort), look outside (io, os, load) or
-** undo the rest (metatables, raw access, pcall) is not in it. Steps of the
-** interpreter are counted by a hook, memory by the allocator (mem.c); what
-** takes long inside one step is charged for.
+** Steps of the interpreter are counted by a hook, memory by the allocator
+** (mem.c); what takes long inside one step is charged for. globals.c has what
+** they can reach.
 */
 #include "qg.h"
 
 #include <dirent.h>
 #include <locale.h>
-#include <lua5.4/lualib.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,19 +72,6 @@ static const char *split_message(const char *text, struct qg_place *place)
     return text;
 }
 
-/* The innermost line of a spec or template that runs; file -1 if none does. */
-struct qg_place qg_sandbox_place(lua_State *L)
-{
-    lua_Debug debug;
-
-    for (int level = 0; lua_getstack(L, level, &debug); level++) {
-        lua_getinfo(L, "Sl", &debug);
-        if (debug.source[0] == '@' && debug.currentline > 0)
-            return (struct qg_place){atoi(debug.source + 1), debug.currentline};
-    }
-    return (struct qg_place){-1, 0};
-}
-
 /* pcall's handler; the stack has not been unwound yet. Allocates nothing. */
 static int on_error(lua_State *L)
 {
@@ -127,11 +111,8 @@ static const char *sign_of_lua(const char *text)
 /* Lua's own words, with what would be right where they do not say it. */
 static void note_text(struct qg *q, struct qg_place place, const char *text)
 {
-    char names[512];
-
     if (strstr(text, "got value of a rule")) {
-        qg_trace_call_names(names, sizeof names);
-        qg_diag_note(q, place, QG_E_NOT_VALUES, text, names);
+        qg_diag_note(q, place, QG_E_NOT_VALUES, text, q->calls);
     } else if (strstr(text, "C stack overflow") ||
                strstr(text, "too many C levels")) {
         qg_diag_note(q, place, QG_E_TOO_DEEP);
@@ -153,7 +134,7 @@ static void note_failure(struct qg *q, int status, struct qg_place place)
     } else if (status == LUA_ERRMEM) {
         qg_diag_note(q, place, QG_E_MEMORY, q->bound);
     } else if (!text) {
-        qg_diag_note(q, place, QG_E_NOT_TEXT, qg_word_kind_of(q->L, -1));
+        qg_diag_note(q, place, QG_E_NOT_TEXT, qg_object_kind(q->L, -1));
     } else {
         text = split_message(text, &place);
         if (place.file < 0 || place.file >= q->nfiles)
@@ -301,242 +282,4 @@ int qg_sandbox_protect(struct qg *q, void (*run)(struct qg *, void *),
     if (c)
         freelocale(c);
     return q->errors || q->fault;
-}
-
-/* ------------------------------------------------------------- environment */
-
-/* What a programmer of Lua would look for in vain. */
-static int is_of_lua(const char *name)
-{
-    static const char *const names[] = {
-        "_G",       "collectgarbage", "coroutine", "debug",
-        "dofile",   "getmetatable",   "io",        "load",
-        "loadfile", "next",           "os",        "package",
-        "pcall",    "print",          "rawequal",  "rawget",
-        "rawlen",   "rawset",         "require",   "setmetatable",
-        "utf8",     "warn",           "xpcall"};
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(names[i], name))
-            return 1;
-    return 0;
-}
-
-/* Parameters and locals of the function that runs, and what it encloses. */
-static void try_locals(lua_State *L, struct qg_nearest *nearest)
-{
-    lua_Debug debug;
-    const char *name;
-
-    if (!lua_getstack(L, 1, &debug))
-        return;
-    for (int i = 1; (name = lua_getlocal(L, &debug, i)); i++) {
-        lua_pop(L, 1);
-        if (name[0] != '(')
-            qg_nearest_try(nearest, name);
-    }
-    lua_getinfo(L, "f", &debug);
-    for (int i = 1; (name = lua_getupvalue(L, -1, i)); i++) {
-        lua_pop(L, 1);
-        if (name[0] && name[0] != '(' && strcmp(name, "_ENV"))
-            qg_nearest_try(nearest, name);
-    }
-    lua_pop(L, 1);
-}
-
-/* What to do about a name that resembles no other. */
-static const char *otherwise(lua_State *L, const char *name, char *buffer,
-                             size_t size)
-{
-    if (qg_sandbox_owner(L)->rendering) {
-        snprintf(buffer, size,
-                 "an axis or a derive of its kernels statement "
-                 "gives a template its values");
-    } else if (qg_sandbox_owner(L)->tracing) {
-        int used = snprintf(buffer, size, "a rule has: ");
-
-        qg_trace_call_names(buffer + used, size - (size_t)used);
-    } else {
-        snprintf(buffer, size,
-                 "declare it first: local %.40s; or is it a text:"
-                 " \"%.40s\"?",
-                 name, name);
-    }
-    return buffer;
-}
-
-/* Stack: env, name. Upvalues: the tables to look into. */
-static int on_name(lua_State *L)
-{
-    struct qg_nearest nearest;
-    const char *name;
-    char buffer[400];
-
-    for (int i = 1; i <= 2; i++) {
-        if (!lua_istable(L, lua_upvalueindex(i)))
-            continue;
-        lua_pushvalue(L, 2);
-        lua_rawget(L, lua_upvalueindex(i));
-        if (!lua_isnil(L, -1))
-            return 1;
-        lua_pop(L, 1);
-    }
-    name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?";
-    if (is_of_lua(name))
-        return qg_diag_raise(L, QG_E_NOT_OFFERED, name);
-    qg_nearest_start(&nearest, name);
-    for (int i = 1; i <= 2; i++) {
-        if (!lua_istable(L, lua_upvalueindex(i)))
-            continue;
-        lua_pushnil(L);
-        while (lua_next(L, lua_upvalueindex(i))) {
-            lua_pop(L, 1);
-            qg_nearest_try(&nearest, lua_tostring(L, -1));
-        }
-    }
-    try_locals(L, &nearest);
-    return qg_diag_raise(
-        L, QG_E_UNDEFINED, name,
-        qg_nearest_hint(&nearest, "",
-                        otherwise(L, name, buffer, sizeof buffer)));
-}
-
-/*
-** A global of one file would be seen by the next, in an order that nobody
-** chose.
-*/
-static int on_assignment(lua_State *L)
-{
-    const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?";
-
-    return qg_diag_raise(L, QG_E_ASSIGNED, name, name);
-}
-
-void qg_sandbox_env(lua_State *L)
-{
-    lua_pushcclosure(L, on_name, 2);
-    lua_newtable(L); /* the environment: stays empty */
-    lua_createtable(L, 0, 2);
-    lua_rotate(L, -3, -1);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, on_assignment);
-    lua_setfield(L, -2, "__newindex");
-    lua_setmetatable(L, -2);
-}
-
-/* Into the table on top: `names` of the library that `open` makes. */
-static void take(lua_State *L, lua_CFunction open, const char *const *names)
-{
-    lua_pushcfunction(L, open);
-    lua_call(L, 0, 1);
-    for (; *names; names++) {
-        lua_getfield(L, -1, *names);
-        lua_setfield(L, -3, *names);
-    }
-    lua_pop(L, 1);
-}
-
-/* The functions without a library. */
-static void build_base(lua_State *L)
-{
-    static const char *const names[] = {"assert", "error", "ipairs", "tonumber",
-                                        NULL};
-    static const luaL_Reg own[] = {{"pairs", qg_pairs},
-                                   {"tostring", qg_tostring},
-                                   {"type", qg_typename},
-                                   {"hex", qg_hex},
-                                   {NULL, NULL}};
-
-    take(L, luaopen_base, names);
-    luaL_setfuncs(L, own, 0);
-    lua_pushinteger(L, 1024);
-    lua_setfield(L, -2, "KiB");
-}
-
-/* math without what depends on the machine's libm, or on chance. */
-static void build_math(lua_State *L)
-{
-    static const char *const names[] = {
-        "abs",        "ceil", "floor", "fmod",      "huge", "max",
-        "maxinteger", "min",  "sqrt",  "tointeger", "type", NULL};
-
-    lua_newtable(L);
-    take(L, luaopen_math, names);
-    qg_frozen_wrap(L);
-    lua_setfield(L, -2, "math");
-}
-
-/* string, also for ("text"):upper(); no arithmetic on texts. */
-static void build_string(lua_State *L)
-{
-    static const char *const names[] = {"byte", "char",  "len", "lower",
-                                        "sub",  "upper", NULL};
-
-    lua_newtable(L);
-    take(L, luaopen_string, names);
-    lua_pushcfunction(L, qg_format);
-    lua_setfield(L, -2, "format");
-    qg_frozen_wrap(L);
-    lua_pushliteral(L, "");
-    lua_createtable(L, 0, 1);
-    lua_pushvalue(L, -3);
-    lua_setfield(L, -2, "__index");
-    lua_setmetatable(L, -2);
-    lua_pop(L, 1);
-    lua_setfield(L, -2, "string");
-}
-
-static void build_table(lua_State *L)
-{
-    lua_newtable(L);
-    luaL_setfuncs(L, qg_table, 0);
-    qg_frozen_wrap(L);
-    lua_setfield(L, -2, "table");
-}
-
-/* Into the table on top: what specs and templates share. */
-static void build_common(struct qg *q)
-{
-    build_base(q->L);
-    build_math(q->L);
-    build_string(q->L);
-    build_table(q->L);
-}
-
-/* Templates see no words: they cannot declare anything. */
-static void build_template_globals(struct qg *q)
-{
-    lua_State *L = q->L;
-
-    lua_newtable(L);
-    build_common(q);
-    lua_pushcfunction(L, qg_include);
-    lua_setfield(L, -2, "include");
-    lua_pushcfunction(L, qg_once);
-    lua_setfield(L, -2, "once");
-    lua_pushcfunction(L, qg_rule);
-    lua_setfield(L, -2, "rule");
-    lua_newtable(L);
-    qg_types_build(q);
-    qg_frozen_wrap(L);
-    lua_setfield(L, -2, "types");
-    q->template_globals = luaL_ref(L, LUA_REGISTRYINDEX);
-}
-
-/* Once for each generator. */
-void qg_sandbox_build(struct qg *q)
-{
-    lua_State *L = q->L;
-
-    lua_sethook(L, qg_sandbox_count, LUA_MASKCOUNT, QG_STEP);
-    qg_frozen_build(L);
-    lua_newtable(L);
-    build_common(q);
-    qg_types_build(q);
-    qg_trace_build(q);
-    qg_word_build(q);
-    lua_pushnil(L);
-    qg_sandbox_env(L);
-    q->env = luaL_ref(L, LUA_REGISTRYINDEX);
-    build_template_globals(q);
 }

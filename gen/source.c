@@ -36,6 +36,7 @@ static int render_named(struct qg *q, struct qg_point *point)
     int failed;
 
     q->rendering = point->kernel.name;
+    q->rendering_of = point->kernels->place;
     q->point = point;
     failed = render(q, point);
     q->rendering = NULL;

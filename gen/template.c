@@ -180,7 +180,7 @@ static int put_value(lua_State *L)
 
         return qg_diag_raise(
             L, QG_E_VALUE_KIND, expression,
-            is_float ? "a float" : qg_word_kind_of(L, 1),
+            is_float ? "a float" : qg_object_kind(L, 1),
             is_float ? "; write hex(x), or // for a whole quotient" : "");
     }
     text = lua_tolstring(L, 1, &length);

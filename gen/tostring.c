@@ -21,6 +21,6 @@ int qg_tostring(lua_State *L)
         luaL_tolstring(L, 1, NULL);
         return 1;
     default:
-        return qg_diag_raise(L, QG_E_NO_TEXT, qg_word_kind_of(L, 1));
+        return qg_diag_raise(L, QG_E_NO_TEXT, qg_object_kind(L, 1));
     }
 }

@@ -63,13 +63,13 @@ const struct qg_node *qg_trace_node(lua_State *L, enum qg_op op,
 /* As a value that the rule can go on with. */
 int qg_trace_push(lua_State *L, const struct qg_node *node)
 {
-    qg_word_give(L, (void *)node, VALUE);
+    qg_object_push(L, node, VALUE);
     return 1;
 }
 
 const struct qg_node *qg_trace_at(lua_State *L, int index)
 {
-    return qg_word_part(L, index, VALUE);
+    return qg_object_at(L, index, VALUE);
 }
 
 int qg_trace_is(lua_State *L, int index)
@@ -104,7 +104,7 @@ static const char *kind_at(lua_State *L, int index)
 
     if (node)
         return qg_trace_kinds[node->kind];
-    return qg_word_kind_of(L, index);
+    return qg_object_kind(L, index);
 }
 
 /* How to come by the kind that is wanted, from what is there. */
@@ -299,7 +299,7 @@ void qg_trace_build(struct qg *q)
         {"__shl", on_shl},   {"__shr", on_shr}, {NULL, NULL}};
     lua_State *L = q->L;
 
-    luaL_newmetatable(L, VALUE);
+    qg_object_define(L, VALUE, "a value of a rule");
     luaL_setfuncs(L, events, 0);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         lua_pushinteger(L, (lua_Integer)i);
@@ -307,5 +307,4 @@ void qg_trace_build(struct qg *q)
         lua_setfield(L, -2, refused[i].event);
     }
     lua_pop(L, 1);
-    qg_trace_call_build(q);
 }

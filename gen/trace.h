@@ -62,7 +62,6 @@ struct qg_node {
 
 void qg_trace_build(struct qg *); /* into the table on top */
 void qg_trace_call_build(struct qg *);
-void qg_trace_call_names(char *buffer, size_t size); /* "select, lt, ..." */
 void qg_trace_start(struct qg *); /* forget the nodes counted */
 const struct qg_node *qg_trace_node(lua_State *, enum qg_op, enum qg_kind,
                                     const struct qg_node *const operand[3]);

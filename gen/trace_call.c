@@ -8,7 +8,6 @@
 #include "qg.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #define INFINITY_BITS 0x7f800000u
 #define MAGNITUDE     0x7fffffffu
@@ -315,20 +314,14 @@ static int on_call(lua_State *L)
     return calls[i].call(L);
 }
 
-void qg_trace_call_names(char *buffer, size_t size)
-{
-    size_t used = 0;
-
-    for (int i = 0; i < CALLS && used < size; i++)
-        used += (size_t)snprintf(buffer + used, size - used, "%s%s",
-                                 i ? ", " : "", calls[i].name);
-}
-
 void qg_trace_call_build(struct qg *q)
 {
+    qg_text_clear(&q->chunk);
     for (int i = 0; i < CALLS; i++) {
+        qg_text_print(q, &q->chunk, "%s%s", i ? ", " : "", calls[i].name);
         lua_pushinteger(q->L, i);
         lua_pushcclosure(q->L, on_call, 1);
         lua_setfield(q->L, -2, calls[i].name);
     }
+    q->calls = qg_mem_string(q, q->chunk.data, q->chunk.length);
 }

@@ -33,18 +33,15 @@ const struct qg_type *qg_types_of(int id)
 /* 0 for every other value. */
 int qg_types_check(lua_State *L, int index)
 {
-    const struct qg_type **type = luaL_testudata(L, index, TYPE);
+    const struct qg_type *type = qg_object_at(L, index, TYPE);
 
-    return type ? (*type)->id : 0;
+    return type ? type->id : 0;
 }
 
 /* The symbol by which specs name the type. */
 void qg_types_push(lua_State *L, int id)
 {
-    const struct qg_type **type = lua_newuserdatauv(L, sizeof *type, 0);
-
-    *type = qg_types_of(id);
-    luaL_setmetatable(L, TYPE);
+    qg_object_push(L, qg_types_of(id), TYPE);
 }
 
 /* e4m3.max: floats, since they stand in formulas; the rest are integers. */
@@ -85,19 +82,14 @@ void qg_types_build(struct qg *q)
 {
     lua_State *L = q->L;
 
-    if (luaL_newmetatable(L, TYPE)) {
-        lua_pushcfunction(L, on_index);
-        lua_setfield(L, -2, "__index");
-        lua_pushcfunction(L, on_newindex);
-        lua_setfield(L, -2, "__newindex");
-    }
-    for (int i = 0; i < COUNT; i++) {
-        const struct qg_type **type = lua_newuserdatauv(L, sizeof *type, 0);
-
-        *type = &types[i];
-        lua_pushvalue(L, -2);
-        lua_setmetatable(L, -2);
-        lua_setfield(L, -3, types[i].name);
-    }
+    qg_object_define(L, TYPE, "a type");
+    lua_pushcfunction(L, on_index);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, on_newindex);
+    lua_setfield(L, -2, "__newindex");
     lua_pop(L, 1);
+    for (int i = 0; i < COUNT; i++) {
+        qg_object_push(L, &types[i], TYPE);
+        lua_setfield(L, -2, types[i].name);
+    }
 }

@@ -1,65 +1,14 @@
 /*
-** word.c: the words of the spec language.
+** word.c: a use of one of the spec language's words.
 **
-** Each is a row below: `recipe "bf16" { ... }` calls recipe with the name, and
-** what that returns with the table. Both steps note errors rather than raise
-** them, so that one run shows all. A word that never gets its second part, or
-** whose value is put nowhere, is an error at the end of its file.
+** `recipe "bf16" { ... }` calls recipe with the name, and the function that
+** this returns with the table. Both steps note errors rather than raise them,
+** so that one run shows all. A word that never gets its second part, or whose
+** value is put nowhere, is an error at the end of its file.
 */
 #include "qg.h"
 
 #include <string.h>
-
-static const struct qg_word_kind kinds[] = {
-    {"recipe", QG_IDENTIFIER, 0, qg_recipe_take,
-     "recipe \"name\" { element = ..., d = ... }",
-     "how each operand is quantized"},
-    {"layout", QG_IDENTIFIER, 0, qg_layout_take,
-     "layout \"name\" { a = \"k\", b = \"k\" }",
-     "which axis of A and B is contiguous"},
-    {"ragged", QG_IDENTIFIER, 0, qg_ragged_take,
-     "ragged \"m\" { a = \"m\", d = \"m\" }",
-     "which axis differs by group, in which operands"},
-    {"storage", QG_IDENTIFIER, 0, qg_storage_take,
-     "storage \"name\" { order = \"rows\" }", "how scales lie in memory"},
-    {"kernels", QG_IDENTIFIER, 0, qg_kernels_take,
-     "kernels \"name\" { op = ..., template = ..., axis ... }",
-     "a grid of kernels from one template"},
-    {"shipped", QG_UNNAMED, 0, qg_shipped_take,
-     "shipped { \"quern_...\", ... }", "kernels that are built ahead of time"},
-    {"blocked", QG_UNNAMED, 1, qg_blocked_take,
-     "blocked { type = e8m0, per = { k = 32 }, rule = function (amax, of) ... "
-     "}",
-     "a scale for each block of values"},
-    {"axis", QG_IDENTIFIER, 1, qg_axis_take,
-     "axis \"name\" { value, value, ... }",
-     "choices that make one kernel each"},
-    {"derive", QG_IDENTIFIER, 1, qg_derive_take,
-     "derive \"name\" (function (v) return ... end)",
-     "a value that follows from those before it"},
-    {"requires", QG_SENTENCE, 1, qg_requires_take,
-     "requires \"k % 8 == 0\" \"reason\"",
-     "a rule on the problem, and the sentence that says why"},
-    {"reject", QG_SENTENCE, 1, qg_reject_take,
-     "reject \"reason\" (function (v) return ... end)",
-     "points of the grid that make no kernel"},
-};
-
-enum { COUNT = sizeof kinds / sizeof *kinds };
-
-const struct qg_word_kind *qg_word_kind(int index)
-{
-    return index < COUNT ? &kinds[index] : NULL;
-}
-
-const char *qg_word_usage(const char *word)
-{
-    int i = 0;
-
-    while (strcmp(kinds[i].word, word))
-        i++;
-    return kinds[i].usage;
-}
 
 /* [a-z][a-z0-9_]*, at most `bound` long: safe in code, comments and paths. */
 int qg_word_identifier(const char *text, size_t bound)
@@ -156,17 +105,11 @@ static int first_part(lua_State *L)
     return 1;
 }
 
-/* Into the table on top. */
-void qg_word_build(struct qg *q)
+void qg_word_add(lua_State *L, const struct qg_word_kind *kind)
 {
-    luaL_newmetatable(q->L, QG_ITEM);
-    luaL_newmetatable(q->L, QG_SCALE);
-    lua_pop(q->L, 2);
-    for (int i = 0; i < COUNT; i++) {
-        lua_pushlightuserdata(q->L, (void *)&kinds[i]);
-        lua_pushcclosure(q->L, first_part, 1);
-        lua_setfield(q->L, -2, kinds[i].word);
-    }
+    lua_pushlightuserdata(L, (void *)kind);
+    lua_pushcclosure(L, first_part, 1);
+    lua_setfield(L, -2, kind->word);
 }
 
 /* The list's order is that of use, the last one first. */
@@ -201,21 +144,6 @@ void qg_word_finish(struct qg *q)
     }
 }
 
-void qg_word_give(lua_State *L, void *part, const char *metatable)
-{
-    void **value = lua_newuserdatauv(L, sizeof *value, 0);
-
-    *value = part;
-    luaL_setmetatable(L, metatable);
-}
-
-void *qg_word_part(lua_State *L, int index, const char *metatable)
-{
-    void **value = luaL_testudata(L, index, metatable);
-
-    return value ? *value : NULL;
-}
-
 const char *qg_word_print(struct qg *q, const struct qg_word *word)
 {
     if (!*word->name)
@@ -246,28 +174,6 @@ int qg_word_function(struct qg *q, const struct qg_word *word)
         return luaL_ref(L, LUA_REGISTRYINDEX);
     }
     qg_diag_note(q, word->place, QG_E_ITEM_FUNCTION, word->kind->word,
-                 qg_word_kind_of(L, 1), word->kind->usage);
+                 qg_object_kind(L, 1), word->kind->usage);
     return 0;
-}
-
-/* The userdata that is none of ours by kind is a frozen table. */
-const char *qg_word_kind_of(lua_State *L, int index)
-{
-    static const char *const names[] = {
-        [LUA_TNIL] = "nil",         [LUA_TBOOLEAN] = "a boolean",
-        [LUA_TNUMBER] = "a number", [LUA_TSTRING] = "a text",
-        [LUA_TTABLE] = "a table",   [LUA_TFUNCTION] = "a function",
-        [LUA_TUSERDATA] = "a table"};
-    int type = lua_type(L, index);
-
-    if (qg_types_check(L, index))
-        return "a type";
-    if (qg_trace_is(L, index))
-        return "a value of a rule";
-    if (qg_word_part(L, index, QG_SCALE))
-        return "a scale";
-    if (qg_word_part(L, index, QG_ITEM))
-        return "an entry of a kernels list";
-    return type >= 0 && type <= LUA_TUSERDATA && names[type] ? names[type]
-                                                             : "something else";
 }
