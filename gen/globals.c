@@ -5,7 +5,14 @@
 ** (patterns, string.rep, table.move, sort), look outside (io, os, load) or
 ** undo the rest (metatables, raw access, pcall) is not in it.
 */
-#include "qg.h"
+#include "globals.h"
+#include "lua/frozen.h"
+#include "lua/functions.h"
+#include "lua/sandbox.h"
+#include "lua/types.h"
+#include "rule/trace.h"
+#include "statement/word.h"
+#include "write/write.h"
 
 #include <lua5.4/lualib.h>
 
