@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The build, for premake 5 and for Debian's premake 4. The Makefile calls it; it writes into build/
 -- alone. Configurations: release; asan (AddressSanitizer and UBSan) below build/asan/; and, of
 -- what `make tsan` and `make fuzz` run, tsan (ThreadSanitizer) and fuzz (libFuzzer, with clang)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** globals.c: the functions and values that specs and templates can reach.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** open.c: loading all specs, and what a caller sees of the result.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** qg.h: the state of a generator, which all its files share. Not installed.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** describe.c: the descriptor that the runtime reads, from a point's values.
 */

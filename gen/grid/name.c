@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** name.c: the symbol of a kernel, which is its file's name, too.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** point.c: one point of a grid: its values, and whether it is a kernel.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** shipped_mark.c: which of the kernels are shipped, once all is expanded.
 */

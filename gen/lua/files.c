@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** files.c: the specs and templates that were read: their lines.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** format.c: string.format for specs, with the conversions that give the same
 ** text on any machine: no pointers, no floats.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** frozen.c: tables that specs and templates read but cannot change.
 **

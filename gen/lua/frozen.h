@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** frozen.h: tables that specs and templates cannot change.
 */

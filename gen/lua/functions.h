@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** functions.h: functions that specs and templates see; each is in the file of
 ** its name.

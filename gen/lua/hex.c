@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** hex.c: a float constant in hex, as generated code writes it.
 */

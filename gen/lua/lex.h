@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** lex.h: the tokens of a spec, to find the line that an error is about.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** luaio.c: stdio's streams for Lua, which has none here.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** mem.h: memory: the arena, and the allocator of Lua.
 */

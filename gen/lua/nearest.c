@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** nearest.c: the right word that a misspelled one probably means.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** object.c: the generator's own things as values of Lua: userdata that hold a
 ** pointer. The metatable of each kind says how messages call its values, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** object.h: the generator's own things as values of Lua.
 */

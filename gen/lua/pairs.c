@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** pairs.c: pairs for specs: the keys come sorted.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** pairs.h: the keys of tables, sorted.
 */

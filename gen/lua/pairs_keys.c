@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** pairs_keys.c: a table's keys, in an order that does not depend on hashing.
 */

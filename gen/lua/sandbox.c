@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** sandbox.c: calling what specs and templates say, and for how long.
 **

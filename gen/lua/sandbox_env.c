@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** sandbox_env.c: the environment of a spec or template: reading a name that is
 ** not there is an error, and so is assigning to one.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** table.c: the table functions of specs. Each is charged for what it touches.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** tostring.c: tostring for specs: never the address of anything.
 */

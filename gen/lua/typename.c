@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** typename.c: type for specs. A frozen table is a table to them.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** types.c: the number types, which specs name by symbols: bf16, e4m3, ...
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** rule.c: calling a rule to see what it computes.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** trace.c: values that are known only on the device, and their operators.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** trace.h: what a scale rule computes, as a graph.
 **

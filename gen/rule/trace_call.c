@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** trace_call.c: the functions that rules call: select, lt, bits, e8m0_up, ...
 **

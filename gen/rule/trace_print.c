@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** trace_print.c: a rule's expression as a function in C or CUDA C.
 **

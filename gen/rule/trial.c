@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** trial.c: a rule on numbers, before any kernel has it.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** axis.c: `axis "tile" { {128, 128, 64}, ... }`: choices of a kernels list.
 */

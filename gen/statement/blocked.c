@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** blocked.c: `blocked { type = ..., per = ..., rule = ... }`: the scales of a
 ** recipe, one for each block of values.

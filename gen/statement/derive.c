@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** derive.c: `derive "stages" (function (v) ... end)`: a value of each point.
 */

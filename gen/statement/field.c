@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** field.c: a statement's table of fields, read as its rows say.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** field_row.c: the fields of all statements as rows, for people.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** kernels.c: `kernels "name" { ... }`: a grid of kernels from one template.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** layout.c: `layout "tn" { a = "k", b = "k" }`: which axis is contiguous.
 */

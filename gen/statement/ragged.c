@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** ragged.c: `ragged "m" { a = "m", d = "m" }`: the axis that differs by group.
 ** An operand that is not named has one matrix for each group.

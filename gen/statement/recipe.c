@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** recipe.c: `recipe "name" { ... }`: how each operand is quantized.
 */

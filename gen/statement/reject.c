@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** reject.c: `reject "reason" (function (v) ... end)`: points without a kernel.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** requires.c: `requires "k % 8 == 0" "reason"`: a rule on the problem.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** shipped.c: `shipped { "quern_...", ... }`: kernels that are built ahead.
 ** Whether they exist is known once everything is expanded: shipped_mark.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** spec.h: what specs declare: recipes, layouts, ragged axes, kernels.
 */

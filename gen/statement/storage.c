@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** storage.c: `storage "mn" { order = "columns", pad = { rows = 4 } }`: how a
 ** matrix of scales lies in memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** word.h: the words of the spec language, and what each does.
 */

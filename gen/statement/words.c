@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** words.c: the words of the spec language, one row for each.
 */

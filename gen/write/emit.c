@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** emit.c: kernels' files and their registry, in a folder.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** include.c: include "common/sizes.c": another template, in place.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** once.c: once "cast/arith.c": include, for pieces that several others need.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** registry.c: what the runtime is told about recipes, kernels and points that
 ** make none, in memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** registry_write.c: the registry as C text. The selected kernels have their
 ** keys.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** rule_text.c: rules as text: functions in C and CUDA C, and as their authors
 ** wrote them.

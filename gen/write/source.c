@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** source.c: the file of one kernel: a header, then what the template gives.
 */

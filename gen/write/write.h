@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** write.h: the texts of kernels and of the registry.
 */

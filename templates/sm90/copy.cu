@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The copies of A and B into the ring. A ragged operand is read through a plain map, since the copy
 ** engine walks that faster; what a tile reads behind the end of its group ends in rows of the sum

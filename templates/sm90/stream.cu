@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** What the product reads is quantized in the same launch: warps that it does not need make the row
 ** copy of `in` ahead of the tiles, and the column copy if it is wanted.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The pieces themselves: blocks of values, their scales and codes, from memory to memory through
 ** the registers of one warp.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_streamed.c: products that quantize A on the way: D against float64, the
 ** copies against the host's bytes; runs again, replays after the sizes have

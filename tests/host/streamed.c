@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** streamed.c: products that make their A: by the host, whose two steps are
 ** those of a quantization and a product apart, to the byte.

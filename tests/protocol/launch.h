@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** launch.h: what the test and a kernel's twin tell each other.
 */

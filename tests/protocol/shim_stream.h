@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The twin of templates/sm90/stream_cast.cu for the host: which pieces of the copies are made, and
 ** how often. That no row is copied before it is made shows in shim_copy.h, that each is made once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_streamed.c: products that quantize A: which kernels serve one, what the
 ** launches are given, and which arguments are refused.
