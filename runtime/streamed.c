@@ -22,7 +22,7 @@
 #include <string.h>
 
 /* Words of the workspace: tickets, and a flag for each run of 128 rows and 512
-   steps of k.                               COUPLED: flags -> sm90/stream.cu */
+   steps of k.                               COUPLED: flags */
 enum { CHUNK = 512, FIRST_FLAG = 64 };
 
 /* Numbers are read 16 bytes at a time. */

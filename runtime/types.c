@@ -39,6 +39,7 @@ static const char *const expands[] = {"auto", "inside", "ahead", "fp8", "f16"};
 static const char *const epilogues[] = {
     "store",    "add",    "alpha",    "scale",
     "activate", "copies", "gradient", "gradient_copies"};
+/* COUPLED: backends */
 static const char *const backends[] = {"auto", "host", "jit", "aot",
                                        "cublaslt"};
 

@@ -56,7 +56,7 @@ static int take_tiles(struct qg *q, struct qg_storage *storage)
 }
 
 /* More is padding alone, and sizes are added up for no more than these. Returns
-   0, or 1 and noted.                    COUPLED: pads -> runtime/quantize.c */
+   0, or 1 and noted.                    COUPLED: pads */
 static int check_pad(struct qg *q, const struct qg_storage *storage)
 {
     enum { MOST = 128 };

@@ -16,7 +16,7 @@ int qg_once(lua_State *L)
     struct qg *q = qg_sandbox_owner(L);
     int file = qg_files_template(q, luaL_checkstring(L, 1));
 
-    if (file >= 0 && q->files[file].render == q->renders)
+    if (file >= 0 && q->files[file].render == q->renders) /* COUPLED: once */
         return 0;
     qg_include(L);
     qg_text_put(q, &q->output, "\n");
