@@ -180,59 +180,6 @@ static void share_rules(struct qg *q, struct qg_kernels *k)
 
 /* ------------------------------------------------------------------ points */
 
-static int has_type(const struct qg_types *types, int type)
-{
-    for (int i = 0; i < types->count; i++)
-        if (types->at[i] == type)
-            return 1;
-    return 0;
-}
-
-static int has_name(const struct qg_names *names, const char *name)
-{
-    for (int i = 0; i < names->count; i++)
-        if (!strcmp(names->at[i], name))
-            return 1;
-    return 0;
-}
-
-/* Does the statement's template take such an operand? */
-static int takes(const struct qg_kernels *k, const struct qg_factor *f)
-{
-    static const char *const spans[] = {"block", "row", "group", "tensor"};
-
-    if (!has_type(&k->element, f->element))
-        return 0;
-    if (!f->scale)
-        return has_name(&k->scale, "none");
-    return has_name(&k->scale, "blocked") ||
-           has_name(&k->scale, spans[f->scale->block.span]);
-}
-
-/*
-** Does the statement's template take what the recipe gives it? One that lists
-** scales is for scaled products: "none" then is for one operand beside another
-** that has some, and reads as a row copy does; there is no column copy of it.
-** Operands with scales are k-major, and split among the groups as the copies
-** are.
-*/
-static int matches(struct qg_variant *v)
-{
-    const struct qg_kernels *k = v->kernels;
-    int tokens = !strcmp(v->op, "wgrad");
-
-    qg_recipe_factors(v->recipe, v->op, &v->a, &v->b);
-    if ((k->recipe && strcmp(k->recipe, v->recipe->name)) || !takes(k, &v->a) ||
-        !takes(k, &v->b))
-        return 0;
-    if (!v->a.scale && !v->b.scale)
-        return v->a.element == v->b.element && k->scale.count == 1;
-    if (tokens && (!v->a.scale || !v->b.scale))
-        return 0;
-    return !strcmp(v->layout->a, "k") && !strcmp(v->layout->b, "k") &&
-           !strcmp(v->ragged->name, tokens ? "k" : "m");
-}
-
 /* The next choice in the order of counting; 0 after the last. */
 static int next_choice(const struct qg_kernels *k, int *choice)
 {
@@ -306,9 +253,7 @@ static int expand_types(struct qg *q, struct qg_variant *variant)
 
     for (int i = 0; i < d->count; i++) {
         variant->d = d->at[i];
-        if ((!variant->kernels->d.count ||
-             has_type(&variant->kernels->d, variant->d)) &&
-            expand_variant(q, variant))
+        if (qg_match_output(variant) && expand_variant(q, variant))
             return 1;
     }
     return 0;
@@ -322,7 +267,7 @@ static int expand_recipes(struct qg *q, struct qg_variant *variant)
 {
     for (variant->recipe = q->recipes; variant->recipe;
          variant->recipe = variant->recipe->next)
-        if (matches(variant) && expand_types(q, variant))
+        if (qg_match_product(variant) && expand_types(q, variant))
             return 1;
     return 0;
 }
@@ -342,26 +287,6 @@ static int expand_ragged(struct qg *q, struct qg_variant *variant)
 
 /* ------------------------------------------------------------------- casts */
 
-/*
-** Does the op exist for such scales, and does the template take the type? What
-** has no scales can be an activation's result, and be summed.
-*/
-static int casts(const struct qg_kernels *k, const struct qg_recipe *recipe,
-                 const struct qg_scale *scale, const char *op)
-{
-    int spans = scale->block.span != QN_SPAN_BLOCK || scale->global;
-
-    if (!has_type(&k->element, scale->element) ||
-        !has_name(&k->scale, scale->blocked ? "blocked" : "none") ||
-        (k->recipe && strcmp(k->recipe, recipe->name)))
-        return 0;
-    if (!scale->blocked)
-        return 1;
-    if (!strcmp(op, "amax"))
-        return spans && !scale->delayed.history;
-    return strcmp(op, "history") || scale->delayed.history;
-}
-
 /* Number of a word in a list. */
 static int index_of(const char *const *words, const char *word)
 {
@@ -378,24 +303,12 @@ static int cast_recipes(struct qg *q, struct qg_variant *v)
     const struct qg_kernels *k = v->kernels;
 
     for (v->recipe = q->recipes; v->recipe; v->recipe = v->recipe->next)
-        for (int i = 0; i < k->arch.count &&
-                        casts(k, v->recipe, &v->recipe->scale[v->of], v->op);
-             i++) {
+        for (int i = 0; i < k->arch.count && qg_match_cast(v); i++) {
             v->arch = k->arch.at[i];
             if (expand_axes(q, v))
                 return 1;
         }
     return 0;
-}
-
-/* Activations make x, and their gradients come from dy. */
-static int has_form(const struct qg_variant *v)
-{
-    if (!strcmp(v->form, "forward"))
-        return v->of == QUERN_X && v->input != QG_IN_COPY;
-    if (!strcmp(v->form, "backward"))
-        return v->of == QUERN_DY && v->input != QG_IN_COPY;
-    return 1;
 }
 
 /* All casts of one op. */
@@ -411,7 +324,7 @@ static int expand_casts(struct qg *q, struct qg_variant *v)
             v->of = index_of(ofs, k->of.at[i]);
             v->input = index_of(inputs, k->input.at[j / k->form.count]);
             v->form = k->form.at[j % k->form.count];
-            if (has_form(v) && cast_recipes(q, v))
+            if (qg_match_form(v) && cast_recipes(q, v))
                 return 1;
         }
     return 0;

@@ -40,6 +40,11 @@ struct qg_variant {
 void qg_grid_expand(struct qg *);
 struct qg_point *qg_grid_one(struct qg *, const char *name); /* NULL: none */
 void qg_shipped_mark(struct qg *); /* the kernels that are; notes the others */
+/* Sets a product's factors: does the statement make it of the recipe? */
+int qg_match_product(struct qg_variant *);
+int qg_match_output(const struct qg_variant *); /* this type of D? */
+int qg_match_cast(const struct qg_variant *);   /* this cast of the tensor? */
+int qg_match_form(const struct qg_variant *);   /* this form of the cast? */
 /* May points of the variant have the name; has this one? */
 int qg_name_begins(const struct qg_variant *, const char *name);
 int qg_name_is(const struct qg_variant *, const int *choice, const char *);
