@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A thin front for premake: installs what is missing, builds in build/, runs.
 #
 #   make         the libraries and the program build/bin/quern

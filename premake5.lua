@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The build, for premake 5 and for Debian's premake 4. The Makefile calls it; it writes into build/
 -- alone. Configurations: release; asan (AddressSanitizer and UBSan) below build/asan/; and, of
 -- what `make tsan` and `make fuzz` run, tsan (ThreadSanitizer) and fuzz (libFuzzer, with clang)
@@ -97,7 +98,7 @@ end
 -- ------------------------------------------------------------------------------ the generator
 
 -- Debian's liblua5.4.a is linked into our own library, so that no program needs Lua installed. It is
--- PIE code, not PIC: the three streams of stdio would need copies, hence --wrap (gen/luaio.c).
+-- PIE code, not PIC: the three streams of stdio would need copies, hence --wrap (gen/lua/luaio.c).
 local LUA = { "-l:liblua5.4.a", "-lm", "-lmd", "-Wl,--exclude-libs,liblua5.4.a",
   "-Wl,--wrap=stderr,--wrap=stdin,--wrap=stdout" }
 
@@ -105,7 +106,7 @@ program "embed"
   files { "gen/embed.c" }
 
 archive "quern_gen_static"
-  files { "gen/*.c", "gen/*.h", "build/gen/embedded.c", "runtime/expr.c" }
+  files { "gen/**.c", "gen/**.h", "build/gen/embedded.c", "runtime/expr.c" }
   exclude { "gen/embed.c", "gen/boot.c" }
 
 shared("quern_gen", "quern_gen_static")

@@ -92,7 +92,7 @@ struct made {
     unsigned int *flags;
 };
 
-/* COUPLED: ahead -> templates/common/ahead.cu */
+/* COUPLED: ahead */
 static void make_factors(const struct quern_args *args, int groups, float *to)
 {
     const float *a = args->a.global, *b = args->b.global;

@@ -15,7 +15,7 @@ struct qn_result_plan;
 struct quern_quantize_plan;
 
 /* One of the products that a launch merges.
-                                             COUPLED: parts -> common/parts.c */
+                                             COUPLED: parts */
 struct qn_part {
     const void *a, *b, *first_dims, *offsets;
     const void *a_sf, *b_sf;
@@ -29,7 +29,7 @@ struct qn_parts {
 };
 
 /* Sizes that the host knows, as many as a launch carries: parameters have 4096
-   bytes in all.                       COUPLED: host sizes -> host_sizes.cu */
+   bytes in all.                       COUPLED: host sizes */
 enum { QN_HOST_SIZES = 512 };
 struct qn_host_sizes {
     int count, size[QN_HOST_SIZES];
@@ -44,7 +44,7 @@ struct qn_part_maps {
 /*
 ** A value for each parameter that kernels may declare, named as in QN_PARAMS.
 ** The plan holds all that is known before a run; the run completes a copy on
-** its stack.                                       COUPLED: params -> run.c
+** its stack.                                       COUPLED: params
 */
 struct qn_values {
     struct cu_tensor_map a_map, a_ragged_map, b_map, b_ragged_map,

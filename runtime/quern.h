@@ -917,7 +917,7 @@ QUERN_API int quern_mlp_why(struct quern_context *ctx,
 ** cache, and share/quern/tune beside the library's own folder, which is only
 ** read. The first of the others that may be written takes what is new.
 */
-enum quern_l2 { /* COUPLED: the order of names in cli/options.c */
+enum quern_l2 {                /* COUPLED: l2 */
                 QUERN_L2_BOTH, /* the mean of a cold and a warm run */
                 QUERN_L2_COLD, /* other data are in L2, as amid other work */
                 QUERN_L2_WARM /* what the same kernel left there a moment ago */

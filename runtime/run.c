@@ -17,7 +17,7 @@
 
 /* ------------------------------------------------------------------ values */
 
-/* In step with QN_PARAMS by construction.          COUPLED: params -> run.c */
+/* In step with QN_PARAMS by construction.          COUPLED: params */
 const size_t qn_run_values[QN_PARAM_COUNT] = {
 #define OFFSET(name, type, meaning)                                            \
     [QN_PARAM_##name] = offsetof(struct qn_values, name),

@@ -40,6 +40,7 @@ static const char *const fusions[] = {"apart", "inline", "any"};
 static const char *const epilogues[] = {
     "store",    "add",    "alpha",    "scale",
     "activate", "copies", "gradient", "gradient_copies"};
+/* COUPLED: backends */
 static const char *const backends[] = {"auto", "host", "jit", "aot",
                                        "cublaslt"};
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Run every test program of both configurations, as many at once as there are
 # cores, and add up what they counted.
 # Skips are listed with their reasons, which the tests print as "skip: ...".

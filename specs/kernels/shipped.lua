@@ -48,3 +48,5 @@ shipped {
   "quern_bf16_wgrad_nt_k_f32_scale_sm120a_tile128x128x32",
   "quern_bf16_wgrad_nt_k_f32_scale_sm120a_tile64x64x32",
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -484,3 +484,5 @@ kernels "sm90_line_k_parts_scale" {
   derive "addend" (function () return "read" end),
   merges()
 }
+
+-- SPDX-License-Identifier: Apache-2.0

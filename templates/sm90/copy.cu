@@ -1,3 +1,5 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ -- COUPLED: ragged map
 /*
 ** The copies of A and B into the ring. A ragged operand is read through a plain map, since the copy
 ** engine walks that faster; what a tile reads behind the end of its group ends in rows of the sum
@@ -32,7 +34,7 @@ struct maps {
 //$ end
 };
 
-//$ if ragged ~= "none" then
+//$ if ragged ~= "none" then -- COUPLED: pointer map
 /* Where a map of all memory, in steps of 16 bytes from its base, reaches a matrix. */
 struct reach {
     int near, far;

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ if addend == "read" then

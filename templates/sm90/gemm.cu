@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 //$ local shapes = {
 //$   m = { "[m, k]", b.major == "k" and "[groups, n, k]" or "[groups, k, n]", "[m, n]" },

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local inline = quantize == "inline"
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Hopper's instructions, one function each. `shared` addresses are 32-bit, in the shared window.
 */

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The walk over the tiles of all groups. One warp walks for its CTA: its lanes hold 32 consecutive
 ** groups, and every cluster visits tiles `next`, `next + stride`, ... in the one order that all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** load_test.c: clock and power as NVML gives them, the roofline's peaks, and
 ** how many CTAs a multiprocessor has room for.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** program_test.c: commands, their exit status and what they say. The program
 ** that lies beside this test is run, with a cache of its own.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The compile gate over every kernel, in as many processes as there are cores.
 
     tests/compile/gate.py [--jobs N] [--commit TEXT] FILE

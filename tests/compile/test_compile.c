@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_compile.c: every kernel that the specs express for a GPU, through NVRTC
 ** for its architecture. No GPU is needed.

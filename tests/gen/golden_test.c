@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** golden_test.c: whole generated files against those beside their specs.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu.h: the suite: what it runs, what it counts, and one run of one kernel.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_call.h: a product, a cast or an MLP with its buffers: what is written,
 ** its sizes, and a run of it on any stream.

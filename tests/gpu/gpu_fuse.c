@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_fuse.c: products that quantize A in their mainloop: D against float64,
 ** and to the byte against two launches, for any numbers; the column copy

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_job.c: what families do with jobs, the CLI's way to run a problem.
 */

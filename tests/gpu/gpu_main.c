@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_main.c: every kernel that the specs express for this GPU, on problems
 ** that are made to break them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_mlp.c: the grouped MLP, forward and backward: every recipe with every
 ** activation, with biases and without, against a chain in double, the same

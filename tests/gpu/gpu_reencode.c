@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_reencode.c: operands that are encoded again as FP8, or become f16 beside
 ** the product, where they fit. What belongs to no group is poison, and must not

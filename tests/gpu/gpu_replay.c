@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_replay.c: all that may be captured, in graphs: casts with whatever they
 ** make, products of each recipe in each way, merged launches, MLPs.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_step.c: a training step of one layer, quantized and multiplied on the
 ** GPU, against float64's: the checks that the host passes, too.

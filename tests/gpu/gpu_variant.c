@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_variant.c: the registry's kernels for this GPU, sorted by what they do.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** case.h: one grouped problem with its sizes, its data and its expected result.
 **

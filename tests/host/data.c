@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** data.c: random operands of a case, with NaN wherever nothing may look.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** ends.h: one block of a quantized A or B with a scale from the end of its
 ** type. The rows or columns of D that the block counts for become NaN, are no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fuse.c: products that quantize their A: the host does this in two steps, with
 ** the bytes of a quantization and a product apart.

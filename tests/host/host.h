@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** host.h: what the host tests share: one context and a run between canaries.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** liar.c: sizes that break a rule, and the group that must be blamed.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** reference.c: the product in float64, and the comparison with it.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** step.h: a training step of one layer, and what quantizing may do to it.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** step_check.c: how near a training step comes to float64's, beside what the
 ** formats themselves lose (step_expect.c).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** step_expect.c: a training step in float64, and how near to that the formats
 ** allow to come.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** steps.c: a training step of one layer on the host, quantized in blocks,
 ** against float64's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** launch.h: what the test and a kernel's twin tell each other.
 */
@@ -11,7 +12,7 @@
 enum twin_role { TWIN_A, TWIN_B, TWIN_D, TWIN_P, TWIN_ROLES };
 enum { TWIN_BASE_A = 7, TWIN_BASE_B = 9 }; /* of values as f16 */
 
-/* Those of the runtime's maps.       COUPLED: map kinds -> runtime/tensormap.h */
+/* Those of the runtime's maps, enum qn_map_kind.         COUPLED: map kinds */
 enum twin_kind {
     TWIN_PLAIN,
     TWIN_RAGGED,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The twin of templates/sm90/ptx.cu, wgmma.cu and store_*.cu for the host: barriers, copies and
 ** products that keep labels instead of numbers, so that the kernel's own text runs as plain C and

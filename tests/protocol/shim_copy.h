@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The part of the shim that moves data in: tensor maps, copies into the stages, and products.
 ** Coordinates are turned into addresses as the copy engine does it, modulo 2^64,

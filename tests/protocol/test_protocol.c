@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The device code's protocol, run on the host: each Hopper kernel is generated
 ** with shim.h in place of the instructions, compiled as plain C and launched

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol_defects.h: defects of activations, of expanders and of what
 ** quantizes. Included by test_protocol.c alone.

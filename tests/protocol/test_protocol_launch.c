@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol_launch.c: what a launch is given: operands that lie somewhere,
 ** maps of them as the runtime builds them, C in real memory.

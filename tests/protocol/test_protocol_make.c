@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol_make.c: a kernel's own text, with shim.h in place of the
 ** instructions, generated, compiled as plain C and loaded.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** Launches the kernel's twin, cluster after cluster, and checks what it stored. Included behind the
 ** kernel's own text, and behind the call that the test program writes:

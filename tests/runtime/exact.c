@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** exact.c: grouped products of small whole numbers, from the definition.
 */

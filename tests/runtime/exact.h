@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** exact.h: grouped products of small whole numbers, in every form.
 **

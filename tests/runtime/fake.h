@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fake.h: what the tests and the stand-ins for libcuda, libnvrtc, libcublasLt
 ** and libquern_gen know of each other.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fake_cuda.c: a CUDA driver in host memory. It records what it is told and
 ** fails when a test asks for it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_main.c: the tests of libquern, which need neither a GPU nor a compiler:
 ** stand-ins take the places of libcuda, libnvrtc, libcublasLt and libquern_gen.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** memory.c: device memory, which is the host's; every copy is done at once.
 */
