@@ -42,10 +42,10 @@ test: generate
 
 golden: generate
 	@.ci/install test
-	$(SUBMAKE) config=release test_gen
-	@QUERN_ACCEPT=1 build/bin/test_gen >build/log/golden.txt 2>&1 || \
-	    { cat build/log/golden.txt; exit 1; }
-	@git --no-pager diff --stat -- tests
+	$(SUBMAKE) config=release test_gen test_launches fake_cuda
+	@QUERN_ACCEPT=1 build/bin/test_gen
+	@QUERN_ACCEPT=1 build/bin/test_launches
+	@git --no-pager diff --stat -- 'tests/*/golden'
 
 tsan: generate
 	@.ci/install test

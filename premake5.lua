@@ -170,6 +170,7 @@ test("host", nil, oracle)
 test("compile", nil, { "runtime/cli/cubin.c" })
 test("protocol", nil, { "build/gen/embedded.c" })
 test("numbers", nil, { "build/gen/embedded.c" })
+test "launches"
 test "runtime"
 linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" } -- memory.c
 linkoptions { "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat", -- system.c
