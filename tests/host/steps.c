@@ -4,7 +4,7 @@
 */
 #include "host.h"
 
-#include "step.h"
+#include "support/step.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 #define FAKE_CUDA_DRIVER_H
 
 #include "../fake.h"
-#include "gpu.h"
+#include "oracle/gpu.h"
 
 extern struct fake_cuda fake_state;
 
