@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layer_command.h"
+#include "cast_command.h"
 #include "args.h"
 #include "argument.h"
-#include "cast.h"
-#include "layer.h"
 #include "cli.h"
 #include "describe.h"
 #include "gradient.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle.h"
+#include "oracle/oracle.h"
 #include "types.h"
 
 enum { MOST_KERNELS = 2048, EACH = 3, ROWS = 400 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cast.h"
+#include "oracle/cast.h"
 #include "element.h"
 #include "types.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "element.h"
-#include "runtime/exact.h"
+#include "support/exact.h"
 
 enum { ELEMENTS = 1 << 16 };
 

@@ -7,7 +7,7 @@
 
 #include "ahead.h"
 #include "context.h"
-#include "decode.h"
+#include "oracle/decode.h"
 #include "registry.h"
 #include "types.h"
 
