@@ -11,6 +11,7 @@
 #include "gradient.h"
 #include "host_sizes.h"
 #include "model.h"
+#include "run.h"
 #include "select.h"
 #include "types.h"
 
@@ -118,7 +119,7 @@ static struct quern_problem whole_of(const struct quern_plan *plan)
 {
     struct quern_problem whole = plan->problem;
 
-    whole.m = plan->quantizer->q.m;
+    whole.m = qn_launch_find(plan, QN_WORK_QUANTIZE_A)->cast->q.m;
     return whole;
 }
 
@@ -257,10 +258,11 @@ void qn_fuse_why(const struct quern_problem *p, const struct qn_choice *best,
 /* -------------------------------------------------------------------- plan */
 
 /* For sums of what no cast reads. */
-static int plan_sums(struct quern_plan *plan, const struct qn_session *s,
-                     const struct quern_plan_options *options)
+static int add_sums(struct quern_plan *plan, const struct qn_session *s,
+                    const struct quern_plan_options *options)
 {
     const struct qn_recipe *plain = qn_ahead_plain(s->ctx);
+    struct quern_quantize_plan *cast;
     struct quern_quantization q;
     int code;
 
@@ -269,9 +271,11 @@ static int plan_sums(struct quern_plan *plan, const struct qn_session *s,
                             "dbias: no recipe has bf16 for x, w and dy, whose "
                             "kernels would sum dy");
     find_sums(&plan->problem, s->demand.recipe, plain, &q);
-    code = quern_quantize_plan(s->ctx, &q, options, &plan->of_in);
+    code = quern_quantize_plan(s->ctx, &q, options, &cast);
     if (code)
         qn_error_add("  in the sums of dy");
+    else
+        qn_launch_add(plan, QN_WORK_SUM_A)->cast = cast;
     return code;
 }
 
@@ -282,6 +286,7 @@ int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
                        ? QUERN_BACKEND_AUTO
                        : plan->backend,
         .sms = s->options.sms};
+    struct quern_quantize_plan *cast;
     struct quern_quantization q;
     int code = QUERN_OK;
 
@@ -289,53 +294,45 @@ int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
         return QUERN_OK;
     find_quantization(&plan->problem, s->demand.recipe, &q);
     if (qn_fuse_way(plan->kernel) && qn_fuse_sums(&plan->problem))
-        code = plan_sums(plan, s, &options);
-    if (code)
-        return code;
-    return quern_quantize_plan(s->ctx, &q, &options, &plan->quantizer);
+        code = add_sums(plan, s, &options);
+    if (!code)
+        code = quern_quantize_plan(s->ctx, &q, &options, &cast);
+    if (!code)
+        qn_launch_add(plan, QN_WORK_QUANTIZE_A)->cast = cast;
+    return code;
 }
 
-void qn_fuse_plan_free(struct quern_plan *plan)
-{
-    quern_quantize_plan_free(plan->quantizer);
-    quern_quantize_plan_free(plan->of_in);
-}
-
-/* Where the caller has the groups' sizes. */
-static void find_sizes(const struct quern_plan *plan,
-                       const struct quern_args *args, struct qn_values *v)
-{
-    const int from = qn_args_sizes(plan, args);
-    const struct quern_tensor *tensor = qn_args_tensor(args, from);
-
-    v->first_dims = args->host_sizes
-                        ? (const void *)args->host_sizes
-                        : qn_args_lengths(tensor, &plan->operands[from]);
-    v->offsets = args->host_sizes ? NULL : tensor->offsets;
-    v->sizes_bytes =
-        args->host_sizes || tensor->sizes_type == QUERN_I64 ? 8 : 4;
-}
-
-/* The quantization's arguments, with the groups' sizes of `values`; a is room
-   that a run may leave alone. */
+/* The arguments of a cast; its sizes are those of the run. `a` is room that a run
+   may leave alone. */
 static void find_args(const struct quern_plan *plan,
-                      const struct quern_quantize_plan *quantizer,
+                      const struct quern_quantize_plan *cast,
                       const struct quern_args *args,
-                      const struct qn_values *values,
                       struct quern_quantize_args *out)
 {
     const struct quern_problem whole = whole_of(plan);
 
-    *out = quantizer->need.args;
+    *out = cast->need.args;
     out->in = args->in;
     out->row = args->a;
     out->column = args->column;
     out->dbias = qn_fuse_sums(&plan->problem) ? args->dbias : NULL;
     out->noop = args->noop;
     out->workspace = (char *)args->workspace + begins_at(&whole);
-    out->first_dims = values->first_dims;
-    out->offsets = values->offsets;
-    out->sizes_type = values->sizes_bytes == 8 ? QUERN_I64 : QUERN_I32;
+}
+
+/* Where the caller has the groups' sizes. */
+static void find_sizes(const struct quern_plan *plan,
+                       const struct quern_args *args,
+                       struct quern_quantize_args *out)
+{
+    const int from = qn_args_sizes(plan, args);
+    const struct quern_tensor *tensor = qn_args_tensor(args, from);
+
+    out->first_dims = args->host_sizes
+                          ? (const void *)args->host_sizes
+                          : qn_args_lengths(tensor, &plan->operands[from]);
+    out->offsets = args->host_sizes ? NULL : tensor->offsets;
+    out->sizes_type = args->host_sizes ? QUERN_I64 : tensor->sizes_type;
 }
 
 /* --------------------------------------------------------------------- run */
@@ -370,70 +367,76 @@ static int check_none(const struct quern_args *args)
 
 int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args)
 {
+    const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_QUANTIZE_A);
     const struct quern_quantize_plan *fitted;
     struct quern_quantize_plan room;
     struct quern_quantize_args made;
-    struct qn_values sizes;
     int code;
 
-    if (!plan->problem.quantize)
+    if (!launch)
         return check_none(args);
-    if (!plan->quantizer) /* the run of the product, which comes first, does */
-        return QUERN_OK;
-    find_sizes(plan, args, &sizes);
     code = check_reads(plan, &args->in);
     if (!code)
-        code =
-            qn_quantize_fit(plan->quantizer, plan->problem.m, &room, &fitted);
+        code = qn_quantize_fit(launch->cast, plan->problem.m, &room, &fitted);
     if (code)
         return code;
-    find_args(plan, fitted, args, &sizes, &made);
+    find_args(plan, fitted, args, &made);
+    find_sizes(plan, args, &made);
     return qn_quantize_args_given(fitted, &made);
 }
 
-/* What is quantized, of which no cast makes dbias. */
-static int run_sums(const struct quern_plan *plan,
-                    const struct quern_args *args,
-                    const struct qn_values *values, void *stream)
+/* A product in whose mainloop A is quantized needs no cast of it, but for a
+   columnwise tensor. */
+static int needs_no_cast(const struct qn_frame *f)
 {
-    const struct quern_quantize_plan *fitted;
-    struct quern_quantize_plan room;
-    struct quern_quantize_args sums;
-    struct quern_problem whole;
-    int code;
-
-    if (!plan->of_in)
-        return QUERN_OK;
-    whole = whole_of(plan);
-    code = qn_quantize_fit(plan->of_in, plan->problem.m, &room, &fitted);
-    if (code)
-        return code;
-    find_args(plan, fitted, args, values, &sums);
-    sums.row = fitted->need.args.row;
-    sums.column = fitted->need.args.column;
-    sums.workspace = (char *)args->workspace +
-                     qn_padded(ends_at(&whole, plan->quantizer->recipe));
-    return quern_quantize_run(fitted, &sums, stream);
+    return qn_fuse_way(f->plan->kernel) == QUERN_INLINE &&
+           !f->args->column.data;
 }
 
-int qn_fuse_run(const struct quern_plan *plan, const struct quern_args *args,
-                const struct qn_values *values, void *stream)
+static void set_sizes(const struct qn_frame *f, struct quern_quantize_args *a)
+{
+    a->first_dims = f->lengths;
+    a->offsets = f->offsets;
+    a->sizes_type = f->sizes_type;
+}
+
+int qn_fuse_sum(struct qn_frame *f, const struct qn_launch *launch)
+{
+    const struct quern_quantize_plan *fitted;
+    const struct quern_problem whole = whole_of(f->plan);
+    struct quern_quantize_plan room;
+    struct quern_quantize_args sums;
+    int code;
+
+    if (!needs_no_cast(f))
+        return QUERN_OK;
+    code = qn_quantize_fit(launch->cast, f->plan->problem.m, &room, &fitted);
+    if (code)
+        return code;
+    find_args(f->plan, fitted, f->args, &sums);
+    set_sizes(f, &sums);
+    sums.row = fitted->need.args.row;
+    sums.column = fitted->need.args.column;
+    sums.workspace =
+        qn_frame_at(f, qn_padded(ends_at(&whole, f->plan->recipe)));
+    return qn_quantize_launch(fitted, &sums, f->stream);
+}
+
+int qn_fuse_quantize(struct qn_frame *f, const struct qn_launch *launch)
 {
     const struct quern_quantize_plan *fitted;
     struct quern_quantize_plan room;
     struct quern_quantize_args made;
-    const int way = plan->quantizer ? qn_fuse_way(plan->kernel) : 0;
     int code;
 
-    if (!plan->quantizer)
+    if (needs_no_cast(f))
         return QUERN_OK;
-    if (way == QUERN_INLINE && !args->column.data)
-        return run_sums(plan, args, values, stream);
-    code = qn_quantize_fit(plan->quantizer, plan->problem.m, &room, &fitted);
+    code = qn_quantize_fit(launch->cast, f->plan->problem.m, &room, &fitted);
     if (code)
         return code;
-    find_args(plan, fitted, args, values, &made);
-    if (way == QUERN_INLINE)
+    find_args(f->plan, fitted, f->args, &made);
+    set_sizes(f, &made);
+    if (qn_fuse_way(f->plan->kernel) == QUERN_INLINE)
         made.row.data = NULL; /* nobody reads it */
-    return quern_quantize_run(fitted, &made, stream);
+    return qn_quantize_launch(fitted, &made, f->stream);
 }

@@ -53,17 +53,18 @@ void qn_fuse_estimate(const struct qn_demand *demand,
 void qn_fuse_why(const struct quern_problem *problem,
                  const struct qn_choice *best, struct qn_text *text);
 
-/* Plan the launches before the product's. Freed with its plan. */
+/* Append the launches that quantize A before the product, to a plan that has its
+   kernel. */
 int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *session);
-void qn_fuse_plan_free(struct quern_plan *plan);
 
 /* The rules of quern_run on what is quantized and made. QUERN_EINVAL. */
 int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args);
 
-/* The launches before the product's, if there are any: a cast, and where none
-   sums up what is quantized one that does. `values` say where the groups' sizes
-   are. */
-int qn_fuse_run(const struct quern_plan *plan, const struct quern_args *args,
-                const struct qn_values *values, void *stream);
+/* Launch the cast of A, and the sums of A that no cast makes, in the plan's
+   context. QUERN_ECUDA. */
+struct qn_frame;
+struct qn_launch;
+int qn_fuse_quantize(struct qn_frame *frame, const struct qn_launch *launch);
+int qn_fuse_sum(struct qn_frame *frame, const struct qn_launch *launch);
 
 #endif

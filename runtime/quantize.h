@@ -130,6 +130,11 @@ int qn_quantize_args_given(const struct quern_quantize_plan *plan,
 int qn_quantize_args(const struct quern_quantize_plan *plan,
                      const struct quern_quantize_args *args);
 
+/* quern_quantize_run of arguments that were checked, in the plan's context.
+   QUERN_ECUDA. */
+int qn_quantize_launch(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args, void *stream);
+
 /* A copy that becomes numbers again, packed, without its scales of the second
    level: these are left to whoever reads the numbers. */
 struct qn_expansion {
@@ -143,8 +148,9 @@ struct qn_expansion {
     void *error;
 };
 
-/* Queue it, of arguments that were checked, by a plan of dequantize. Neither
-   allocates nor synchronizes; the host runs it at once. QUERN_ECUDA. */
+/* Queue it, of arguments that were checked, by a plan of dequantize, in the
+   plan's context. Neither allocates nor synchronizes; the host runs it at once.
+   QUERN_ECUDA. */
 int qn_quantize_expand(const struct quern_quantize_plan *plan,
                        const struct qn_expansion *expansion, void *stream);
 

@@ -242,8 +242,8 @@ int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
 
     memset(verdict, 0, sizeof *verdict);
     like.problem.copies = 0;
-    if (job->plan->result) /* which may have to expand its operands ahead */
-        like.problem.expand = job->plan->result->product->problem.expand;
+    if (qn_launch_find(job->plan, QN_WORK_QUANTIZE_D))
+        like.problem.expand = job->plan->problem.expand;
     if (qn_job_beside(&first, &like, &options))
         code = QUERN_EINVAL; /* and said */
     if (!code)

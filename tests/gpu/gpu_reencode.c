@@ -262,7 +262,7 @@ static const char *check_flags(const struct pair *t, int fits)
     struct qn_ahead_space space;
     unsigned int value[2];
 
-    qn_ahead_lay_out(&plan->problem, plan->ahead->recipe, plan->ahead->blocks,
+    qn_ahead_lay_out(&plan->problem, plan->recipe, plan->blocks,
                      &space);
     flags.data += space.flags;
     flags.bytes = sizeof value;
