@@ -104,10 +104,10 @@ static void check_template(struct qg *q, struct qg_kernels *k)
 
 /* ----------------------------------------------------- what kernels share */
 
-static const struct {
-    const char *name, *type, *meaning;
+static const struct param_row {
+    const char *name, *meaning, *type, *kind, *operand, *member;
 } param_rows[] = {
-#define PARAM_ROW(name, type, meaning) {#name, type, meaning},
+#define PARAM_ROW(n, t, m) {.name = #n, .meaning = m, .type = t},
     QN_PARAMS(PARAM_ROW)
 #undef PARAM_ROW
 };
@@ -122,20 +122,43 @@ static int param_of(const char *name)
     return i;
 }
 
-/* One entry of a template's params. */
+static void set_text(lua_State *L, const char *key, const char *text)
+{
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, key);
+}
+
+/* As C declares it: "const void *offsets", "int groups". */
+static void set_declaration(lua_State *L, const char *key, const char *type,
+                            const char *name)
+{
+    size_t length = strlen(type);
+
+    lua_pushfstring(L, "%s%s%s", type, type[length - 1] == '*' ? "" : " ",
+                    name);
+    lua_setfield(L, -2, key);
+}
+
+/* One entry of a template's params. An attribute that the row lacks is "". */
 static void push_param(lua_State *L, int row, int index, int count)
 {
-    lua_createtable(L, 0, 5);
-    lua_pushstring(L, param_rows[row].name);
-    lua_setfield(L, -2, "name");
-    lua_pushstring(L, param_rows[row].type);
-    lua_setfield(L, -2, "type");
-    lua_pushstring(L, param_rows[row].meaning);
-    lua_setfield(L, -2, "meaning");
+    const struct param_row *r = &param_rows[row];
+
+    lua_createtable(L, 0, 11);
+    set_text(L, "name", r->name);
+    set_text(L, "type", r->type);
+    set_text(L, "meaning", r->meaning);
+    set_text(L, "kind", r->kind ? r->kind : "");
+    set_text(L, "operand", r->operand ? r->operand : "");
+    set_text(L, "member", r->member ? r->member : "");
+    set_text(L, "comma", index + 1 < count ? "," : "");
+    set_declaration(L, "declaration", r->type, r->name);
+    if (r->member)
+        set_declaration(L, "member_declaration", r->type, r->member);
+    lua_pushboolean(L, r->type[strlen(r->type) - 1] == '*');
+    lua_setfield(L, -2, "pointer");
     lua_pushinteger(L, index);
     lua_setfield(L, -2, "index");
-    lua_pushstring(L, index + 1 < count ? "," : "");
-    lua_setfield(L, -2, "comma");
     qg_frozen_wrap(L);
 }
 

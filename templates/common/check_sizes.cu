@@ -1,4 +1,3 @@
-//$ local rolled = template:sub(1, 5) == "sm90/" and walk_rolled
 //$ include "common/size_rules.c"
 
 /*

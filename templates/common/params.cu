@@ -1,0 +1,3 @@
+//$ for _, p in ipairs(params) do
+    $(p.declaration)$(p.comma)
+//$ end
