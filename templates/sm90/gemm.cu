@@ -285,9 +285,7 @@ DEVICE int share_length(const struct tile *t, const struct tile *share, int part
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type) $(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     const struct memory s = memory_layout();
