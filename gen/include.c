@@ -3,6 +3,7 @@
 ** include("common/check_sizes.cu", { rolled = true }): with values of its own.
 */
 #include "qg.h"
+#include "sweep.h"
 
 #include <string.h>
 
@@ -69,7 +70,7 @@ int qg_include(lua_State *L)
 {
     struct qg *q = qg_sandbox_owner(L);
     const char *name = luaL_checkstring(L, 1);
-    int file = qg_files_template(q, name);
+    int file = qg_files_template(q, name), from = qg_sandbox_place(L).file;
 
     lua_settop(L, 2);
     if (file < 0)
@@ -84,9 +85,11 @@ int qg_include(lua_State *L)
         return lua_error(L);
     }
     q->depth++;
+    qg_sweep_origin(q, file);
     qg_template_run(q);
     lua_call(L, 2, 0);
     q->depth--;
+    qg_sweep_origin(q, from);
     leave(L, q, file);
     return 0;
 }

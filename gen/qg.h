@@ -260,11 +260,11 @@ struct qg {
     struct qg_text chunk;   /* a template as Lua */
     const char *rendering;  /* name of the kernel being generated */
     int render_env;         /* reference */
-    int depth;              /* of includes */
+    int depth, indent;      /* of includes; columns of the next one */
+    struct qg_decls *decls; /* of the text */
     int renders;            /* kernels rendered so far */
     struct qg_point *point; /* the kernel being generated */
     int noted;              /* the Lua error being unwound is noted already */
-
     struct qg_input *files;
     int nfiles, files_room;
     void *folder;                       /* DIR being read */

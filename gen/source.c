@@ -1,7 +1,9 @@
 /*
-** source.c: the file of one kernel: a header, then what the template gives.
+** source.c: the file of one kernel: a header, then what it uses of what its
+** template gives.
 */
 #include "qg.h"
+#include "sweep.h"
 
 #include <sha2.h>
 #include <string.h>
@@ -15,8 +17,9 @@ static int render(struct qg *q, struct qg_point *point)
     lua_settop(L, 0);
     qg_text_clear(&q->output);
     qg_text_put(q, &q->output, "\n");
-    q->depth = 0;
+    q->depth = q->indent = 0;
     q->renders++;
+    qg_sweep_begin(q, file);
     lua_rawgeti(L, LUA_REGISTRYINDEX, point->values);
     lua_rawgeti(L, LUA_REGISTRYINDEX, q->template_globals);
     qg_sandbox_env(L);
@@ -24,7 +27,8 @@ static int render(struct qg *q, struct qg_point *point)
     failed = qg_template_push(q, file);
     if (!failed) {
         qg_template_run(q);
-        failed = qg_sandbox_call(q, 2, 0, (struct qg_place){file, 1});
+        failed = qg_sandbox_call(q, 2, 0, (struct qg_place){file, 1}) ||
+                 qg_sweep(q, point->kernel.name, file);
     }
     luaL_unref(L, LUA_REGISTRYINDEX, q->render_env);
     return failed;

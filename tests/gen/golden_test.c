@@ -113,6 +113,7 @@ void test_golden(void **state)
     check_folder("scales");
     check_folder("products");
     check_folder("activate");
+    check_folder("sweep");
 }
 
 /* The specs and templates of this tree: they load, and each file is made. */
