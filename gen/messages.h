@@ -158,6 +158,8 @@
     X(INCLUDE_UNKNOWN, "there is no template '%s' to include; %s")             \
     X(INCLUDE_DEPTH, "templates include each other more than %d deep")         \
     X(OUTPUT_SIZE, "the generated file has more than %d bytes")                \
+    X(TEXT_UNBALANCED,                                                         \
+      "line %d of the text does not fit together, from here on: %.*s")         \
     /* calls */                                                                \
     X(KERNEL_UNKNOWN, "no kernel is called '%s'; %s")                          \
     X(NOTHING_SELECTED, "no kernel matches%s%s%s%s%s")                         \

@@ -94,7 +94,8 @@ struct qg {
     const char *rendering;        /* name of the kernel being generated, .. */
     struct qg_place rendering_of; /* .. and of its statement */
     int render_env;               /* reference */
-    int depth;                    /* of includes */
+    int depth, indent;            /* of includes; columns of the next one */
+    struct qg_decls *decls;       /* of the text */
     int renders;                  /* kernels rendered so far */
     struct qg_point *point;       /* the kernel being generated */
     int noted; /* the Lua error being unwound is noted already */

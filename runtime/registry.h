@@ -29,25 +29,36 @@
 ** apart from group to group, the tensor's one has strides of 0. The stride of
 ** groups is 0, too, for an operand with the ragged axis: its place follows from
 ** the groups' sizes.                        COUPLED: scales
+**
+** The type may carry attributes, as designated fields that follow its string:
+** templates find parameters by them, not by their names. `kind` is "map", "sf"
+** or "global" (scales of blocks and of the second level), `operand` is whose
+** scales these are, `member` the field that kernels keep the parameter in.
 */
+#define QN_MAP(m)                                                              \
+    "const __grid_constant__ tensor_map", .kind = "map", .member = #m
+#define QN_SF(type, o, m) type, .kind = "sf", .operand = #o, .member = #m
+#define QN_GLOBAL(o)                                                           \
+    "const float *", .kind = "global", .operand = #o, .member = #o
+
 #define QN_PARAMS(X)                                                           \
-    X(a_map, "const __grid_constant__ tensor_map", "A: global -> shared")      \
-    X(a_ragged_map, "const __grid_constant__ tensor_map", "A, cut to a group") \
-    X(b_map, "const __grid_constant__ tensor_map", "B: global -> shared")      \
-    X(b_ragged_map, "const __grid_constant__ tensor_map", "B, cut to a group") \
-    X(b_pointer_map, "const __grid_constant__ tensor_map", "B, by address")    \
-    X(d_map, "const __grid_constant__ tensor_map", "D: shared -> global")      \
-    X(d_ragged_map, "const __grid_constant__ tensor_map", "D, cut to a group") \
-    X(d_pointer_map, "const __grid_constant__ tensor_map", "D, by address")    \
-    X(p_map, "const __grid_constant__ tensor_map", "P: shared -> global")      \
-    X(p_ragged_map, "const __grid_constant__ tensor_map", "P, cut to a group") \
-    X(a_tail_map, "const __grid_constant__ tensor_map", "A, wherever it is")   \
-    X(b_tail_map, "const __grid_constant__ tensor_map", "B, wherever it is")   \
-    X(a_sf_tail_map, "const __grid_constant__ tensor_map", "A's scales, too")  \
-    X(b_sf_tail_map, "const __grid_constant__ tensor_map", "B's scales, too")  \
-    X(a_sf_map, "const __grid_constant__ tensor_map", "A's scales -> shared")  \
-    X(b_sf_map, "const __grid_constant__ tensor_map", "B's scales -> shared")  \
-    X(in_map, "const __grid_constant__ tensor_map", "numbers -> shared")       \
+    X(a_map, QN_MAP(a), "A: global -> shared")                                 \
+    X(a_ragged_map, QN_MAP(a_ragged), "A, cut to a group")                     \
+    X(b_map, QN_MAP(b), "B: global -> shared")                                 \
+    X(b_ragged_map, QN_MAP(b_ragged), "B, cut to a group")                     \
+    X(b_pointer_map, QN_MAP(b_pointer), "B, by address")                       \
+    X(d_map, QN_MAP(d), "D: shared -> global")                                 \
+    X(d_ragged_map, QN_MAP(d_ragged), "D, cut to a group")                     \
+    X(d_pointer_map, QN_MAP(d_pointer), "D, by address")                       \
+    X(p_map, QN_MAP(p), "P: shared -> global")                                 \
+    X(p_ragged_map, QN_MAP(p_ragged), "P, cut to a group")                     \
+    X(a_tail_map, QN_MAP(a_tail), "A, wherever it is")                         \
+    X(b_tail_map, QN_MAP(b_tail), "B, wherever it is")                         \
+    X(a_sf_tail_map, QN_MAP(a_sf_tail), "A's scales, too")                     \
+    X(b_sf_tail_map, QN_MAP(b_sf_tail), "B's scales, too")                     \
+    X(a_sf_map, QN_MAP(a_sf), "A's scales -> shared")                          \
+    X(b_sf_map, QN_MAP(b_sf), "B's scales -> shared")                          \
+    X(in_map, QN_MAP(in), "numbers -> shared")                                 \
     X(part_maps, "const __grid_constant__ struct part_maps", "of each part")   \
     X(parts, "const __grid_constant__ struct parts", "operands and sizes")     \
     X(noop, "const int *", "a launch does nothing if this is not 0; or null")  \
@@ -68,14 +79,20 @@
     X(b_group_stride, "long long", "elements from one group's B to the next")  \
     X(c_group_stride, "long long", "elements from one group's C to the next")  \
     X(d_group_stride, "long long", "elements from one group's D to the next")  \
-    X(a_sf, "const float *", "A's scales; their type is the recipe's")         \
-    X(b_sf, "const float *", "B's scales; their type is the recipe's")         \
-    X(a_sf_stride, "long long", "scales from one line of A's to the next")     \
-    X(b_sf_stride, "long long", "scales from one line of B's to the next")     \
-    X(a_sf_group_stride, "long long", "scales from one group's A to the next") \
-    X(b_sf_group_stride, "long long", "scales from one group's B to the next") \
-    X(a_global, "const float *", "[groups] A's scales of the second level")    \
-    X(b_global, "const float *", "[groups] B's scales of the second level")    \
+    X(a_sf, QN_SF("const float *", a, a),                                      \
+      "A's scales; their type is the recipe's")                                \
+    X(b_sf, QN_SF("const float *", b, b),                                      \
+      "B's scales; their type is the recipe's")                                \
+    X(a_sf_stride, QN_SF("long long", a, a_stride),                            \
+      "scales from one line of A's to the next")                               \
+    X(b_sf_stride, QN_SF("long long", b, b_stride),                            \
+      "scales from one line of B's to the next")                               \
+    X(a_sf_group_stride, QN_SF("long long", a, a_group_stride),                \
+      "scales from one group's A to the next")                                 \
+    X(b_sf_group_stride, QN_SF("long long", b, b_group_stride),                \
+      "scales from one group's B to the next")                                 \
+    X(a_global, QN_GLOBAL(a), "[groups] A's scales of the second level")       \
+    X(b_global, QN_GLOBAL(b), "[groups] B's scales of the second level")       \
     X(alpha, "const float *", "factor of the product, or null for 1")          \
     X(beta, "const float *", "factor of C, or null for 1")                     \
     X(scalar_step, "int", "0: one alpha and beta, 1: one for each group")      \

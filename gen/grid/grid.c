@@ -9,6 +9,7 @@
 **   variant x axes = point: a kernel, or the sentence that rejects it
 */
 #include "grid/grid.h"
+#include "grid/param.h"
 #include "lua/diag.h"
 #include "lua/files.h"
 #include "lua/frozen.h"
@@ -113,41 +114,6 @@ static void check_template(struct qg *q, struct qg_kernels *k)
 
 /* ----------------------------------------------------- what kernels share */
 
-static const struct {
-    const char *name, *type, *meaning;
-} param_rows[] = {
-#define PARAM_ROW(name, type, meaning) {#name, type, meaning},
-    QN_PARAMS(PARAM_ROW)
-#undef PARAM_ROW
-};
-
-/* The row of a parameter; the field's rule has let only known names pass. */
-static int param_of(const char *name)
-{
-    int i = 0;
-
-    while (strcmp(param_rows[i].name, name))
-        i++;
-    return i;
-}
-
-/* One entry of a template's params. */
-static void push_param(lua_State *L, int row, int index, int count)
-{
-    lua_createtable(L, 0, 5);
-    lua_pushstring(L, param_rows[row].name);
-    lua_setfield(L, -2, "name");
-    lua_pushstring(L, param_rows[row].type);
-    lua_setfield(L, -2, "type");
-    lua_pushstring(L, param_rows[row].meaning);
-    lua_setfield(L, -2, "meaning");
-    lua_pushinteger(L, index);
-    lua_setfield(L, -2, "index");
-    lua_pushstring(L, index + 1 < count ? "," : "");
-    lua_setfield(L, -2, "comma");
-    qg_frozen_wrap(L);
-}
-
 /* The list that templates loop over, and the bytes that the runtime reads. */
 static void share_params(struct qg *q, struct qg_kernels *k)
 {
@@ -156,8 +122,8 @@ static void share_params(struct qg *q, struct qg_kernels *k)
 
     lua_createtable(q->L, count, 0);
     for (int i = 0; i < count; i++) {
-        bytes[i] = (unsigned char)param_of(k->params.at[i]);
-        push_param(q->L, bytes[i], i, count);
+        bytes[i] = (unsigned char)qg_param_find(k->params.at[i]);
+        qg_param_push(q->L, bytes[i], i, count);
         lua_rawseti(q->L, -2, i + 1);
     }
     qg_frozen_wrap(q->L);

@@ -18,6 +18,7 @@ int qg_once(lua_State *L)
 
     if (file >= 0 && q->files[file].render == q->renders) /* COUPLED: once */
         return 0;
+    lua_settop(L, 1); /* values of one includer would not be the next one's */
     qg_include(L);
     qg_text_put(q, &q->output, "\n");
     return 0;

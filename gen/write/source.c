@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** source.c: the file of one kernel: a header, then what the template gives.
+** source.c: the file of one kernel: a header, then what it uses of what its
+** template gives.
 */
 #include "lua/diag.h"
 #include "lua/mem.h"
 #include "lua/nearest.h"
 #include "lua/sandbox.h"
 #include "lua/text.h"
+#include "write/sweep.h"
 #include "write/write.h"
 
 #include <sha2.h>
@@ -21,8 +23,9 @@ static int render(struct qg *q, struct qg_point *point)
     lua_settop(L, 0);
     qg_text_clear(&q->output);
     qg_text_put(q, &q->output, "\n");
-    q->depth = 0;
+    q->depth = q->indent = 0;
     q->renders++;
+    qg_sweep_begin(q, file);
     lua_rawgeti(L, LUA_REGISTRYINDEX, point->values);
     lua_rawgeti(L, LUA_REGISTRYINDEX, q->template_globals);
     qg_sandbox_env(L);
@@ -30,7 +33,8 @@ static int render(struct qg *q, struct qg_point *point)
     failed = qg_template_push(q, file);
     if (!failed) {
         qg_template_run(q);
-        failed = qg_sandbox_call(q, 2, 0, (struct qg_place){file, 1});
+        failed = qg_sandbox_call(q, 2, 0, (struct qg_place){file, 1}) ||
+                 qg_sweep(q, point->kernel.name, file);
     }
     luaL_unref(L, LUA_REGISTRYINDEX, q->render_env);
     return failed;

@@ -70,9 +70,7 @@ DEVICE void place_groups(const void *first_dims, const void *offsets, int bytes,
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     for (int i = threadIdx.x; factors && i < groups; i += THREADS) {

@@ -1,5 +1,4 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local rolled = template:sub(1, 5) == "sm90/" and walk_rolled
 //$ include "common/size_rules.c"
 
 /*

@@ -16,9 +16,7 @@ struct host_sizes {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     for (int i = threadIdx.x; i < host_sizes.count; i += THREADS)

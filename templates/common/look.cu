@@ -38,7 +38,7 @@ struct walk {
     unsigned int start, length;
 };
 
-//$ include "common/walk_sizes.cu"
+//$ include("common/walk_sizes.cu", { rolled = false })
 
 /* What CTAs note: each word is 0 when nothing has been seen. */
 struct notes {
@@ -245,9 +245,7 @@ FN void conclude(struct notes *all, const struct notes *own, unsigned int *flags
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     const int lane = threadIdx.x % 32, blocks = (k + BLOCK - 1) / BLOCK;

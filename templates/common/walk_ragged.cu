@@ -18,7 +18,7 @@ struct walk {
     unsigned int strips_end;     /* from the block's first group to this one's end */
 };
 
-//$ include "common/walk_sizes.cu"
+//$ include("common/walk_sizes.cu", { rolled = false })
 
 //$ if ragged ~= "k" then
 //$ local tile_axis = ragged == "n" and "TILE_N" or "TILE_M"

@@ -48,9 +48,7 @@ FN void hand_in(struct most *most, unsigned int *row_amax, unsigned int *column_
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     extern __shared__ uint4 memory[];

@@ -119,9 +119,7 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     __shared__ uint4 stage[TILE_M * PIECES];

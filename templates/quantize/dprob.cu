@@ -67,9 +67,7 @@ DEVICE void sum_rows(const struct source *s, const struct group *g, int row, int
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

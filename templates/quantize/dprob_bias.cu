@@ -40,9 +40,7 @@ DEVICE float sum_part(const struct source *s, long long row, const float *bias, 
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -48,7 +48,7 @@ enum {
 //$ include "common/sizes.c"
 
 //$   if op ~= "amax" and op ~= "sum" and op ~= "sum_rows" then -- another launch does
-//$ include "common/check_sizes.cu"
+//$ include("common/check_sizes.cu", { rolled = false })
 
 //$   end
 //$ end

@@ -18,9 +18,7 @@ enum { THREADS = $(threads), SLOTS = $(scale.history), EACH = (SLOTS + THREADS -
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     __shared__ unsigned int most;

@@ -58,9 +58,7 @@ FN void store_rows(unsigned char *row, long long row_stride, const struct place 
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     extern __shared__ uint4 memory[];

@@ -246,9 +246,7 @@ FN struct goal begin_tile(struct part part[TIMES], const struct job *j, const st
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     __shared__ struct agenda agenda;

@@ -198,9 +198,7 @@ FN void cast_line(const in_element *slot, int k, unsigned char *to, long long st
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     extern __shared__ uint4 memory[];

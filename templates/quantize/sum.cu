@@ -59,9 +59,7 @@ FN void bring(float some[EACH], const float *from, int left, int k)
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     __shared__ float batch[BATCH][FEATURES];

@@ -16,9 +16,7 @@ enum { COLUMNS = 64 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     const int lane = threadIdx.x % 32, count = ceil_div(k, COLUMNS);

@@ -41,7 +41,7 @@ enum {
 //$ if ragged ~= "none" then
 //$ include "common/sizes.c"
 
-//$ include "common/check_sizes.cu"
+//$ include("common/check_sizes.cu", { rolled = false })
 
 //$ end
 //$ include "common/walk.cu"
@@ -126,9 +126,7 @@ DEVICE const void *matrix_of(const void *first, const void *const *pointers, lon
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -63,7 +63,7 @@ enum {
 //$ end
 //$ include "common/sizes.c"
 
-//$ include "common/check_sizes.cu"
+//$ include("common/check_sizes.cu", { rolled = false })
 
 //$ include "common/walk.cu"
 
@@ -348,9 +348,7 @@ DEVICE const void *matrix_of(const void *first, const void *const *pointers, lon
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type)$(p.type:sub(-1) == "*" and "" or " ")$(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -15,8 +15,8 @@
 //$ local apart = follows and operands == "halves" -- two parts of B in a tile
 struct maps {
 //$ for _, p in ipairs(params) do
-//$ if p.type:sub(-10) == "tensor_map" then
-    const tensor_map *$(p.name:sub(1, -5));
+//$ if p.kind == "map" then
+    const tensor_map *$(p.member);
 //$ end
 //$ end
 //$ if ragged ~= "none" then

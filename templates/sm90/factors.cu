@@ -41,10 +41,8 @@ enum { SF_LOADED = (TILE_M + TILE_N) * 4, SF_BYTES = SF_LOADED };
 //$ end
 struct factors {
 //$ for _, p in ipairs(params) do
-//$ if factors == "global" and p.name:sub(2) == "_global" then
-    $(p.type)$(p.name:sub(1, 1));
-//$ elseif factors ~= "global" and p.name:sub(2, 4) == "_sf" and p.name:sub(-4) ~= "_map" then
-    $(p.type:sub(-1) == "*" and p.type or p.type .. " ")$(p.name:sub(1, 1))$(p.name:sub(5));
+//$ if p.kind == (factors == "global" and "global" or "sf") then
+    $(p.member_declaration);
 //$ end
 //$ end
 //$ if factors == "row" or factors == "squares" then

@@ -153,7 +153,7 @@ enum {
 //$ if ragged ~= "none" then
 //$ include "common/sizes.c"
 
-//$ include "common/check_sizes.cu"
+//$ include("common/check_sizes.cu", { rolled = walk_rolled })
 
 //$ end
 //$ if parts > 1 then
@@ -282,9 +282,7 @@ DEVICE int share_length(const struct tile *t, const struct tile *share, int part
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
-//$ for _, p in ipairs(params) do
-    $(p.type) $(p.name)$(p.comma)
-//$ end
+//$ include "common/params.cu"
 )
 {
     const struct memory s = memory_layout();
@@ -308,8 +306,8 @@ $(name)(
 
 //$ include "common/noop.c"
 //$ for _, p in ipairs(params) do
-//$ if p.type:sub(-10) == "tensor_map" then
-    maps.$(p.name:sub(1, -5)) = &$(p.name);
+//$ if p.kind == "map" then
+    maps.$(p.member) = &$(p.name);
 //$ end
 //$ end
 //$ if ragged ~= "none" then
@@ -323,17 +321,11 @@ $(name)(
     w.count = part_count;
 //$ end
 //$ for _, p in ipairs(params) do
-//$ local of = p.name:sub(1, 1) == "a" and a or b
-//$ if p.name:sub(2, 4) ~= "_sf" and p.name:sub(2) ~= "_global" or p.name:sub(-4) == "_map" then
-//$ elseif p.name:sub(2) == "_global" then
-//$ if factors == "global" then
-    factors.$(p.name:sub(1, 1)) = $(p.name);
-//$ end
-//$ elseif expand == "none" then
-    factors.$(p.name:sub(1, 1))$(p.name:sub(5)) = $(p.name);
-//$ elseif of.scale then
-//$ local cast = p.type:sub(-1) == "*" and "(const unsigned char *)" or ""
-    scales.$(p.name:sub(1, 1))$(p.name:sub(5)) = $(cast)$(p.name);
+//$ local of = p.operand == "a" and a or b
+//$ if p.kind == "global" and factors == "global" or p.kind == "sf" and expand == "none" then
+    factors.$(p.member) = $(p.name);
+//$ elseif p.kind == "sf" and expand ~= "none" and of.scale then
+    scales.$(p.member) = $(p.pointer and "(const unsigned char *)" or "")$(p.name);
 //$ end
 //$ end
 //$ if expand ~= "none" then
@@ -376,7 +368,7 @@ $(name)(
     if (threadIdx.x == 0) {
         barriers_make(&s);
 //$ for _, p in ipairs(params) do
-//$ if p.type:sub(-10) == "tensor_map" then
+//$ if p.kind == "map" then
         prefetch_map(&$(p.name));
 //$ end
 //$ end

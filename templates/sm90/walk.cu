@@ -92,7 +92,7 @@ struct tile {
 //$ end
 };
 
-//$ include "common/walk_sizes.cu"
+//$ include("common/walk_sizes.cu", { rolled = walk_rolled })
 
 //$ if ragged == "m" then
 /* Tiles of TILE_M rows, one above the other, in a group of this length. */

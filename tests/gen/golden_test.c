@@ -114,4 +114,5 @@ void test_golden(void **state)
     check_folder("scales");
     check_folder("products");
     check_folder("activate");
+    check_folder("sweep");
 }

@@ -220,9 +220,9 @@ static void plain_word(const char *name, const char *type, const void *value)
 static void param_words(int param, const void *value, int parts)
 {
     static const struct {
-        const char *name, *type;
+        const char *name, *type, *kind, *operand, *member;
     } known[] = {
-#define ROW(name, type, meaning) {#name, type},
+#define ROW(n, t, meaning) {.name = #n, .type = t},
         QN_PARAMS(ROW)
 #undef ROW
     };

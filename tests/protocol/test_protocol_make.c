@@ -207,8 +207,10 @@ struct qg *twin_open_generator(const struct defect *defect, const char *recipe)
 /* Pass each parameter from an array, as the driver does. */
 static void write_call(FILE *f, const struct qn_kernel *kernel)
 {
-    static const char *const types[] = {
-#define PARAM_TYPE(name, type, meaning) type,
+    static const struct {
+        const char *type, *kind, *operand, *member;
+    } rows[] = {
+#define PARAM_TYPE(n, t, m) {.type = t},
         QN_PARAMS(PARAM_TYPE)
 #undef PARAM_TYPE
     };
@@ -217,7 +219,7 @@ static void write_call(FILE *f, const struct qn_kernel *kernel)
             kernel->name);
     for (int i = 0; i < kernel->nparams; i++)
         fprintf(f, "%s\n        *(%s *)values[%d]", i ? "," : "",
-                types[kernel->params[i]], kernel->params[i]);
+                rows[kernel->params[i]].type, kernel->params[i]);
     fprintf(f, ");\n}\n#include \"twin.h\"\n");
 }
 

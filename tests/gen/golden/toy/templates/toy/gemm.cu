@@ -23,5 +23,6 @@ extern "C" void $(name)(
 //$ if wide then
     wide("$(string.format("%04x|%-5s|%d", 255, op, -1))");
 //$ end
+    use(TILE_M, TILE_N, ROWS, STAGES, a, b, last, c0, c2);
     max($(types.e4m3.bits), $(types.e2m1.name));
 }

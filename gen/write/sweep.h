@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** sweep.h: of a kernel's text, what the kernel uses.
+*/
+#ifndef QG_SWEEP_H
+#define QG_SWEEP_H
+
+struct qg;
+
+/* The text of a kernel begins, by template `file`. */
+void qg_sweep_begin(struct qg *, int file);
+/* From here on `file` writes it. */
+void qg_sweep_origin(struct qg *, int file);
+/* Leave what the function `kernel` does not reach out of q->output, unless
+   there is no such function, or the text includes another. Returns 0, or 1 and
+   noted, about `file`. */
+int qg_sweep(struct qg *, const char *kernel, int file);
+
+#endif

@@ -1,0 +1,1 @@
+layout "tn" { a = "k", b = "k" }

@@ -1,0 +1,1 @@
+ragged "m" { a = "m", d = "m" }

@@ -1,0 +1,5 @@
+recipe "bf16" {
+  element = { x = bf16, w = bf16, dy = bf16 },
+  accum   = f32,
+  d       = { bf16, f32 },
+}
