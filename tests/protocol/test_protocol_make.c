@@ -245,11 +245,11 @@ static void write_twin(struct qg *gen, const struct qn_kernel *kernel,
 static void name_file(const struct twin *twin, const char *kind, char *path,
                       size_t size)
 {
-    snprintf(path, size, "%s/%d.%s", folder, twin->number, kind);
+    snprintf(path, size, "%s/%d.%s", folder, twin->file, kind);
 }
 
 void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
-                struct twin *twin)
+                int number, struct twin *twin)
 {
     static int count;
     char c[64], so[64];
@@ -258,8 +258,10 @@ void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
                     "-Iruntime", "-o",         so,      c,
                     NULL};
 
-    *twin = (struct twin){
-        .kernel = kernel, .registry = qg_registry(gen), .number = count++};
+    *twin = (struct twin){.kernel = kernel,
+                          .registry = qg_registry(gen),
+                          .number = number,
+                          .file = count++};
     name_file(twin, "c", c, sizeof c);
     name_file(twin, "so", so, sizeof so);
     write_twin(gen, kernel, c);
@@ -284,4 +286,5 @@ void twin_finish(struct twin *twin)
     assert_non_null(twin->run);
     unlink(c);
     unlink(so);
+    twin_draw_from(twin->number);
 }
