@@ -40,7 +40,7 @@ static struct qg *generator;
 static const struct quern_registry *registry;
 static struct table *table; /* NULL: none is wanted */
 
-/* About two minutes of one core; a prime, as kernels come in threes and fours. */
+/* Two minutes of one core; a prime, as kernels come in threes and fours. */
 enum { EVERY = 47 };
 
 static int open_all(void **state)
