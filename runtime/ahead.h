@@ -135,10 +135,8 @@ int qn_ahead_dequantize(struct qn_frame *frame, const struct qn_launch *launch);
 void qn_ahead_args(const struct qn_frame *frame, const struct qn_launch *launch,
                    struct quern_args *args);
 
-/* What was chosen and why; of `ahead`, which kernels run: *served becomes 0
-   where a product has none. */
-int qn_ahead_why(struct qn_session *session,
-                 const struct qn_ahead_choice *choice, int *served,
-                 struct qn_text *text);
+/* Say how the operands are dequantized, and why. */
+void qn_ahead_why(struct qn_session *session,
+                  const struct qn_ahead_choice *choice, struct qn_text *text);
 
 #endif

@@ -4,9 +4,7 @@
 #include "ahead.h"
 #include "plan.h"
 #include "problem.h"
-#include "select.h"
 #include "types.h"
-#include "why.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +29,7 @@ static int add_casts(struct quern_plan *plan, const struct qn_session *s)
 
         if (!qn_ahead_cast(&plan->problem, s->demand.recipe, role, &q))
             continue;
-        code = quern_quantize_plan(s->ctx, &q, &options, &cast);
+        code = qn_quantize_plan_inner(s, &q, &options, &cast);
         if (code) {
             qn_error_add("  in %s", steps[role]);
             return code;
@@ -82,7 +80,7 @@ static int add_wide(struct quern_plan *plan, const struct qn_session *s)
     if (tried)
         options.kernel = NULL;
     qn_ahead_product(s->ctx, &plan->problem, s->demand.recipe, &p);
-    code = quern_plan(s->ctx, &p, &options, &product);
+    code = qn_plan_inner(s, &p, &options, &product);
     if (code)
         qn_error_add("  in %s", steps[2]);
     else
@@ -101,15 +99,15 @@ static int add_narrow(struct quern_plan *plan, struct qn_session *s)
     struct quern_problem p;
     int code;
 
-    if (plan->problem.expand == QUERN_EXPAND_AHEAD || !s->driver)
+    if (plan->problem.expand == QUERN_EXPAND_AHEAD || !qn_session_gpu(s))
         return QUERN_OK;
     if (fp8) {
         qn_reencode_product(s->ctx, s->problem, &p);
-        code = quern_plan(s->ctx, &p, &options, &product);
+        code = qn_plan_inner(s, &p, &options, &product);
     } else {
         options.tune_ms = 0;
         qn_look_product(s->problem, &p);
-        code = qn_plan_alone(s->ctx, &p, &options, &product);
+        code = qn_plan_alone(s, &p, &options, &product);
     }
     if (code)
         qn_error_add("  in %s", steps[fp8 ? 3 : 4]);
@@ -123,11 +121,11 @@ static void add_first(struct quern_plan *plan, const struct qn_session *s)
 {
     const struct quern_problem *p = &plan->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
-    const int fp8 = p->expand == QUERN_EXPAND_FP8 && s->driver;
+    const int fp8 = p->expand == QUERN_EXPAND_FP8 && qn_session_gpu(s);
 
-    if (p->sizes && s->driver)
+    if (p->sizes && qn_session_gpu(s))
         qn_launch_add(plan, QN_WORK_SIZES);
-    if (p->expand == QUERN_EXPAND_F16 && s->driver)
+    if (p->expand == QUERN_EXPAND_F16 && qn_session_gpu(s))
         qn_launch_add(plan, QN_WORK_RANGE);
     else if (qn_ahead_factors(p, recipe) || qn_ahead_align(p, recipe) || fp8)
         qn_launch_add(plan, QN_WORK_PREPARE);
@@ -163,7 +161,7 @@ int qn_ahead_plan(struct quern_plan *plan, struct qn_session *s)
 {
     int code;
 
-    if (plan->problem.expand == QUERN_EXPAND_FP8 && s->driver)
+    if (plan->problem.expand == QUERN_EXPAND_FP8 && qn_session_gpu(s))
         plan->blocks = qn_reencode_blocks(s->ctx);
     add_first(plan, s);
     code = add_narrow(plan, s);
@@ -171,135 +169,12 @@ int qn_ahead_plan(struct quern_plan *plan, struct qn_session *s)
         code = add_casts(plan, s);
     if (!code)
         code = add_wide(plan, s);
-    for (int i = 0; !code && plan->driver && i < plan->nlaunches; i++)
+    for (int i = 0; !code && qn_session_gpu(s) && i < plan->nlaunches; i++)
         code = load_step(plan, s, &plan->launches[i]);
     return code;
 }
 
 /* --------------------------------------------------------------------- why */
-
-/* A cast's line, and its kernel unless the GPU is imagined. */
-static int explain_cast(struct qn_session *s,
-                        const struct quern_quantization *q,
-                        const struct quern_plan_options *options,
-                        struct qn_text *text)
-{
-    char line[512], *why = NULL;
-    int code = QUERN_OK;
-
-    quern_quantize_print(q, line, sizeof line);
-    qn_text_add(text, "%s\n", line);
-    if (s->driver || s->demand.backend == QUERN_BACKEND_HOST)
-        code = quern_quantize_why(s->ctx, q, options, &why);
-    if (why)
-        qn_text_add_chosen(text, "", why);
-    quern_free(why);
-    return code;
-}
-
-/* A product's line, and its kernel. */
-static int explain_product(struct qn_session *s, const struct quern_problem *p,
-                           const struct quern_plan_options *options,
-                           int *served, struct qn_text *text)
-{
-    struct qn_why_choice choice;
-    char line[512], *why = NULL;
-    int code = qn_why_explain(s->ctx, p, options, &choice, &why);
-
-    if (code)
-        return code;
-    *served &= choice.served;
-    quern_problem_print(p, line, sizeof line);
-    qn_text_add(text, "%s\n", line);
-    qn_text_add_chosen(text, "", why);
-    quern_free(why);
-    return QUERN_OK;
-}
-
-/* The kernels that would run, of a problem that says which way. */
-static int explain_steps(struct qn_session *s,
-                         const struct quern_problem *given, int second,
-                         int *served, struct qn_text *text)
-{
-    struct quern_plan_options options = s->options, product = s->options;
-    struct quern_quantization q;
-    struct quern_problem p;
-    int code = QUERN_OK;
-
-    options.kernel = NULL;
-    if (second)
-        product.kernel = NULL;
-    for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
-        if (qn_ahead_cast(given, s->demand.recipe, role, &q))
-            code = explain_cast(s, &q, &options, text);
-    qn_ahead_product(s->ctx, given, s->demand.recipe, &p);
-    return code ? code : explain_product(s, &p, &product, served, text);
-}
-
-/* The same of FP8, and what stands behind it. */
-static int explain_fp8(struct qn_session *s, int *served, struct qn_text *text)
-{
-    struct quern_problem p;
-    int code;
-
-    if (s->demand.backend == QUERN_BACKEND_HOST) {
-        qn_text_add(text, "on the host none of this: its sums are wide, and "
-                          "the values as they are\n\n");
-        return explain_steps(s, s->problem, 0, served, text);
-    }
-    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
-        if (qn_reencode_does(s->problem, s->demand.recipe, role))
-            qn_reencode_why(s, role, text);
-    qn_reencode_product(s->ctx, s->problem, &p);
-    code = explain_product(s, &p, &s->options, served, text);
-    if (code)
-        return code;
-    qn_text_add(text, "\nif some value does not fit, by a flag on the "
-                      "device\n");
-    return explain_steps(s, s->problem, 1, served, text);
-}
-
-/* The product as f16. */
-static int explain_tried(struct qn_session *s, const struct quern_problem *p,
-                         int *served, struct qn_text *text)
-{
-    struct qn_demand demand = s->demand;
-    struct qn_choice best;
-    char line[512];
-    int found;
-
-    demand.problem = p;
-    found = qn_select_best(s->ctx, &demand, &best);
-    if (found < 0)
-        return QUERN_ENOMEM;
-    *served &= found;
-    quern_problem_print(p, line, sizeof line);
-    qn_text_add(text, "%s\n%s %s\n", line, found ? ">" : " ",
-                found ? best.candidate->kernel->name : "no kernel fits");
-    if (found)
-        qn_text_add(text, "    %.0f cycles: %.0f tiles in %.0f waves of %.0f\n",
-                    best.figures.cycles, best.figures.tiles, best.figures.waves,
-                    best.figures.tile_cycles);
-    return QUERN_OK;
-}
-
-/* What looks, the product, and what stands behind it. */
-static int explain_f16(struct qn_session *s, int *served, struct qn_text *text)
-{
-    struct quern_problem p;
-    int code = QUERN_OK;
-
-    qn_look_product(s->problem, &p);
-    if (s->demand.backend == QUERN_BACKEND_HOST)
-        qn_text_add(text, "on the host none of this: its products are wide\n");
-    else {
-        qn_look_why(s, text);
-        code = explain_tried(s, &p, served, text);
-        qn_text_add(text, "\nif some value does not fit, by a flag on the "
-                          "device\n");
-    }
-    return code ? code : explain_steps(s, &p, 1, served, text);
-}
 
 /* What was compared. */
 static void add_figures(const struct qn_ahead_choice *choice,
@@ -380,11 +255,9 @@ static int is_small(struct qn_session *s)
            !qn_ahead_end(s->ctx, p, recipe);
 }
 
-int qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
-                 int *served, struct qn_text *text)
+void qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
+                  struct qn_text *text)
 {
-    int code;
-
     add_wrong(s, text);
     if (choice->judged)
         add_figures(choice, text);
@@ -394,18 +267,12 @@ int qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
     else if (is_small(s))
         qn_text_add(text, "expand=inside: too few rows meet each weight to "
                           "expand them in launches of their own\n\n");
-    if (choice->way == QUERN_EXPAND_INSIDE) {
-        if (choice->judged)
-            qn_text_add(text, "\n");
-        return QUERN_OK;
-    }
-    add_way(s, choice->way, text);
-    code = choice->way == QUERN_EXPAND_FP8 ? explain_fp8(s, served, text)
-           : choice->way == QUERN_EXPAND_F16
-               ? explain_f16(s, served, text)
-               : explain_steps(s, s->problem, 0, served, text);
-    if (!code && !choice->asked)
-        qn_text_add(text,
-                    "\nkernels that would expand beside their products\n");
-    return code;
+    if (choice->way == QUERN_EXPAND_INSIDE)
+        qn_text_add(text, choice->judged ? "\n" : "");
+    else if (s->demand.backend == QUERN_BACKEND_HOST &&
+             choice->way != QUERN_EXPAND_AHEAD)
+        qn_text_add(text, "on the host none of this: its sums are wide, and "
+                          "the values as they are\n\n");
+    else
+        add_way(s, choice->way, text);
 }

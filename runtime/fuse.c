@@ -271,7 +271,7 @@ static int add_sums(struct quern_plan *plan, const struct qn_session *s,
                             "dbias: no recipe has bf16 for x, w and dy, whose "
                             "kernels would sum dy");
     find_sums(&plan->problem, s->demand.recipe, plain, &q);
-    code = quern_quantize_plan(s->ctx, &q, options, &cast);
+    code = qn_quantize_plan_inner(s, &q, options, &cast);
     if (code)
         qn_error_add("  in the sums of dy");
     else
@@ -282,7 +282,7 @@ static int add_sums(struct quern_plan *plan, const struct qn_session *s,
 int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
 {
     const struct quern_plan_options options = {
-        .backend = plan->driver && s->options.backend == QUERN_BACKEND_AUTO
+        .backend = qn_session_gpu(s) && s->options.backend == QUERN_BACKEND_AUTO
                        ? QUERN_BACKEND_AUTO
                        : plan->backend,
         .sms = s->options.sms};
@@ -296,7 +296,7 @@ int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
     if (qn_fuse_way(plan->kernel) && qn_fuse_sums(&plan->problem))
         code = add_sums(plan, s, &options);
     if (!code)
-        code = quern_quantize_plan(s->ctx, &q, &options, &cast);
+        code = qn_quantize_plan_inner(s, &q, &options, &cast);
     if (!code)
         qn_launch_add(plan, QN_WORK_QUANTIZE_A)->cast = cast;
     return code;

@@ -101,43 +101,37 @@ static double sum_cycles(const struct quern_problem *p)
 }
 
 /* Of one of them; `cycles` stays where nothing serves it. */
-static int look(struct qn_session *s, const struct quern_problem *p,
+static int look(const struct qn_session *s, const struct quern_problem *p,
                 int *served, double *cycles)
 {
+    struct qn_demand demand = s->demand;
     struct qn_choice choice;
     int found;
 
-    s->demand.problem = p;
-    s->demand.recipe = qn_context_recipe(s->ctx, p->recipe);
-    found = qn_select_best(s->ctx, &s->demand, &choice);
+    demand.problem = p;
+    demand.recipe = qn_context_recipe(s->ctx, p->recipe);
+    found = qn_select_best(s->ctx, &demand, &choice);
     *served = found > 0;
     if (found > 0)
         *cycles = choice.figures.cycles;
     return found < 0 ? QUERN_ENOMEM : QUERN_OK;
 }
 
-int qn_gradient_compare(struct quern_context *ctx,
+int qn_gradient_compare(const struct qn_session *s,
                         const struct quern_problem *p,
                         const struct quern_problem *plain,
-                        const struct quern_plan_options *options, int imagined,
                         struct qn_gradient_figures *f)
 {
-    struct qn_session s;
-    int code = qn_session_machine(&s, ctx, options), apart = 0;
+    int apart = 0, code;
 
     memset(f, 0, sizeof *f);
-    if (!code && imagined && !s.driver &&
-        s.options.backend == QUERN_BACKEND_AUTO)
-        qn_session_imagine(&s, QUERN_BACKEND_AUTO);
+    code = look(s, p, &f->served, &f->cycles);
     if (!code)
-        code = look(&s, p, &f->served, &f->cycles);
-    if (!code)
-        code = look(&s, plain, &apart, &f->product);
+        code = look(s, plain, &apart, &f->product);
     f->cycles += sum_cycles(p);
     f->cast = cast_cycles(p);
-    f->better = f->served && (s.demand.backend == QUERN_BACKEND_HOST ||
-                              !apart || f->cycles < f->product + f->cast);
-    qn_session_close(&s);
+    f->better = f->served && (!qn_session_gpu(s) || !apart ||
+                              f->cycles < f->product + f->cast);
     return code;
 }
 

@@ -27,12 +27,11 @@ struct qn_gradient_figures {
     double product, cast; /* of the plain product, and of the cast's launches */
 };
 
-/* Compare both: `plain` is the problem without its activation. Where there is
-   no GPU and none is asked for, `imagined` figures are those of an H200. */
-int qn_gradient_compare(struct quern_context *ctx,
+/* Compare both on the session's machine: `plain` is the problem without its
+   activation. */
+int qn_gradient_compare(const struct qn_session *session,
                         const struct quern_problem *problem,
                         const struct quern_problem *plain,
-                        const struct quern_plan_options *options, int imagined,
                         struct qn_gradient_figures *figures);
 
 /* Append the sums that follow the product, if there are any, with kernels of the

@@ -9,6 +9,7 @@
 #ifndef QUERN_MLP_PARTS_H
 #define QUERN_MLP_PARTS_H
 
+#include "gradient.h"
 #include "quantize.h"
 
 enum qn_mlp_product {
@@ -87,6 +88,7 @@ struct quern_mlp_plan {
     struct quern_plan *products[QN_MLP_PRODUCTS];
     int fused; /* the product of pre makes h, too, so no cast does */
     int back;  /* and that of dh dpre, db1 and dprob */
+    struct qn_gradient_figures compared; /* both ways to make dpre */
 };
 
 /* Features that the activation is given: of pre. */

@@ -109,8 +109,9 @@ static int prepare_launch(struct quern_plan *plan,
     const struct qn_kernel *kernel = plan->kernel;
     int cluster = kernel->cluster[0] * kernel->cluster[1];
     int sms = s->demand.sms;
-    int code = QN_CU(plan->driver, cuKernelGetFunction, &plan->kernel_function,
-                     module->handle);
+    int code = s->outline ? QUERN_OK
+                          : QN_CU(plan->driver, cuKernelGetFunction,
+                                  &plan->kernel_function, module->handle);
 
     if (cluster < 1)
         cluster = 1;
@@ -128,7 +129,7 @@ static int prepare_launch(struct quern_plan *plan,
     plan->cluster.value.cluster[0] = (unsigned)cluster;
     plan->cluster.value.cluster[1] = 1;
     plan->cluster.value.cluster[2] = 1;
-    if (!code)
+    if (!code && !s->outline)
         code = set_attributes(plan, cluster);
     return code;
 }
@@ -176,6 +177,7 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
     if (!module)
         return prepare_products(plan, s);
     plan->kernel = module->kernel;
+    plan->figures = s->figures;
     plan->backend = module->backend;
     plan->function = module->function;
     plan->parts = qn_select_parts(&plan->problem, plan->kernel);
@@ -193,7 +195,7 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
             code = qn_host_size_load(s, plan->problem.recipe, plan->backend,
                                      &qn_launch_add(plan, QN_WORK_SIZES)->step);
     }
-    if (!code)
+    if (!code && !s->outline)
         code = encode_maps(plan);
     if (!code)
         code = qn_fuse_plan(plan, s);
@@ -283,9 +285,17 @@ static int load_best(struct qn_session *s, const struct qn_choice *list,
 {
     int code = QN_REJECTED;
 
+    s->figures = list[0].figures;
+    if (s->outline) {
+        s->found = (struct qn_module){.kernel = list[0].candidate->kernel,
+                                      .backend = s->demand.backend};
+        *module = &s->found;
+        return QUERN_OK;
+    }
     for (int i = 0; i < count && list[i].fits && code == QN_REJECTED; i++) {
         code =
             qn_module_get(s->ctx, list[i].candidate, s->demand.backend, module);
+        s->figures = list[i].figures;
         if (code == QN_REJECTED)
             qn_context_log(s->ctx, QUERN_LOG_INFO, "%s", qn_error_text());
     }
@@ -336,8 +346,8 @@ static int tune_first(struct qn_session *s)
     struct quern_tune_result result;
     int code;
 
-    if (s->options.tune_ms <= 0 || !s->driver || s->options.kernel ||
-        s->demand.backend == QUERN_BACKEND_CUBLASLT)
+    if (s->options.tune_ms <= 0 || !s->driver || s->outline ||
+        s->options.kernel || s->demand.backend == QUERN_BACKEND_CUBLASLT)
         return QUERN_OK;
     code = qn_tuned_look(s);
     if (code || s->tuned.known)
@@ -428,7 +438,7 @@ static int is_given_up(int code)
 }
 
 /* Copies leave the product's own launch where a kernel makes them.
-   COUPLED: imagined */
+ */
 static int plan_copies(struct qn_session *s, struct quern_plan **out)
 {
     const int only = s->demand.backend == QUERN_BACKEND_CUBLASLT ||
@@ -442,17 +452,15 @@ static int plan_copies(struct qn_session *s, struct quern_plan **out)
 }
 
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
-   expands inside. COUPLED: imagined */
+   expands inside. */
 static int make_plan(struct qn_session *s, struct quern_plan **out)
 {
     struct qn_ahead_choice choice = {.way = QUERN_EXPAND_INSIDE};
-    int code = qn_session_capture(s, NULL, "making a plan");
+    int code = QUERN_OK;
 
-    if (!code)
-        code = qn_session_name(s);
-    if (!code && s->problem->copies)
+    if (s->problem->copies)
         return plan_copies(s, out);
-    if (!code && s->problem->expand == QUERN_EXPAND_AUTO)
+    if (s->problem->expand == QUERN_EXPAND_AUTO)
         code = tune_first(s);
     if (!code)
         code = qn_ahead_choose(s, &choice);
@@ -471,19 +479,38 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
     return code ? code : plan_inside(s, out);
 }
 
-int qn_plan_alone(struct quern_context *ctx,
+int qn_plan_session(struct qn_session *s, struct quern_plan **plan)
+{
+    int code =
+        s->outline ? QUERN_OK : qn_session_capture(s, NULL, "making a plan");
+
+    *plan = NULL;
+    if (!code)
+        code = qn_session_name(s);
+    return code ? code : make_plan(s, plan);
+}
+
+int qn_plan_alone(const struct qn_session *outer,
                   const struct quern_problem *problem,
                   const struct quern_plan_options *options,
                   struct quern_plan **plan)
 {
     struct qn_session session;
-    int code = qn_session_open(&session, ctx, problem, options);
+    int code = qn_session_inner(&session, outer, problem, options);
 
     *plan = NULL;
-    if (!code)
-        code = plan_inside(&session, plan);
-    qn_session_close(&session);
-    return code;
+    return code ? code : plan_inside(&session, plan);
+}
+
+int qn_plan_inner(const struct qn_session *outer,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan)
+{
+    struct qn_session session;
+    int code = qn_session_inner(&session, outer, problem, options);
+
+    return code ? code : qn_plan_session(&session, plan);
 }
 
 /* Of what computes, for people. */
@@ -505,7 +532,7 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
     code = qn_session_open(&session, ctx, problem, options);
     session.band = band;
     if (!code)
-        code = make_plan(&session, plan);
+        code = qn_plan_session(&session, plan);
     qn_session_close(&session);
     if (!code)
         qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s on %d %s",

@@ -8,9 +8,11 @@
 
 #include "launch.h"
 #include "module.h"
+#include "select.h"
 #include "tensormap.h"
 
 struct qn_cublaslt_engine;
+struct qn_session;
 struct quern_quantize_plan;
 
 /* One of the products that a launch merges.
@@ -144,6 +146,7 @@ struct quern_plan {
     struct cu_function *kernel_function;
     struct cu_launch launch; /* all but the stream and the attributes */
     struct cu_attribute cluster;
+    struct qn_figures figures;              /* of the kernel, by the model */
     struct qn_launch launches[QN_LAUNCHES]; /* in the order of a run */
     int nlaunches;
     const struct qn_recipe *blocks; /* of requantized operands */
@@ -171,11 +174,21 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
                  const struct quern_plan_options *options, int band,
                  struct quern_plan **plan);
 
-/* The same of one kernel that reads the operands, and whatever the problem says
-   of launches before it. */
-int qn_plan_alone(struct quern_context *ctx,
+/* The plan of a problem that is part of the session's: without checks of options
+   that its plan has passed. Of an outline it has kernels, but nothing to run. */
+int qn_plan_inner(const struct qn_session *session,
                   const struct quern_problem *problem,
                   const struct quern_plan_options *options,
                   struct quern_plan **plan);
+
+/* The same of one kernel that reads the operands, and whatever the problem says
+   of launches before it. */
+int qn_plan_alone(const struct qn_session *session,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan);
+
+/* The session's problem, whatever it is made of. */
+int qn_plan_session(struct qn_session *session, struct quern_plan **plan);
 
 #endif

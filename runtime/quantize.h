@@ -154,6 +154,13 @@ struct qn_expansion {
 int qn_quantize_expand(const struct quern_quantize_plan *plan,
                        const struct qn_expansion *expansion, void *stream);
 
+/* The plan of a cast that is part of the session's. Errors are those of
+   quern_quantize_plan. */
+int qn_quantize_plan_inner(const struct qn_session *session,
+                           const struct quern_quantization *q,
+                           const struct quern_plan_options *options,
+                           struct quern_quantize_plan **plan);
+
 /* Kernels of some ops (enum qn_cast_op) alone, and one launch of them, or where
    the host computes one run, of values that are the caller's. */
 int qn_quantize_steps(struct qn_session *session,

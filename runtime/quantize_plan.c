@@ -198,12 +198,14 @@ static int load_step(struct quern_quantize_plan *plan, struct qn_session *s,
 
     if (!found)
         return no_kernel(s, &plan->q, op);
+    step->kernel = found->kernel;
+    if (s->outline)
+        return QUERN_OK;
     code = qn_module_get(s->ctx, found, plan->backend, &module);
     if (code == QN_REJECTED)
         code = QUERN_ECOMPILE;
     if (code)
         return code;
-    step->kernel = found->kernel;
     step->function = module->function;
     if (plan->backend == QUERN_BACKEND_HOST)
         return QUERN_OK;
@@ -402,6 +404,20 @@ static int make_plan(struct qn_session *s, const struct quern_quantization *q,
     return code;
 }
 
+int qn_quantize_plan_inner(const struct qn_session *outer,
+                           const struct quern_quantization *q,
+                           const struct quern_plan_options *options,
+                           struct quern_quantize_plan **plan)
+{
+    struct qn_session session;
+    int code = qn_quantize_check(outer->ctx, q, NULL);
+
+    *plan = NULL;
+    if (!code)
+        code = qn_session_inner(&session, outer, NULL, options);
+    return code ? code : make_plan(&session, q, plan);
+}
+
 int quern_quantize_plan(struct quern_context *ctx,
                         const struct quern_quantization *q,
                         const struct quern_plan_options *options,
@@ -418,6 +434,8 @@ int quern_quantize_plan(struct quern_context *ctx,
         code = qn_quantize_check(ctx, q, NULL);
     if (!code)
         code = qn_session_machine(&session, ctx, options);
+    if (!code)
+        code = qn_session_capture(&session, NULL, "making a plan");
     if (!code)
         code = make_plan(&session, q, plan);
     qn_session_close(&session);

@@ -87,9 +87,7 @@ void qn_result_args(const struct qn_frame *frame, struct quern_args *args);
 /* Launch the cast, in the plan's context. QUERN_ECUDA. */
 int qn_result_quantize(struct qn_frame *frame, const struct qn_launch *launch);
 
-/* Which way the session's problem goes and what is counted for it: `apart`, or
-   by a kernel. *served becomes 0 where the product has none. */
-int qn_result_why(struct qn_session *session, int apart, int *served,
-                  struct qn_text *text);
+/* Say whether a kernel makes the copies, or a cast: `apart`. */
+void qn_result_why(struct qn_session *session, int apart, struct qn_text *text);
 
 #endif

@@ -10,7 +10,6 @@
 #include "session.h"
 #include "text.h"
 #include "types.h"
-#include "why.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,10 +81,10 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
     int code;
 
     qn_result_product(&plan->problem, &p);
-    code = quern_plan(s->ctx, &p, &s->options, &product);
+    code = qn_plan_inner(s, &p, &s->options, &product);
     if (code == QUERN_ENOKERNEL &&
         qn_result_ahead(s->ctx, &p, s->demand.recipe, &ahead))
-        code = quern_plan(s->ctx, &ahead, &s->options, &product);
+        code = qn_plan_inner(s, &ahead, &s->options, &product);
     if (code) {
         qn_error_add("  in the product whose result a cast would quantize");
         return code;
@@ -109,7 +108,7 @@ static int add_cast(struct quern_plan *plan, const struct qn_session *s)
     options.kernel = NULL;
     options.tune_ms = 0;
     qn_result_cast(&plan->problem, s->demand.recipe, &q);
-    code = quern_quantize_plan(s->ctx, &q, &options, &cast);
+    code = qn_quantize_plan_inner(s, &q, &options, &cast);
     if (code)
         qn_error_add("  in the cast of the product's result");
     else
@@ -136,84 +135,22 @@ int qn_result_plan(struct quern_plan *plan, struct qn_session *s)
 
 /* --------------------------------------------------------------------- why */
 
-/* As the plan would choose; `product` becomes what it would be of. */
-static int explain_product(struct qn_session *s, struct quern_problem *product,
-                           struct qn_why_choice *choice, char **why)
-{
-    struct quern_problem ahead;
-    int code = qn_why_explain(s->ctx, product, &s->options, choice, why);
-
-    if (code || choice->served ||
-        !qn_result_ahead(s->ctx, product, s->demand.recipe, &ahead))
-        return code;
-    *product = ahead;
-    quern_free(*why);
-    return qn_why_explain(s->ctx, product, &s->options, choice, why);
-}
-
-/* The product's line, and its kernels. */
-static int explain_both(struct qn_session *s, int *served, struct qn_text *text)
-{
-    struct quern_problem product;
-    struct qn_why_choice choice;
-    char line[512], *why = NULL;
-    int code;
-
-    qn_result_product(s->problem, &product);
-    code = explain_product(s, &product, &choice, &why);
-    if (code)
-        return code;
-    *served = choice.served;
-    quern_problem_print(&product, line, sizeof line);
-    qn_text_add(text, "%s\n", line);
-    qn_text_add_chosen(text, "", why);
-    if (!choice.served)
-        qn_text_add(text, "  no kernel fits\n");
-    quern_free(why);
-    return QUERN_OK;
-}
-
-/* The cast's line, and its kernel unless the GPU is imagined. */
-static int explain_cast(struct qn_session *s, struct qn_text *text)
-{
-    struct quern_plan_options options = s->options;
-    struct quern_quantization q;
-    char line[512], *why = NULL;
-    int code = QUERN_OK;
-
-    options.kernel = NULL;
-    qn_result_cast(s->problem, s->demand.recipe, &q);
-    quern_quantize_print(&q, line, sizeof line);
-    qn_text_add(text, "%s\n", line);
-    if (s->driver || s->demand.backend == QUERN_BACKEND_HOST)
-        code = quern_quantize_why(s->ctx, &q, &options, &why);
-    if (why)
-        qn_text_add_chosen(text, "", why);
-    quern_free(why);
-    return code;
-}
-
-int qn_result_why(struct qn_session *s, int apart, int *served,
-                  struct qn_text *text)
+void qn_result_why(struct qn_session *s, int apart, struct qn_text *text)
 {
     const struct qn_recipe *recipe = s->demand.recipe;
     const struct cost cost = cost_of(s->problem, recipe);
     const char *reason = qn_result_apart(s->problem, recipe);
-    int code;
 
-    if (!apart) {
+    if (!apart)
         qn_text_add(text,
                     "copies of the result leave the product's own launch; a "
                     "cast behind it would take %.0f cycles to move %.0f MB\n\n",
                     cost.cycles, cost.bytes / 1e6);
-        return QUERN_OK;
-    }
-    qn_text_add(text,
-                "copies of the result are made by a cast behind the product, "
-                "%.0f cycles to move %.0f MB: %s\n\n",
-                cost.cycles, cost.bytes / 1e6,
-                reason ? reason
-                       : "no kernel makes them in the product's launch");
-    code = explain_both(s, served, text);
-    return code ? code : explain_cast(s, text);
+    else
+        qn_text_add(text,
+                    "copies of the result are made by a cast behind the "
+                    "product, %.0f cycles to move %.0f MB: %s\n\n",
+                    cost.cycles, cost.bytes / 1e6,
+                    reason ? reason
+                           : "no kernel makes them in the product's launch");
 }

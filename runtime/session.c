@@ -4,6 +4,7 @@
 #include "session.h"
 #include "describe.h"
 #include "guess.h"
+#include "text.h"
 
 #include <string.h>
 
@@ -146,6 +147,53 @@ void qn_session_imagine(struct qn_session *s, int backend)
     s->demand.backend = backend;
     if (s->options.sms && s->options.sms < s->demand.sms)
         s->demand.sms = s->options.sms;
+}
+
+int qn_session_gpu(const struct qn_session *s)
+{
+    return s->demand.backend != QUERN_BACKEND_HOST;
+}
+
+int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
+                     const struct quern_problem *problem,
+                     const struct quern_plan_options *options)
+{
+    *s = (struct qn_session){.ctx = outer->ctx,
+                             .problem = problem,
+                             .options = *options,
+                             .driver = outer->driver,
+                             .device = outer->device,
+                             .outline = outer->outline};
+    s->scope.context = outer->scope.context; /* which is current */
+    s->demand.problem = problem;
+    s->demand.kernel = options->kernel;
+    s->demand.device = &s->device;
+    s->demand.sms = outer->demand.sms;
+    s->demand.backend =
+        qn_session_gpu(outer) ? options->backend : QUERN_BACKEND_HOST;
+    return problem ? qn_describe(s->ctx, problem, &s->need, &s->demand.recipe)
+                   : QUERN_OK;
+}
+
+int qn_session_explain(struct qn_session *s, struct quern_context *ctx,
+                       const struct quern_problem *problem,
+                       const struct quern_plan_options *options,
+                       struct qn_text *text)
+{
+    const int wanted = options ? options->backend : QUERN_BACKEND_AUTO;
+    int code = problem ? qn_session_open(s, ctx, problem, options)
+                       : qn_session_machine(s, ctx, options);
+
+    s->outline = 1;
+    if (code != QUERN_ENODEVICE &&
+        (code || wanted != QUERN_BACKEND_AUTO || s->driver))
+        return code;
+    qn_session_imagine(s, wanted);
+    qn_text_add(
+        text, "%s\nfigures are for %s%s\n\n", qn_error_text(), s->device.name,
+        wanted == QUERN_BACKEND_AUTO ? "; on this machine the host computes"
+                                     : "");
+    return QUERN_OK;
 }
 
 void qn_session_close(struct qn_session *s)

@@ -5,7 +5,10 @@
 #define QUERN_SESSION_H
 
 #include "host.h"
+#include "module.h"
 #include "tuned.h"
+
+struct qn_text;
 
 struct qn_session {
     struct quern_context *ctx;
@@ -17,7 +20,10 @@ struct qn_session {
     struct quern_description need;
     struct qn_demand demand; /* its backend stays AUTO where a GPU is */
     struct qn_tuned tuned;
-    int band; /* that a kernel must run with; 0: as usual */
+    int band;                  /* that a kernel must run with; 0: as usual */
+    struct qn_figures figures; /* of the kernel that was chosen */
+    struct qn_module found;    /* of an outline, in place of a loaded one */
+    int outline; /* choose kernels and load none of them: for explanations */
 };
 
 /*
@@ -32,6 +38,22 @@ int qn_session_open(struct qn_session *session, struct quern_context *ctx,
 int qn_session_machine(struct qn_session *session, struct quern_context *ctx,
                        const struct quern_plan_options *options);
 void qn_session_close(struct qn_session *session);
+
+/* The same machine, for a problem that is part of the outer one: NULL for a
+   cast's. Closed like any other. Errors are those of qn_session_open. */
+int qn_session_inner(struct qn_session *session, const struct qn_session *outer,
+                     const struct quern_problem *problem,
+                     const struct quern_plan_options *options);
+
+/* Open it for an explanation: without a GPU the machine is assumed to be an
+   H200, and `text` says so. */
+int qn_session_explain(struct qn_session *session, struct quern_context *ctx,
+                       const struct quern_problem *problem,
+                       const struct quern_plan_options *options,
+                       struct qn_text *text);
+
+/* Do kernels run on a GPU, which may be an assumed one? */
+int qn_session_gpu(const struct qn_session *session);
 
 /* QUERN_ECAPTURE where the stream, NULL for the legacy one, or the thread's own
    captures: `what` loads modules. As far as the driver tells: streams that do

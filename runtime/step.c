@@ -70,16 +70,18 @@ int qn_step_load(struct qn_session *session, int op, int of, const char *does,
     }
     if (!found)
         return none(session, op, of, does, recipe, backend);
+    step->kernel = found->kernel;
+    step->ctas = found->kernel->ctas
+                     ? (unsigned)(session->demand.sms * found->kernel->ctas)
+                     : 1;
+    if (session->outline)
+        return QUERN_OK;
     code = qn_module_get(session->ctx, found, backend, &module);
     if (code && compiles)
         qn_error_add("  for %s, which is not linked into this program",
                      found->kernel->name);
     if (code)
         return code == QN_REJECTED ? QUERN_ECOMPILE : code;
-    step->kernel = found->kernel;
-    step->ctas = found->kernel->ctas
-                     ? (unsigned)(session->demand.sms * found->kernel->ctas)
-                     : 1;
     code = QN_CU(driver, cuKernelGetFunction, &step->handle, module->handle);
     if (!code && driver->cuFuncLoad)
         code = QN_CU(driver, cuFuncLoad, step->handle);

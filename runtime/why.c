@@ -13,17 +13,101 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Say what the figures are for, when this machine has no such GPU. */
-static int imagine_device(struct qn_session *s, struct qn_text *text)
+/* ------------------------------------------------------------------- lists */
+
+static void add_kernel(const char *name, const char *indent,
+                       struct qn_text *text)
 {
-    qn_session_imagine(s, s->options.backend);
-    qn_text_add(text, "%s\nfigures are for %s%s\n\n", qn_error_text(),
-                s->device.name,
-                s->options.backend == QUERN_BACKEND_AUTO
-                    ? "; on this machine the host computes"
-                    : "");
-    return QUERN_OK;
+    qn_text_add(text, "%s> %s\n", indent, name);
 }
+
+static void add_product(const struct quern_plan *plan, const char *indent,
+                        struct qn_text *text)
+{
+    const struct qn_figures *f = &plan->figures;
+
+    add_kernel(plan->kernel->name, indent, text);
+    if (plan->backend != QUERN_BACKEND_HOST)
+        qn_text_add(text,
+                    "%s    %.0f cycles (%.0f with what bytes out of L2 cost): "
+                    "%.0f tiles in %.0f waves of %.0f, memory %.0f\n"
+                    "%s    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% "
+                    "of it real\n",
+                    indent, f->cycles, f->order, f->tiles, f->waves,
+                    f->tile_cycles, f->memory_cycles, indent, f->math, f->copy,
+                    f->store, 100 * f->real);
+}
+
+void qn_why_cast(const struct quern_quantize_plan *cast, const char *indent,
+                 struct qn_text *text)
+{
+    for (int i = 0; i < cast->nsteps; i++)
+        add_kernel(cast->steps[i].kernel->name, indent, text);
+}
+
+void qn_why_line(const struct quern_plan *plan, char *line, size_t size)
+{
+    struct quern_problem p = plan->problem;
+
+    if (p.expand == QUERN_EXPAND_INSIDE)
+        p.expand = QUERN_EXPAND_AUTO; /* as most lines have it */
+    quern_problem_print(&p, line, size);
+}
+
+/* The purpose of a launch, if no line of a problem says it. */
+static const char *const purposes[QN_WORKS] = {
+    [QN_WORK_SIZES] = "sizes from the host",
+    [QN_WORK_PREPARE] = "factors, sizes and flags for what follows",
+    [QN_WORK_RANGE] = "range check for f16",
+    [QN_WORK_REQUANTIZE] = "requantize to FP8: ",
+    [QN_WORK_SUM] = "sums of the product's partial sums"};
+
+/* Only if the values do not fit the narrow type that was tried. */
+static const char *condition_of(const struct qn_launch *launch)
+{
+    return launch->flag == QN_FLAG_MISFIT ? "   (if all values fit)"
+           : launch->flag == QN_FLAG_FIT  ? "   (if some value does not fit)"
+                                          : "";
+}
+
+static void add_launch(const struct quern_plan *plan,
+                       const struct qn_launch *launch, const char *indent,
+                       struct qn_text *text)
+{
+    const struct quern_plan *product = launch->product;
+    char line[512] = "";
+
+    if (launch->work == QN_WORK_PRODUCT && product)
+        qn_why_line(product, line, sizeof line);
+    else if (launch->cast && launch->work != QN_WORK_SUM)
+        quern_quantize_print(&launch->cast->q, line, sizeof line);
+    if (purposes[launch->work])
+        qn_text_add(text, "%s%s", indent, purposes[launch->work]);
+    if (launch->work == QN_WORK_REQUANTIZE)
+        qn_text_add(text, "%c", "AB"[launch->role]);
+    if (*line)
+        qn_text_add(text, "%s%s", indent, line);
+    if (*line || purposes[launch->work])
+        qn_text_add(text, "%s\n", condition_of(launch));
+    if (launch->work == QN_WORK_PRODUCT)
+        add_product(product ? product : plan, indent, text);
+    else if (launch->work == QN_WORK_SUM)
+        add_kernel(launch->cast->steps[launch->index].kernel->name, indent,
+                   text);
+    else if (launch->cast)
+        qn_why_cast(launch->cast, indent, text);
+    else if (launch->step.kernel)
+        add_kernel(launch->step.kernel->name, indent, text);
+}
+
+void qn_why_list(const struct quern_plan *plan, const char *indent,
+                 struct qn_text *text)
+{
+    for (int i = 0; i < plan->nlaunches; i++)
+        add_launch(plan, &plan->launches[i], indent, text);
+}
+
+/* -------------------------------------------------------------- candidates */
 
 /* What no choice of tiles can beat, by the kernel that would run: rows of
    padding cost nothing where memory takes longer. */
@@ -141,6 +225,15 @@ static int choose(struct qn_session *s, struct qn_choice **list, int *count)
     return list_for(s, QUERN_BACKEND_JIT, list, count);
 }
 
+/* The plan without its code; NULL if no kernel serves the problem. */
+static int make(const struct qn_session *s, struct quern_plan **plan)
+{
+    struct qn_session outline = *s;
+    int code = qn_plan_session(&outline, plan);
+
+    return code == QUERN_ENOKERNEL ? QUERN_OK : code;
+}
+
 /* The problem, and where it would run. */
 static void add_title(struct qn_text *text, const struct qn_session *s)
 {
@@ -160,93 +253,100 @@ static void add_title(struct qn_text *text, const struct qn_session *s)
                         : ", which no graph captures");
 }
 
-/* Kernels that read copies are out of the question. */
-static int explain_asked(struct qn_session *s,
-                         const struct qn_ahead_choice *way, int *served,
-                         struct qn_text *text)
+/* Why no plan serves the problem. */
+static void add_none(struct qn_session *s, const struct qn_choice *list,
+                     int count, struct qn_text *text)
 {
-    add_title(text, s);
-    return qn_ahead_why(s, way, served, text);
+    if (count && list[0].fits)
+        return;
+    qn_select_none(s->ctx, &s->demand, list, 0);
+    qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
 }
 
 /* Three lists: what fits, what does not, what does not exist. */
-static int explain(struct qn_session *s, struct qn_why_choice *choice,
-                   struct qn_text *text)
+static void add_candidates(struct qn_session *s, const struct qn_choice *list,
+                           int count, const struct quern_plan *plan,
+                           struct qn_text *text)
 {
-    struct qn_ahead_choice way;
-    struct qn_choice *list;
-    int count, code = qn_ahead_choose(s, &way);
+    const int own =
+        plan && plan->kernel && !qn_launch_find(plan, QN_WORK_PRODUCT)->product;
 
-    *choice = (struct qn_why_choice){.served = 1, .expand = way.way};
-    if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
-        add_title(text, s);
-        return qn_cublaslt_why(s, &choice->served, text);
-    }
-    if (!code && way.asked && !s->problem->copies)
-        return explain_asked(s, &way, &choice->served, text);
-    if (!code)
-        code = choose(s, &list, &count);
-    if (code)
-        return code;
-    add_title(text, s);
-    choice->apart =
-        s->problem->copies && !qn_result_named(s) && (!count || !list[0].fits);
-    code = s->problem->copies
-               ? qn_result_why(s, choice->apart, &choice->served, text)
-               : qn_ahead_why(s, &way, &choice->served, text);
-    qn_tuned_why(s, way.tuned, text);
-    if (choice->apart) {
-        /* what runs was said */
-    } else if (count == 0 || !list[0].fits) {
-        choice->served = 0;
-        qn_select_none(s->ctx, &s->demand, list, 0);
-        qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
-    } else
+    if (own)
         add_floors(text, s->problem, list, s->demand.sms);
-    add_choices(text, list, count, s->tuned.kernel,
-                way.way != QUERN_EXPAND_INSIDE);
+    else if (!plan)
+        add_none(s, list, count, text);
+    if (!own && count && list[0].fits)
+        qn_text_add(text, "kernels that would dequantize in the mainloop\n");
+    add_choices(text, list, count, s->tuned.kernel, !own);
     add_excluded(text, list, count);
     add_rejected(text, s->ctx->base, s->problem);
     add_rejected(text, s->ctx->linked, s->problem);
-    free(list);
-    return code;
 }
 
-int qn_why_explain(struct quern_context *ctx,
-                   const struct quern_problem *problem,
-                   const struct quern_plan_options *options,
-                   struct qn_why_choice *choice, char **out)
+/* The plan's launches, if they are several, and why it has them. */
+static void add_plan(struct qn_session *s, const struct quern_plan *plan,
+                     const struct qn_ahead_choice *way, struct qn_text *text)
 {
-    struct qn_session session;
-    struct qn_text text = {0};
-    int wanted = options ? options->backend : QUERN_BACKEND_AUTO;
-    int code;
+    const int apart = plan && qn_launch_find(plan, QN_WORK_QUANTIZE_D);
 
-    if (!ctx || !problem || !out)
-        return qn_error_null("ctx", ctx, "problem", problem, "text");
-    *out = NULL;
-    code = qn_session_open(&session, ctx, problem, options);
-    if (code == QUERN_ENODEVICE ||
-        (!code && wanted == QUERN_BACKEND_AUTO && !session.driver)) {
-        code = imagine_device(&session, &text);
+    if (s->problem->copies)
+        qn_result_why(s, apart, text);
+    else
+        qn_ahead_why(s, way, text);
+    if (!plan || (plan->nlaunches == 1 && !plan->launches[0].product))
+        return;
+    qn_text_add(text, "launches\n");
+    qn_why_list(plan, "", text);
+    qn_text_add(text, "\n");
+}
+
+static int explain(struct qn_session *s, struct qn_text *text)
+{
+    struct quern_plan *plan = NULL;
+    struct qn_ahead_choice way;
+    struct qn_choice *list = NULL;
+    int count, served, code = qn_ahead_choose(s, &way);
+
+    if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
+        add_title(text, s);
+        return qn_cublaslt_why(s, &served, text);
     }
     if (!code)
-        code = qn_session_name(&session);
+        code = make(s, &plan);
     if (!code)
-        code = explain(&session, choice, &text);
-    qn_session_close(&session);
+        code = choose(s, &list, &count);
     if (!code) {
-        *out = qn_text_take(&text);
-        code = *out ? QUERN_OK : qn_error_memory();
+        add_title(text, s);
+        add_plan(s, plan, &way, text);
+        qn_tuned_why(s, way.tuned, text);
+        if (!way.asked || !plan)
+            add_candidates(s, list, count, plan, text);
     }
-    qn_text_free(&text);
+    quern_plan_free(plan);
+    free(list);
     return code;
 }
 
 int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
               const struct quern_plan_options *options, char **out)
 {
-    struct qn_why_choice choice;
+    struct qn_session session;
+    struct qn_text text = {0};
+    int code;
 
-    return qn_error_done(qn_why_explain(ctx, problem, options, &choice, out));
+    if (!ctx || !problem || !out)
+        return qn_error_null("ctx", ctx, "problem", problem, "text");
+    *out = NULL;
+    code = qn_session_explain(&session, ctx, problem, options, &text);
+    if (!code)
+        code = qn_session_name(&session);
+    if (!code)
+        code = explain(&session, &text);
+    qn_session_close(&session);
+    if (!code) {
+        *out = qn_text_take(&text);
+        code = *out ? QUERN_OK : qn_error_memory();
+    }
+    qn_text_free(&text);
+    return qn_error_done(code);
 }

@@ -1,21 +1,24 @@
 /*
-** why.h: what would run of a problem, in words and for code.
+** why.h: the launches of a plan, in words.
+**
+** SPDX-License-Identifier: Apache-2.0
 */
 #ifndef QUERN_WHY_H
 #define QUERN_WHY_H
 
-#include "quern.h"
+#include "quantize.h"
+#include "text.h"
 
-struct qn_why_choice {
-    int served; /* a kernel computes it, or the product of what was expanded */
-    int apart;  /* a cast behind the product makes copies of its result */
-    int expand; /* enum quern_expand, but for AUTO: what operands become */
-};
+/* Each launch with its line and its kernels, in the order of a run. The product
+   of a plan that has no other kernel has no line. */
+void qn_why_list(const struct quern_plan *plan, const char *indent,
+                 struct qn_text *text);
 
-/* quern_why, and what it says. */
-int qn_why_explain(struct quern_context *ctx,
-                   const struct quern_problem *problem,
-                   const struct quern_plan_options *options,
-                   struct qn_why_choice *choice, char **text);
+/* The line of the plan's problem. */
+void qn_why_line(const struct quern_plan *plan, char *line, size_t size);
+
+/* The kernels of a cast. */
+void qn_why_cast(const struct quern_quantize_plan *cast, const char *indent,
+                 struct qn_text *text);
 
 #endif
