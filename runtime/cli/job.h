@@ -5,7 +5,9 @@
 #define QN_JOB_H
 
 #include "cli.h"
-#include "geometry.h"
+#include "base/context.h"
+#include "problem/geometry.h"
+#include "product/plan.h"
 #include "gpu.h"
 #include "memory.h"
 #include "timing.h"

@@ -10,14 +10,14 @@
 
 #include "back.h"
 #include "copies.h"
-#include "element.h"
-#include "error.h"
+#include "base/element.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "problem/geometry.h"
 #include "made.h"
-#include "plan.h"
 #include "sample.h"
 #include "tolerance.h"
 #include "twice.h"
-#include "types.h"
 
 static size_t element_bytes(const struct qn_job *job)
 {

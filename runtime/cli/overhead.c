@@ -14,7 +14,12 @@
 
 #include "clock.h"
 #include "job.h"
-#include "plan.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "choose/values.h"
+#include "device/cuda_api.h"
+#include "device/driver.h"
+#include "product/plan.h"
 #include "timing.h"
 
 enum {

@@ -12,7 +12,8 @@
 #include <string.h>
 
 #include "oracle.h"
-#include "types.h"
+#include "base/types.h"
+#include "problem/geometry.h"
 
 enum { MOST_KERNELS = 2048, EACH = 3, ROWS = 400 };
 

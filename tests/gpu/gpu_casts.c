@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "cast.h"
-#include "element.h"
-#include "types.h"
+#include "base/types.h"
 
 #define TORTURE "g=11 m=623 split=0,1,7,63,64,65,127,128,129,0,33"
 

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "element.h"
+#include "base/element.h"
+#include "product/plan.h"
 #include "runtime/exact.h"
 
 enum { ELEMENTS = 1 << 16 };

@@ -8,10 +8,13 @@
 */
 #include "gpu.h"
 
-#include "ahead.h"
-#include "plan.h"
-#include "scale.h"
-#include "types.h"
+#include "product/ahead.h"
+#include "base/types.h"
+#include "problem/ahead_rules.h"
+#include "problem/quantize.h"
+#include "problem/reencode_rules.h"
+#include "problem/scale.h"
+#include "product/plan.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 ** case.c: layouts of groups and operands, arrays of sizes, arguments of a run.
 */
 #include "case.h"
-#include "scale.h"
-#include "types.h"
+#include "base/types.h"
+#include "problem/scale.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,8 +4,10 @@
 */
 #include "case.h"
 #include "decode.h"
-#include "quantize.h"
-#include "scale.h"
+#include "base/context.h"
+#include "problem/geometry.h"
+#include "problem/scale.h"
+#include "quantize/quantize_plan.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "host.h"
 
 #include "cast.h"
-#include "context.h"
+#include "base/context.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

@@ -5,11 +5,12 @@
 */
 #include "host.h"
 
-#include "ahead.h"
-#include "context.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "problem/ahead_rules.h"
+#include "quantize/quantize_plan.h"
 #include "decode.h"
 #include "registry.h"
-#include "types.h"
 
 #include <math.h>
 #include <stdarg.h>

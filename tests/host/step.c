@@ -5,7 +5,7 @@
 #include "step.h"
 
 #include "gpu.h"
-#include "types.h"
+#include "base/types.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 */
 #include "step.h"
 
-#include "types.h"
+#include "base/types.h"
 
 #include <math.h>
 #include <stdio.h>

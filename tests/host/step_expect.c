@@ -18,8 +18,6 @@
 */
 #include "step.h"
 
-#include "types.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

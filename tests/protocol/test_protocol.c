@@ -7,7 +7,7 @@
 */
 #include "test_protocol.h"
 #include "test_protocol_forms.h"
-#include "types.h"
+#include "base/types.h"
 
 #include <string.h>
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** run.h: launches of several products at once.
+*/
+#ifndef QUERN_PRODUCT_RUN_H
+#define QUERN_PRODUCT_RUN_H
+
+#include "quern.h"
+
+struct quern_plan;
+
+/*
+** One launch of up to plan->parts products for the same matrices: the first as
+** the plan says, the others added. All arguments have been checked against
+** plans that differ from this one in beta and total alone.
+*/
+int qn_run_merged(const struct quern_plan *plan,
+                  const struct quern_args *const *args, int count,
+                  void *stream);
+
+/* quern_run of a plan whose kernel reads the operands. */
+int qn_run_one(const struct quern_plan *plan, const struct quern_args *args,
+               void *stream);
+
+#endif
