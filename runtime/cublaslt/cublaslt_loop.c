@@ -9,11 +9,10 @@
 ** Where the library multiplies groups in one call, the kernel that brings sizes
 ** from the host leaves them in the workspace.
 **
-** Scaled FP8 multiplies a recipe's copies, one product for each group with its
-** scales' addresses; zeros that end rows at 16 bytes are summed with the
-** others. Scales of blocks [k / 128][rows] have one line for all groups, and the
-** library wants each group's: they are copied together first. It takes whole
-** fours of rows, so the rest of a group is copied and multiplied by itself.
+** Scaled FP8 multiplies a recipe's copies, one product for each group; zeros
+** that end rows at 16 bytes are summed, too. Scales of blocks [k / 128][rows]
+** have one line for all groups, where the library wants each group's: they are
+** copied together first, and the rows after the last whole four by themselves.
 */
 #include "cublaslt/cublaslt_loop.h"
 #include "base/error.h"
