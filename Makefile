@@ -5,6 +5,7 @@
 #   make demo    experts of two real layers, forward and backward, checked on this machine
 #                (RECIPE=mxfp8 chooses another recipe than fp8_block)
 #   make test    all tests, once plainly and once under ASan and UBSan
+#   make golden  accept the kernels' texts and launches as they are now (tests/*/golden)
 #   make tsan    what threads share, under ThreadSanitizer
 #   make fuzz    damaged specs, lines and files, FUZZ_SECONDS long (an hour)
 #   make check   format, names, budgets, exported symbols, reproducible output
@@ -21,7 +22,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 SUBMAKE = +@$(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all demo test tsan fuzz check format clean report install uninstall tools \
+.PHONY: all demo test golden tsan fuzz check format clean report install uninstall tools \
     generate
 
 all: generate
@@ -39,6 +40,13 @@ test: generate
 	$(SUBMAKE) config=asan
 	@.ci/carry build/asan
 	@tests/run.sh
+
+golden: generate
+	@.ci/install test
+	$(SUBMAKE) config=release test_gen test_launches fake_cuda
+	@QUERN_ACCEPT=1 build/bin/test_gen
+	@QUERN_ACCEPT=1 build/bin/test_launches
+	@git --no-pager diff --stat -- 'tests/*/golden'
 
 tsan: generate
 	@.ci/install test

@@ -7,16 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cast_command.h"
 #include "argument.h"
-#include "cast.h"
+#include "oracle/cast.h"
 #include "base/context.h"
 #include "base/element.h"
 #include "base/types.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
-#include "fidelity.h"
+#include "oracle/fidelity.h"
 #include "report.h"
-#include "tolerance.h"
+#include "oracle/tolerance.h"
 
 /* The text as a quantization; an exit status, after printing. */
 static int parse(const struct qn_options *opt, struct quern_context *ctx,

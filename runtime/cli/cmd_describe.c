@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layer_command.h"
+#include "cast_command.h"
 #include "base/context.h"
 #include "base/types.h"
 #include "problem/describe.h"
@@ -12,8 +14,6 @@
 #include "problem/problem.h"
 #include "product/args.h"
 #include "argument.h"
-#include "cast.h"
-#include "layer.h"
 #include "cli.h"
 
 static const struct argp_option options[] = {

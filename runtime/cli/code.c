@@ -30,8 +30,7 @@
 #include "problem/result_rules.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
-#include "cast.h"
-#include "cubin.h"
+#include "oracle/cubin.h"
 #include "line.h"
 
 /* What is shown, as far as it is asked for. */

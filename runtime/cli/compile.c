@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "oracle/clock.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layer_command.h"
 #include "argument.h"
-#include "cast.h"
 #include "base/context.h"
 #include "base/types.h"
 #include "problem/sizes.h"
-#include "layer.h"
+#include "oracle/layer.h"
 #include "line.h"
 #include "report.h"
 

@@ -12,15 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "job.h"
+#include "oracle/clock.h"
+#include "oracle/job.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "choose/values.h"
 #include "device/cuda_api.h"
 #include "device/driver.h"
 #include "product/plan.h"
-#include "timing.h"
+#include "oracle/timing.h"
 
 enum {
     WARM = 20,    /* contexts from the cache; the quickest counts */

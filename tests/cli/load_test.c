@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cubin.h"
-#include "gpu.h"
+#include "oracle/cubin.h"
+#include "oracle/gpu.h"
 #include "test_cli.h"
 
 static int clock_of(void *device, int type, unsigned *mhz)

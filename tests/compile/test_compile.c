@@ -31,7 +31,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "cubin.h"
+#include "oracle/cubin.h"
 #include "gen.h"
 #include "device/nvrtc.h"
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "gpu_driver.h"
-#include "host/case.h"
+#include "support/case.h"
 #include "registry.h"
 
 enum {

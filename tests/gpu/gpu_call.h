@@ -6,8 +6,8 @@
 #ifndef GPU_CALL_H
 #define GPU_CALL_H
 
-#include "cast.h"
-#include "layer.h"
+#include "oracle/cast.h"
+#include "oracle/layer.h"
 
 enum { GPU_CALL_PARTS = 40, GPU_CALL_QUEUED = 4 };
 

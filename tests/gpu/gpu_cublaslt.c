@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_cublaslt.c: the backend cublaslt: every layout, ragged axis, type and
 ** factor, with and without gaps between rows.
@@ -10,7 +9,7 @@
 
 #include "base/element.h"
 #include "product/plan.h"
-#include "runtime/exact.h"
+#include "support/exact.h"
 
 enum { ELEMENTS = 1 << 16 };
 

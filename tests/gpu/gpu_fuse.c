@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "made.h"
-#include "oracle.h"
+#include "oracle/made.h"
+#include "oracle/oracle.h"
 #include "base/types.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"

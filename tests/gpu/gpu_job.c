@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job.h"
+#include "oracle/job.h"
 
 const char *gpu_job_repeat(struct qn_job *job, const struct qn_memory *memory)
 {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer.h"
+#include "oracle/layer.h"
 
 enum { MOST_LINES = 1024, MOST_TOKENS = 4096, REPLAYS = 24 };
 

@@ -5,7 +5,7 @@
 */
 #include "gpu.h"
 
-#include "host/ends.h"
+#include "support/ends.h"
 
 #include <stdlib.h>
 #include <string.h>

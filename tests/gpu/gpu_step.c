@@ -5,7 +5,7 @@
 */
 #include "gpu.h"
 
-#include "host/step.h"
+#include "support/step.h"
 
 static void check(int right, const char *text)
 {

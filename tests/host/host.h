@@ -5,7 +5,7 @@
 #ifndef QT_HOST_H
 #define QT_HOST_H
 
-#include "case.h"
+#include "support/case.h"
 
 extern struct quern_context *host_ctx;
 

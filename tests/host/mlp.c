@@ -6,7 +6,7 @@
 */
 #include "host.h"
 
-#include "layer.h"
+#include "oracle/layer.h"
 #include "registry.h"
 #include "base/types.h"
 

@@ -3,7 +3,7 @@
 ** scale_ends.c: the ends of the scales of blocks on the host, of A and of B,
 ** expanded inside and ahead.
 */
-#include "ends.h"
+#include "support/ends.h"
 #include "host.h"
 
 #include "base/context.h"

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scaled.c: products of quantized copies against float64 on what the copies
 ** hold, for every recipe with scales and every op.
@@ -9,7 +8,7 @@
 #include "base/types.h"
 #include "problem/ahead_rules.h"
 #include "quantize/quantize_plan.h"
-#include "decode.h"
+#include "oracle/decode.h"
 #include "registry.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 */
 #include "host.h"
 
-#include "step.h"
+#include "support/step.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "exact.h"
+#include "support/exact.h"
 #include "test.h"
 
 enum { ELEMENTS = 8192, WORKSPACE = 98 << 20 };
