@@ -106,7 +106,7 @@ program "embed"
   files { "gen/embed.c" }
 
 archive "quern_gen_static"
-  files { "gen/**.c", "gen/**.h", "build/gen/embedded.c", "runtime/expr.c" }
+  files { "gen/**.c", "gen/**.h", "build/gen/embedded.c", "runtime/base/expr.c" }
   exclude { "gen/embed.c", "gen/boot.c" }
 
 shared("quern_gen", "quern_gen_static")
@@ -118,9 +118,16 @@ program "quern_boot"
 
 -- ------------------------------------------------------------------------------ the library
 
+-- COUPLED: folders of the runtime
+local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "product",
+  "cublaslt", "mlp", "queue", "tune" }
+
 -- The sums of the host kernels are promised to the bit: nothing may be fused or reordered.
 archive "quern_static"
   files { "runtime/*.c", "runtime/*.h", "build/gen/registry.c", "build/gen/host/*.c" }
+  for _, folder in ipairs(RUNTIME) do
+    files { "runtime/" .. folder .. "/*.c", "runtime/" .. folder .. "/*.h" }
+  end
   buildoptions { "-ffp-contract=off", "-fno-fast-math" }
   filter "release" -- elsewhere -O1 is enough, and half of the time
   buildoptions { "-O3" }

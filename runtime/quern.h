@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** quern.h: grouped GEMM for mixture-of-experts training.
 **
@@ -40,7 +41,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
 #if defined(__GNUC__)
 #define QUERN_API __attribute__((visibility("default")))
 #else

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** registry.h: what the generator tells the runtime about each kernel.
 **

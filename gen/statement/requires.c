@@ -10,7 +10,7 @@
 #include "lua/object.h"
 #include "statement/word.h"
 
-#include "expr.h"
+#include "base/expr.h"
 
 #include <string.h>
 

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "select.h"
+#include "choose/select.h"
+#include "device/driver.h"
 
 /* Is the kernel's architecture a better choice than `than` (or NULL)? The
    names of one major version have as many digits, so they compare as text. */

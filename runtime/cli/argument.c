@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "problem.h"
-#include "types.h"
+#include "base/types.h"
+#include "problem/problem.h"
 
 void qn_argument_row(cJSON *rows, const char *name, const char *type,
                      const char *shape, size_t bytes, size_t alignment,

@@ -10,14 +10,14 @@
 #include "cast_command.h"
 #include "argument.h"
 #include "oracle/cast.h"
-#include "element.h"
+#include "base/context.h"
+#include "base/element.h"
+#include "base/types.h"
+#include "problem/problem.h"
+#include "problem/quantize.h"
 #include "oracle/fidelity.h"
-#include "problem.h"
-#include "quantize.h"
 #include "report.h"
-#include "sizes.h"
 #include "oracle/tolerance.h"
-#include "types.h"
 
 /* The text as a quantization; an exit status, after printing. */
 static int parse(const struct qn_options *opt, struct quern_context *ctx,

@@ -24,10 +24,11 @@
 #include "cli.h"
 #include "compile.h"
 #include "gen.h"
-#include "generator.h"
+#include "base/context.h"
+#include "base/text.h"
+#include "device/library.h"
 #include "registry.h"
 #include "signals.h"
-#include "text.h"
 
 extern char **environ;
 
@@ -169,7 +170,7 @@ static int make_archive(const struct qn_options *opt, const char *folder)
                        "registry.o", "cubins.o", NULL};
     int status;
 
-    if (!qn_generator_folder(own, sizeof own) || !realpath(own, full))
+    if (!qn_library_folder(own, sizeof own) || !realpath(own, full))
         return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", own,
                                strerror(errno));
     snprintf(include, sizeof include, "%s/../include", full);

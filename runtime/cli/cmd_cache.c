@@ -6,8 +6,11 @@
 #include <time.h>
 
 #include "cli.h"
-#include "context.h"
-#include "guess.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/guess.h"
+#include "code/cache.h"
+#include "code/cache_folder.h"
 
 static const struct argp_option options[] = {
     QN_OPTION_JSON,
@@ -171,7 +174,7 @@ static int run(const struct qn_options *opt)
                ? qn_cache_look(ctx->cache_list, &ctx->disk)
                : QUERN_OK;
     if (!code)
-        code = qn_context_cache(ctx, &cache);
+        code = qn_cache_of(ctx, &cache);
     status = code ? qn_message_code(opt, code, quern_errmsg(ctx))
                   : actions[found].run(opt, cache);
     quern_close(ctx);

@@ -15,7 +15,9 @@
 #include "compile.h"
 #include "gen.h"
 #include "oracle/layer.h"
-#include "sizes.h"
+#include "base/context.h"
+#include "problem/sizes.h"
+#include "product/plan.h"
 
 enum { HOST_TOKENS = 512, HOST_EXPERTS = 8, CHECKED = 32 };
 

@@ -6,12 +6,15 @@
 
 #include "layer_command.h"
 #include "cast_command.h"
-#include "args.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "problem/describe.h"
+#include "problem/geometry.h"
+#include "problem/gradient_rules.h"
+#include "problem/problem.h"
+#include "product/args.h"
 #include "argument.h"
 #include "cli.h"
-#include "describe.h"
-#include "gradient.h"
-#include "types.h"
 
 static const struct argp_option options[] = {
     QN_OPTION_SPECS,

@@ -7,7 +7,7 @@
 
 #include "cli.h"
 #include "gen.h"
-#include "types.h"
+#include "base/types.h"
 
 static const struct argp_option options[] = {
     {"kernels", 'k', NULL, 0, "One row for each kernel, not each variant", 0},

@@ -6,10 +6,10 @@
 
 #include "cast_command.h"
 #include "cli.h"
-#include "context.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "problem/problem.h"
 #include "gen.h"
-#include "problem.h"
-#include "types.h"
 
 static const struct argp_option options[] = {
     {"fields", QN_KEY_FIELDS, NULL, 0,

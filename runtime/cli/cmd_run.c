@@ -11,8 +11,9 @@
 #include "oracle/job.h"
 #include "oracle/oracle.h"
 #include "report.h"
-#include "sizes.h"
-#include "types.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "problem/sizes.h"
 
 static const struct argp_option options[] = {
     {"check", QN_KEY_CHECK, NULL, 0,

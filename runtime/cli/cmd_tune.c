@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "file.h"
+#include "base/context.h"
+#include "base/file.h"
+#include "base/types.h"
+#include "tuned/tune_file.h"
+#include "tuned/tune_store.h"
 #include "line.h"
-#include "tune_store.h"
-#include "types.h"
 
 static const struct argp_option options[] = {
     {"budget", QN_KEY_BUDGET, "SECONDS", 0,

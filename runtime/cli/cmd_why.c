@@ -9,9 +9,10 @@
 #include "argument.h"
 #include "cli.h"
 #include "gen.h"
-#include "guess.h"
-#include "text.h"
-#include "types.h"
+#include "base/context.h"
+#include "base/guess.h"
+#include "base/text.h"
+#include "base/types.h"
 
 static const struct argp_option options[] = {
     QN_OPTION_BACKEND, QN_OPTION_KERNEL, QN_OPTION_STREAMS,

@@ -16,14 +16,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ahead.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "choose/ahead_choose.h"
+#include "choose/select.h"
+#include "choose/session.h"
+#include "code/cache.h"
+#include "code/generator.h"
+#include "code/jit.h"
+#include "device/nvrtc.h"
+#include "problem/ahead_rules.h"
+#include "problem/result_rules.h"
+#include "product/plan.h"
+#include "quantize/quantize_plan.h"
 #include "oracle/cubin.h"
 #include "line.h"
-#include "jit.h"
-#include "quantize.h"
-#include "result.h"
-#include "session.h"
-#include "text.h"
 
 /* What is shown, as far as it is asked for. */
 struct code {
@@ -224,7 +232,7 @@ static int compile(struct quern_context *ctx, int show, struct code *code)
     const struct qn_kernel *kernel = code->candidate->kernel;
     struct qn_nvrtc *nvrtc;
     char *source = NULL;
-    int error = qn_context_compiler(ctx, &nvrtc);
+    int error = qn_nvrtc_of(ctx, &nvrtc);
 
     if (!error)
         error = qn_generator_source(ctx, kernel, &source);

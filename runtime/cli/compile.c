@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include "oracle/clock.h"
-#include "context.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "device/nvrtc.h"
 #include "gen.h"
-#include "text.h"
 
 enum { MAX_JOBS = 64 };
 
@@ -144,7 +146,7 @@ int qn_compile_run(const struct qn_options *opt, struct qg *generator,
     status = collect(opt, generator, selection, work);
     if (status)
         return status;
-    code = qn_context_compiler(ctx, &shop.nvrtc);
+    code = qn_nvrtc_of(ctx, &shop.nvrtc);
     if (code)
         return qn_message_code(opt, code, quern_errmsg(ctx));
     compile_all(&shop, jobs);

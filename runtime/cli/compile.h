@@ -5,7 +5,8 @@
 #define QN_COMPILE_H
 
 #include "cli.h"
-#include "nvrtc.h"
+#include "base/context.h"
+#include "device/nvrtc.h"
 
 /* A kernel to compile, and what came of it. */
 struct qn_compile_item {

@@ -6,13 +6,12 @@
 
 #include "layer_command.h"
 #include "argument.h"
-#include "context.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "problem/sizes.h"
 #include "oracle/layer.h"
 #include "line.h"
-#include "problem.h"
 #include "report.h"
-#include "sizes.h"
-#include "types.h"
 
 /* Tokens that are compared: a few seconds of one core. */
 enum { CHECKED = 128 };

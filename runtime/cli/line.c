@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "guess.h"
-#include "types.h"
+#include "base/guess.h"
+#include "base/types.h"
 
 /* The i-th first word and what it begins; NULL past the last. */
 static const char *word_at(int i, enum qn_line *line)

@@ -14,7 +14,12 @@
 
 #include "oracle/clock.h"
 #include "oracle/job.h"
-#include "plan.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "choose/values.h"
+#include "device/cuda_api.h"
+#include "device/driver.h"
+#include "product/plan.h"
 #include "oracle/timing.h"
 
 enum {

@@ -6,8 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "sizes.h"
-#include "types.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+#include "problem/sizes.h"
 
 const struct qn_column qn_report_columns[] = {
     {"problem", "problem", "s"},

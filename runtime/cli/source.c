@@ -10,10 +10,11 @@
 #include "cli.h"
 #include "gen.h"
 #include "line.h"
-#include "problem.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "problem/problem.h"
+#include "problem/sizes.h"
 #include "signals.h"
-#include "sizes.h"
-#include "types.h"
 
 int qn_source_open(const struct qn_options *options, struct qg **generator)
 {
@@ -212,7 +213,7 @@ static char split_axis(const char *text)
 
     while (qn_parse_word(&text, word) > 0)
         if (qn_op_find(word, &p.op))
-            qn_parse_defaults(&p, NULL);
+            qn_problem_defaults(&p, NULL);
         else if (strncmp(word, "ragged=", 7) == 0)
             qn_axis_find(word + 7, &p.ragged);
         else if (strcmp(word, "of=w") == 0 || strcmp(word, "rescale") == 0)

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "element.h"
-#include "error.h"
-#include "gradient.h"
+#include "base/element.h"
+#include "base/error.h"
+#include "problem/geometry.h"
+#include "problem/gradient_rules.h"
 
 int qn_back_fill(struct qn_job *job)
 {

@@ -7,14 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "context.h"
-#include "element.h"
-#include "quantize.h"
-#include "random.h"
-#include "sizes.h"
+#include "base/context.h"
+#include "base/random.h"
+#include "base/types.h"
+#include "problem/quantize.h"
+#include "problem/sizes.h"
 #include "oracle/timing.h"
 #include "oracle/tolerance.h"
-#include "types.h"
 
 /* ------------------------------------------------------------------ buffers */
 

@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "problem/geometry.h"
+#include "problem/quantize.h"
+#include "problem/scale.h"
+#include "quantize/quantize_plan.h"
 #include "oracle/fidelity.h"
-#include "quantize.h"
-#include "random.h"
 #include "oracle/tolerance.h"
 
 /* What one quantization needs besides the job's own buffers. */

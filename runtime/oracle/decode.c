@@ -6,9 +6,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "element.h"
-#include "quantize.h"
-#include "types.h"
+#include "base/element.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+#include "problem/quantize.h"
+#include "problem/scale.h"
 
 enum { TILE = 128 };
 

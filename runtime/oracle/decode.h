@@ -7,7 +7,7 @@
 #ifndef QN_DECODE_H
 #define QN_DECODE_H
 
-#include "geometry.h"
+#include "problem/geometry.h"
 
 /* A copy in host memory, and its groups. */
 struct qn_decode {

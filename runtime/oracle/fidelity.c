@@ -7,13 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "context.h"
-#include "element.h"
-#include "error.h"
-#include "quantize.h"
-#include "random.h"
+#include "base/context.h"
+#include "base/element.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+#include "problem/quantize.h"
+#include "quantize/quantize_plan.h"
 #include "oracle/tolerance.h"
-#include "types.h"
 
 /* ------------------------------------------------------------------- lines */
 

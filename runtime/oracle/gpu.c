@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "context.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "device/driver.h"
+#include "device/nvml.h"
 
 enum { /* CU_DEVICE_ATTRIBUTE_... */
        CLOCK_RATE = 13,
@@ -96,7 +99,7 @@ int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out)
     *out = gpu;
     if (!gpu)
         return qn_error_memory();
-    code = qn_context_driver(ctx, &gpu->driver);
+    code = qn_driver_of(ctx, &gpu->driver);
     if (!code)
         code = load(gpu);
     if (!code)

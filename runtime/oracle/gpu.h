@@ -5,7 +5,9 @@
 #ifndef QN_GPU_H
 #define QN_GPU_H
 
-#include "nvml.h"
+#include "base/context.h"
+#include "device/driver.h"
+#include "device/nvml.h"
 
 struct quern_context;
 

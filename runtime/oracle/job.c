@@ -7,16 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args.h"
+#include "base/context.h"
+#include "base/random.h"
+#include "base/types.h"
+#include "problem/describe.h"
+#include "problem/geometry.h"
+#include "problem/sizes.h"
+#include "product/args.h"
 #include "oracle/back.h"
 #include "oracle/copies.h"
-#include "describe.h"
 #include "oracle/made.h"
-#include "random.h"
-#include "sizes.h"
 #include "oracle/timing.h"
 #include "oracle/twice.h"
-#include "types.h"
 
 /* Without a ragged axis all groups have the problem's own sizes. */
 static int draw_split(struct qn_job *job, uint64_t seed, char *why, size_t size)

@@ -5,7 +5,9 @@
 #define QN_JOB_H
 
 #include "oracle/message.h"
-#include "geometry.h"
+#include "base/context.h"
+#include "problem/geometry.h"
+#include "product/plan.h"
 #include "oracle/gpu.h"
 #include "oracle/memory.h"
 #include "oracle/timing.h"

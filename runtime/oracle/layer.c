@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "context.h"
-#include "mlp.h"
-#include "random.h"
-#include "sizes.h"
+#include "mlp/mlp_plan.h"
+#include "base/context.h"
+#include "base/random.h"
+#include "base/types.h"
+#include "problem/mlp.h"
+#include "problem/sizes.h"
 #include "oracle/timing.h"
 #include "oracle/tolerance.h"
-#include "types.h"
 
 /* ------------------------------------------------------------------ buffers */
 

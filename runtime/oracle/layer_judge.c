@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "element.h"
-#include "error.h"
+#include "base/element.h"
+#include "base/error.h"
+#include "base/types.h"
 #include "oracle/fidelity.h"
 #include "oracle/layer.h"
 #include "oracle/layer_reference.h"
 #include "oracle/tolerance.h"
-#include "types.h"
 
 enum { Y, DX, DPROB, DW1, DW2, DB1, DB2, RESULTS };
 static const struct {

@@ -6,10 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "element.h"
+#include "base/element.h"
 #include "registry.h"
 #include "oracle/tolerance.h"
-#include "types.h"
 
 /* ------------------------------------------------------------- activations */
 

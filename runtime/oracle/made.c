@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "oracle/back.h"
-#include "error.h"
-#include "quantize.h"
-#include "random.h"
-#include "fuse.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "problem/fuse_rules.h"
+#include "problem/geometry.h"
+#include "problem/scale.h"
+#include "quantize/quantize_plan.h"
 
 /* The row copy lies where A does, the column copy behind the roles. */
 static void list_buffers(struct qn_job *job,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
+#include "base/error.h"
 #include "oracle/gpu.h"
 
 /* `at` counts from the first guard. */

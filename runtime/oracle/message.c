@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "oracle/message.h"
-#include "guess.h"
+#include "base/guess.h"
 
 int qn_message_fail(const struct qn_options *options, int status,
                     const char *format, ...)

@@ -10,14 +10,14 @@
 
 #include "oracle/back.h"
 #include "oracle/copies.h"
-#include "element.h"
-#include "error.h"
+#include "base/element.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "problem/geometry.h"
 #include "oracle/made.h"
-#include "plan.h"
 #include "oracle/sample.h"
 #include "oracle/tolerance.h"
 #include "oracle/twice.h"
-#include "types.h"
 
 static size_t element_bytes(const struct qn_job *job)
 {

@@ -11,11 +11,13 @@
 #include <string.h>
 
 #include "oracle/copies.h"
-#include "element.h"
-#include "error.h"
+#include "base/element.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+#include "product/plan.h"
 #include "oracle/layer_reference.h"
-#include "random.h"
-#include "types.h"
 
 /* -------------------------------------------------------------------- rows */
 

@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-#include "geometry.h"
-#include "types.h"
+#include "base/types.h"
+#include "problem/geometry.h"
 
 /* A scale that tensor cores do not see: those of blocks that are no fp32 are
    multiplied into the values, which are expanded to bf16 then. */

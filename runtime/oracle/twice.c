@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "oracle/back.h"
-#include "error.h"
-#include "plan.h"
-#include "result.h"
+#include "product/result.h"
+#include "base/error.h"
+#include "problem/geometry.h"
+#include "problem/result_rules.h"
+#include "quantize/quantize_plan.h"
 
 /* Host memory of the second step: D as numbers, and what becomes of it. */
 struct step {

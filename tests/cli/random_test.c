@@ -10,8 +10,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "element.h"
-#include "random.h"
+#include "base/element.h"
+#include "base/random.h"
 #include "test_cli.h"
 
 enum { COUNT = 300000 }; /* over four chunks, the last one short */

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "quern.h"
-#include "sizes.h"
+#include "problem/sizes.h"
 #include "test_cli.h"
 
 static int64_t sizes[QUERN_MAX_GROUPS];

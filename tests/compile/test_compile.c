@@ -33,7 +33,7 @@
 
 #include "oracle/cubin.h"
 #include "gen.h"
-#include "nvrtc.h"
+#include "device/nvrtc.h"
 
 static struct qn_nvrtc *compiler;
 static struct qg *generator;

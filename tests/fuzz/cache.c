@@ -14,8 +14,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cache.h"
-#include "entry.h"
+#include "code/cache.h"
+#include "code/cache_folder.h"
+#include "code/entry.h"
 #include "quern.h"
 
 #define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

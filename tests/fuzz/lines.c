@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "expr.h"
+#include "base/context.h"
+#include "base/expr.h"
+#include "base/text.h"
+#include "problem/sizes.h"
+#include "tuned/tune_file.h"
 #include "quern.h"
-#include "sizes.h"
-#include "tune_file.h"
 
 /* One for all inputs, without a cache and with nothing to open. */
 static struct quern_context *context(void)

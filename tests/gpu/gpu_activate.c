@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_activate.c: products with a bias and an activation: each kernel against
 ** float64, with and without what it may be given, copies of its result against
@@ -12,7 +11,8 @@
 #include <string.h>
 
 #include "oracle/oracle.h"
-#include "types.h"
+#include "base/types.h"
+#include "problem/geometry.h"
 
 enum { MOST_KERNELS = 2048, EACH = 3, ROWS = 400 };
 

@@ -3,8 +3,7 @@
 ** gpu_case.c: one problem on the device, one kernel's run of it.
 */
 #include "gpu.h"
-
-#include "plan.h"
+#include "product/plan.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_casts.c: every quantization of every recipe, byte for byte against the
 ** host: all buffers, whether they are written or not, over poison.
@@ -10,8 +9,7 @@
 #include <string.h>
 
 #include "oracle/cast.h"
-#include "element.h"
-#include "types.h"
+#include "base/types.h"
 
 #define TORTURE "g=11 m=623 split=0,1,7,63,64,65,127,128,129,0,33"
 

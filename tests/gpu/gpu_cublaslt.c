@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_cublaslt.c: the backend cublaslt: every layout, ragged axis, type and
 ** factor, with and without gaps between rows.
@@ -8,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "element.h"
+#include "base/element.h"
+#include "product/plan.h"
 #include "support/exact.h"
 
 enum { ELEMENTS = 1 << 16 };

@@ -13,8 +13,10 @@
 
 #include "oracle/made.h"
 #include "oracle/oracle.h"
-#include "fuse.h"
-#include "types.h"
+#include "base/types.h"
+#include "problem/fuse_rules.h"
+#include "problem/geometry.h"
+#include "product/plan.h"
 
 enum { MOST_KERNELS = 256, EACH = 5, ROWS = 300, REPLAYS = 3 };
 

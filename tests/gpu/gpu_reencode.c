@@ -8,10 +8,13 @@
 */
 #include "gpu.h"
 
-#include "ahead.h"
-#include "plan.h"
-#include "scale.h"
-#include "types.h"
+#include "product/ahead.h"
+#include "base/types.h"
+#include "problem/ahead_rules.h"
+#include "problem/quantize.h"
+#include "problem/reencode_rules.h"
+#include "problem/scale.h"
+#include "product/plan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -262,8 +265,7 @@ static const char *check_flags(const struct pair *t, int fits)
     struct qn_ahead_space space;
     unsigned int value[2];
 
-    qn_ahead_lay_out(&plan->problem, plan->recipe, plan->blocks,
-                     &space);
+    qn_ahead_lay_out(&plan->problem, plan->recipe, plan->blocks, &space);
     flags.data += space.flags;
     flags.bytes = sizeof value;
     gpu_buffer_download(&flags, value);

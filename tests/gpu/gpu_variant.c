@@ -4,10 +4,11 @@
 */
 #include "gpu.h"
 
-#include "context.h"
-#include "ahead.h"
-#include "scale.h"
-#include "fuse.h"
+#include "base/context.h"
+#include "choose/tensormap.h"
+#include "problem/ahead_rules.h"
+#include "problem/fuse_rules.h"
+#include "problem/scale.h"
 
 #include <fnmatch.h>
 #include <stdio.h>

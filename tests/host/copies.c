@@ -5,9 +5,12 @@
 */
 #include "host.h"
 
-#include "describe.h"
+#include "problem/describe.h"
+#include "problem/geometry.h"
+#include "problem/scale.h"
+#include "product/plan.h"
+#include "quantize/quantize_plan.h"
 #include "registry.h"
-#include "types.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

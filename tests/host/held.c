@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** held.c: is it seen when a copy does not hold what it was made of, where
 ** it is said to lie?
@@ -7,7 +6,7 @@
 #include "host.h"
 
 #include "oracle/cast.h"
-#include "context.h"
+#include "base/context.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

@@ -8,7 +8,7 @@
 
 #include "oracle/layer.h"
 #include "registry.h"
-#include "types.h"
+#include "base/types.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #include "support/ends.h"
 #include "host.h"
 
-#include "context.h"
+#include "base/context.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

@@ -1,15 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scaled.c: products of quantized copies against float64 on what the copies
 ** hold, for every recipe with scales and every op.
 */
 #include "host.h"
 
-#include "ahead.h"
-#include "context.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "problem/ahead_rules.h"
+#include "quantize/quantize_plan.h"
 #include "oracle/decode.h"
 #include "registry.h"
-#include "types.h"
 
 #include <math.h>
 #include <stdarg.h>

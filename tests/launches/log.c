@@ -4,7 +4,8 @@
 */
 #define _GNU_SOURCE
 #include "log.h"
-#include "plan.h"
+#include "choose/values.h"
+#include "device/cuda_api.h"
 
 #include <dlfcn.h>
 #include <limits.h>

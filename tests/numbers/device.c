@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvrtc.h"
+#include "device/nvrtc.h"
 
 /* ---------------------------------------------------------------- compiling */
 

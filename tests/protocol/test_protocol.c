@@ -8,7 +8,7 @@
 #include "share.h"
 #include "test_protocol.h"
 #include "test_protocol_forms.h"
-#include "types.h"
+#include "base/types.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 
 #include "test_protocol.h"
 
-#include "tensormap.h"
+#include "choose/tensormap.h"
 
 #include <string.h>
 

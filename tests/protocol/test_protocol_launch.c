@@ -8,9 +8,13 @@
 ** own text reads them. A wrong element shows by its value, and one behind the
 ** end by the signal that reading there raises.
 */
-#include "quantize.h"
+#include "base/types.h"
+#include "choose/tensormap.h"
+#include "choose/values.h"
+#include "problem/geometry.h"
+#include "problem/quantize.h"
+#include "problem/scale.h"
 #include "test_protocol_launch.h"
-#include "types.h"
 
 #include <limits.h>
 #include <math.h>
@@ -533,7 +537,7 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
     for (int i = 0; i < l->parts; i++)
         launch_part(kernel, s, i);
     for (int i = 0; i < QN_PARAM_COUNT; i++)
-        launch.params[i] = (const char *)&launch.values + qn_run_values[i];
+        launch.params[i] = (const char *)&launch.values + qn_value_offsets[i];
     launch.params[QN_PARAM_part_maps] = launch.part_maps;
 }
 

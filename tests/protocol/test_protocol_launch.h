@@ -5,7 +5,10 @@
 #ifndef QUERN_TEST_PROTOCOL_LAUNCH_H
 #define QUERN_TEST_PROTOCOL_LAUNCH_H
 
-#include "plan.h"
+#include "choose/tensormap.h"
+#include "choose/values.h"
+#include "problem/geometry.h"
+#include "product/plan.h"
 #include "test_protocol.h"
 
 enum { TILE = 128 }; /* where groups begin in copies of what is summed */

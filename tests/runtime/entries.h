@@ -5,7 +5,8 @@
 #ifndef ENTRIES_H
 #define ENTRIES_H
 
-#include "cache_folder.h"
+#include "code/cache.h"
+#include "code/cache_folder.h"
 
 #define KEY(digit)                                                             \
     digit "000000000000000000000000000000000000000000000000000000000000000"

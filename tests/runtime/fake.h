@@ -14,7 +14,7 @@
 #ifndef FAKE_H
 #define FAKE_H
 
-#include "cuda_api.h"
+#include "device/cuda_api.h"
 
 #include <fcntl.h>
 #include <stdio.h>

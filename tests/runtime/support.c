@@ -5,7 +5,10 @@
 #define _GNU_SOURCE
 #include "test.h"
 
-#include "cache.h"
+#include "base/context.h"
+#include "code/cache.h"
+#include "code/cache_folder.h"
+#include "product/plan.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -5,7 +5,8 @@
 */
 #include "test.h"
 
-#include "tensormap.h"
+#include "base/context.h"
+#include "product/plan.h"
 
 #define P(name) QN_PARAM_##name
 

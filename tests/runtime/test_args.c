@@ -5,7 +5,8 @@
 */
 #include "test.h"
 
-#include "tensormap.h"
+#include "base/context.h"
+#include "product/plan.h"
 
 /* Kernels of this file alone, linked with code. */
 #define P(name) QN_PARAM_##name

@@ -5,7 +5,10 @@
 */
 #include "test_cublaslt.h"
 
-#include "cublaslt.h"
+#include "base/context.h"
+#include "cublaslt/cublaslt.h"
+#include "cublaslt/cublaslt_api.h"
+#include "product/plan.h"
 
 _Alignas(256) float test_memory[4][ELEMENTS];
 _Alignas(256) char test_workspace[WORKSPACE];

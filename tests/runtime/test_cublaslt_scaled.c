@@ -9,7 +9,9 @@
 */
 #include "test.h"
 
-#include "cublaslt_api.h"
+#include "base/context.h"
+#include "cublaslt/cublaslt_api.h"
+#include "product/plan.h"
 
 #include <math.h>
 #include <stdlib.h>

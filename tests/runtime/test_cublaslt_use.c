@@ -5,8 +5,11 @@
 */
 #include "test_cublaslt.h"
 
-#include "cublaslt.h"
-#include "types.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "cublaslt/cublaslt.h"
+#include "device/cuda_api.h"
+#include "product/plan.h"
 
 /* A plan and the arguments of a run. */
 static struct quern_plan *make_plan(struct quern_context *ctx,

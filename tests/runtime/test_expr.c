@@ -4,7 +4,7 @@
 */
 #include "test.h"
 
-#include "expr.h"
+#include "base/expr.h"
 
 static const struct qn_expr_values values = {
     .m = 100, .n = 20, .k = 7, .groups = 3};

@@ -6,7 +6,11 @@
 ** The fake driver executes the kernel that brings them, so that the workspace
 ** has what the product behind it would read.
 */
-#include "plan.h"
+#include "base/context.h"
+#include "choose/values.h"
+#include "device/cuda_api.h"
+#include "product/plan.h"
+#include "quantize/quantize_plan.h"
 #include "test.h"
 
 #define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"

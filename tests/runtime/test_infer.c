@@ -9,7 +9,8 @@
 */
 #include "test.h"
 
-#include "types.h"
+#include "base/context.h"
+#include "base/types.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,8 @@
 #include "test.h"
 
 #include "ahead_scene.h"
-#include "expand.h"
+#include "base/context.h"
+#include "choose/expand.h"
 
 /* -------------------------------------------------------------------- order */
 

@@ -4,7 +4,7 @@
 */
 #include "test.h"
 
-#include "nvrtc.h"
+#include "device/nvrtc.h"
 
 static const char plain[] =
     "extern \"C\" __global__ void plain(float *p) { *p = 1; }\n";

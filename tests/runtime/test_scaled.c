@@ -5,7 +5,9 @@
 */
 #include "test.h"
 
-#include "tensormap.h"
+#include "base/context.h"
+#include "device/cuda_api.h"
+#include "product/plan.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,9 @@
 #include "test.h"
 
 #include "entries.h"
-#include "entry.h"
+#include "code/cache.h"
+#include "code/cache_folder.h"
+#include "code/entry.h"
 
 #include <limits.h>
 #include <signal.h>

@@ -4,7 +4,12 @@
 ** wrong is refused with its line, and no process loses another's lines.
 */
 #include "test.h"
-#include "tune_store.h"
+#include "base/context.h"
+#include "base/text.h"
+#include "device/cuda_api.h"
+#include "product/plan.h"
+#include "tuned/tune_file.h"
+#include "tuned/tune_store.h"
 
 #include <pthread.h>
 #include <sys/stat.h>

@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** case.c: layouts of groups and operands, arrays of sizes, arguments of a run.
 */
 #include "support/case.h"
-#include "scale.h"
-#include "types.h"
+#include "base/types.h"
+#include "problem/scale.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** copied.c: quantized operands of a case, and what they stand for.
 */
 #include "support/case.h"
 #include "oracle/decode.h"
-#include "quantize.h"
-#include "scale.h"
+#include "base/context.h"
+#include "problem/geometry.h"
+#include "problem/scale.h"
+#include "quantize/quantize_plan.h"
 
 #include <math.h>
 #include <stdlib.h>

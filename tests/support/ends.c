@@ -4,8 +4,8 @@
 */
 #include "support/ends.h"
 
-#include "quantize.h"
-#include "types.h"
+#include "base/types.h"
+#include "problem/quantize.h"
 
 #include <math.h>
 #include <stdio.h>

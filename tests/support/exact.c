@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "element.h"
+#include "base/context.h"
+#include "base/element.h"
 
 const int64_t exact_sizes[GROUPS] = {3, 0, 1, 7, 4};
 const float exact_alphas[GROUPS] = {0.5f, 2, 1.5f, -1, 1};

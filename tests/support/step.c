@@ -1,11 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** step.c: the casts and products of a layer's training step.
 */
 #include "support/step.h"
 
 #include "oracle/gpu.h"
-#include "types.h"
+#include "base/types.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 */
 #include "support/step.h"
 
-#include "types.h"
+#include "base/types.h"
 
 #include <math.h>
 #include <stdio.h>

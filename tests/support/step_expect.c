@@ -18,8 +18,6 @@
 */
 #include "support/step.h"
 
-#include "types.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-#include "element.h"
+#include "base/element.h"
+#include "cublaslt/cublaslt_api.h"
 
 uint64_t fake_op_rows(const struct layout *l, int op)
 {

@@ -6,7 +6,7 @@
 #ifndef FAKE_CUBLASLT_PRODUCT_H
 #define FAKE_CUBLASLT_PRODUCT_H
 
-#include "cublaslt_api.h"
+#include "cublaslt/cublaslt_api.h"
 
 struct desc {
     const void *scales[2];

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** context.h: what quern_open makes, and what its parts offer to each other.
+**
+** Fields without a note are set by quern_open and never change. The others
+** are guarded by `lock`, which is never held while something is compiled.
+*/
+#ifndef QUERN_BASE_CONTEXT_H
+#define QUERN_BASE_CONTEXT_H
+
+#include "registry.h"
+
+#include <pthread.h>
+
+struct qg;
+struct qn_backend;
+struct qn_cache;
+struct qn_cublaslt;
+struct qn_driver;
+struct qn_module;
+struct qn_nvrtc;
+struct qn_tune_book;
+
+/* X(field, variable): the environment, read once, with what
+   qn_cache_default() reads. */
+#define QN_ENVIRONMENT(X)                                                      \
+    X(cuda, "QUERN_CUDA")                                                      \
+    X(nvrtc, "QUERN_NVRTC")                                                    \
+    X(cublaslt_path, "QUERN_CUBLASLT")                                         \
+    X(gen, "QUERN_GEN")                                                        \
+    X(cc, "QUERN_CC")                                                          \
+    X(threads, "QUERN_THREADS")                                                \
+    X(log_wanted, "QUERN_LOG")                                                 \
+    X(cuda_home, "CUDA_HOME")                                                  \
+    X(temporary, "TMPDIR")
+
+/* A kernel and the registry that it comes from. */
+struct qn_candidate {
+    const struct qn_kernel *kernel;
+    const struct quern_registry *registry;
+};
+
+/* libquern_gen, once it is open: see code/generator.h. */
+struct qn_generator {
+    pthread_mutex_t lock;
+    void *library;
+    struct qg *qg;
+    int (*open)(const char *const *folders, int count, struct qg **out);
+    int (*open_lazily)(struct qg **out);
+    void (*close)(struct qg *);
+    const char *(*diagnostics)(const struct qg *);
+    const struct quern_registry *(*registry)(const struct qg *);
+    const struct qn_kernel *(*kernel)(struct qg *, const char *name);
+    int (*source)(struct qg *, const char *kernel, const char **text,
+                  size_t *length);
+};
+
+struct quern_context {
+#define QN_ENVIRONMENT_FIELD(field, variable) char *field;
+    QN_ENVIRONMENT(QN_ENVIRONMENT_FIELD)
+#undef QN_ENVIRONMENT_FIELD
+    char *cache_list; /* the options', else the environment's */
+    void (*log)(void *user, int level, const char *line);
+    void *log_user;
+    int log_level;
+    const struct quern_registry *linked; /* options' registry, or NULL */
+    const struct quern_registry *base;   /* built in, or of the user's specs */
+    struct qn_candidate *kernels;        /* of both */
+    int nkernels;
+    char **specs;
+    int nspecs;
+    unsigned forks; /* how many led to the process that opened it */
+
+    /* What the parts above call without knowing it: a library that multiplies,
+       and the tuner; set by open.c. */
+    const struct qn_backend *cublaslt;
+    int (*measure)(struct quern_context *ctx,
+                   const struct quern_problem *problem,
+                   const struct quern_tune_options *options, int unless_known,
+                   struct quern_tune_result *result);
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;        /* a module is no longer being loaded */
+    struct qn_driver *driver;      /* lock; NULL until one was found */
+    struct qn_nvrtc *compiler;     /* lock; the same */
+    struct qn_cublaslt *products;  /* lock; the same */
+    struct qn_cache *disk;         /* lock; the same */
+    struct qn_generator generator; /* its own lock */
+    struct qn_module *modules;     /* lock */
+
+    char *tune_list; /* the options', else the environment's, else NULL */
+    pthread_mutex_t books_lock;
+    struct qn_tune_book *books; /* books_lock: measured winners by GPU */
+    pthread_mutex_t measuring;  /* one at a time */
+};
+
+/* Tell the caller's log; `format` has no newline. */
+void qn_context_log(const struct quern_context *ctx, int level,
+                    const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Note the process that opens the context. QUERN_ENOMEM. */
+int qn_context_mark(struct quern_context *ctx);
+
+/*
+** Is this the process that opened the context? After fork() the child has a
+** copy whose driver does not work and whose locks may be held for good: it must
+** not use it. QUERN_EINVAL names `what`.
+*/
+int qn_context_here(const struct quern_context *ctx);
+int qn_context_process(const struct quern_context *ctx, const char *what);
+
+/* The recipe of that name in a registry, or in both of the context; or NULL. */
+const struct qn_recipe *
+qn_context_recipe_in(const struct quern_registry *registry, const char *name);
+const struct qn_recipe *qn_context_recipe(const struct quern_context *ctx,
+                                          const char *name);
+
+#endif

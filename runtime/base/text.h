@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** text.h: strings that grow.
+*/
+#ifndef QUERN_BASE_TEXT_H
+#define QUERN_BASE_TEXT_H
+
+#include "quern.h"
+
+#include <stddef.h>
+
+/* All zero is an empty text. Once memory ran out, additions do nothing. */
+struct qn_text {
+    char *data;
+    size_t length, capacity;
+    int failed;
+};
+
+void qn_text_add(struct qn_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Of an explanation (quern_why), what it says about the kernels that would run:
+   the lines that begin with '>', and those that belong to them. */
+void qn_text_add_chosen(struct qn_text *text, const char *indent,
+                        const char *why);
+
+/* Hand over the string (freed with free); NULL if memory ran out. */
+char *qn_text_take(struct qn_text *text);
+
+void qn_text_free(struct qn_text *text);
+
+/* A copy of a string; NULL stays NULL. NULL if memory ran out. */
+char *qn_text_copy(const char *string);
+
+/* Read decimal digits, at most 18; returns what follows, NULL if none. */
+const char *qn_text_number(const char *text, int64_t *value);
+
+#endif

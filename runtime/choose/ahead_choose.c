@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** ahead_choose.c: do the operands of a product become bf16 before it?
+**
+** A kernel that expands beside its products is held up by the warps that do
+** it; the model of kernels knows by how much (expand.c), sizes alone do not:
+** there it is INSIDE times what the products take (bench/NOTES.md, 12).
+** Launches before it read all codes and scales, write two bytes for each value,
+** and leave a plain product:
+**
+**     ahead  = product + bytes / MOVED + LAUNCHES
+**     inside = max(waves * tile, memory)                      (expand.c)
+**              SIXTEENS as many cycles where tokens are summed
+**     fp8    = product in FP8 + bytes / CODED + LAUNCHES_FP8
+**     f16    = inside, as f16 + bytes / LOOKED + LAUNCHES_F16
+**
+** So it is worth its while where many rows meet each weight. Whether it could
+** be, sizes alone tell, with the products of a whole chip instead of tiles: a
+** description says what the workspace may have to hold.
+*/
+#include "choose/ahead_choose.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "choose/expand.h"
+#include "choose/session.h"
+
+#include <string.h>
+
+#define SIXTEENS 1.1 /* scales of 16 tokens, to who expands beside */
+
+/* The kernel that would run of a problem, whatever the options name. */
+static int best(const struct qn_session *s, const struct quern_problem *p,
+                const struct qn_recipe *recipe, struct qn_choice *out)
+{
+    struct qn_demand demand = s->demand;
+
+    demand.problem = p;
+    demand.recipe = recipe;
+    demand.kernel = NULL;
+    return qn_select_best(s->ctx, &demand, out);
+}
+
+/* The way with its product. 0: no kernel serves that; -1: an error. */
+static int judge_way(const struct qn_session *s, int way,
+                     struct qn_ahead_cost *cost)
+{
+    const struct qn_recipe *recipe = s->demand.recipe;
+    struct quern_problem product;
+    struct qn_choice plain;
+    int found;
+
+    if (!qn_ahead_may(s->ctx, s->problem, recipe, way))
+        return 0;
+    qn_ahead_first(s->ctx, s->problem, recipe, way, &product);
+    found =
+        best(s, &product, qn_context_recipe(s->ctx, product.recipe), &plain);
+    if (found <= 0)
+        return found;
+    *cost = qn_ahead_cost_of(s->problem, recipe, way);
+    cost->cycles = plain.figures.cycles + cost->moving;
+    return 1;
+}
+
+/* Compare the kernel that would expand with those that would not have to. FP8
+   needs the way behind it. */
+static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
+{
+    struct qn_ahead_cost *cost = choice->cost;
+    struct qn_choice inside;
+    double least;
+    int found = best(s, s->problem, s->demand.recipe, &inside);
+
+    if (found <= 0 || (!qn_expand_does(inside.candidate->kernel) &&
+                       qn_ahead_expands(s->problem, s->demand.recipe)))
+        return found < 0 ? QUERN_ENOMEM : QUERN_OK;
+    least = inside.figures.waves * inside.figures.tile_cycles;
+    if (s->problem->ragged == QUERN_AXIS_K &&
+        s->demand.recipe->scaling[QUERN_X].k <= 16)
+        least *= SIXTEENS;
+    if (least < inside.figures.memory_cycles)
+        least = inside.figures.memory_cycles;
+    cost[QUERN_EXPAND_INSIDE].cycles = least;
+    for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++) {
+        found = judge_way(s, way, &cost[way]);
+        if (found < 0)
+            return QUERN_ENOMEM;
+        choice->judged |= found;
+        if (!found || cost[way].cycles >= least)
+            continue;
+        choice->way = way;
+        least = cost[way].cycles;
+    }
+    return QUERN_OK;
+}
+
+/* What was measured goes before what the model says. */
+static int prefer(struct qn_session *s, struct qn_ahead_choice *choice)
+{
+    int code = qn_tuned_look(s);
+    int way = s->tuned.known ? (int)s->tuned.found.line.expand : 0;
+
+    choice->tuned = choice->cost[way].cycles > 0;
+    if (choice->tuned)
+        choice->way = way;
+    return code;
+}
+
+int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
+{
+    const struct quern_problem *p = s->problem;
+    int code;
+
+    memset(choice, 0, sizeof *choice);
+    choice->asked = p->expand > QUERN_EXPAND_INSIDE;
+    choice->way = choice->asked ? p->expand : QUERN_EXPAND_INSIDE;
+    choice->model = choice->way;
+    if (choice->asked && s->demand.backend == QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "expand=%s: the cublaslt backend multiplies "
+                            "copies as they are",
+                            qn_expand_name(p->expand));
+    if (p->expand != QUERN_EXPAND_AUTO || s->demand.kernel ||
+        s->demand.backend == QUERN_BACKEND_CUBLASLT ||
+        s->demand.backend == QUERN_BACKEND_HOST ||
+        !qn_ahead_end(s->ctx, p, s->demand.recipe))
+        return QUERN_OK;
+    code = judge(s, choice);
+    choice->model = choice->way;
+    return code ? code : prefer(s, choice);
+}
+
+int qn_ahead_next(const struct qn_ahead_choice *choice)
+{
+    const struct qn_ahead_cost *cost = choice->cost;
+
+    if (choice->tuned && choice->way != choice->model)
+        return choice->model;
+    return choice->way == QUERN_EXPAND_FP8 &&
+                   cost[QUERN_EXPAND_AHEAD].cycles > 0 &&
+                   cost[QUERN_EXPAND_AHEAD].cycles <
+                       cost[QUERN_EXPAND_INSIDE].cycles
+               ? QUERN_EXPAND_AHEAD
+               : QUERN_EXPAND_INSIDE;
+}

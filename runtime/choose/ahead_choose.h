@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** ahead_choose.h: do the operands of a product become bf16 before it? By the
+** model, or as was measured.
+*/
+#ifndef QUERN_CHOOSE_AHEAD_CHOOSE_H
+#define QUERN_CHOOSE_AHEAD_CHOOSE_H
+
+#include "problem/ahead_rules.h"
+
+struct qn_session;
+
+/* How the session's problem runs. */
+struct qn_ahead_choice {
+    int way;    /* enum quern_expand, but for AUTO */
+    int model;  /* the same, had nothing been measured */
+    int tuned;  /* it was measured to be the fastest */
+    int asked;  /* the problem leaves no choice */
+    int judged; /* the figures are of kernels that fit */
+    struct qn_ahead_cost cost[QUERN_EXPAND_F16 + 1]; /* by enum quern_expand */
+};
+
+/* For the session's problem and machine. QUERN_EINVAL, QUERN_ENOMEM. */
+int qn_ahead_choose(struct qn_session *session, struct qn_ahead_choice *choice);
+
+/* The way to take where no kernels are found for the one chosen. */
+int qn_ahead_next(const struct qn_ahead_choice *choice);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** expand.c: what kernels take that make bf16 of codes beside their products.
+** For 64 steps of k of a tile, the largest of
+**     bytes through shared memory / its rate: 4 KB of B for each 16 steps of
+**         64 x 128 products and, unless an operand comes from registers, 2 KB
+**         of A; codes in and out again; 128 bytes for each row expanded there
+**     BY_FOUR for each row that four warps write to shared memory, or
+**         BY_FOUR_BUSY, and BUSY for the step, where the others expand as well
+**     where those that multiply put rows into registers, BEGIN, BY_EIGHT for
+**         each of them, BESIDE for each row of A beside rows of B, since all
+**         these warps take turns, and CONTENDED of the products, whose sums
+**         keep the register file busy, and MORE for each row of A beyond FEW
+** and of a tile whose A goes through registers FIRST, until its first scales
+** are there. Where codes become f16, the ones with F16 in their names. Tiles
+** that may have more rows than FEW often do not: groups are taken as uneven, up
+** to half as long again as the mean.            COUPLED: few
+**
+** Measured in bench/NOTES.md, 12.
+*/
+#include "choose/expand.h"
+#include "base/types.h"
+#include "choose/tensormap.h"
+
+#include <string.h>
+
+#define SHARED_PER_CYCLE 128.0
+#define BY_FOUR          8.2
+#define BY_FOUR_BUSY     6.0
+#define BUSY             530.0
+#define FIRST            900.0
+#define BEGIN            250.0
+#define BY_EIGHT         2.7
+#define BY_EIGHT_NARROW  2.1 /* codes of 4 bits */
+#define BY_EIGHT_F16     1.75
+#define BY_FOUR_F16      4.8
+#define BESIDE           0.5
+#define CONTENDED        0.75
+#define MORE             4.0
+#define FEW              64.0
+#define UNEVEN           1.5
+
+/* Where they make it. */
+enum way { NOWHERE, SHARED, REGISTERS, SWAPPED };
+
+static enum way way_of(const struct qn_kernel *kernel)
+{
+    static const char *const names[] = {
+        [SHARED] = "shared", [REGISTERS] = "registers", [SWAPPED] = "swapped"};
+
+    for (int way = SHARED; way <= SWAPPED && kernel->expand; way++)
+        if (!strcmp(kernel->expand, names[way]))
+            return (enum way)way;
+    return NOWHERE;
+}
+
+int qn_expand_does(const struct qn_kernel *kernel)
+{
+    return way_of(kernel) != NOWHERE;
+}
+
+static int is_f16(const struct qn_kernel *kernel)
+{
+    return qn_tensormap_takes(kernel, QN_PARAM_bases) ||
+           (kernel->becomes && !strcmp(kernel->becomes, "either"));
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* What one of the operands adds. */
+struct share {
+    double bytes, four, eight;
+};
+
+/* 64 steps of one row. Beside B in registers A is moved even if it is bf16. */
+static struct share share_of(const struct qn_operand *o, enum way way, int is_b,
+                             int f16)
+{
+    int held = (way == REGISTERS && !is_b) || (way == SWAPPED && is_b);
+    double row = 64 * qn_type_bits(o->type) / 8.0;
+    int moved = row < 128 || way == SWAPPED;
+    struct share s = {row, 0, 0};
+
+    if (moved)
+        s.bytes += row + (held ? 0 : 128);
+    if (held)
+        s.eight = f16 ? BY_EIGHT_F16 : row < 64 ? BY_EIGHT_NARROW : BY_EIGHT;
+    else if (way == SWAPPED)
+        s.eight = BESIDE;
+    if (!held && row < 128)
+        s.four = f16 ? BY_FOUR_F16 : way == SHARED ? BY_FOUR : BY_FOUR_BUSY;
+    return s;
+}
+
+/* May its tiles hold more rows than those that it has fewer products for? */
+static int has_few(const struct qn_kernel *kernel)
+{
+    return way_of(kernel) == SWAPPED && kernel->tile[0] > FEW;
+}
+
+double qn_expand_rows(const struct qn_kernel *kernel, double length)
+{
+    double most = UNEVEN * length, share = (most - FEW) / larger(length, 1);
+
+    if (!has_few(kernel) || share >= 1)
+        return kernel->tile[0];
+    return FEW + (kernel->tile[0] - FEW) * larger(share, 0);
+}
+
+int qn_expand_whole(const struct qn_kernel *kernel, double length)
+{
+    return has_few(kernel) && UNEVEN * length <= kernel->tile[0];
+}
+
+double qn_expand_cycles(const struct qn_kernel *kernel, double rows, double k,
+                        double math)
+{
+    enum way way = way_of(kernel);
+    int f16 = is_f16(kernel);
+    struct share a = share_of(&kernel->a, way, 0, f16),
+                 b = share_of(&kernel->b, way, 1, f16);
+    double m = rows, n = kernel->tile[1];
+    double bytes = m / 64 * n / 128 * 4 * (way == SHARED ? 6144 : 4096) +
+                   m * a.bytes + n * b.bytes;
+    double eight = m * a.eight + n * b.eight;
+
+    double four = m * a.four + n * b.four;
+
+    if (has_few(kernel))
+        eight += MORE * (m - FEW);
+    if (eight > 0)
+        eight = (BEGIN + eight) * k / 64 + CONTENDED * math;
+    if (four > 0 && way != SHARED)
+        four += BUSY;
+    return larger(larger(bytes / SHARED_PER_CYCLE, four) * k / 64, eight) +
+           (way == REGISTERS ? FIRST : 0);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** fuse_model.c: what it costs to quantize A in a product or before it.
+*/
+#include "choose/fuse_model.h"
+#include "base/context.h"
+#include "base/text.h"
+#include "base/types.h"
+#include "choose/model.h"
+#include "choose/select.h"
+#include "problem/fuse_rules.h"
+#include "problem/quantize.h"
+
+/*
+** Figures are of runs that want no column copy: with one, a cast of both copies
+** moves a byte more for each value, and one before an inline product three.
+** A cast by itself waits for memory (qn_model_cast):
+**     apart     cycles + those of the cast
+** Next to the math warps three warps quantize so many values of a tile's rows
+** a cycle, and need STEP for 128 of k besides; again for each column of tiles,
+** or if a cluster has several, once for these. Numbers are read instead of the
+** copy:
+**     inline    a tile takes at least k * (tile_m / cluster_n / INLINE
+**               + STEP / 128)
+*/
+#define INLINE 11.0
+#define STEP   1800.0
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+double qn_fuse_tile(const struct qn_kernel *kernel, double k)
+{
+    double rows = kernel->tile[0] / larger(kernel->cluster[1], 1);
+
+    if (qn_fuse_way(kernel) != QUERN_INLINE)
+        return 0;
+    return k * (rows / INLINE + STEP / 128);
+}
+
+double qn_fuse_bytes(const struct qn_kernel *kernel)
+{
+    int numbers = qn_fuse_way(kernel) == QUERN_INLINE;
+
+    return qn_type_bits(numbers ? QUERN_BF16 : kernel->a.type) / 8.0;
+}
+
+void qn_fuse_estimate(const struct qn_demand *demand,
+                      const struct qn_kernel *kernel, double rate,
+                      struct qn_figures *f)
+{
+    const double values = (double)demand->problem->m * demand->problem->k;
+    const int way = qn_fuse_way(kernel);
+    struct quern_tensor row = {0};
+    struct quern_quantization q;
+    double bytes;
+
+    if (!demand->problem->quantize)
+        return;
+    qn_fuse_quantization(demand->problem, demand->recipe, &q);
+    qn_quantize_copy(&q, demand->recipe, QUERN_ROW, &row);
+    bytes = 2 * values + (double)row.bytes + (double)row.sf_bytes;
+    f->quantize_cycles = qn_model_cast(bytes, 0);
+    if (way == QUERN_APART)
+        f->cycles += f->quantize_cycles;
+    if (way == QUERN_INLINE) {
+        f->memory_cycles += (2 * values - (double)row.bytes) / rate;
+        f->cycles = larger(f->cycles, f->memory_cycles);
+    }
+}
+
+void qn_fuse_why(const struct quern_problem *p, const struct qn_choice *best,
+                 struct qn_text *text)
+{
+    static const char *const where[] = {
+        [QUERN_APART] = "by a launch before the product's",
+        [QUERN_INLINE] = "in shared memory, beside the products"};
+    const struct qn_kernel *kernel = best->candidate->kernel;
+    const int way = qn_fuse_way(kernel);
+    int64_t columns = (int64_t)kernel->tile[1] * kernel->cluster[1];
+    long long times = columns > 0 ? (p->n + columns - 1) / columns : 1;
+
+    qn_text_add(text, "a is quantized %s; ", where[way]);
+    if (way == QUERN_INLINE)
+        qn_text_add(text, "at least %.0f cycles of a tile, %lld %s; ",
+                    qn_fuse_tile(kernel, (double)p->k), times,
+                    times == 1 ? "time for each row" : "times for each row");
+    if (qn_fuse_sums(p))
+        qn_text_add(text, "its dbias %s; ",
+                    way == QUERN_APART
+                        ? "by the same"
+                        : "by one of its own, or by that of a column copy");
+    qn_text_add(text, "a launch for that alone would take %.0f cycles\n\n",
+                best->figures.quantize_cycles);
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** select.c: which kernels serve a problem, and which of them is best.
+**
+** A kernel serves a problem of its own epilogue; one that scales serves all.
+** A kernel of the variant is excluded by its architecture, by a `requires`
+** that fails, or by an operand that has no tensor map. Those that are left
+** are ordered by a model (model.c).
+*/
+#include "choose/select.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "choose/model.h"
+#include "choose/tensormap.h"
+#include "device/driver.h"
+#include "problem/fuse_rules.h"
+#include "problem/geometry.h"
+#include "problem/problem.h"
+#include "problem/quantize.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------ applicability */
+
+/* The machine's side: architecture, shared memory, what is linked. */
+static int check_backend(const struct qn_demand *demand,
+                         const struct qn_kernel *kernel, char *reason,
+                         size_t size)
+{
+    int host = !strcmp(kernel->arch, "host");
+
+    if (demand->backend == QUERN_BACKEND_HOST) {
+        if (!host)
+            snprintf(reason, size, "made for %s, not for the host",
+                     kernel->arch);
+        return host;
+    }
+    if (host || !qn_select_arch(kernel->arch, demand->device)) {
+        snprintf(reason, size, "made for %s, not for sm_%d%d", kernel->arch,
+                 demand->device->major, demand->device->minor);
+        return 0;
+    }
+    if (demand->backend == QUERN_BACKEND_AOT && !kernel->cubin) {
+        snprintf(reason, size, "not linked into this program");
+        return 0;
+    }
+    if (kernel->smem > demand->device->shared_bytes) {
+        snprintf(reason, size,
+                 "takes %d bytes of shared memory, this GPU "
+                 "has %d",
+                 kernel->smem, demand->device->shared_bytes);
+        return 0;
+    }
+    return 1;
+}
+
+/* Addresses that the kernel would not look at. */
+static int check_pointers(const struct quern_problem *p,
+                          const struct qn_kernel *kernel, char *reason,
+                          size_t size)
+{
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++)
+        if (p->pointers >> role & 1 && !qn_select_pointers(p, kernel, role)) {
+            snprintf(reason, size,
+                     "takes %c in one buffer, the problem says pointers=%c",
+                     QN_LETTERS[role], QN_LETTERS[role]);
+            return 0;
+        }
+    return 1;
+}
+
+/* What a kernel pays for merging, nobody should who merges nothing. */
+static int check_parts(const struct quern_problem *p,
+                       const struct qn_kernel *kernel, char *reason,
+                       size_t size)
+{
+    int always = qn_tensormap_takes(kernel, QN_PARAM_part_maps);
+
+    if (!always || p->parts > 1)
+        return 1;
+    snprintf(reason, size,
+             "merges up to %d products, the problem does not say parts=N",
+             kernel->parts);
+    return 0;
+}
+
+/* The operands' side: TMA has rules that no spec need repeat. */
+static int check_maps(const struct qn_demand *demand,
+                      const struct qn_kernel *kernel, char *reason, size_t size)
+{
+    for (int i = 0; i < QN_MAPS; i++) {
+        const struct qn_map_param *param = &qn_tensormap_params[i];
+        struct qn_geometry g;
+        struct qn_map map;
+
+        if (!qn_tensormap_needs(kernel, param->param))
+            continue;
+        if (qn_problem_alignment(demand->problem, QUERN_BF16) < QN_ALIGNMENT) {
+            snprintf(reason, size,
+                     "TMA needs rows at multiples of %d bytes, the problem "
+                     "promises align=%d",
+                     QN_ALIGNMENT, demand->problem->alignment);
+            return 0;
+        }
+        qn_geometry_of(demand->problem, demand->recipe, param->role, &g);
+        qn_tensormap_geometry(&g, param->kind, &g);
+        if (!qn_tensormap_build(&g, qn_tensormap_operand(kernel, param),
+                                param->kind, 0, 0, &map, reason, size))
+            return 0;
+    }
+    return 1;
+}
+
+/* -------------------------------------------------------------------- list */
+
+/* The first rule that fails is the reason. */
+static void judge(const struct qn_demand *demand, struct qn_choice *choice)
+{
+    const struct qn_kernel *kernel = choice->candidate->kernel;
+    char *reason = choice->reason;
+    size_t size = sizeof choice->reason;
+
+    if (demand->kernel && strcmp(demand->kernel, kernel->name)) {
+        snprintf(reason, size, "the options name another kernel");
+        return;
+    }
+    choice->fits = check_backend(demand, kernel, reason, size) &&
+                   qn_select_requires(demand->problem, kernel, reason, size) &&
+                   check_pointers(demand->problem, kernel, reason, size) &&
+                   check_parts(demand->problem, kernel, reason, size) &&
+                   check_maps(demand, kernel, reason, size);
+    if (!choice->fits)
+        return;
+    qn_model_estimate(demand, kernel, &choice->figures);
+    choice->wanted = qn_fuse_wanted(demand->problem->quantize, kernel);
+}
+
+/* By the model. Of two that wait for memory alike the one of less effort comes
+   first, then the one for the architecture that is closer to the GPU's, and the
+   one that scales needlessly last; then a name decides, so that the order is
+   fixed. */
+static int compare(const void *left, const void *right)
+{
+    const struct qn_choice *a = left, *b = right;
+    int closer;
+
+    if (a->fits != b->fits)
+        return b->fits - a->fits;
+    if (a->fits && a->wanted != b->wanted)
+        return b->wanted - a->wanted;
+    if (a->fits && a->figures.order != b->figures.order)
+        return a->figures.order < b->figures.order ? -1 : 1;
+    if (a->fits && a->figures.effort != b->figures.effort)
+        return a->figures.effort < b->figures.effort ? -1 : 1;
+    closer = strcmp(b->candidate->kernel->arch, a->candidate->kernel->arch);
+    if (a->fits && closer)
+        return closer;
+    if (a->candidate->kernel->epilogue != b->candidate->kernel->epilogue)
+        return a->candidate->kernel->epilogue - b->candidate->kernel->epilogue;
+    return strcmp(a->candidate->kernel->name, b->candidate->kernel->name);
+}
+
+int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
+                   struct qn_choice **list, int *count)
+{
+    struct qn_choice *choices;
+    int n = 0;
+
+    for (int i = 0; i < ctx->nkernels; i++)
+        n += qn_select_variant(demand->problem, ctx->kernels[i].kernel);
+    choices = calloc((size_t)n + 1, sizeof *choices);
+    if (!choices)
+        return qn_error_memory();
+    n = 0;
+    for (int i = 0; i < ctx->nkernels; i++)
+        if (qn_select_variant(demand->problem, ctx->kernels[i].kernel)) {
+            choices[n].candidate = &ctx->kernels[i];
+            judge(demand, &choices[n++]);
+        }
+    qsort(choices, (size_t)n, sizeof *choices, compare);
+    *list = choices;
+    *count = n;
+    return QUERN_OK;
+}
+
+int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,
+                   struct qn_choice *best)
+{
+    struct qn_demand one = *demand;
+    struct qn_choice *list;
+    int count, found;
+
+    if (demand->backend == QUERN_BACKEND_AUTO) {
+        one.backend = QUERN_BACKEND_AOT;
+        found = qn_select_best(ctx, &one, best);
+        if (found)
+            return found;
+        one.backend = QUERN_BACKEND_JIT;
+    }
+    if (qn_select_list(ctx, &one, &list, &count))
+        return -1;
+    found = count > 0 && list[0].fits;
+    if (found)
+        *best = list[0];
+    free(list);
+    return found;
+}
+
+/* What the kernels of the problem's layout and ragged axis write. */
+static int add_outputs(struct quern_context *ctx, const struct quern_problem *p)
+{
+    static const char *const epilogues[] = {
+        "beta=0",
+        "beta=1",
+        "any alpha, beta=0",
+        "any alpha and beta",
+        "bias and activation",
+        "copies of that",
+        "an activation, whose gradient it makes",
+        "copies of that, too"};
+    unsigned seen[8] = {0}; /* a bit for each type of D */
+    int count = 0;
+
+    for (int i = 0; i < ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = ctx->kernels[i].kernel;
+        unsigned bit = 1u << kernel->d.type;
+
+        if (!qn_select_product(p, kernel) || (seen[kernel->epilogue] & bit))
+            continue;
+        seen[kernel->epilogue] |= bit;
+        qn_error_add("  there are kernels for d=%s and %s",
+                     qn_type_name(kernel->d.type), epilogues[kernel->epilogue]);
+        count++;
+    }
+    return count;
+}
+
+/* The layouts and ragged axes that the recipe and op do have. */
+static int add_layouts(struct quern_context *ctx, const struct quern_problem *p)
+{
+    unsigned seen = 0; /* a bit for each layout and ragged axis */
+
+    for (int i = 0; i < ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = ctx->kernels[i].kernel;
+        unsigned bit = 1u << (kernel->a.major << 1 | kernel->b.major |
+                              kernel->ragged << 2);
+
+        if (kernel->op != p->op || strcmp(kernel->recipe, p->recipe) ||
+            (seen & bit))
+            continue;
+        seen |= bit;
+        qn_error_add("  there are kernels for layout=%s ragged=%s",
+                     qn_layout_name(kernel->a.major, kernel->b.major),
+                     qn_axis_name(kernel->ragged));
+    }
+    return seen != 0;
+}
+
+/* What the recipe says of an operand that no kernel multiplies. */
+static void add_operands(const struct quern_problem *p,
+                         const struct qn_recipe *recipe)
+{
+    static const char *const names[QN_TENSORS] = {"x", "w", "dy"};
+    int types[2], bare[2], of[2];
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        struct quern_quantization q;
+
+        bare[role] = !qn_scale_source(p, recipe, role, &q);
+        of[role] = q.of;
+        types[role] = qn_quantize_element(&q, recipe);
+        if (bare[role] && qn_type_bits(types[role]) <= 8)
+            qn_error_add("  it keeps %s as %s without a scale, and what has no "
+                         "scale is bf16 or f16; write: scale = blocked { ... }",
+                         names[of[role]], qn_type_name(types[role]));
+        else if (types[role] == QUERN_F32)
+            qn_error_add("  it keeps %s as f32, and what has no scale is bf16 "
+                         "or f16",
+                         names[of[role]]);
+    }
+    if (bare[0] && bare[1] && types[0] != types[1])
+        qn_error_add("  it keeps %s as %s and %s as %s, and what has no scale "
+                     "is of one type on both sides",
+                     names[of[0]], qn_type_name(types[0]), names[of[1]],
+                     qn_type_name(types[1]));
+}
+
+/* No kernel has the variant: say which ones are nearest to it. */
+static void add_variants(struct quern_context *ctx,
+                         const struct quern_problem *p)
+{
+    const struct qn_recipe *recipe = qn_context_recipe(ctx, p->recipe);
+
+    if (add_outputs(ctx, p) || add_layouts(ctx, p))
+        return;
+    qn_error_add("  there is none for %s %s at all", qn_op_name(p->op),
+                 p->recipe);
+    if (recipe)
+        add_operands(p, recipe);
+}
+
+/* Are there kernels for the host, and for nothing else? */
+static int host_alone(const struct qn_choice *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(list[i].candidate->kernel->arch, "host") != 0)
+            return 0;
+    return 1;
+}
+
+int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
+                   const struct qn_choice *list, int count)
+{
+    const struct quern_problem *p = demand->problem;
+    char text[512];
+
+    quern_problem_print(p, text, sizeof text);
+    qn_error_set(QUERN_ENOKERNEL, "no kernel of backend %s serves '%s'",
+                 qn_backend_name(demand->backend), text);
+    for (int i = 0; i < count; i++)
+        qn_error_add("  %s: %s", list[i].candidate->kernel->name,
+                     list[i].reason);
+    if (count == 0)
+        add_variants(ctx, p);
+    else if (demand->backend != QUERN_BACKEND_HOST && host_alone(list, count))
+        qn_error_add("  only the host has %s of %s; what GPUs multiply is in "
+                     "specs/recipes/README.md",
+                     qn_op_name(p->op), p->recipe);
+    return QUERN_ENOKERNEL;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** select.h: which kernels serve a problem, and which of them is best.
+*/
+#ifndef QUERN_CHOOSE_SELECT_H
+#define QUERN_CHOOSE_SELECT_H
+
+#include "registry.h"
+
+struct qn_candidate;
+struct qn_device;
+struct quern_context;
+
+/* What the model expects of a kernel; model.c has the formulas. */
+struct qn_figures {
+    double tiles, waves;
+    double real; /* share of the tiles' rows and columns that D has */
+    double math, copy, store; /* of one tile on one multiprocessor */
+    double tile_cycles;       /* these together */
+    double memory_cycles;     /* to move all operands once */
+    double cycles;            /* of the launch, and of one that quantizes */
+    double effort; /* cycles of all tiles, and what bytes out of L2 cost */
+    double order;  /* of the launch, by these: the least comes first */
+    double quantize_cycles; /* of that one; 0: nothing is quantized */
+};
+
+struct qn_choice {
+    const struct qn_candidate *candidate;
+    int fits;
+    struct qn_figures figures; /* if it fits */
+    int wanted;                /* the problem asks for such a kernel */
+    char reason[256];          /* if it does not */
+};
+
+/* What kernels are wanted for. */
+struct qn_demand {
+    const struct quern_problem *problem;
+    const struct qn_recipe *recipe;
+    const struct qn_device *device; /* NULL: the host's kernels */
+    int backend;                    /* HOST, JIT or AOT */
+    int sms;                        /* to be used */
+    const char *kernel;             /* the only one wanted, or NULL */
+};
+
+/* Strips of tiles that so many CTAs should visit together, at least 1. */
+int qn_select_band(const struct quern_problem *problem,
+                   const struct qn_kernel *kernel, int ctas);
+
+/* May runs of the kernel get the operand (enum qn_role) by addresses? */
+int qn_select_pointers(const struct quern_problem *problem,
+                       const struct qn_kernel *kernel, int role);
+
+/* Do the kernel's rules hold? 0 and the reason where one does not. */
+int qn_select_requires(const struct quern_problem *problem,
+                       const struct qn_kernel *kernel, char *reason,
+                       size_t size);
+
+/* How many products of the problem a launch of the kernel merges, at least
+   1. */
+int qn_select_parts(const struct quern_problem *problem,
+                    const struct qn_kernel *kernel);
+
+/* Does the kernel serve the problem's variant: op, layout, ragged axis, types,
+   recipe, alpha and beta? */
+int qn_select_variant(const struct quern_problem *problem,
+                      const struct qn_kernel *kernel);
+
+/*
+** All kernels of the variant, those that fit first and the best of them at
+** the head; freed with free. QUERN_ENOMEM.
+*/
+int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
+                   struct qn_choice **list, int *count);
+
+/* The first of them, where AUTO asks the backends in the order in which plans
+   do. 1; 0: none fits; -1: memory ran out. */
+int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,
+                   struct qn_choice *best);
+
+/* Set the message for a problem that nothing serves; QUERN_ENOKERNEL. */
+int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
+                   const struct qn_choice *list, int count);
+
+/* 1 if code for `arch` ("sm_90a", "sm_100f", "sm_90") runs on the device. */
+int qn_select_arch(const char *arch, const struct qn_device *device);
+
+/* Are op, recipe, layout and ragged axis of the kernel the problem's? */
+int qn_select_product(const struct quern_problem *problem,
+                      const struct qn_kernel *kernel);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** select_rules.c: which kernels are of a problem, and what they need of it.
+*/
+#include "choose/select.h"
+#include "base/expr.h"
+#include "choose/tensormap.h"
+#include "device/driver.h"
+#include "problem/fuse_rules.h"
+#include "problem/geometry.h"
+#include "problem/problem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int qn_select_parts(const struct quern_problem *p,
+                    const struct qn_kernel *kernel)
+{
+    int wanted = p->parts > 1 ? p->parts : 1;
+    int parts = kernel->parts > 1 ? kernel->parts : 1;
+
+    return parts < wanted ? parts : wanted;
+}
+
+/* What the variant is but for the type of D and the epilogue. */
+int qn_select_product(const struct quern_problem *p,
+                      const struct qn_kernel *kernel)
+{
+    return kernel->op == p->op && kernel->ragged == p->ragged &&
+           kernel->a.major == p->a_major && kernel->b.major == p->b_major &&
+           !strcmp(kernel->recipe, p->recipe);
+}
+
+int qn_select_variant(const struct quern_problem *p,
+                      const struct qn_kernel *kernel)
+{
+    return qn_select_product(p, kernel) && kernel->d.type == p->d_type &&
+           qn_fuse_serves(p->quantize, kernel->quantize) &&
+           qn_tensormap_takes(kernel, QN_PARAM_bases) ==
+               (p->expand == QUERN_EXPAND_F16) &&
+           qn_problem_takes(p, kernel->epilogue, kernel->activation,
+                            kernel->interleave);
+}
+
+int qn_select_arch(const char *arch, const struct qn_device *device)
+{
+    int number, ours = device->major * 10 + device->minor;
+    char suffix = 0;
+
+    if (sscanf(arch, "sm_%d%c", &number, &suffix) < 1)
+        return 0;
+    if (suffix == 'a')
+        return number == ours;
+    return number / 10 == device->major && number <= ours;
+}
+
+int qn_select_pointers(const struct quern_problem *p,
+                       const struct qn_kernel *kernel, int role)
+{
+    static const int params[QN_ROLES] = {
+        [QN_ROLE_A] = QN_PARAM_a_pointers,
+        [QN_ROLE_B] = QN_PARAM_b_pointers,
+        [QN_ROLE_C] = QN_PARAM_c_pointers,
+        [QN_ROLE_D] = QN_PARAM_d_pointers,
+        [QN_ROLE_P] = -1,
+        [QN_ROLE_T] = -1,
+    };
+    /* where D is added to, it may be read as C */
+    int also_c = role == QN_ROLE_D && p->beta == QUERN_BETA_ONE &&
+                 qn_tensormap_takes(kernel, QN_PARAM_c);
+
+    return qn_tensormap_takes(kernel, params[role]) &&
+           (!also_c || qn_tensormap_takes(kernel, QN_PARAM_c_pointers));
+}
+
+/*
+** The CTAs at work share rows of A and columns of B, and L2 holds neither for
+** the next wave where k is long: then as many rows as columns is the least to
+** read. A few rows less also suit a short k (bench/NOTES.md, 6). Counted in
+** clusters.
+*/
+int qn_select_band(const struct quern_problem *p,
+                   const struct qn_kernel *kernel, int ctas)
+{
+    int tile = kernel->tile[p->ragged == QUERN_AXIS_N] *
+               (kernel->cluster[0] > 1 ? kernel->cluster[0] : 1);
+    long long area = (long long)kernel->tile[0] * kernel->tile[1] * ctas;
+    long long side = 1;
+
+    if (tile < 1)
+        return 1;
+    while (side * side < area)
+        side += tile;
+    side = side * 7 / 8 / tile;
+    return side > 0 ? (int)side : 1;
+}
+
+/* The spec's side. A rule without a value excludes, too. */
+int qn_select_requires(const struct quern_problem *p,
+                       const struct qn_kernel *kernel, char *reason,
+                       size_t size)
+{
+    const struct qn_expr_values values = {p->m, p->n, p->k, p->groups};
+
+    for (int i = 0; i < kernel->nrequires; i++) {
+        const struct qn_requires *rule = &kernel->requires[i];
+        int64_t holds;
+        const char *error = qn_expr_eval(rule->text, &values, &holds);
+
+        if (error)
+            snprintf(reason, size, "its rule \"%s\" has no value: %s",
+                     rule->text, error);
+        else if (!holds)
+            snprintf(reason, size, "%s: %s is false", rule->reason, rule->text);
+        if (error || !holds)
+            return 0;
+    }
+    return 1;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** session.c: the machine and the problem that a plan or an explanation is for.
+*/
+#include "choose/session.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/guess.h"
+#include "base/text.h"
+#include "device/host.h"
+#include "problem/describe.h"
+
+#include <string.h>
+
+/* Make a context current and look at its device. */
+static int open_device(struct qn_session *s)
+{
+    int code = qn_driver_of(s->ctx, &s->driver);
+
+    if (!code)
+        code = qn_driver_enter(s->driver, NULL, &s->scope);
+    if (!code)
+        code = qn_driver_device(s->driver, &s->device);
+    if (!code)
+        qn_context_log(s->ctx, QUERN_LOG_DEBUG,
+                       "GPU %d: %s, sm_%d%d, %d multiprocessors",
+                       s->device.ordinal, s->device.name, s->device.major,
+                       s->device.minor, s->device.sms);
+    return code;
+}
+
+/* AUTO without a GPU is the host; what else is asked for must be there. */
+static int open_backend(struct qn_session *s)
+{
+    int wanted = s->options.backend;
+    int code;
+
+    if (wanted == QUERN_BACKEND_HOST) {
+        s->demand.backend = wanted;
+        return qn_host_threads(s->ctx, &s->demand.sms);
+    }
+    code = open_device(s);
+    if (code == QUERN_ENODEVICE && wanted == QUERN_BACKEND_AUTO) {
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "%s: the host computes",
+                       qn_error_text());
+        if (s->driver)
+            qn_driver_leave(s->driver, &s->scope);
+        s->driver = NULL;
+        s->demand.backend = QUERN_BACKEND_HOST;
+        return qn_host_threads(s->ctx, &s->demand.sms);
+    }
+    s->demand.backend = wanted;
+    s->demand.device = &s->device;
+    s->demand.sms = s->device.sms;
+    return code;
+}
+
+/* Only ranges; whether the kernel exists comes later. */
+static int check_options(const struct quern_plan_options *options)
+{
+    if (options->backend < QUERN_BACKEND_AUTO ||
+        options->backend > QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.backend is %d: not a value "
+                            "of enum quern_backend",
+                            options->backend);
+    if (options->sms < 0)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.sms is %d: 0 (all) or more "
+                            "is expected",
+                            options->sms);
+    if (options->tune_ms < 0)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.tune_ms is %d: 0 (do not tune) or more is "
+                            "expected",
+                            options->tune_ms);
+    if (options->streams < 0 || options->streams > QUERN_MAX_STREAMS)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.streams is %d: 0 (1) to %d is expected",
+                            options->streams, QUERN_MAX_STREAMS);
+    if (options->streams && options->backend != QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.streams is %d: only the cublaslt backend "
+                            "spreads groups over streams",
+                            options->streams);
+    return QUERN_OK;
+}
+
+int qn_session_machine(struct qn_session *s, struct quern_context *ctx,
+                       const struct quern_plan_options *options)
+{
+    int code;
+
+    memset(s, 0, sizeof *s);
+    s->ctx = ctx;
+    if (options)
+        s->options = *options;
+    code = qn_context_process(ctx, "ctx");
+    if (!code)
+        code = check_options(&s->options);
+    if (!code)
+        code = open_backend(s);
+    if (!code && s->options.sms && s->options.sms < s->demand.sms)
+        s->demand.sms = s->options.sms;
+    return code;
+}
+
+int qn_session_open(struct qn_session *s, struct quern_context *ctx,
+                    const struct quern_problem *problem,
+                    const struct quern_plan_options *options)
+{
+    int code;
+
+    memset(s, 0, sizeof *s);
+    s->ctx = ctx;
+    s->problem = problem;
+    s->demand.problem = problem;
+    if (options)
+        s->options = *options;
+    s->demand.kernel = s->options.kernel;
+    code = qn_context_process(ctx, "ctx");
+    if (!code)
+        code = check_options(&s->options);
+    if (!code)
+        code = qn_describe(ctx, problem, &s->need, &s->demand.recipe);
+    if (!code)
+        code = open_backend(s);
+    if (!code && s->options.sms && s->options.sms < s->demand.sms)
+        s->demand.sms = s->options.sms;
+    return code;
+}
+
+int qn_session_capture(const struct qn_session *s, void *stream,
+                       const char *what)
+{
+    int code;
+
+    if (!s->driver)
+        return QUERN_OK;
+    code = qn_driver_no_capture(s->driver, stream, what);
+    if (!code)
+        code = qn_driver_no_capture(s->driver, QN_CU_PER_THREAD, what);
+    return code;
+}
+
+void qn_session_imagine(struct qn_session *s, int backend)
+{
+    qn_driver_no_device(&s->device);
+    s->demand.device = &s->device;
+    s->demand.sms = s->device.sms;
+    s->demand.backend = backend;
+    if (s->options.sms && s->options.sms < s->demand.sms)
+        s->demand.sms = s->options.sms;
+}
+
+int qn_session_gpu(const struct qn_session *s)
+{
+    return s->demand.backend != QUERN_BACKEND_HOST;
+}
+
+int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
+                     const struct quern_problem *problem,
+                     const struct quern_plan_options *options)
+{
+    *s = (struct qn_session){.ctx = outer->ctx,
+                             .problem = problem,
+                             .options = *options,
+                             .driver = outer->driver,
+                             .device = outer->device,
+                             .outline = outer->outline};
+    s->scope.context = outer->scope.context; /* which is current */
+    s->demand.problem = problem;
+    s->demand.kernel = options->kernel;
+    s->demand.device = &s->device;
+    s->demand.sms = outer->demand.sms;
+    s->demand.backend =
+        qn_session_gpu(outer) ? options->backend : QUERN_BACKEND_HOST;
+    return problem ? qn_describe(s->ctx, problem, &s->need, &s->demand.recipe)
+                   : QUERN_OK;
+}
+
+int qn_session_explain(struct qn_session *s, struct quern_context *ctx,
+                       const struct quern_problem *problem,
+                       const struct quern_plan_options *options,
+                       struct qn_text *text)
+{
+    const int wanted = options ? options->backend : QUERN_BACKEND_AUTO;
+    int code = problem ? qn_session_open(s, ctx, problem, options)
+                       : qn_session_machine(s, ctx, options);
+
+    s->outline = 1;
+    if (code != QUERN_ENODEVICE &&
+        (code || wanted != QUERN_BACKEND_AUTO || s->driver))
+        return code;
+    qn_session_imagine(s, wanted);
+    qn_text_add(
+        text, "%s\nfigures are for %s%s\n\n", qn_error_text(), s->device.name,
+        wanted == QUERN_BACKEND_AUTO ? "; on this machine the host computes"
+                                     : "");
+    return QUERN_OK;
+}
+
+void qn_session_close(struct qn_session *s)
+{
+    if (s->driver)
+        qn_driver_leave(s->driver, &s->scope);
+}
+
+int qn_session_name(const struct qn_session *s)
+{
+    const char *name = s->options.kernel;
+    struct qn_guess guess = {.word = name};
+    char hint[192];
+
+    if (!name)
+        return QUERN_OK;
+    if (s->options.backend == QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.kernel is '%s': the cublaslt backend "
+                            "runs none of the registry's kernels",
+                            name);
+    for (int i = 0; i < s->ctx->nkernels; i++)
+        if (!strcmp(s->ctx->kernels[i].kernel->name, name))
+            return QUERN_OK;
+    for (int i = 0; i < s->ctx->nkernels; i++)
+        qn_guess_try(&guess, s->ctx->kernels[i].kernel->name);
+    return qn_error_set(QUERN_EINVAL,
+                        "options.kernel: there is no kernel "
+                        "'%s'%s",
+                        name, qn_guess_text(&guess, hint, sizeof hint));
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** session.h: the machine and the problem that a plan or an explanation is for.
+*/
+#ifndef QUERN_CHOOSE_SESSION_H
+#define QUERN_CHOOSE_SESSION_H
+
+#include "choose/select.h"
+#include "choose/tuned.h"
+#include "code/module.h"
+#include "device/driver.h"
+
+struct qn_text;
+struct quern_context;
+
+struct qn_session {
+    struct quern_context *ctx;
+    const struct quern_problem *problem;
+    struct quern_plan_options options;
+    struct qn_driver *driver; /* NULL: no GPU, or it is not asked for */
+    struct qn_driver_scope scope;
+    struct qn_device device;
+    struct quern_description need;
+    struct qn_demand demand; /* its backend stays AUTO where a GPU is */
+    struct qn_tuned tuned;
+    int band;                  /* that a kernel must run with; 0: as usual */
+    struct qn_figures figures; /* of the kernel that was chosen */
+    struct qn_module found;    /* of an outline, in place of a loaded one */
+    int outline; /* choose kernels and load none of them: for explanations */
+};
+
+/*
+** Check problem and options and open what the backend needs; with a GPU, its
+** context is current until the session is closed, which is due after errors
+** too. AUTO without a GPU becomes HOST.
+*/
+int qn_session_open(struct qn_session *session, struct quern_context *ctx,
+                    const struct quern_problem *problem,
+                    const struct quern_plan_options *options);
+/* The same without a problem. */
+int qn_session_machine(struct qn_session *session, struct quern_context *ctx,
+                       const struct quern_plan_options *options);
+void qn_session_close(struct qn_session *session);
+
+/* The same machine, for a problem that is part of the outer one: NULL for a
+   cast's. Closed like any other. Errors are those of qn_session_open. */
+int qn_session_inner(struct qn_session *session, const struct qn_session *outer,
+                     const struct quern_problem *problem,
+                     const struct quern_plan_options *options);
+
+/* Open it for an explanation: without a GPU the machine is assumed to be an
+   H200, and `text` says so. */
+int qn_session_explain(struct qn_session *session, struct quern_context *ctx,
+                       const struct quern_problem *problem,
+                       const struct quern_plan_options *options,
+                       struct qn_text *text);
+
+/* Do kernels run on a GPU, which may be an assumed one? */
+int qn_session_gpu(const struct qn_session *session);
+
+/* QUERN_ECAPTURE where the stream, NULL for the legacy one, or the thread's own
+   captures: `what` loads modules. As far as the driver tells: streams that do
+   not block the legacy stream are seen only when a call fails. */
+int qn_session_capture(const struct qn_session *session, void *stream,
+                       const char *what);
+
+/* Where there is no GPU: go on as on an H200. */
+void qn_session_imagine(struct qn_session *session, int backend);
+
+/* QUERN_EINVAL if the options name a kernel that does not exist. */
+int qn_session_name(const struct qn_session *session);
+
+#endif

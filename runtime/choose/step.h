@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** step.h: a kernel beside the one that a plan is for: one CTA of it, or as many
+** as the multiprocessors have room for.
+*/
+#ifndef QUERN_CHOOSE_STEP_H
+#define QUERN_CHOOSE_STEP_H
+
+#include "registry.h"
+
+struct cu_function;
+struct qn_driver;
+struct qn_session;
+
+struct qn_step {
+    const struct qn_kernel *kernel; /* NULL: nothing to do */
+    struct cu_function *handle;
+    unsigned ctas;
+};
+
+/* May what was not linked beside a linked kernel be compiled? Where the caller
+   left the backend open. */
+int qn_step_compiles(const struct qn_session *session, int backend);
+
+/*
+** Load the recipe's kernel of that op (enum qn_cast_op) for the tensor (enum
+** quern_of; X where it is of none), in the current context. Errors are those of
+** quern_plan; where there is no such kernel the message says that none `does`
+** it.
+*/
+int qn_step_load(struct qn_session *session, int op, int of, const char *does,
+                 const char *recipe, int backend, struct qn_step *step);
+
+/* That kernel, of any backend; NULL: there is none for the session's GPU. */
+const struct qn_kernel *qn_step_find(const struct qn_session *session, int op,
+                                     int of, const char *recipe);
+
+/* Queue it, in the current context, with the values at these addresses (by enum
+   qn_param). Neither allocates nor synchronizes. QUERN_ECUDA. */
+int qn_step_launch(struct qn_driver *driver, const struct qn_step *step,
+                   void *const values[QN_PARAM_COUNT], void *stream);
+
+#endif

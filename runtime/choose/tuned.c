@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** tuned.c: what a choice of kernel learns from measured winners.
+**
+** A line of a file is a hint: the kernel that it names is looked for among
+** those that were judged for the exact problem, so a hostile or an outdated
+** line chooses a slower kernel at worst.
+*/
+#include "choose/tuned.h"
+#include "base/context.h"
+#include "base/text.h"
+#include "base/types.h"
+#include "choose/session.h"
+#include "problem/geometry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Nothing is measured for the host, for cuBLAS, for a GPU that is not there,
+   nor for merged products, whose fastest kernels are others, nor for those that
+   quantize. */
+static int can_know(const struct qn_session *s)
+{
+    return s->driver && s->device.present && !s->demand.kernel &&
+           s->demand.backend != QUERN_BACKEND_HOST &&
+           s->demand.backend != QUERN_BACKEND_CUBLASLT &&
+           s->problem->parts <= 1 && !s->problem->quantize;
+}
+
+/* Of a problem that leaves the way open the kernel serves one that does not,
+   too. */
+int qn_tuned_look(struct qn_session *s)
+{
+    struct quern_problem open = *s->problem;
+    int code;
+
+    memset(&s->tuned, 0, sizeof s->tuned);
+    if (!can_know(s))
+        return QUERN_OK;
+    code = qn_tune_store_find(s->ctx, s->device.name, s->problem, s->demand.sms,
+                              &s->tuned.found, &s->tuned.known);
+    if (code || s->tuned.known || s->problem->expand != QUERN_EXPAND_INSIDE)
+        return code;
+    open.expand = QUERN_EXPAND_AUTO;
+    code = qn_tune_store_find(s->ctx, s->device.name, &open, s->demand.sms,
+                              &s->tuned.found, &s->tuned.known);
+    s->tuned.known &= s->tuned.found.line.expand <= QUERN_EXPAND_INSIDE;
+    return code;
+}
+
+int qn_tuned_prefer(struct qn_session *s, struct qn_choice *list, int count)
+{
+    struct qn_tuned *tuned = &s->tuned;
+    struct qn_choice winner;
+    int i = 0, code = qn_tuned_look(s);
+
+    if (code || !tuned->known || tuned->found.line.expand > QUERN_EXPAND_INSIDE)
+        return code;
+    while (i < count &&
+           strcmp(list[i].candidate->kernel->name, tuned->found.line.kernel))
+        i++;
+    if (i == count || !list[i].fits) {
+        snprintf(tuned->misfit, sizeof tuned->misfit, "%s",
+                 i < count ? list[i].reason
+                           : "the variant has no kernel of that name");
+        return QUERN_OK;
+    }
+    winner = list[i];
+    memmove(&list[1], &list[0], (size_t)i * sizeof *list);
+    list[0] = winner;
+    tuned->kernel = winner.candidate->kernel;
+    return QUERN_OK;
+}
+
+int qn_tuned_band(const struct qn_session *s, const struct qn_kernel *kernel,
+                  int usual)
+{
+    if (s->band > 0)
+        return s->band;
+    return s->tuned.kernel == kernel && s->tuned.found.line.band > 0
+               ? (int)s->tuned.found.line.band
+               : usual;
+}
+
+/* Nothing without a ragged axis. */
+static void add_bucket(struct qn_text *text, const struct quern_problem *p)
+{
+    int64_t least;
+
+    if (p->ragged == QUERN_AXIS_NONE)
+        return;
+    least = qn_tune_file_bucket(qn_geometry_length(p, p->ragged) / p->groups);
+    qn_text_add(text, ", groups of %lld to %lld along %s", (long long)least,
+                (long long)qn_tune_file_next(least) - 1,
+                qn_axis_name(p->ragged));
+}
+
+static void add_line(struct qn_text *text, const struct qn_session *s,
+                     int taken)
+{
+    const struct qn_tune_line *l = &s->tuned.found.line;
+
+    if (l->permille <= 1000 &&
+        (l->expand > QUERN_EXPAND_INSIDE || !strcmp(l->kernel, l->model)))
+        qn_text_add(text, "tuned: the model's choice is the fastest");
+    else
+        qn_text_add(text, "tuned: %lld.%02lld x the model's choice",
+                    ((long long)l->permille + 5) / 1000,
+                    ((long long)l->permille + 5) % 1000 / 10);
+    if (l->expand)
+        qn_text_add(text, ", expand=%s", qn_expand_name((int)l->expand));
+    if (l->band)
+        qn_text_add(text, ", in bands of %lld", (long long)l->band);
+    if (!l->certain)
+        qn_text_add(text, " (time was up before that was certain)");
+    add_bucket(text, s->problem);
+    qn_text_add(text, "\n    %.1f us, the model's %.1f us", (double)l->ns / 1e3,
+                (double)l->model_ns / 1e3);
+    if (l->mhz)
+        qn_text_add(text, " at %lld MHz", (long long)l->mhz);
+    qn_text_add(text, "; %s\n", s->tuned.found.path);
+    if (l->expand > QUERN_EXPAND_INSIDE && !taken)
+        qn_text_add(text, "    but that way does not serve this problem\n");
+    if (l->expand <= QUERN_EXPAND_INSIDE && !s->tuned.kernel)
+        qn_text_add(text, "    but %s does not serve this problem: %s\n",
+                    l->kernel, s->tuned.misfit);
+}
+
+void qn_tuned_why(struct qn_session *s, int taken, struct qn_text *text)
+{
+    size_t before = text->length;
+
+    if (s->tuned.known)
+        add_line(text, s, taken);
+    if (can_know(s))
+        qn_tune_store_refused(s->ctx, s->device.name, text);
+    if (text->length > before)
+        qn_text_add(text, "\n");
+}

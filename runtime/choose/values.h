@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** values.h: a value for each parameter that kernels may declare.
+*/
+#ifndef QUERN_CHOOSE_VALUES_H
+#define QUERN_CHOOSE_VALUES_H
+
+#include "device/cuda_api.h"
+#include "registry.h"
+
+#include <string.h>
+
+/* One of the products that a launch merges.
+                                             COUPLED: parts */
+struct qn_part {
+    const void *a, *b, *first_dims, *offsets;
+    const void *a_sf, *b_sf;
+    const float *a_global, *b_global;
+    long long a_stride, b_stride, a_sf_stride, b_sf_stride;
+    int sizes_bytes, k;
+};
+
+struct qn_parts {
+    struct qn_part part[QUERN_MAX_PARTS];
+};
+
+/* Sizes that the host knows, as many as a launch carries: parameters have 4096
+   bytes in all.                       COUPLED: host sizes */
+enum { QN_HOST_SIZES = 512 };
+struct qn_host_sizes {
+    int count, size[QN_HOST_SIZES];
+};
+
+struct qn_part_maps {
+    struct {
+        struct cu_tensor_map a, b;
+    } part[QUERN_MAX_PARTS];
+};
+
+/*
+** A value for each parameter that kernels may declare, named as in QN_PARAMS.
+** The plan holds all that is known before a run; the run completes a copy on
+** its stack.                                       COUPLED: params
+*/
+struct qn_values {
+    struct cu_tensor_map a_map, a_ragged_map, b_map, b_ragged_map,
+        b_pointer_map, d_map, d_ragged_map, d_pointer_map, p_map, p_ragged_map,
+        a_tail_map, b_tail_map, a_sf_tail_map, b_sf_tail_map, a_sf_map,
+        b_sf_map, in_map;
+    const void *a, *b, *c;
+    void *d;
+    const void *const *a_pointers, *const *b_pointers, *const *c_pointers;
+    void *const *d_pointers;
+    long long a_stride, b_stride, c_stride, d_stride;
+    long long a_group_stride, b_group_stride, c_group_stride, d_group_stride;
+    const float *a_sf, *b_sf;
+    long long a_sf_stride, b_sf_stride, a_sf_group_stride, b_sf_group_stride;
+    const float *a_global, *b_global;
+    const float *alpha, *beta, *bias;
+    int scalar_step;
+    const void *first_dims, *offsets;
+    int sizes_bytes, ragged, a_major, b_major, groups, m, n, k, band;
+    unsigned int *error;
+    /* of casts */
+    const void *in, *saved;
+    const void *const *in_pointers;
+    long long in_stride, in_group_stride, saved_stride;
+    const float *probability;
+    unsigned char *row, *column;
+    long long row_stride, column_stride;
+    void *row_sf, *column_sf;
+    float *row_global, *column_global;
+    unsigned int *row_amax, *column_amax;
+    void *out;
+    long long out_stride;
+    float *out_sf;
+    int align; /* of dequantize: 0: groups lie as their sizes say */
+    float *dbias, *partials, *row_partials, *dprob;
+    int dbias_add, input, form, activation, interleave;
+    float limit, slope, shift;
+    float *scale, *history;
+    const unsigned long long *random;
+    unsigned int *flags;
+    const int *noop;
+    const unsigned int *bases; /* of values as f16 */
+    /* of merged launches; what follows is copied for those alone */
+    int part_count;
+    struct qn_parts parts;
+    struct qn_part_maps part_maps;
+    /* of the kernel that brings sizes, which has no others */
+    struct qn_host_sizes host_sizes;
+    int *device_sizes;
+    /* and of what is expanded ahead */
+    float *factors;
+};
+
+/* Values of all launches but merged ones. */
+#define QN_PLAIN_BYTES offsetof(struct qn_values, part_count)
+
+/* Those but for the maps, which come first: a kernel has a few at most, and a
+   run copies them one by one. */
+static inline void qn_value_copy(struct qn_values *values,
+                                 const struct qn_values *known)
+{
+    const size_t maps = offsetof(struct qn_values, a);
+
+    memcpy((char *)values + maps, (const char *)known + maps,
+           QN_PLAIN_BYTES - maps);
+}
+
+/* Where each value lies in struct qn_values, by enum qn_param. */
+extern const size_t qn_value_offsets[QN_PARAM_COUNT];
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** check.c: what runs noted about group sizes that break a rule.
+*/
+#include "device/check.h"
+#include "base/error.h"
+#include "device/driver.h"
+#include "registry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The error record of registry.h. */
+struct record {
+    uint32_t code, group, low, high, part;
+};
+
+/* The array entries that the offending value may be. COUPLED: errors */
+static void name_entry(const struct quern_tensor *sizes, int code,
+                       unsigned group, char *text, size_t size)
+{
+    const char *lengths = sizes->last_dims ? "last_dims" : "first_dims";
+    int has_lengths = sizes->first_dims || sizes->last_dims;
+    enum { NEGATIVE = 1, PAST_END, OVERLAP };
+
+    if (!has_lengths && !sizes->offsets)
+        snprintf(text, size, "host_sizes[%u]", group);
+    else if (code == OVERLAP)
+        snprintf(text, size, "offsets[%u]", group);
+    else if (!has_lengths)
+        snprintf(text, size, "offsets[%u] - offsets[%u]%s%s", group + 1, group,
+                 code == NEGATIVE ? " or offsets" : "",
+                 code == NEGATIVE ? "[that group]" : "");
+    else if (sizes->offsets)
+        snprintf(text, size, "%s[%u] or offsets[%u]", lengths, group, group);
+    else
+        snprintf(text, size, "%s[%u]", lengths, group);
+}
+
+/* One sentence: the entry, its value, the rule. */
+static int report(const struct quern_tensor *sizes, const struct record *record)
+{
+    static const struct {
+        unsigned code;
+        const char *meaning;
+    } errors[] = {
+#define ROW(name, value, text) {value, text},
+        QN_SIZE_ERRORS(ROW)
+#undef ROW
+    };
+    const char *meaning = "the error record is not one that kernels write";
+    char entry[128];
+
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
+        if (errors[i].code == record->code)
+            meaning = errors[i].meaning;
+    name_entry(sizes, (int)record->code, record->group, entry, sizeof entry);
+    qn_error_set(QUERN_ESIZES, "group %u: %s is %lld: %s", record->group, entry,
+                 (long long)((uint64_t)record->high << 32 | record->low),
+                 meaning);
+    if (record->part)
+        qn_error_add("  in product %u of a launch that merges several, counted "
+                     "from 0",
+                     record->part);
+    return QUERN_ESIZES;
+}
+
+/* Wait, copy the record, and clear it if it holds something. */
+static int fetch(struct qn_driver *driver, void *workspace, const char *call,
+                 struct cu_stream *stream, struct record *record)
+{
+    uint64_t address = (uint64_t)(uintptr_t)workspace;
+    int code = qn_driver_no_capture(driver, stream, call);
+
+    if (!code)
+        code = QN_CU(driver, cuMemcpyDtoHAsync_v2, record, address,
+                     sizeof *record, stream);
+    if (!code)
+        code = QN_CU(driver, cuStreamSynchronize, stream);
+    if (!code && record->code)
+        code =
+            QN_CU(driver, cuMemsetD8Async, address, 0, sizeof *record, stream);
+    return code;
+}
+
+/* In the plan's context, whatever the thread's is. */
+static int fetch_from_gpu(struct qn_driver *driver, struct cu_context *context,
+                          void *workspace, const char *call, void *stream,
+                          struct record *record)
+{
+    struct qn_driver_scope scope;
+    int code = qn_driver_enter(driver, context, &scope);
+
+    if (!code)
+        code = fetch(driver, workspace, call, stream, record);
+    qn_driver_leave(driver, &scope);
+    return code;
+}
+
+int qn_check_record(struct qn_driver *driver, struct cu_context *context,
+                    void *workspace, const struct quern_tensor *sizes,
+                    const char *call, void *stream)
+{
+    struct record record = {0, 0, 0, 0, 0};
+    int code = QUERN_OK;
+
+    if (driver) {
+        code =
+            fetch_from_gpu(driver, context, workspace, call, stream, &record);
+    } else {
+        memcpy(&record, workspace, sizeof record);
+        if (record.code)
+            memset(workspace, 0, sizeof record);
+    }
+    if (!code && record.code)
+        code = report(sizes, &record);
+    return code;
+}

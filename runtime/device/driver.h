@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** driver.h: the CUDA driver, opened at run time.
+*/
+#ifndef QUERN_DEVICE_DRIVER_H
+#define QUERN_DEVICE_DRIVER_H
+
+#include "device/cuda_api.h"
+
+#include <pthread.h>
+
+struct cu_context;
+struct cu_stream;
+struct quern_context;
+
+struct qn_driver {
+    void *library;
+    pthread_mutex_t lock;       /* guards `primary` */
+    struct cu_context *primary; /* device 0's, retained when first needed */
+    int device;                 /* whose it is, to release it */
+#define QN_DRIVER_FIELD(name, arguments) int(*name) arguments;
+    QN_CU_FUNCTIONS(QN_DRIVER_FIELD)
+    QN_CU_OPTIONAL(QN_DRIVER_FIELD)
+#undef QN_DRIVER_FIELD
+};
+
+/* What a choice of kernel needs to know of the machine. */
+struct qn_device {
+    int present; /* 0: figures of an H200, for people without a GPU */
+    int ordinal;
+    char name[96];
+    int major, minor;
+    int sms;
+    int shared_bytes; /* the most that a block may have */
+};
+
+/* A CUDA context made current for a while. */
+struct qn_driver_scope {
+    struct cu_context *context;
+    int pushed;
+};
+
+/*
+** Open libcuda (`path`, else libcuda.so.1) and initialize it.
+** QUERN_ENODEVICE where there is none or no GPU; QUERN_ECUDA; QUERN_ENOMEM.
+*/
+int qn_driver_open(const char *path, struct qn_driver **out);
+void qn_driver_close(struct qn_driver *driver);
+
+/* Turn a failed call into a code and a message with the driver's own text. */
+int qn_driver_error(const struct qn_driver *driver, const char *call,
+                    int result);
+
+/*
+** Make a context current: `want`, or if NULL the thread's current one, or if
+** there is none device 0's primary. Leave restores what the thread had.
+*/
+int qn_driver_enter(struct qn_driver *driver, struct cu_context *want,
+                    struct qn_driver_scope *scope);
+void qn_driver_leave(struct qn_driver *driver, struct qn_driver_scope *scope);
+
+/* The current context's device. QUERN_ECUDA. */
+int qn_driver_device(struct qn_driver *driver, struct qn_device *device);
+
+/* An H200's figures, for choices on a machine without a GPU. */
+void qn_driver_no_device(struct qn_device *device);
+
+/* QUERN_ECAPTURE if a stream of this thread is seen to capture. */
+int qn_driver_no_capture(struct qn_driver *driver, struct cu_stream *stream,
+                         const char *what);
+
+/* Call a driver function; evaluates to a QUERN_ code. */
+#define QN_CU(driver, name, ...)                                               \
+    qn_driver_error(driver, #name, (driver)->name(__VA_ARGS__))
+
+/* The context's driver, opened on first use. Errors of qn_driver_open. */
+int qn_driver_of(struct quern_context *ctx, struct qn_driver **out);
+
+#endif

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** nvrtc.c: NVIDIA's run-time compiler, opened when it is first needed.
+*/
+#define _GNU_SOURCE
+#include "device/nvrtc.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "device/library.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct nvrtc_program;
+
+/* X(name, arguments): all return an nvrtcResult, 0 for success. */
+#define FUNCTIONS(X)                                                           \
+    X(nvrtcVersion, (int *major, int *minor))                                  \
+    X(nvrtcCreateProgram,                                                      \
+      (struct nvrtc_program * *program, const char *source, const char *name,  \
+       int nheaders, const char *const *headers, const char *const *names))    \
+    X(nvrtcDestroyProgram, (struct nvrtc_program * *program))                  \
+    X(nvrtcCompileProgram, (struct nvrtc_program * program, int noptions,      \
+                            const char *const *options))                       \
+    X(nvrtcGetCUBINSize, (struct nvrtc_program * program, size_t * bytes))     \
+    X(nvrtcGetCUBIN, (struct nvrtc_program * program, char *cubin))            \
+    X(nvrtcGetPTXSize, (struct nvrtc_program * program, size_t * bytes))       \
+    X(nvrtcGetPTX, (struct nvrtc_program * program, char *ptx))                \
+    X(nvrtcGetProgramLogSize,                                                  \
+      (struct nvrtc_program * program, size_t * bytes))                        \
+    X(nvrtcGetProgramLog, (struct nvrtc_program * program, char *log))
+
+struct qn_nvrtc {
+    void *library;
+    char version[32];
+#define FIELD(name, arguments) int(*name) arguments;
+    FUNCTIONS(FIELD)
+#undef FIELD
+};
+
+/* Sources include nothing, so nothing else is needed; -v reports spills. */
+static const char *const options[] = {"--std=c++17", "--ptxas-options=-v"};
+
+const char *qn_nvrtc_options(void)
+{
+    return "--std=c++17 --ptxas-options=-v";
+}
+
+/* ----------------------------------------------------------------- opening */
+
+static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12",
+                                    "libnvrtc.so", NULL};
+static const char *const beside[] = {"/../nvrtc", "/../nvrtc/nvidia/cu13/lib",
+                                     "/../nvrtc/nvidia/cuda_nvrtc/lib", NULL};
+
+/* All at once, so that an old library fails here. */
+static int load_symbols(struct qn_nvrtc *nvrtc)
+{
+    static const struct qn_library_symbol symbols[] = {
+#define ROW(name, arguments) {#name, offsetof(struct qn_nvrtc, name)},
+        FUNCTIONS(ROW)
+#undef ROW
+    };
+    const char *missing =
+        qn_library_load(nvrtc->library, nvrtc, symbols,
+                        (int)(sizeof symbols / sizeof symbols[0]));
+
+    return missing ? qn_error_set(QUERN_EMISSING,
+                                  "libnvrtc has no %s: CUDA 12 or later is "
+                                  "needed",
+                                  missing)
+                   : QUERN_OK;
+}
+
+/*
+** NVRTC opens its builtins by name alone: a copy beside it, in a folder that
+** the loader does not search, must be loaded before. None there is no error.
+*/
+static void load_builtins(const struct qn_nvrtc *nvrtc, int major, int minor)
+{
+    char path[PATH_MAX];
+    Dl_info info;
+    const char *slash;
+
+    if (!dladdr((void *)(uintptr_t)nvrtc->nvrtcVersion, &info) ||
+        !info.dli_fname || !(slash = strrchr(info.dli_fname, '/')))
+        return;
+    snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d",
+             (int)(slash - info.dli_fname), info.dli_fname, major, minor);
+    qn_library_open(path, 1);
+}
+
+/* Part of the key of what it compiles. */
+static int read_version(struct qn_nvrtc *nvrtc)
+{
+    int major, minor;
+
+    if (nvrtc->nvrtcVersion(&major, &minor))
+        return qn_error_set(QUERN_EMISSING, "libnvrtc tells no version");
+    load_builtins(nvrtc, major, minor);
+    snprintf(nvrtc->version, sizeof nvrtc->version, "nvrtc %d.%d", major,
+             minor);
+    return QUERN_OK;
+}
+
+int qn_nvrtc_open(const char *path, const char *cuda_home,
+                  struct qn_nvrtc **out)
+{
+    static const struct qn_library_search search = {names, beside};
+    struct qn_nvrtc *nvrtc = calloc(1, sizeof *nvrtc);
+    int code;
+
+    *out = NULL;
+    if (!nvrtc)
+        return qn_error_memory();
+    nvrtc->library =
+        path ? qn_library_open(path, 1) : qn_library_find(&search, cuda_home);
+    if (nvrtc->library) {
+        code = load_symbols(nvrtc);
+        if (!code)
+            code = read_version(nvrtc);
+    } else if (path) {
+        code =
+            qn_error_set(QUERN_EMISSING, "QUERN_NVRTC: %s", qn_library_error());
+    } else {
+        code = qn_error_set(QUERN_EMISSING,
+                            "a kernel must be compiled and there is no "
+                            "libnvrtc.so.13 or .12 on the loader's path, in "
+                            "$CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
+                            "../nvrtc beside libquern; set QUERN_NVRTC%s",
+                            qn_library_refused());
+    }
+    if (code)
+        qn_nvrtc_close(nvrtc);
+    else
+        *out = nvrtc;
+    return code;
+}
+
+void qn_nvrtc_close(struct qn_nvrtc *nvrtc)
+{
+    if (!nvrtc)
+        return;
+    if (nvrtc->library)
+        dlclose(nvrtc->library);
+    free(nvrtc);
+}
+
+const char *qn_nvrtc_version(const struct qn_nvrtc *nvrtc)
+{
+    return nvrtc->version;
+}
+
+/* --------------------------------------------------------------- compiling */
+
+/* 1 if a count before `what` in ptxas's report is not zero. */
+static int counted(const char *log, const char *what)
+{
+    for (const char *at = strstr(log, what); at; at = strstr(at + 1, what)) {
+        const char *digit = at;
+
+        while (digit > log && digit[-1] == ' ')
+            digit--;
+        while (digit > log && digit[-1] >= '0' && digit[-1] <= '9')
+            digit--;
+        if (strtol(digit, NULL, 10) > 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* What makes a kernel slow without making it wrong; NULL if nothing does. */
+static const char *find_fault(const char *log)
+{
+    static const char *const codes[] = {"C7510", "C7511", "C7512", "C7513",
+                                        "C7514"};
+
+    if (counted(log, "bytes spill stores") || counted(log, "bytes spill loads"))
+        return "it spills registers";
+    for (int i = 0; i < 5; i++)
+        if (strstr(log, codes[i]))
+            return "its wgmma are serialized";
+    return NULL;
+}
+
+/* Also after success: ptxas's report is in it. */
+static int read_log(struct qn_nvrtc *nvrtc, struct nvrtc_program *program,
+                    struct qn_compiled *out)
+{
+    size_t bytes = 0;
+
+    if (nvrtc->nvrtcGetProgramLogSize(program, &bytes))
+        bytes = 0;
+    out->log = calloc(1, bytes + 1);
+    if (!out->log)
+        return qn_error_memory();
+    if (bytes && nvrtc->nvrtcGetProgramLog(program, out->log))
+        out->log[0] = 0;
+    return QUERN_OK;
+}
+
+/* Needs a real architecture (sm_), not a virtual one. */
+static int read_cubin(struct qn_nvrtc *nvrtc, struct nvrtc_program *program,
+                      const char *name, struct qn_compiled *out)
+{
+    if (nvrtc->nvrtcGetCUBINSize(program, &out->bytes) || !out->bytes)
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc gave no cubin", name);
+    out->object = malloc(out->bytes);
+    if (!out->object)
+        return qn_error_memory();
+    if (nvrtc->nvrtcGetCUBIN(program, out->object))
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc gave no cubin", name);
+    return QUERN_OK;
+}
+
+/* A slow kernel is refused with its log, for the next best. */
+static int judge(const char *name, struct qn_compiled *out)
+{
+    const char *fault = find_fault(out->log);
+
+    if (!fault)
+        return QUERN_OK;
+    out->rejected = 1;
+    return qn_error_set(QUERN_ECOMPILE, "%s is not used: %s\n%s", name, fault,
+                        out->log);
+}
+
+/* `target` is "sm_90a", or "compute_90a" for PTX alone. After an error there
+   may be a program, too. */
+static int compile(struct qn_nvrtc *nvrtc, const char *name, const char *source,
+                   const char *target, struct nvrtc_program **program,
+                   struct qn_compiled *out)
+{
+    char file[300], architecture[64];
+    const char *arguments[] = {architecture, options[0], options[1]};
+    int failed, code;
+
+    snprintf(file, sizeof file, "%s.cu", name);
+    snprintf(architecture, sizeof architecture, "--gpu-architecture=%s",
+             target);
+    if (nvrtc->nvrtcCreateProgram(program, source, file, 0, NULL, NULL))
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc takes no program", name);
+    failed = nvrtc->nvrtcCompileProgram(*program, 3, arguments);
+    code = read_log(nvrtc, *program, out);
+    if (!code && failed)
+        code = qn_error_set(QUERN_ECOMPILE,
+                            "%s does not compile (nvrtc "
+                            "error %d)\n%s",
+                            name, failed, out->log);
+    return code;
+}
+
+int qn_nvrtc_compile(struct qn_nvrtc *nvrtc, const char *name,
+                     const char *source, const char *arch,
+                     struct qn_compiled *out)
+{
+    struct nvrtc_program *program = NULL;
+    int code;
+
+    memset(out, 0, sizeof *out);
+    code = compile(nvrtc, name, source, arch, &program, out);
+    if (!code)
+        code = read_cubin(nvrtc, program, name, out);
+    if (!code)
+        code = judge(name, out);
+    if (program)
+        nvrtc->nvrtcDestroyProgram(&program);
+    return code;
+}
+
+/* The text, which the library ends with a zero. */
+static int read_ptx(struct qn_nvrtc *nvrtc, struct nvrtc_program *program,
+                    const char *name, char **ptx)
+{
+    size_t bytes = 0;
+
+    if (nvrtc->nvrtcGetPTXSize(program, &bytes) || !bytes)
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc gave no PTX", name);
+    *ptx = calloc(1, bytes + 1);
+    if (!*ptx)
+        return qn_error_memory();
+    if (nvrtc->nvrtcGetPTX(program, *ptx))
+        return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc gave no PTX", name);
+    return QUERN_OK;
+}
+
+int qn_nvrtc_ptx(struct qn_nvrtc *nvrtc, const char *name, const char *source,
+                 const char *arch, char **ptx)
+{
+    struct nvrtc_program *program = NULL;
+    struct qn_compiled out = {NULL, 0, NULL, 0};
+    char target[64];
+    int code;
+
+    *ptx = NULL;
+    snprintf(target, sizeof target, "compute_%s",
+             strncmp(arch, "sm_", 3) ? arch : arch + 3);
+    code = compile(nvrtc, name, source, target, &program, &out);
+    if (!code)
+        code = read_ptx(nvrtc, program, name, ptx);
+    if (program)
+        nvrtc->nvrtcDestroyProgram(&program);
+    qn_nvrtc_free(&out);
+    if (code) {
+        free(*ptx);
+        *ptx = NULL;
+    }
+    return code;
+}
+
+void qn_nvrtc_free(struct qn_compiled *compiled)
+{
+    free(compiled->object);
+    free(compiled->log);
+    memset(compiled, 0, sizeof *compiled);
+}
+
+int qn_nvrtc_of(struct quern_context *ctx, struct qn_nvrtc **out)
+{
+    int opens, code = QUERN_OK;
+
+    pthread_mutex_lock(&ctx->lock);
+    opens = !ctx->compiler;
+    if (opens)
+        code = qn_nvrtc_open(ctx->nvrtc, ctx->cuda_home, &ctx->compiler);
+    *out = ctx->compiler;
+    pthread_mutex_unlock(&ctx->lock);
+    if (opens && !code)
+        qn_context_log(ctx, QUERN_LOG_DEBUG, "%s compiles",
+                       qn_nvrtc_version(*out));
+    return code;
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** mlp_args.c: the rules that the arguments of a phase must keep. Nothing is
+** read but the arguments themselves. Steps find nothing to refuse after it: a
+** phase is queued as a whole or not at all.
+*/
+#include "mlp/mlp_plan.h"
+#include "base/error.h"
+#include "base/region.h"
+#include "base/types.h"
+#include "problem/host_sizes_rules.h"
+#include "problem/problem.h"
+#include "quantize/quantize_plan.h"
+
+#include <stddef.h>
+
+/* Who uses a tensor, as bits of phases. */
+enum {
+    WEIGHTS = 1 << QN_MLP_WEIGHTS,
+    FORWARD = 1 << QN_MLP_FORWARD,
+    BACKWARD = 1 << QN_MLP_BACKWARD,
+    WGRAD = 1 << QN_MLP_WGRAD
+};
+
+/* What it is: numbers that the recipe scales are not looked at in some phases,
+   copies are those of what it scales. */
+enum kind { NUMBERS, COPY };
+
+static const struct row {
+    const char *name, *sf, *global;
+    size_t offset;
+    int tensor; /* whose scaling decides */
+    enum kind kind;
+    int scaled, plain; /* phases that need it, if it is scaled and if not */
+    int optional;      /* phases that do without */
+    int written;       /* of copies by those who make them */
+    int tokens;        /* rows are of groups, and may lie apart */
+    int again;         /* backward needs it, too, if it computes pre again */
+} rows[] = {
+#define AT(name)                                                               \
+#name, #name ".sf", #name ".global", offsetof(struct quern_mlp_args, name)
+    {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1, 1},
+    {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1, 0},
+    {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1, 0},
+    {AT(dx), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1, 1, 0},
+    {AT(w1), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0, 0},
+    {AT(w2), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0, 0},
+    {AT(w1_row), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0, 1},
+    {AT(w2_row), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0, 0},
+    {AT(w1_column), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0,
+     0},
+    {AT(w2_column), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0,
+     0},
+    {AT(dw1), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
+    {AT(dw2), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
+#undef AT
+};
+
+/* Bytes that rows span, which are at most INT32_MAX elements apart. */
+static size_t span_of(const struct row *row, const struct quern_tensor *given,
+                      const struct quern_tensor *need)
+{
+    const int64_t tokens = need->shape[0], columns = need->shape[1];
+
+    if (!row->tokens || given->stride <= columns || !tokens)
+        return need->bytes;
+    return (size_t)(((tokens - 1) * given->stride + columns) *
+                    qn_type_bits(need->type) / 8);
+}
+
+/* As described: rows and matrices one behind the other; or rows apart, each of
+   which begins where any kernel can copy it from. */
+static int check_stride(const struct row *row, const struct quern_tensor *given,
+                        const struct quern_tensor *need)
+{
+    const int64_t stride = given->stride, columns = need->shape[1];
+    const int bits = qn_type_bits(need->type);
+
+    if (given->group_stride || given->pointers ||
+        (!row->tokens && stride != need->stride))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s: stride %lld, no group_stride and no pointers "
+                            "are expected, as described",
+                            row->name, (long long)need->stride);
+    if (!row->tokens || !stride || stride == columns)
+        return QUERN_OK;
+    if (qn_problem_stride(row->name, stride, columns))
+        return QUERN_EINVAL;
+    if (stride * bits % (8 * QN_ALIGNMENT))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.stride is %lld elements of %s: rows that are "
+                            "not packed must start at multiples of %d bytes",
+                            row->name, (long long)stride,
+                            qn_type_name(need->type), QN_ALIGNMENT);
+    return QUERN_OK;
+}
+
+static int check_place(const struct row *row, const struct quern_tensor *given,
+                       const struct quern_tensor *need)
+{
+    const char *name = row->name;
+    size_t bytes;
+    int code = check_stride(row, given, need);
+
+    if (code)
+        return code;
+    bytes = span_of(row, given, need);
+    if (given->bytes < bytes)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.bytes is %zu: its rows span %zu bytes", name,
+                            given->bytes, bytes);
+    if (bytes && !given->data)
+        return qn_error_set(QUERN_EINVAL, "%s.data is NULL", name);
+    if ((uintptr_t)given->data % QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.data is %p: it must be a multiple of %d", name,
+                            given->data, QN_ALIGNMENT);
+    return QUERN_OK;
+}
+
+/* A step would not take them, and it is not for steps to find out. */
+static int check_sizes(const struct row *row, const struct quern_tensor *given)
+{
+    const char *field = given->first_dims  ? "first_dims"
+                        : given->last_dims ? "last_dims"
+                        : given->offsets   ? "offsets"
+                                           : NULL;
+
+    if (!field)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s.%s is not NULL: groups' sizes are "
+                        "args.first_dims, args.offsets or args.host_sizes",
+                        row->name, field);
+}
+
+/* Of numbers there are none. */
+static int check_scales(const struct row *row, const struct quern_tensor *given,
+                        const struct quern_tensor *need)
+{
+    if (row->kind == COPY)
+        return qn_quantize_check_sf(row->name, given, need);
+    if (!given->sf && !given->global)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s.%s is not NULL: numbers have no scale factors",
+                        row->name, given->sf ? "sf" : "global");
+}
+
+static int check_tensor(const struct row *row, const struct quern_tensor *given,
+                        const struct quern_tensor *need)
+{
+    int code = qn_problem_shape(row->name, given, need);
+
+    if (!code)
+        code = check_place(row, given, need);
+    if (!code)
+        code = check_sizes(row, given);
+    if (!code)
+        code = check_scales(row, given, need);
+    return code;
+}
+
+static const struct quern_tensor *tensor_at(const struct quern_mlp_args *args,
+                                            const struct row *row)
+{
+    return (const void *)((const char *)args + row->offset);
+}
+
+/* Which of these phases need it. */
+static int phases_of(const struct quern_mlp_plan *plan, const struct row *row,
+                     int phases)
+{
+    const int scaled = qn_mlp_scaled(plan->recipe, row->tensor);
+    const int again =
+        plan->mlp.recompute && row->again && scaled == (row->kind == COPY);
+
+    return phases &
+           ((scaled ? row->scaled : row->plain) | (again ? BACKWARD : 0));
+}
+
+/* Of weights no copy is wanted, so the numbers are not read. */
+static int is_idle(const struct quern_mlp_args *args, const struct row *row,
+                   int phase)
+{
+    if (phase != QN_MLP_WEIGHTS || row->kind != NUMBERS)
+        return 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].kind == COPY && rows[i].tensor == row->tensor &&
+            tensor_at(args, &rows[i])->data)
+            return 0;
+    return 1;
+}
+
+/* All that the phase uses. */
+static int check_tensors(const struct quern_mlp_plan *plan,
+                         const struct quern_mlp_args *args, int phase)
+{
+    const int bit = 1 << phase;
+    int code = QUERN_OK;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !code; i++) {
+        const struct row *row = &rows[i];
+        const struct quern_tensor *given = tensor_at(args, row);
+
+        if (!phases_of(plan, row, bit) || is_idle(args, row, phase) ||
+            (row->optional & bit && !given->data))
+            continue;
+        code = check_tensor(row, given, tensor_at(&plan->need.args, row));
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------ other arrays */
+
+/* Given where it is wanted; else it is not looked at. */
+static int check_array(const char *name, const void *array, int wanted,
+                       size_t alignment, const char *why)
+{
+    if (!wanted)
+        return QUERN_OK;
+    if (!array)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL: %s", name, why);
+    if ((uintptr_t)array % alignment)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is %p: it must be a multiple of %zu", name,
+                            array, alignment);
+    return QUERN_OK;
+}
+
+/* All of them or none. */
+static int check_no_bias(const struct quern_mlp_plan *plan,
+                         const struct quern_mlp_args *args)
+{
+    const struct {
+        const char *name;
+        const float *array;
+    } arrays[] = {{"b1", args->b1},
+                  {"b2", args->b2},
+                  {"db1", args->db1},
+                  {"db2", args->db2}};
+
+    for (size_t i = 0; i < 4 && !plan->mlp.bias; i++)
+        if (arrays[i].array)
+            return qn_error_set(QUERN_EINVAL,
+                                "%s is not NULL: the problem says bias=0",
+                                arrays[i].name);
+    return QUERN_OK;
+}
+
+static int check_arrays(const struct quern_mlp_plan *plan,
+                        const struct quern_mlp_args *args, int phase)
+{
+    const struct quern_mlp_description *need = &plan->need;
+    int tokens = phase == QN_MLP_FORWARD || phase == QN_MLP_BACKWARD;
+    int casts = phase != QN_MLP_WGRAD;
+    int weighs_b2 = tokens && plan->mlp.probability;
+    int rows_scaled = weighs_b2 && plan->mlp.m > 0;
+    int bias = tokens && plan->mlp.bias, back = phase == QN_MLP_BACKWARD;
+    const struct {
+        const char *name;
+        const void *array;
+        int wanted;
+        size_t alignment;
+        const char *why;
+    } arrays[] = {
+        {"workspace", args->workspace, 1, 256, "zeroed bytes are needed"},
+        {"saved", args->saved,
+         (phase > QN_MLP_FORWARD && need->saved_bytes) || args->saved, 256,
+         "it has what forward left"},
+        {"probability", args->probability, rows_scaled, sizeof(float),
+         "the problem says prob=1"},
+        {"dprob", args->dprob, rows_scaled && back, sizeof(float),
+         "the problem says prob=1"},
+        {"b1", args->b1, bias && (!back || plan->mlp.recompute),
+         2 * sizeof(float), "the problem says bias=1"},
+        {"b2", args->b2, bias && (!back || weighs_b2), 2 * sizeof(float),
+         "the problem says bias=1"},
+        {"db1", args->db1, bias && back, sizeof(float),
+         "the problem says bias=1"},
+        {"db2", args->db2, bias && back, sizeof(float),
+         "the problem says bias=1"},
+        {"scale", args->scale, casts && need->history, sizeof(float),
+         "the recipe's scaling is delayed"},
+        {"history", args->history, casts && need->history, sizeof(float),
+         "the recipe's scaling is delayed"},
+        {"random", args->random, casts && need->random, sizeof(uint64_t),
+         "the recipe rounds by chance"},
+    };
+    int code = check_no_bias(plan, args);
+
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && !code; i++)
+        code = check_array(arrays[i].name, arrays[i].array, arrays[i].wanted,
+                           arrays[i].alignment, arrays[i].why);
+    return code;
+}
+
+/* ----------------------------------------------------------------- overlap */
+
+enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 14, FIELDS = 3 };
+
+/* What phases use. */
+struct list {
+    struct qn_region at[OTHERS + ROWS * FIELDS];
+    int count, phases;
+};
+
+static void add(struct list *l, int phases, const char *name, const void *data,
+                size_t bytes, int written)
+{
+    if (phases & l->phases && data && bytes)
+        l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
+}
+
+/* A tensor and its scales. Of the same weights both copies may share these:
+   where they are of more than a block they are the same. */
+static void list_tensor(const struct quern_mlp_plan *plan,
+                        const struct quern_mlp_args *args,
+                        const struct row *row, struct list *l)
+{
+    const struct quern_tensor *given = tensor_at(args, row);
+    const struct quern_tensor *need = tensor_at(&plan->need.args, row);
+    const int written =
+        row->written && (row->kind != COPY || l->phases & WEIGHTS);
+    const int lasting = !row->written && !row->tokens; /* w1 and w2 */
+    const struct qn_scaling *s = &plan->recipe->scaling[QUERN_W];
+    const int first = l->count;
+
+    if (!given->data || (!lasting && !phases_of(plan, row, l->phases)))
+        return;
+    add(l, -1, row->name, given->data, span_of(row, given, need), written);
+    if (row->kind != COPY)
+        return;
+    add(l, -1, row->sf, given->sf, need->sf_bytes, written);
+    add(l, -1, row->global, given->global, need->global_bytes, written);
+    for (int i = first + 1; i < l->count; i++)
+        if (i - first > 1 ? !s->hadamard : qn_quantize_same_sf(s))
+            l->at[i].alike = (i - first) * QUERN_MLP_TENSORS + row->tensor;
+}
+
+static void list_others(const struct quern_mlp_plan *plan,
+                        const struct quern_mlp_args *args, struct list *l)
+{
+    const struct quern_mlp_description *need = &plan->need;
+    const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
+    const size_t groups = (size_t)plan->mlp.groups, word = sizeof(float);
+    const size_t tokens = plan->mlp.probability ? (size_t)plan->mlp.m : 0;
+    const size_t b1 = groups * (size_t)qn_mlp_operands(&plan->mlp) * word;
+    const size_t b2 = groups * (size_t)plan->mlp.hidden * word;
+    const size_t slots = (size_t)need->history;
+    const int casts = WEIGHTS | FORWARD | BACKWARD;
+    const int sizes = FORWARD | BACKWARD | WGRAD;
+
+    add(l, -1, "workspace", args->workspace, need->workspace_bytes, 1);
+    add(l, sizes, "saved", args->saved, need->saved_bytes, 1);
+    add(l, sizes, "first_dims", args->first_dims, groups * entry, 0);
+    add(l, sizes, "offsets", args->offsets, (groups + 1) * entry, 0);
+    add(l, sizes, "host_sizes", args->host_sizes, groups * sizeof(int64_t), 0);
+    add(l, FORWARD | BACKWARD, "probability", args->probability, tokens * word,
+        0);
+    add(l, BACKWARD, "dprob", args->dprob, tokens * word, 1);
+    add(l, -1, "b1", args->b1, b1, 0);
+    add(l, -1, "b2", args->b2, b2, 0);
+    add(l, BACKWARD, "db1", args->db1, b1, 1);
+    add(l, BACKWARD, "db2", args->db2, b2, 1);
+    add(l, casts, "scale", args->scale,
+        slots ? QUERN_MLP_TENSORS * 2 * word : 0, 0);
+    add(l, casts, "history", args->history, slots * QUERN_MLP_TENSORS * word,
+        1);
+    add(l, casts, "random", args->random,
+        need->random ? QUERN_MLP_TENSORS * 2 * sizeof(uint64_t) : 0, 0);
+}
+
+/* What is written must not be anything else that the same call uses, nor the
+   layer's own weights and biases. Tensors of other phases may be gone. */
+static int check_overlap(const struct quern_mlp_plan *plan,
+                         const struct quern_mlp_args *args, int phases)
+{
+    struct list l;
+
+    l.count = 0;
+    l.phases = phases;
+    list_others(plan, args, &l);
+    for (int i = 0; i < ROWS; i++)
+        list_tensor(plan, args, &rows[i], &l);
+    return qn_region_check(l.at, l.count);
+}
+
+/* --------------------------------------------------------------------- all */
+
+static int check_phase(const struct quern_mlp_plan *plan,
+                       const struct quern_mlp_args *args, int phase)
+{
+    int code = check_arrays(plan, args, phase);
+
+    if (!code)
+        code = check_tensors(plan, args, phase);
+    if (!code && phase != QN_MLP_WEIGHTS && args->host_sizes)
+        code = qn_host_size_rows(args->host_sizes, plan->mlp.sizes,
+                                 plan->mlp.groups, plan->mlp.m,
+                                 args->first_dims, args->offsets);
+    else if (!code && phase != QN_MLP_WEIGHTS)
+        code = qn_quantize_check_sizes(args->first_dims, args->offsets,
+                                       args->sizes_type);
+    return code;
+}
+
+int qn_mlp_args(const struct quern_mlp_plan *plan,
+                const struct quern_mlp_args *args, int first, int last)
+{
+    int phases = 0, code = QUERN_OK;
+
+    for (int phase = first; phase <= last && !code; phase++) {
+        code = check_phase(plan, args, phase);
+        phases |= 1 << phase;
+    }
+    return code ? code : check_overlap(plan, args, phases);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** mlp_plan.c: a plan for each step of a grouped MLP.
+*/
+#include "mlp/mlp_plan.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "choose/session.h"
+#include "product/plan.h"
+#include "product/why.h"
+#include "quantize/quantize_plan.h"
+
+#include <stdlib.h>
+
+static int check_options(const struct quern_plan_options *options)
+{
+    if (options && options->backend == QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.backend is cublaslt: it multiplies, and "
+                            "quantizes nothing");
+    if (options && options->kernel)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.kernel is '%s': an MLP runs many kernels, "
+                            "and none is to be named",
+                            options->kernel);
+    return QUERN_OK;
+}
+
+/* One launch: copies that a cast would have to make are a step of their own. */
+static int plan_one(struct quern_mlp_plan *plan, const struct qn_session *s,
+                    const struct quern_problem *p, int product)
+{
+    struct quern_plan **out = &plan->products[product];
+
+    return p->copies ? qn_plan_alone(s, p, &s->options, out)
+                     : qn_plan_inner(s, p, &s->options, out);
+}
+
+/* pre and h at once, where a kernel does that. */
+static int plan_fused(struct quern_mlp_plan *plan, const struct qn_session *s)
+{
+    struct quern_problem p;
+    int code;
+
+    if (!qn_mlp_fused(&plan->mlp, plan->recipe, &p))
+        return QUERN_OK;
+    code = plan_one(plan, s, &p, QN_MLP_PRE);
+    plan->fused = !code;
+    return code == QUERN_ENOKERNEL ? QUERN_OK : code;
+}
+
+/* dpre in the launch of dh, where a kernel does that and the model says that it
+   takes less time. */
+static int plan_back(struct quern_mlp_plan *plan, const struct qn_session *s)
+{
+    struct quern_problem p, plain;
+    int code;
+
+    if (!qn_mlp_back(&plan->mlp, plan->recipe, &p))
+        return QUERN_OK;
+    qn_mlp_product(&plan->mlp, plan->recipe, QN_MLP_DH, &plain);
+    code = qn_gradient_compare(s, &p, &plain, &plan->compared);
+    if (code || !plan->compared.better)
+        return code;
+    code = plan_one(plan, s, &p, QN_MLP_DH);
+    plan->back = !code;
+    return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE ? QUERN_OK : code;
+}
+
+/* Does a kernel that makes pre and h, or dpre, do it? */
+static int is_fused(const struct qn_mlp_step *step, int fused, int back)
+{
+    const int i = step->index;
+
+    return (fused &&
+            i == (step->is_cast ? (int)QUERN_MLP_H : (int)QN_MLP_PRE)) ||
+           (back &&
+            i == (step->is_cast ? (int)QUERN_MLP_DPRE : (int)QN_MLP_DH));
+}
+
+/* The same product without its bias. */
+static struct quern_problem without_bias(const struct quern_problem *p)
+{
+    struct quern_problem plain = *p;
+
+    plain.bias = plain.probability = 0;
+    return plain;
+}
+
+/*
+** Where no kernel adds the bias, one does without it, and a pass of its own
+** follows; unless its operands are expanded ahead, so that the kernel of what
+** these are then may add it.
+*/
+static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
+                        const struct quern_problem *p, int product)
+{
+    const struct quern_problem plain = without_bias(p);
+    struct quern_plan **out = &plan->products[product], *other;
+    int code = qn_plan_inner(s, p, &s->options, out);
+    struct quern_problem expanded = *p;
+
+    if (code != QUERN_ENOKERNEL || !p->bias)
+        return code;
+    code = qn_plan_inner(s, &plain, &s->options, out);
+    if (code || (*out)->problem.expand <= QUERN_EXPAND_INSIDE)
+        return code;
+    expanded.expand = (*out)->problem.expand;
+    code = qn_plan_inner(s, &expanded, &s->options, &other);
+    if (code)
+        return code == QUERN_ENOKERNEL ? QUERN_OK : code;
+    quern_plan_free(*out);
+    *out = other;
+    return QUERN_OK;
+}
+
+/* Is the cast a pass for a bias that its product (fused or not) adds? */
+static int is_added(const struct quern_mlp_plan *plan,
+                    const struct qn_mlp_step *step)
+{
+    int first = step->index == QN_MLP_ADD_B1;
+
+    return step->is_cast && (first || step->index == QN_MLP_ADD_B2) &&
+           plan->products[first ? QN_MLP_PRE : QN_MLP_Y]->problem.bias;
+}
+
+/* One step's plan, if there is something to do. */
+static int plan_step(struct quern_mlp_plan *plan, const struct qn_session *s,
+                     const struct qn_mlp_step *step)
+{
+    struct quern_quantization q;
+    struct quern_problem p;
+    int code = QUERN_OK;
+
+    if (qn_mlp_again(step))
+        return QUERN_OK; /* there it is */
+    if (!step->is_cast && step->index == QN_MLP_PRE)
+        code = plan_fused(plan, s);
+    else if (!step->is_cast && step->index == QN_MLP_DH)
+        code = plan_back(plan, s);
+    if (code || is_fused(step, plan->fused, plan->back) ||
+        is_added(plan, step)) {
+        /* failed, or done */
+    } else if (!step->is_cast) {
+        qn_mlp_product(&plan->mlp, plan->recipe, step->index, &p);
+        code = plan_product(plan, s, &p, step->index);
+    } else if (qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, step->index,
+                           &q)) {
+        code = qn_quantize_plan_inner(s, &q, &s->options,
+                                      &plan->casts[step->index]);
+    }
+    if (code)
+        qn_error_add("  in the step %s", step->name);
+    return code;
+}
+
+void quern_mlp_plan_free(struct quern_mlp_plan *plan)
+{
+    if (!plan)
+        return;
+    for (int i = 0; i < QN_MLP_CASTS; i++)
+        quern_quantize_plan_free(plan->casts[i]);
+    for (int i = 0; i < QN_MLP_PRODUCTS; i++)
+        quern_plan_free(plan->products[i]);
+    free(plan);
+}
+
+/* On the session's machine. */
+static int make(const struct qn_session *s, const struct quern_mlp *mlp,
+                struct quern_mlp_plan **out)
+{
+    struct quern_mlp_plan *plan = calloc(1, sizeof *plan);
+    int code;
+
+    if (!plan)
+        return qn_error_memory();
+    plan->ctx = s->ctx;
+    plan->mlp = *mlp;
+    code =
+        qn_mlp_describe(s->ctx, mlp, &plan->need, &plan->space, &plan->recipe);
+    for (int i = 0; i < QN_MLP_STEPS && !code; i++)
+        code = plan_step(plan, s, &qn_mlp_steps[i]);
+    if (code)
+        quern_mlp_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
+                   const struct quern_plan_options *options,
+                   struct quern_mlp_plan **out)
+{
+    struct qn_session session = {.ctx = ctx};
+    int code;
+
+    if (!ctx || !mlp || !out)
+        return qn_error_null("ctx", ctx, "mlp", mlp, "plan");
+    *out = NULL;
+    code = check_options(options);
+    if (!code)
+        code = qn_mlp_check(ctx, mlp, NULL);
+    if (!code)
+        code = qn_session_machine(&session, ctx, options);
+    if (!code)
+        code = qn_session_capture(&session, NULL, "making a plan");
+    if (!code)
+        code = make(&session, mlp, out);
+    qn_session_close(&session);
+    return qn_error_done(code);
+}
+
+/* --------------------------------------------------------------------- why */
+
+/* A product with the launches that it is made of. */
+static void explain_product(const struct quern_plan *plan, const char *name,
+                            struct qn_text *text)
+{
+    char line[512];
+
+    qn_why_line(plan, line, sizeof line);
+    qn_text_add(text, "  %s\n    %s\n", name, line);
+    qn_why_list(plan, "    ", text);
+}
+
+/* A problem that no one launch solves. */
+static void add_line(const char *reason, const struct quern_problem *p,
+                     struct qn_text *text)
+{
+    char line[512];
+
+    quern_problem_print(p, line, sizeof line);
+    qn_text_add(text, "  %s\n    %s\n", reason, line);
+}
+
+/* pre and h at once, or why not. */
+static void explain_fused(const struct quern_mlp_plan *plan,
+                          struct qn_text *text)
+{
+    struct quern_problem p;
+
+    if (plan->fused)
+        explain_product(plan->products[QN_MLP_PRE],
+                        "pre = x w1^T and h = activation(pre)", text);
+    else if (qn_mlp_fused(&plan->mlp, plan->recipe, &p))
+        add_line("h apart from pre: no kernel serves", &p, text);
+    else
+        qn_text_add(text, "  h apart from pre: its scales are known only when "
+                          "all of it is\n");
+}
+
+/* dpre in the launch of dh, or why not. */
+static void explain_back(const struct quern_mlp_plan *plan,
+                         struct qn_text *text)
+{
+    const struct qn_gradient_figures *f = &plan->compared;
+    struct quern_problem p;
+
+    if (!qn_mlp_back(&plan->mlp, plan->recipe, &p)) {
+        qn_text_add(text, "  dpre apart from dh: its scales are known only "
+                          "when all of it is\n");
+        return;
+    }
+    if (plan->back)
+        explain_product(plan->products[QN_MLP_DH],
+                        "dh = dy w2 and dpre, from dh and pre", text);
+    else
+        add_line(f->served ? "dpre apart from dh: in one launch it is slower"
+                           : "dpre apart from dh: no kernel serves",
+                 &p, text);
+    if (f->served && f->product > 0)
+        qn_text_add(text,
+                    "    %.0f cycles; apart %.0f, and %.0f that read dh and "
+                    "pre\n",
+                    f->cycles, f->product, f->cast);
+}
+
+static void explain_step(const struct quern_mlp_plan *plan,
+                         const struct qn_mlp_step *step, struct qn_text *text)
+{
+    const struct quern_quantize_plan *cast;
+    char line[512];
+
+    if (qn_mlp_again(step)) {
+        if (plan->mlp.recompute && !step->is_cast)
+            qn_text_add(text, "  pre again, as in forward\n");
+        return;
+    }
+    if (!step->is_cast && step->index == QN_MLP_PRE)
+        explain_fused(plan, text);
+    else if (!step->is_cast && step->index == QN_MLP_DH)
+        explain_back(plan, text);
+    if (is_fused(step, plan->fused, plan->back))
+        return;
+    if (!step->is_cast) {
+        explain_product(plan->products[step->index], step->name, text);
+        return;
+    }
+    cast = plan->casts[step->index];
+    if (!cast)
+        return;
+    quern_quantize_print(&cast->q, line, sizeof line);
+    qn_text_add(text, "  %s\n    %s\n", step->name, line);
+    qn_why_cast(cast, "    ", text);
+}
+
+static int explain(const struct qn_session *s, const struct quern_mlp *mlp,
+                   struct qn_text *text)
+{
+    static const char *const phases[QN_MLP_PHASES] = {"weights", "forward",
+                                                      "backward", "wgrad"};
+    struct quern_mlp_plan *plan;
+    char line[512];
+    int phase = -1, code = make(s, mlp, &plan);
+
+    if (code)
+        return code;
+    quern_mlp_print(mlp, line, sizeof line);
+    qn_text_add(text, "%s\n", line);
+    for (int i = 0; i < QN_MLP_STEPS; i++) {
+        if (qn_mlp_steps[i].phase != phase)
+            qn_text_add(text, "\n%s\n", phases[qn_mlp_steps[i].phase]);
+        phase = qn_mlp_steps[i].phase;
+        explain_step(plan, &qn_mlp_steps[i], text);
+    }
+    quern_mlp_plan_free(plan);
+    return QUERN_OK;
+}
+
+int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
+                  const struct quern_plan_options *options, char **out)
+{
+    struct qn_session session = {.ctx = ctx};
+    struct qn_text text = {0};
+    int code;
+
+    if (!ctx || !mlp || !out)
+        return qn_error_null("ctx", ctx, "mlp", mlp, "text");
+    *out = NULL;
+    code = check_options(options);
+    if (!code)
+        code = qn_mlp_check(ctx, mlp, NULL);
+    if (!code)
+        code = qn_session_explain(&session, ctx, NULL, options, &text);
+    if (!code)
+        code = explain(&session, mlp, &text);
+    qn_session_close(&session);
+    if (!code) {
+        *out = qn_text_take(&text);
+        code = *out ? QUERN_OK : qn_error_memory();
+    }
+    qn_text_free(&text);
+    return qn_error_done(code);
+}

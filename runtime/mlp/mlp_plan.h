@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** mlp_plan.h: plans and runs of an MLP.
+*/
+#ifndef QUERN_MLP_MLP_PLAN_H
+#define QUERN_MLP_MLP_PLAN_H
+
+#include "choose/gradient_model.h"
+#include "problem/mlp.h"
+
+struct quern_context;
+struct quern_plan;
+struct quern_quantize_plan;
+
+struct quern_mlp_plan {
+    struct quern_context *ctx;
+    struct quern_mlp mlp;
+    const struct qn_recipe *recipe;
+    struct quern_mlp_description need;
+    struct qn_mlp_space space;
+    /* NULL: nothing to do */
+    struct quern_quantize_plan *casts[QN_MLP_CASTS];
+    struct quern_plan *products[QN_MLP_PRODUCTS];
+    int fused; /* the product of pre makes h, too, so no cast does */
+    int back;  /* and that of dh dpre, db1 and dprob */
+    struct qn_gradient_figures compared; /* both ways to make dpre */
+};
+
+/* All rules of the arguments of a call, whose phases are `first` to `last`.
+   QUERN_EINVAL names argument and rule. */
+int qn_mlp_args(const struct quern_mlp_plan *plan,
+                const struct quern_mlp_args *args, int first, int last);
+
+/* The arguments of one product of a call; 0: there is no such product. */
+int qn_mlp_product_args(const struct quern_mlp_plan *plan,
+                        const struct quern_mlp_args *args, int product,
+                        struct quern_args *out);
+
+#endif

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** mlp_run.c: run the steps of a phase. Nothing here allocates.
+*/
+#include "mlp/mlp_plan.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "choose/host_sizes.h"
+#include "device/check.h"
+#include "device/driver.h"
+#include "product/plan.h"
+#include "product/run.h"
+#include "quantize/quantize_plan.h"
+
+/* One run of a plan, for all its steps. */
+struct run {
+    const struct quern_mlp_plan *plan;
+    const struct quern_mlp_args *args;
+    void *stream;
+    int again; /* pre, in backward */
+};
+
+/* ----------------------------------------------------------------- tensors */
+
+/* What lies in `saved` or the workspace; no data where it is not kept. */
+static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
+{
+    const struct qn_mlp_place *place = &run->plan->space.places[slot];
+    char *base = run->args->workspace;
+    int column = slot >= QN_MLP_COLUMN;
+
+    *t = place->need;
+    if (place->saved && !run->args->saved && (column || !t->ndim))
+        return;
+    if (!place->saved)
+        base += place->at;
+    else if (run->args->saved)
+        base = (char *)run->args->saved + place->at;
+    else
+        base += place->loose;
+    t->data = base;
+    t->sf = t->sf_bytes ? base + qn_padded(t->bytes) : NULL;
+    t->global = t->global_bytes
+                    ? base + qn_padded(t->bytes) + qn_padded(t->sf_bytes)
+                    : NULL;
+}
+
+/* The numbers of a tensor that is used as it is, or is to be quantized. */
+static void find_numbers(const struct run *run, int tensor,
+                         struct quern_tensor *t)
+{
+    const struct quern_mlp_args *args = run->args;
+
+    switch (tensor) {
+    case QUERN_MLP_X:
+        *t = args->x;
+        break;
+    case QUERN_MLP_W1:
+        *t = args->w1;
+        break;
+    case QUERN_MLP_W2:
+        *t = args->w2;
+        break;
+    case QUERN_MLP_DY:
+        *t = args->dy;
+        break;
+    default: /* made by a cast, without scales */
+        find_slot(run, QN_MLP_ROW + tensor, t);
+    }
+}
+
+static void find_copy(const struct run *run, int tensor, int copy,
+                      struct quern_tensor *t)
+{
+    const struct quern_mlp_args *args = run->args;
+    int row = copy == QUERN_ROW;
+
+    if (tensor == QUERN_MLP_W1)
+        *t = row ? args->w1_row : args->w1_column;
+    else if (tensor == QUERN_MLP_W2)
+        *t = row ? args->w2_row : args->w2_column;
+    else
+        find_slot(run, (row ? QN_MLP_ROW : QN_MLP_COLUMN) + tensor, t);
+}
+
+/* ------------------------------------------------------------------- casts */
+
+/* What is quantized, and what dpre's activation was given; or what gets a
+   bias. */
+static void find_input(const struct run *run, int tensor,
+                       struct quern_quantize_args *a)
+{
+    if (tensor == QUERN_MLP_H) {
+        find_slot(run, QN_MLP_PRE_SLOT, &a->in);
+    } else if (tensor == QUERN_MLP_DPRE) {
+        find_slot(run, QN_MLP_DH_SLOT, &a->in);
+        find_slot(run, QN_MLP_PRE_SLOT, &a->saved);
+    } else if (tensor == QN_MLP_B2) {
+        a->in = run->args->dy;
+    } else if (tensor == QN_MLP_ADD_B1) {
+        find_slot(run, QN_MLP_PRE_SLOT, &a->out);
+    } else if (tensor == QN_MLP_ADD_B2) {
+        a->out = run->args->y;
+    } else {
+        find_numbers(run, tensor, &a->in);
+    }
+}
+
+/* What dy is multiplied by for dprob. */
+static const float *dprob_bias(const struct run *run)
+{
+    return run->plan->mlp.probability ? run->args->b2 : NULL;
+}
+
+static void find_rest(const struct run *run, int tensor,
+                      const struct quern_quantize_plan *plan,
+                      struct quern_quantize_args *a)
+{
+    const struct quern_mlp_args *args = run->args;
+    const int slots = run->plan->need.history;
+
+    if (plan->q.of != QUERN_W) {
+        a->first_dims = args->first_dims;
+        a->offsets = args->offsets;
+    }
+    a->sizes_type = args->sizes_type;
+    a->probability = plan->q.probability ? args->probability : NULL;
+    a->dprob = plan->q.dprob ? args->dprob : NULL;
+    a->bias = tensor == QN_MLP_ADD_B1   ? args->b1
+              : tensor == QN_MLP_ADD_B2 ? args->b2
+              : tensor == QN_MLP_B2     ? dprob_bias(run)
+                                        : NULL;
+    a->dbias = !plan->q.dbias        ? NULL
+               : tensor == QN_MLP_B2 ? args->db2
+                                     : args->db1;
+    a->limit = args->limit;
+    a->slope = args->slope;
+    a->shift = args->shift;
+    if (plan->need.history) {
+        a->scale = args->scale + 2 * (ptrdiff_t)tensor;
+        a->history = args->history + (ptrdiff_t)slots * tensor;
+    }
+    if (plan->need.random)
+        a->random = args->random + 2 * (ptrdiff_t)tensor;
+    a->workspace = args->workspace;
+}
+
+static int run_cast(const struct run *run, int tensor)
+{
+    const struct quern_quantize_plan *plan = run->plan->casts[tensor];
+    struct quern_quantize_args a;
+
+    if (!plan)
+        return QUERN_OK;
+    a = plan->need.args;
+    find_input(run, tensor, &a);
+    if (tensor < QUERN_MLP_TENSORS)
+        find_copy(run, tensor, QUERN_ROW, &a.row);
+    if (plan->q.copies & QUERN_COLUMN)
+        find_copy(run, tensor, QUERN_COLUMN, &a.column);
+    if (plan->q.of == QUERN_W && !a.row.data && !a.column.data)
+        return QUERN_OK;
+    find_rest(run, tensor, plan, &a);
+    return qn_quantize_launch(plan, &a, run->stream);
+}
+
+/* ---------------------------------------------------------------- products */
+
+/* As the product reads it: a copy, or the numbers. */
+static void find_operand(const struct run *run, int product, int role,
+                         struct quern_tensor *t)
+{
+    const struct quern_plan *plan = run->plan->products[product];
+    const int tensor = qn_mlp_operand(product, role);
+    const struct qn_geometry *g = &plan->operands[role];
+
+    if (g->sf.scaling)
+        find_copy(run, tensor, g->sf.copy, t);
+    else
+        find_numbers(run, tensor, t);
+}
+
+/* Where the product goes. */
+static void find_result(const struct run *run, int product,
+                        struct quern_tensor *t)
+{
+    const struct quern_mlp_args *args = run->args;
+
+    switch (product) {
+    case QN_MLP_PRE:
+        find_slot(run,
+                  run->plan->fused ? QN_MLP_ROW + QUERN_MLP_H : QN_MLP_PRE_SLOT,
+                  t);
+        break;
+    case QN_MLP_DH:
+        find_slot(
+            run, run->plan->back ? QN_MLP_ROW + QUERN_MLP_DPRE : QN_MLP_DH_SLOT,
+            t);
+        break;
+    default:
+        *t = product == QN_MLP_Y     ? args->y
+             : product == QN_MLP_DX  ? args->dx
+             : product == QN_MLP_DW1 ? args->dw1
+                                     : args->dw2;
+    }
+}
+
+/* Only A names the sizes; which array they are follows from its layout. */
+static void set_sizes(const struct quern_mlp_args *args,
+                      const struct qn_geometry *g, struct quern_tensor *a)
+{
+    a->first_dims = g->inner_ragged ? NULL : args->first_dims;
+    a->last_dims = g->inner_ragged ? args->first_dims : NULL;
+    a->offsets = args->offsets;
+    a->sizes_type = args->sizes_type;
+}
+
+/* What an activation takes besides pre, and where the column copy of what the
+   product makes of it goes. */
+static void set_activation(const struct run *run, int tensor,
+                           struct quern_args *a)
+{
+    if (qn_mlp_scaled(run->plan->recipe, tensor) && !run->again)
+        find_slot(run, QN_MLP_COLUMN + tensor, &a->t);
+    a->limit = run->args->limit;
+    a->slope = run->args->slope;
+    a->shift = run->args->shift;
+}
+
+/* What makes h of pre; this is kept where backward will read it, as is h's
+   column copy; or now. */
+static void set_epilogue(const struct run *run, struct quern_args *a)
+{
+    if (run->again || (run->args->saved && !run->plan->mlp.recompute))
+        find_slot(run, QN_MLP_PRE_SLOT, &a->p);
+    set_activation(run, QUERN_MLP_H, a);
+}
+
+/* What makes dpre of dh and pre, and what is summed up of both. */
+static void set_back(const struct run *run, struct quern_args *a)
+{
+    const struct quern_mlp_args *args = run->args;
+    const struct quern_problem *p = &run->plan->products[QN_MLP_DH]->problem;
+
+    find_slot(run, QN_MLP_PRE_SLOT, &a->p);
+    set_activation(run, QUERN_MLP_DPRE, a);
+    a->dbias = p->dbias ? args->db1 : NULL;
+    a->dprob = p->dprob ? args->dprob : NULL;
+}
+
+/* The arguments of its run. 0: it is not wanted, or of no tokens. */
+static int set_product(const struct run *run, int product, struct quern_args *a)
+{
+    const struct quern_plan *plan = run->plan->products[product];
+
+    if (!plan)
+        return 0;
+    *a = plan->need.args;
+    find_result(run, product, &a->d);
+    if (!a->d.data)
+        return 0;
+    find_operand(run, product, QN_ROLE_A, &a->a);
+    find_operand(run, product, QN_ROLE_B, &a->b);
+    set_sizes(run->args, &plan->operands[QN_ROLE_A], &a->a);
+    if (product == QN_MLP_PRE && run->plan->fused)
+        set_epilogue(run, a);
+    if (product == QN_MLP_DH && run->plan->back)
+        set_back(run, a);
+    if (plan->problem.bias)
+        a->bias = product == QN_MLP_PRE ? run->args->b1 : run->args->b2;
+    if (plan->problem.probability)
+        a->probability = run->args->probability;
+    a->workspace = run->args->workspace;
+    return 1;
+}
+
+static int run_product(const struct run *run, int product)
+{
+    struct quern_args a;
+
+    return set_product(run, product, &a)
+               ? qn_run_checked(run->plan->products[product], &a, run->stream)
+               : QUERN_OK;
+}
+
+/* ------------------------------------------------------------------- sizes */
+
+/* From the host, once for all steps: `args` has them on the device then. The
+   kernel is that of the plan of pre. */
+static int bring_sizes(const struct quern_mlp_plan *plan,
+                       struct quern_mlp_args *args, void *stream)
+{
+    const struct quern_plan *pre = plan->products[QN_MLP_PRE];
+    const int64_t *sizes = args->host_sizes;
+    void *place = (char *)args->workspace + plan->space.sizes;
+
+    args->host_sizes = NULL;
+    args->first_dims = pre->driver ? place : sizes;
+    args->sizes_type = pre->driver ? QUERN_I32 : QUERN_I64;
+    if (!pre->driver)
+        return QUERN_OK;
+    return qn_host_size_put(
+        pre->driver, &qn_launch_find(pre, QN_WORK_SIZES)->step, plan->mlp.sizes,
+        &sizes, 1, plan->mlp.groups, place, stream);
+}
+
+/* ------------------------------------------------------------------ phases */
+
+static int run_steps(struct run *run, int phase)
+{
+    int code = QUERN_OK;
+
+    for (int i = 0; i < QN_MLP_STEPS && !code; i++) {
+        const struct qn_mlp_step *step = &qn_mlp_steps[i];
+
+        run->again = qn_mlp_again(step);
+        if (step->phase != phase || (run->again && !run->plan->mlp.recompute))
+            continue;
+        code = step->is_cast ? run_cast(run, step->index)
+                             : run_product(run, step->index);
+        if (code)
+            qn_error_add("  in the step %s", step->name);
+    }
+    return code;
+}
+
+/* In the plan's context. */
+static int run_checked(const struct quern_mlp_plan *plan,
+                       const struct quern_mlp_args *args, void *stream,
+                       int first, int last)
+{
+    struct run run = {plan, args, stream, 0};
+    struct quern_mlp_args brought;
+    int code = QUERN_OK;
+
+    if (first != QN_MLP_WEIGHTS && args->host_sizes) {
+        brought = *args;
+        run.args = &brought;
+        code = bring_sizes(plan, &brought, stream);
+    }
+    for (int phase = first; phase <= last && !code; phase++)
+        code = run_steps(&run, phase);
+    return code;
+}
+
+/* One phase or two, whose arguments are all checked before. */
+static int run_phases(const struct quern_mlp_plan *plan,
+                      const struct quern_mlp_args *args, void *stream,
+                      int first, int last)
+{
+    const struct quern_plan *pre;
+    struct qn_driver_scope scope;
+    int code;
+
+    if (!plan || !args)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !plan ? "plan" : "args");
+    pre = plan->products[QN_MLP_PRE];
+    code = qn_context_process(pre->ctx, "plan");
+    if (!code)
+        code = qn_mlp_args(plan, args, first, last);
+    if (code || !pre->driver)
+        return code ? code : run_checked(plan, args, stream, first, last);
+    code = qn_driver_enter(pre->driver, pre->context, &scope);
+    if (!code)
+        code = run_checked(plan, args, stream, first, last);
+    qn_driver_leave(pre->driver, &scope);
+    return code;
+}
+
+int quern_mlp_weights(const struct quern_mlp_plan *plan,
+                      const struct quern_mlp_args *args, void *stream)
+{
+    return run_phases(plan, args, stream, QN_MLP_WEIGHTS, QN_MLP_WEIGHTS);
+}
+
+int quern_mlp_forward(const struct quern_mlp_plan *plan,
+                      const struct quern_mlp_args *args, void *stream)
+{
+    return run_phases(plan, args, stream, QN_MLP_FORWARD, QN_MLP_FORWARD);
+}
+
+int quern_mlp_backward(const struct quern_mlp_plan *plan,
+                       const struct quern_mlp_args *args, void *stream)
+{
+    return run_phases(plan, args, stream, QN_MLP_BACKWARD, QN_MLP_WGRAD);
+}
+
+int quern_mlp_wgrad(const struct quern_mlp_plan *plan,
+                    const struct quern_mlp_args *args, void *stream)
+{
+    return run_phases(plan, args, stream, QN_MLP_WGRAD, QN_MLP_WGRAD);
+}
+
+int quern_mlp_check(const struct quern_mlp_plan *plan,
+                    const struct quern_mlp_args *args, void *stream)
+{
+    struct quern_tensor sizes = {.type = QUERN_TYPE_NONE};
+    const struct quern_plan *product;
+    int code;
+
+    if (!plan || !args || !args->workspace)
+        return qn_error_null("plan", plan, "args", args, "workspace");
+    product = plan->products[QN_MLP_PRE];
+    code = qn_context_process(product->ctx, "plan");
+    if (code)
+        return code;
+    sizes.first_dims = args->first_dims;
+    sizes.offsets = args->offsets;
+    return qn_check_record(product->driver, product->context, args->workspace,
+                           &sizes, "quern_mlp_check", stream);
+}
+
+int qn_mlp_product_args(const struct quern_mlp_plan *plan,
+                        const struct quern_mlp_args *args, int product,
+                        struct quern_args *out)
+{
+    const struct run run = {plan, args, NULL, 0};
+
+    return set_product(&run, product, out);
+}

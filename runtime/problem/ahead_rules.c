@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** ahead_rules.c: which products may have operands that become bf16 before them,
+** what is multiplied then, and how much of the workspace that takes.
+*/
+#include "problem/ahead_rules.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+#include "problem/gradient_rules.h"
+#include "problem/host_sizes_rules.h"
+#include "problem/look_rules.h"
+#include "problem/problem.h"
+#include "problem/quantize.h"
+#include "problem/reencode_rules.h"
+#include "problem/result_rules.h"
+
+#include <string.h>
+
+/* Values that are bf16, and nothing else about them. */
+static int is_plain(const struct qn_recipe *r)
+{
+    return !r->scaled && r->x == QUERN_BF16 && r->w == QUERN_BF16 &&
+           r->dy == QUERN_BF16;
+}
+
+const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx)
+{
+    const struct quern_registry *const all[] = {ctx->base, ctx->linked};
+
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; all[i] && r < all[i]->nrecipes; r++)
+            if (is_plain(&all[i]->recipes[r]))
+                return &all[i]->recipes[r];
+    return NULL;
+}
+
+/* What keeps one operand from being expanded; NULL: nothing does. */
+static const char *wrong_operand(const struct quern_problem *p,
+                                 const struct qn_recipe *recipe, int role)
+{
+    struct quern_quantization q;
+    const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+    if (!s)
+        return qn_quantize_element(&q, recipe) == QUERN_BF16
+                   ? NULL
+                   : "what has no scales is multiplied as it is, and must be "
+                     "bf16";
+    if (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32)
+        return "scales in fp32, or of more than a block, are factors of sums, "
+               "not of values";
+    return NULL;
+}
+
+/* Are both to be had in bf16, in launches before the product? */
+int qn_ahead_expands(const struct quern_problem *p,
+                     const struct qn_recipe *recipe)
+{
+    return p->expand != QUERN_EXPAND_F16 &&
+           !wrong_operand(p, recipe, QN_ROLE_A) &&
+           !wrong_operand(p, recipe, QN_ROLE_B);
+}
+
+/* Why a product of bf16 cannot be the problem's; NULL: it can. */
+static const char *wrong_bf16(struct quern_context *ctx,
+                              const struct quern_problem *p,
+                              const struct qn_recipe *recipe)
+{
+    const struct qn_recipe *plain = qn_ahead_plain(ctx);
+    const char *why = NULL;
+
+    for (int role = QN_ROLE_A; !why && role <= QN_ROLE_B; role++)
+        why = wrong_operand(p, recipe, role);
+    if (!why && qn_ahead_total(p, recipe) > QN_RAGGED_LIMIT)
+        why = "groups that begin at multiples of 128 would pass 2^30 tokens";
+    if (!why && !plain)
+        why = "no recipe has bf16 for x, w and dy";
+    if (!why && !(plain->d_types >> p->d_type & 1))
+        why = "no recipe of bf16 writes such a D";
+    return why;
+}
+
+const char *qn_ahead_wrong(struct quern_context *ctx,
+                           const struct quern_problem *p,
+                           const struct qn_recipe *recipe, int way)
+{
+    const char *why = NULL;
+
+    if (!qn_scale_any(p, recipe))
+        why = "no operand has scales";
+    else if (p->parts > 1)
+        why = "parts: merged products have more operands than one workspace "
+              "has room for";
+    else if (qn_geometry_back(p) && way != QUERN_EXPAND_AHEAD)
+        why = "activation: of two products each would leave sums for launches "
+              "behind it";
+    else if (p->copies)
+        why = "copies: a product of what was expanded makes none of its result";
+    else if (p->quantize)
+        why = "quantize: what a run makes of a is expanded where it is "
+              "multiplied; quantize a by itself";
+    if (!why && way == QUERN_EXPAND_FP8)
+        why = qn_reencode_wrong(ctx, p, recipe);
+    if (!why && way == QUERN_EXPAND_F16)
+        why = qn_look_wrong(p, recipe);
+    else if (!why && (way != QUERN_EXPAND_FP8 || qn_ahead_expands(p, recipe)))
+        why = wrong_bf16(ctx, p, recipe);
+    return why;
+}
+
+int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
+                   const struct qn_recipe *recipe)
+{
+    struct quern_problem product;
+    const char *why;
+
+    qn_result_product(p, &product);
+    why = qn_ahead_wrong(ctx, &product, recipe, p->expand);
+    return why ? qn_error_set(QUERN_EINVAL, "expand=%s: %s",
+                              qn_expand_name(p->expand), why)
+               : QUERN_OK;
+}
+
+int qn_ahead_factors(const struct quern_problem *p,
+                     const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+    int any = 0;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+        any |= s && s->global;
+    }
+    return any && qn_ahead_expands(p, recipe);
+}
+
+/* ----------------------------------------------------------- what it is of */
+
+int qn_ahead_cast(const struct quern_problem *p, const struct qn_recipe *recipe,
+                  int role, struct quern_quantization *q)
+{
+    if (!qn_scale_source(p, recipe, role, q) || !qn_ahead_expands(p, recipe))
+        return 0;
+    q->work = QUERN_DEQUANTIZE;
+    return 1;
+}
+
+int qn_ahead_align(const struct quern_problem *p,
+                   const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+    int align = 0;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+        if (s && q.of != QUERN_W && q.copies == QUERN_COLUMN && s->k > align)
+            align = s->k;
+    }
+    return qn_ahead_expands(p, recipe) ? align : 0;
+}
+
+int64_t qn_ahead_total(const struct quern_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+
+    if (!qn_ahead_align(p, recipe))
+        return qn_geometry_length(p, p->ragged);
+    qn_ahead_cast(p, recipe, QN_ROLE_A, &q);
+    return qn_quantize_tiles(&q) * 128;
+}
+
+/* A row copy stays k-major; of a column copy the numbers lie as they did before
+   they were quantized. */
+static int major_of(const struct quern_problem *p,
+                    const struct qn_recipe *recipe, int role)
+{
+    struct quern_quantization q;
+
+    return qn_ahead_cast(p, recipe, role, &q) && q.copies == QUERN_COLUMN
+               ? QUERN_MAJOR_MN
+               : QUERN_MAJOR_K;
+}
+
+void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
+                      const struct qn_recipe *recipe,
+                      struct quern_problem *product)
+{
+    *product = *p;
+    product->sizes = QUERN_SIZES_DEVICE;
+    product->expand = QUERN_EXPAND_INSIDE;
+    if (!qn_ahead_expands(p, recipe))
+        return;
+    memset(product->recipe, 0, sizeof product->recipe);
+    strncpy(product->recipe, qn_ahead_plain(ctx)->name,
+            sizeof product->recipe - 1);
+    product->a_major = major_of(p, recipe, QN_ROLE_A);
+    product->b_major = major_of(p, recipe, QN_ROLE_B);
+    product->alpha |= qn_ahead_factors(p, recipe);
+    if (qn_ahead_align(p, recipe))
+        product->k = qn_ahead_total(p, recipe);
+    product->expand = QUERN_EXPAND_AUTO;
+}
+
+void qn_ahead_first(struct quern_context *ctx,
+                    const struct quern_problem *problem,
+                    const struct qn_recipe *recipe, int way,
+                    struct quern_problem *product)
+{
+    if (way == QUERN_EXPAND_FP8)
+        qn_reencode_product(ctx, problem, product);
+    else if (way == QUERN_EXPAND_F16)
+        qn_look_product(problem, product);
+    else if (way == QUERN_EXPAND_AHEAD)
+        qn_ahead_product(ctx, problem, recipe, product);
+    else
+        *product = *problem;
+}
+
+/* ------------------------------------------------------------------- space */
+
+size_t qn_ahead_brought(const struct quern_problem *p)
+{
+    struct quern_problem product = *p;
+
+    product.sizes = QUERN_SIZES_DEVICE;
+    return qn_padded(qn_gradient_end(&product));
+}
+
+/* FP8 from `at` on; returns where it ends. */
+static size_t lay_out_codes(const struct quern_problem *p,
+                            const struct qn_recipe *recipe,
+                            const struct qn_recipe *blocks, size_t at,
+                            struct qn_ahead_space *space)
+{
+    for (int role = QN_ROLE_A; blocks && role <= QN_ROLE_B; role++) {
+        struct quern_tensor copy;
+
+        if (!qn_reencode_does(p, recipe, role))
+            continue;
+        qn_reencode_copy(p, blocks, role, &copy);
+        space->codes[role] = at;
+        at += qn_padded(copy.bytes);
+        space->scales[role] = at;
+        at += qn_padded(copy.sf_bytes);
+    }
+    return at;
+}
+
+void qn_ahead_lay_out(const struct quern_problem *p,
+                      const struct qn_recipe *recipe,
+                      const struct qn_recipe *blocks,
+                      struct qn_ahead_space *space)
+{
+    const size_t groups = (size_t)p->groups;
+    size_t at = qn_padded(qn_ahead_brought(p) +
+                          qn_host_size_bytes(p->sizes, p->groups, 1));
+    size_t coded;
+    struct quern_quantization q;
+    size_t rows;
+
+    space->factors = at;
+    if (qn_ahead_factors(p, recipe))
+        at += qn_padded(2 * groups * sizeof(float));
+    space->sizes = at;
+    if (qn_ahead_align(p, recipe))
+        at += qn_padded((2 * groups + 1) * sizeof(int));
+    space->flags = at;
+    if (blocks || p->expand == QUERN_EXPAND_F16)
+        at += qn_padded(QN_FLAGS * sizeof(unsigned));
+    coded = lay_out_codes(p, recipe, blocks, at, space);
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        space->operand[role] = at;
+        if (!qn_ahead_cast(p, recipe, role, &q))
+            continue;
+        rows = q.of == QUERN_W ? groups * (size_t)q.m
+                               : (size_t)qn_ahead_total(p, recipe);
+        at += qn_padded(rows * (size_t)q.k * 2);
+    }
+    space->end = at > coded ? at : coded;
+}
+
+size_t qn_ahead_end(struct quern_context *ctx, const struct quern_problem *p,
+                    const struct qn_recipe *recipe)
+{
+    int fp8 = qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_FP8);
+    int ahead = fp8 || qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_AHEAD);
+    struct quern_problem f16 = *p;
+    struct qn_ahead_space space;
+
+    if (!ahead && !qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_F16))
+        return 0;
+    f16.expand = QUERN_EXPAND_F16;
+    qn_ahead_lay_out(ahead ? p : &f16, recipe,
+                     fp8 ? qn_reencode_blocks(ctx) : NULL, &space);
+    return space.end;
+}
+
+/* ------------------------------------------------------------------- model */
+
+#define INSIDE       2.5    /* of the cycles of the products, by sizes alone */
+#define MOVED        1600.0 /* bytes in a cycle, four of five of them written */
+#define LAUNCHES     15000.0 /* cycles of three more, first and last tiles */
+#define NARROW       0.5     /* of the cycles of the products: FP8's */
+#define CODED        2000.0 /* bytes in a cycle, two of three of them written */
+#define LAUNCHES_FP8 30000.0 /* of six more, three of which do nothing */
+#define LOOKED       1500.0  /* bytes in a cycle, of scales */
+#define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
+#define SMS          132     /* where no GPU is asked */
+
+/* Codes, their scales, and what they become. */
+static double moved_bytes(const struct quern_problem *p,
+                          const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+    double bytes = 0;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+        if (s)
+            bytes += qn_quantize_values(&q) *
+                     (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +
+                      1.0 / s->k / s->rows + 2);
+    }
+    return bytes;
+}
+
+/* What comes before the product. */
+struct qn_ahead_cost qn_ahead_cost_of(const struct quern_problem *p,
+                                      const struct qn_recipe *recipe, int way)
+{
+    struct qn_ahead_cost cost;
+
+    if (way == QUERN_EXPAND_FP8) {
+        cost.bytes = qn_reencode_bytes(p, recipe);
+        cost.moving = cost.bytes / CODED + LAUNCHES_FP8;
+    } else if (way == QUERN_EXPAND_F16) {
+        cost.bytes = qn_look_bytes(p, recipe);
+        cost.moving = cost.bytes / LOOKED + LAUNCHES_F16;
+    } else {
+        cost.bytes = moved_bytes(p, recipe);
+        cost.moving = cost.bytes / MOVED + LAUNCHES;
+    }
+    cost.cycles = 0;
+    return cost;
+}
+
+int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *p,
+                 const struct qn_recipe *recipe, int way)
+{
+    double math =
+        (double)p->m * (double)p->n * (double)p->k / (QN_FMA_PER_CYCLE * SMS);
+
+    if (p->expand != QUERN_EXPAND_AUTO)
+        return p->expand == way;
+    return !qn_ahead_wrong(ctx, p, recipe, way) &&
+           (way == QUERN_EXPAND_FP8 ? NARROW : 1) * math +
+                   qn_ahead_cost_of(p, recipe, way).moving <
+               INSIDE * math;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** describe.c: what a caller must provide. Knows no GPU and no kernel: every
+** kernel of a variant takes the same operands.
+*/
+#include "problem/describe.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "problem/fuse_rules.h"
+#include "problem/geometry.h"
+#include "problem/problem.h"
+#include "problem/quantize.h"
+#include "problem/result_rules.h"
+#include "problem/workspace.h"
+
+#include <string.h>
+
+/* A group axis comes first; a ragged axis counts its total. A copy is as
+   quantize says. */
+static void describe_operand(const struct quern_problem *problem,
+                             const struct qn_recipe *recipe, int role,
+                             struct quern_tensor *tensor)
+{
+    struct quern_quantization q;
+    struct qn_geometry g;
+    int dims = 0;
+
+    tensor->sizes_type = QUERN_I32;
+    if (qn_scale_source(problem, recipe, role, &q)) {
+        qn_quantize_copy(&q, recipe, q.copies, tensor);
+        return;
+    }
+    qn_geometry_of(problem, recipe, role, &g);
+    if (g.grouped)
+        tensor->shape[dims++] = g.groups;
+    tensor->shape[dims++] = g.rows;
+    tensor->shape[dims++] = g.columns;
+    tensor->ndim = dims;
+    tensor->type = g.type;
+    tensor->bytes = (size_t)qn_geometry_bytes(&g, 0, 0);
+    tensor->alignment = (size_t)qn_problem_alignment(problem, g.type);
+}
+
+/* What copies of the result need besides their places. */
+static void describe_result(const struct quern_problem *p,
+                            const struct qn_recipe *recipe,
+                            struct quern_description *d)
+{
+    struct quern_quantization q;
+    const struct qn_scaling *s = qn_result_source(p, recipe, QN_ROLE_D, &q);
+
+    d->history = s ? s->history : 0;
+    d->random = s ? s->stochastic : 0;
+}
+
+int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
+                struct quern_description *description,
+                const struct qn_recipe **out)
+{
+    const struct qn_recipe *recipe;
+    int code = qn_problem_check(ctx, problem, &recipe);
+
+    if (code)
+        return code;
+    memset(description, 0, sizeof *description);
+    describe_operand(problem, recipe, QN_ROLE_A, &description->args.a);
+    describe_operand(problem, recipe, QN_ROLE_B, &description->args.b);
+    if (problem->beta == QUERN_BETA_ANY)
+        describe_operand(problem, recipe, QN_ROLE_C, &description->args.c);
+    describe_operand(problem, recipe, QN_ROLE_D, &description->args.d);
+    if (qn_geometry_has(problem, QN_ROLE_P))
+        describe_operand(problem, recipe, QN_ROLE_P, &description->args.p);
+    if (qn_geometry_has(problem, QN_ROLE_T))
+        describe_operand(problem, recipe, QN_ROLE_T, &description->args.t);
+    description->args.limit = 7;
+    description->args.slope = 1.702f;
+    description->args.shift = 1;
+    describe_result(problem, recipe, description);
+    description->workspace_bytes = qn_workspace_bytes(ctx, problem, recipe);
+    if (out)
+        *out = recipe;
+    return qn_fuse_describe(ctx, problem, recipe, description);
+}
+
+int quern_describe(struct quern_context *ctx,
+                   const struct quern_problem *problem,
+                   struct quern_description *description)
+{
+    if (!ctx || !problem || !description)
+        return qn_error_null("ctx", ctx, "problem", problem, "description");
+    return qn_describe(ctx, problem, description, NULL);
+}

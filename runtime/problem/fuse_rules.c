@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** fuse_rules.c: rules of products that quantize what they multiply.
+*/
+#include "problem/fuse_rules.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+#include "problem/gradient_rules.h"
+#include "problem/problem.h"
+#include "problem/quantize.h"
+
+/* What a kernel's field `quantize` says. */
+static int way_of(const char *quantize)
+{
+    int way = QUERN_APART;
+
+    if (quantize && *quantize)
+        qn_fusion_find(quantize, &way);
+    return way;
+}
+
+int qn_fuse_way(const struct qn_kernel *kernel)
+{
+    return way_of(kernel->quantize);
+}
+
+int qn_fuse_serves(int wanted, const char *quantize)
+{
+    int way = way_of(quantize);
+
+    return !way || wanted == way || wanted == QUERN_FUSE_ANY;
+}
+
+int qn_fuse_wanted(int wanted, const struct qn_kernel *kernel)
+{
+    return wanted && wanted == qn_fuse_way(kernel);
+}
+
+/* What the run makes of A. */
+void qn_fuse_quantization(const struct quern_problem *p,
+                          const struct qn_recipe *recipe,
+                          struct quern_quantization *q)
+{
+    qn_scale_source(p, recipe, QN_ROLE_A, q);
+    q->copies = QUERN_ROW | QUERN_COLUMN;
+    q->dbias = qn_fuse_sums(p) ? p->dbias : QUERN_NO_DBIAS;
+}
+
+int qn_fuse_sums(const struct quern_problem *p)
+{
+    return p->dbias && p->quantize && !qn_geometry_back(p);
+}
+
+int qn_fuse_problem(const struct quern_problem *p,
+                    const struct qn_recipe *recipe)
+{
+    const char *word = qn_fusion_name(p->quantize);
+    struct quern_quantization q;
+    const struct qn_scaling *s;
+
+    if (!p->quantize)
+        return QUERN_OK;
+    if (p->op == QUERN_WGRAD)
+        return qn_error_set(QUERN_EINVAL,
+                            "quantize=%s: wgrad multiplies column copies, "
+                            "which fprop and dgrad make",
+                            word);
+    s = qn_scale_source(p, recipe, QN_ROLE_A, &q);
+    if (!s)
+        return qn_error_set(QUERN_EINVAL,
+                            "quantize=%s: recipe %s keeps a as it is, there is "
+                            "nothing to quantize",
+                            word, p->recipe);
+    if (s->stochastic || s->history)
+        return qn_error_set(QUERN_EINVAL,
+                            "quantize=%s: recipe %s needs %s, which products "
+                            "do not take; quantize a by itself",
+                            word, p->recipe,
+                            s->history ? "a history" : "a seed");
+    return QUERN_OK;
+}
+
+/* The part of a cast begins after the sums of a product that goes back through
+   an activation. */
+size_t qn_fuse_begin(const struct quern_problem *p)
+{
+    return qn_padded(qn_gradient_end(p));
+}
+
+/* The part of sums that no cast makes comes after it. */
+size_t qn_fuse_cast_end(const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    struct qn_quantize_space apart;
+    struct quern_quantization q;
+
+    qn_fuse_quantization(p, recipe, &q);
+    qn_quantize_lay_out(&q, recipe, &apart);
+    return qn_fuse_begin(p) + apart.end;
+}
+
+size_t qn_fuse_end(const struct quern_problem *p,
+                   const struct qn_recipe *recipe)
+{
+    struct qn_quantize_space sums;
+    struct quern_quantization q;
+
+    if (!qn_fuse_sums(p))
+        return qn_fuse_cast_end(p, recipe);
+    qn_fuse_quantization(p, recipe, &q);
+    qn_quantize_lay_out(&q, recipe, &sums); /* which has more than it needs */
+    return qn_padded(qn_fuse_cast_end(p, recipe)) + sums.end;
+}
+
+int qn_fuse_describe(struct quern_context *ctx, const struct quern_problem *p,
+                     const struct qn_recipe *recipe,
+                     struct quern_description *d)
+{
+    struct quern_quantize_description made;
+    struct quern_quantization q;
+    int code;
+
+    if (!p->quantize)
+        return QUERN_OK;
+    qn_fuse_quantization(p, recipe, &q);
+    code = qn_quantize_describe(ctx, &q, &made, NULL, NULL);
+    if (code)
+        return code;
+    d->args.in = made.args.in;
+    d->args.in.alignment = QN_ALIGNMENT;
+    d->args.column = made.args.column;
+    return QUERN_OK;
+}

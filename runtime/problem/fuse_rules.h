@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** fuse_rules.h: products that quantize what they multiply. If the problem says
+** quantize=, a run gets A's numbers and quantizes them in the product's
+** mainloop or in a launch before it, which writes the column copy too if it is
+** wanted.
+*/
+#ifndef QUERN_PROBLEM_FUSE_RULES_H
+#define QUERN_PROBLEM_FUSE_RULES_H
+
+#include "registry.h"
+
+struct quern_context;
+
+/* How a kernel gets A: enum quern_fusion, but for ANY. */
+int qn_fuse_way(const struct qn_kernel *kernel);
+
+/* Is a kernel of this field `quantize` one for such a problem, and is it the
+   way that the problem names? */
+int qn_fuse_serves(int wanted, const char *quantize);
+int qn_fuse_wanted(int wanted, const struct qn_kernel *kernel);
+
+/* All rules on the field `quantize`. QUERN_EINVAL. */
+int qn_fuse_problem(const struct quern_problem *problem,
+                    const struct qn_recipe *recipe);
+
+/* Does the problem want the sums of what a run quantizes? */
+int qn_fuse_sums(const struct quern_problem *problem);
+
+/* The end of the workspace of such a problem: the launches before the product
+   have the last part. */
+size_t qn_fuse_end(const struct quern_problem *problem,
+                   const struct qn_recipe *recipe);
+
+/* What such a problem needs besides: numbers and a column copy. Nothing of
+   other problems. */
+int qn_fuse_describe(struct quern_context *ctx,
+                     const struct quern_problem *problem,
+                     const struct qn_recipe *recipe,
+                     struct quern_description *description);
+
+/* What the run makes of A. */
+void qn_fuse_quantization(const struct quern_problem *problem,
+                          const struct qn_recipe *recipe,
+                          struct quern_quantization *q);
+
+/* The cast's part of the workspace: its begin, after the sums of a product that
+   goes back through an activation, and its end, where the part of sums begins
+   that no cast makes. */
+size_t qn_fuse_begin(const struct quern_problem *problem);
+size_t qn_fuse_cast_end(const struct quern_problem *problem,
+                        const struct qn_recipe *recipe);
+
+#endif

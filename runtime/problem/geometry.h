@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** geometry.h: how the operands of a problem lie in memory.
+*/
+#ifndef QUERN_PROBLEM_GEOMETRY_H
+#define QUERN_PROBLEM_GEOMETRY_H
+
+#include "problem/scale.h"
+
+/* So many bytes, up to where the next buffer of a workspace may begin. */
+static inline size_t qn_padded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Length of an axis; the ragged one's total. */
+int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
+
+/* C lies as D does; P is what an activation was given; T the column copy, where
+   D is a row copy. */
+enum qn_role {
+    QN_ROLE_A,
+    QN_ROLE_B,
+    QN_ROLE_C,
+    QN_ROLE_D,
+    QN_ROLE_P,
+    QN_ROLE_T,
+    QN_ROLES
+};
+
+/* By enum qn_role, as arguments are named. */
+#define QN_LETTERS "abcdpt"
+
+/* Does the activation take two operands, so that D is half as wide as P? */
+int qn_geometry_halves(const struct quern_problem *problem);
+
+/* Does the product go back through the activation, so that D and P are as wide
+   as what this was given? */
+int qn_geometry_back(const struct quern_problem *problem);
+
+/* Does the problem have the operand? C lies as D does, wanted or not. */
+int qn_geometry_has(const struct quern_problem *problem, int role);
+
+/* How an operand lies in memory: [G,] outer, inner; inner is contiguous. */
+struct qn_geometry {
+    int role;
+    int type;
+    int outer, inner; /* enum quern_axis */
+    int grouped;      /* has a group axis: holds no ragged one */
+    int inner_ragged; /* the contiguous axis is the ragged one */
+    int64_t groups;   /* 1 if not grouped */
+    int64_t rows;     /* of one group if grouped, else of all */
+    int64_t columns;
+    int64_t pitch; /* elements from one row to the next where none is given */
+    struct qn_scales sf;
+};
+
+void qn_geometry_of(const struct quern_problem *problem,
+                    const struct qn_recipe *recipe, int role,
+                    struct qn_geometry *geometry);
+
+/*
+** Bytes from the first element to the last when rows start `stride` elements
+** apart, 0 for packed ones, and groups `group_stride`, 0 for one behind the
+** other. 0 if there are no elements, -1 if 64 bits do not hold them.
+*/
+int64_t qn_geometry_bytes(const struct qn_geometry *geometry, int64_t stride,
+                          int64_t group_stride);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** gradient_rules.c: dgrad that goes back through an activation.
+**
+** Each tile knows a part of dbias and of dprob, and no tile all of it. So that
+** the sums have one order whatever the tiles, parts are those of 32 rows and of
+** 64 columns: they lie in the workspace, behind what all products have there,
+** until a launch for each kind adds them up.
+**
+**     dbias   [strips of 32 rows][columns of D]   as a cast leaves them
+**     dprob   [columns of the product / 64][m]
+*/
+#include "problem/gradient_rules.h"
+#include "problem/geometry.h"
+#include "problem/host_sizes_rules.h"
+#include "problem/quantize.h"
+
+enum { COLUMNS = 64 }; /* COUPLED: row partials */
+
+int64_t qn_gradient_width(const struct quern_problem *p)
+{
+    return qn_geometry_halves(p) ? 2 * p->n : p->n;
+}
+
+/* Without an activation dbias is of what a run quantizes. */
+size_t qn_gradient_dbias(const struct quern_problem *p)
+{
+    const int64_t width = qn_geometry_back(p) ? qn_gradient_width(p) : p->k;
+
+    return (size_t)p->groups * (size_t)width * sizeof(float);
+}
+
+/* Strips of 32 rows in tiles of 128, which each group begins anew. */
+static int64_t strips_of(const struct quern_problem *p)
+{
+    return (p->m + 127ll * p->groups) / 128 * 4;
+}
+
+void qn_gradient_lay_out(const struct quern_problem *p,
+                         struct qn_gradient_space *s)
+{
+    const int dbias = p->dbias && qn_geometry_back(p);
+
+    s->partials = s->end = qn_host_size_end(p);
+    if (dbias || p->dprob)
+        s->partials = s->end = qn_padded(s->end);
+    if (dbias)
+        s->end += qn_padded((size_t)(strips_of(p) * qn_gradient_width(p)) *
+                            sizeof(float));
+    s->row_partials = s->end;
+    if (p->dprob)
+        s->end += (size_t)(qn_quantize_ceil_div(p->n, COLUMNS) * p->m) *
+                  sizeof(float);
+}
+
+size_t qn_gradient_end(const struct quern_problem *p)
+{
+    struct qn_gradient_space s;
+
+    qn_gradient_lay_out(p, &s);
+    return s.end;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** host_sizes_rules.h: rules on groups' sizes that the host knows.
+*/
+#ifndef QUERN_PROBLEM_HOST_SIZES_RULES_H
+#define QUERN_PROBLEM_HOST_SIZES_RULES_H
+
+#include "quern.h"
+
+/* Bytes of the workspace for the sizes of so many launches' groups. */
+size_t qn_host_size_bytes(int sizes, int groups, int count);
+
+/* Where what all products have in the workspace ends: the error record, and
+   behind it sizes from the host. */
+size_t qn_host_size_end(const struct quern_problem *problem);
+
+/* QUERN_EINVAL: `sizes` is none of enum quern_sizes, or not of one whose groups
+   have no sizes (`ragged` 0). */
+int qn_host_size_problem(int sizes, int ragged);
+
+/* QUERN_EINVAL: host_sizes are given, but the problem's word is that sizes are
+   on the device. */
+int qn_host_size_word(int sizes);
+
+/* None negative, and no more in all than `total`, the length of `axis`.
+   QUERN_EINVAL names the group. */
+int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
+                       int64_t total);
+
+/* The same of a cast or an MLP of `m` rows, which say by `sizes` that they take
+   them: instead of all arrays. */
+int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
+                      const void *first_dims, const void *offsets);
+
+#endif

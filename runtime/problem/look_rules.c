@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** look_rules.c: which products may have their operands as f16.
+*/
+#include "problem/look_rules.h"
+#include "problem/geometry.h"
+#include "problem/quantize.h"
+
+/* What keeps one operand from being f16; NULL: nothing does. */
+static const char *wrong_operand(const struct quern_problem *p,
+                                 const struct qn_recipe *recipe, int role)
+{
+    struct quern_quantization q;
+    const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+    if (!s)
+        return "values of bf16 have more exponents than f16";
+    if (qn_quantize_element(&q, recipe) != QUERN_E4M3)
+        return "codes of e4m3 become f16, no others: of four bits bf16 takes "
+               "no longer, and e5m2 has too many exponents";
+    if (s->type != QUERN_E8M0 || s->span != QN_SPAN_BLOCK || s->global)
+        return "a scale that is no power of two has digits of its own";
+    if (s->k != 32 || s->order != QN_ORDER_ROWS || s->rows > 1 ||
+        s->pad_rows > 1 || s->pad_columns > 1 || s->apart)
+        return "scales of 32 values are looked at, line by line";
+    return NULL;
+}
+
+const char *qn_look_wrong(const struct quern_problem *p,
+                          const struct qn_recipe *recipe)
+{
+    const char *why = wrong_operand(p, recipe, QN_ROLE_A);
+
+    if (p->op == QUERN_WGRAD)
+        return "over tokens sums as bf16 are as fast, behind launches that "
+               "expand";
+    if (p->alpha || p->beta || p->bias || p->activation || p->probability)
+        return "of a product as f16 nothing more is made than D";
+    return why ? why : wrong_operand(p, recipe, QN_ROLE_B);
+}
+
+void qn_look_product(const struct quern_problem *p,
+                     struct quern_problem *product)
+{
+    *product = *p;
+    product->sizes = QUERN_SIZES_DEVICE;
+    product->expand = QUERN_EXPAND_F16;
+}
+
+double qn_look_bytes(const struct quern_problem *p,
+                     const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+    double bytes = 0;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+        bytes += qn_quantize_values(&q) / s->k;
+    }
+    return bytes;
+}

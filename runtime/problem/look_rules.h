@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** look_rules.h: products whose operands become f16 beside them.
+**
+** The kernels that expand codes of e4m3 as they multiply take five
+** instructions for a pair as bf16 and two as f16, which is exact where the
+** scales of an operand are not too far apart. Whether that is so only the data
+** know: a launch before looks at the scales, and where some value does not fit
+** a flag on the device leaves the product out, and the same kernels' product
+** as bf16 takes its place.                  COUPLED: f16
+*/
+#ifndef QUERN_PROBLEM_LOOK_RULES_H
+#define QUERN_PROBLEM_LOOK_RULES_H
+
+#include "registry.h"
+
+/* Why the problem's values are not to be had as f16; NULL: they may be. */
+const char *qn_look_wrong(const struct quern_problem *problem,
+                          const struct qn_recipe *recipe);
+
+/* The product that is tried. */
+void qn_look_product(const struct quern_problem *problem,
+                     struct quern_problem *product);
+
+/* Bytes that the launch before it reads: all scales. */
+double qn_look_bytes(const struct quern_problem *problem,
+                     const struct qn_recipe *recipe);
+
+#endif

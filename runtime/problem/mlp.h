@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** mlp.h: what the parts of the grouped MLP share.
+**
+** It is made of tensors that may be quantized and of products of these, each
+** named by what it makes. A phase is a list of steps, each a cast or a product:
+** one kernel that does the work of two steps takes the place of one of them,
+** and the other has no plan then.
+*/
+#ifndef QUERN_PROBLEM_MLP_H
+#define QUERN_PROBLEM_MLP_H
+
+#include "registry.h"
+
+struct quern_context;
+
+enum qn_mlp_product {
+    QN_MLP_PRE, /* x w1^T */
+    QN_MLP_Y,   /* h w2^T */
+    QN_MLP_DH,  /* dy w2 */
+    QN_MLP_DX,  /* dpre w1 */
+    QN_MLP_DW2, /* dy^T h */
+    QN_MLP_DW1, /* dpre^T x */
+    QN_MLP_PRODUCTS
+};
+
+/* Casts besides those of tensors: what b2 gets of dy, its gradient and with a
+   probability that one's; and biases that the product before does not add. */
+enum {
+    QN_MLP_B2 = QUERN_MLP_TENSORS,
+    QN_MLP_ADD_B1,
+    QN_MLP_ADD_B2,
+    QN_MLP_CASTS
+};
+
+/* What lies in `saved` or in the workspace. Rows of x, h, dy and dpre are
+   their row copies, columns their column copies. */
+enum qn_mlp_slot {
+    QN_MLP_PRE_SLOT,
+    QN_MLP_DH_SLOT,
+    QN_MLP_ROW, /* + enum quern_mlp_tensor */
+    QN_MLP_COLUMN = QN_MLP_ROW + QUERN_MLP_TENSORS,
+    QN_MLP_SLOTS = QN_MLP_COLUMN + QUERN_MLP_TENSORS
+};
+
+/* One of them: all but the address, and its place. */
+struct qn_mlp_place {
+    struct quern_tensor need; /* ndim 0: there is none */
+    int saved;                /* in args.saved, else in the workspace */
+    size_t at;                /* then its scales, then those above these */
+    size_t loose;             /* of what forward needs: its place in the
+                                 workspace where nothing is saved */
+};
+
+struct qn_mlp_space {
+    struct qn_mlp_place places[QN_MLP_SLOTS];
+    size_t saved, workspace; /* bytes of both */
+    size_t sizes; /* where in the workspace those from the host lie */
+};
+
+enum qn_mlp_phase {
+    QN_MLP_WEIGHTS,
+    QN_MLP_FORWARD,
+    QN_MLP_BACKWARD,
+    QN_MLP_WGRAD,
+    QN_MLP_PHASES
+};
+
+struct qn_mlp_step {
+    int phase;
+    int is_cast;
+    int index; /* a cast's, or enum qn_mlp_product */
+    const char *name;
+};
+enum { QN_MLP_STEPS = 17 };
+extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
+
+/* Is it one of backward that forward has, too: with recompute alone, by the
+   same plan, so that pre has the same bytes? */
+int qn_mlp_again(const struct qn_mlp_step *step);
+
+/* Features that the activation is given: of pre. */
+int64_t qn_mlp_operands(const struct quern_mlp *mlp);
+
+/* Does the recipe scale the tensor (enum quern_mlp_tensor)? */
+int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor);
+
+/* The cast that makes a tensor's copies, or one of the others; 0: there is
+   none. */
+int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
+                const struct qn_recipe *recipe, int tensor,
+                struct quern_quantization *q);
+
+/* A product, and which tensors it multiplies. */
+void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                    int product, struct quern_problem *problem);
+int qn_mlp_operand(int product, int role);
+
+/* The product of pre that makes h, or its copies, in the same launch; 0: the
+   recipe's scales are known only when all of h is, and no product makes it. */
+int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                 struct quern_problem *problem);
+
+/* The product of dh that goes back through the activation in the same launch,
+   and makes dpre, or its copies; 0: the recipe's scales are known only when all
+   of dpre is. */
+int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+                struct quern_problem *problem);
+
+/* All rules on an MLP. QUERN_EINVAL names field and rule. */
+int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
+                 const struct qn_recipe **recipe);
+
+/* And all that follows from it; the last two may be NULL. */
+int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
+                    struct quern_mlp_description *description,
+                    struct qn_mlp_space *space,
+                    const struct qn_recipe **recipe);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** problem.c: the rules that a problem must keep.
+*/
+#include "problem/problem.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/guess.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Append the names of all recipes, with commas. */
+static void list_recipes(const struct quern_registry *registry,
+                         struct qn_guess *guess, char *names, size_t size)
+{
+    for (int i = 0; registry && i < registry->nrecipes; i++) {
+        size_t used = strlen(names);
+
+        qn_guess_try(guess, registry->recipes[i].name);
+        snprintf(names + used, size - used, "%s%s", used ? ", " : "",
+                 registry->recipes[i].name);
+    }
+}
+
+int qn_problem_no_recipe(struct quern_context *ctx, const char *name)
+{
+    struct qn_guess guess = {.word = name};
+    char names[1024] = "", hint[128];
+
+    list_recipes(ctx->base, &guess, names, sizeof names);
+    list_recipes(ctx->linked, &guess, names, sizeof names);
+    return qn_error_set(QUERN_EINVAL, "recipe '%s' is unknown%s; known: %s",
+                        name, qn_guess_text(&guess, hint, sizeof hint), names);
+}
+
+int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
+                      const char *whose)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fields[i].value < fields[i].least ||
+            fields[i].value >= fields[i].count)
+            return qn_error_set(QUERN_EINVAL,
+                                "%s is %d: not one of the values that %s",
+                                fields[i].name, fields[i].value, whose);
+    return QUERN_OK;
+}
+
+int qn_problem_words(const char *recipe, size_t recipe_size, const char *split,
+                     size_t split_size)
+{
+    const char *open = !memchr(recipe, 0, recipe_size) ? "recipe"
+                       : !memchr(split, 0, split_size) ? "split"
+                                                       : NULL;
+
+    return open ? qn_error_set(QUERN_EINVAL, "%s is not NUL-terminated", open)
+                : QUERN_OK;
+}
+
+int qn_problem_stride(const char *tensor, int64_t stride, int64_t least)
+{
+    if (stride >= least && stride <= INT32_MAX)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s.stride is %lld: 0 (packed) or %lld to %d is "
+                        "expected",
+                        tensor, (long long)stride, (long long)least, INT32_MAX);
+}
+
+int qn_problem_alignment(const struct quern_problem *p, int type)
+{
+    int element = qn_type_bits(type) / 8;
+    int given = p->alignment ? p->alignment : QN_ALIGNMENT;
+
+    return given > element ? given : element;
+}
+
+int qn_problem_groups(int groups)
+{
+    if (groups >= 1 && groups <= QUERN_MAX_GROUPS)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "g=%d: 1 to %d groups are possible",
+                        groups, QUERN_MAX_GROUPS);
+}
+
+/* Where there is one operand, nothing alternates. Points that were rejected
+   before they had an activation stand for all. */
+static int same_activation(const struct quern_problem *p,
+                           const char *activation, int interleave)
+{
+    return !activation || !strcmp(activation, "any") ||
+           (!strcmp(activation, qn_activation_name(p->activation)) &&
+            interleave == (qn_geometry_halves(p) ? p->interleave : 0));
+}
+
+int qn_problem_takes(const struct quern_problem *p, int epilogue,
+                     const char *activation, int interleave)
+{
+    if (qn_geometry_back(p))
+        return epilogue == (p->copies ? QN_GRADIENT_COPIES : QN_GRADIENT) &&
+               same_activation(p, activation, interleave);
+    if (p->bias || p->activation || p->copies)
+        return epilogue == (p->copies ? QN_COPIES : QN_ACTIVATE) &&
+               same_activation(p, activation, interleave);
+    switch (epilogue) {
+    case QN_STORE:
+        return !p->alpha && p->beta == QUERN_BETA_ZERO;
+    case QN_ADD:
+        return !p->alpha && p->beta == QUERN_BETA_ONE;
+    case QN_ALPHA:
+        return p->alpha && p->beta == QUERN_BETA_ZERO;
+    default:
+        return epilogue == QN_SCALE;
+    }
+}
+
+int qn_problem_shape(const char *name, const struct quern_tensor *given,
+                     const struct quern_tensor *need)
+{
+    if (given->type != need->type)
+        return qn_error_set(QUERN_EINVAL, "%s.type is %s, the plan's is %s",
+                            name, qn_type_name(given->type),
+                            qn_type_name(need->type));
+    if (given->ndim != need->ndim)
+        return qn_error_set(QUERN_EINVAL, "%s.ndim is %d, the plan's is %d",
+                            name, given->ndim, need->ndim);
+    for (int i = 0; i < need->ndim; i++)
+        if (given->shape[i] != need->shape[i])
+            return qn_error_set(
+                QUERN_EINVAL, "%s.shape[%d] is %lld, the plan's is %lld", name,
+                i, (long long)given->shape[i], (long long)need->shape[i]);
+    return QUERN_OK;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** problem_check.c: all rules on a problem.
+*/
+#include "problem/problem.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "problem/ahead_rules.h"
+#include "problem/fuse_rules.h"
+#include "problem/geometry.h"
+#include "problem/host_sizes_rules.h"
+#include "problem/quantize.h"
+#include "problem/result_rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A problem may come from a program rather than from text. */
+static int check_enums(const struct quern_problem *p)
+{
+    const struct qn_problem_field fields[] = {
+        {"op", p->op, 0, 3},
+        {"ragged", p->ragged, 0, 4},
+        {"a_major", p->a_major, 0, 2},
+        {"b_major", p->b_major, 0, 2},
+        {"alpha", p->alpha, 0, 2},
+        {"beta", p->beta, 0, 3},
+        {"bias", p->bias, 0, 2},
+        {"activation", p->activation, 0, QUERN_SQUARED_RELU + 1},
+        {"probability", p->probability, 0, 2},
+        {"saved", p->saved, 0, 2},
+        {"dbias", p->dbias, 0, QUERN_DBIAS_ADD + 1},
+        {"dprob", p->dprob, 0, 2},
+        {"copies", p->copies, 0, 4},
+        {"expand", p->expand, 0, QUERN_EXPAND_F16 + 1},
+        {"quantize", p->quantize, 0, QUERN_FUSE_ANY + 1}};
+    int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
+                                 "quern.h gives it");
+
+    return code ? code : QN_PROBLEM_WORDS(p);
+}
+
+/* A power of two, so that what is larger is a multiple of what is smaller. */
+static int check_alignment(const struct quern_problem *p)
+{
+    int a = p->alignment;
+
+    if (a == 0 || a == 2 || a == 4 || a == 8 || a == QN_ALIGNMENT)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "align=%d: 2, 4, 8 or %d is expected", a,
+                        QN_ALIGNMENT);
+}
+
+/* The message lists what the recipe does write. */
+static int check_d_type(const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    char names[128] = "";
+
+    if (p->d_type > 0 && p->d_type < 32 && (recipe->d_types >> p->d_type & 1))
+        return QUERN_OK;
+    for (int type = 1; type < 32; type++)
+        if (recipe->d_types >> type & 1) {
+            size_t used = strlen(names);
+
+            snprintf(names + used, sizeof names - used, "%s%s",
+                     used ? ", " : "", qn_type_name(type));
+        }
+    return qn_error_set(QUERN_EINVAL, "d=%s: recipe %s writes %s",
+                        qn_type_name(p->d_type), recipe->name, names);
+}
+
+/* Copies exist in one layout, split as quantize splits them. */
+static int check_copies(const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    struct quern_problem usual = {.op = p->op};
+    struct quern_quantization q;
+
+    if (!qn_scale_any(p, recipe))
+        return QUERN_OK;
+    qn_problem_defaults(&usual, recipe);
+    if (p->a_major != usual.a_major || p->b_major != usual.b_major)
+        return qn_error_set(QUERN_EINVAL,
+                            "layout=%s: the copies of recipe %s are k-major "
+                            "for each product, layout=tn is expected",
+                            qn_layout_name(p->a_major, p->b_major),
+                            recipe->name);
+    if (p->ragged != usual.ragged)
+        return qn_error_set(QUERN_EINVAL,
+                            "ragged=%s: the copies of recipe %s have groups of "
+                            "tokens, ragged=%s is expected",
+                            qn_axis_name(p->ragged), recipe->name,
+                            qn_axis_name(usual.ragged));
+    if (p->op == QUERN_WGRAD && (!qn_scale_source(p, recipe, QN_ROLE_A, &q) ||
+                                 !qn_scale_source(p, recipe, QN_ROLE_B, &q)))
+        return qn_error_set(QUERN_EINVAL,
+                            "wgrad: recipe %s scales one of x and dy and keeps "
+                            "the other as it is, of which there is no copy "
+                            "along the tokens",
+                            recipe->name);
+    return QUERN_OK;
+}
+
+/* Whole weight gradients are merged, of which tokens are the parts. */
+static int check_parts(const struct quern_problem *p)
+{
+    if (p->parts < 0 || p->parts > QUERN_MAX_PARTS)
+        return qn_error_set(QUERN_EINVAL, "parts=%d: 1 to %d is expected",
+                            p->parts, QUERN_MAX_PARTS);
+    if (p->parts > 1 && (p->op != QUERN_WGRAD || p->ragged != QUERN_AXIS_K))
+        return qn_error_set(QUERN_EINVAL,
+                            "parts=%d: only products that sum over the groups' "
+                            "rows are merged (wgrad, ragged=k)",
+                            p->parts);
+    return QUERN_OK;
+}
+
+/* What going back through an activation does without. */
+static const char *wrong_gradient(const struct quern_problem *p)
+{
+    if (p->ragged != QUERN_AXIS_M)
+        return "an activation of dgrad is one of ragged=m";
+    if (p->bias)
+        return "bias=1: of dgrad there is dbias, the gradient of that which "
+               "fprop adds";
+    if (p->dprob && !p->probability)
+        return "dprob=1: there is no prob=1, of whose numbers it is the "
+               "gradient";
+    if (p->saved)
+        return "saved=1: dgrad reads p, what the activation was given, always";
+    return NULL;
+}
+
+/* What an activation needs, and what a bias. */
+static const char *wrong_epilogue(const struct quern_problem *p)
+{
+    if (!qn_geometry_back(p) &&
+        (p->dprob || (p->dbias && !(p->op == QUERN_DGRAD && p->quantize))))
+        return "dbias and dprob are of dgrad with an activation, of whose "
+               "gradients they are sums; dbias of dgrad with quantize=, too, "
+               "of dy";
+    if (!p->activation && !p->bias && p->probability)
+        return "prob=1: there is neither an activation, whose result a row's "
+               "number multiplies, nor a bias";
+    if (!p->activation && p->saved)
+        return "saved=1: there is no activation, so D is what it would be "
+               "given";
+    if (!p->activation && p->interleave)
+        return "interleave: there is no activation whose operands alternate";
+    if (!p->activation && !p->bias)
+        return NULL;
+    if (qn_geometry_back(p) && wrong_gradient(p))
+        return wrong_gradient(p);
+    if (!qn_geometry_back(p) &&
+        (p->op != QUERN_FPROP || p->ragged != QUERN_AXIS_M))
+        return "bias is of fprop, activation of fprop and dgrad, with ragged=m";
+    if (p->beta != QUERN_BETA_ZERO)
+        return "beta: where there is a bias or an activation nothing is added "
+               "to D, beta=0 is expected";
+    return NULL;
+}
+
+/* Operands of an activation are halves, or runs of equal length. */
+static int check_epilogue(const struct quern_problem *p)
+{
+    const char *wrong = wrong_epilogue(p);
+    const int64_t results = qn_geometry_back(p) ? p->n : p->n / 2;
+
+    if (wrong)
+        return qn_error_set(QUERN_EINVAL, "%s", wrong);
+    if (p->interleave < 0 || p->interleave > 1 << 16)
+        return qn_error_set(QUERN_EINVAL,
+                            "interleave=%d: 0 to 65536 is expected",
+                            p->interleave);
+    if (!qn_geometry_halves(p))
+        return QUERN_OK;
+    if (p->n % 2 && !qn_geometry_back(p))
+        return qn_error_set(QUERN_EINVAL,
+                            "n=%lld: an activation's two operands are an even "
+                            "number of columns",
+                            (long long)p->n);
+    if (p->interleave && results % p->interleave)
+        return qn_error_set(QUERN_EINVAL,
+                            "interleave=%d does not divide %lld results of a "
+                            "row",
+                            p->interleave, (long long)results);
+    if (qn_geometry_back(p) && p->n > INT32_MAX / 2)
+        return qn_error_set(QUERN_EINVAL,
+                            "n=%lld: twice as many columns of D are 1 to %d",
+                            (long long)p->n, INT32_MAX);
+    return QUERN_OK;
+}
+
+static int check_result(const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    const char *wrong = p->copies ? qn_result_wrong(p, recipe) : NULL;
+
+    if (!wrong)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "copies=%s, recipe %s: %s",
+                        qn_copies_name(p->copies), recipe->name, wrong);
+}
+
+/* Only what has a group axis has many matrices. */
+static int check_pointers(const struct quern_problem *p,
+                          const struct qn_recipe *recipe)
+{
+    struct qn_geometry g;
+
+    if (p->pointers < 0 || p->pointers >> (QN_ROLE_D + 1))
+        return qn_error_set(QUERN_EINVAL,
+                            "pointers is %d: bits of enum quern_pointers are "
+                            "expected",
+                            p->pointers);
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++) {
+        if (!(p->pointers >> role & 1))
+            continue;
+        qn_geometry_of(p, recipe, role, &g);
+        if (!g.grouped)
+            return qn_error_set(QUERN_EINVAL,
+                                "pointers=%c: with ragged=%s %c has no group "
+                                "axis, all groups lie in one buffer",
+                                QN_LETTERS[role], qn_axis_name(p->ragged),
+                                QN_LETTERS[role]);
+        if (g.sf.scaling)
+            return qn_error_set(QUERN_EINVAL,
+                                "pointers=%c: quantized copies of all groups "
+                                "lie in one buffer",
+                                QN_LETTERS[role]);
+        if (role == QN_ROLE_C && p->beta != QUERN_BETA_ANY)
+            return qn_error_set(QUERN_EINVAL,
+                                "pointers=c: beta=%s has no C of its own",
+                                qn_beta_name(p->beta));
+    }
+    return QUERN_OK;
+}
+
+/* Kernels take int; the ragged axis may be empty, no other may. */
+static int check_lengths(const struct quern_problem *p)
+{
+    int code = qn_problem_groups(p->groups);
+
+    if (code)
+        return code;
+    for (int axis = QUERN_AXIS_M; axis <= QUERN_AXIS_K; axis++) {
+        int ragged = axis == p->ragged;
+        int64_t length = qn_geometry_length(p, axis);
+        int64_t least = ragged ? 0 : 1;
+        int64_t most = ragged ? QN_RAGGED_LIMIT : INT32_MAX;
+
+        if (length < least || length > most)
+            return qn_error_set(QUERN_EINVAL, "%s=%lld: %lld to %lld%s",
+                                qn_axis_name(axis), (long long)length,
+                                (long long)least, (long long)most,
+                                ragged ? " over all groups" : "");
+    }
+    return QUERN_OK;
+}
+
+/* So that no later product of sizes can overflow. */
+static int check_bytes(const struct quern_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    static const char names[] = "ABCDPT";
+    struct quern_quantization copy;
+    struct qn_geometry geometry;
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        int fits =
+            !qn_scale_source(p, recipe, role, &copy) || qn_quantize_fits(&copy);
+
+        if (role == QN_ROLE_C || !qn_geometry_has(p, role))
+            continue; /* C lies as D does */
+        if (fits)
+            qn_geometry_of(p, recipe, role, &geometry);
+        if (!fits || qn_geometry_bytes(&geometry, 0, 0) < 0)
+            return qn_error_set(QUERN_EINVAL,
+                                "g=%d m=%lld n=%lld k=%lld: %c has more "
+                                "bytes than 64 bits count",
+                                p->groups, (long long)p->m, (long long)p->n,
+                                (long long)p->k, names[role]);
+    }
+    return QUERN_OK;
+}
+
+int qn_problem_check(struct quern_context *ctx,
+                     const struct quern_problem *problem,
+                     const struct qn_recipe **out)
+{
+    const struct qn_recipe *recipe;
+    int code = check_enums(problem);
+
+    if (code)
+        return code;
+    recipe = qn_context_recipe(ctx, problem->recipe);
+    if (!recipe)
+        return qn_problem_no_recipe(ctx, problem->recipe);
+    code = check_alignment(problem);
+    if (!code)
+        code = check_parts(problem);
+    if (!code)
+        code = qn_host_size_problem(problem->sizes,
+                                    problem->ragged != QUERN_AXIS_NONE);
+    if (!code)
+        code = check_copies(problem, recipe);
+    if (!code)
+        code = qn_fuse_problem(problem, recipe);
+    if (!code)
+        code = check_d_type(problem, recipe);
+    if (!code)
+        code = check_lengths(problem);
+    if (!code)
+        code = check_epilogue(problem);
+    if (!code)
+        code = check_result(problem, recipe);
+    if (!code)
+        code = check_bytes(problem, recipe);
+    if (!code)
+        code = check_pointers(problem, recipe);
+    if (!code && problem->expand > QUERN_EXPAND_INSIDE)
+        code = qn_ahead_check(ctx, problem, recipe);
+    if (out)
+        *out = recipe;
+    return code;
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** quantize.c: the rules that a quantization must keep, and what it needs.
+*/
+#include "problem/quantize.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+#include "problem/host_sizes_rules.h"
+#include "problem/problem.h"
+#include "problem/split.h"
+
+#include <string.h>
+
+enum { TILE = 128 };
+
+const struct qn_scaling *qn_quantize_scaling(const struct quern_quantization *q,
+                                             const struct qn_recipe *recipe)
+{
+    return &recipe->scaling[q->of];
+}
+
+int qn_quantize_element(const struct quern_quantization *q,
+                        const struct qn_recipe *recipe)
+{
+    const int types[QN_TENSORS] = {recipe->x, recipe->w, recipe->dy};
+
+    return types[q->of];
+}
+
+int qn_quantize_same_sf(const struct qn_scaling *scaling)
+{
+    return scaling->span >= QN_SPAN_GROUP && !scaling->hadamard;
+}
+
+int qn_quantize_needs_amax(const struct quern_quantization *q,
+                           const struct qn_scaling *s)
+{
+    return q->work <= QUERN_REQUANTIZE && !s->history &&
+           (s->span != QN_SPAN_BLOCK || s->global);
+}
+
+int qn_quantize_has_bias(const struct quern_quantization *q)
+{
+    return q->work == QUERN_BIAS || (q->dprob && !q->activation);
+}
+
+int qn_quantize_op(const struct quern_quantization *q)
+{
+    static const int ops[] = {QN_QUANTIZE, QN_QUANTIZE, QN_DEQUANTIZE,
+                              QN_HISTORY, QN_BIAS};
+
+    return ops[q->work];
+}
+
+/* An activation of two operands halves the features, its gradient doubles
+   them. */
+int64_t qn_quantize_in_columns(const struct quern_quantization *q)
+{
+    if (!q->activation || q->activation == QUERN_SQUARED_RELU)
+        return q->k;
+    return q->of == QUERN_X ? 2 * q->k : q->k / 2;
+}
+
+double qn_quantize_values(const struct quern_quantization *q)
+{
+    return (double)q->m * (double)q->k * (q->of == QUERN_W ? q->groups : 1);
+}
+
+int64_t qn_quantize_tiles(const struct quern_quantization *q)
+{
+    return (q->m + (TILE - 1) * (int64_t)q->groups) / TILE;
+}
+
+int64_t qn_quantize_tokens(int64_t columns, int groups)
+{
+    int64_t rows;
+
+    if (columns < 0 || columns % TILE)
+        return -1;
+    rows = columns + (TILE - 1) - (TILE - 1) * (int64_t)groups;
+    return rows < 0 ? -1 : rows;
+}
+
+/* ------------------------------------------------------------------- rules */
+
+static int check_enums(const struct quern_quantization *q)
+{
+    const struct qn_problem_field fields[] = {
+        {"work", q->work, 0, QUERN_BIAS + 1},
+        {"of", q->of, 0, QN_TENSORS},
+        {"type", q->type, QUERN_BF16, QUERN_F32 + 1},
+        {"copies", q->copies, 1, 4},
+        {"activation", q->activation, 0, QUERN_SQUARED_RELU + 1},
+        {"probability", q->probability, 0, 2},
+        {"dbias", q->dbias, 0, QUERN_DBIAS_ADD + 1},
+        {"dprob", q->dprob, 0, 2}};
+    int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
+                                 "quern.h gives it");
+
+    return code ? code : QN_PROBLEM_WORDS(q);
+}
+
+/* Numbers get a bias as they are, whatever becomes of them later. */
+static int check_bias(const struct quern_quantization *q,
+                      const struct qn_recipe *recipe)
+{
+    if (q->of != QUERN_X || recipe->scaling[QUERN_X].type != QUERN_TYPE_NONE)
+        return qn_error_set(QUERN_EINVAL,
+                            "bias: of x that the recipe keeps as it is alone; "
+                            "of=x and a recipe without scales are expected");
+    return QUERN_OK;
+}
+
+/* What the recipe must have for the work. */
+static int check_recipe(const struct quern_quantization *q,
+                        const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
+
+    if (q->work == QUERN_BIAS)
+        return check_bias(q, recipe);
+    if (s->type == QUERN_TYPE_NONE &&
+        (q->work != QUERN_QUANTIZE || (!q->activation && !q->dbias)))
+        return qn_error_set(QUERN_EINVAL,
+                            "recipe %s keeps %s as %s: there is nothing to %s",
+                            recipe->name, qn_of_name(q->of),
+                            qn_type_name(qn_quantize_element(q, recipe)),
+                            qn_work_name(q->work));
+    if (q->probability && !q->activation &&
+        (s->type != QUERN_TYPE_NONE || q->of != QUERN_DY || !q->dbias))
+        return qn_error_set(QUERN_EINVAL,
+                            "prob=1: without an activation rows are multiplied "
+                            "in dbias alone, of dy that the recipe keeps as it "
+                            "is");
+    if (s->type == QUERN_TYPE_NONE && q->copies & QUERN_COLUMN)
+        return qn_error_set(QUERN_EINVAL,
+                            "recipe %s keeps %s as %s, which has no column "
+                            "copy: copies=row",
+                            recipe->name, qn_of_name(q->of),
+                            qn_type_name(qn_quantize_element(q, recipe)));
+    if (q->work == QUERN_RESCALE && !s->history)
+        return qn_error_set(QUERN_EINVAL,
+                            "recipe %s has no delayed scaling: its scales need "
+                            "no rescale",
+                            recipe->name);
+    return QUERN_OK;
+}
+
+/* What one kind of work has and another has not. */
+static int check_work(const struct quern_quantization *q)
+{
+    const char *wrong = NULL;
+
+    if (q->work != QUERN_QUANTIZE &&
+        (q->activation || q->interleave || q->dbias || q->dprob ||
+         (q->probability && q->work != QUERN_BIAS)))
+        wrong = "activation, interleave, prob, dbias and dprob are of quantize "
+                "alone, and prob of bias";
+    else if (q->work == QUERN_REQUANTIZE && q->copies != QUERN_COLUMN)
+        wrong = "requantize makes the column copy: copies=column";
+    else if (q->work == QUERN_DEQUANTIZE &&
+             q->copies == (QUERN_ROW | QUERN_COLUMN))
+        wrong = "dequantize reads one copy: copies=row or copies=column";
+    else if (q->of == QUERN_W && q->activation)
+        wrong = "activation: weights have none; of=x or of=dy";
+    else if (q->of == QUERN_W && q->dbias)
+        wrong = "dbias: weights have none; of=dy or of=x";
+    else if (q->dprob && (q->of != QUERN_DY || !q->probability))
+        wrong = "dprob=1: the gradient is of prob=1 and comes from of=dy";
+    else if (q->interleave && !q->activation)
+        wrong = "interleave: there is no activation whose operands alternate";
+    if (!wrong)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "%s", wrong);
+}
+
+/* Operands of an activation are halves, or runs of equal length. */
+static int check_halves(const struct quern_quantization *q)
+{
+    int64_t results = q->of == QUERN_DY ? q->k / 2 : q->k;
+
+    if (q->interleave < 0 || q->interleave > 1 << 16)
+        return qn_error_set(QUERN_EINVAL,
+                            "interleave=%d: 0 to 65536 is expected",
+                            q->interleave);
+    if (!q->activation || q->activation == QUERN_SQUARED_RELU)
+        return QUERN_OK;
+    if (q->of == QUERN_DY && q->k % 2)
+        return qn_error_set(QUERN_EINVAL,
+                            "k=%lld: gradients of an activation's two operands "
+                            "are an even number of features",
+                            (long long)q->k);
+    if (q->interleave && results % q->interleave)
+        return qn_error_set(QUERN_EINVAL,
+                            "interleave=%d does not divide %lld features",
+                            q->interleave, (long long)results);
+    return QUERN_OK;
+}
+
+/*
+** All that is counted below, in bits, is at most 64 times a matrix whose sides
+** are padded by less than PADDING: tokens of 1024 groups to tiles, scales to
+** multiples of 65536. So 2^63 is out of reach.
+*/
+int qn_quantize_fits(const struct quern_quantization *q)
+{
+    enum { PADDING = 1 << 18 };
+    double groups = q->of == QUERN_W ? q->groups : 1;
+
+    return groups * (double)(q->m + PADDING) * (double)(q->k + PADDING) <
+           0x1p57;
+}
+
+static int check_lengths(const struct quern_quantization *q)
+{
+    const int64_t most = QN_RAGGED_LIMIT;
+    int code = qn_problem_groups(q->groups);
+
+    if (!code && (q->m < (q->of == QUERN_W) || q->m > most))
+        code = qn_error_set(QUERN_EINVAL, "m=%lld: %d to %lld rows%s",
+                            (long long)q->m, q->of == QUERN_W, (long long)most,
+                            q->of == QUERN_W ? "" : " over all groups");
+    if (!code && (q->k < 1 || q->k > most))
+        code = qn_error_set(QUERN_EINVAL, "k=%lld: 1 to %lld features",
+                            (long long)q->k, (long long)most);
+    if (!code && !qn_quantize_fits(q))
+        code = qn_error_set(QUERN_EINVAL,
+                            "g=%d m=%lld k=%lld: more bytes than 64 bits count",
+                            q->groups, (long long)q->m, (long long)q->k);
+    return code;
+}
+
+int qn_quantize_check(struct quern_context *ctx,
+                      const struct quern_quantization *q,
+                      const struct qn_recipe **out)
+{
+    const int ragged = q->of != QUERN_W && q->work != QUERN_RESCALE;
+    const struct qn_recipe *recipe;
+    int code = check_enums(q);
+
+    if (code)
+        return code;
+    recipe = qn_context_recipe(ctx, q->recipe);
+    if (!recipe)
+        return qn_problem_no_recipe(ctx, q->recipe);
+    code = check_recipe(q, recipe);
+    if (!code)
+        code = qn_host_size_problem(q->sizes, ragged);
+    if (!code && q->work != QUERN_RESCALE)
+        code = check_lengths(q);
+    if (!code)
+        code = check_work(q);
+    if (!code)
+        code = check_halves(q);
+    if (!code)
+        code = qn_split_check_rows(q->groups, q->m, q->split, ragged);
+    if (out)
+        *out = recipe;
+    return code;
+}
+
+/* ------------------------------------------------------------------- sizes */
+
+int64_t qn_quantize_ceil_div(int64_t length, int64_t size)
+{
+    return length / size + (length % size > 0);
+}
+
+int64_t qn_quantize_round_up(int64_t length, int64_t size)
+{
+    return qn_quantize_ceil_div(length, size) * size;
+}
+
+/* Of one matrix, with its padding. COUPLED: pads */
+static int64_t scales_of(const struct qn_scaling *s, int64_t rows,
+                         int64_t columns)
+{
+    return qn_quantize_round_up(rows, s->pad_rows) *
+           qn_quantize_round_up(columns, s->pad_columns);
+}
+
+int64_t qn_quantize_tile_rows(const struct qn_scaling *s)
+{
+    return qn_quantize_round_up(TILE / s->rows, s->pad_rows);
+}
+
+int64_t qn_quantize_tile_columns(const struct qn_scaling *s)
+{
+    return qn_quantize_round_up(TILE / s->k, s->pad_columns);
+}
+
+/* Scales of blocks. COUPLED: scales */
+static int64_t block_scales(const struct quern_quantization *q,
+                            const struct qn_scaling *s, int copy)
+{
+    int64_t tiles = qn_quantize_tiles(q);
+
+    if (q->of == QUERN_W && copy == QUERN_ROW)
+        return q->groups * scales_of(s, qn_quantize_ceil_div(q->m, s->rows),
+                                     qn_quantize_ceil_div(q->k, s->k));
+    if (q->of == QUERN_W)
+        return q->groups * scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
+                                     qn_quantize_ceil_div(q->m, s->k));
+    if (copy == QUERN_COLUMN)
+        return scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
+                         tiles * (s->apart || s->order == QN_ORDER_COLUMNS
+                                      ? qn_quantize_tile_columns(s)
+                                      : TILE / s->k));
+    if (s->apart || s->rows > 1)
+        return scales_of(
+            s, tiles * (s->apart ? qn_quantize_tile_rows(s) : TILE / s->rows),
+            qn_quantize_ceil_div(q->k, s->k));
+    return scales_of(s, q->m, qn_quantize_ceil_div(q->k, s->k));
+}
+
+/* Rows, or features, of all groups. */
+static int64_t lines_of(const struct quern_quantization *q, int copy)
+{
+    if (copy == QUERN_COLUMN)
+        return q->groups * q->k;
+    return q->of == QUERN_W ? q->groups * q->m : q->m;
+}
+
+/* Of a copy; of what spans more than a block, also of the largest values. */
+static int64_t count_scales(const struct quern_quantization *q,
+                            const struct qn_scaling *s, int copy)
+{
+    switch (s->span) {
+    case QN_SPAN_BLOCK:
+        return block_scales(q, s, copy);
+    case QN_SPAN_ROW:
+        return lines_of(q, copy);
+    case QN_SPAN_GROUP:
+        return q->groups;
+    default:
+        return 1;
+    }
+}
+
+/* Values of `bits` in a row that is padded to 16 bytes. */
+static int64_t padded_row(int64_t length, int bits)
+{
+    return qn_quantize_round_up(length, 128 / bits);
+}
+
+/* Two or three axes, and the bytes of packed rows. */
+static void set_shape(struct quern_tensor *t, int type, int64_t groups,
+                      int64_t rows, int64_t columns, int64_t stride)
+{
+    int dims = 0;
+
+    if (groups)
+        t->shape[dims++] = groups;
+    t->shape[dims++] = rows;
+    t->shape[dims++] = columns;
+    t->ndim = dims;
+    t->type = type;
+    t->stride = stride == columns ? 0 : stride;
+    t->bytes = (size_t)((groups ? groups : 1) * rows * stride *
+                        qn_type_bits(type) / 8);
+    t->alignment = (size_t)(qn_type_bits(type) / 8);
+}
+
+void qn_quantize_copy(const struct quern_quantization *q,
+                      const struct qn_recipe *recipe, int copy,
+                      struct quern_tensor *t)
+{
+    const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
+    int type = qn_quantize_element(q, recipe), bits = qn_type_bits(type);
+    int64_t groups = q->of == QUERN_W ? q->groups : 0;
+    int64_t tokens = qn_quantize_tiles(q) * TILE;
+
+    if (copy == QUERN_ROW)
+        set_shape(t, type, groups, q->m, q->k, padded_row(q->k, bits));
+    else if (groups)
+        set_shape(t, type, groups, q->k, q->m, padded_row(q->m, bits));
+    else
+        set_shape(t, type, 0, q->k, tokens, tokens);
+    t->alignment = QN_ALIGNMENT;
+    if (s->type != QUERN_TYPE_NONE)
+        t->sf_bytes =
+            (size_t)(count_scales(q, s, copy) * qn_type_bits(s->type) / 8);
+    t->global_bytes = s->global ? (size_t)q->groups * sizeof(float) : 0;
+}
+
+/* What is quantized, or what a copy becomes again. */
+static void describe_numbers(const struct quern_quantization *q,
+                             struct quern_quantize_args *args)
+{
+    int64_t groups = q->of == QUERN_W ? q->groups : 0;
+    int64_t columns = qn_quantize_in_columns(q);
+
+    if (q->work == QUERN_DEQUANTIZE || q->work == QUERN_BIAS)
+        set_shape(&args->out, q->type, groups, q->m, q->k, q->k);
+    if (q->work != QUERN_QUANTIZE)
+        return;
+    set_shape(&args->in, q->type, groups, q->m, columns, columns);
+    if (q->activation && q->of == QUERN_DY)
+        set_shape(&args->saved, q->type, 0, q->m, q->k, q->k);
+}
+
+/* What is read or written; of a bias, and of its gradients, there is none. */
+static int described_copies(const struct quern_quantization *q)
+{
+    if (q->work == QUERN_REQUANTIZE)
+        return QUERN_ROW | QUERN_COLUMN;
+    if (q->work == QUERN_BIAS || (q->probability && !q->activation))
+        return 0;
+    return q->copies;
+}
+
+/* Only what a kernel uses takes room. */
+void qn_quantize_lay_out(const struct quern_quantization *q,
+                         const struct qn_recipe *recipe,
+                         struct qn_quantize_space *w)
+{
+    const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
+    int64_t word = (int64_t)sizeof(unsigned);
+    int amax = qn_quantize_needs_amax(q, s);
+    size_t at = QN_WORKSPACE_BYTES;
+
+    w->row_amax = at;
+    if (amax)
+        at += (size_t)((s->global ? q->groups : count_scales(q, s, QUERN_ROW)) *
+                       word);
+    w->column_amax = at;
+    if (amax)
+        at += (size_t)((s->global ? q->groups
+                                  : count_scales(q, s, QUERN_COLUMN)) *
+                       word);
+    w->partials = at = qn_padded(at);
+    if (q->dbias)
+        at += (size_t)(qn_quantize_tiles(q) * (TILE / 32) * q->k * word);
+    w->sizes = qn_padded(at);
+    w->end =
+        q->sizes ? w->sizes + qn_host_size_bytes(q->sizes, q->groups, 1) : at;
+}
+
+int qn_quantize_describe(struct quern_context *ctx,
+                         const struct quern_quantization *q,
+                         struct quern_quantize_description *d,
+                         struct qn_quantize_space *space,
+                         const struct qn_recipe **out)
+{
+    struct qn_quantize_space own;
+    const struct qn_recipe *recipe;
+    const struct qn_scaling *s;
+    int code = qn_quantize_check(ctx, q, &recipe);
+
+    if (code)
+        return code;
+    s = qn_quantize_scaling(q, recipe);
+    memset(d, 0, sizeof *d);
+    d->history = s->history;
+    d->random = s->stochastic && q->work <= QUERN_REQUANTIZE;
+    d->args.sizes_type = QUERN_I32;
+    d->args.limit = 7;
+    d->args.slope = 1.702f;
+    d->args.shift = 1;
+    if (q->work != QUERN_RESCALE) {
+        int copies = described_copies(q);
+
+        describe_numbers(q, &d->args);
+        if (copies & QUERN_ROW)
+            qn_quantize_copy(q, recipe, QUERN_ROW, &d->args.row);
+        if (copies & QUERN_COLUMN)
+            qn_quantize_copy(q, recipe, QUERN_COLUMN, &d->args.column);
+    }
+    qn_quantize_lay_out(q, recipe, space ? space : &own);
+    d->workspace_bytes = (space ? space : &own)->end;
+    if (out)
+        *out = recipe;
+    return QUERN_OK;
+}
+
+int quern_quantize_describe(struct quern_context *ctx,
+                            const struct quern_quantization *q,
+                            struct quern_quantize_description *description)
+{
+    if (!ctx || !q || !description)
+        return qn_error_null("ctx", ctx, "quantization", q, "description");
+    return qn_quantize_describe(ctx, q, description, NULL, NULL);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** reencode_rules.c: which products may have their operands as FP8.
+*/
+#include "problem/reencode_rules.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+#include "problem/quantize.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------- rules */
+
+/* Scales of 128 values of a line, as the launches before write them.
+                                    COUPLED: reencode */
+static int is_lines(const struct qn_scaling *s)
+{
+    return s->span == QN_SPAN_BLOCK && s->type == QUERN_F32 && s->rows == 1 &&
+           s->k == 128 && s->order == QN_ORDER_COLUMNS && s->pad_rows == 4 &&
+           s->pad_columns == 1 && !s->global && !s->hadamard;
+}
+
+/* And of 128 x 128. */
+static int is_squares(const struct qn_scaling *s)
+{
+    return s->span == QN_SPAN_BLOCK && s->type == QUERN_F32 && s->rows == 128 &&
+           s->k == 128 && s->order == QN_ORDER_ROWS && s->pad_rows == 1 &&
+           s->pad_columns == 4 && !s->global;
+}
+
+static int is_blocks(const struct qn_recipe *r)
+{
+    return r->x == QUERN_E4M3 && r->w == QUERN_E4M3 && r->dy == QUERN_E4M3 &&
+           r->promote == 128 && is_lines(&r->scaling[QUERN_X]) &&
+           is_squares(&r->scaling[QUERN_W]) && is_lines(&r->scaling[QUERN_DY]);
+}
+
+const struct qn_recipe *qn_reencode_blocks(const struct quern_context *ctx)
+{
+    const struct quern_registry *const all[] = {ctx->base, ctx->linked};
+
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; all[i] && r < all[i]->nrecipes; r++)
+            if (is_blocks(&all[i]->recipes[r]))
+                return &all[i]->recipes[r];
+    return NULL;
+}
+
+/* Values as the product takes them. */
+static int is_coded(const struct quern_quantization *q,
+                    const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = &recipe->scaling[q->of];
+
+    return qn_quantize_element(q, recipe) == QUERN_E4M3 &&
+           (q->of == QUERN_W ? is_squares(s) : is_lines(s));
+}
+
+int qn_reencode_does(const struct quern_problem *p,
+                     const struct qn_recipe *recipe, int role)
+{
+    struct quern_quantization q;
+
+    return qn_scale_source(p, recipe, role, &q) && !is_coded(&q, recipe);
+}
+
+/* What keeps one operand from being encoded again; NULL: nothing does. */
+static const char *wrong_operand(const struct quern_problem *p,
+                                 const struct qn_recipe *recipe, int role)
+{
+    struct quern_quantization q;
+    const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+    int type = qn_quantize_element(&q, recipe);
+
+    if (s && is_coded(&q, recipe))
+        return NULL;
+    if (!s)
+        return "values of 16 bits have more digits than e4m3";
+    if (type == QUERN_E4M3 || type == QUERN_E5M2)
+        return "e4m3's own values use all of e4m3's exponents: blocks whose "
+               "scales differ have no scale in common";
+    if (s->type == QUERN_E4M3)
+        return "a scale of e4m3 has four digits of its own: a value times it "
+               "has six, and e4m3 has four";
+    if (type != QUERN_E2M1 || s->type != QUERN_E8M0 ||
+        s->span != QN_SPAN_BLOCK || s->global)
+        return "values of e2m1 with scales of e8m0 in one level are encoded "
+               "again, no others";
+    return NULL;
+}
+
+const char *qn_reencode_wrong(const struct quern_context *ctx,
+                              const struct quern_problem *p,
+                              const struct qn_recipe *recipe)
+{
+    const struct qn_recipe *blocks = qn_reencode_blocks(ctx);
+    const char *why = NULL;
+
+    for (int role = QN_ROLE_A; !why && role <= QN_ROLE_B; role++)
+        why = wrong_operand(p, recipe, role);
+    if (!why && !qn_reencode_does(p, recipe, QN_ROLE_A) &&
+        !qn_reencode_does(p, recipe, QN_ROLE_B))
+        why = "its operands are FP8 in blocks as they are";
+    if (!why && !blocks)
+        why = "no recipe has e4m3 in blocks of 128 for x, w and dy";
+    if (!why && !(blocks->d_types >> p->d_type & 1))
+        why = "no recipe of FP8 in blocks writes such a D";
+    return why;
+}
+
+/* ----------------------------------------------------------- what it is of */
+
+void qn_reencode_product(const struct quern_context *ctx,
+                         const struct quern_problem *p,
+                         struct quern_problem *product)
+{
+    *product = *p;
+    memset(product->recipe, 0, sizeof product->recipe);
+    strncpy(product->recipe, qn_reencode_blocks(ctx)->name,
+            sizeof product->recipe - 1);
+    product->sizes = QUERN_SIZES_DEVICE;
+    product->expand = QUERN_EXPAND_AUTO;
+}
+
+void qn_reencode_copy(const struct quern_problem *p,
+                      const struct qn_recipe *blocks, int role,
+                      struct quern_tensor *copy)
+{
+    struct quern_quantization q;
+
+    memset(copy, 0, sizeof *copy);
+    qn_scale_source(p, blocks, role, &q);
+    qn_quantize_copy(&q, blocks, q.copies, copy);
+}
+
+double qn_reencode_bytes(const struct quern_problem *p,
+                         const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+    double bytes = 0;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+
+        if (!qn_reencode_does(p, recipe, role))
+            continue;
+        bytes += qn_quantize_values(&q) *
+                 (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +
+                  1.0 / s->k / s->rows + 1);
+    }
+    return bytes;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** result_rules.h: a product's result as copies of an x, or of dgrad as copies
+** of a dy: D is the row copy, T the other.
+**
+** Where a kernel makes them they leave the product's own launch. Else a plan is
+** of two: the product, whose D are numbers in the workspace, and the cast that
+** reads these. Both ways round the result to the type of D before they quantize
+** it, so that both make the same bytes of the same sums.
+*/
+#ifndef QUERN_PROBLEM_RESULT_RULES_H
+#define QUERN_PROBLEM_RESULT_RULES_H
+
+#include "registry.h"
+
+struct quern_context;
+
+/*
+** The quantization of the result that operand `role` is a copy of, and its
+** scaling; NULL unless that is D or T and the problem wants copies.
+*/
+const struct qn_scaling *qn_result_source(const struct quern_problem *problem,
+                                          const struct qn_recipe *recipe,
+                                          int role,
+                                          struct quern_quantization *q);
+
+/* Why the problem, which wants copies, cannot have them; or NULL. */
+const char *qn_result_wrong(const struct quern_problem *problem,
+                            const struct qn_recipe *recipe);
+
+/* Why no kernel can make them of a tile of results; or NULL. */
+const char *qn_result_apart(const struct quern_problem *problem,
+                            const struct qn_recipe *recipe);
+
+/* Where the workspace has what the cast needs, and the result as numbers; the
+   product's part comes first. */
+struct qn_result_space {
+    size_t cast, numbers, end;
+};
+
+/* The product without its copies; and with operands that are expanded ahead,
+   which a plan takes where no kernel serves it otherwise: 0 if that cannot
+   be. */
+void qn_result_product(const struct quern_problem *problem,
+                       struct quern_problem *product);
+int qn_result_ahead(struct quern_context *ctx,
+                    const struct quern_problem *product,
+                    const struct qn_recipe *recipe,
+                    struct quern_problem *ahead);
+
+/* The cast of its result. */
+void qn_result_cast(const struct quern_problem *problem,
+                    const struct qn_recipe *recipe,
+                    struct quern_quantization *q);
+
+/* The rest of the workspace behind the product's part, which ends at
+   space->cast. */
+void qn_result_lay_out(const struct quern_problem *problem,
+                       const struct qn_recipe *recipe,
+                       struct qn_result_space *space);
+
+#endif

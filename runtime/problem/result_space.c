@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** result_space.c: the parts of a product whose copies a cast makes.
+*/
+#include "problem/result_rules.h"
+#include "base/context.h"
+#include "problem/ahead_rules.h"
+#include "problem/geometry.h"
+#include "problem/quantize.h"
+
+int qn_result_ahead(struct quern_context *ctx,
+                    const struct quern_problem *product,
+                    const struct qn_recipe *recipe, struct quern_problem *ahead)
+{
+    *ahead = *product;
+    ahead->expand = QUERN_EXPAND_AHEAD;
+    return product->expand == QUERN_EXPAND_AUTO &&
+           (product->bias || product->activation) &&
+           !qn_ahead_wrong(ctx, product, recipe, QUERN_EXPAND_AHEAD);
+}
+
+void qn_result_lay_out(const struct quern_problem *p,
+                       const struct qn_recipe *recipe,
+                       struct qn_result_space *space)
+{
+    struct qn_quantize_space cast;
+    struct quern_quantization q;
+    struct quern_problem product;
+    struct qn_geometry numbers;
+
+    qn_result_product(p, &product);
+    qn_result_cast(p, recipe, &q);
+    qn_quantize_lay_out(&q, recipe, &cast);
+    qn_geometry_of(&product, recipe, QN_ROLE_D, &numbers);
+    space->cast = qn_padded(space->cast);
+    space->numbers = space->cast + qn_padded(cast.end);
+    space->end = space->numbers + (size_t)qn_geometry_bytes(&numbers, 0, 0);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** scale.c: which of a recipe's copies a product reads, and how their scales
+** lie.
+**
+** A product reads copies that quern_quantize_run made, each k-major for it: of
+** x or dy a row copy, of w the row or the column copy, and where tokens are
+** summed two column copies. So what a copy is, is said in one place only,
+** quantize.c; this file names the quantization and derives strides from it.
+**                                             COUPLED: scales
+*/
+#include "problem/scale.h"
+#include "problem/geometry.h"
+#include "problem/quantize.h"
+#include "problem/result_rules.h"
+
+#include <string.h>
+
+enum { TILE = 128, TILE_COLUMNS = 4 };
+
+/* By op and role.                                  COUPLED: copies */
+static const struct {
+    int of, copy;
+} sources[3][2] = {
+    [QUERN_FPROP] = {{QUERN_X, QUERN_ROW}, {QUERN_W, QUERN_ROW}},
+    [QUERN_DGRAD] = {{QUERN_DY, QUERN_ROW}, {QUERN_W, QUERN_COLUMN}},
+    [QUERN_WGRAD] = {{QUERN_DY, QUERN_COLUMN}, {QUERN_X, QUERN_COLUMN}},
+};
+
+const struct qn_scaling *qn_scale_source(const struct quern_problem *p,
+                                         const struct qn_recipe *recipe,
+                                         int role, struct quern_quantization *q)
+{
+    int64_t lines = role == QN_ROLE_A ? p->m : p->n;
+    int column;
+
+    memset(q, 0, sizeof *q);
+    if (role > QN_ROLE_B)
+        return qn_result_source(p, recipe, role, q);
+    column = sources[p->op][role].copy == QUERN_COLUMN;
+    q->of = sources[p->op][role].of;
+    if (recipe->scaling[q->of].type == QUERN_TYPE_NONE)
+        return NULL;
+    strcpy(q->recipe, p->recipe);
+    q->work = QUERN_QUANTIZE;
+    q->type = QUERN_BF16;
+    q->copies = sources[p->op][role].copy;
+    q->groups = p->groups;
+    q->m = column ? p->k : lines;
+    q->k = column ? lines : p->k;
+    return &recipe->scaling[q->of];
+}
+
+int qn_scale_any(const struct quern_problem *p, const struct qn_recipe *recipe)
+{
+    struct quern_quantization q;
+
+    return qn_scale_source(p, recipe, QN_ROLE_A, &q) ||
+           qn_scale_source(p, recipe, QN_ROLE_B, &q);
+}
+
+/* Scales of blocks: a matrix for each group of w, one for all of x or dy. */
+static void lay_out(const struct quern_quantization *q, struct qn_scales *s)
+{
+    const struct qn_scaling *f = s->scaling;
+    int column = s->copy == QUERN_COLUMN, tokens = q->of != QUERN_W;
+    int down = f->order == QN_ORDER_COLUMNS;
+    int64_t rows = qn_quantize_ceil_div(column ? q->k : q->m, f->rows);
+    int64_t columns = qn_quantize_ceil_div(column ? q->m : q->k, f->k);
+    int64_t tiles = tokens ? qn_quantize_tiles(q) : 0;
+
+    if (tokens && column)
+        columns = tiles * (down ? qn_quantize_tile_columns(f) : TILE / f->k);
+    if (tokens && !column && f->rows > 1)
+        rows = tiles * (TILE / f->rows);
+    columns = qn_quantize_round_up(columns, f->pad_columns);
+    rows = qn_quantize_round_up(rows, f->pad_rows);
+    if (!tokens)
+        s->group_stride = rows * columns;
+    if (tokens && f->apart && down != column)
+        return; /* each group's lines are as long as the group */
+    s->stride = f->order == QN_ORDER_TILES
+                    ? columns / TILE_COLUMNS * (TILE * TILE_COLUMNS)
+                : down ? rows
+                       : columns;
+    if (!down || f->type != QUERN_F32)
+        return;
+    s->rows = rows ? rows : f->pad_rows;
+    s->lines = tokens ? columns : columns * q->groups;
+}
+
+void qn_scale_of(const struct quern_problem *p, const struct qn_recipe *recipe,
+                 int role, struct qn_scales *s)
+{
+    struct quern_quantization q;
+
+    memset(s, 0, sizeof *s);
+    s->scaling = qn_scale_source(p, recipe, role, &q);
+    if (!s->scaling)
+        return;
+    s->copy = q.copies;
+    switch (s->scaling->span) {
+    case QN_SPAN_BLOCK:
+        lay_out(&q, s);
+        break;
+    case QN_SPAN_ROW:
+        s->stride = 1;
+        if (s->copy == QUERN_COLUMN)
+            s->group_stride = q.k;
+        else if (q.of == QUERN_W)
+            s->group_stride = q.m;
+        break;
+    case QN_SPAN_GROUP:
+        s->group_stride = 1;
+        break;
+    default:
+        break;
+    }
+}
+
+void qn_scale_columns(const struct quern_problem *p,
+                      const struct qn_recipe *recipe, int role,
+                      int64_t *columns, int64_t *pitch)
+{
+    struct quern_tensor copy = {0};
+    struct quern_quantization q;
+
+    if (!qn_scale_source(p, recipe, role, &q))
+        return;
+    qn_quantize_copy(&q, recipe, q.copies, &copy);
+    *columns = copy.shape[copy.ndim - 1];
+    *pitch = copy.stride ? copy.stride : *columns;
+}

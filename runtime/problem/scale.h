@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** scale.h: which of a recipe's copies a product reads, and how their scales
+** lie.
+*/
+#ifndef QUERN_PROBLEM_SCALE_H
+#define QUERN_PROBLEM_SCALE_H
+
+#include "registry.h"
+
+/* The scales of one operand. */
+struct qn_scales {
+    const struct qn_scaling *scaling; /* NULL: values as they are */
+    int copy;                         /* enum quern_copies */
+    int64_t stride, group_stride;     /* as QN_PARAMS defines them */
+    int64_t rows, lines;              /* what an _sf_map covers; 0: no map */
+};
+
+/*
+** The quantization that makes operand `role` of the problem: A, B, or D and T
+** where copies of the result are wanted, whose
+** `copies` names the one copy. `split` and what is no size are not set. Returns
+** its scaling, or NULL where the recipe keeps the operand as it is: then only
+** `of` is set.
+*/
+const struct qn_scaling *qn_scale_source(const struct quern_problem *problem,
+                                         const struct qn_recipe *recipe,
+                                         int role,
+                                         struct quern_quantization *q);
+
+/* Is A or B of the problem scaled? */
+int qn_scale_any(const struct quern_problem *problem,
+                 const struct qn_recipe *recipe);
+
+/* How the operand's scales lie; of what has none, nothing. */
+void qn_scale_of(const struct quern_problem *problem,
+                 const struct qn_recipe *recipe, int role,
+                 struct qn_scales *scales);
+
+/* Columns of the operand in memory, and elements from one row to the next:
+   where it is a copy, rows are padded and groups aligned. */
+void qn_scale_columns(const struct quern_problem *problem,
+                      const struct qn_recipe *recipe, int role,
+                      int64_t *columns, int64_t *pitch);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** ahead_plan.c: the launches of a product with dequantized operands.
+*/
+#include "product/ahead.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "choose/ahead_choose.h"
+#include "choose/session.h"
+#include "problem/look_rules.h"
+#include "problem/reencode_rules.h"
+#include "product/plan.h"
+#include "product/reencode.h"
+#include "quantize/quantize_plan.h"
+
+static const char *const steps[] = {"the expansion of A", "the expansion of B",
+                                    "the product", "the product in FP8",
+                                    "the product as f16"};
+
+/* Casts have one kernel each: nothing is to be named or tuned. */
+static int add_casts(struct quern_plan *plan, const struct qn_session *s)
+{
+    struct quern_plan_options options = s->options;
+    struct quern_quantize_plan *cast;
+    struct quern_quantization q;
+    const int tried = plan->kernel != NULL;
+
+    options.kernel = NULL;
+    options.tune_ms = 0;
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        struct qn_launch *launch;
+        int code;
+
+        if (!qn_ahead_cast(&plan->problem, s->demand.recipe, role, &q))
+            continue;
+        code = qn_quantize_plan_inner(s, &q, &options, &cast);
+        if (code) {
+            qn_error_add("  in %s", steps[role]);
+            return code;
+        }
+        launch = qn_launch_add(plan, QN_WORK_DEQUANTIZE);
+        launch->role = role;
+        launch->flag = tried ? QN_FLAG_FIT : QN_FLAG_CALLER;
+        launch->cast = cast;
+    }
+    return QUERN_OK;
+}
+
+/* What the product says of operands that are the caller's. Of two products both
+   have a say. */
+static void take_operands(struct quern_plan *plan,
+                          const struct quern_plan *product)
+{
+    const int first = !plan->kernel;
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        if (plan->operands[role].sf.scaling &&
+            plan->problem.expand != QUERN_EXPAND_F16)
+            continue;
+        plan->mapped[role] =
+            product->mapped[role] || (!first && plan->mapped[role]);
+        plan->takes_pointers[role] = product->takes_pointers[role] &&
+                                     (first || plan->takes_pointers[role]);
+    }
+}
+
+static void add_product(struct quern_plan *plan, struct quern_plan *product,
+                        int operands, int flag)
+{
+    take_operands(plan, product);
+    qn_launch_absorb(plan, product, operands, flag);
+}
+
+/* The product that every value fits. If there are two products, a kernel that is
+   named is the other's. */
+static int add_wide(struct quern_plan *plan, const struct qn_session *s)
+{
+    const int tried = plan->kernel != NULL;
+    struct quern_plan_options options = s->options;
+    struct quern_plan *product;
+    struct quern_problem p;
+    int code;
+
+    if (tried)
+        options.kernel = NULL;
+    qn_ahead_product(s->ctx, &plan->problem, s->demand.recipe, &p);
+    code = qn_plan_alone(s, &p, &options, &product);
+    if (code)
+        qn_error_add("  in %s", steps[2]);
+    else
+        add_product(plan, product, QN_OPERANDS_DEQUANTIZED,
+                    tried ? QN_FLAG_FIT : QN_FLAG_CALLER);
+    return code;
+}
+
+/* The product that is tried. The host's sums are as wide in bf16's product, so
+   that it makes no other. */
+static int add_narrow(struct quern_plan *plan, struct qn_session *s)
+{
+    const int fp8 = plan->problem.expand == QUERN_EXPAND_FP8;
+    struct quern_plan_options options = s->options;
+    struct quern_plan *product;
+    struct quern_problem p;
+    int code;
+
+    if (plan->problem.expand == QUERN_EXPAND_AHEAD || !qn_session_gpu(s))
+        return QUERN_OK;
+    if (fp8)
+        qn_reencode_product(s->ctx, s->problem, &p);
+    else
+        qn_look_product(s->problem, &p);
+    if (!fp8)
+        options.tune_ms = 0;
+    code = qn_plan_alone(s, &p, &options, &product);
+    if (code)
+        qn_error_add("  in %s", steps[fp8 ? 3 : 4]);
+    else
+        add_product(plan, product, QN_OPERANDS_REQUANTIZED, QN_FLAG_MISFIT);
+    return code;
+}
+
+/* Small kernels that run before all others. */
+static void add_first(struct quern_plan *plan, const struct qn_session *s)
+{
+    const struct quern_problem *p = &plan->problem;
+    const struct qn_recipe *recipe = s->demand.recipe;
+    const int fp8 = p->expand == QUERN_EXPAND_FP8 && qn_session_gpu(s);
+
+    if (p->sizes && qn_session_gpu(s))
+        qn_launch_add(plan, QN_WORK_SIZES);
+    if (p->expand == QUERN_EXPAND_F16 && qn_session_gpu(s))
+        qn_launch_add(plan, QN_WORK_RANGE);
+    else if (qn_ahead_factors(p, recipe) || qn_ahead_align(p, recipe) || fp8)
+        qn_launch_add(plan, QN_WORK_PREPARE);
+    for (int role = QN_ROLE_A; fp8 && role <= QN_ROLE_B; role++)
+        if (qn_reencode_does(p, recipe, role))
+            qn_launch_add(plan, QN_WORK_REQUANTIZE)->role = role;
+}
+
+/* Their kernels, of the backend that the product's kernel has. */
+static int load_step(const struct quern_plan *plan, struct qn_session *s,
+                     struct qn_launch *launch)
+{
+    const char *recipe = plan->problem.recipe;
+
+    switch (launch->work) {
+    case QN_WORK_SIZES:
+        return qn_step_load(s, QN_SIZES, QUERN_X, "brings sizes from the host",
+                            recipe, plan->backend, &launch->step);
+    case QN_WORK_PREPARE:
+        return qn_step_load(s, QN_AHEAD, QUERN_X,
+                            "prepares what is expanded ahead", recipe,
+                            plan->backend, &launch->step);
+    case QN_WORK_RANGE:
+        return qn_step_load(s, QN_LOOK, QUERN_X, "looks whether values fit f16",
+                            recipe, plan->backend, &launch->step);
+    case QN_WORK_REQUANTIZE:
+        return qn_reencode_load(s, launch->role, plan->backend, &launch->step);
+    default:
+        return QUERN_OK;
+    }
+}
+
+static int add_all(struct quern_plan *plan, struct qn_session *s)
+{
+    int code;
+
+    if (plan->problem.expand == QUERN_EXPAND_FP8 && qn_session_gpu(s))
+        plan->blocks = qn_reencode_blocks(s->ctx);
+    add_first(plan, s);
+    code = add_narrow(plan, s);
+    if (!code)
+        code = add_casts(plan, s);
+    if (!code)
+        code = add_wide(plan, s);
+    for (int i = 0; !code && qn_session_gpu(s) && i < plan->nlaunches; i++)
+        code = load_step(plan, s, &plan->launches[i]);
+    return code;
+}
+
+/* Launches before the product expand its operands. */
+static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
+{
+    struct quern_plan *plan = qn_plan_new();
+    int code;
+
+    if (!plan)
+        return QUERN_ENOMEM;
+    qn_plan_fill(plan, s, way);
+    code = add_all(plan, s);
+    if (code)
+        quern_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* What nobody asked for may be given up: FP8 for bf16, and that for what
+   expands inside. */
+int qn_ahead_make(struct qn_session *s, struct quern_plan **out)
+{
+    struct qn_ahead_choice choice = {.way = QUERN_EXPAND_INSIDE};
+    int code = QUERN_OK;
+
+    if (s->problem->expand == QUERN_EXPAND_AUTO)
+        code = qn_plan_tune(s);
+    if (!code)
+        code = qn_ahead_choose(s, &choice);
+    while (!code && choice.way != QUERN_EXPAND_INSIDE) {
+        code = plan_ahead(s, choice.way, out);
+        if (!code)
+            (*out)->tuned |= choice.tuned;
+        if (choice.asked || !qn_plan_given_up(code))
+            return code;
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "not expanded as %s: %s",
+                       qn_expand_name(choice.way), qn_error_text());
+        choice.way = qn_ahead_next(&choice);
+        choice.tuned = 0;
+        code = QUERN_OK;
+    }
+    return code ? code : qn_plan_inside(s, out);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** ahead_run.c: the launches that dequantize operands before their product, or
+** requantize them to FP8, or check whether f16 holds them. Flags on the device
+** then skip the product that does not fit. Nothing here allocates.
+*/
+#include "product/ahead.h"
+#include "problem/ahead_rules.h"
+#include "problem/quantize.h"
+#include "problem/reencode_rules.h"
+#include "product/args.h"
+#include "product/frame.h"
+#include "product/plan.h"
+#include "product/reencode.h"
+#include "quantize/quantize_plan.h"
+
+/* The flag that skips a launch. */
+static const int *flag_of(const struct qn_frame *f, int flag)
+{
+    const int *flags = qn_frame_at(f, f->space.flags);
+
+    return flag == QN_FLAG_CALLER ? f->args->noop
+           : flag == QN_FLAG_FIT  ? flags + 1
+                                  : flags;
+}
+
+/* Is there a product that runs only where all values fit? */
+static unsigned *flags_of(const struct qn_frame *f)
+{
+    return f->plan->problem.expand == QUERN_EXPAND_AHEAD || !f->plan->driver
+               ? NULL
+               : qn_frame_at(f, f->space.flags);
+}
+
+/* alpha and beta with the scales of the second level, for each group; NULL: the
+   caller's serve. */
+static float *factors_of(const struct qn_frame *f)
+{
+    return qn_ahead_factors(&f->plan->problem, f->plan->recipe)
+               ? qn_frame_at(f, f->space.factors)
+               : NULL;
+}
+
+/* Groups that begin at multiples of 128; NULL: they are where the caller's are. */
+static int *sizes_of(const struct qn_frame *f)
+{
+    return qn_ahead_align(&f->plan->problem, f->plan->recipe)
+               ? qn_frame_at(f, f->space.sizes)
+               : NULL;
+}
+
+/* ------------------------------------------------------------- preparation */
+
+/* COUPLED: ahead */
+static void make_factors(const struct quern_args *args, int groups, float *to)
+{
+    const float *a = args->a.global, *b = args->b.global;
+    const int step = args->scalars > 1;
+
+    for (int i = 0; i < groups; i++) {
+        to[i] = (a ? a[i] : 1) * (b ? b[i] : 1) *
+                (args->alpha ? args->alpha[i * step] : 1);
+        to[groups + i] = args->beta ? args->beta[i * step] : 1;
+    }
+}
+
+static int64_t size_at(const struct qn_frame *f, const void *sizes, int i)
+{
+    return f->sizes_type == QUERN_I64 ? ((const int64_t *)sizes)[i]
+                                      : ((const int32_t *)sizes)[i];
+}
+
+static int64_t cut(int64_t value, int64_t most)
+{
+    return value < 0 ? 0 : value > most ? most : value;
+}
+
+/* Sizes may lie: each is cut to the tokens, then to the copies' columns. */
+static void make_sizes(const struct qn_frame *f, int align, int *to)
+{
+    const int groups = f->plan->problem.groups;
+    const int64_t rows = f->plan->problem.k;
+    const int64_t most = qn_ahead_total(&f->plan->problem, f->plan->recipe);
+    int64_t start = 0, first = 0;
+
+    for (int i = 0; i < groups; i++) {
+        const void *lengths = f->lengths ? f->lengths : f->offsets;
+        int64_t length = size_at(f, lengths, i + !f->lengths), room;
+
+        if (!f->lengths &&
+            __builtin_sub_overflow(length, size_at(f, lengths, i), &length))
+            length = 0;
+        if (f->offsets)
+            start = cut(size_at(f, f->offsets, i), rows);
+        length = cut(length, rows - start);
+        start += length;
+        room = most - first;
+        to[i] = (int)cut(qn_quantize_round_up(length, align), room);
+        to[groups + i] = (int)first;
+        first += cut(qn_quantize_round_up(length, 128), room);
+    }
+    to[2 * groups] = (int)first;
+}
+
+static void prepare_on_host(const struct qn_frame *f)
+{
+    const struct quern_problem *p = &f->plan->problem;
+    float *factors = factors_of(f);
+    int *sizes = sizes_of(f);
+
+    if (factors)
+        make_factors(f->args, p->groups, factors);
+    if (sizes)
+        make_sizes(f, qn_ahead_align(p, f->plan->recipe), sizes);
+}
+
+int qn_ahead_prepare(struct qn_frame *f, const struct qn_launch *launch)
+{
+    const struct quern_plan *plan = f->plan;
+    const struct quern_args *args = f->args;
+    int step = args->scalars > 1, groups = plan->problem.groups;
+    int bytes = qn_frame_sizes(f);
+    int align = qn_ahead_align(&plan->problem, plan->recipe);
+    int rows = (int)qn_geometry_length(&plan->problem, plan->problem.ragged);
+    const void *a = args->a.global, *b = args->b.global;
+    float *factors = factors_of(f);
+    int *sizes = sizes_of(f);
+    unsigned *flags = flags_of(f);
+    void *const values[QN_PARAM_COUNT] = {
+        [QN_PARAM_a_global] = (void *)&a,
+        [QN_PARAM_b_global] = (void *)&b,
+        [QN_PARAM_alpha] = (void *)&args->alpha,
+        [QN_PARAM_beta] = (void *)&args->beta,
+        [QN_PARAM_scalar_step] = &step,
+        [QN_PARAM_factors] = &factors,
+        [QN_PARAM_first_dims] = (void *)&f->lengths,
+        [QN_PARAM_offsets] = (void *)&f->offsets,
+        [QN_PARAM_sizes_bytes] = &bytes,
+        [QN_PARAM_groups] = &groups,
+        [QN_PARAM_m] = &rows,
+        [QN_PARAM_align] = &align,
+        [QN_PARAM_device_sizes] = &sizes,
+        [QN_PARAM_flags] = &flags,
+        [QN_PARAM_noop] = (void *)&args->noop};
+
+    if (plan->driver)
+        return qn_step_launch(plan->driver, &launch->step, values, f->stream);
+    prepare_on_host(f);
+    return QUERN_OK;
+}
+
+/* ---------------------------------------------------------------- operands */
+
+int qn_ahead_range(struct qn_frame *f, const struct qn_launch *launch)
+{
+    const struct quern_plan *plan = f->plan;
+    const struct quern_args *args = f->args;
+    const struct qn_geometry *g = plan->operands;
+    long long a_stride = qn_args_stride(&args->a, &g[QN_ROLE_A]);
+    long long b_stride = qn_args_stride(&args->b, &g[QN_ROLE_B]);
+    int bytes = qn_frame_sizes(f);
+    int m = (int)plan->problem.m, n = (int)plan->problem.n;
+    int k = (int)plan->problem.k, groups = plan->problem.groups;
+    unsigned *flags = flags_of(f);
+    void *const values[QN_PARAM_COUNT] = {
+        [QN_PARAM_a] = (void *)&args->a.data,
+        [QN_PARAM_a_stride] = &a_stride,
+        [QN_PARAM_a_sf] = (void *)&args->a.sf,
+        [QN_PARAM_b] = (void *)&args->b.data,
+        [QN_PARAM_b_stride] = &b_stride,
+        [QN_PARAM_b_sf] = (void *)&args->b.sf,
+        [QN_PARAM_first_dims] = (void *)&f->lengths,
+        [QN_PARAM_offsets] = (void *)&f->offsets,
+        [QN_PARAM_sizes_bytes] = &bytes,
+        [QN_PARAM_groups] = &groups,
+        [QN_PARAM_m] = &m,
+        [QN_PARAM_n] = &n,
+        [QN_PARAM_k] = &k,
+        [QN_PARAM_flags] = &flags,
+        [QN_PARAM_noop] = (void *)&args->noop,
+        [QN_PARAM_error] = (void *)&args->workspace};
+
+    return qn_step_launch(plan->driver, &launch->step, values, f->stream);
+}
+
+int qn_ahead_requantize(struct qn_frame *f, const struct qn_launch *launch)
+{
+    const int role = launch->role;
+    const struct qn_reencoding e = {.problem = &f->plan->problem,
+                                    .recipe = f->plan->recipe,
+                                    .blocks = f->plan->blocks,
+                                    .role = role,
+                                    .copy = qn_args_tensor(f->args, role),
+                                    .codes =
+                                        qn_frame_at(f, f->space.codes[role]),
+                                    .sf = qn_frame_at(f, f->space.scales[role]),
+                                    .flags = flags_of(f),
+                                    .first_dims = f->lengths,
+                                    .offsets = f->offsets,
+                                    .sizes_bytes = qn_frame_sizes(f),
+                                    .noop = f->args->noop,
+                                    .error = f->args->workspace};
+
+    return qn_reencode_launch(f->plan->driver, &launch->step, &e, f->stream);
+}
+
+int qn_ahead_dequantize(struct qn_frame *f, const struct qn_launch *launch)
+{
+    const int role = launch->role;
+    struct quern_quantization q;
+    struct qn_expansion e = {.q = &q,
+                             .copy = qn_args_tensor(f->args, role),
+                             .out = qn_frame_at(f, f->space.operand[role]),
+                             .noop = flag_of(f, launch->flag),
+                             .error = f->args->workspace};
+
+    qn_ahead_cast(&f->plan->problem, f->plan->recipe, role, &q);
+    if (q.of != QUERN_W) {
+        e.first_dims = f->lengths;
+        e.offsets = f->offsets;
+        e.sizes_bytes = qn_frame_sizes(f);
+        e.align = qn_ahead_align(&f->plan->problem, f->plan->recipe);
+    }
+    return qn_quantize_expand(launch->cast, &e, f->stream);
+}
+
+/* ----------------------------------------------------------------- product */
+
+/* The caller's operand, without its arrays of sizes. */
+static void set_given(const struct qn_frame *f, int role,
+                      struct quern_tensor *t)
+{
+    *t = *qn_args_tensor(f->args, role);
+    t->first_dims = t->last_dims = t->offsets = NULL;
+}
+
+/* In bf16, with as many rows as this run has; or the caller's. */
+static void set_dequantized(const struct qn_frame *f,
+                            const struct quern_plan *product, int role,
+                            struct quern_tensor *t)
+{
+    const struct quern_problem *p = &f->plan->problem;
+    const struct qn_geometry *g = &product->operands[role];
+    struct quern_quantization q;
+
+    if (!qn_ahead_cast(p, f->plan->recipe, role, &q)) {
+        set_given(f, role, t);
+        return;
+    }
+    *t = *qn_args_tensor(&product->need.args, role);
+    t->data = qn_frame_at(f, f->space.operand[role]);
+    if (!g->grouped)
+        t->shape[g->inner_ragged] = qn_ahead_total(p, f->plan->recipe);
+}
+
+/* In FP8, or the caller's. The groups begin where the caller's do. */
+static void set_requantized(const struct qn_frame *f, int role,
+                            struct quern_tensor *t)
+{
+    const struct quern_plan *plan = f->plan;
+
+    if (!plan->blocks ||
+        !qn_reencode_does(&plan->problem, plan->recipe, role)) {
+        set_given(f, role, t);
+        return;
+    }
+    qn_reencode_copy(&plan->problem, plan->blocks, role, t);
+    t->data = qn_frame_at(f, f->space.codes[role]);
+    t->sf = qn_frame_at(f, f->space.scales[role]);
+    t->sizes_type = QUERN_I32;
+}
+
+/* Only A has the groups' sizes: int32 lengths and offsets of its own, or those
+   of the caller. */
+static void set_sizes(const struct qn_frame *f, const int *own, int inner,
+                      struct quern_tensor *a)
+{
+    const void *lengths = own ? own : f->lengths;
+
+    a->first_dims = inner ? NULL : lengths;
+    a->last_dims = inner ? lengths : NULL;
+    a->offsets = own ? own + f->plan->problem.groups : f->offsets;
+    a->sizes_type = own ? QUERN_I32 : f->sizes_type;
+}
+
+static void set_factors(const struct qn_frame *f, struct quern_args *a)
+{
+    const int groups = f->plan->problem.groups;
+    const float *factors = factors_of(f);
+
+    if (!factors)
+        return;
+    a->alpha = factors;
+    a->beta = a->beta ? factors + groups : NULL;
+    a->scalars = groups;
+}
+
+void qn_ahead_args(const struct qn_frame *f, const struct qn_launch *launch,
+                   struct quern_args *a)
+{
+    const struct quern_plan *product = launch->product;
+    const int narrow = launch->operands == QN_OPERANDS_REQUANTIZED;
+    struct quern_tensor *const operands[] = {&a->a, &a->b};
+    struct quern_tensor *const own[] = {&a->c, &a->d, &a->p};
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        if (narrow)
+            set_requantized(f, role, operands[role]);
+        else
+            set_dequantized(f, product, role, operands[role]);
+    }
+    for (int i = 0; i < 3; i++)
+        own[i]->first_dims = own[i]->last_dims = own[i]->offsets = NULL;
+    set_sizes(f, narrow ? NULL : sizes_of(f),
+              product->operands[QN_ROLE_A].inner_ragged, &a->a);
+    if (!narrow)
+        set_factors(f, a);
+    a->host_sizes = NULL;
+    a->noop = flag_of(f, launch->flag);
+}

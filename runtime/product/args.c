@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** args.c: the arguments of a run, as its plan sees them.
+*/
+#include "product/args.h"
+#include "problem/fuse_rules.h"
+#include "product/plan.h"
+
+int64_t qn_args_stride(const struct quern_tensor *tensor,
+                       const struct qn_geometry *g)
+{
+    return tensor->stride ? tensor->stride : g->pitch;
+}
+
+int64_t qn_args_group_stride(const struct quern_tensor *tensor,
+                             const struct qn_geometry *g)
+{
+    if (!g->grouped)
+        return 0;
+    /* of a single group it leads nowhere, and may be anything */
+    return tensor->group_stride && g->groups > 1
+               ? tensor->group_stride
+               : qn_args_stride(tensor, g) * g->rows;
+}
+
+const void *qn_args_lengths(const struct quern_tensor *tensor,
+                            const struct qn_geometry *g)
+{
+    return g->inner_ragged ? tensor->last_dims : tensor->first_dims;
+}
+
+int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
+                int role)
+{
+    if (role == QN_ROLE_P && qn_geometry_back(&plan->problem))
+        return 1;
+    if (role == QN_ROLE_P || role == QN_ROLE_T)
+        return qn_geometry_has(&plan->problem, role) &&
+               qn_args_tensor(args, role)->data;
+    if (role == QN_ROLE_A && plan->problem.quantize && !args->a.data)
+        return qn_fuse_way(plan->kernel) != QUERN_INLINE;
+    return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
+}
+
+int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args)
+{
+    int first = -1;
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct quern_tensor *tensor = qn_args_tensor(args, role);
+        const struct qn_geometry *g = &plan->operands[role];
+
+        if (g->grouped || role == QN_ROLE_C || role >= QN_ROLE_P)
+            continue;
+        if (qn_args_lengths(tensor, g) || tensor->offsets)
+            return role;
+        if (first < 0)
+            first = role;
+    }
+    return first;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** args.h: the arguments of a run, as its plan sees them.
+*/
+#ifndef QUERN_PRODUCT_ARGS_H
+#define QUERN_PRODUCT_ARGS_H
+
+#include "problem/geometry.h"
+
+#include <stddef.h>
+
+struct quern_plan;
+
+/* By enum qn_role. Every run comes here a dozen times. */
+static inline const struct quern_tensor *
+qn_args_tensor(const struct quern_args *args, int role)
+{
+    static const size_t places[QN_ROLES] = {
+        [QN_ROLE_A] = offsetof(struct quern_args, a),
+        [QN_ROLE_B] = offsetof(struct quern_args, b),
+        [QN_ROLE_C] = offsetof(struct quern_args, c),
+        [QN_ROLE_D] = offsetof(struct quern_args, d),
+        [QN_ROLE_P] = offsetof(struct quern_args, p),
+        [QN_ROLE_T] = offsetof(struct quern_args, t)};
+
+    return (const void *)((const char *)args + places[role]);
+}
+
+/* Elements from one row to the next, and from one group's matrix to the next:
+   as given, or of packed ones. No group axis: 0. */
+int64_t qn_args_stride(const struct quern_tensor *tensor,
+                       const struct qn_geometry *geometry);
+int64_t qn_args_group_stride(const struct quern_tensor *tensor,
+                             const struct qn_geometry *geometry);
+
+/* The operand whose arrays give the sizes (enum qn_role); -1 without any
+   ragged operand. If none has arrays, the first one that should have. */
+int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args);
+
+/* The lengths among its arrays: of its first axis, or of its last. */
+const void *qn_args_lengths(const struct quern_tensor *tensor,
+                            const struct qn_geometry *geometry);
+
+/* All rules of quern_run. QUERN_EINVAL names argument and rule. */
+int qn_args_check(const struct quern_plan *plan, const struct quern_args *args);
+
+/* Does the run have the operand? C is one only where it is read from memory of
+   its own, P where the caller wants it. */
+int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
+                int role);
+
+/* The bytes of an operand (enum qn_role) from the first to the last; none if
+   empty, or not in one buffer. */
+struct qn_region qn_args_region(const struct quern_plan *plan,
+                                const struct quern_args *args, int role);
+
+/* QUERN_EINVAL names two arguments that share a byte which is written. */
+int qn_args_overlap(const struct quern_plan *plan,
+                    const struct quern_args *args);
+
+/* The plan for these arguments, as by qn_plan_fit, once all rules of quern_run
+   are obeyed. */
+int qn_args_admit(const struct quern_plan *plan, const struct quern_args *args,
+                  struct quern_plan *room, const struct quern_plan **fitted);
+
+#endif

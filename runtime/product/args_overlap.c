@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** args_overlap.c: what a run writes, D and the workspace, is nothing that it
+** reads.
+*/
+#include "product/args.h"
+#include "base/error.h"
+#include "base/region.h"
+#include "problem/gradient_rules.h"
+#include "problem/quantize.h"
+#include "product/plan.h"
+
+struct qn_region qn_args_region(const struct quern_plan *plan,
+                                const struct quern_args *args, int role)
+{
+    const struct quern_tensor *tensor = qn_args_tensor(args, role);
+    struct qn_region r = {.data = tensor->data};
+
+    if (!tensor->pointers)
+        r.bytes = (size_t)qn_geometry_bytes(
+            &plan->operands[role], tensor->stride, tensor->group_stride);
+    return r;
+}
+
+/* C is D where both have the same place for every element. */
+static int same_place(const struct quern_plan *plan,
+                      const struct quern_args *args)
+{
+    const struct quern_tensor *c = &args->c, *d = &args->d;
+    const struct qn_geometry *g = &plan->operands[QN_ROLE_D];
+
+    return c->data == d->data && c->pointers == d->pointers &&
+           qn_args_stride(c, g) == qn_args_stride(d, g) &&
+           qn_args_group_stride(c, g) == qn_args_group_stride(d, g);
+}
+
+/* C's elements must be read before the same ones are written, or never be. */
+static int check_c_overlap(const struct quern_plan *plan,
+                           const struct quern_args *args)
+{
+    const struct quern_tensor *c = &args->c, *d = &args->d;
+    const struct qn_region x = qn_args_region(plan, args, QN_ROLE_C),
+                           y = qn_args_region(plan, args, QN_ROLE_D);
+    int shared =
+        (c->pointers && c->pointers == d->pointers) || qn_region_meets(&x, &y);
+
+    if (!shared || same_place(plan, args))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "c.%s overlaps d.%s: C must be D itself, with the same "
+                        "strides, or lie apart",
+                        c->data ? "data" : "pointers",
+                        c->data ? "data" : "pointers");
+}
+
+/* Scales that both copies of a result may have; then of what a run makes of
+   `in`. */
+enum { SF = 1, GLOBAL, MADE_SF, MADE_GLOBAL };
+enum { FIELDS = 6, OTHERS = 16 }; /* of an operand; of a run besides */
+
+/* What there is; what is NULL or has no bytes is left out, as most of it is in
+   most runs, and every run comes here. */
+struct list {
+    struct qn_region at[OTHERS + QN_ROLES * FIELDS];
+    int count;
+};
+
+static void add(struct list *l, const char *name, const void *data,
+                size_t bytes, int written)
+{
+    if (data && bytes)
+        l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
+}
+
+/* Scales that were just added: both copies of a result may have the same. */
+static void share(struct list *l, const char *name, int same, int alike)
+{
+    if (same && l->count && l->at[l->count - 1].name == name)
+        l->at[l->count - 1].alike = alike;
+}
+
+/* All that an operand names; sizes only of the one that has them. */
+static void list_operand(const struct quern_plan *plan,
+                         const struct quern_args *args, int role, int sizes,
+                         struct list *l)
+{
+#define NAMES(x)                                                               \
+    {                                                                          \
+        x ".data", x ".sf", x ".global", x "'s lengths", x ".offsets",         \
+            x ".pointers"                                                      \
+    }
+    static const char *const fields[QN_ROLES][FIELDS] = {
+        NAMES("a"), NAMES("b"), NAMES("c"), NAMES("d"), NAMES("p"), NAMES("t")};
+#undef NAMES
+    const char *const *names = fields[role];
+    const struct quern_tensor *t = qn_args_tensor(args, role);
+    const struct qn_region data = qn_args_region(plan, args, role);
+    const int made = role == QN_ROLE_A && plan->problem.quantize;
+    const int read = role == QN_ROLE_P && qn_geometry_back(&plan->problem);
+    const size_t groups = (size_t)plan->problem.groups,
+                 entry = t->sizes_type == QUERN_I64 ? 8 : 4;
+    const struct qn_scaling *s = plan->operands[role].sf.scaling;
+    const int first = l->count;
+
+    add(l, names[0], data.data, data.bytes,
+        (role >= QN_ROLE_D && !read) || made);
+    if (l->count > first) /* see check_c_overlap */
+        l->at[first].alike = -(role == QN_ROLE_C || role == QN_ROLE_D);
+    if (s) {
+        const int written = made || role >= QN_ROLE_D;
+
+        add(l, names[1], t->sf, t->sf_bytes, written);
+        share(l, names[1], written && qn_quantize_same_sf(s),
+              made ? MADE_SF : SF);
+        add(l, names[2], t->global, t->global_bytes, written);
+        share(l, names[2], written && !s->hadamard,
+              made ? MADE_GLOBAL : GLOBAL);
+    }
+    if (sizes) {
+        add(l, names[3], qn_args_lengths(t, &plan->operands[role]),
+            groups * entry, 0);
+        add(l, names[4], t->offsets, (groups + 1) * entry, 0);
+    }
+    add(l, names[5], t->pointers, groups * sizeof(void *), 0);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What a run reads of `in`, however much else lies behind it. A stride that is
+   none is refused later. */
+static size_t bytes_of_in(const struct quern_problem *p,
+                          const struct quern_tensor *in)
+{
+    const int64_t stride = in->stride ? in->stride : p->k;
+
+    if (p->m == 0 || stride < p->k || stride > INT32_MAX)
+        return in->bytes;
+    return least(in->bytes,
+                 (size_t)((p->m - 1) * stride + p->k) * sizeof(uint16_t));
+}
+
+int qn_args_overlap(const struct quern_plan *plan,
+                    const struct quern_args *args)
+{
+    const size_t factors =
+        args->scalars > 1 ? (size_t)args->scalars : 1; /* of each */
+    const struct quern_problem *p = &plan->problem;
+    const size_t rows = (size_t)p->m * sizeof(float);
+    const struct quern_tensor *in = &args->in, *column = &args->column;
+    const struct quern_tensor *need = &plan->need.args.column;
+    const struct qn_scaling *made = plan->operands[QN_ROLE_A].sf.scaling;
+    const int from = qn_args_sizes(plan, args);
+    struct list l;
+    int code;
+
+    l.count = 0;
+    add(&l, "workspace", args->workspace, plan->need.workspace_bytes, 1);
+    add(&l, "alpha", args->alpha, factors * sizeof(float), 0);
+    add(&l, "beta", args->beta, factors * sizeof(float), 0);
+    add(&l, "noop", args->noop, sizeof *args->noop, 0);
+    add(&l, "bias", args->bias,
+        (size_t)p->groups * (size_t)p->n * sizeof(float), 0);
+    add(&l, "probability", args->probability, rows, 0);
+    add(&l, "dbias", args->dbias, qn_gradient_dbias(p), 1);
+    add(&l, "dprob", args->dprob, rows, 1);
+    add(&l, "scale", args->scale, 2 * sizeof(float), 0);
+    add(&l, "history", args->history,
+        (size_t)plan->need.history * sizeof(float), 1);
+    add(&l, "random", args->random, 2 * sizeof(uint64_t), 0);
+    add(&l, "host_sizes", args->host_sizes,
+        (size_t)p->groups * sizeof *args->host_sizes, 0);
+    add(&l, "in.data", in->data, bytes_of_in(p, in), 0);
+    add(&l, "column.data", column->data, least(column->bytes, need->bytes), 1);
+    add(&l, "column.sf", column->data ? column->sf : NULL,
+        least(column->sf_bytes, need->sf_bytes), 1);
+    share(&l, "column.sf", made && qn_quantize_same_sf(made), MADE_SF);
+    add(&l, "column.global", column->data ? column->global : NULL,
+        least(column->global_bytes, need->global_bytes), 1);
+    share(&l, "column.global", made && !made->hadamard, MADE_GLOBAL);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        if (qn_args_has(plan, args, role))
+            list_operand(plan, args, role, role == from, &l);
+    code = qn_region_check(l.at, l.count);
+    return !code && qn_args_has(plan, args, QN_ROLE_C)
+               ? check_c_overlap(plan, args)
+               : code;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** backend.h: a library that multiplies instead of a kernel of the registry.
+*/
+#ifndef QUERN_PRODUCT_BACKEND_H
+#define QUERN_PRODUCT_BACKEND_H
+
+#include "quern.h"
+
+struct cu_stream;
+struct qn_session;
+struct qn_text;
+struct qn_values;
+struct quern_plan;
+
+/* What plans and runs call where a plan has `products`. */
+struct qn_backend {
+    /*
+    ** Open the library and prepare a plan whose problem, operands, driver and
+    ** workers are set. Its context is current.
+    ** QUERN_EMISSING, QUERN_ENOKERNEL, QUERN_ECUDA, QUERN_ENOMEM.
+    */
+    int (*plan)(struct quern_plan *plan, struct qn_session *session);
+
+    /* The rules of quern_run that are the backend's own. QUERN_EINVAL. */
+    int (*check)(const struct quern_plan *plan, const struct quern_args *args);
+
+    /*
+    ** Queue all groups, in the plan's context; `values` is complete, as for a
+    ** kernel. QUERN_ECAPTURE for sizes on a capturing stream; QUERN_ECUDA.
+    */
+    int (*run)(const struct quern_plan *plan, const struct qn_values *values,
+               const int64_t *sizes, struct cu_stream *stream);
+
+    /* Say what would run, or why nothing would: *served becomes 0.
+       QUERN_ECUDA, QUERN_ENOMEM. */
+    int (*explain)(const struct qn_session *session, int *served,
+                   struct qn_text *text);
+
+    void (*free)(struct quern_plan *plan);
+};
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** frame.h: one run of a plan's launches.
+*/
+#ifndef QUERN_PRODUCT_FRAME_H
+#define QUERN_PRODUCT_FRAME_H
+
+#include "choose/values.h"
+#include "problem/ahead_rules.h"
+
+struct quern_plan;
+
+/* The state that launches of one run share. */
+struct qn_frame {
+    const struct quern_plan *plan; /* fits the arguments */
+    const struct quern_args *args;
+    void *stream;
+    /* the groups' sizes, as casts and small kernels read them */
+    const void *lengths, *offsets;
+    int sizes_type;
+    struct qn_ahead_space
+        space;               /* of the workspace, for dequantized operands */
+    struct qn_values values; /* of the last product */
+};
+
+/* An address in the workspace. */
+static inline void *qn_frame_at(const struct qn_frame *frame, size_t at)
+{
+    return (char *)frame->args->workspace + at;
+}
+
+/* 8 or 4: bytes of one size. */
+static inline int qn_frame_sizes(const struct qn_frame *frame)
+{
+    return frame->sizes_type == QUERN_I64 ? 8 : 4;
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** fuse.h: the launches before a product that quantizes what it multiplies.
+*/
+#ifndef QUERN_PRODUCT_FUSE_H
+#define QUERN_PRODUCT_FUSE_H
+
+#include "quern.h"
+
+struct qn_frame;
+struct qn_launch;
+struct qn_session;
+struct quern_plan;
+
+/* Append the launches that quantize A before the product, to a plan that has its
+   kernel. */
+int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *session);
+
+/* The rules of quern_run on what is quantized and made. QUERN_EINVAL. */
+int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args);
+
+/* Launch the cast of A, and the sums of A that no cast makes, in the plan's
+   context. QUERN_ECUDA. */
+int qn_fuse_quantize(struct qn_frame *frame, const struct qn_launch *launch);
+int qn_fuse_sum(struct qn_frame *frame, const struct qn_launch *launch);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** fuse_plan.c: the launches before a product that quantizes what it multiplies.
+*/
+#include "product/fuse.h"
+#include "base/error.h"
+#include "choose/session.h"
+#include "problem/ahead_rules.h"
+#include "problem/fuse_rules.h"
+#include "product/plan.h"
+#include "quantize/quantize_plan.h"
+
+#include <string.h>
+
+/* The same sums by a launch for these alone, of what nobody quantizes. */
+static void find_sums(const struct quern_problem *p,
+                      const struct qn_recipe *recipe,
+                      const struct qn_recipe *plain,
+                      struct quern_quantization *q)
+{
+    qn_fuse_quantization(p, recipe, q);
+    q->copies = QUERN_ROW;
+    memset(q->recipe, 0, sizeof q->recipe);
+    strncpy(q->recipe, plain->name, sizeof q->recipe - 1);
+}
+
+/* For sums of what no cast reads. */
+static int add_sums(struct quern_plan *plan, const struct qn_session *s,
+                    const struct quern_plan_options *options)
+{
+    const struct qn_recipe *plain = qn_ahead_plain(s->ctx);
+    struct quern_quantize_plan *cast;
+    struct quern_quantization q;
+    int code;
+
+    if (!plain)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "dbias: no recipe has bf16 for x, w and dy, whose "
+                            "kernels would sum dy");
+    find_sums(&plan->problem, s->demand.recipe, plain, &q);
+    code = qn_quantize_plan_inner(s, &q, options, &cast);
+    if (code)
+        qn_error_add("  in the sums of dy");
+    else
+        qn_launch_add(plan, QN_WORK_SUM_A)->cast = cast;
+    return code;
+}
+
+int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
+{
+    const struct quern_plan_options options = {
+        .backend = qn_session_gpu(s) && s->options.backend == QUERN_BACKEND_AUTO
+                       ? QUERN_BACKEND_AUTO
+                       : plan->backend,
+        .sms = s->options.sms};
+    struct quern_quantize_plan *cast;
+    struct quern_quantization q;
+    int code = QUERN_OK;
+
+    if (!plan->problem.quantize)
+        return QUERN_OK;
+    qn_fuse_quantization(&plan->problem, s->demand.recipe, &q);
+    if (qn_fuse_way(plan->kernel) && qn_fuse_sums(&plan->problem))
+        code = add_sums(plan, s, &options);
+    if (!code)
+        code = qn_quantize_plan_inner(s, &q, &options, &cast);
+    if (!code)
+        qn_launch_add(plan, QN_WORK_QUANTIZE_A)->cast = cast;
+    return code;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** fuse_run.c: the launches of products that quantize what they multiply.
+**
+** Kernels whose field `quantize` says "inline" quantize A in shared memory,
+** again for each column of tiles, and write no copy of it; before all others a
+** cast runs, in a launch of its own.
+*/
+#include "product/fuse.h"
+#include "base/error.h"
+#include "problem/fuse_rules.h"
+#include "problem/problem.h"
+#include "product/args.h"
+#include "product/frame.h"
+#include "product/plan.h"
+#include "quantize/quantize_plan.h"
+
+/* Numbers are read 16 bytes at a time. */
+enum { NUMBERS = QN_ALIGNMENT / 2 };
+
+/* The plan's own problem, of a run that may have fewer rows: each part of the
+   workspace stays where it was. */
+static struct quern_problem whole_of(const struct quern_plan *plan)
+{
+    struct quern_problem whole = plan->problem;
+
+    whole.m = qn_launch_find(plan, QN_WORK_QUANTIZE_A)->cast->q.m;
+    return whole;
+}
+
+/* The arguments of a cast; its sizes are those of the run. `a` is room that a run
+   may leave alone. */
+static void find_args(const struct quern_plan *plan,
+                      const struct quern_quantize_plan *cast,
+                      const struct quern_args *args,
+                      struct quern_quantize_args *out)
+{
+    const struct quern_problem whole = whole_of(plan);
+
+    *out = cast->need.args;
+    out->in = args->in;
+    out->row = args->a;
+    out->column = args->column;
+    out->dbias = qn_fuse_sums(&plan->problem) ? args->dbias : NULL;
+    out->noop = args->noop;
+    out->workspace = (char *)args->workspace + qn_fuse_begin(&whole);
+}
+
+/* Where the caller has the groups' sizes. */
+static void find_sizes(const struct quern_plan *plan,
+                       const struct quern_args *args,
+                       struct quern_quantize_args *out)
+{
+    const int from = qn_args_sizes(plan, args);
+    const struct quern_tensor *tensor = qn_args_tensor(args, from);
+
+    out->first_dims = args->host_sizes
+                          ? (const void *)args->host_sizes
+                          : qn_args_lengths(tensor, &plan->operands[from]);
+    out->offsets = args->host_sizes ? NULL : tensor->offsets;
+    out->sizes_type = args->host_sizes ? QUERN_I64 : tensor->sizes_type;
+}
+
+/* What kernels of products ask for besides. */
+static int check_reads(const struct quern_plan *plan,
+                       const struct quern_tensor *in)
+{
+    if ((uintptr_t)in->data % QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL,
+                            "in.data is %p: it must be a multiple of %d",
+                            in->data, QN_ALIGNMENT);
+    if (qn_fuse_way(plan->kernel) && in->stride % NUMBERS)
+        return qn_error_set(QUERN_EINVAL,
+                            "in.stride is %lld: %s reads rows at multiples of "
+                            "%d bytes, a multiple of %d is expected",
+                            (long long)in->stride, plan->kernel->name,
+                            QN_ALIGNMENT, NUMBERS);
+    return QUERN_OK;
+}
+
+/* What only such problems have. */
+static int check_none(const struct quern_args *args)
+{
+    if (!args->in.data && !args->column.data)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s.data is not NULL: the problem does not say "
+                        "quantize=, a is there already",
+                        args->in.data ? "in" : "column");
+}
+
+int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args)
+{
+    const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_QUANTIZE_A);
+    const struct quern_quantize_plan *fitted;
+    struct quern_quantize_plan room;
+    struct quern_quantize_args made;
+    int code;
+
+    if (!launch)
+        return check_none(args);
+    code = check_reads(plan, &args->in);
+    if (!code)
+        code = qn_quantize_fit(launch->cast, plan->problem.m, &room, &fitted);
+    if (code)
+        return code;
+    find_args(plan, fitted, args, &made);
+    find_sizes(plan, args, &made);
+    return qn_quantize_args_given(fitted, &made);
+}
+
+/* A product in whose mainloop A is quantized needs no cast of it, but for a
+   columnwise tensor. */
+static int needs_no_cast(const struct qn_frame *f)
+{
+    return qn_fuse_way(f->plan->kernel) == QUERN_INLINE &&
+           !f->args->column.data;
+}
+
+static void set_sizes(const struct qn_frame *f, struct quern_quantize_args *a)
+{
+    a->first_dims = f->lengths;
+    a->offsets = f->offsets;
+    a->sizes_type = f->sizes_type;
+}
+
+int qn_fuse_sum(struct qn_frame *f, const struct qn_launch *launch)
+{
+    const struct quern_quantize_plan *fitted;
+    const struct quern_problem whole = whole_of(f->plan);
+    struct quern_quantize_plan room;
+    struct quern_quantize_args sums;
+    int code;
+
+    if (!needs_no_cast(f))
+        return QUERN_OK;
+    code = qn_quantize_fit(launch->cast, f->plan->problem.m, &room, &fitted);
+    if (code)
+        return code;
+    find_args(f->plan, fitted, f->args, &sums);
+    set_sizes(f, &sums);
+    sums.row = fitted->need.args.row;
+    sums.column = fitted->need.args.column;
+    sums.workspace =
+        qn_frame_at(f, qn_padded(qn_fuse_cast_end(&whole, f->plan->recipe)));
+    return qn_quantize_launch(fitted, &sums, f->stream);
+}
+
+int qn_fuse_quantize(struct qn_frame *f, const struct qn_launch *launch)
+{
+    const struct quern_quantize_plan *fitted;
+    struct quern_quantize_plan room;
+    struct quern_quantize_args made;
+    int code;
+
+    if (needs_no_cast(f))
+        return QUERN_OK;
+    code = qn_quantize_fit(launch->cast, f->plan->problem.m, &room, &fitted);
+    if (code)
+        return code;
+    find_args(f->plan, fitted, f->args, &made);
+    set_sizes(f, &made);
+    if (qn_fuse_way(f->plan->kernel) == QUERN_INLINE)
+        made.row.data = NULL; /* nobody reads it */
+    return qn_quantize_launch(fitted, &made, f->stream);
+}

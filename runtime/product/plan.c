@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** plan.c: choose a kernel, load it, and prepare all that a run needs.
+*/
+#include "product/plan.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "choose/host_sizes.h"
+#include "choose/session.h"
+#include "code/jit.h"
+#include "code/module.h"
+#include "problem/describe.h"
+#include "problem/quantize.h"
+#include "problem/result_rules.h"
+#include "problem/workspace.h"
+#include "product/args.h"
+#include "product/backend.h"
+#include "product/fuse.h"
+#include "product/gradient.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Any aligned address will do: each run puts in its own. */
+#define MODEL_ADDRESS ((void *)(uintptr_t)256)
+
+/* --------------------------------------------------------------- preparing */
+
+/* Encode all maps; each run replaces the address. */
+static int encode_maps(struct quern_plan *plan)
+{
+    int code = QUERN_OK;
+
+    for (int i = 0; !code && i < plan->nmaps; i++) {
+        size_t offset = qn_value_offsets[plan->maps[i].param->param];
+
+        code =
+            qn_tensormap_encode(plan->driver, &plan->maps[i].map, MODEL_ADDRESS,
+                                (void *)((char *)&plan->values + offset));
+    }
+    return code;
+}
+
+/* Values that no run changes. */
+static void fill_values(struct quern_plan *plan)
+{
+    const struct quern_problem *p = &plan->problem;
+    const struct qn_scales *a = &plan->operands[QN_ROLE_A].sf;
+    const struct qn_scales *b = &plan->operands[QN_ROLE_B].sf;
+    struct qn_values *v = &plan->values;
+
+    v->ragged = p->ragged;
+    v->a_major = p->a_major;
+    v->b_major = p->b_major;
+    v->groups = p->groups;
+    v->m = (int)p->m;
+    v->n = (int)p->n;
+    v->k = (int)p->k;
+    v->activation = p->activation;
+    v->interleave = p->interleave;
+    v->a_sf_stride = a->stride;
+    v->b_sf_stride = b->stride;
+    v->a_sf_group_stride = a->group_stride;
+    v->b_sf_group_stride = b->group_stride;
+}
+
+/* Selection has refused what has no map, so `reason` is not looked at. */
+static void fill_maps(struct quern_plan *plan)
+{
+    const struct qn_kernel *kernel = plan->kernel;
+    char reason[256];
+
+    plan->nmaps = 0;
+    for (int i = 0; i < QN_MAPS; i++) {
+        const struct qn_map_param *param = &qn_tensormap_params[i];
+        struct qn_plan_map *map = &plan->maps[plan->nmaps];
+        struct qn_geometry g;
+
+        if (!qn_tensormap_needs(kernel, param->param))
+            continue;
+        map->param = param;
+        qn_tensormap_geometry(&plan->operands[param->role], param->kind, &g);
+        plan->nmaps += qn_tensormap_build(
+            &g, qn_tensormap_operand(kernel, param), param->kind, 0, 0,
+            &map->map, reason, sizeof reason);
+        plan->mapped[param->role] |= param->kind != QN_MAP_NUMBERS;
+    }
+}
+
+/* And load the code now, which a capture would not allow. */
+static int set_attributes(struct quern_plan *plan, int cluster)
+{
+    struct qn_driver *driver = plan->driver;
+    int code = QUERN_OK;
+
+    if (plan->kernel->smem > 0)
+        code = QN_CU(driver, cuFuncSetAttribute, plan->kernel_function,
+                     QN_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, plan->kernel->smem);
+    if (!code && cluster > 8)
+        code = QN_CU(driver, cuFuncSetAttribute, plan->kernel_function,
+                     QN_CU_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+    if (!code && driver->cuFuncLoad)
+        code = QN_CU(driver, cuFuncLoad, plan->kernel_function);
+    return code;
+}
+
+/* Persistent CTAs in one row: as many as there are multiprocessors. */
+static int prepare_launch(struct quern_plan *plan,
+                          const struct qn_module *module,
+                          const struct qn_session *s)
+{
+    const struct qn_kernel *kernel = plan->kernel;
+    int cluster = kernel->cluster[0] * kernel->cluster[1];
+    int sms = s->demand.sms;
+    int code = s->outline ? QUERN_OK
+                          : QN_CU(plan->driver, cuKernelGetFunction,
+                                  &plan->kernel_function, module->handle);
+
+    if (cluster < 1)
+        cluster = 1;
+    plan->workers = sms < cluster ? cluster : sms - sms % cluster;
+    plan->values.band = qn_tuned_band(
+        s, kernel, qn_select_band(&plan->problem, kernel, plan->workers));
+    plan->tuned = s->tuned.kernel == kernel;
+    plan->launch = (struct cu_launch){
+        .grid = {(unsigned)plan->workers, 1, 1},
+        .block = {(unsigned)kernel->threads, 1, 1},
+        .shared_bytes = (unsigned)kernel->smem,
+        .nattributes = cluster > 1,
+    };
+    plan->cluster.id = QN_CU_ATTRIBUTE_CLUSTER_DIMENSION;
+    plan->cluster.value.cluster[0] = (unsigned)cluster;
+    plan->cluster.value.cluster[1] = 1;
+    plan->cluster.value.cluster[2] = 1;
+    if (!code && !s->outline)
+        code = set_attributes(plan, cluster);
+    return code;
+}
+
+/* What follows from problem and machine, whoever computes. Where the way was
+   not said, it is now, and with it the workspace. */
+void qn_plan_fill(struct quern_plan *plan, const struct qn_session *s, int way)
+{
+    struct quern_problem product;
+
+    plan->ctx = s->ctx;
+    plan->problem = *s->problem;
+    plan->need = s->need;
+    plan->problem.expand = way;
+    qn_result_product(&plan->problem, &product);
+    plan->need.workspace_bytes =
+        qn_workspace_bytes(s->ctx, &product, s->demand.recipe);
+    plan->recipe = s->demand.recipe;
+    plan->scaled = s->demand.recipe->scaled;
+    plan->workers = s->demand.sms;
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        qn_geometry_of(s->problem, s->demand.recipe, role,
+                       &plan->operands[role]);
+    fill_values(plan);
+}
+
+/* Of the backend cublaslt, which has no kernel to choose. */
+static int prepare_products(struct quern_plan *plan, struct qn_session *s)
+{
+    plan->backend = QUERN_BACKEND_CUBLASLT;
+    plan->driver = s->driver;
+    plan->context = s->scope.context;
+    qn_launch_add(plan, QN_WORK_PRODUCT);
+    return s->ctx->cublaslt->plan(plan, s);
+}
+
+/* All that does not depend on a run's arguments. */
+static int prepare(struct quern_plan *plan, struct qn_session *s,
+                   const struct qn_module *module)
+{
+    int code = QUERN_OK;
+
+    qn_plan_fill(plan, s, QUERN_EXPAND_INSIDE);
+    if (!module)
+        return prepare_products(plan, s);
+    plan->kernel = module->kernel;
+    plan->figures = s->figures;
+    plan->backend = module->backend;
+    plan->function = module->function;
+    plan->parts = qn_select_parts(&plan->problem, plan->kernel);
+    if (qn_tensormap_takes(plan->kernel, QN_PARAM_bases))
+        plan->values.bases = MODEL_ADDRESS;
+    fill_maps(plan);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        plan->takes_pointers[role] =
+            qn_select_pointers(&plan->problem, plan->kernel, role);
+    if (module->backend != QUERN_BACKEND_HOST) {
+        plan->driver = s->driver;
+        plan->context = s->scope.context;
+        code = prepare_launch(plan, module, s);
+        if (!code && plan->problem.sizes)
+            code = qn_host_size_load(s, plan->problem.recipe, plan->backend,
+                                     &qn_launch_add(plan, QN_WORK_SIZES)->step);
+    }
+    if (!code && !s->outline)
+        code = encode_maps(plan);
+    if (!code)
+        code = qn_fuse_plan(plan, s);
+    if (!code) {
+        qn_launch_add(plan, QN_WORK_PRODUCT);
+        code = qn_gradient_plan(plan, s);
+    }
+    return code;
+}
+
+/* ----------------------------------------------------------------- fitting */
+
+/*
+** The total of the ragged axis that the arguments give, by the first operand
+** that has the axis. Columns of a column copy stand for as many tokens as they
+** may hold. -1: there is no such total.
+*/
+static int64_t given_total(const struct quern_plan *plan,
+                           const struct quern_args *args, int64_t most)
+{
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct qn_geometry *g = &plan->operands[role];
+        const struct quern_tensor *tensor = qn_args_tensor(args, role);
+        int64_t given;
+
+        if (g->grouped || role == QN_ROLE_C || tensor->ndim != 2)
+            continue;
+        given = tensor->shape[g->inner_ragged];
+        if (g->sf.copy == QUERN_COLUMN && g->inner_ragged)
+            given = given == g->columns
+                        ? most
+                        : qn_quantize_tokens(given, plan->problem.groups);
+        return given < most ? given : most;
+    }
+    return most;
+}
+
+/* The plan for a smaller total. */
+static int shrink(struct quern_plan *plan, int64_t total)
+{
+    struct quern_problem *p = &plan->problem;
+    int64_t *lengths[] = {NULL, &p->m, &p->n, &p->k};
+    const size_t workspace_bytes = plan->need.workspace_bytes; /* of the plan */
+    const struct qn_recipe *recipe;
+    char reason[256];
+    int code;
+
+    *lengths[p->ragged] = total;
+    code = qn_describe(plan->ctx, p, &plan->need, &recipe);
+    if (code)
+        return code;
+    plan->need.workspace_bytes = workspace_bytes;
+    if (!qn_select_requires(p, plan->kernel, reason, sizeof reason))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s=%lld: kernel %s serves no such "
+                            "total: %s",
+                            qn_axis_name(p->ragged), (long long)total,
+                            plan->kernel->name, reason);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        qn_geometry_of(p, recipe, role, &plan->operands[role]);
+    fill_values(plan);
+    if (!plan->function && !plan->kernel_function)
+        return QUERN_OK; /* its launches have maps of their own */
+    fill_maps(plan);
+    return encode_maps(plan);
+}
+
+int qn_plan_fit(const struct quern_plan *plan, const struct quern_args *args,
+                struct quern_plan *room, const struct quern_plan **fitted)
+{
+    int64_t most = qn_geometry_length(&plan->problem, plan->problem.ragged);
+    int64_t total = given_total(plan, args, most);
+
+    *fitted = plan;
+    if (total == most || total < 0 || plan->products)
+        return QUERN_OK;
+    *room = *plan;
+    *fitted = room;
+    return shrink(room, total);
+}
+
+/* ---------------------------------------------------------------- choosing */
+
+/* The best choice that can be loaded; one that spills gives way to the next. */
+static int load_best(struct qn_session *s, const struct qn_choice *list,
+                     int count, struct qn_module **module)
+{
+    int code = QN_REJECTED;
+
+    s->figures = list[0].figures;
+    if (s->outline) {
+        s->found = (struct qn_module){.kernel = list[0].candidate->kernel,
+                                      .backend = s->demand.backend};
+        *module = &s->found;
+        return QUERN_OK;
+    }
+    for (int i = 0; i < count && list[i].fits && code == QN_REJECTED; i++) {
+        code =
+            qn_module_get(s->ctx, list[i].candidate, s->demand.backend, module);
+        s->figures = list[i].figures;
+        if (code == QN_REJECTED)
+            qn_context_log(s->ctx, QUERN_LOG_INFO, "%s", qn_error_text());
+    }
+    return code == QN_REJECTED ? QUERN_ECOMPILE : code;
+}
+
+/* Of one backend. */
+static int choose_from(struct qn_session *s, int backend,
+                       struct qn_module **module)
+{
+    struct qn_choice *list;
+    int count, code;
+
+    s->demand.backend = backend;
+    code = qn_select_list(s->ctx, &s->demand, &list, &count);
+    if (code)
+        return code;
+    code = qn_tuned_prefer(s, list, count);
+    if (!code && (count == 0 || !list[0].fits))
+        code = qn_select_none(s->ctx, &s->demand, list, count);
+    else if (!code)
+        code = load_best(s, list, count, module);
+    free(list);
+    return code;
+}
+
+/* AUTO with a GPU: what was linked, else what can be compiled. */
+static int choose(struct qn_session *s, struct qn_module **module)
+{
+    int code;
+
+    if (s->demand.backend != QUERN_BACKEND_AUTO)
+        return choose_from(s, s->demand.backend, module);
+    code = choose_from(s, QUERN_BACKEND_AOT, module);
+    if (code == QUERN_ENOKERNEL)
+        code = choose_from(s, QUERN_BACKEND_JIT, module);
+    return code;
+}
+
+/* What the options ask for, where nothing is known: the measurement lands in
+   the files, or in the log if it fails. */
+int qn_plan_tune(struct qn_session *s)
+{
+    const struct quern_tune_options options = {.seconds =
+                                                   s->options.tune_ms / 1e3,
+                                               .backend = s->options.backend,
+                                               .sms = s->options.sms};
+    struct quern_tune_result result;
+    int code;
+
+    if (s->options.tune_ms <= 0 || !s->driver || s->outline ||
+        s->options.kernel || s->demand.backend == QUERN_BACKEND_CUBLASLT)
+        return QUERN_OK;
+    code = qn_tuned_look(s);
+    if (code || s->tuned.known)
+        return code;
+    if (s->ctx->measure(s->ctx, s->problem, &options, 1, &result))
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "not tuned: %s",
+                       qn_error_text());
+    quern_free(result.candidates);
+    s->options.tune_ms = 0; /* spent: what the plan consists of gets none */
+    return QUERN_OK;
+}
+
+/* aligned_alloc: tensor maps lie at multiples of 128 bytes. */
+struct quern_plan *qn_plan_new(void)
+{
+    struct quern_plan *plan =
+        aligned_alloc(_Alignof(struct quern_plan), sizeof *plan);
+
+    if (plan)
+        memset(plan, 0, sizeof *plan);
+    else
+        qn_error_memory();
+    return plan;
+}
+
+/* The kernel reads the operands. */
+int qn_plan_inside(struct qn_session *s, struct quern_plan **out)
+{
+    struct qn_module *module = NULL;
+    struct quern_plan *plan;
+    int code = qn_plan_tune(s);
+
+    if (!code && s->demand.backend != QUERN_BACKEND_CUBLASLT)
+        code = choose(s, &module);
+    if (code)
+        return code;
+    plan = qn_plan_new();
+    if (!plan)
+        return QUERN_ENOMEM;
+    code = prepare(plan, s, module);
+    if (code)
+        quern_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* Of a way that nobody asked for: no kernel, or none that can be compiled here.
+   What was linked may serve in another. */
+int qn_plan_given_up(int code)
+{
+    return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE ||
+           code == QUERN_EMISSING;
+}
+
+const char *qn_plan_name(const struct quern_plan *plan)
+{
+    return plan->kernel ? plan->kernel->name : plan->name;
+}
+
+int qn_plan_alone(const struct qn_session *outer,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan)
+{
+    struct qn_session session;
+    int code = qn_session_inner(&session, outer, problem, options);
+
+    *plan = NULL;
+    return code ? code : qn_plan_inside(&session, plan);
+}

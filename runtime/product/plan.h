@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** plan.h: what quern_plan prepares for quern_run.
+*/
+#ifndef QUERN_PRODUCT_PLAN_H
+#define QUERN_PRODUCT_PLAN_H
+
+#include "choose/select.h"
+#include "choose/tensormap.h"
+#include "choose/values.h"
+#include "device/host.h"
+#include "problem/geometry.h"
+#include "product/launch.h"
+
+#include <string.h>
+
+struct cu_context;
+struct cu_function;
+struct qn_cublaslt_engine;
+struct qn_driver;
+struct qn_session;
+struct quern_context;
+
+/* A map that the kernel takes, for rows without gaps. */
+struct qn_plan_map {
+    const struct qn_map_param *param;
+    struct qn_map map;
+};
+
+struct quern_plan {
+    struct quern_context *ctx;
+    struct quern_problem problem;
+    struct quern_description need;
+    const struct qn_kernel *kernel;      /* NULL for the backend cublaslt */
+    struct qn_cublaslt_engine *products; /* NULL for all others */
+    const char *name;                    /* of these, for people */
+    int streams;                         /* over which these are spread */
+    int scaled;                          /* the recipe scales some tensor */
+    int backend;
+    int tuned;                             /* measured to be the fastest */
+    int workers;                           /* CTAs, or threads of the host */
+    struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */
+    int mapped[QN_ROLES];                  /* the kernel has a map of it */
+    int takes_pointers[QN_ROLES];          /* and its matrices' addresses */
+    int parts; /* products that a launch merges, at least 1 */
+    struct qn_plan_map maps[QN_MAPS];
+    int nmaps;
+    struct qn_values values; /* complete but for addresses */
+    qn_host_function *function;
+    struct qn_driver *driver; /* NULL for the host */
+    struct cu_context *context;
+    struct cu_function *kernel_function;
+    struct cu_launch launch; /* all but the stream and the attributes */
+    struct cu_attribute cluster;
+    struct qn_figures figures;              /* of the kernel, by the model */
+    struct qn_launch launches[QN_LAUNCHES]; /* in the order of a run */
+    int nlaunches;
+    const struct qn_recipe *recipe;
+    const struct qn_recipe *blocks; /* of requantized operands */
+    size_t cast, numbers; /* in the workspace: of QN_WORK_QUANTIZE_D, and D
+                             before it */
+};
+
+/*
+** The plan for these arguments: itself, or where they have fewer rows along the
+** ragged axis a copy of it in `room` for so many. QUERN_EINVAL, QUERN_ECUDA.
+*/
+int qn_plan_fit(const struct quern_plan *plan, const struct quern_args *args,
+                struct quern_plan *room, const struct quern_plan **fitted);
+
+/*
+** What a run of a kernel would launch it with: `values`, and in `params` the
+** address of each that the kernel takes. The plan's context is current.
+** Errors are those of quern_run.
+*/
+int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
+                   struct qn_values *values, void **params);
+
+/* quern_plan with a band that kernels must run with; 0: as usual. */
+int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
+                 const struct quern_plan_options *options, int band,
+                 struct quern_plan **plan);
+
+/* The plan of the session's problem, whatever it is made of. Errors are those of
+   quern_plan. Of an outline it has kernels, but nothing to run. */
+int qn_plan_session(struct qn_session *session, struct quern_plan **plan);
+
+/* The same of a problem that is part of the session's. */
+int qn_plan_inner(const struct qn_session *session,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan);
+
+/* A plan of one kernel that reads the operands, whatever the problem says of
+   launches before it: of the session's problem, and of a part of that. */
+int qn_plan_inside(struct qn_session *session, struct quern_plan **plan);
+int qn_plan_alone(const struct qn_session *session,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan);
+
+/* An empty plan, NULL if memory ran out; and all of it that follows from
+   problem and machine. Where `way` (enum quern_expand) was not said, it is now,
+   and with it the workspace. */
+struct quern_plan *qn_plan_new(void);
+void qn_plan_fill(struct quern_plan *plan, const struct qn_session *session,
+                  int way);
+
+/* What the options ask for where nothing is known: the measurement lands in the
+   files, or in the log if it fails. */
+int qn_plan_tune(struct qn_session *session);
+
+/* Is this the error of a way that nobody asked for: no kernel, or none that can
+   be compiled here? What was linked may serve in another. */
+int qn_plan_given_up(int code);
+
+/* The name of what computes, for people. */
+const char *qn_plan_name(const struct quern_plan *plan);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** plan_make.c: make a plan of any kind.
+*/
+#include "product/plan.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "choose/session.h"
+#include "product/ahead.h"
+#include "product/result.h"
+
+#include <stdlib.h>
+
+int qn_plan_session(struct qn_session *s, struct quern_plan **plan)
+{
+    int code =
+        s->outline ? QUERN_OK : qn_session_capture(s, NULL, "making a plan");
+
+    *plan = NULL;
+    if (!code)
+        code = qn_session_name(s);
+    if (code)
+        return code;
+    return s->problem->copies ? qn_result_make(s, plan)
+                              : qn_ahead_make(s, plan);
+}
+
+int qn_plan_inner(const struct qn_session *outer,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan)
+{
+    struct qn_session session;
+    int code = qn_session_inner(&session, outer, problem, options);
+
+    *plan = NULL;
+    return code ? code : qn_plan_session(&session, plan);
+}
+
+int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
+                 const struct quern_plan_options *options, int band,
+                 struct quern_plan **plan)
+{
+    struct qn_session session;
+    int code;
+
+    if (!ctx || !problem || !plan)
+        return qn_error_null("ctx", ctx, "problem", problem, "plan");
+    *plan = NULL;
+    code = qn_session_open(&session, ctx, problem, options);
+    session.band = band;
+    if (!code)
+        code = qn_plan_session(&session, plan);
+    qn_session_close(&session);
+    if (!code)
+        qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s on %d %s",
+                       qn_plan_name(*plan), (*plan)->workers,
+                       (*plan)->driver ? "CTAs" : "threads");
+    return qn_error_done(code);
+}
+
+int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
+               const struct quern_plan_options *options,
+               struct quern_plan **plan)
+{
+    return qn_plan_make(ctx, problem, options, 0, plan);
+}
+
+void quern_plan_info(const struct quern_plan *plan,
+                     struct quern_plan_info *info)
+{
+    if (!info)
+        return;
+    *info = (struct quern_plan_info){.kernel = ""};
+    if (!plan)
+        return;
+    info->kernel = qn_plan_name(plan);
+    info->backend = plan->backend;
+    info->sms = plan->workers;
+    info->workspace_bytes = plan->need.workspace_bytes;
+    info->streams = plan->streams;
+    info->parts = plan->kernel ? plan->parts : 1;
+    info->tuned = plan->tuned;
+}

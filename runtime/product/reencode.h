@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** reencode.h: the launches that encode operands as FP8.
+*/
+#ifndef QUERN_PRODUCT_REENCODE_H
+#define QUERN_PRODUCT_REENCODE_H
+
+#include "registry.h"
+
+struct qn_driver;
+struct qn_session;
+struct qn_step;
+struct qn_text;
+
+/* Load what makes operand `role`: as qn_step_load. */
+int qn_reencode_load(struct qn_session *session, int role, int backend,
+                     struct qn_step *step);
+
+/* Say what makes it, and of what. */
+void qn_reencode_why(struct qn_session *session, int role,
+                     struct qn_text *text);
+
+/* What a run encodes again. */
+struct qn_reencoding {
+    const struct quern_problem *problem; /* of as many rows as the run */
+    const struct qn_recipe *recipe, *blocks;
+    int role;
+    const struct quern_tensor *copy;
+    void *codes, *sf;
+    unsigned int *flags;
+    const void *first_dims, *offsets;
+    int sizes_bytes;
+    const int *noop;
+    void *error;
+};
+
+/* Queue it, in the current context. QUERN_ECUDA. */
+int qn_reencode_launch(struct qn_driver *driver, const struct qn_step *step,
+                       const struct qn_reencoding *encoding, void *stream);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** result_plan.c: the launches of a product whose copies a cast makes.
+*/
+#include "product/result.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "choose/session.h"
+#include "problem/result_rules.h"
+#include "product/ahead.h"
+#include "product/plan.h"
+#include "quantize/quantize_plan.h"
+
+#include <string.h>
+
+/* Do the options name a kernel that would make the copies? */
+static int is_named(const struct qn_session *s)
+{
+    const char *name = s->options.kernel;
+
+    for (int i = 0; name && i < s->ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+
+        if (!strcmp(kernel->name, name))
+            return qn_select_variant(s->problem, kernel);
+    }
+    return 0;
+}
+
+/* What the product says of operands that are the caller's. */
+static void take_operands(struct quern_plan *plan,
+                          const struct quern_plan *product)
+{
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        if (role == QN_ROLE_D || role == QN_ROLE_T)
+            continue;
+        plan->mapped[role] = product->mapped[role];
+        plan->takes_pointers[role] = product->takes_pointers[role];
+    }
+}
+
+/* A part of the session's problem that wants no copies. */
+static int plan_product(const struct qn_session *s,
+                        const struct quern_problem *p, struct quern_plan **out)
+{
+    struct qn_session inner;
+    int code = qn_session_inner(&inner, s, p, &s->options);
+
+    *out = NULL;
+    return code ? code : qn_ahead_make(&inner, out);
+}
+
+/* As the product is, or of operands that are expanded ahead, where a recipe's
+   own kernels stop at the sums. */
+static int add_product(struct quern_plan *plan, const struct qn_session *s)
+{
+    struct quern_problem p, ahead;
+    struct quern_plan *product;
+    int code;
+
+    qn_result_product(&plan->problem, &p);
+    code = plan_product(s, &p, &product);
+    if (code == QUERN_ENOKERNEL &&
+        qn_result_ahead(s->ctx, &p, s->demand.recipe, &ahead))
+        code = plan_product(s, &ahead, &product);
+    if (code) {
+        qn_error_add("  in the product whose result a cast would quantize");
+        return code;
+    }
+    take_operands(plan, product);
+    plan->problem.expand = product->problem.expand;
+    plan->blocks = product->blocks;
+    plan->cast = product->need.workspace_bytes;
+    qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
+    return QUERN_OK;
+}
+
+/* Casts have one kernel each: nothing is to be named or tuned. */
+static int add_cast(struct quern_plan *plan, const struct qn_session *s)
+{
+    struct quern_plan_options options = s->options;
+    struct quern_quantize_plan *cast;
+    struct quern_quantization q;
+    int code;
+
+    options.kernel = NULL;
+    options.tune_ms = 0;
+    qn_result_cast(&plan->problem, s->demand.recipe, &q);
+    code = qn_quantize_plan_inner(s, &q, &options, &cast);
+    if (code)
+        qn_error_add("  in the cast of the product's result");
+    else
+        qn_launch_add(plan, QN_WORK_QUANTIZE_D)->cast = cast;
+    return code;
+}
+
+static int add_both(struct quern_plan *plan, struct qn_session *s)
+{
+    struct qn_result_space space;
+    int code = add_product(plan, s);
+
+    if (!code)
+        code = add_cast(plan, s);
+    if (code)
+        return code;
+    space.cast = plan->cast;
+    qn_result_lay_out(&plan->problem, s->demand.recipe, &space);
+    plan->cast = space.cast;
+    plan->numbers = space.numbers;
+    plan->need.workspace_bytes = space.end;
+    return QUERN_OK;
+}
+
+/* --------------------------------------------------------------------- why */
+
+/* A cast behind it quantizes the result. */
+static int plan_result(struct qn_session *s, struct quern_plan **out)
+{
+    struct quern_plan *plan = qn_plan_new();
+    int code;
+
+    if (!plan)
+        return QUERN_ENOMEM;
+    qn_plan_fill(plan, s, s->problem->expand);
+    code = add_both(plan, s);
+    if (code)
+        quern_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* Copies leave the product's own launch where a kernel makes them. */
+int qn_result_make(struct qn_session *s, struct quern_plan **out)
+{
+    const int only = s->demand.backend == QUERN_BACKEND_CUBLASLT ||
+                     is_named(s); /* no cast behind these */
+    int code = QUERN_ENOKERNEL;
+
+    if (only || (!qn_result_apart(s->problem, s->demand.recipe) &&
+                 s->problem->expand <= QUERN_EXPAND_INSIDE))
+        code = qn_plan_inside(s, out);
+    return only || !qn_plan_given_up(code) ? code : plan_result(s, out);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** run.h: launches of checked arguments.
+*/
+#ifndef QUERN_PRODUCT_RUN_H
+#define QUERN_PRODUCT_RUN_H
+
+#include "quern.h"
+
+struct quern_plan;
+
+/*
+** Run the plan with arguments that were checked, in the order of its list. The
+** plan fits them. Neither allocates nor synchronizes. QUERN_ECUDA, QUERN_ECAPTURE.
+*/
+int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
+                   void *stream);
+
+/*
+** One launch of up to plan->parts products for the same matrices: the first as
+** the plan says, the others added. All arguments have been checked against
+** plans that differ from this one in beta and total alone.
+*/
+int qn_run_merged(const struct quern_plan *plan,
+                  const struct quern_args *const *args, int count,
+                  void *stream);
+
+#endif

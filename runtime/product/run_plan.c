@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** run_plan.c: run a plan of any kind, and check what it left.
+*/
+#include "base/context.h"
+#include "base/error.h"
+#include "device/check.h"
+#include "product/args.h"
+#include "product/plan.h"
+#include "product/run.h"
+
+int quern_run(const struct quern_plan *plan, const struct quern_args *args,
+              void *stream)
+{
+    const struct quern_plan *fitted;
+    struct quern_plan room;
+    int code = qn_args_admit(plan, args, &room, &fitted);
+
+    return code ? code : qn_run_checked(fitted, args, stream);
+}
+
+int quern_check(const struct quern_plan *plan, const struct quern_args *args,
+                void *stream)
+{
+    int from, code;
+
+    if (!plan || !args || !args->workspace)
+        return qn_error_null("plan", plan, "args", args, "workspace");
+    code = qn_context_process(plan->ctx, "plan");
+    if (code)
+        return code;
+    from = qn_args_sizes(plan, args);
+    return qn_check_record(plan->driver, plan->context, args->workspace,
+                           from < 0 ? &args->a : qn_args_tensor(args, from),
+                           "quern_check", stream);
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** why.c: explain which launches a plan has and why, and each other kernel.
+*/
+#include "product/why.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/types.h"
+#include "choose/ahead_choose.h"
+#include "choose/fuse_model.h"
+#include "choose/session.h"
+#include "problem/fuse_rules.h"
+#include "problem/problem.h"
+#include "product/ahead.h"
+#include "product/backend.h"
+#include "product/plan.h"
+#include "product/result.h"
+#include "quantize/quantize_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------- lists */
+
+static void add_kernel(const char *name, const char *indent,
+                       struct qn_text *text)
+{
+    qn_text_add(text, "%s> %s\n", indent, name);
+}
+
+static void add_product(const struct quern_plan *plan, const char *indent,
+                        struct qn_text *text)
+{
+    const struct qn_figures *f = &plan->figures;
+
+    add_kernel(plan->kernel->name, indent, text);
+    if (plan->backend != QUERN_BACKEND_HOST)
+        qn_text_add(text,
+                    "%s    %.0f cycles (%.0f with what bytes out of L2 cost): "
+                    "%.0f tiles in %.0f waves of %.0f, memory %.0f\n"
+                    "%s    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% "
+                    "of it real\n",
+                    indent, f->cycles, f->order, f->tiles, f->waves,
+                    f->tile_cycles, f->memory_cycles, indent, f->math, f->copy,
+                    f->store, 100 * f->real);
+}
+
+void qn_why_cast(const struct quern_quantize_plan *cast, const char *indent,
+                 struct qn_text *text)
+{
+    for (int i = 0; i < cast->nsteps; i++)
+        add_kernel(cast->steps[i].kernel->name, indent, text);
+}
+
+void qn_why_line(const struct quern_plan *plan, char *line, size_t size)
+{
+    struct quern_problem p = plan->problem;
+
+    if (p.expand == QUERN_EXPAND_INSIDE)
+        p.expand = QUERN_EXPAND_AUTO; /* as most lines have it */
+    quern_problem_print(&p, line, size);
+}
+
+/* The purpose of a launch, if no line of a problem says it. */
+static const char *const purposes[QN_WORKS] = {
+    [QN_WORK_SIZES] = "sizes from the host",
+    [QN_WORK_PREPARE] = "factors, sizes and flags for what follows",
+    [QN_WORK_RANGE] = "range check for f16",
+    [QN_WORK_REQUANTIZE] = "requantize to FP8: ",
+    [QN_WORK_SUM] = "sums of the product's partial sums"};
+
+/* Only if the values do not fit the narrow type that was tried. */
+static const char *condition_of(const struct qn_launch *launch)
+{
+    return launch->flag == QN_FLAG_MISFIT ? "   (if all values fit)"
+           : launch->flag == QN_FLAG_FIT  ? "   (if some value does not fit)"
+                                          : "";
+}
+
+static void add_launch(const struct quern_plan *plan,
+                       const struct qn_launch *launch, const char *indent,
+                       struct qn_text *text)
+{
+    const struct quern_plan *product = launch->product;
+    char line[512] = "";
+
+    if (launch->work == QN_WORK_PRODUCT && product)
+        qn_why_line(product, line, sizeof line);
+    else if (launch->cast && launch->work != QN_WORK_SUM)
+        quern_quantize_print(&launch->cast->q, line, sizeof line);
+    if (purposes[launch->work])
+        qn_text_add(text, "%s%s", indent, purposes[launch->work]);
+    if (launch->work == QN_WORK_REQUANTIZE)
+        qn_text_add(text, "%c", "AB"[launch->role]);
+    if (*line)
+        qn_text_add(text, "%s%s", indent, line);
+    if (*line || purposes[launch->work])
+        qn_text_add(text, "%s\n", condition_of(launch));
+    if (launch->work == QN_WORK_PRODUCT)
+        add_product(product ? product : plan, indent, text);
+    else if (launch->work == QN_WORK_SUM)
+        add_kernel(launch->cast->steps[launch->index].kernel->name, indent,
+                   text);
+    else if (launch->cast)
+        qn_why_cast(launch->cast, indent, text);
+    else if (launch->step.kernel)
+        add_kernel(launch->step.kernel->name, indent, text);
+}
+
+void qn_why_list(const struct quern_plan *plan, const char *indent,
+                 struct qn_text *text)
+{
+    for (int i = 0; i < plan->nlaunches; i++)
+        add_launch(plan, &plan->launches[i], indent, text);
+}
+
+/* -------------------------------------------------------------- candidates */
+
+/* What no choice of tiles can beat, by the kernel that would run: rows of
+   padding cost nothing where memory takes longer. */
+static void add_floors(struct qn_text *text, const struct quern_problem *p,
+                       const struct qn_choice *best, int sms)
+{
+    const struct qn_figures *f = &best->figures;
+
+    qn_text_add(
+        text,
+        "products alone take %.0f cycles, with the padding of tiles %.0f; "
+        "memory alone %.0f\n\n",
+        f->tiles * f->real * f->math / sms, f->tiles * f->math / sms,
+        f->memory_cycles);
+    if (f->quantize_cycles > 0)
+        qn_fuse_why(p, best, text);
+}
+
+/* In the model's order, but for a measured winner; the first would run, unless
+   operands are expanded `ahead`. */
+static void add_choices(struct qn_text *text, const struct qn_choice *list,
+                        int count, const struct qn_kernel *tuned, int ahead)
+{
+    for (int i = 0; i < count && list[i].fits; i++) {
+        const struct qn_figures *f = &list[i].figures;
+        const struct qn_kernel *kernel = list[i].candidate->kernel;
+
+        qn_text_add(
+            text,
+            "%s %s%s%s\n    %.0f cycles (%.0f with what bytes out of "
+            "L2 cost): %.0f tiles in %.0f waves of %.0f, memory %.0f\n"
+            "    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% of "
+            "it real\n",
+            i || ahead ? " " : ">", kernel->name,
+            kernel->cubin || kernel->host ? " (linked)" : "",
+            kernel == tuned ? " (tuned)" : "", f->cycles, f->order, f->tiles,
+            f->waves, f->tile_cycles, f->memory_cycles, f->math, f->copy,
+            f->store, 100 * f->real);
+    }
+}
+
+/* With the first rule that each one breaks. */
+static void add_excluded(struct qn_text *text, const struct qn_choice *list,
+                         int count)
+{
+    int first = 1;
+
+    for (int i = 0; i < count; i++) {
+        if (list[i].fits)
+            continue;
+        qn_text_add(text, "%s  %s\n    %s\n", first ? "\nexcluded\n" : "",
+                    list[i].candidate->kernel->name, list[i].reason);
+        first = 0;
+    }
+}
+
+/* A point that would have been a kernel of the problem's variant. */
+static int of_variant(const struct quern_problem *p,
+                      const struct qn_rejected *point)
+{
+    return point->op == p->op && point->ragged == p->ragged &&
+           qn_fuse_serves(p->quantize, point->quantize) &&
+           point->a_major == p->a_major && point->b_major == p->b_major &&
+           point->d_type == p->d_type && !strcmp(point->recipe, p->recipe) &&
+           qn_problem_takes(p, point->epilogue, point->activation,
+                            point->interleave);
+}
+
+/* With the sentence of their spec. */
+static void add_rejected(struct qn_text *text,
+                         const struct quern_registry *registry,
+                         const struct quern_problem *p)
+{
+    int first = 1;
+
+    for (int i = 0; registry && i < registry->nrejected; i++) {
+        const struct qn_rejected *point = &registry->rejected[i];
+
+        if (!of_variant(p, point))
+            continue;
+        qn_text_add(text, "%s  %s\n    %s (%s)\n",
+                    first ? "\nnot made, for this variant\n" : "", point->name,
+                    point->reason, point->spec);
+        first = 0;
+    }
+}
+
+/* Judged for one backend. */
+static int list_for(struct qn_session *s, int backend, struct qn_choice **list,
+                    int *count)
+{
+    int code;
+
+    s->demand.backend = backend;
+    code = qn_select_list(s->ctx, &s->demand, list, count);
+    if (code)
+        return code;
+    code = qn_tuned_prefer(s, *list, *count);
+    if (code)
+        free(*list);
+    return code;
+}
+
+/* The same order in which quern_plan tries the backends. */
+static int choose(struct qn_session *s, struct qn_choice **list, int *count)
+{
+    int code;
+
+    if (s->demand.backend != QUERN_BACKEND_AUTO)
+        return list_for(s, s->demand.backend, list, count);
+    code = list_for(s, QUERN_BACKEND_AOT, list, count);
+    if (code || (*count && (*list)[0].fits))
+        return code;
+    free(*list);
+    return list_for(s, QUERN_BACKEND_JIT, list, count);
+}
+
+/* The plan without its code; NULL if no kernel serves the problem. */
+static int make(const struct qn_session *s, struct quern_plan **plan)
+{
+    struct qn_session outline = *s;
+    int code = qn_plan_session(&outline, plan);
+
+    return code == QUERN_ENOKERNEL ? QUERN_OK : code;
+}
+
+/* The problem, and where it would run. */
+static void add_title(struct qn_text *text, const struct qn_session *s)
+{
+    char problem[512];
+
+    quern_problem_print(s->problem, problem, sizeof problem);
+    qn_text_add(text, "%s\nbackend %s, %d %s\n\n", problem,
+                qn_backend_name(s->demand.backend), s->demand.sms,
+                s->demand.backend == QUERN_BACKEND_HOST ? "threads"
+                                                        : "multiprocessors");
+    if (s->problem->sizes && s->demand.backend != QUERN_BACKEND_HOST &&
+        s->demand.backend != QUERN_BACKEND_CUBLASLT)
+        qn_text_add(text,
+                    "sizes from the host come with a launch of their own%s\n\n",
+                    s->problem->sizes == QUERN_SIZES_FIXED
+                        ? ", which graphs keep"
+                        : ", which no graph captures");
+}
+
+/* Why no plan serves the problem. */
+static void add_none(struct qn_session *s, const struct qn_choice *list,
+                     int count, struct qn_text *text)
+{
+    if (count && list[0].fits)
+        return;
+    qn_select_none(s->ctx, &s->demand, list, 0);
+    qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
+}
+
+/* Three lists: what fits, what does not, what does not exist. */
+static void add_candidates(struct qn_session *s, const struct qn_choice *list,
+                           int count, const struct quern_plan *plan,
+                           struct qn_text *text)
+{
+    const int own =
+        plan && plan->kernel && !qn_launch_find(plan, QN_WORK_PRODUCT)->product;
+
+    if (own)
+        add_floors(text, s->problem, list, s->demand.sms);
+    else if (!plan)
+        add_none(s, list, count, text);
+    if (!own && count && list[0].fits)
+        qn_text_add(text, "kernels that would dequantize in the mainloop\n");
+    add_choices(text, list, count, s->tuned.kernel, !own);
+    add_excluded(text, list, count);
+    add_rejected(text, s->ctx->base, s->problem);
+    add_rejected(text, s->ctx->linked, s->problem);
+}
+
+/* The plan's launches, if they are several, and why it has them. */
+static void add_plan(struct qn_session *s, const struct quern_plan *plan,
+                     const struct qn_ahead_choice *way, struct qn_text *text)
+{
+    const int apart = plan && qn_launch_find(plan, QN_WORK_QUANTIZE_D);
+
+    if (s->problem->copies)
+        qn_result_why(s, apart, text);
+    else
+        qn_ahead_why(s, way, text);
+    if (!plan || (plan->nlaunches == 1 && !plan->launches[0].product))
+        return;
+    qn_text_add(text, "launches\n");
+    qn_why_list(plan, "", text);
+    qn_text_add(text, "\n");
+}
+
+static int explain(struct qn_session *s, struct qn_text *text)
+{
+    struct quern_plan *plan = NULL;
+    struct qn_ahead_choice way;
+    struct qn_choice *list = NULL;
+    int count, served, code = qn_ahead_choose(s, &way);
+
+    if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
+        add_title(text, s);
+        return s->ctx->cublaslt->explain(s, &served, text);
+    }
+    if (!code)
+        code = make(s, &plan);
+    if (!code)
+        code = choose(s, &list, &count);
+    if (!code) {
+        add_title(text, s);
+        add_plan(s, plan, &way, text);
+        qn_tuned_why(s, way.tuned, text);
+        if (!way.asked || !plan)
+            add_candidates(s, list, count, plan, text);
+    }
+    quern_plan_free(plan);
+    free(list);
+    return code;
+}
+
+int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
+              const struct quern_plan_options *options, char **out)
+{
+    struct qn_session session;
+    struct qn_text text = {0};
+    int code;
+
+    if (!ctx || !problem || !out)
+        return qn_error_null("ctx", ctx, "problem", problem, "text");
+    *out = NULL;
+    code = qn_session_explain(&session, ctx, problem, options, &text);
+    if (!code)
+        code = qn_session_name(&session);
+    if (!code)
+        code = explain(&session, &text);
+    qn_session_close(&session);
+    if (!code) {
+        *out = qn_text_take(&text);
+        code = *out ? QUERN_OK : qn_error_memory();
+    }
+    qn_text_free(&text);
+    return qn_error_done(code);
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** quantize_args.c: the rules that the arguments of a run must keep. Nothing is
+** read but the arguments themselves.
+*/
+#include "quantize/quantize_plan.h"
+#include "base/error.h"
+#include "base/region.h"
+#include "base/types.h"
+#include "problem/host_sizes_rules.h"
+#include "problem/problem.h"
+
+#include <string.h>
+
+enum { DATA, SF, GLOBAL, FIELDS };
+
+/* A tensor of a run, as messages name it. */
+struct tensor {
+    const char *name, *fields[FIELDS];
+    const struct quern_tensor *given, *need;
+    int strided; /* rows may be further apart than described */
+    int is_copy; /* it has scales */
+    int is_output;
+    int optional;
+    int by_address; /* matrices may be given one by one */
+};
+
+enum { TENSORS = 5, OTHERS = 13 };
+
+/* Else the row copy is plain numbers, and may be left out where dbias is
+   wanted alone. */
+static int is_scaled(const struct quern_quantize_plan *plan)
+{
+    return qn_quantize_scaling(&plan->q, plan->recipe)->type != QUERN_TYPE_NONE;
+}
+
+/* All of them; what the work has not is described with no axes. */
+static void list_tensors(const struct quern_quantize_plan *plan,
+                         const struct quern_quantize_args *args,
+                         struct tensor list[TENSORS])
+{
+    const struct quern_quantize_args *need = &plan->need.args;
+    int work = plan->q.work, makes = work == QUERN_QUANTIZE;
+    int scaled = is_scaled(plan);
+#define NAMES(x)                                                               \
+    x,                                                                         \
+    {                                                                          \
+        x ".data", x ".sf", x ".global"                                        \
+    }
+    const struct tensor all[TENSORS] = {
+        {NAMES("in"), &args->in, &need->in, 1, 0, 0, 0, plan->q.of == QUERN_W},
+        {NAMES("saved"), &args->saved, &need->saved, 1, 0, 0, 0, 0},
+        {NAMES("row"), &args->row, &need->row, 0, scaled, makes, makes, 0},
+        {NAMES("column"), &args->column, &need->column, 0, scaled,
+         work <= QUERN_REQUANTIZE, makes, 0},
+        {NAMES("out"), &args->out, &need->out, 1, 0, 1, 0, 0},
+    };
+#undef NAMES
+
+    memcpy(list, all, sizeof all);
+}
+
+/* Elements from one row to the next. */
+static int64_t stride_of(const struct tensor *t)
+{
+    return t->given->stride  ? t->given->stride
+           : t->need->stride ? t->need->stride
+                             : t->need->shape[t->need->ndim - 1];
+}
+
+/* Numbers may have gaps between rows; copies are as described. */
+static int check_stride(const struct tensor *t)
+{
+    int64_t least = t->need->shape[t->need->ndim - 1], stride = stride_of(t);
+
+    if (!t->strided && t->given->stride != t->need->stride)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.stride is %lld: %lld, as described, is "
+                            "expected",
+                            t->name, (long long)t->given->stride,
+                            (long long)t->need->stride);
+    if (qn_problem_stride(t->name, stride, least))
+        return QUERN_EINVAL;
+    if (t->given->pointers && !t->by_address)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers is not NULL: all matrices lie in "
+                            "%s.data",
+                            t->name, t->name);
+    return QUERN_OK;
+}
+
+/* Addresses of matrices: where these lie is the caller's promise. */
+static int check_pointers(const struct tensor *t)
+{
+    if (t->given->data)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers and %s.data are both given: one of "
+                            "them says where %s lies",
+                            t->name, t->name, t->name);
+    if ((uintptr_t)t->given->pointers % sizeof(void *))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers is %p: addresses must lie at "
+                            "multiples of %zu",
+                            t->name, (const void *)t->given->pointers,
+                            sizeof(void *));
+    return QUERN_OK;
+}
+
+/* Bytes that the rows span; the matrices of w lie one behind the other. More
+   than any buffer has if 64 bits do not count them. */
+static int64_t span_of(const struct tensor *t)
+{
+    const struct quern_tensor *need = t->need;
+    int64_t rows = need->shape[need->ndim - 2], bits;
+
+    if (!t->strided)
+        return (int64_t)need->bytes;
+    if (need->ndim == 3)
+        rows *= need->shape[0];
+    if (!rows)
+        return 0;
+    if (__builtin_mul_overflow(rows - 1, stride_of(t), &bits) ||
+        __builtin_add_overflow(bits, need->shape[need->ndim - 1], &bits) ||
+        __builtin_mul_overflow(bits, qn_type_bits(need->type), &bits))
+        return INT64_MAX;
+    return bits / 8;
+}
+
+static int check_data(const struct tensor *t)
+{
+    const struct quern_tensor *given = t->given;
+    int64_t bytes = span_of(t);
+
+    if (given->group_stride)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.group_stride is %lld: matrices lie one behind "
+                            "the other, 0 is expected",
+                            t->name, (long long)given->group_stride);
+    if (given->pointers)
+        return check_pointers(t);
+    if ((uint64_t)bytes > given->bytes)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.bytes is %zu: its rows span %lld bytes",
+                            t->name, given->bytes, (long long)bytes);
+    if (bytes && !given->data)
+        return qn_error_set(QUERN_EINVAL, "%s.data is NULL", t->name);
+    if ((uintptr_t)given->data % t->need->alignment)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.data is %p: it must be a multiple of %zu",
+                            t->name, given->data, t->need->alignment);
+    return QUERN_OK;
+}
+
+/* Of one level, `field`: "sf" or "global"; `need` bytes, 0 of no rows; without
+   `exists` none may be given. */
+static int check_level(const char *name, const char *field, const void *data,
+                       size_t bytes, size_t need, int exists)
+{
+    if (need && !data)
+        return qn_error_set(QUERN_EINVAL, "%s.%s is NULL: %zu bytes are needed",
+                            name, field, need);
+    if (!exists && data)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.%s is not NULL: the recipe has no such scales",
+                            name, field);
+    if (bytes < need)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.%s_bytes is %zu: the scales take %zu", name,
+                            field, bytes, need);
+    if ((uintptr_t)data % QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.%s is %p: it must be a multiple of %d", name,
+                            field, data, QN_ALIGNMENT);
+    return QUERN_OK;
+}
+
+int qn_quantize_check_sf(const char *name, const struct quern_tensor *given,
+                         const struct quern_tensor *need)
+{
+    int code =
+        check_level(name, "sf", given->sf, given->sf_bytes, need->sf_bytes, 1);
+
+    return code
+               ? code
+               : check_level(name, "global", given->global, given->global_bytes,
+                             need->global_bytes, need->global_bytes > 0);
+}
+
+static int check_tensor(const struct tensor *t)
+{
+    int code;
+
+    if ((t->optional || !t->need->ndim) && !t->given->data)
+        return QUERN_OK;
+    if (!t->need->ndim) /* a kernel would believe it */
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.data is not NULL: this quantization has none",
+                            t->name);
+    code = qn_problem_shape(t->name, t->given, t->need);
+    if (!code)
+        code = check_stride(t);
+    if (!code)
+        code = check_data(t);
+    if (!code && t->is_copy)
+        code = qn_quantize_check_sf(t->name, t->given, t->need);
+    return code;
+}
+
+/* ------------------------------------------------------------ other arrays */
+
+/* Given exactly if it is wanted. */
+static int check_array(const char *name, const void *array, int wanted,
+                       size_t alignment, const char *why)
+{
+    if (wanted && !array)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL: %s", name, why);
+    if (!wanted && array)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is not NULL: this quantization has none", name);
+    if ((uintptr_t)array % alignment)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is %p: it must be a multiple of %zu", name,
+                            array, alignment);
+    return QUERN_OK;
+}
+
+static int check_arrays(const struct quern_quantize_plan *plan,
+                        const struct quern_quantize_args *args)
+{
+    const struct quern_quantization *q = &plan->q;
+    int delayed = plan->need.history &&
+                  (q->work == QUERN_QUANTIZE || q->work == QUERN_RESCALE ||
+                   q->work == QUERN_REQUANTIZE);
+    /* what no rows have may be NULL */
+    int code = check_array("probability", args->probability,
+                           q->probability && (q->m > 0 || args->probability),
+                           sizeof(float), "the problem says prob=1");
+
+    if (!code)
+        code = check_array(
+            "bias", args->bias, qn_quantize_has_bias(q), sizeof(float),
+            q->work == QUERN_BIAS ? "it is to be added"
+                                  : "the problem says dprob=1 and has no "
+                                    "activation");
+    if (!code)
+        code = check_array("dbias", args->dbias, q->dbias, sizeof(float),
+                           "the problem says dbias=1 or dbias=add");
+    if (!code)
+        code = check_array("dprob", args->dprob,
+                           q->dprob && (q->m > 0 || args->dprob), sizeof(float),
+                           "the problem says dprob=1");
+    if (!code)
+        code = check_array("scale", args->scale, delayed, sizeof(float),
+                           "the recipe's scaling is delayed");
+    if (!code)
+        code = check_array("history", args->history, delayed, sizeof(float),
+                           "the recipe's scaling is delayed");
+    if (!code)
+        code = check_array("random", args->random, plan->need.random,
+                           sizeof(uint64_t), "the recipe rounds by chance");
+    if (!code)
+        code = check_array("noop", args->noop, args->noop != NULL, sizeof(int),
+                           "");
+    return code;
+}
+
+static int check_sizes_type(int sizes_type)
+{
+    if (sizes_type != QUERN_I32 && sizes_type != QUERN_I64)
+        return qn_error_set(QUERN_EINVAL,
+                            "sizes_type is %s: i32 or i64 is expected",
+                            qn_type_name(sizes_type));
+    return QUERN_OK;
+}
+
+int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
+                            int sizes_type)
+{
+    size_t bytes = sizes_type == QUERN_I64 ? 8 : 4;
+
+    if (!first_dims && !offsets)
+        return qn_error_set(QUERN_EINVAL,
+                            "first_dims and offsets are NULL: the groups have "
+                            "no sizes");
+    if (check_sizes_type(sizes_type))
+        return QUERN_EINVAL;
+    if ((uintptr_t)first_dims % bytes || (uintptr_t)offsets % bytes)
+        return qn_error_set(QUERN_EINVAL,
+                            "first_dims and offsets must lie at multiples of "
+                            "%zu",
+                            bytes);
+    return QUERN_OK;
+}
+
+/* ----------------------------------------------------------------- overlap */
+
+/* A tensor and its scales. Copies may share scales: where these are of more
+   than a block, both copies have the same. Returns how many. */
+static int list_tensor(const struct tensor *t, const struct qn_scaling *s,
+                       struct qn_region list[FIELDS])
+{
+    const struct quern_tensor *given = t->given, *need = t->need;
+
+    if (!given->data)
+        return 0;
+    list[DATA] = (struct qn_region){t->fields[DATA], given->data,
+                                    (size_t)span_of(t), t->is_output, 0};
+    list[SF] =
+        (struct qn_region){t->fields[SF], given->sf, need->sf_bytes,
+                           t->is_output, qn_quantize_same_sf(s) ? SF : 0};
+    list[GLOBAL] =
+        (struct qn_region){t->fields[GLOBAL], given->global, need->global_bytes,
+                           t->is_output, s->hadamard ? 0 : GLOBAL};
+    return FIELDS;
+}
+
+/* What is written must not be anything else. */
+static int check_overlap(const struct quern_quantize_plan *plan,
+                         const struct quern_quantize_args *args,
+                         const struct tensor tensors[TENSORS])
+{
+    const struct quern_quantization *q = &plan->q;
+    const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
+    const size_t groups = (size_t)q->groups, word = sizeof(float);
+    struct qn_region list[OTHERS + TENSORS * FIELDS] = {
+        {"workspace", args->workspace, plan->need.workspace_bytes, 1, 0},
+        {"dbias", args->dbias, groups * (size_t)q->k * word, 1, 0},
+        {"dprob", args->dprob, (size_t)q->m * word, 1, 0},
+        {"history", args->history, (size_t)plan->need.history * word, 1, 0},
+        {"first_dims", args->first_dims, groups * entry, 0, 0},
+        {"offsets", args->offsets, (groups + 1) * entry, 0, 0},
+        {"probability", args->probability, (size_t)q->m * word, 0, 0},
+        {"random", args->random, 2 * sizeof(uint64_t), 0, 0},
+        {"noop", args->noop, sizeof(int), 0, 0},
+        {"bias", args->bias, groups * (size_t)q->k * word, 0, 0},
+        {"scale", args->scale, 2 * word, q->work == QUERN_RESCALE, 0},
+        {"host_sizes", args->host_sizes, groups * sizeof(int64_t), 0, 0},
+        {"in.pointers", args->in.pointers, groups * sizeof(void *), 0, 0}};
+    int regions = OTHERS;
+
+    for (int i = 0; i < TENSORS; i++)
+        regions += list_tensor(
+            &tensors[i], qn_quantize_scaling(q, plan->recipe), list + regions);
+    return qn_region_check(list, regions);
+}
+
+static int check_workspace(const struct quern_quantize_plan *plan,
+                           const void *workspace)
+{
+    if (!workspace)
+        return qn_error_set(QUERN_EINVAL,
+                            "workspace is NULL: %zu zeroed bytes are needed",
+                            plan->need.workspace_bytes);
+    if ((uintptr_t)workspace % QN_ALIGNMENT)
+        return qn_error_set(QUERN_EINVAL,
+                            "workspace is %p: it must be a multiple of %d",
+                            workspace, QN_ALIGNMENT);
+    return QUERN_OK;
+}
+
+/* Those of rows; the matrices of w have none. */
+static int check_sizes(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args)
+{
+    if (args->host_sizes)
+        return qn_host_size_rows(args->host_sizes, plan->q.sizes,
+                                 plan->q.groups, plan->q.m, args->first_dims,
+                                 args->offsets);
+    if (plan->q.of != QUERN_W)
+        return qn_quantize_check_sizes(args->first_dims, args->offsets,
+                                       args->sizes_type);
+    if (args->first_dims || args->offsets)
+        return qn_error_set(QUERN_EINVAL,
+                            "first_dims and offsets must be NULL: the groups "
+                            "of w are alike");
+    return check_sizes_type(args->sizes_type);
+}
+
+int qn_quantize_args_given(const struct quern_quantize_plan *plan,
+                           const struct quern_quantize_args *args)
+{
+    struct tensor list[TENSORS];
+    int code = check_workspace(plan, args->workspace);
+
+    list_tensors(plan, args, list);
+    for (int i = 0; !code && i < TENSORS; i++)
+        code = check_tensor(&list[i]);
+    if (!code)
+        code = check_arrays(plan, args);
+    if (!code && plan->q.work != QUERN_RESCALE)
+        code = check_sizes(plan, args);
+    if (!code)
+        code = check_overlap(plan, args, list);
+    return code;
+}
+
+int qn_quantize_args(const struct quern_quantize_plan *plan,
+                     const struct quern_quantize_args *args)
+{
+    const int sums = plan->q.dbias && !is_scaled(plan); /* are enough */
+
+    if (plan->q.work == QUERN_QUANTIZE && !args->row.data &&
+        !args->column.data && plan->q.m && !(sums && args->dbias))
+        return qn_error_set(QUERN_EINVAL,
+                            "row.data and %s are NULL: there is nothing to "
+                            "make",
+                            sums ? "dbias" : "column.data");
+    return qn_quantize_args_given(plan, args);
+}

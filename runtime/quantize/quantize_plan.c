@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** quantize_plan.c: find the kernels of a quantization and load them.
+**
+** There is one kernel for each op, tensor, type of input and form on each
+** architecture, so nothing has to be weighed: of those that run on the device,
+** the one made for the latest architecture is taken, and of two for that the
+** one that makes nothing but row copies, where nothing else is wanted.
+*/
+#include "quantize/quantize_plan.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/types.h"
+#include "choose/host_sizes.h"
+#include "choose/session.h"
+#include "code/jit.h"
+#include "code/module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- choosing */
+
+/* What is quantized: enum qn_form. */
+static int form_of(const struct quern_quantization *q)
+{
+    if (!q->activation)
+        return QN_PLAIN;
+    return q->of == QUERN_X ? QN_FORWARD : QN_BACKWARD;
+}
+
+/* Is the row copy of numbers as they are all that is wanted? */
+static int rows_alone(const struct quern_quantization *q)
+{
+    return q->work == QUERN_QUANTIZE && q->copies == QUERN_ROW &&
+           !q->activation && !q->probability && !q->dbias;
+}
+
+int qn_quantize_serves(const struct quern_quantization *q, int op,
+                       const struct qn_kernel *kernel)
+{
+    int reads_f32 = op == QN_HISTORY || op == QN_SUM || op == QN_SUM_ROWS;
+    int input = reads_f32                     ? QUERN_F32
+                : q->work == QUERN_REQUANTIZE ? QUERN_TYPE_NONE
+                                              : q->type;
+    int form = reads_f32                                  ? QN_PLAIN
+               : kernel->form == QN_ROWS && rows_alone(q) ? QN_ROWS
+                                                          : form_of(q);
+
+    return kernel->op == op && kernel->of == q->of && kernel->input == input &&
+           kernel->form == form && !strcmp(kernel->recipe, q->recipe);
+}
+
+/* NULL if the kernel can run for the backend, else why not. */
+static const char *misfit(const struct qn_kernel *kernel,
+                          const struct quern_quantization *q, int backend,
+                          const struct qn_device *device)
+{
+    int host = !strcmp(kernel->arch, "host");
+    int64_t row = (q->k + 7) / 8 * 8 * qn_type_bits(q->type) / 8;
+
+    if (backend == QUERN_BACKEND_HOST)
+        return host ? NULL : "not made for the host";
+    if (host || !qn_select_arch(kernel->arch, device))
+        return "made for another architecture";
+    if (backend == QUERN_BACKEND_AOT && !kernel->cubin)
+        return "not linked into this program";
+    if (kernel->form == QN_ROWS && row > kernel->smem)
+        return "rows are longer than it has room for in shared memory";
+    return NULL;
+}
+
+/* sm_90a comes after sm_80: names of one length order as their numbers do. */
+static int is_later(const char *a, const char *b)
+{
+    size_t x = strcspn(a + 3, "abcdef"), y = strcspn(b + 3, "abcdef");
+
+    return x != y ? x > y : strcmp(a, b) > 0;
+}
+
+static int is_better(const struct qn_kernel *a, const struct qn_kernel *b)
+{
+    if (!strcmp(a->arch, b->arch))
+        return a->form == QN_ROWS;
+    return is_later(a->arch, b->arch);
+}
+
+/* The best kernel of one op for one backend, or NULL. */
+static const struct qn_candidate *find(const struct qn_session *s,
+                                       const struct quern_quantization *q,
+                                       int op, int backend)
+{
+    const struct qn_candidate *best = NULL;
+
+    for (int i = 0; i < s->ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+
+        if (qn_quantize_serves(q, op, kernel) &&
+            !misfit(kernel, q, backend, s->demand.device) &&
+            (!best || is_better(kernel, best->kernel)))
+            best = &s->ctx->kernels[i];
+    }
+    return best;
+}
+
+/* Must the largest magnitudes be found by a launch of its own? */
+static int has_amax(const struct qn_session *s,
+                    const struct quern_quantization *q,
+                    const struct qn_recipe *recipe, int backend)
+{
+    const struct qn_candidate *cast = find(s, q, qn_quantize_op(q), backend);
+
+    return qn_quantize_needs_amax(q, qn_quantize_scaling(q, recipe)) &&
+           !(cast && cast->kernel->form == QN_ROWS);
+}
+
+/* The ops of a run, in order; returns how many. The host sums dbias up as it
+   goes. */
+static int list_ops(const struct qn_session *s,
+                    const struct quern_quantization *q,
+                    const struct qn_recipe *recipe, int backend,
+                    int ops[QN_QUANTIZE_STEPS])
+{
+    int count = 0;
+
+    if (has_amax(s, q, recipe, backend))
+        ops[count++] = QN_AMAX;
+    ops[count++] = qn_quantize_op(q);
+    if (q->dbias && backend != QUERN_BACKEND_HOST)
+        ops[count++] = QN_SUM;
+    if (q->dprob)
+        ops[count++] = QN_DPROB;
+    return count;
+}
+
+/* What there is instead, for the message. */
+static int no_kernel(const struct qn_session *s,
+                     const struct quern_quantization *q, int op)
+{
+    char text[512];
+    int code;
+
+    quern_quantize_print(q, text, sizeof text);
+    code = qn_error_set(QUERN_ENOKERNEL, "no kernel serves: %s", text);
+    for (int i = 0; i < s->ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+
+        if (qn_quantize_serves(q, op, kernel))
+            qn_error_add(
+                "  %s: %s", kernel->name,
+                misfit(kernel, q, s->demand.backend, s->demand.device));
+    }
+    return code;
+}
+
+int qn_quantize_find(const struct qn_session *s,
+                     const struct quern_quantization *q,
+                     const struct qn_candidate **out)
+{
+    *out = find(s, q, qn_quantize_op(q), s->demand.backend);
+    return *out ? QUERN_OK : no_kernel(s, q, qn_quantize_op(q));
+}
+
+/* ------------------------------------------------------------------- loads */
+
+/* Persistent CTAs in one row. */
+static int prepare_launch(struct quern_quantize_plan *plan,
+                          struct qn_quantize_step *step,
+                          const struct qn_module *module)
+{
+    struct qn_driver *driver = plan->driver;
+    const struct qn_kernel *kernel = step->kernel;
+    int single = kernel->op == QN_HISTORY;
+    int code =
+        QN_CU(driver, cuKernelGetFunction, &step->handle, module->handle);
+
+    step->launch = (struct cu_launch){
+        .grid = {single ? 1 : (unsigned)(plan->workers * kernel->ctas), 1, 1},
+        .block = {(unsigned)kernel->threads, 1, 1},
+        .shared_bytes = (unsigned)kernel->smem,
+    };
+    if (!code && kernel->smem > 0)
+        code = QN_CU(driver, cuFuncSetAttribute, step->handle,
+                     QN_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->smem);
+    if (!code && driver->cuFuncLoad)
+        code = QN_CU(driver, cuFuncLoad, step->handle);
+    return code;
+}
+
+/* One kernel of a run. */
+static int load_step(struct quern_quantize_plan *plan, struct qn_session *s,
+                     int op)
+{
+    struct qn_quantize_step *step = &plan->steps[plan->nsteps++];
+    const struct qn_candidate *found = find(s, &plan->q, op, plan->backend);
+    struct qn_module *module;
+    int code;
+
+    if (!found)
+        return no_kernel(s, &plan->q, op);
+    step->kernel = found->kernel;
+    if (s->outline)
+        return QUERN_OK;
+    code = qn_module_get(s->ctx, found, plan->backend, &module);
+    if (code == QN_REJECTED)
+        code = QUERN_ECOMPILE;
+    if (code)
+        return code;
+    step->function = module->function;
+    if (plan->backend == QUERN_BACKEND_HOST)
+        return QUERN_OK;
+    return prepare_launch(plan, step, module);
+}
+
+static int load_these(struct quern_quantize_plan *plan, struct qn_session *s,
+                      const int *ops, int count)
+{
+    int code = QUERN_OK;
+
+    plan->nsteps = 0;
+    for (int i = 0; i < count && !code; i++)
+        code = load_step(plan, s, ops[i]);
+    return code;
+}
+
+/* All of them, from one backend. */
+static int load_steps(struct quern_quantize_plan *plan, struct qn_session *s,
+                      int backend)
+{
+    int ops[QN_QUANTIZE_STEPS];
+    int count = list_ops(s, &plan->q, plan->recipe, backend, ops);
+    int code;
+
+    plan->backend = s->demand.backend = backend;
+    code = load_these(plan, s, ops, count);
+    if (!code && plan->q.sizes && backend != QUERN_BACKEND_HOST)
+        code = qn_host_size_load(s, plan->q.recipe, backend, &plan->size_step);
+    return code;
+}
+
+int qn_quantize_steps(struct qn_session *s, const struct quern_quantization *q,
+                      int backend, const int *ops, int count,
+                      struct quern_quantize_plan **out)
+{
+    struct quern_quantize_plan *plan =
+        aligned_alloc(_Alignof(struct quern_quantize_plan), sizeof *plan);
+    int code = QUERN_OK;
+
+    if (!plan)
+        return qn_error_memory();
+    memset(plan, 0, sizeof *plan);
+    plan->ctx = s->ctx;
+    plan->q = *q;
+    plan->driver = s->driver;
+    plan->context = s->scope.context;
+    plan->workers = s->demand.sms;
+    plan->backend = backend;
+    code = load_these(plan, s, ops, count);
+    if (code == QUERN_ENOKERNEL && qn_step_compiles(s, backend)) {
+        plan->backend = QUERN_BACKEND_JIT;
+        code = load_these(plan, s, ops, count);
+    }
+    if (code)
+        free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* AUTO with a GPU: what was linked, else what can be compiled. */
+static int load_all(struct quern_quantize_plan *plan, struct qn_session *s)
+{
+    int code;
+
+    if (s->demand.backend != QUERN_BACKEND_AUTO)
+        return load_steps(plan, s, s->demand.backend);
+    code = load_steps(plan, s, QUERN_BACKEND_AOT);
+    if (code == QUERN_ENOKERNEL)
+        code = load_steps(plan, s, QUERN_BACKEND_JIT);
+    return code;
+}
+
+/* -------------------------------------------------------------------- plan */
+
+/* Values that no run changes. */
+static void fill_values(struct quern_quantize_plan *plan)
+{
+    const struct quern_quantization *q = &plan->q;
+    const struct quern_quantize_args *need = &plan->need.args;
+    struct qn_values *v = &plan->values;
+
+    v->groups = q->groups;
+    v->m = (int)q->m;
+    v->k = (int)q->k;
+    v->input = q->work == QUERN_REQUANTIZE ? QUERN_TYPE_NONE : q->type;
+    v->form = form_of(q);
+    v->dbias_add = q->dbias == QUERN_DBIAS_ADD;
+    v->activation = q->activation;
+    v->interleave = q->interleave;
+    v->row_stride = need->row.stride ? need->row.stride : q->k;
+    v->column_stride = need->column.stride ? need->column.stride
+                       : q->of == QUERN_W  ? q->m
+                                           : qn_quantize_tiles(q) * 128;
+}
+
+static int check_options(const struct quern_plan_options *options)
+{
+    if (options && options->backend == QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.backend is cublaslt: it multiplies, and "
+                            "quantizes nothing");
+    return QUERN_OK;
+}
+
+/* The one that makes the result. */
+static const struct qn_kernel *
+main_kernel(const struct quern_quantize_plan *plan)
+{
+    int i = 0;
+
+    while (plan->steps[i].kernel->op != qn_quantize_op(&plan->q))
+        i++;
+    return plan->steps[i].kernel;
+}
+
+/* The kernel is not to be chosen, but may be named to make sure. */
+static int check_name(const struct quern_quantize_plan *plan, const char *name)
+{
+    const char *ours = main_kernel(plan)->name;
+
+    if (!name || !strcmp(name, ours))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "options.kernel is '%s': this quantization runs %s",
+                        name, ours);
+}
+
+static int shrink(struct quern_quantize_plan *plan, int64_t m)
+{
+    int code;
+
+    plan->q.m = m;
+    code = qn_quantize_describe(plan->ctx, &plan->q, &plan->need, &plan->space,
+                                &plan->recipe);
+    if (!code)
+        fill_values(plan);
+    return code;
+}
+
+/* A plan without kernels: its rules, and values that no run changes. */
+static int outline(struct quern_context *ctx,
+                   const struct quern_quantization *q,
+                   struct quern_quantize_plan **out)
+{
+    struct quern_quantize_plan *plan =
+        aligned_alloc(_Alignof(struct quern_quantize_plan), sizeof *plan);
+    int code;
+
+    if (!plan)
+        return qn_error_memory();
+    memset(plan, 0, sizeof *plan);
+    plan->ctx = ctx;
+    plan->q = *q;
+    code = shrink(plan, q->work == QUERN_RESCALE ? 0 : q->m);
+    if (code)
+        free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,
+                    struct quern_quantize_plan *room,
+                    const struct quern_quantize_plan **fitted)
+{
+    *fitted = plan;
+    if (plan->q.m == m)
+        return QUERN_OK;
+    *room = *plan;
+    *fitted = room;
+    return shrink(room, m);
+}
+
+static int make_plan(struct qn_session *s, const struct quern_quantization *q,
+                     struct quern_quantize_plan **out)
+{
+    struct quern_quantize_plan *plan = NULL;
+    int code = outline(s->ctx, q, &plan);
+
+    if (code)
+        return code;
+    plan->driver = s->driver;
+    plan->context = s->scope.context;
+    plan->workers = s->demand.sms;
+    code = load_all(plan, s);
+    if (!code)
+        code = check_name(plan, s->options.kernel);
+    if (code)
+        free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+int qn_quantize_plan_inner(const struct qn_session *outer,
+                           const struct quern_quantization *q,
+                           const struct quern_plan_options *options,
+                           struct quern_quantize_plan **plan)
+{
+    struct qn_session session;
+    int code = qn_quantize_check(outer->ctx, q, NULL);
+
+    *plan = NULL;
+    if (!code)
+        code = qn_session_inner(&session, outer, NULL, options);
+    return code ? code : make_plan(&session, q, plan);
+}
+
+int quern_quantize_plan(struct quern_context *ctx,
+                        const struct quern_quantization *q,
+                        const struct quern_plan_options *options,
+                        struct quern_quantize_plan **plan)
+{
+    struct qn_session session = {.ctx = ctx};
+    int code;
+
+    if (!ctx || !q || !plan)
+        return qn_error_null("ctx", ctx, "quantization", q, "plan");
+    *plan = NULL;
+    code = check_options(options);
+    if (!code)
+        code = qn_quantize_check(ctx, q, NULL);
+    if (!code)
+        code = qn_session_machine(&session, ctx, options);
+    if (!code)
+        code = qn_session_capture(&session, NULL, "making a plan");
+    if (!code)
+        code = make_plan(&session, q, plan);
+    qn_session_close(&session);
+    if (!code)
+        qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s",
+                       main_kernel(*plan)->name);
+    return qn_error_done(code);
+}
+
+void quern_quantize_plan_free(struct quern_quantize_plan *plan)
+{
+    free(plan);
+}
+
+void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
+                              struct quern_plan_info *info)
+{
+    if (!info)
+        return;
+    *info = (struct quern_plan_info){.kernel = ""};
+    if (!plan)
+        return;
+    info->kernel = main_kernel(plan)->name;
+    info->backend = plan->backend;
+    info->sms = plan->workers;
+    info->workspace_bytes = plan->need.workspace_bytes;
+    info->tuned = 0;
+}
+
+/* --------------------------------------------------------------------- why */
+
+/* Each kernel of one op: the one that runs is marked, the others say why. */
+static void explain_op(const struct qn_session *s,
+                       const struct quern_quantization *q, int op, int backend,
+                       struct qn_text *text)
+{
+    const struct qn_candidate *best = find(s, q, op, backend);
+
+    for (int i = 0; i < s->ctx->nkernels; i++) {
+        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+        const char *why;
+
+        if (!qn_quantize_serves(q, op, kernel))
+            continue;
+        why = misfit(kernel, q, backend, s->demand.device);
+        qn_text_add(text, "%s %s%s%s\n",
+                    best == &s->ctx->kernels[i] ? ">" : " ", kernel->name,
+                    why ? "\n    " : "", why ? why : "");
+    }
+}
+
+/* The ops of the run, and what each one is there for. */
+static void explain(const struct qn_session *s,
+                    const struct quern_quantization *q,
+                    const struct qn_recipe *recipe, int backend,
+                    struct qn_text *text)
+{
+    int ops[QN_QUANTIZE_STEPS];
+    int count = list_ops(s, q, recipe, backend, ops);
+    char line[512];
+
+    quern_quantize_print(q, line, sizeof line);
+    qn_text_add(text, "%s\nbackend %s, %d %s\n", line, qn_backend_name(backend),
+                s->demand.sms,
+                backend == QUERN_BACKEND_HOST ? "threads" : "multiprocessors");
+    for (int i = 0; i < count; i++) {
+        qn_text_add(text, "\n%s%s\n", qn_op_name(ops[i]),
+                    ops[i] == QN_AMAX
+                        ? ": scales span more than a tile, so that the input "
+                          "is read twice"
+                    : ops[i] == QN_SUM   ? ": dbias, from sums of 32 rows each"
+                    : ops[i] == QN_DPROB ? ": a sum over each row's features"
+                                         : "");
+        explain_op(s, q, ops[i], backend, text);
+    }
+}
+
+int quern_quantize_why(struct quern_context *ctx,
+                       const struct quern_quantization *q,
+                       const struct quern_plan_options *options, char **out)
+{
+    struct qn_session session = {.ctx = ctx};
+    const struct qn_recipe *recipe;
+    struct qn_text text = {0};
+    int code, backend;
+
+    if (!ctx || !q || !out)
+        return qn_error_null("ctx", ctx, "quantization", q, "text");
+    *out = NULL;
+    code = check_options(options);
+    if (!code)
+        code = qn_quantize_check(ctx, q, &recipe);
+    if (!code)
+        code = qn_session_machine(&session, ctx, options);
+    if (!code) {
+        backend = session.demand.backend == QUERN_BACKEND_AUTO
+                      ? QUERN_BACKEND_JIT
+                      : session.demand.backend;
+        explain(&session, q, recipe, backend, &text);
+        *out = qn_text_take(&text);
+        code = *out ? QUERN_OK : qn_error_memory();
+    }
+    qn_session_close(&session);
+    qn_text_free(&text);
+    return qn_error_done(code);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** quantize_plan.h: plans and runs of quantizations.
+*/
+#ifndef QUERN_QUANTIZE_QUANTIZE_PLAN_H
+#define QUERN_QUANTIZE_QUANTIZE_PLAN_H
+
+#include "choose/step.h"
+#include "choose/values.h"
+#include "device/host.h"
+#include "problem/quantize.h"
+
+struct cu_context;
+struct cu_function;
+struct qn_candidate;
+struct qn_driver;
+struct qn_session;
+struct quern_context;
+
+/* One launch of a run. */
+struct qn_quantize_step {
+    const struct qn_kernel *kernel;
+    qn_host_function *function;
+    struct cu_function *handle;
+    struct cu_launch launch;
+};
+
+enum { QN_QUANTIZE_STEPS = 4 };
+
+struct quern_quantize_plan {
+    struct quern_context *ctx;
+    struct quern_quantization q;
+    struct quern_quantize_description need;
+    const struct qn_recipe *recipe;
+    struct qn_quantize_space space;
+    int backend, workers;
+    struct qn_quantize_step steps[QN_QUANTIZE_STEPS];
+    int nsteps;
+    struct qn_values values;  /* complete but for what a run brings */
+    struct qn_driver *driver; /* NULL for the host */
+    struct cu_context *context;
+    struct qn_step size_step;
+};
+
+/*
+** Are the sizes of ragged groups given, of a type they can have and aligned to
+** it? QUERN_EINVAL.
+*/
+int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
+                            int sizes_type);
+
+/* Are a copy's scales given, of both levels, as `need` describes them? `name`
+   is the tensor's. QUERN_EINVAL. */
+int qn_quantize_check_sf(const char *name, const struct quern_tensor *given,
+                         const struct quern_tensor *need);
+
+/* The plan for a run of `m` rows, which may be fewer: itself, or what is made
+   of it in `room`, which owns nothing. */
+int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,
+                    struct quern_quantize_plan *room,
+                    const struct quern_quantize_plan **fitted);
+
+/* All rules of quern_quantize_run. QUERN_EINVAL names argument and rule. */
+int qn_quantize_args_given(const struct quern_quantize_plan *plan,
+                           const struct quern_quantize_args *args);
+int qn_quantize_args(const struct quern_quantize_plan *plan,
+                     const struct quern_quantize_args *args);
+
+/* quern_quantize_run of arguments that were checked, in the plan's context.
+   QUERN_ECUDA. */
+int qn_quantize_launch(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args, void *stream);
+
+/* A copy that becomes numbers again, packed, without its scales of the second
+   level: these are left to whoever reads the numbers. */
+struct qn_expansion {
+    const struct quern_quantization *q; /* the plan's, of as many rows */
+    const struct quern_tensor *copy;
+    void *out;
+    const void *first_dims, *offsets; /* none of w */
+    int sizes_bytes;
+    int align; /* as the kernels' parameter; 0 of w and of row copies */
+    const int *noop;
+    void *error;
+};
+
+/* Queue it, of arguments that were checked, by a plan of dequantize, in the
+   plan's context. Neither allocates nor synchronizes; the host runs it at once.
+   QUERN_ECUDA. */
+int qn_quantize_expand(const struct quern_quantize_plan *plan,
+                       const struct qn_expansion *expansion, void *stream);
+
+/* The plan of a cast that is part of the session's. Errors are those of
+   quern_quantize_plan. */
+int qn_quantize_plan_inner(const struct qn_session *session,
+                           const struct quern_quantization *q,
+                           const struct quern_plan_options *options,
+                           struct quern_quantize_plan **plan);
+
+/* Kernels of some ops (enum qn_cast_op) alone, and one launch of them, or where
+   the host computes one run, of values that are the caller's. */
+int qn_quantize_steps(struct qn_session *session,
+                      const struct quern_quantization *q, int backend,
+                      const int *ops, int count,
+                      struct quern_quantize_plan **plan);
+int qn_quantize_step_run(const struct quern_quantize_plan *plan, int step,
+                         struct qn_values *values, void *stream);
+
+/* Does the kernel do this op (enum qn_cast_op) of the quantization? */
+int qn_quantize_serves(const struct quern_quantization *q, int op,
+                       const struct qn_kernel *kernel);
+
+/* The kernel that makes the result on the session's machine. QUERN_ENOKERNEL */
+int qn_quantize_find(const struct qn_session *session,
+                     const struct quern_quantization *q,
+                     const struct qn_candidate **out);
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** quantize_run.c: launch a plan's kernels. Nothing here allocates.
+*/
+#include "quantize/quantize_plan.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "choose/host_sizes.h"
+#include "device/check.h"
+#include "device/driver.h"
+
+#include <string.h>
+
+/* Addresses of a copy, and where its largest magnitudes go. */
+static void set_copies(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args,
+                       struct qn_values *v)
+{
+    char *space = args->workspace;
+    const struct qn_scaling *s = qn_quantize_scaling(&plan->q, plan->recipe);
+    int alike = s->span != QN_SPAN_ROW && !s->hadamard;
+    int amax = qn_quantize_needs_amax(&plan->q, s);
+
+    v->row = args->row.data;
+    v->row_sf = args->row.sf;
+    v->row_global = args->row.global;
+    v->column = args->column.data;
+    v->column_sf = args->column.sf;
+    v->column_global = args->column.global;
+    if (amax && v->row && plan->q.work == QUERN_QUANTIZE)
+        v->row_amax = (unsigned *)(void *)(space + plan->space.row_amax);
+    if (amax && v->column)
+        v->column_amax =
+            alike && v->row_amax
+                ? v->row_amax
+                : (unsigned *)(void *)(space + plan->space.column_amax);
+}
+
+/* Of a tensor that the work has, whose rules were checked; else 0: nothing of
+   what the caller left in it was. */
+static int64_t stride_of(const struct quern_tensor *given,
+                         const struct quern_tensor *need)
+{
+    if (!need->ndim)
+        return 0;
+    return given->stride ? given->stride : need->shape[need->ndim - 1];
+}
+
+/* The caller's arrays; sizes from the host lie in the workspace, or where the
+   host itself computes as they are. */
+static void set_sizes(const struct quern_quantize_plan *plan,
+                      const struct quern_quantize_args *args,
+                      struct qn_values *v)
+{
+    v->first_dims = args->first_dims;
+    v->offsets = args->offsets;
+    v->sizes_bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
+    if (!args->host_sizes)
+        return;
+    v->first_dims = plan->driver ? (char *)args->workspace + plan->space.sizes
+                                 : (const void *)args->host_sizes;
+    v->sizes_bytes = plan->driver ? 4 : 8;
+}
+
+/* What a run adds to the plan's values. */
+static void set_values(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args,
+                       struct qn_values *v)
+{
+    const struct quern_quantize_args *need = &plan->need.args;
+    char *space = args->workspace;
+
+    set_copies(plan, args, v);
+    v->in = args->in.data;
+    v->in_pointers = (const void *const *)args->in.pointers;
+    v->in_stride = stride_of(&args->in, &need->in);
+    v->in_group_stride = plan->q.m * v->in_stride;
+    v->saved = args->saved.data;
+    v->saved_stride = stride_of(&args->saved, &need->saved);
+    v->out = args->out.data;
+    v->out_stride = stride_of(&args->out, &need->out);
+    v->probability = args->probability;
+    v->bias = args->bias;
+    v->dbias = args->dbias;
+    v->dprob = args->dprob;
+    v->scale = args->scale;
+    v->history = args->history;
+    v->random = (const unsigned long long *)args->random;
+    v->noop = args->noop;
+    v->limit = args->limit;
+    v->slope = args->slope;
+    v->shift = args->shift;
+    set_sizes(plan, args, v);
+    v->error = args->workspace;
+    v->partials = (float *)(void *)(space + plan->space.partials);
+}
+
+/* The addresses of a kernel's parameters. */
+static void list_params(const struct qn_kernel *kernel,
+                        struct qn_values *values, void **params)
+{
+    for (int i = 0; i < kernel->nparams; i++)
+        params[i] = (char *)values + qn_value_offsets[kernel->params[i]];
+}
+
+/* Maxima begin at zero: no kernel need leave them so. */
+static size_t cleared_bytes(const struct quern_quantize_plan *plan)
+{
+    return plan->steps[0].kernel->op == QN_AMAX
+               ? plan->space.partials - QN_WORKSPACE_BYTES
+               : 0;
+}
+
+/* Queue the sizes that come from the host, if they do. */
+static int put_sizes(const struct quern_quantize_plan *plan,
+                     const struct quern_quantize_args *args, void *stream)
+{
+    if (!args->host_sizes)
+        return QUERN_OK;
+    return qn_host_size_put(
+        plan->driver, &plan->size_step, plan->q.sizes, &args->host_sizes, 1,
+        plan->q.groups, (char *)args->workspace + plan->space.sizes, stream);
+}
+
+int qn_quantize_step_run(const struct quern_quantize_plan *plan, int i,
+                         struct qn_values *values, void *stream)
+{
+    const struct qn_quantize_step *step = &plan->steps[i];
+    struct cu_launch config = step->launch;
+    void *params[QN_PARAM_COUNT];
+
+    list_params(step->kernel, values, params);
+    config.stream = stream;
+    if (plan->driver)
+        return QN_CU(plan->driver, cuLaunchKernelEx, &config, step->handle,
+                     params, NULL);
+    qn_host_run(step->function, params, plan->workers);
+    return QUERN_OK;
+}
+
+static int launch(const struct quern_quantize_plan *plan,
+                  struct qn_values *values, void *workspace, void *stream)
+{
+    struct qn_driver *driver = plan->driver;
+    size_t clear = cleared_bytes(plan);
+    int code = QUERN_OK;
+
+    if (clear)
+        code = QN_CU(driver, cuMemsetD8Async,
+                     (uint64_t)(uintptr_t)workspace + QN_WORKSPACE_BYTES, 0,
+                     clear, stream);
+    for (int i = 0; !code && i < plan->nsteps; i++)
+        code = qn_quantize_step_run(plan, i, values, stream);
+    return code;
+}
+
+static int run_on_gpu(const struct quern_quantize_plan *plan,
+                      const struct quern_quantize_args *args,
+                      struct qn_values *values, void *stream)
+{
+    int code = put_sizes(plan, args, stream);
+
+    return code ? code : launch(plan, values, args->workspace, stream);
+}
+
+static void run_on_host(const struct quern_quantize_plan *plan,
+                        struct qn_values *values, char *workspace)
+{
+    memset(workspace + QN_WORKSPACE_BYTES, 0, cleared_bytes(plan));
+    for (int i = 0; i < plan->nsteps; i++)
+        qn_quantize_step_run(plan, i, values, NULL);
+}
+
+int qn_quantize_launch(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args, void *stream)
+{
+    struct qn_values values;
+
+    qn_value_copy(&values, &plan->values);
+    set_values(plan, args, &values);
+    if (plan->driver)
+        return run_on_gpu(plan, args, &values, stream);
+    run_on_host(plan, &values, args->workspace);
+    return QUERN_OK;
+}
+
+int quern_quantize_run(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args, void *stream)
+{
+    struct qn_driver_scope scope;
+    int code;
+
+    if (!plan || !args)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !plan ? "plan" : "args");
+    code = qn_context_process(plan->ctx, "plan");
+    if (!code)
+        code = qn_quantize_args(plan, args);
+    if (code || !plan->driver)
+        return code ? code : qn_quantize_launch(plan, args, stream);
+    code = qn_driver_enter(plan->driver, plan->context, &scope);
+    if (!code)
+        code = qn_quantize_launch(plan, args, stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
+}
+
+/* The copy, as long as its rows are in this run. */
+static void set_copy(const struct quern_quantize_plan *plan,
+                     const struct qn_expansion *e, struct qn_values *v)
+{
+    struct quern_tensor t = {.ndim = 0};
+    int64_t stride;
+
+    qn_quantize_copy(e->q, plan->recipe, e->q->copies, &t);
+    stride = t.stride ? t.stride : t.shape[t.ndim - 1];
+    if (e->q->copies == QUERN_ROW) {
+        v->row = e->copy->data;
+        v->row_sf = e->copy->sf;
+        v->row_stride = stride;
+    } else {
+        v->column = e->copy->data;
+        v->column_sf = e->copy->sf;
+        v->column_stride = stride;
+    }
+}
+
+int qn_quantize_expand(const struct quern_quantize_plan *plan,
+                       const struct qn_expansion *e, void *stream)
+{
+    struct qn_values values;
+
+    qn_value_copy(&values, &plan->values);
+    set_copy(plan, e, &values);
+    values.m = (int)e->q->m;
+    values.out = e->out;
+    values.out_stride = e->q->k;
+    values.first_dims = e->first_dims;
+    values.offsets = e->offsets;
+    values.sizes_bytes = e->sizes_bytes;
+    values.align = e->align;
+    values.noop = e->noop;
+    values.error = e->error;
+    if (plan->driver)
+        return launch(plan, &values, e->error, stream);
+    run_on_host(plan, &values, e->error);
+    return QUERN_OK;
+}
+
+int quern_quantize_check(const struct quern_quantize_plan *plan,
+                         const struct quern_quantize_args *args, void *stream)
+{
+    struct quern_tensor sizes = {.type = QUERN_TYPE_NONE};
+    int code;
+
+    if (!plan || !args || !args->workspace)
+        return qn_error_null("plan", plan, "args", args, "workspace");
+    code = qn_context_process(plan->ctx, "plan");
+    if (code)
+        return code;
+    sizes.first_dims = args->first_dims;
+    sizes.offsets = args->offsets;
+    return qn_check_record(plan->driver, plan->context, args->workspace, &sizes,
+                           "quern_quantize_check", stream);
+}

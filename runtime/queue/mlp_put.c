@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** mlp_put.c: the weight gradients of an MLP, in a queue.
+*/
+#include "base/error.h"
+#include "mlp/mlp_plan.h"
+#include "product/plan.h"
+#include "queue/queue.h"
+
+int quern_mlp_put(const struct quern_mlp_plan *plan,
+                  const struct quern_mlp_args *args, struct quern_queue *queue,
+                  int layer)
+{
+    static const int order[] = {QN_MLP_DW2, QN_MLP_DW1};
+    const struct quern_plan *plans[2];
+    struct quern_args all[2];
+    int count = 0, code;
+
+    if (!plan || !args || !queue)
+        return qn_error_null("plan", plan, "args", args, "queue");
+    code = qn_mlp_args(plan, args, QN_MLP_WGRAD, QN_MLP_WGRAD);
+    if (!code && args->host_sizes)
+        code = qn_error_set(QUERN_EINVAL,
+                            "host_sizes is not NULL: the sizes of what waits "
+                            "lie on the device (first_dims)");
+    if (code)
+        return code;
+    for (int i = 0; i < 2; i++)
+        if (qn_mlp_product_args(plan, args, order[i], &all[count]))
+            plans[count++] = plan->products[order[i]];
+    return qn_queue_put_all(queue, plans, all, count, layer);
+}

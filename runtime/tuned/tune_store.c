@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** tune_store.c: where files of measured winners lie, and what a plan asks them.
+**
+** Nothing here is trusted: a file can at worst name a slower kernel, since each
+** kernel is judged again for each problem. So it does not matter who may write
+** to a folder.
+*/
+#define _GNU_SOURCE
+#include "tuned/tune_store.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "code/cache_folder.h"
+#include "device/library.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ENDING   ".tune"
+#define PATIENCE 5 /* seconds to wait for a lock */
+enum { NAME_SIZE = 128 };
+
+/* The registry whose kernels lines name. */
+static const char *registry_of(const struct quern_context *ctx)
+{
+    return ctx->base->hash;
+}
+
+static void expect(const struct quern_context *ctx, const char *gpu,
+                   struct qn_tune_file *file)
+{
+    *file = (struct qn_tune_file){.lines = NULL};
+    snprintf(file->gpu, sizeof file->gpu, "%s", gpu);
+    snprintf(file->registry, sizeof file->registry, "%s", registry_of(ctx));
+}
+
+/* "NVIDIA H200" is kept in NVIDIA_H200.tune: letters, digits, "-" and ".". */
+static void name_file(const char *gpu, char name[NAME_SIZE])
+{
+    size_t length = 0;
+
+    for (; *gpu && length < NAME_SIZE - sizeof ENDING; gpu++) {
+        int plain = (*gpu >= 'a' && *gpu <= 'z') ||
+                    (*gpu >= 'A' && *gpu <= 'Z') ||
+                    (*gpu >= '0' && *gpu <= '9') || *gpu == '-' ||
+                    (*gpu == '.' && length);
+
+        name[length++] = plain ? *gpu : '_';
+    }
+    strcpy(name + length, ENDING);
+}
+
+/* ----------------------------------------------------------------- folders */
+
+/* Call `visit` for each folder until it returns nonzero, and return that; -1
+   if memory ran out. */
+typedef int visitor(void *user, const char *folder);
+
+static int each_given(const char *list, visitor *visit, void *user)
+{
+    char *copy = qn_text_copy(list), *rest = copy;
+    int result = copy ? 0 : -1;
+
+    for (char *path; !result && (path = strsep(&rest, ":"));)
+        if (*path)
+            result = visit(user, path);
+    free(copy);
+    return result;
+}
+
+/* The user's own, beside what the cache has compiled. */
+static int each_cached(struct quern_context *ctx, visitor *visit, void *user)
+{
+    char folder[PATH_MAX];
+    struct qn_cache *cache;
+    const char *path;
+    int result = 0;
+
+    if (qn_cache_of(ctx, &cache))
+        return -1;
+    for (int i = 0; !result && (path = qn_cache_folder(cache, i)); i++)
+        if (!qn_cache_refused(cache, i) &&
+            snprintf(folder, sizeof folder, "%s/tune", path) <
+                (int)sizeof folder)
+            result = visit(user, folder);
+    return result;
+}
+
+/* COUPLED: shipped winners */
+static int visit_shipped(visitor *visit, void *user)
+{
+    char here[PATH_MAX], folder[PATH_MAX + 32];
+    char *last;
+
+    if (!qn_library_folder(here, sizeof here))
+        return 0;
+    /* lib/x86_64-linux-gnu: libraries of several machines side by side */
+    last = strrchr(here, '/');
+    if (last && last - here >= 4 && !strncmp(last - 4, "/lib", 4))
+        *last = 0;
+    snprintf(folder, sizeof folder, "%s/../share/quern/tune", here);
+    return visit(user, folder);
+}
+
+/* Those of the user, in the order of the search. */
+static int each_own(struct quern_context *ctx, visitor *visit, void *user)
+{
+    const char *given = ctx->tune_list;
+    int result = 0;
+
+    if (given && !*given)
+        return 0;
+    if (given)
+        result = each_given(given, visit, user);
+    return result ? result : each_cached(ctx, visit, user);
+}
+
+/* And what came with the library, which nobody writes to. */
+static int each_folder(struct quern_context *ctx, visitor *visit, void *user)
+{
+    int result = each_own(ctx, visit, user);
+
+    if (result || (ctx->tune_list && !*ctx->tune_list))
+        return result;
+    return visit_shipped(visit, user);
+}
+
+/* ----------------------------------------------------------------- reading */
+
+/* A file in an open folder. QUERN_EIO with errno's text; QUERN_EINVAL. */
+static int read_file(struct quern_context *ctx, int folder, const char *name,
+                     const char *path, struct qn_tune_file *file, int *missing)
+{
+    struct qn_file_text text;
+    enum qn_file_result result;
+    int code;
+
+    errno = 0;
+    result = qn_file_read(folder, name, QN_TUNE_MOST, QN_TRUST_ALL, &text);
+    *missing = result == QN_FILE_MISSING;
+    if (*missing)
+        return QUERN_OK;
+    if (result != QN_FILE_OK && errno == ENOMEM)
+        return qn_error_memory();
+    if (result != QN_FILE_OK)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s:1: error: no plain file of at most %zu bytes "
+                            "that may be read",
+                            path, QN_TUNE_MOST);
+    code = qn_tune_file_parse(ctx, path, text.data, text.bytes, file);
+    free(text.data);
+    return code;
+}
+
+struct loader {
+    struct quern_context *ctx;
+    const char *gpu;
+    struct qn_tune_source **last;
+};
+
+static void free_source(struct qn_tune_source *source)
+{
+    if (!source)
+        return;
+    qn_tune_file_free(&source->file);
+    free(source->path);
+    free(source->refusal);
+    free(source);
+}
+
+/* NULL if memory ran out. */
+static struct qn_tune_source *new_source(struct loader *l, const char *folder,
+                                         const char *name)
+{
+    struct qn_tune_source *source = calloc(1, sizeof *source);
+    struct qn_text path = {0};
+
+    qn_text_add(&path, "%s/%s", folder, name);
+    if (source) {
+        expect(l->ctx, l->gpu, &source->file);
+        source->path = qn_text_take(&path);
+    }
+    qn_text_free(&path);
+    if (source && source->path)
+        return source;
+    free_source(source);
+    return NULL;
+}
+
+/* A visitor: the GPU model's file in a folder, if there is one. */
+static int load_folder(void *user, const char *path)
+{
+    struct loader *l = user;
+    struct qn_tune_source *source;
+    char name[NAME_SIZE];
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int missing = 0, code;
+
+    if (folder < 0)
+        return 0;
+    name_file(l->gpu, name);
+    source = new_source(l, path, name);
+    code = source ? read_file(l->ctx, folder, name, source->path, &source->file,
+                              &missing)
+                  : QUERN_ENOMEM;
+    close(folder);
+    if (code == QUERN_EINVAL) {
+        qn_context_log(l->ctx, QUERN_LOG_INFO, "%s: the file is not used",
+                       qn_error_text());
+        source->refusal = qn_text_copy(qn_error_text());
+        code = source->refusal ? QUERN_OK : QUERN_ENOMEM;
+    }
+    if (code || missing) {
+        free_source(source);
+        return code ? -1 : 0;
+    }
+    *l->last = source;
+    l->last = &source->next;
+    return 0;
+}
+
+static void free_book(struct qn_tune_book *book)
+{
+    while (book->sources) {
+        struct qn_tune_source *source = book->sources;
+
+        book->sources = source->next;
+        free_source(source);
+    }
+    free(book);
+}
+
+/* Needs the lock. NULL if memory ran out. */
+static struct qn_tune_book *get_book(struct quern_context *ctx, const char *gpu)
+{
+    struct qn_tune_book *book = ctx->books;
+    struct loader loader = {ctx, gpu, NULL};
+
+    while (book && strcmp(book->gpu, gpu))
+        book = book->next;
+    if (book)
+        return book;
+    book = calloc(1, sizeof *book);
+    if (!book)
+        return NULL;
+    snprintf(book->gpu, sizeof book->gpu, "%s", gpu);
+    loader.last = &book->sources;
+    if (each_folder(ctx, load_folder, &loader)) {
+        free_book(book);
+        return NULL;
+    }
+    book->next = ctx->books;
+    ctx->books = book;
+    return book;
+}
+
+/* Needs the lock: the next question reads all files again. */
+static void forget(struct quern_context *ctx)
+{
+    while (ctx->books) {
+        struct qn_tune_book *book = ctx->books;
+
+        ctx->books = book->next;
+        free_book(book);
+    }
+}
+
+/* --------------------------------------------------------------- questions */
+
+int qn_tune_store_open(struct quern_context *ctx, const char *list)
+{
+    const char *given = list ? list : secure_getenv("QUERN_TUNE");
+
+    pthread_mutex_init(&ctx->books_lock, NULL);
+    pthread_mutex_init(&ctx->measuring, NULL);
+    if (!given)
+        return QUERN_OK;
+    ctx->tune_list = qn_file_list(given);
+    return ctx->tune_list ? QUERN_OK : qn_error_memory();
+}
+
+void qn_tune_store_close(struct quern_context *ctx)
+{
+    forget(ctx);
+    free(ctx->tune_list);
+    pthread_mutex_destroy(&ctx->books_lock);
+    pthread_mutex_destroy(&ctx->measuring);
+}
+
+int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
+                       const struct quern_problem *problem, int sms,
+                       struct qn_tune_found *found, int *known)
+{
+    struct quern_problem bucket;
+    struct qn_tune_book *book;
+    char text[256];
+
+    qn_tune_file_canonical(problem, &bucket);
+    quern_problem_print(&bucket, text, sizeof text);
+    *known = 0;
+    pthread_mutex_lock(&ctx->books_lock);
+    book = get_book(ctx, gpu);
+    for (struct qn_tune_source *s = book ? book->sources : NULL; s && !*known;
+         s = s->next) {
+        const struct qn_tune_line *line =
+            qn_tune_file_find(&s->file, text, sms);
+
+        if (!line)
+            continue;
+        found->line = *line;
+        snprintf(found->path, sizeof found->path, "%s", s->path);
+        *known = 1;
+    }
+    pthread_mutex_unlock(&ctx->books_lock);
+    return book ? QUERN_OK : qn_error_memory();
+}
+
+int qn_tune_store_refused(struct quern_context *ctx, const char *gpu,
+                          struct qn_text *text)
+{
+    struct qn_tune_book *book;
+
+    pthread_mutex_lock(&ctx->books_lock);
+    book = get_book(ctx, gpu);
+    for (struct qn_tune_source *s = book ? book->sources : NULL; s; s = s->next)
+        if (s->refusal)
+            qn_text_add(text, "not used: %s\n", s->refusal);
+    pthread_mutex_unlock(&ctx->books_lock);
+    return book ? QUERN_OK : qn_error_memory();
+}
+
+/* The GPU of the second line, which the parser then finds in its place. */
+static void peek_gpu(const struct qn_file_text *text, char *gpu, size_t size)
+{
+    const char *line = memchr(text->data, '\n', text->bytes);
+    size_t length;
+
+    *gpu = 0;
+    if (!line || strncmp(line + 1, "gpu ", 4))
+        return;
+    length = strcspn(line + 5, "\n");
+    if (length < size)
+        snprintf(gpu, size, "%.*s", (int)length, line + 5);
+}
+
+int qn_tune_store_read(struct quern_context *ctx, const char *path,
+                       struct qn_tune_file *file)
+{
+    struct qn_file_text text;
+    enum qn_file_result result;
+    char gpu[sizeof file->gpu];
+    int code;
+
+    expect(ctx, "", file);
+    result = qn_file_read(AT_FDCWD, path, QN_TUNE_MOST, QN_TRUST_ALL, &text);
+    if (result != QN_FILE_OK)
+        return qn_error_set(QUERN_EIO, "%s: %s", path,
+                            result == QN_FILE_MISSING
+                                ? "no such file"
+                                : "no plain file of at most 1 MiB that may be "
+                                  "read");
+    peek_gpu(&text, gpu, sizeof gpu);
+    expect(ctx, gpu, file);
+    code = qn_tune_file_parse(ctx, path, text.data, text.bytes, file);
+    free(text.data);
+    return code;
+}
+
+/* ----------------------------------------------------------------- writing */
+
+/* The first folder that may be written, open and locked. */
+struct target {
+    int folder; /* -1: none */
+    char path[PATH_MAX];
+};
+
+/* Whoever was stopped with the lock in hand, or only took it, must not stop
+   everybody else: lines that two processes add at once are lost at worst. */
+static void lock_folder(int folder)
+{
+    const struct timespec pause = {0, 20000000};
+
+    for (int i = 0; i < PATIENCE * 50 && flock(folder, LOCK_EX | LOCK_NB); i++)
+        if (errno == EWOULDBLOCK)
+            nanosleep(&pause, NULL);
+        else if (errno != EINTR)
+            return; /* no locks on this file system */
+}
+
+/* A visitor. The lock is the folder's own: no file is left behind. */
+static int open_target(void *user, const char *path)
+{
+    struct target *t = user;
+    int folder;
+
+    qn_file_folders(path);
+    folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return 0;
+    if (faccessat(folder, ".", W_OK | X_OK, AT_EACCESS) ||
+        strlen(path) >= sizeof t->path) {
+        close(folder);
+        return 0;
+    }
+    lock_folder(folder);
+    strcpy(t->path, path);
+    t->folder = folder;
+    return 1;
+}
+
+enum { ASIDE_SIZE = NAME_SIZE + 16 };
+
+/* The name of a file that was made for the kernels of another registry. */
+static void name_aside(char *aside, const char *name, const char *registry)
+{
+    char tag[9] = "";
+
+    for (int i = 0; i < 8 && registry[i]; i++)
+        tag[i] = strchr("0123456789abcdef", registry[i]) ? registry[i] : '_';
+    snprintf(aside, ASIDE_SIZE, "%.*s.%s" ENDING,
+             (int)(strlen(name) - strlen(ENDING)), name, tag);
+}
+
+/* What others measured with other kernels is kept, under the name of their
+   registry. */
+static void set_aside(struct quern_context *ctx, int folder, const char *name,
+                      const char *registry)
+{
+    char aside[ASIDE_SIZE];
+
+    name_aside(aside, name, registry);
+    if (!renameat(folder, name, folder, aside))
+        qn_context_log(ctx, QUERN_LOG_INFO,
+                       "%s was made for other kernels: it is %s now", name,
+                       aside);
+}
+
+/* Write aside and rename, as the cache does. */
+static int replace(int folder, const char *name, const struct qn_text *text)
+{
+    static atomic_uint serial;
+    char aside[NAME_SIZE + 64];
+    int done, error;
+
+    snprintf(aside, sizeof aside, ".%s.%ld.%u", name, (long)getpid(),
+             atomic_fetch_add(&serial, 1));
+    done = qn_file_write(folder, aside, text->data, text->length) &&
+           !renameat(folder, aside, folder, name);
+    error = errno;
+    if (!done)
+        unlinkat(folder, aside, 0);
+    errno = error;
+    return done;
+}
+
+/* Ours, if they were set aside before: the next one to do so would replace
+   them. What cannot be read is as good as none. */
+static int read_aside(struct quern_context *ctx, int folder, const char *name,
+                      const char *gpu, struct qn_tune_file *file)
+{
+    char aside[ASIDE_SIZE];
+    int missing, code;
+
+    name_aside(aside, name, registry_of(ctx));
+    expect(ctx, gpu, file);
+    code = read_file(ctx, folder, aside, aside, file, &missing);
+    if (!code || code == QUERN_ENOMEM)
+        return code;
+    qn_tune_file_free(file);
+    expect(ctx, gpu, file);
+    return QUERN_OK;
+}
+
+/* Read again under the lock: another process may have added lines. */
+static int merge_into(struct quern_context *ctx, const struct target *t,
+                      const char *name, const char *path,
+                      const struct qn_tune_file *lines, int newer)
+{
+    struct qn_tune_file file;
+    struct qn_text text = {0};
+    int missing, code;
+
+    expect(ctx, lines->gpu, &file);
+    code = read_file(ctx, t->folder, name, path, &file, &missing);
+    if (code == QUERN_EINVAL && strcmp(file.registry, registry_of(ctx))) {
+        set_aside(ctx, t->folder, name, file.registry);
+        code = read_aside(ctx, t->folder, name, lines->gpu, &file);
+    }
+    for (int i = 0; !code && i < lines->count; i++)
+        code = qn_tune_file_add(&file, &lines->lines[i], newer);
+    if (!code) {
+        qn_tune_file_print(&file, &text);
+        if (text.failed)
+            code = qn_error_memory();
+        else if (text.length > QN_TUNE_MOST)
+            code = qn_error_set(QUERN_EIO, "%s would have over %zu bytes", path,
+                                QN_TUNE_MOST);
+        else if (!replace(t->folder, name, &text))
+            code = qn_error_set(QUERN_EIO, "%s cannot be written: %s", path,
+                                strerror(errno));
+    }
+    qn_text_free(&text);
+    qn_tune_file_free(&file);
+    return code;
+}
+
+int qn_tune_store_add(struct quern_context *ctx,
+                      const struct qn_tune_file *lines, int newer, char *path,
+                      size_t size)
+{
+    const char *list = getenv("QUERN_TUNE");
+    struct target target = {.folder = -1};
+    char name[NAME_SIZE];
+    int code;
+
+    *path = 0;
+    if (each_own(ctx, open_target, &target) < 0)
+        return qn_error_memory();
+    if (target.folder < 0)
+        return qn_error_set(
+            QUERN_EIO, "no folder for tuned results may be written; %s",
+            list && !*list ? "$QUERN_TUNE is empty: none is named"
+                           : "$QUERN_TUNE names one");
+    name_file(lines->gpu, name);
+    snprintf(path, size, "%s/%s", target.path, name);
+    code = merge_into(ctx, &target, name, path, lines, newer);
+    close(target.folder);
+    pthread_mutex_lock(&ctx->books_lock);
+    forget(ctx);
+    pthread_mutex_unlock(&ctx->books_lock);
+    return code;
+}

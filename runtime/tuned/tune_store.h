@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** tune_store.h: where files of measured winners lie, and what a plan asks them.
+*/
+#ifndef QUERN_TUNED_TUNE_STORE_H
+#define QUERN_TUNED_TUNE_STORE_H
+
+#include "tuned/tune_file.h"
+
+struct qn_text;
+struct quern_context;
+
+/* A file that was looked at: its lines, or why it is not used. */
+struct qn_tune_source {
+    struct qn_tune_source *next;
+    struct qn_tune_file file;
+    char *path;
+    char *refusal; /* NULL: it is used */
+};
+
+/* All of one GPU model, in the order of the search. */
+struct qn_tune_book {
+    struct qn_tune_book *next;
+    char gpu[96];
+    struct qn_tune_source *sources;
+};
+
+/* What is known of a problem's bucket. */
+struct qn_tune_found {
+    struct qn_tune_line line;
+    char path[512];
+};
+
+/* Set from options and environment, with the context. QUERN_ENOMEM. */
+int qn_tune_store_open(struct quern_context *ctx, const char *list);
+void qn_tune_store_close(struct quern_context *ctx);
+
+/*
+** 1 in `*known` and the line, of the first file that has one. Files are read
+** when the first problem of a GPU model asks; what is wrong with one is said to
+** the log then, and is no error. QUERN_ENOMEM.
+*/
+int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
+                       const struct quern_problem *problem, int sms,
+                       struct qn_tune_found *found, int *known);
+
+/* Files that were found and are not used, one line each. QUERN_ENOMEM. */
+int qn_tune_store_refused(struct quern_context *ctx, const char *gpu,
+                          struct qn_text *text);
+
+/*
+** Add lines to the GPU model's file in the first folder that may be written:
+** under a lock, and renamed into place. A file of another registry makes room
+** under another name. `path` gets the file's. QUERN_EIO; QUERN_EINVAL for one
+** that cannot be read, which is left as it is; QUERN_ENOMEM.
+*/
+int qn_tune_store_add(struct quern_context *ctx,
+                      const struct qn_tune_file *lines, int newer, char *path,
+                      size_t size);
+
+/*
+** Read one file, of whatever GPU: its header says. Freed with
+** qn_tune_file_free. QUERN_EIO; else as qn_tune_file_parse.
+*/
+int qn_tune_store_read(struct quern_context *ctx, const char *path,
+                       struct qn_tune_file *file);
+
+#endif
