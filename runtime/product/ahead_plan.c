@@ -72,8 +72,8 @@ static void add_product(struct quern_plan *plan, struct quern_plan *product,
     qn_launch_absorb(plan, product, operands, flag);
 }
 
-/* The product that every value fits. If there are two products, a kernel that is
-   named is the other's. */
+/* The product that every value fits. If there are two products, a kernel that
+   is named is the other's. */
 static int add_wide(struct quern_plan *plan, const struct qn_session *s)
 {
     const int tried = plan->kernel != NULL;

@@ -41,7 +41,8 @@ static float *factors_of(const struct qn_frame *f)
                : NULL;
 }
 
-/* Groups that begin at multiples of 128; NULL: they are where the caller's are. */
+/* Groups that begin at multiples of 128; NULL: they are where the caller's are.
+   */
 static int *sizes_of(const struct qn_frame *f)
 {
     return qn_ahead_align(&f->plan->problem, f->plan->recipe)

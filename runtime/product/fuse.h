@@ -12,8 +12,8 @@ struct qn_launch;
 struct qn_session;
 struct quern_plan;
 
-/* Append the launches that quantize A before the product, to a plan that has its
-   kernel. */
+/* Append the launches that quantize A before the product, to a plan that has
+   its kernel. */
 int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *session);
 
 /* The rules of quern_run on what is quantized and made. QUERN_EINVAL. */

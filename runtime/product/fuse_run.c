@@ -28,8 +28,8 @@ static struct quern_problem whole_of(const struct quern_plan *plan)
     return whole;
 }
 
-/* The arguments of a cast; its sizes are those of the run. `a` is room that a run
-   may leave alone. */
+/* The arguments of a cast; its sizes are those of the run. `a` is room that a
+   run may leave alone. */
 static void find_args(const struct quern_plan *plan,
                       const struct quern_quantize_plan *cast,
                       const struct quern_args *args,

@@ -13,8 +13,8 @@ struct qn_session;
 struct qn_values;
 struct quern_plan;
 
-/* Append the sums that follow the product, if there are any, with kernels of the
-   plan's backend. */
+/* Append the sums that follow the product, if there are any, with kernels of
+   the plan's backend. */
 int qn_gradient_plan(struct quern_plan *plan, struct qn_session *session);
 
 /* What the kernels find in the plan's values. */

@@ -2,8 +2,9 @@
 /*
 ** launch.h: the entries of a plan's list.
 **
-** A plan is a list of launches: a product, and the casts, sums and small kernels
-** that come before or after it. A run goes through the list once (run.c).
+** A plan is a list of launches: a product, and the casts, sums and small
+** kernels that come before or after it. A run goes through the list once
+** (run.c).
 */
 #ifndef QUERN_PRODUCT_LAUNCH_H
 #define QUERN_PRODUCT_LAUNCH_H

@@ -81,8 +81,8 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
                  const struct quern_plan_options *options, int band,
                  struct quern_plan **plan);
 
-/* The plan of the session's problem, whatever it is made of. Errors are those of
-   quern_plan. Of an outline it has kernels, but nothing to run. */
+/* The plan of the session's problem, whatever it is made of. Errors are those
+   of quern_plan. Of an outline it has kernels, but nothing to run. */
 int qn_plan_session(struct qn_session *session, struct quern_plan **plan);
 
 /* The same of a problem that is part of the session's. */

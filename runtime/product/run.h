@@ -11,7 +11,8 @@ struct quern_plan;
 
 /*
 ** Run the plan with arguments that were checked, in the order of its list. The
-** plan fits them. Neither allocates nor synchronizes. QUERN_ECUDA, QUERN_ECAPTURE.
+** plan fits them. Neither allocates nor synchronizes. QUERN_ECUDA,
+** QUERN_ECAPTURE.
 */
 int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
                    void *stream);
