@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** arch.h: the architectures that kernels are compiled for.
 */

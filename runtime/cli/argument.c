@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** argument.c: what `quern describe` says of an argument, and `quern why` of a
 ** choice.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** argument.h: what `quern describe` says of an argument, as rows of a table.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cast_command.c: what `quern run`, `bench`, `describe` and `why` do with a
 ** quantization.

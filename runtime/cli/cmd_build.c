@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_build.c: `quern build`: kernels compiled ahead of time, as an archive
 ** that a C program links.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_cache.c: `quern cache`: the compiled kernels on disk.
 */

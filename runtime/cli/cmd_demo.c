@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_demo.c: `quern demo`: the experts of two real models, forward and back.
 **

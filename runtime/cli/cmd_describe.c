@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_describe.c: `quern describe`: what a caller must provide.
 */

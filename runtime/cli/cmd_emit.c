@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_emit.c: `quern emit`: write CUDA C and the registry.
 */

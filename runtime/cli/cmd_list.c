@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_list.c: `quern list`: the variants that the specs can express.
 */

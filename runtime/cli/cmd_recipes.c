@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_recipes.c: `quern recipes`: what the specs know.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_run.c: `quern run`: one problem on this machine, with random data.
 */

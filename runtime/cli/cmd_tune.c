@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_tune.c: `quern tune`: measure candidates on this GPU, store the winners.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_why.c: `quern why`: which kernel would run, and why no other one.
 */

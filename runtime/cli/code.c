@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** code.c: a kernel's PTX, machine code and resources.
 **

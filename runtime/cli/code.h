@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** code.h: a kernel's PTX, machine code and resources.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** layer_command.c: what commands do with a grouped MLP.
 */

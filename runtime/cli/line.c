@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** line.c: what a problem's line is about, by its first word.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** options.c: one parser for the options of every command; a command's argp
 ** lists those that it takes, so no other one reaches this file.

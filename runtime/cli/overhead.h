@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** overhead.h: what a program waits for besides the GPU: plans and launches.
 */

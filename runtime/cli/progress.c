@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** progress.c: how far long work is: a bar on a terminal, lines elsewhere.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** report.c: what a job showed, as a row for table.c.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** signals.c: files that are written as a whole, or not at all.
 */

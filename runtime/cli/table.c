@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** table.c: rows of JSON objects as an aligned table, or as JSON.
 */

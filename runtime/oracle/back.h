@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** back.h: dbias and dprob of jobs that go back through an activation.
 */

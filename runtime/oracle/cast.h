@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cast.h: a quantization with data, ready to run: as job.h for products.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** clock.h: seconds from an arbitrary start, never going back.
 */

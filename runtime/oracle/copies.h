@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** copies.h: the operands of a job whose recipe scales them.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cubin.c: what a compiled kernel says of itself. A cubin is an ELF file; its
 ** section .nv.info holds records of 4 bytes (format, attribute, length) and a

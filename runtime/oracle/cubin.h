@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cubin.h: what a compiled kernel says of itself.
 */

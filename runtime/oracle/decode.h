@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** decode.h: the numbers that a quantized copy stands for, in double.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fidelity.c: does a quantized copy hold the numbers that it was made of?
 */

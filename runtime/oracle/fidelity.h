@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fidelity.h: does a quantized copy hold the numbers that it was made of, where
 ** quern_describe says that they lie?

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu.h: memory, events and figures of the GPU, for commands that run
 ** something. The library itself needs none of these calls.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** job.c: a problem with data, ready to run: what run, bench and demo share.
 */

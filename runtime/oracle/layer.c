@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** layer.c: a grouped MLP with data, ready to run.
 */

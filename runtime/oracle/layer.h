@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** layer.h: a grouped MLP with data, ready to run: as job.h for products.
 */

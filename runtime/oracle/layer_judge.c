@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** layer_judge.c: are the results of a grouped MLP right?
 */

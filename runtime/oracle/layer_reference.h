@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** layer_reference.h: a grouped MLP in double, token by token.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** made.c: jobs whose runs make the copies of A, from numbers.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** made.h: jobs whose runs make the copies of A, from numbers.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** memory.h: buffers of the host or of a GPU, with guards on both sides.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** message.c: errors as a good compiler prints them: what, the rule, the
 ** nearest right word.

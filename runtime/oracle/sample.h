@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** sample.h: rows of D to look at, and what they should be.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** tolerance.c: how far a product may be from the one in double.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** twice.c: a result as copies, against the same in two steps.
 */
