@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_activate.c: products with a bias and an activation: each kernel against
 ** float64, with and without what it may be given, copies of its result against

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** held.c: is it seen when a copy does not hold what it was made of, where
 ** it is said to lie?

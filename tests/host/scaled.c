@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scaled.c: products of quantized copies against float64 on what the copies
 ** hold, for every recipe with scales and every op.

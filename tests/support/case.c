@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** case.c: layouts of groups and operands, arrays of sizes, arguments of a run.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** copied.c: quantized operands of a case, and what they stand for.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** step.c: the casts and products of a layer's training step.
 */
