@@ -199,6 +199,18 @@ static int is_hidden(const struct quern_context *ctx,
     return 0;
 }
 
+/* By op and recipe, else in the order of the list. */
+static int compare_kernels(const void *left, const void *right, void *list)
+{
+    const struct qn_candidate *kernels = list;
+    const int i = *(const int *)left, j = *(const int *)right;
+    const struct qn_kernel *a = kernels[i].kernel, *b = kernels[j].kernel;
+    const int order =
+        a->op != b->op ? a->op - b->op : strcmp(a->recipe, b->recipe);
+
+    return order ? order : i - j;
+}
+
 /* Linked kernels first, then those of the base that they do not hide. */
 static int list_kernels(struct quern_context *ctx)
 {
@@ -206,7 +218,8 @@ static int list_kernels(struct quern_context *ctx)
     size_t count = (size_t)(linked + ctx->base->nkernels);
 
     ctx->kernels = calloc(count + 1, sizeof *ctx->kernels);
-    if (!ctx->kernels)
+    ctx->order = calloc(count + 1, sizeof *ctx->order);
+    if (!ctx->kernels || !ctx->order)
         return qn_error_memory();
     for (int i = 0; i < linked; i++)
         ctx->kernels[ctx->nkernels++] =
@@ -215,6 +228,10 @@ static int list_kernels(struct quern_context *ctx)
         if (!is_hidden(ctx, &ctx->base->kernels[i]))
             ctx->kernels[ctx->nkernels++] =
                 (struct qn_candidate){&ctx->base->kernels[i], ctx->base};
+    for (int i = 0; i < ctx->nkernels; i++)
+        ctx->order[i] = i;
+    qsort_r(ctx->order, (size_t)ctx->nkernels, sizeof *ctx->order,
+            compare_kernels, ctx->kernels);
     return QUERN_OK;
 }
 
@@ -278,6 +295,7 @@ void quern_close(struct quern_context *ctx)
     for (int i = 0; i < ctx->nspecs; i++)
         free(ctx->specs[i]);
     free(ctx->specs);
+    free(ctx->order);
     free(ctx->kernels);
     free(ctx->cache_list);
 #define RELEASE(field, variable) free(ctx->field);

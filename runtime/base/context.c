@@ -86,6 +86,35 @@ const struct qn_recipe *qn_context_recipe(const struct quern_context *ctx,
     return recipe ? recipe : qn_context_recipe_in(ctx->linked, name);
 }
 
+/* The first of ctx->order whose kernel does not come before op and recipe, or,
+   with `after`, comes after them. */
+static int find_place(const struct quern_context *ctx, int op,
+                      const char *recipe, int after)
+{
+    int low = 0, high = ctx->nkernels;
+
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        const struct qn_kernel *k = ctx->kernels[ctx->order[middle]].kernel;
+        const int order = k->op != op ? k->op - op : strcmp(k->recipe, recipe);
+
+        if (order < 0 || (after && order == 0))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct qn_kernel_list qn_context_kernels(const struct quern_context *ctx,
+                                         int op, const char *recipe)
+{
+    const int first = find_place(ctx, op, recipe, 0);
+
+    return (struct qn_kernel_list){ctx->order + first,
+                                   find_place(ctx, op, recipe, 1) - first};
+}
+
 void quern_free(void *memory)
 {
     free(memory);

@@ -67,6 +67,7 @@ struct quern_context {
     const struct quern_registry *base;   /* built in, or of the user's specs */
     struct qn_candidate *kernels;        /* of both */
     int nkernels;
+    int *order; /* of these, by op and recipe: see qn_context_kernels */
     char **specs;
     int nspecs;
     unsigned forks; /* how many led to the process that opened it */
@@ -115,5 +116,15 @@ const struct qn_recipe *
 qn_context_recipe_in(const struct quern_registry *registry, const char *name);
 const struct qn_recipe *qn_context_recipe(const struct quern_context *ctx,
                                           const char *name);
+
+/* Places in ctx->kernels of those that have an op (enum quern_op or
+   qn_cast_op) and a recipe, in their order there. */
+struct qn_kernel_list {
+    const int *at;
+    int count;
+};
+
+struct qn_kernel_list qn_context_kernels(const struct quern_context *ctx,
+                                         int op, const char *recipe);
 
 #endif

@@ -166,20 +166,26 @@ static int compare(const void *left, const void *right)
 int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
                    struct qn_choice **list, int *count)
 {
+    const struct quern_problem *p = demand->problem;
+    const struct qn_kernel_list kernels =
+        qn_context_kernels(ctx, p->op, p->recipe);
     struct qn_choice *choices;
     int n = 0;
 
-    for (int i = 0; i < ctx->nkernels; i++)
-        n += qn_select_variant(demand->problem, ctx->kernels[i].kernel);
+    for (int i = 0; i < kernels.count; i++)
+        n += qn_select_variant(p, ctx->kernels[kernels.at[i]].kernel);
     choices = calloc((size_t)n + 1, sizeof *choices);
     if (!choices)
         return qn_error_memory();
     n = 0;
-    for (int i = 0; i < ctx->nkernels; i++)
-        if (qn_select_variant(demand->problem, ctx->kernels[i].kernel)) {
-            choices[n].candidate = &ctx->kernels[i];
-            judge(demand, &choices[n++]);
-        }
+    for (int i = 0; i < kernels.count; i++) {
+        const struct qn_candidate *candidate = &ctx->kernels[kernels.at[i]];
+
+        if (!qn_select_variant(p, candidate->kernel))
+            continue;
+        choices[n].candidate = candidate;
+        judge(demand, &choices[n++]);
+    }
     qsort(choices, (size_t)n, sizeof *choices, compare);
     *list = choices;
     *count = n;

@@ -16,14 +16,16 @@
 static const struct qn_candidate *find(const struct qn_session *s, int op,
                                        int of, const char *recipe, int backend)
 {
-    for (int i = 0; i < s->ctx->nkernels; i++) {
-        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+    const struct qn_kernel_list list = qn_context_kernels(s->ctx, op, recipe);
 
-        if (kernel->op == op && kernel->of == of &&
-            !strcmp(kernel->recipe, recipe) &&
+    for (int i = 0; i < list.count; i++) {
+        const struct qn_candidate *candidate = &s->ctx->kernels[list.at[i]];
+        const struct qn_kernel *kernel = candidate->kernel;
+
+        if (kernel->of == of &&
             qn_select_arch(kernel->arch, s->demand.device) &&
             (backend == QUERN_BACKEND_JIT || kernel->cubin))
-            return &s->ctx->kernels[i];
+            return candidate;
     }
     return NULL;
 }

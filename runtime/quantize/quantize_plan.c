@@ -91,15 +91,18 @@ static const struct qn_candidate *find(const struct qn_session *s,
                                        const struct quern_quantization *q,
                                        int op, int backend)
 {
+    const struct qn_kernel_list list =
+        qn_context_kernels(s->ctx, op, q->recipe);
     const struct qn_candidate *best = NULL;
 
-    for (int i = 0; i < s->ctx->nkernels; i++) {
-        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+    for (int i = 0; i < list.count; i++) {
+        const struct qn_candidate *candidate = &s->ctx->kernels[list.at[i]];
+        const struct qn_kernel *kernel = candidate->kernel;
 
         if (qn_quantize_serves(q, op, kernel) &&
             !misfit(kernel, q, backend, s->demand.device) &&
             (!best || is_better(kernel, best->kernel)))
-            best = &s->ctx->kernels[i];
+            best = candidate;
     }
     return best;
 }

@@ -2,7 +2,7 @@
 /*
 ** report.h: what ptxas says about a kernel, in numbers.
 **
-** The runtime reads the same log (runtime/nvrtc.c) to refuse a kernel; this
+** The runtime reads the same log (device/nvrtc.c) to refuse a kernel; this
 ** reader is apart from it on purpose, so that neither can hide the other's
 ** mistake.
 */
