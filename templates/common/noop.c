@@ -1,2 +1,2 @@
-    if (noop && *noop)
-        return; /* a flag on the device says so */
+if (noop && *noop)
+    return; /* a flag on the device says so */

@@ -285,7 +285,7 @@ DEVICE int share_length(const struct tile *t, const struct tile *share, int part
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     const struct memory s = memory_layout();
@@ -307,7 +307,7 @@ $(name)(
     unsigned int note = 0; /* of the board, on and on */
     struct tile t;
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
 //$ for _, p in ipairs(params) do
 //$ if p.kind == "map" then
     maps.$(p.member) = &$(p.name);
@@ -344,7 +344,7 @@ $(name)(
 //$ if factors == "row" or factors == "squares" then
     factors.columns = n;
 //$ end
-//$ include "sm90/epilogue.cu"
+    //$ include "sm90/epilogue.cu"
 //$ if ragged ~= "none" and parts == 1 then
     w.first_dims = first_dims;
     w.offsets = offsets;
@@ -391,7 +391,7 @@ $(name)(
     if (warpgroup == 0) {
         registers_release($(registers[1]));
         if (warp == 0) {
-//$ include "sm90/produce.cu"
+            //$ include "sm90/produce.cu"
 //$ if parts > 1 then
         } else if (warp == 1 && blockIdx.x == 0) {
             check_parts(&parts, part_count, groups, error, lane);
