@@ -95,6 +95,7 @@ struct writer {
     struct qg_decls *items;
     const char *text;
     int origin;                    /* index in items->origins */
+    int said;                      /* the file that the text says it is from */
     int blank;                     /* an empty line comes before the next one */
     const struct qg_decl *comment; /* about those that follow */
 };
@@ -140,6 +141,24 @@ static void put_enum(struct writer *w, const struct qg_decl *item, int first)
     put(w, rest, item->end);
 }
 
+/* The line that says which file the next item is from. */
+static void put_origin(struct writer *w)
+{
+    enum { WIDTH = 80 };
+    static const char dashes[] = "----------------------------------------"
+                                 "----------------------------------------";
+    const int file = w->items->origins[w->origin].file;
+    const char *name = w->q->files[file].name;
+    int room = WIDTH - (int)(strlen("/*  */") + strlen(name));
+
+    if (file == w->said)
+        return;
+    w->said = file;
+    qg_text_print(w->q, &w->q->chunk, "\n\n/* %.*s %s */\n",
+                  room < 3 ? 3 : room, dashes, name);
+    w->blank = 0;
+}
+
 /* Items of another file have another subject. */
 static void follow_origin(struct writer *w, const struct qg_decl *item)
 {
@@ -165,6 +184,7 @@ static void put_items(struct writer *w)
             w->comment = item;
         if (!item->kept)
             continue;
+        put_origin(w);
         if (w->comment) {
             w->blank = 1;
             put_separated(w, w->comment, w->comment->end);
@@ -192,7 +212,8 @@ static int line_of(const char *text, const char *at)
 int qg_sweep(struct qg *q, const char *kernel, int file)
 {
     struct qg_decls *items = decls_of(q);
-    struct writer w = {.q = q, .items = items, .text = q->output.data};
+    struct writer w = {
+        .q = q, .items = items, .text = q->output.data, .said = file};
     struct qg_text swept;
     const char *wrong =
         qg_decl_parse(q, items, q->output.data, q->output.length);
