@@ -141,8 +141,8 @@ static void put_enum(struct writer *w, const struct qg_decl *item, int first)
     put(w, rest, item->end);
 }
 
-/* The line that says which file the next item is from. */
-static void put_origin(struct writer *w)
+/* The line that says which file the next item is from; 1 if it is new. */
+static int put_origin(struct writer *w)
 {
     enum { WIDTH = 80 };
     static const char dashes[] = "----------------------------------------"
@@ -152,11 +152,12 @@ static void put_origin(struct writer *w)
     int room = WIDTH - (int)(strlen("/*  */") + strlen(name));
 
     if (file == w->said)
-        return;
+        return 0;
     w->said = file;
     qg_text_print(w->q, &w->q->chunk, "\n\n/* %.*s %s */\n",
                   room < 3 ? 3 : room, dashes, name);
     w->blank = 0;
+    return 1;
 }
 
 /* Items of another file have another subject. */
@@ -175,6 +176,7 @@ static void put_items(struct writer *w)
 {
     for (int i = 0; i < w->items->count; i++) {
         const struct qg_decl *item = &w->items->at[i];
+        int is_new;
 
         if (item->kind == QG_DECL_CONSTANT)
             continue;
@@ -184,9 +186,9 @@ static void put_items(struct writer *w)
             w->comment = item;
         if (!item->kept)
             continue;
-        put_origin(w);
+        is_new = put_origin(w);
         if (w->comment) {
-            w->blank = 1;
+            w->blank = !is_new;
             put_separated(w, w->comment, w->comment->end);
             w->blank = 1;
             w->comment = NULL;
