@@ -1,9 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 # A thin front for premake: installs what is missing, builds in build/, runs.
 #
 #   make         the libraries and the program build/bin/quern
 #   make demo    experts of two real layers, forward and backward, checked on this machine
 #                (RECIPE=mxfp8 chooses another recipe than fp8_block)
-#   make test    all tests, once plainly and once under ASan and UBSan
+#   make test      each test program; where cases take minutes, a quarter of them (5 minutes)
+#   make test-all  the other quarters, and each program under ASan and UBSan (20 minutes more)
+#   make golden  accept the kernels' texts and launches as they are now (tests/*/golden)
 #   make tsan    what threads share, under ThreadSanitizer
 #   make fuzz    damaged specs, lines and files, FUZZ_SECONDS long (an hour)
 #   make check   format, names, budgets, exported symbols, reproducible output
@@ -17,10 +20,11 @@
 
 SHELL := /bin/bash
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-SUBMAKE = +@$(MAKE) --no-print-directory -C build $(if $(findstring \
+BUILD = $(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+SUBMAKE = +@$(BUILD)
 
-.PHONY: all demo test tsan fuzz check format clean report install uninstall tools \
+.PHONY: all demo test test-all golden tsan fuzz check format clean report install uninstall tools \
     generate
 
 all: generate
@@ -33,11 +37,28 @@ demo: all
 
 test: generate
 	@.ci/install test nvrtc python plots
-	$(SUBMAKE) config=release
+	@rm -f build/log/built
+	+@.ci/timed 'the build' $(BUILD) config=release
 	@.ci/carry build
-	$(SUBMAKE) config=asan
-	@.ci/carry build/asan
 	@tests/run.sh
+
+golden: generate
+	@.ci/install test
+	$(SUBMAKE) config=release test_gen test_launches fake_cuda
+	@QUERN_ACCEPT=1 build/bin/test_gen
+	@QUERN_ACCEPT=1 build/bin/test_launches
+	@git --no-pager diff --stat -- 'tests/*/golden'
+
+# The GPU suite is built only in the release configuration.
+test-all: generate
+	@.ci/install test nvrtc
+	@rm -f build/log/built
+	+@.ci/timed 'the build' $(BUILD) config=release
+	@.ci/carry build
+	+@.ci/timed 'the build with sanitizers' $(BUILD) config=asan quern_cli quern \
+	    $$(cd build && ls test_*.make fake_*.make | sed 's/\.make$$//')
+	@.ci/carry build/asan
+	@tests/run.sh rest
 
 tsan: generate
 	@.ci/install test

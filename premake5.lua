@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The build, for premake 5 and for Debian's premake 4. The Makefile calls it; it writes into build/
 -- alone. Configurations: release; asan (AddressSanitizer and UBSan) below build/asan/; and, of
 -- what `make tsan` and `make fuzz` run, tsan (ThreadSanitizer) and fuzz (libFuzzer, with clang)
@@ -97,7 +98,7 @@ end
 -- ------------------------------------------------------------------------------ the generator
 
 -- Debian's liblua5.4.a is linked into our own library, so that no program needs Lua installed. It is
--- PIE code, not PIC: the three streams of stdio would need copies, hence --wrap (gen/luaio.c).
+-- PIE code, not PIC: the three streams of stdio would need copies, hence --wrap (gen/lua/luaio.c).
 local LUA = { "-l:liblua5.4.a", "-lm", "-lmd", "-Wl,--exclude-libs,liblua5.4.a",
   "-Wl,--wrap=stderr,--wrap=stdin,--wrap=stdout" }
 
@@ -105,7 +106,7 @@ program "embed"
   files { "gen/embed.c" }
 
 archive "quern_gen_static"
-  files { "gen/*.c", "gen/*.h", "build/gen/embedded.c", "runtime/expr.c" }
+  files { "gen/**.c", "gen/**.h", "build/gen/embedded.c", "runtime/expr.c" }
   exclude { "gen/embed.c", "gen/boot.c" }
 
 shared("quern_gen", "quern_gen_static")
@@ -129,62 +130,58 @@ archive "quern_static"
 shared("quern", "quern_static")
   links(LIBRARY)
 
+-- What the program and the tests check results with: problems with data, references, verdicts.
+archive "quern_oracle"
+  files { "runtime/oracle/*.c", "runtime/oracle/*.h" }
+
 program("quern_cli", "quern")
   files { "runtime/cli/*.c", "runtime/cli/*.h" }
   includedirs { "runtime/cli" }
-  links { "quern_gen", "quern_static" }
+  links { "quern_gen", "quern_oracle", "quern_static" }
   links(LIBRARY)
   links { "cjson" }
 
 -- ------------------------------------------------------------------------------ the tests
 
+-- What tests of several areas share: cases with data, references, steps.
+archive "tests_support"
+  files { "tests/support/*.c", "tests/support/*.h" }
+  includedirs { "tests" }
+
 -- tests/AREA/*.c is one program, build/bin/test_AREA, with everything within reach: internal
--- functions of both libraries too.
-local function test (area, target, more)
+-- functions of both libraries too. `borrowed` are libraries before those.
+local function test (area, borrowed, target)
   if #os.matchfiles("tests/" .. area .. "/*.c") == 0 then return end
   program(target or "test_" .. area)
   files { "tests/" .. area .. "/*.c", "tests/" .. area .. "/*.h" }
-  files(more or {})
-  files(more or {})
   exclude { "tests/" .. area .. "/fake_*.c" }
   includedirs { "runtime/cli", "tests" }
+  links(borrowed or {})
   links { "quern_static", "quern_gen" }
   links(LIBRARY)
   links { "cmocka", "cjson" }
 end
 
-test("cli", nil, { "runtime/cli/cubin.c", "runtime/cli/gpu.c" })
+test("cli", { "quern_oracle" })
 test "gen"
 test "fuzz"
 filter "fuzz" -- libFuzzer has a main of its own
 buildoptions { "-DFUZZ_LIBFUZZER" }
 linkoptions { "-fsanitize=fuzzer", "-rdynamic" }
 filter {}
-local layer = { "runtime/cli/gpu.c", "runtime/cli/layer.c", "runtime/cli/layer_judge.c",
-  "runtime/cli/layer_reference.c", "runtime/cli/memory.c", "runtime/cli/message.c",
-  "runtime/cli/timing.c" }
-local oracle = { "runtime/cli/cast.c", "runtime/cli/decode.c", "runtime/cli/fidelity.c",
-  "runtime/cli/tolerance.c" }
-for _, path in ipairs(layer) do oracle[#oracle + 1] = path end
-test("host", nil, oracle)
-test("compile", nil, { "runtime/cli/cubin.c" })
-test("protocol", nil, { "build/gen/embedded.c" })
-test("numbers", nil, { "build/gen/embedded.c" })
-test "runtime"
+test("host", { "tests_support", "quern_oracle" })
+test("compile", { "quern_oracle" })
+test "protocol"
+files { "build/gen/embedded.c" }
+test "numbers"
+files { "build/gen/embedded.c" }
+test "launches"
+test("runtime", { "tests_support" })
 linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" } -- memory.c
 linkoptions { "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat", -- system.c
   "-Wl,--wrap=fstat,--wrap=fstatat,--wrap=read,--wrap=write,--wrap=close,--wrap=flock",
   "-Wl,--wrap=time,--wrap=nanosleep" }
-test("gpu", "gpu_suite", { "tests/host/case.c", "tests/host/copied.c", "tests/host/data.c",
-  "tests/host/ends.c",
-  "tests/host/liar.c", "tests/host/reference.c", "tests/host/step.c", "tests/host/step_check.c",
-  "tests/host/step_expect.c", "tests/runtime/exact.c", "runtime/cli/decode.c", "runtime/cli/tolerance.c",
-  "runtime/cli/cast.c", "runtime/cli/gpu.c", "runtime/cli/layer.c", "runtime/cli/layer_judge.c",
-  "runtime/cli/layer_reference.c", "runtime/cli/memory.c", "runtime/cli/message.c",
-  "runtime/cli/timing.c", "runtime/cli/back.c", "runtime/cli/copies.c", "runtime/cli/fidelity.c",
-  "runtime/cli/job.c",
-  "runtime/cli/made.c",
-  "runtime/cli/oracle.c", "runtime/cli/sample.c", "runtime/cli/twice.c" })
+test("gpu", { "tests_support", "quern_oracle" }, "gpu_suite")
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.
 for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do
@@ -192,5 +189,4 @@ for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do
   begin(name, "SharedLib", name, "lib", "")
   targetprefix ""
   files { path, (path:gsub("%.c$", "/*.c")) }
-  includedirs { "runtime/cli" }
 end

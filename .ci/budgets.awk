@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Budgets of the code: awk -f budgets.awk -v width=80 [-v longest=60] FILE...
 #
 # A function is what lies between a "{" and a "}" in the first column. Lines in

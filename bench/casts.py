@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Casts: quern beside what PyTorch compiles for the same work, in one process, on one GPU.
 
     python3 bench/casts.py [--only GLOB] [--rounds N] [--json FILE] [--md FILE] [--commit HASH]

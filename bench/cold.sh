@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Twenty kernels that nobody has compiled, on two cores:  bench/cold.sh [OPTIONS OF quern bench]
 # A row for each, and in the last one the time of all by two threads. Small problems: data are not what is timed.
 problems=()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DeepGEMM as a peer of peers.py and peers_fp8.py, wherever a `deep_gemm` can be imported.
 
 It is no part of quern and nothing needs it. PyPI has it built, as sgl-deep-gemm:

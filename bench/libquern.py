@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libquern through ctypes, as far as the benchmark needs it: runtime/quern.h in Python.
 
 Every structure here repeats one of that header. open_library() refuses a library whose

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Deferred weight gradients: four microbatches merged into one launch, beside four launches in sequence.
 
     python3 bench/merged.py [--recipes bf16,fp8_block] [--shapes 'qwen3*,decode_up'] [--parts 4]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The grouped MLP, forward and backward: quern beside what a user would compose instead, in one process, on one GPU.
 
     python3 bench/mlp.py [--recipes bf16,fp8_block,fp8_row,mxfp8] [--shapes 'qwen3*,dsv3'] [--splits mild,skew]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One page of plots from committed results: self-contained HTML, its figures inline SVG whose colours
 are the page's own, so that they follow the reader's light or dark theme. Needs matplotlib.
 

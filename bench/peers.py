@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """BF16 products: quern beside what a user would pick instead, in one process, on one GPU.
 
     python3 bench/peers.py [--ops fprop,dgrad,wgrad,accumulate] [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all [GLOB]]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """FP8 products: quern beside what a user would pick instead, in one process, on one GPU.
 
     python3 bench/peers_fp8.py [--recipes fp8_row,fp8_tensor,fp8_block] [--ops fprop,dgrad,wgrad,accumulate,layer]

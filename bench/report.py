@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tables in Markdown from committed results, so that none is typed by hand.
 
     python3 bench/report.py bench/results/bf16_fprop.json            the table for the README

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What tuning is worth: quern with measured winners beside the model alone, on one GPU.
 
     python3 bench/tuned.py [--recipes bf16,fp8_row,...] [--rows 0,8,64,256] [--budget SECONDS]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Outputs in the memory of another GPU: GPU 0 computes, and writes where GPU 1 reads.
 
     python3 bench/two_gpus.py [--only 'wgrad*'] [--json FILE] [--commit HASH]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The GPU's SM clock and power, sampled by a thread while something runs on it."""
 
 import statistics

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** embed.c: pack specs and templates into a C file.
 **

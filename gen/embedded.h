@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** embedded.h: the specs and templates that a build packs into libquern_gen.
 ** gen/embed.c writes the definitions, sorted by path.

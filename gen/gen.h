@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gen.h: the generator as a library. The CLI, the build and the runtime's JIT
 ** (through dlopen) call the same functions.

@@ -1,7 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** open.c: loading all specs, and what a caller sees of the result.
 */
-#include "qg.h"
+#include "globals.h"
+#include "lua/diag.h"
+#include "lua/files.h"
+#include "lua/lex.h"
+#include "lua/mem.h"
+#include "lua/sandbox.h"
+#include "statement/word.h"
+#include "write/write.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +49,7 @@ static void run_file(struct qg *q, int file)
 /* The stages in order; each needs the one before to be without an error. */
 static void load(struct qg *q, void *argument)
 {
-    qg_sandbox_build(q);
+    qg_globals_build(q);
     qg_files_load(q, argument);
     q->loading = 1;
     for (int i = 0; i < q->nfiles; i++)
@@ -50,7 +58,7 @@ static void load(struct qg *q, void *argument)
     q->loading = 0;
     if (q->errors)
         return;
-    qg_expand_all(q);
+    qg_grid_expand(q);
     if (!q->errors && !q->lazy)
         qg_registry_build(q);
     if (q->errors) /* a part of the kernels would pass for all of them */

@@ -44,18 +44,6 @@ struct qn_ahead_choice {
     struct qn_ahead_cost cost[QUERN_EXPAND_F16 + 1]; /* by enum quern_expand */
 };
 
-struct qn_ahead_plan {
-    const struct qn_recipe *recipe;
-    struct quern_quantize_plan *casts[2]; /* of A and B; NULL: as it is */
-    struct quern_plan *product;
-    struct qn_step step; /* for factors, sizes and flags, or what looks; none
-                            if there is no such thing, or the host computes */
-    /* where FP8 or f16 is tried; else, and where the host computes, none */
-    const struct qn_recipe *blocks; /* of FP8 */
-    struct qn_step encode[2];       /* of A and B, as FP8 */
-    struct quern_plan *narrow;
-};
-
 /* The recipe of the product, whose values are bf16 and have no scales; NULL:
    none is known. */
 const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx);
@@ -131,13 +119,21 @@ int qn_ahead_choose(struct qn_session *session, struct qn_ahead_choice *choice);
 /* The way to take where no kernels are found for the one chosen. */
 int qn_ahead_next(const struct qn_ahead_choice *choice);
 
-/* Complete a plan that has problem and machine: errors of quern_plan. */
+/* Append the launches of the plan's strategy (problem.expand), to a plan that has
+   problem and machine: errors of quern_plan. */
 int qn_ahead_plan(struct quern_plan *plan, struct qn_session *session);
-void qn_ahead_plan_free(struct quern_plan *plan);
 
-/* quern_run of arguments that were checked against a plan that fits them. */
-int qn_ahead_run(const struct quern_plan *plan, const struct quern_args *args,
-                 void *stream);
+/* Launches of those kinds, in the plan's context. QUERN_ECUDA. */
+struct qn_frame;
+struct qn_launch;
+int qn_ahead_prepare(struct qn_frame *frame, const struct qn_launch *launch);
+int qn_ahead_range(struct qn_frame *frame, const struct qn_launch *launch);
+int qn_ahead_requantize(struct qn_frame *frame, const struct qn_launch *launch);
+int qn_ahead_dequantize(struct qn_frame *frame, const struct qn_launch *launch);
+
+/* The arguments of a product whose operands such launches make. */
+void qn_ahead_args(const struct qn_frame *frame, const struct qn_launch *launch,
+                   struct quern_args *args);
 
 /* What was chosen and why; of `ahead`, which kernels run: *served becomes 0
    where a product has none. */

@@ -1,5 +1,5 @@
 /*
-** ahead_plan.c: the plans of which a product is made that is expanded ahead.
+** ahead_plan.c: the launches of a product with dequantized operands.
 */
 #include "ahead.h"
 #include "plan.h"
@@ -16,157 +16,164 @@ static const char *const steps[] = {"the expansion of A", "the expansion of B",
                                     "the product as f16"};
 
 /* Casts have one kernel each: nothing is to be named or tuned. */
-static int plan_casts(struct quern_plan *plan, const struct qn_session *s)
+static int add_casts(struct quern_plan *plan, const struct qn_session *s)
 {
-    struct qn_ahead_plan *ahead = plan->ahead;
     struct quern_plan_options options = s->options;
+    struct quern_quantize_plan *cast;
     struct quern_quantization q;
-    int code = QUERN_OK;
+    const int tried = plan->kernel != NULL;
 
     options.kernel = NULL;
     options.tune_ms = 0;
-    for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++) {
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        struct qn_launch *launch;
+        int code;
+
         if (!qn_ahead_cast(&plan->problem, s->demand.recipe, role, &q))
             continue;
-        code = quern_quantize_plan(s->ctx, &q, &options, &ahead->casts[role]);
-        if (code)
+        code = quern_quantize_plan(s->ctx, &q, &options, &cast);
+        if (code) {
             qn_error_add("  in %s", steps[role]);
+            return code;
+        }
+        launch = qn_launch_add(plan, QN_WORK_DEQUANTIZE);
+        launch->role = role;
+        launch->flag = tried ? QN_FLAG_FIT : QN_FLAG_CALLER;
+        launch->cast = cast;
     }
-    return code;
+    return QUERN_OK;
 }
 
-/* Where there are two products a kernel that is named is that of the first. */
-static int plan_product(struct quern_plan *plan, const struct qn_session *s)
+/* What the product says of operands that are the caller's. Of two products both
+   have a say. */
+static void take_operands(struct quern_plan *plan,
+                          const struct quern_plan *product)
 {
-    struct qn_ahead_plan *ahead = plan->ahead;
-    struct quern_plan_options options = s->options;
-    struct quern_problem p;
-    int code;
+    const int first = !plan->kernel;
 
-    if (ahead->narrow)
-        options.kernel = NULL;
-    qn_ahead_product(s->ctx, &plan->problem, s->demand.recipe, &p);
-    code = quern_plan(s->ctx, &p, &options, &ahead->product);
-    if (code)
-        qn_error_add("  in %s", steps[2]);
-    return code;
-}
-
-/* The host's sums are as wide in bf16's product, so that it makes no other. */
-static int plan_narrow(struct quern_plan *plan, struct qn_session *s)
-{
-    struct qn_ahead_plan *ahead = plan->ahead;
-    struct quern_problem p;
-    int code;
-
-    if (plan->problem.expand != QUERN_EXPAND_FP8 || !s->driver)
-        return QUERN_OK;
-    ahead->blocks = qn_reencode_blocks(s->ctx);
-    qn_reencode_product(s->ctx, s->problem, &p);
-    code = quern_plan(s->ctx, &p, &s->options, &ahead->narrow);
-    for (int role = QN_ROLE_A; !code && role <= QN_ROLE_B; role++)
-        if (qn_reencode_does(s->problem, s->demand.recipe, role))
-            code = qn_reencode_load(s, role, ahead->narrow->backend,
-                                    &ahead->encode[role]);
-    if (code)
-        qn_error_add("  in %s", steps[3]);
-    return code;
-}
-
-/* The host's sums have room for both. */
-static int plan_f16(struct quern_plan *plan, struct qn_session *s)
-{
-    struct qn_ahead_plan *ahead = plan->ahead;
-    struct quern_plan_options options = s->options;
-    struct quern_problem p;
-    int code;
-
-    if (plan->problem.expand != QUERN_EXPAND_F16 || !s->driver)
-        return QUERN_OK;
-    options.tune_ms = 0;
-    qn_look_product(s->problem, &p);
-    code = qn_plan_alone(s->ctx, &p, &options, &ahead->narrow);
-    if (!code)
-        code = qn_look_load(s, ahead->narrow->backend, &ahead->step);
-    if (code)
-        qn_error_add("  in %s", steps[4]);
-    return code;
-}
-
-/* What the outer plan is asked about: the product's kernel, and what it says of
-   operands that are the caller's. Of two products the first is meant to run,
-   and both say something of operands. */
-static void take_over(struct quern_plan *plan)
-{
-    const struct quern_plan *other = plan->ahead->product;
-    const struct quern_plan *product =
-        plan->ahead->narrow ? plan->ahead->narrow : other;
-
-    qn_plan_speak_for(plan, product);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         if (plan->operands[role].sf.scaling &&
             plan->problem.expand != QUERN_EXPAND_F16)
             continue;
-        plan->mapped[role] = product->mapped[role] || other->mapped[role];
-        plan->takes_pointers[role] =
-            product->takes_pointers[role] && other->takes_pointers[role];
+        plan->mapped[role] =
+            product->mapped[role] || (!first && plan->mapped[role]);
+        plan->takes_pointers[role] = product->takes_pointers[role] &&
+                                     (first || plan->takes_pointers[role]);
     }
 }
 
-/* Small kernels, from where the product's is. */
-static int load_steps(struct quern_plan *plan, struct qn_session *s)
+static void add_product(struct quern_plan *plan, struct quern_plan *product,
+                        int operands, int flag)
+{
+    take_operands(plan, product);
+    qn_launch_absorb(plan, product, operands, flag);
+}
+
+/* The product that every value fits. If there are two products, a kernel that is
+   named is the other's. */
+static int add_wide(struct quern_plan *plan, const struct qn_session *s)
+{
+    const int tried = plan->kernel != NULL;
+    struct quern_plan_options options = s->options;
+    struct quern_plan *product;
+    struct quern_problem p;
+    int code;
+
+    if (tried)
+        options.kernel = NULL;
+    qn_ahead_product(s->ctx, &plan->problem, s->demand.recipe, &p);
+    code = quern_plan(s->ctx, &p, &options, &product);
+    if (code)
+        qn_error_add("  in %s", steps[2]);
+    else
+        add_product(plan, product, QN_OPERANDS_DEQUANTIZED,
+                    tried ? QN_FLAG_FIT : QN_FLAG_CALLER);
+    return code;
+}
+
+/* The product that is tried. The host's sums are as wide in bf16's product, so
+   that it makes no other. */
+static int add_narrow(struct quern_plan *plan, struct qn_session *s)
+{
+    const int fp8 = plan->problem.expand == QUERN_EXPAND_FP8;
+    struct quern_plan_options options = s->options;
+    struct quern_plan *product;
+    struct quern_problem p;
+    int code;
+
+    if (plan->problem.expand == QUERN_EXPAND_AHEAD || !s->driver)
+        return QUERN_OK;
+    if (fp8) {
+        qn_reencode_product(s->ctx, s->problem, &p);
+        code = quern_plan(s->ctx, &p, &options, &product);
+    } else {
+        options.tune_ms = 0;
+        qn_look_product(s->problem, &p);
+        code = qn_plan_alone(s->ctx, &p, &options, &product);
+    }
+    if (code)
+        qn_error_add("  in %s", steps[fp8 ? 3 : 4]);
+    else
+        add_product(plan, product, QN_OPERANDS_REQUANTIZED, QN_FLAG_MISFIT);
+    return code;
+}
+
+/* Small kernels that run before all others. */
+static void add_first(struct quern_plan *plan, const struct qn_session *s)
 {
     const struct quern_problem *p = &plan->problem;
-    int code = QUERN_OK;
+    const struct qn_recipe *recipe = s->demand.recipe;
+    const int fp8 = p->expand == QUERN_EXPAND_FP8 && s->driver;
 
-    if (!plan->driver)
+    if (p->sizes && s->driver)
+        qn_launch_add(plan, QN_WORK_SIZES);
+    if (p->expand == QUERN_EXPAND_F16 && s->driver)
+        qn_launch_add(plan, QN_WORK_RANGE);
+    else if (qn_ahead_factors(p, recipe) || qn_ahead_align(p, recipe) || fp8)
+        qn_launch_add(plan, QN_WORK_PREPARE);
+    for (int role = QN_ROLE_A; fp8 && role <= QN_ROLE_B; role++)
+        if (qn_reencode_does(p, recipe, role))
+            qn_launch_add(plan, QN_WORK_REQUANTIZE)->role = role;
+}
+
+/* Their kernels, of the backend that the product's kernel has. */
+static int load_step(const struct quern_plan *plan, struct qn_session *s,
+                     struct qn_launch *launch)
+{
+    const char *recipe = plan->problem.recipe;
+
+    switch (launch->work) {
+    case QN_WORK_SIZES:
+        return qn_step_load(s, QN_SIZES, QUERN_X, "brings sizes from the host",
+                            recipe, plan->backend, &launch->step);
+    case QN_WORK_PREPARE:
+        return qn_step_load(s, QN_AHEAD, QUERN_X,
+                            "prepares what is expanded ahead", recipe,
+                            plan->backend, &launch->step);
+    case QN_WORK_RANGE:
+        return qn_look_load(s, plan->backend, &launch->step);
+    case QN_WORK_REQUANTIZE:
+        return qn_reencode_load(s, launch->role, plan->backend, &launch->step);
+    default:
         return QUERN_OK;
-    if (p->sizes)
-        code = qn_step_load(s, QN_SIZES, QUERN_X, "brings sizes from the host",
-                            p->recipe, plan->backend, &plan->size_step);
-    if (!code && p->expand != QUERN_EXPAND_F16 &&
-        (qn_ahead_factors(p, s->demand.recipe) ||
-         qn_ahead_align(p, s->demand.recipe) || plan->ahead->narrow))
-        code = qn_step_load(s, QN_AHEAD, QUERN_X,
-                            "prepares what is expanded ahead", p->recipe,
-                            plan->backend, &plan->ahead->step);
-    return code;
+    }
 }
 
 int qn_ahead_plan(struct quern_plan *plan, struct qn_session *s)
 {
     int code;
 
-    plan->ahead = calloc(1, sizeof *plan->ahead);
-    if (!plan->ahead)
-        return qn_error_memory();
-    plan->ahead->recipe = s->demand.recipe;
-    code = plan_casts(plan, s);
+    if (plan->problem.expand == QUERN_EXPAND_FP8 && s->driver)
+        plan->blocks = qn_reencode_blocks(s->ctx);
+    add_first(plan, s);
+    code = add_narrow(plan, s);
     if (!code)
-        code = plan_narrow(plan, s);
+        code = add_casts(plan, s);
     if (!code)
-        code = plan_f16(plan, s);
-    if (!code)
-        code = plan_product(plan, s);
-    if (!code) {
-        take_over(plan);
-        code = load_steps(plan, s);
-    }
-    if (code)
-        qn_ahead_plan_free(plan);
+        code = add_wide(plan, s);
+    for (int i = 0; !code && plan->driver && i < plan->nlaunches; i++)
+        code = load_step(plan, s, &plan->launches[i]);
     return code;
-}
-
-void qn_ahead_plan_free(struct quern_plan *plan)
-{
-    if (!plan->ahead)
-        return;
-    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
-        quern_quantize_plan_free(plan->ahead->casts[role]);
-    quern_plan_free(plan->ahead->product);
-    quern_plan_free(plan->ahead->narrow);
-    free(plan->ahead);
-    plan->ahead = NULL;
 }
 
 /* --------------------------------------------------------------------- why */

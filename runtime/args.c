@@ -10,7 +10,7 @@
 #include "problem.h"
 #include "quantize.h"
 #include "result.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "types.h"
 
 static const char names[] = QN_LETTERS;
@@ -47,7 +47,7 @@ int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
         return qn_geometry_has(&plan->problem, role) &&
                qn_args_tensor(args, role)->data;
     if (role == QN_ROLE_A && plan->problem.quantize && !args->a.data)
-        return qn_streamed_way(plan->kernel) != QUERN_INLINE;
+        return qn_fuse_way(plan->kernel) != QUERN_INLINE;
     return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
 }
 
@@ -577,7 +577,7 @@ int qn_args_check(const struct quern_plan *plan, const struct quern_args *args)
     if (!code)
         code = qn_args_overlap(plan, args);
     if (!code)
-        code = qn_streamed_check(plan, args);
+        code = qn_fuse_check(plan, args);
     if (!code)
         code = qn_result_check(plan, args);
     return code;

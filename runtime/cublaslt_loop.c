@@ -542,7 +542,7 @@ static int multiply_together(struct loop *l, const int64_t *sizes)
     sum_up(l, sizes, &all);
     if (!all.arrays.count)
         return QUERN_OK;
-    qn_host_word_begin(&words, l->plan->driver, &l->plan->size_step,
+    qn_host_word_begin(&words, l->plan->driver, &l->plan->products->size_step,
                        all.arrays.at, all.stream);
     for (int i = 0; !code && i < QN_LT_ARRAYS; i++)
         code = put_array(l, sizes, i, &words);

@@ -267,11 +267,11 @@ static int open_groups(struct qn_cublaslt_engine *engine,
 static int load_step(struct quern_plan *plan, struct qn_session *s)
 {
     const char *recipe = s->demand.recipe->name;
-    int code =
-        qn_host_size_load(s, recipe, QUERN_BACKEND_AOT, &plan->size_step);
+    int code = qn_host_size_load(s, recipe, QUERN_BACKEND_AOT,
+                                 &plan->products->size_step);
 
     return goes_without(code) ? qn_host_size_load(s, recipe, QUERN_BACKEND_JIT,
-                                                  &plan->size_step)
+                                                  &plan->products->size_step)
                               : code;
 }
 

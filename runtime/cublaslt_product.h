@@ -6,6 +6,7 @@
 #define QUERN_CUBLASLT_PRODUCT_H
 
 #include "cublaslt.h"
+#include "step.h"
 #include "cublaslt_lanes.h"
 
 #include <pthread.h>
@@ -86,6 +87,7 @@ struct qn_cublaslt_engine {
     int types[QN_LT_MATRICES]; /* cudaDataType */
     int device_scalars, sms, modes[2], fast;
     int grouped;                    /* runs may give arrays */
+    struct qn_step size_step;       /* brings the arrays of a grouped call */
     struct qn_cublaslt_lanes lanes; /* opened and closed apart */
     struct qn_cublaslt_form forms[QN_CUBLASLT_FORMS];
     pthread_mutex_t lock;          /* guards what follows */

@@ -7,7 +7,7 @@
 #include "gradient.h"
 #include "host_sizes.h"
 #include "result.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "types.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ size_t qn_describe_workspace(struct quern_context *ctx,
     if (p->copies)
         return qn_result_end(ctx, p, recipe);
     if (p->quantize)
-        return qn_streamed_end(p, recipe);
+        return qn_fuse_end(p, recipe);
     ahead = qn_ahead_end(ctx, p, recipe);
     return ahead ? ahead : qn_gradient_end(p);
 }
@@ -90,7 +90,7 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     description->workspace_bytes = qn_describe_workspace(ctx, problem, recipe);
     if (out)
         *out = recipe;
-    return qn_streamed_describe(ctx, problem, recipe, description);
+    return qn_fuse_describe(ctx, problem, recipe, description);
 }
 
 int quern_describe(struct quern_context *ctx,

@@ -1,7 +1,6 @@
 /*
 ** expand.c: what kernels take that make bf16 of codes beside their products.
-** For 64 steps of k of a tile, the largest of           COUPLED: expand ->
-**                                                       templates/sm90
+** For 64 steps of k of a tile, the largest of
 **     bytes through shared memory / its rate: 4 KB of B for each 16 steps of
 **         64 x 128 products and, unless an operand comes from registers, 2 KB
 **         of A; codes in and out again; 128 bytes for each row expanded there
@@ -14,7 +13,7 @@
 ** and of a tile whose A goes through registers FIRST, until its first scales
 ** are there. Where codes become f16, the ones with F16 in their names. Tiles
 ** that may have more rows than FEW often do not: groups are taken as uneven, up
-** to half as long again as the mean.            COUPLED: few -> templates/sm90
+** to half as long again as the mean.            COUPLED: few
 **
 ** Measured in bench/NOTES.md, 12.
 */

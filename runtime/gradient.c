@@ -13,6 +13,7 @@
 #include "host_sizes.h"
 #include "model.h"
 #include "quantize.h"
+#include "run.h"
 #include "types.h"
 
 #include <stdlib.h>
@@ -159,8 +160,9 @@ static void find_quantization(const struct quern_problem *p,
 int qn_gradient_plan(struct quern_plan *plan, struct qn_session *s)
 {
     const struct quern_problem *p = &plan->problem;
+    struct quern_quantize_plan *sums;
     struct quern_quantization q;
-    int ops[2], count = 0;
+    int ops[2], count = 0, code;
 
     if (p->dbias && qn_geometry_back(p))
         ops[count++] = QN_SUM;
@@ -169,12 +171,14 @@ int qn_gradient_plan(struct quern_plan *plan, struct qn_session *s)
     if (!count)
         return QUERN_OK;
     find_quantization(p, &q);
-    return qn_quantize_steps(s, &q, plan->backend, ops, count, &plan->sums);
-}
+    code = qn_quantize_steps(s, &q, plan->backend, ops, count, &sums);
+    for (int i = 0; !code && i < count; i++) {
+        struct qn_launch *launch = qn_launch_add(plan, QN_WORK_SUM);
 
-void qn_gradient_plan_free(struct quern_plan *plan)
-{
-    quern_quantize_plan_free(plan->sums);
+        launch->cast = sums;
+        launch->index = i;
+    }
+    return code;
 }
 
 /* --------------------------------------------------------------------- run */
@@ -197,21 +201,15 @@ void qn_gradient_set(const struct quern_plan *plan,
     v->dprob = args->dprob;
 }
 
-int qn_gradient_run(const struct quern_plan *plan,
-                    const struct qn_values *values, void *stream)
+int qn_gradient_sum(struct qn_frame *frame, const struct qn_launch *launch)
 {
-    const struct quern_problem *p = &plan->problem;
+    const struct quern_problem *p =
+        launch->product ? &launch->product->problem : &frame->plan->problem;
+    const struct quern_quantize_plan *sums = launch->cast;
+    const int columns = sums->steps[launch->index].kernel->op == QN_SUM;
     struct qn_values v;
-    int code = QUERN_OK;
 
-    if (!plan->sums)
-        return QUERN_OK;
-    qn_plan_values(&v, values);
-    for (int i = 0; i < plan->sums->nsteps && !code; i++) {
-        int columns = plan->sums->steps[i].kernel->op == QN_SUM;
-
-        v.k = (int)(columns ? width_of(p) : p->n);
-        code = qn_quantize_step_run(plan->sums, i, &v, stream);
-    }
-    return code;
+    qn_plan_values(&v, &frame->values);
+    v.k = (int)(columns ? width_of(p) : p->n);
+    return qn_quantize_step_run(sums, launch->index, &v, frame->stream);
 }

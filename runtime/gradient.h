@@ -35,18 +35,18 @@ int qn_gradient_compare(struct quern_context *ctx,
                         const struct quern_plan_options *options, int imagined,
                         struct qn_gradient_figures *figures);
 
-/* Load the kernels of the launches behind the product, if there are any, for
-   the plan's backend. */
+/* Append the sums that follow the product, if there are any, with kernels of the
+   plan's backend. */
 int qn_gradient_plan(struct quern_plan *plan, struct qn_session *session);
-void qn_gradient_plan_free(struct quern_plan *plan);
 
 /* What the kernels find in the plan's values. */
 void qn_gradient_set(const struct quern_plan *plan,
                      const struct quern_args *args, struct qn_values *values);
 
-/* Queue the launches behind the product, in the plan's context; the host runs
-   them at once. QUERN_ECUDA. */
-int qn_gradient_run(const struct quern_plan *plan,
-                    const struct qn_values *values, void *stream);
+/* Launch one of the sums, in the plan's context; the host runs it at once.
+   QUERN_ECUDA. */
+struct qn_frame;
+struct qn_launch;
+int qn_gradient_sum(struct qn_frame *frame, const struct qn_launch *launch);
 
 #endif

@@ -39,7 +39,7 @@ int qn_host_threads(const struct quern_context *ctx, int *threads)
     return QUERN_OK;
 }
 
-enum { STACK_BYTES = 1 << 20 }; /* kernels take 256 KiB, see quern.h */
+enum { STACK_BYTES = 1 << 20 }; /* kernels take 256 KiB. COUPLED: stack */
 
 struct worker {
     qn_host_function *function;

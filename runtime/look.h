@@ -6,7 +6,7 @@
 ** scales of an operand are not too far apart. Whether that is so only the data
 ** know: a launch before looks at the scales, and where some value does not fit
 ** a flag on the device leaves the product out, and the same kernels' product
-** as bf16 takes its place.                  COUPLED: f16 -> templates/expand
+** as bf16 takes its place.                  COUPLED: f16
 */
 #ifndef QUERN_LOOK_H
 #define QUERN_LOOK_H

@@ -115,7 +115,7 @@ static int plan_product(struct quern_mlp_plan *plan,
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
     code = quern_plan(plan->ctx, &plain, options, out);
-    if (code || !(*out)->ahead)
+    if (code || (*out)->problem.expand <= QUERN_EXPAND_INSIDE)
         return code;
     expanded = with_way(p, (*out)->problem.expand);
     code = quern_plan(plan->ctx, &expanded, options, &other);

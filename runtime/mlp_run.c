@@ -5,6 +5,7 @@
 #include "host_sizes.h"
 #include "mlp.h"
 #include "queue.h"
+#include "run.h"
 
 /* One run of a plan, for all its steps. */
 struct run {
@@ -155,7 +156,7 @@ static int run_cast(const struct run *run, int tensor)
     if (plan->q.of == QUERN_W && !a.row.data && !a.column.data)
         return QUERN_OK;
     find_rest(run, tensor, plan, &a);
-    return quern_quantize_run(plan, &a, run->stream);
+    return qn_quantize_launch(plan, &a, run->stream);
 }
 
 /* ---------------------------------------------------------------- products */
@@ -273,7 +274,7 @@ static int run_product(const struct run *run, int product)
     struct quern_args a;
 
     return set_product(run, product, &a)
-               ? quern_run(run->plan->products[product], &a, run->stream)
+               ? qn_run_checked(run->plan->products[product], &a, run->stream)
                : QUERN_OK;
 }
 
@@ -286,24 +287,16 @@ static int bring_sizes(const struct quern_mlp_plan *plan,
 {
     const struct quern_plan *pre = plan->products[QN_MLP_PRE];
     const int64_t *sizes = args->host_sizes;
-    struct qn_driver_scope scope;
-    int code;
+    void *place = (char *)args->workspace + plan->space.sizes;
 
     args->host_sizes = NULL;
-    args->first_dims = sizes;
-    args->sizes_type = QUERN_I64;
+    args->first_dims = pre->driver ? place : sizes;
+    args->sizes_type = pre->driver ? QUERN_I32 : QUERN_I64;
     if (!pre->driver)
         return QUERN_OK;
-    args->first_dims = (char *)args->workspace + plan->space.sizes;
-    args->sizes_type = QUERN_I32;
-    code = qn_driver_enter(pre->driver, pre->context, &scope);
-    if (!code)
-        code = qn_host_size_put(pre->driver, &pre->size_step, plan->mlp.sizes,
-                                &sizes, 1, plan->mlp.groups,
-                                (char *)args->workspace + plan->space.sizes,
-                                stream);
-    qn_driver_leave(pre->driver, &scope);
-    return code;
+    return qn_host_size_put(
+        pre->driver, &qn_launch_find(pre, QN_WORK_SIZES)->step, plan->mlp.sizes,
+        &sizes, 1, plan->mlp.groups, place, stream);
 }
 
 /* ------------------------------------------------------------------ phases */
@@ -326,28 +319,47 @@ static int run_steps(struct run *run, int phase)
     return code;
 }
 
-/* One phase or two, whose arguments are all checked before. */
-static int run_phases(const struct quern_mlp_plan *plan,
-                      const struct quern_mlp_args *args, void *stream,
-                      int first, int last)
+/* In the plan's context. */
+static int run_checked(const struct quern_mlp_plan *plan,
+                       const struct quern_mlp_args *args, void *stream,
+                       int first, int last)
 {
     struct run run = {plan, args, stream, 0};
     struct quern_mlp_args brought;
-    int code;
+    int code = QUERN_OK;
 
-    if (!plan || !args)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !plan ? "plan" : "args");
-    code = qn_context_process(plan->products[QN_MLP_PRE]->ctx, "plan");
-    if (!code)
-        code = qn_mlp_args(plan, args, first, last);
-    if (!code && first != QN_MLP_WEIGHTS && args->host_sizes) {
+    if (first != QN_MLP_WEIGHTS && args->host_sizes) {
         brought = *args;
         run.args = &brought;
         code = bring_sizes(plan, &brought, stream);
     }
     for (int phase = first; phase <= last && !code; phase++)
         code = run_steps(&run, phase);
+    return code;
+}
+
+/* One phase or two, whose arguments are all checked before. */
+static int run_phases(const struct quern_mlp_plan *plan,
+                      const struct quern_mlp_args *args, void *stream,
+                      int first, int last)
+{
+    const struct quern_plan *pre;
+    struct qn_driver_scope scope;
+    int code;
+
+    if (!plan || !args)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !plan ? "plan" : "args");
+    pre = plan->products[QN_MLP_PRE];
+    code = qn_context_process(pre->ctx, "plan");
+    if (!code)
+        code = qn_mlp_args(plan, args, first, last);
+    if (code || !pre->driver)
+        return code ? code : run_checked(plan, args, stream, first, last);
+    code = qn_driver_enter(pre->driver, pre->context, &scope);
+    if (!code)
+        code = run_checked(plan, args, stream, first, last);
+    qn_driver_leave(pre->driver, &scope);
     return code;
 }
 

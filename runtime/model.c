@@ -33,7 +33,7 @@
 **              others    max(waves * tile, 1.2 memory)
 **                        + min(waves * tile, memory) / 2
 **
-** What quantizes A is counted in streamed.c. The L2 rate is that of the
+** What quantizes A is counted in fuse.c. The L2 rate is that of the
 ** multiprocessor's port: 128 x 128 asks for all of it, tiles of 64 rows for
 ** more, wider ones for less (bench/NOTES.md, 6). All this is in cycles; bytes
 ** out of L2 also cost power, and so clock: kernels are ordered by a launch
@@ -46,7 +46,7 @@
 */
 #include "model.h"
 #include "expand.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "tensormap.h"
 #include "types.h"
 
@@ -177,8 +177,7 @@ static void estimate_tile(const struct qn_demand *demand,
 {
     double tile_m = larger(qn_expand_rows(kernel, m), 1),
            tile_n = larger(kernel->tile[1], 1);
-    double a = qn_streamed_bytes(kernel),
-           b = qn_type_bits(kernel->b.type) / 8.0;
+    double a = qn_fuse_bytes(kernel), b = qn_type_bits(kernel->b.type) / 8.0;
 
     f->math = tile_m * tile_n * k / QN_FMA_PER_CYCLE;
     if (!uses_maps(kernel))
@@ -187,7 +186,7 @@ static void estimate_tile(const struct qn_demand *demand,
         f->math = larger(f->math, qn_expand_cycles(kernel, tile_m, k, f->math));
     else if (b < 2)
         f->math /= 2;
-    f->math = larger(f->math, qn_streamed_tile(kernel, k));
+    f->math = larger(f->math, qn_fuse_tile(kernel, k));
     a *= lines_of(demand, QN_ROLE_A);
     b *= lines_of(demand, QN_ROLE_B);
     f->copy = (tile_m * a / larger(kernel->cluster[1], 1) +
@@ -283,7 +282,7 @@ void qn_model_estimate(const struct qn_demand *demand,
                                          f->memory_cycles);
     f->effort = effort(demand, kernel, f);
     f->order = launches * launch_cycles(p, kernel, f->effort, f->memory_cycles);
-    qn_streamed_estimate(demand, kernel, MEMORY_PER_CYCLE, f);
+    qn_fuse_estimate(demand, kernel, MEMORY_PER_CYCLE, f);
     if (p->quantize)
         f->order = f->cycles;
 }

@@ -4,7 +4,7 @@
 #include "guess.h"
 #include "problem.h"
 #include "split.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "types.h"
 
 #include <stdio.h>
@@ -395,8 +395,11 @@ static int set_quantize(void *problem, const char *key, const char *value)
 {
     struct quern_problem *p = problem;
 
-    return qn_parse_listed(key, value, &p->quantize, qn_streamed_find,
-                           qn_streamed_at);
+    if (!strcmp(value, "streamed"))
+        return qn_error_set(
+            QUERN_EINVAL, "quantize=streamed was removed: write quantize=any");
+    return qn_parse_listed(key, value, &p->quantize, qn_fusion_find,
+                           qn_fusion_at);
 }
 
 /* Its range is problem.c's to say. */
@@ -551,7 +554,7 @@ static void print_unusual(const struct quern_problem *p, char *text,
     if (p->sizes)
         ADD(" sizes=%s", qn_sizes_name(p->sizes));
     if (p->quantize)
-        ADD(" quantize=%s", qn_streamed_name(p->quantize));
+        ADD(" quantize=%s", qn_fusion_name(p->quantize));
 #undef ADD
 }
 

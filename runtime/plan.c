@@ -11,7 +11,7 @@
 #include "jit.h"
 #include "result.h"
 #include "session.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "types.h"
 #include "tune.h"
 
@@ -147,6 +147,7 @@ static void fill_plan(struct quern_plan *plan, const struct qn_session *s,
     qn_result_product(&plan->problem, &product);
     plan->need.workspace_bytes =
         qn_describe_workspace(s->ctx, &product, s->demand.recipe);
+    plan->recipe = s->demand.recipe;
     plan->scaled = s->demand.recipe->scaled;
     plan->workers = s->demand.sms;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
@@ -161,6 +162,7 @@ static int prepare_products(struct quern_plan *plan, struct qn_session *s)
     plan->backend = QUERN_BACKEND_CUBLASLT;
     plan->driver = s->driver;
     plan->context = s->scope.context;
+    qn_launch_add(plan, QN_WORK_PRODUCT);
     return qn_cublaslt_plan(plan, s);
 }
 
@@ -189,14 +191,16 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
         code = prepare_launch(plan, module, s);
         if (!code && plan->problem.sizes)
             code = qn_host_size_load(s, plan->problem.recipe, plan->backend,
-                                     &plan->size_step);
+                                     &qn_launch_add(plan, QN_WORK_SIZES)->step);
     }
     if (!code)
         code = encode_maps(plan);
     if (!code)
-        code = qn_streamed_plan(plan, s);
-    if (!code)
+        code = qn_fuse_plan(plan, s);
+    if (!code) {
+        qn_launch_add(plan, QN_WORK_PRODUCT);
         code = qn_gradient_plan(plan, s);
+    }
     return code;
 }
 
@@ -251,8 +255,8 @@ static int shrink(struct quern_plan *plan, int64_t total)
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         qn_geometry_of(p, recipe, role, &plan->operands[role]);
     fill_values(plan);
-    if (plan->ahead || plan->result)
-        return QUERN_OK;
+    if (!plan->function && !plan->kernel_function)
+        return QUERN_OK; /* its launches have maps of their own */
     fill_maps(plan);
     return encode_maps(plan);
 }
@@ -374,11 +378,9 @@ static int plan_inside(struct qn_session *s, struct quern_plan **out)
     if (!plan)
         return QUERN_ENOMEM;
     code = prepare(plan, s, module);
-    if (code) {
-        qn_streamed_plan_free(plan);
-        qn_gradient_plan_free(plan);
-        free(plan);
-    } else
+    if (code)
+        quern_plan_free(plan);
+    else
         *out = plan;
     return code;
 }
@@ -394,7 +396,7 @@ static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
     fill_plan(plan, s, way);
     code = qn_ahead_plan(plan, s);
     if (code)
-        free(plan);
+        quern_plan_free(plan);
     else
         *out = plan;
     return code;
@@ -411,7 +413,7 @@ static int plan_result(struct qn_session *s, struct quern_plan **out)
     fill_plan(plan, s, s->problem->expand);
     code = qn_result_plan(plan, s);
     if (code)
-        free(plan);
+        quern_plan_free(plan);
     else
         *out = plan;
     return code;
@@ -521,26 +523,11 @@ int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
 
 void quern_plan_free(struct quern_plan *plan)
 {
-    if (plan) {
-        qn_cublaslt_plan_free(plan);
-        qn_ahead_plan_free(plan);
-        qn_result_plan_free(plan);
-        qn_streamed_plan_free(plan);
-        qn_gradient_plan_free(plan);
-    }
+    if (!plan)
+        return;
+    qn_cublaslt_plan_free(plan);
+    qn_launch_clear(plan);
     free(plan);
-}
-
-void qn_plan_speak_for(struct quern_plan *plan,
-                       const struct quern_plan *product)
-{
-    plan->kernel = product->kernel;
-    plan->backend = product->backend;
-    plan->tuned = product->tuned;
-    plan->workers = product->workers;
-    plan->driver = product->driver;
-    plan->context = product->context;
-    plan->parts = 1;
 }
 
 void quern_plan_info(const struct quern_plan *plan,

@@ -6,16 +6,15 @@
 
 #include <string.h>
 
+#include "launch.h"
 #include "module.h"
-#include "step.h"
 #include "tensormap.h"
 
 struct qn_cublaslt_engine;
-struct qn_result_plan;
 struct quern_quantize_plan;
 
 /* One of the products that a launch merges.
-                                             COUPLED: parts -> common/parts.c */
+                                             COUPLED: parts */
 struct qn_part {
     const void *a, *b, *first_dims, *offsets;
     const void *a_sf, *b_sf;
@@ -29,7 +28,7 @@ struct qn_parts {
 };
 
 /* Sizes that the host knows, as many as a launch carries: parameters have 4096
-   bytes in all.                       COUPLED: host sizes -> host_sizes.cu */
+   bytes in all.                       COUPLED: host sizes */
 enum { QN_HOST_SIZES = 512 };
 struct qn_host_sizes {
     int count, size[QN_HOST_SIZES];
@@ -44,7 +43,7 @@ struct qn_part_maps {
 /*
 ** A value for each parameter that kernels may declare, named as in QN_PARAMS.
 ** The plan holds all that is known before a run; the run completes a copy on
-** its stack.                                       COUPLED: params -> run.c
+** its stack.                                       COUPLED: params
 */
 struct qn_values {
     struct cu_tensor_map a_map, a_ragged_map, b_map, b_ragged_map,
@@ -125,6 +124,7 @@ struct quern_plan {
     struct quern_context *ctx;
     struct quern_problem problem;
     struct quern_description need;
+    const struct qn_recipe *recipe;
     const struct qn_kernel *kernel;      /* NULL for the backend cublaslt */
     struct qn_cublaslt_engine *products; /* NULL for all others */
     int scaled;                          /* the recipe scales some tensor */
@@ -144,12 +144,11 @@ struct quern_plan {
     struct cu_function *kernel_function;
     struct cu_launch launch; /* all but the stream and the attributes */
     struct cu_attribute cluster;
-    struct qn_step size_step;      /* where sizes come from the host */
-    struct qn_ahead_plan *ahead;   /* NULL: the kernel reads the operands */
-    struct qn_result_plan *result; /* NULL: D is made by one kernel */
-    struct quern_quantize_plan *quantizer; /* of A, where a run makes it */
-    struct quern_quantize_plan *of_in;     /* its dbias, where no cast sums */
-    struct quern_quantize_plan *sums;      /* launches behind it; NULL: none */
+    struct qn_launch launches[QN_LAUNCHES]; /* in the order of a run */
+    int nlaunches;
+    const struct qn_recipe *blocks; /* of requantized operands */
+    size_t cast, numbers; /* in the workspace: of QN_WORK_QUANTIZE_D, and D
+                             before it */
 };
 
 /*
@@ -172,16 +171,11 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
                  const struct quern_plan_options *options, int band,
                  struct quern_plan **plan);
 
-/* The same of a kernel that reads the operands, whatever the problem says of
-   launches before it. */
+/* The same of one kernel that reads the operands, and whatever the problem says
+   of launches before it. */
 int qn_plan_alone(struct quern_context *ctx,
                   const struct quern_problem *problem,
                   const struct quern_plan_options *options,
                   struct quern_plan **plan);
-
-/* What a plan of several is asked about: its product's kernel, and where that
-   runs. */
-void qn_plan_speak_for(struct quern_plan *plan,
-                       const struct quern_plan *product);
 
 #endif

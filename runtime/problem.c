@@ -7,7 +7,7 @@
 #include "host_sizes.h"
 #include "quantize.h"
 #include "result.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "types.h"
 
 #include <stdio.h>
@@ -377,7 +377,7 @@ int qn_problem_check(struct quern_context *ctx,
     if (!code)
         code = check_copies(problem, recipe);
     if (!code)
-        code = qn_streamed_problem(problem, recipe);
+        code = qn_fuse_problem(problem, recipe);
     if (!code)
         code = check_d_type(problem, recipe);
     if (!code)

@@ -269,7 +269,7 @@ int64_t qn_quantize_round_up(int64_t length, int64_t size)
     return qn_quantize_ceil_div(length, size) * size;
 }
 
-/* Of one matrix, with its padding. COUPLED: pads -> gen/storage.c */
+/* Of one matrix, with its padding. COUPLED: pads */
 static int64_t scales_of(const struct qn_scaling *s, int64_t rows,
                          int64_t columns)
 {
@@ -287,7 +287,7 @@ int64_t qn_quantize_tile_columns(const struct qn_scaling *s)
     return qn_quantize_round_up(TILE / s->k, s->pad_columns);
 }
 
-/* Scales of blocks. COUPLED: scales -> templates/quantize/shape.c */
+/* Scales of blocks. COUPLED: scales */
 static int64_t block_scales(const struct quern_quantization *q,
                             const struct qn_scaling *s, int copy)
 {

@@ -118,12 +118,6 @@ int qn_quantize_describe(struct quern_context *ctx,
                          struct qn_quantize_space *space,
                          const struct qn_recipe **recipe);
 
-/* A plan without kernels: its rules, and values that no run changes; freed with
-   quern_quantize_plan_free. */
-int qn_quantize_outline(struct quern_context *ctx,
-                        const struct quern_quantization *q,
-                        struct quern_quantize_plan **plan);
-
 /* The plan for a run of `m` rows, which may be fewer: itself, or what is made
    of it in `room`, which owns nothing. */
 int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,
@@ -135,6 +129,11 @@ int qn_quantize_args_given(const struct quern_quantize_plan *plan,
                            const struct quern_quantize_args *args);
 int qn_quantize_args(const struct quern_quantize_plan *plan,
                      const struct quern_quantize_args *args);
+
+/* quern_quantize_run of arguments that were checked, in the plan's context.
+   QUERN_ECUDA. */
+int qn_quantize_launch(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args, void *stream);
 
 /* A copy that becomes numbers again, packed, without its scales of the second
    level: these are left to whoever reads the numbers. */
@@ -149,8 +148,9 @@ struct qn_expansion {
     void *error;
 };
 
-/* Queue it, of arguments that were checked, by a plan of dequantize. Neither
-   allocates nor synchronizes; the host runs it at once. QUERN_ECUDA. */
+/* Queue it, of arguments that were checked, by a plan of dequantize, in the
+   plan's context. Neither allocates nor synchronizes; the host runs it at once.
+   QUERN_ECUDA. */
 int qn_quantize_expand(const struct quern_quantize_plan *plan,
                        const struct qn_expansion *expansion, void *stream);
 

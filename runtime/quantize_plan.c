@@ -345,9 +345,10 @@ static int shrink(struct quern_quantize_plan *plan, int64_t m)
     return code;
 }
 
-int qn_quantize_outline(struct quern_context *ctx,
-                        const struct quern_quantization *q,
-                        struct quern_quantize_plan **out)
+/* A plan without kernels: its rules, and values that no run changes. */
+static int outline(struct quern_context *ctx,
+                   const struct quern_quantization *q,
+                   struct quern_quantize_plan **out)
 {
     struct quern_quantize_plan *plan =
         aligned_alloc(_Alignof(struct quern_quantize_plan), sizeof *plan);
@@ -381,11 +382,11 @@ int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,
 static int make_plan(struct qn_session *s, const struct quern_quantization *q,
                      struct quern_quantize_plan **out)
 {
-    struct quern_quantize_plan *plan;
+    struct quern_quantize_plan *plan = NULL;
     int code = qn_session_capture(s, NULL, "making a plan");
 
     if (!code)
-        code = qn_quantize_outline(s->ctx, q, &plan);
+        code = outline(s->ctx, q, &plan);
     if (code)
         return code;
     plan->driver = s->driver;

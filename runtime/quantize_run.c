@@ -155,15 +155,9 @@ static int run_on_gpu(const struct quern_quantize_plan *plan,
                       const struct quern_quantize_args *args,
                       struct qn_values *values, void *stream)
 {
-    struct qn_driver_scope scope;
-    int code = qn_driver_enter(plan->driver, plan->context, &scope);
+    int code = put_sizes(plan, args, stream);
 
-    if (!code)
-        code = put_sizes(plan, args, stream);
-    if (!code)
-        code = launch(plan, values, args->workspace, stream);
-    qn_driver_leave(plan->driver, &scope);
-    return code;
+    return code ? code : launch(plan, values, args->workspace, stream);
 }
 
 static void run_on_host(const struct quern_quantize_plan *plan,
@@ -174,10 +168,23 @@ static void run_on_host(const struct quern_quantize_plan *plan,
         qn_quantize_step_run(plan, i, values, NULL);
 }
 
-int quern_quantize_run(const struct quern_quantize_plan *plan,
+int qn_quantize_launch(const struct quern_quantize_plan *plan,
                        const struct quern_quantize_args *args, void *stream)
 {
     struct qn_values values;
+
+    qn_plan_values(&values, &plan->values);
+    set_values(plan, args, &values);
+    if (plan->driver)
+        return run_on_gpu(plan, args, &values, stream);
+    run_on_host(plan, &values, args->workspace);
+    return QUERN_OK;
+}
+
+int quern_quantize_run(const struct quern_quantize_plan *plan,
+                       const struct quern_quantize_args *args, void *stream)
+{
+    struct qn_driver_scope scope;
     int code;
 
     if (!plan || !args)
@@ -186,14 +193,13 @@ int quern_quantize_run(const struct quern_quantize_plan *plan,
     code = qn_context_process(plan->ctx, "plan");
     if (!code)
         code = qn_quantize_args(plan, args);
-    if (code)
-        return code;
-    qn_plan_values(&values, &plan->values);
-    set_values(plan, args, &values);
-    if (plan->driver)
-        return run_on_gpu(plan, args, &values, stream);
-    run_on_host(plan, &values, args->workspace);
-    return QUERN_OK;
+    if (code || !plan->driver)
+        return code ? code : qn_quantize_launch(plan, args, stream);
+    code = qn_driver_enter(plan->driver, plan->context, &scope);
+    if (!code)
+        code = qn_quantize_launch(plan, args, stream);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
 }
 
 /* The copy, as long as its rows are in this run. */
@@ -220,8 +226,6 @@ int qn_quantize_expand(const struct quern_quantize_plan *plan,
                        const struct qn_expansion *e, void *stream)
 {
     struct qn_values values;
-    struct qn_driver_scope scope;
-    int code;
 
     qn_plan_values(&values, &plan->values);
     set_copy(plan, e, &values);
@@ -234,15 +238,10 @@ int qn_quantize_expand(const struct quern_quantize_plan *plan,
     values.align = e->align;
     values.noop = e->noop;
     values.error = e->error;
-    if (!plan->driver) {
-        run_on_host(plan, &values, e->error);
-        return QUERN_OK;
-    }
-    code = qn_driver_enter(plan->driver, plan->context, &scope);
-    if (!code)
-        code = launch(plan, &values, e->error, stream);
-    qn_driver_leave(plan->driver, &scope);
-    return code;
+    if (plan->driver)
+        return launch(plan, &values, e->error, stream);
+    run_on_host(plan, &values, e->error);
+    return QUERN_OK;
 }
 
 int quern_quantize_check(const struct quern_quantize_plan *plan,

@@ -141,9 +141,9 @@ enum quern_expand {
     QUERN_EXPAND_FP8,    /* so as e4m3; as AHEAD if some value does not fit */
     QUERN_EXPAND_F16     /* f16 INSIDE; bf16 there if some value does not fit */
 };
-/* A's copy is there; or a run makes it, in its own launch if a kernel can:
-   ahead of products, or beside them; or as the model thinks faster. */
-enum quern_fusion { QUERN_APART, QUERN_STREAMED, QUERN_INLINE, QUERN_FUSE_ANY };
+/* A's copy is there; or a run quantizes A: in the product's mainloop if a
+   kernel can, else in a launch before it; or as the model thinks faster. */
+enum quern_fusion { QUERN_APART, QUERN_INLINE, QUERN_FUSE_ANY };
 
 #define QUERN_MAX_GROUPS  1024
 #define QUERN_MAX_DIMS    4 /* of a tensor that is multiplied */
@@ -309,7 +309,7 @@ struct quern_problem {
 **       [parts=1..8] [sizes=device|host|fixed] [bias=0|1] [activation=NAME]
 **       [interleave=N] [prob=0|1] [saved=0|1] [dbias=0|1|add] [dprob=0|1]
 **       [copies=row|both] [expand=auto|inside|ahead|fp8|f16]
-**       [quantize=apart|streamed|inline|any]
+**       [quantize=apart|inline|any]
 **       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** What is not given follows from the op and the recipe. QUERN_EINVAL names
@@ -917,7 +917,7 @@ QUERN_API int quern_mlp_why(struct quern_context *ctx,
 ** cache, and share/quern/tune beside the library's own folder, which is only
 ** read. The first of the others that may be written takes what is new.
 */
-enum quern_l2 { /* COUPLED: the order of names in cli/options.c */
+enum quern_l2 {                /* COUPLED: l2 */
                 QUERN_L2_BOTH, /* the mean of a cold and a warm run */
                 QUERN_L2_COLD, /* other data are in L2, as amid other work */
                 QUERN_L2_WARM /* what the same kernel left there a moment ago */

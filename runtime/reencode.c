@@ -11,7 +11,7 @@
 /* ------------------------------------------------------------------- rules */
 
 /* Scales of 128 values of a line, as the launches before write them.
-                                    COUPLED: reencode -> quantize/reencode.cu */
+                                    COUPLED: reencode */
 static int is_lines(const struct qn_scaling *s)
 {
     return s->span == QN_SPAN_BLOCK && s->type == QUERN_F32 && s->rows == 1 &&

@@ -14,7 +14,7 @@
 ** Parameters a kernel may declare: X(name, type in generated code, meaning).
 ** A kernels spec lists names; the template prints the signature from them and
 ** the runtime passes an address of each value, in the order of the list, to
-** cuLaunchKernelEx or to the host kernel.            COUPLED: params -> run.c
+** cuLaunchKernelEx or to the host kernel.            COUPLED: params
 ** A _map covers the operand's buffer as it is: [rows, inner], or [groups,
 ** rows, inner] where it has a group axis. A _ragged_map is cut to one group by
 ** its coordinates, and a _pointer_map is moved to one group's matrix by them,
@@ -28,7 +28,7 @@
 ** matrix of them is as long as the operand has rows; those of groups are 1
 ** apart from group to group, the tensor's one has strides of 0. The stride of
 ** groups is 0, too, for an operand with the ragged axis: its place follows from
-** the groups' sizes.                        COUPLED: scales -> runtime/scale.c
+** the groups' sizes.                        COUPLED: scales
 **
 ** The type may carry attributes, as designated fields that follow its string:
 ** templates find parameters by them, not by their names. `kind` is "map", "sf"
@@ -143,7 +143,7 @@
     X(shift, "float", "constant of the clamped activation")                    \
     X(scale, "float *", "delayed scaling: factor, and its inverse")            \
     X(history, "float *", "delayed scaling: largest magnitudes, newest first") \
-    X(flags, "unsigned int *", "tickets and flags, in the workspace")          \
+    X(flags, "unsigned int *", "flags for later launches, in the workspace")   \
     X(random, "const unsigned long long *", "seed and offset of the rounding") \
     X(host_sizes, "const __grid_constant__ struct host_sizes", "by value")     \
     X(device_sizes, "int *", "where these go, in the workspace")               \
@@ -186,7 +186,7 @@ enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD, QN_ROWS };
 ** checks run in order, and the first that fails is recorded:
 **   [0] code   [1] group   [2] low and [3] high word of the offending value
 **   [4] part, of a merged launch
-**                                              COUPLED: errors -> pieces/sizes
+**                                              COUPLED: errors
 */
 #define QN_SIZE_ERRORS(X)                                                      \
     X(NEGATIVE, 1, "a group's size is negative")                               \
@@ -197,7 +197,7 @@ enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD, QN_ROWS };
 
 /* Words that say which of two products runs: the flag of the one that is tried,
    of the one behind it; then, of f16, the largest codes of A's scales and of
-   B's. COUPLED: f16 -> common/look.cu */
+   B's. COUPLED: f16 */
 enum { QN_F16_BASES = 2, QN_FLAGS = 4 };
 
 /*
@@ -247,6 +247,7 @@ enum qn_order { QN_ORDER_ROWS, QN_ORDER_COLUMNS, QN_ORDER_TILES };
 /*
 ** How a tensor is scaled. Row i, column j of its scales is block j of row i of
 ** the row copy; of the column copy, block j (along the rows) of feature i.
+** COUPLED: scaling
 */
 struct qn_scaling {
     int type;                  /* enum quern_type; none: no scales */
@@ -295,14 +296,14 @@ struct qn_kernel {
     int tile[3];    /* m, n, k */
     int cluster[2]; /* CTAs along m, along n */
     int stages;
-    const char *schedule;   /* "cooperative", "pingpong", "" */
-    const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
-    const char *expand;     /* where codes become bf16: "shared", "registers";
+    const char *schedule; /* "cooperative", "pingpong", "" */
+    const char *addend;   /* how C arrives: "reduce", "read", "fetch", .. */
+    const char *expand;   /* where codes become bf16: "shared", "registers";
                                "swapped": registers, and D turned */
-    const char *becomes;    /* what they become: "bf16", "f16" with
+    const char *becomes;  /* what they become: "bf16", "f16" with
                                QN_PARAM_bases, or "either", by tiles */
-    const char *quantize;   /* "streamed": A's copy is made on the way; "apart",
-                               "" or NULL: it is there */
+    const char *quantize; /* "inline": the mainloop quantizes A; "apart", "" or
+                               NULL: A's copy is there */
     const char *activation; /* of these: the one they make; "any": that of
                                its parameter, and any interleave */
     int interleave;

@@ -15,7 +15,6 @@
 struct qn_session;
 struct qn_text;
 struct quern_plan;
-struct quern_quantize_plan;
 
 /*
 ** The quantization of the result that operand `role` is a copy of, and its
@@ -40,12 +39,6 @@ const char *qn_result_apart(const struct quern_problem *problem,
    product's part comes first. */
 struct qn_result_space {
     size_t cast, numbers, end;
-};
-
-struct qn_result_plan {
-    struct quern_plan *product;
-    struct quern_quantize_plan *cast;
-    struct qn_result_space space;
 };
 
 /* The product without its copies; and with operands that are expanded ahead,
@@ -77,18 +70,22 @@ size_t qn_result_end(struct quern_context *ctx,
 /* Do the options name a kernel that would make the copies? */
 int qn_result_named(const struct qn_session *session);
 
-/* Complete a plan that has problem and machine: errors of quern_plan. */
+/* Append the launches of the product and the cast, to a plan that has problem and
+   machine: errors of quern_plan. */
 int qn_result_plan(struct quern_plan *plan, struct qn_session *session);
-void qn_result_plan_free(struct quern_plan *plan);
 
 /* The rules of quern_run on what the cast gets besides copies; where there is
    none, none of it is taken. QUERN_EINVAL. */
 int qn_result_check(const struct quern_plan *plan,
                     const struct quern_args *args);
 
-/* quern_run of arguments that were checked against a plan that fits them. */
-int qn_result_run(const struct quern_plan *plan, const struct quern_args *args,
-                  void *stream);
+/* The arguments of a product whose D a cast reads. */
+struct qn_frame;
+struct qn_launch;
+void qn_result_args(const struct qn_frame *frame, struct quern_args *args);
+
+/* Launch the cast, in the plan's context. QUERN_ECUDA. */
+int qn_result_quantize(struct qn_frame *frame, const struct qn_launch *launch);
 
 /* Which way the session's problem goes and what is counted for it: `apart`, or
    by a kernel. *served becomes 0 where the product has none. */

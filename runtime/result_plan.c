@@ -61,47 +61,10 @@ int qn_result_named(const struct qn_session *s)
     return 0;
 }
 
-/* As the product is, or of operands that are expanded ahead, where a recipe's
-   own kernels stop at the sums. */
-static int plan_product(struct quern_plan *plan, const struct qn_session *s)
+/* What the product says of operands that are the caller's. */
+static void take_operands(struct quern_plan *plan,
+                          const struct quern_plan *product)
 {
-    struct qn_result_plan *result = plan->result;
-    struct quern_problem product, ahead;
-    int code;
-
-    qn_result_product(&plan->problem, &product);
-    code = quern_plan(s->ctx, &product, &s->options, &result->product);
-    if (code == QUERN_ENOKERNEL &&
-        qn_result_ahead(s->ctx, &product, s->demand.recipe, &ahead))
-        code = quern_plan(s->ctx, &ahead, &s->options, &result->product);
-    if (code)
-        qn_error_add("  in the product whose result a cast would quantize");
-    return code;
-}
-
-/* Casts have one kernel each: nothing is to be named or tuned. */
-static int plan_cast(struct quern_plan *plan, const struct qn_session *s)
-{
-    struct quern_plan_options options = s->options;
-    struct quern_quantization q;
-    int code;
-
-    options.kernel = NULL;
-    options.tune_ms = 0;
-    qn_result_cast(&plan->problem, s->demand.recipe, &q);
-    code = quern_quantize_plan(s->ctx, &q, &options, &plan->result->cast);
-    if (code)
-        qn_error_add("  in the cast of the product's result");
-    return code;
-}
-
-/* What the outer plan is asked about: the product's kernel, and what it says of
-   operands that are the caller's. */
-static void take_over(struct quern_plan *plan)
-{
-    const struct quern_plan *product = plan->result->product;
-
-    qn_plan_speak_for(plan, product);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         if (role == QN_ROLE_D || role == QN_ROLE_T)
             continue;
@@ -110,37 +73,65 @@ static void take_over(struct quern_plan *plan)
     }
 }
 
-int qn_result_plan(struct quern_plan *plan, struct qn_session *s)
+/* As the product is, or of operands that are expanded ahead, where a recipe's
+   own kernels stop at the sums. */
+static int add_product(struct quern_plan *plan, const struct qn_session *s)
 {
-    struct qn_result_space *space;
+    struct quern_problem p, ahead;
+    struct quern_plan *product;
     int code;
 
-    plan->result = calloc(1, sizeof *plan->result);
-    if (!plan->result)
-        return qn_error_memory();
-    code = plan_product(plan, s);
-    if (!code)
-        code = plan_cast(plan, s);
+    qn_result_product(&plan->problem, &p);
+    code = quern_plan(s->ctx, &p, &s->options, &product);
+    if (code == QUERN_ENOKERNEL &&
+        qn_result_ahead(s->ctx, &p, s->demand.recipe, &ahead))
+        code = quern_plan(s->ctx, &ahead, &s->options, &product);
     if (code) {
-        qn_result_plan_free(plan);
+        qn_error_add("  in the product whose result a cast would quantize");
         return code;
     }
-    take_over(plan);
-    space = &plan->result->space;
-    space->cast = plan->result->product->need.workspace_bytes;
-    qn_result_lay_out(&plan->problem, s->demand.recipe, space);
-    plan->need.workspace_bytes = space->end;
+    take_operands(plan, product);
+    plan->problem.expand = product->problem.expand;
+    plan->blocks = product->blocks;
+    plan->cast = product->need.workspace_bytes;
+    qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
     return QUERN_OK;
 }
 
-void qn_result_plan_free(struct quern_plan *plan)
+/* Casts have one kernel each: nothing is to be named or tuned. */
+static int add_cast(struct quern_plan *plan, const struct qn_session *s)
 {
-    if (!plan->result)
-        return;
-    quern_plan_free(plan->result->product);
-    quern_quantize_plan_free(plan->result->cast);
-    free(plan->result);
-    plan->result = NULL;
+    struct quern_plan_options options = s->options;
+    struct quern_quantize_plan *cast;
+    struct quern_quantization q;
+    int code;
+
+    options.kernel = NULL;
+    options.tune_ms = 0;
+    qn_result_cast(&plan->problem, s->demand.recipe, &q);
+    code = quern_quantize_plan(s->ctx, &q, &options, &cast);
+    if (code)
+        qn_error_add("  in the cast of the product's result");
+    else
+        qn_launch_add(plan, QN_WORK_QUANTIZE_D)->cast = cast;
+    return code;
+}
+
+int qn_result_plan(struct quern_plan *plan, struct qn_session *s)
+{
+    struct qn_result_space space;
+    int code = add_product(plan, s);
+
+    if (!code)
+        code = add_cast(plan, s);
+    if (code)
+        return code;
+    space.cast = plan->cast;
+    qn_result_lay_out(&plan->problem, s->demand.recipe, &space);
+    plan->cast = space.cast;
+    plan->numbers = space.numbers;
+    plan->need.workspace_bytes = space.end;
+    return QUERN_OK;
 }
 
 /* --------------------------------------------------------------------- why */
@@ -161,7 +152,7 @@ static int explain_product(struct qn_session *s, struct quern_problem *product,
 }
 
 /* The product's line, and its kernels. */
-static int add_product(struct qn_session *s, int *served, struct qn_text *text)
+static int explain_both(struct qn_session *s, int *served, struct qn_text *text)
 {
     struct quern_problem product;
     struct qn_why_choice choice;
@@ -183,7 +174,7 @@ static int add_product(struct qn_session *s, int *served, struct qn_text *text)
 }
 
 /* The cast's line, and its kernel unless the GPU is imagined. */
-static int add_cast(struct qn_session *s, struct qn_text *text)
+static int explain_cast(struct qn_session *s, struct qn_text *text)
 {
     struct quern_plan_options options = s->options;
     struct quern_quantization q;
@@ -223,6 +214,6 @@ int qn_result_why(struct qn_session *s, int apart, int *served,
                 cost.cycles, cost.bytes / 1e6,
                 reason ? reason
                        : "no kernel makes them in the product's launch");
-    code = add_product(s, served, text);
-    return code ? code : add_cast(s, text);
+    code = explain_both(s, served, text);
+    return code ? code : explain_cast(s, text);
 }

@@ -1,12 +1,12 @@
 /*
-** result_run.c: a product, and behind it the cast that makes copies of its
-** result. Nothing here allocates.
+** result_run.c: the cast that quantizes a product's result. Nothing here allocates.
+**
+** SPDX-License-Identifier: Apache-2.0
 */
-#include "ahead.h"
 #include "args.h"
-#include "plan.h"
 #include "quantize.h"
 #include "result.h"
+#include "run.h"
 
 static void *place(const struct quern_args *args, size_t at)
 {
@@ -17,30 +17,15 @@ static void *place(const struct quern_args *args, size_t at)
 static void find_numbers(const struct quern_plan *plan,
                          const struct quern_args *args, struct quern_tensor *t)
 {
-    *t = plan->result->product->need.args.d;
+    *t = qn_launch_find(plan, QN_WORK_PRODUCT)->product->need.args.d;
     t->shape[0] = plan->problem.m;
-    t->data = place(args, plan->result->space.numbers);
+    t->data = place(args, plan->numbers);
     t->first_dims = args->d.first_dims;
     t->offsets = args->d.offsets;
     t->sizes_type = args->d.sizes_type;
 }
 
-/* Sizes from the host, where the product has brought them. */
-static const void *brought(const struct quern_plan *plan,
-                           const struct quern_args *args)
-{
-    struct quern_problem product = plan->result->product->problem;
-
-    if (!plan->driver)
-        return args->host_sizes;
-    if (!plan->result->product->ahead)
-        return place(args, QN_WORKSPACE_BYTES);
-    product.m = plan->problem.m;
-    return place(args, qn_ahead_brought(&product));
-}
-
-/* Where the groups' sizes are once the product has run, which brings those from
-   the host. */
+/* The caller's arrays, or those of the host. */
 static void find_sizes(const struct quern_plan *plan,
                        const struct quern_args *args,
                        struct quern_quantize_args *out)
@@ -51,10 +36,10 @@ static void find_sizes(const struct quern_plan *plan,
     out->first_dims = qn_args_lengths(t, &plan->operands[from]);
     out->offsets = t->offsets;
     out->sizes_type = t->sizes_type;
-    if (!args->host_sizes)
-        return;
-    out->first_dims = brought(plan, args);
-    out->sizes_type = plan->driver ? QUERN_I32 : QUERN_I64;
+    if (args->host_sizes) {
+        out->first_dims = args->host_sizes;
+        out->sizes_type = QUERN_I64;
+    }
 }
 
 static void find_args(const struct quern_plan *plan,
@@ -71,8 +56,7 @@ static void find_args(const struct quern_plan *plan,
     out->history = args->history;
     out->random = args->random;
     out->noop = args->noop;
-    out->workspace = place(args, plan->result->space.cast);
-    find_sizes(plan, args, out);
+    out->workspace = place(args, plan->cast);
 }
 
 /* What only casts take. */
@@ -93,37 +77,43 @@ static int check_none(const struct quern_args *args)
 int qn_result_check(const struct quern_plan *plan,
                     const struct quern_args *args)
 {
+    const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_QUANTIZE_D);
     const struct quern_quantize_plan *fitted;
     struct quern_quantize_plan room;
     struct quern_quantize_args cast;
     int code;
 
-    if (!plan->result)
+    if (!launch)
         return check_none(args);
-    code = qn_quantize_fit(plan->result->cast, plan->problem.m, &room, &fitted);
+    code = qn_quantize_fit(launch->cast, plan->problem.m, &room, &fitted);
     if (code)
         return code;
     find_args(plan, fitted, args, &cast);
+    find_sizes(plan, args, &cast);
     return qn_quantize_args(fitted, &cast);
 }
 
-int qn_result_run(const struct quern_plan *plan, const struct quern_args *args,
-                  void *stream)
+void qn_result_args(const struct qn_frame *frame, struct quern_args *args)
 {
-    struct quern_args product = *args;
+    find_numbers(frame->plan, frame->args, &args->d);
+    args->t = (struct quern_tensor){.data = NULL};
+    args->scale = args->history = NULL;
+    args->random = NULL;
+}
+
+int qn_result_quantize(struct qn_frame *frame, const struct qn_launch *launch)
+{
+    const struct quern_plan *plan = frame->plan;
     const struct quern_quantize_plan *fitted;
     struct quern_quantize_plan room;
     struct quern_quantize_args cast;
-    int code =
-        qn_quantize_fit(plan->result->cast, plan->problem.m, &room, &fitted);
+    int code = qn_quantize_fit(launch->cast, plan->problem.m, &room, &fitted);
 
     if (code)
         return code;
-    find_numbers(plan, args, &product.d);
-    product.t = (struct quern_tensor){.data = NULL};
-    product.scale = product.history = NULL;
-    product.random = NULL;
-    find_args(plan, fitted, args, &cast);
-    code = quern_run(plan->result->product, &product, stream);
-    return code ? code : quern_quantize_run(fitted, &cast, stream);
+    find_args(plan, fitted, frame->args, &cast);
+    cast.first_dims = frame->lengths;
+    cast.offsets = frame->offsets;
+    cast.sizes_type = frame->sizes_type;
+    return qn_quantize_launch(fitted, &cast, frame->stream);
 }

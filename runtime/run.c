@@ -1,23 +1,24 @@
 /*
-** run.c: launch a plan.
+** run.c: go through a plan's launches.
 **
 ** Nothing here allocates: parameters are completed in a copy of the plan's
 ** values on the stack.
+**
+** SPDX-License-Identifier: Apache-2.0
 */
-#include "ahead.h"
+#include "run.h"
 #include "args.h"
 #include "cublaslt_loop.h"
+#include "fuse.h"
 #include "gradient.h"
 #include "host_sizes.h"
 #include "result.h"
-#include "run.h"
-#include "streamed.h"
 
 #include <string.h>
 
 /* ------------------------------------------------------------------ values */
 
-/* In step with QN_PARAMS by construction.          COUPLED: params -> run.c */
+/* In step with QN_PARAMS by construction.          COUPLED: params */
 const size_t qn_run_values[QN_PARAM_COUNT] = {
 #define OFFSET(name, type, meaning)                                            \
     [QN_PARAM_##name] = offsetof(struct qn_values, name),
@@ -183,7 +184,6 @@ static void set_values(const struct quern_plan *plan,
     if (v->bases) /* a kernel that takes them is run behind such flags */
         v->bases = (const unsigned *)(const void *)args->noop + QN_F16_BASES;
     v->error = args->workspace;
-    qn_streamed_set(plan, args, v);
     qn_gradient_set(plan, args, v);
 }
 
@@ -205,8 +205,9 @@ static int launch(const struct quern_plan *plan, void **params, void *stream)
    of the first product. */
 static int put_sizes(const struct quern_plan *plan,
                      const struct quern_args *const *args, int count,
-                     void *stream)
+                     void *place, void *stream)
 {
+    const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_SIZES);
     const int64_t *lists[QUERN_MAX_PARTS];
     int any = 0;
 
@@ -214,11 +215,10 @@ static int put_sizes(const struct quern_plan *plan,
         lists[i] = args[i]->host_sizes;
         any |= lists[i] != NULL;
     }
-    if (!any || !plan->driver)
+    if (!any || !launch)
         return QUERN_OK;
-    return qn_host_size_put(plan->driver, &plan->size_step, plan->problem.sizes,
-                            lists, count, plan->problem.groups,
-                            sizes_place(plan, args[0]->workspace, 0), stream);
+    return qn_host_size_put(plan->driver, &launch->step, plan->problem.sizes,
+                            lists, count, plan->problem.groups, place, stream);
 }
 
 /* All that one product brings to a launch. */
@@ -288,7 +288,8 @@ static int merge(const struct quern_plan *plan,
     if (code)
         return code;
     list_params(plan->kernel, &values, params);
-    code = put_sizes(plan, args, count, stream);
+    code = put_sizes(plan, args, count,
+                     sizes_place(plan, args[0]->workspace, 0), stream);
     if (!code && plan->driver)
         return launch(plan, params, stream);
     if (!code)
@@ -307,28 +308,6 @@ int qn_run_merged(const struct quern_plan *plan,
     code = qn_driver_enter(plan->driver, plan->context, &scope);
     if (!code)
         code = merge(plan, args, count, stream);
-    qn_driver_leave(plan->driver, &scope);
-    return code;
-}
-
-/* In the plan's context; the thread's comes back afterwards. */
-static int run_on_gpu(const struct quern_plan *plan,
-                      const struct quern_args *args, struct qn_values *values,
-                      void **params, void *stream)
-{
-    struct qn_driver_scope scope;
-    int code = qn_driver_enter(plan->driver, plan->context, &scope);
-
-    if (!code)
-        code = point_maps(plan, args, values);
-    if (!code)
-        code = put_sizes(plan, &args, 1, stream);
-    if (!code)
-        code = qn_streamed_run(plan, args, values, stream);
-    if (!code)
-        code = launch(plan, params, stream);
-    if (!code)
-        code = qn_gradient_run(plan, values, stream);
     qn_driver_leave(plan->driver, &scope);
     return code;
 }
@@ -354,11 +333,11 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
         code = qn_error_set(QUERN_EINVAL,
                             "args.host_sizes is not NULL: what is measured is "
                             "one launch, with sizes on the device");
-    if (!code && plan->ahead)
+    if (!code && plan->problem.expand > QUERN_EXPAND_INSIDE)
         code = qn_error_set(QUERN_EINVAL,
                             "expand: what is measured is one launch, this run "
                             "is several; expand=inside is one");
-    if (!code && plan->result)
+    if (!code && qn_launch_find(plan, QN_WORK_QUANTIZE_D))
         code = qn_error_set(QUERN_EINVAL,
                             "copies: what is measured is one launch, this run "
                             "is a product and a cast; measure it without "
@@ -370,28 +349,130 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
                            : point_maps(plan, args, values);
 }
 
-/* With a plan for just these arguments. */
-static int run(const struct quern_plan *plan, const struct quern_args *args,
-               void *stream)
+/* ---------------------------------------------------------------- launches */
+
+static int run_sizes(struct qn_frame *f, const struct qn_launch *launch)
 {
-    struct qn_values values;
+    const struct quern_plan *plan = f->plan;
+    void *place = plan->problem.expand > QUERN_EXPAND_INSIDE
+                      ? qn_frame_at(f, qn_ahead_brought(&plan->problem))
+                      : sizes_place(plan, f->args->workspace, 0);
+
+    (void)launch;
+    if (!f->args->host_sizes)
+        return QUERN_OK;
+    f->lengths = place;
+    f->sizes_type = QUERN_I32;
+    return put_sizes(plan, &f->args, 1, place, f->stream);
+}
+
+/* One kernel, with arguments that its plan fits. */
+static int multiply(struct qn_frame *f, const struct quern_plan *plan,
+                    const struct quern_args *args)
+{
     void *params[QN_PARAM_COUNT];
     int code;
 
-    if (plan->ahead)
-        return qn_ahead_run(plan, args, stream);
-    if (plan->result)
-        return qn_result_run(plan, args, stream);
-    complete(plan, args, &values, params);
+    complete(plan, args, &f->values, params);
     if (plan->products)
-        return qn_cublaslt_run(plan, &values, args->host_sizes, stream);
-    if (plan->driver)
-        return run_on_gpu(plan, args, &values, params, stream);
-    code = qn_streamed_run(plan, args, &values, stream);
-    if (code)
-        return code;
-    qn_host_run(plan->function, params, plan->workers);
-    return qn_gradient_run(plan, &values, stream);
+        return qn_cublaslt_run(plan, &f->values, args->host_sizes, f->stream);
+    if (!plan->driver) {
+        qn_host_run(plan->function, params, plan->workers);
+        return QUERN_OK;
+    }
+    code = point_maps(plan, args, &f->values);
+    return code ? code : launch(plan, params, f->stream);
+}
+
+/* With operands, or a D, in the workspace. */
+static int multiply_other(struct qn_frame *f, const struct qn_launch *launch)
+{
+    struct quern_args args = *f->args;
+    const struct quern_plan *fitted;
+    struct quern_plan room;
+    int code;
+
+    if (f->plan->numbers)
+        qn_result_args(f, &args);
+    if (launch->operands)
+        qn_ahead_args(f, launch, &args);
+    code = qn_plan_fit(launch->product, &args, &room, &fitted);
+    return code ? code : multiply(f, fitted, &args);
+}
+
+static int run_product(struct qn_frame *f, const struct qn_launch *launch)
+{
+    return launch->product ? multiply_other(f, launch)
+                           : multiply(f, f->plan, f->args);
+}
+
+/* --------------------------------------------------------------------- run */
+
+/* The caller's sizes, as they are. */
+static void find_sizes(struct qn_frame *f)
+{
+    const int from = qn_args_sizes(f->plan, f->args);
+    const struct quern_tensor *t;
+
+    f->lengths = f->args->host_sizes;
+    f->offsets = NULL;
+    f->sizes_type = QUERN_I64;
+    if (f->args->host_sizes || from < 0)
+        return;
+    t = qn_args_tensor(f->args, from);
+    f->lengths = qn_args_lengths(t, &f->plan->operands[from]);
+    f->offsets = t->offsets;
+    f->sizes_type = t->sizes_type;
+}
+
+/* In the plan's context. */
+static int run_all(struct qn_frame *f)
+{
+    static int (*const run[QN_WORKS])(struct qn_frame *,
+                                      const struct qn_launch *) = {
+        [QN_WORK_SIZES] = run_sizes,
+        [QN_WORK_PREPARE] = qn_ahead_prepare,
+        [QN_WORK_RANGE] = qn_ahead_range,
+        [QN_WORK_REQUANTIZE] = qn_ahead_requantize,
+        [QN_WORK_DEQUANTIZE] = qn_ahead_dequantize,
+        [QN_WORK_QUANTIZE_A] = qn_fuse_quantize,
+        [QN_WORK_SUM_A] = qn_fuse_sum,
+        [QN_WORK_PRODUCT] = run_product,
+        [QN_WORK_SUM] = qn_gradient_sum,
+        [QN_WORK_QUANTIZE_D] = qn_result_quantize,
+    };
+    const struct quern_plan *plan = f->plan;
+    int code = QUERN_OK;
+
+    for (int i = 0; !code && i < plan->nlaunches; i++)
+        code = run[plan->launches[i].work](f, &plan->launches[i]);
+    return code;
+}
+
+int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
+                   void *stream)
+{
+    struct qn_driver_scope scope;
+    struct qn_frame frame;
+    int code;
+
+    if (plan->parts > 1)
+        return qn_run_merged(plan, &args, 1, stream);
+    frame.plan = plan;
+    frame.args = args;
+    frame.stream = stream;
+    if (plan->nlaunches > 1 || plan->launches[0].product)
+        find_sizes(&frame);
+    if (plan->problem.expand > QUERN_EXPAND_INSIDE)
+        qn_ahead_lay_out(&plan->problem, plan->recipe, plan->blocks,
+                         &frame.space);
+    if (!plan->driver)
+        return run_all(&frame);
+    code = qn_driver_enter(plan->driver, plan->context, &scope);
+    if (!code)
+        code = run_all(&frame);
+    qn_driver_leave(plan->driver, &scope);
+    return code;
 }
 
 int quern_run(const struct quern_plan *plan, const struct quern_args *args,
@@ -409,8 +490,5 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
         code = qn_plan_fit(plan, args, &room, &fitted);
     if (!code)
         code = qn_args_check(fitted, args);
-    if (code)
-        return code;
-    return plan->parts > 1 ? qn_run_merged(plan, &args, 1, stream)
-                           : run(fitted, args, stream);
+    return code ? code : qn_run_checked(fitted, args, stream);
 }

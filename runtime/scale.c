@@ -6,7 +6,7 @@
 ** x or dy a row copy, of w the row or the column copy, and where tokens are
 ** summed two column copies. So what a copy is, is said in one place only,
 ** quantize.c; this file names the quantization and derives strides from it.
-**                                             COUPLED: scales -> QN_PARAMS
+**                                             COUPLED: scales
 */
 #include "scale.h"
 #include "quantize.h"

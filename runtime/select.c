@@ -9,7 +9,7 @@
 #include "select.h"
 #include "expr.h"
 #include "model.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "tensormap.h"
 #include "types.h"
 
@@ -39,7 +39,7 @@ int qn_select_variant(const struct quern_problem *p,
                       const struct qn_kernel *kernel)
 {
     return same_product(p, kernel) && kernel->d.type == p->d_type &&
-           qn_streamed_serves(p->quantize, kernel->quantize) &&
+           qn_fuse_serves(p->quantize, kernel->quantize) &&
            qn_tensormap_takes(kernel, QN_PARAM_bases) ==
                (p->expand == QUERN_EXPAND_F16) &&
            qn_problem_takes(p, kernel->epilogue, kernel->activation,
@@ -234,7 +234,7 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
     if (!choice->fits)
         return;
     qn_model_estimate(demand, kernel, &choice->figures);
-    choice->wanted = qn_streamed_wanted(demand->problem->quantize, kernel);
+    choice->wanted = qn_fuse_wanted(demand->problem->quantize, kernel);
 }
 
 /* By the model. Of two that wait for memory alike the one of less effort comes

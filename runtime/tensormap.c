@@ -18,7 +18,7 @@
 ** a row at or past `len` leaves dimension 1, so loads give zeros and stores
 ** are dropped. Off and len change on the device without a new map. The map
 ** does not bound the buffer: kernels clamp off and len before they use them.
-**                                     COUPLED: ragged map -> templates/sm90
+**                                     COUPLED: ragged map
 **
 ** A pointer map is moved to any address by the coordinates, so that a single
 ** static one serves matrices that were allocated one by one:
@@ -30,14 +30,14 @@
 ** with d = (address of the group's matrix - the map's address) mod 2^64. Its
 ** address is the workspace, which every run has and every kernel knows as the
 ** error record. The map bounds column and row, not the matrices.
-**                                     COUPLED: pointer map -> templates/sm90
+**                                     COUPLED: pointer map
 **
 ** A tail map is a pointer map of 2^30 rows for an operand with the ragged axis.
 ** Its matrix lies so that the last of the rows wanted is its last one: `len`
 ** rows that end before address e are those from 2^30 - len on of the matrix at
 ** e - 2^30 * s, and a row behind them leaves the map. So one map cuts groups of
 ** all the buffers that a merged launch reads.
-**                                     COUPLED: tail map -> templates/sm90
+**                                     COUPLED: tail map
 */
 #include "tensormap.h"
 #include "types.h"

@@ -5,7 +5,7 @@
 #include "describe.h"
 #include "plan.h"
 #include "result.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "text.h"
 #include "types.h"
 
@@ -375,7 +375,7 @@ static int check_problem(const struct quern_context *ctx,
                             "quantize=%s: the kernels to be measured are those "
                             "of quantize=apart, which read a copy that is "
                             "there",
-                            qn_streamed_name(p->quantize));
+                            qn_fusion_name(p->quantize));
     if (p->dbias || p->dprob)
         return qn_error_set(QUERN_EINVAL,
                             "%s: sums take launches of their own: what is "

@@ -36,9 +36,11 @@ static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
 static const char *const sizes[] = {"device", "host", "fixed"};
 static const char *const expands[] = {"auto", "inside", "ahead", "fp8", "f16"};
+static const char *const fusions[] = {"apart", "inline", "any"};
 static const char *const epilogues[] = {
     "store",    "add",    "alpha",    "scale",
     "activate", "copies", "gradient", "gradient_copies"};
+/* COUPLED: backends */
 static const char *const backends[] = {"auto", "host", "jit", "aot",
                                        "cublaslt"};
 
@@ -124,6 +126,7 @@ WORDS(of, ofs)
 WORDS(copies, copies)
 WORDS(activation, activations)
 WORDS(expand, expands)
+WORDS(fusion, fusions)
 #undef WORDS
 
 const char *qn_axis_name(int axis)

@@ -5,7 +5,7 @@
 #include "cublaslt_loop.h"
 #include "result.h"
 #include "session.h"
-#include "streamed.h"
+#include "fuse.h"
 #include "text.h"
 #include "types.h"
 #include "why.h"
@@ -39,7 +39,7 @@ static void add_floors(struct qn_text *text, const struct quern_problem *p,
         f->tiles * f->real * f->math / sms, f->tiles * f->math / sms,
         f->memory_cycles);
     if (f->quantize_cycles > 0)
-        qn_streamed_why(p, best, text);
+        qn_fuse_why(p, best, text);
 }
 
 /* In the model's order, but for a measured winner; the first would run, unless
@@ -85,7 +85,7 @@ static int of_variant(const struct quern_problem *p,
                       const struct qn_rejected *point)
 {
     return point->op == p->op && point->ragged == p->ragged &&
-           qn_streamed_serves(p->quantize, point->quantize) &&
+           qn_fuse_serves(p->quantize, point->quantize) &&
            point->a_major == p->a_major && point->b_major == p->b_major &&
            point->d_type == p->d_type && !strcmp(point->recipe, p->recipe) &&
            qn_problem_takes(p, point->epilogue, point->activation,

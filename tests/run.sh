@@ -1,10 +1,23 @@
 #!/bin/bash
-# Run every test program of both configurations, as many at once as there are
-# cores, and add up what they counted.
-# Skips are listed with their reasons, which the tests print as "skip: ...".
-# The last line is the count; the status is 1 if anything failed.
+# SPDX-License-Identifier: Apache-2.0
+# Run test programs, as many at once as there are cores, and add up what they
+# counted:
+#     tests/run.sh        `make test`: each program, plainly; where cases take
+#                         minutes, a quarter of them (tests/share.h)
+#     tests/run.sh rest   `make test-all`: the other quarters, and each program
+#                         under ASan and UBSan
+# Skips are listed with their reasons, which the tests print as "skip: ...", and
+# cases that are left out are counted. At the end there is a table of the time
+# of each part; the status is 1 if anything failed.
 set -u
 cd "$(dirname "$0")/.."
+
+SHARES=4
+part=${1:-test}
+case $part in
+test | rest) ;;
+*) echo "usage: tests/run.sh [rest]" >&2; exit 2 ;;
+esac
 
 passed=0
 failed=0
@@ -12,10 +25,16 @@ skipped=0
 
 # Print a program's failures and skips; leave "passed failed skipped" in $counts.
 digest() { # log, exit status
-    awk -v status="$2" '
+    awk -v status="$2" -v part="$part" '
         function show(line) { print "    " line > "/dev/stderr" }
         /^1\.\.[0-9]+/    { planned += substr($1, 4) }
         /^skip: /         { reason = substr($0, 7); next }
+        /^left out: /     { show($0); next }
+        /^cases: / && $2 < $4 {
+            show($2 " of " $4 " cases" \
+                (part == "test" ? "; make test-all runs the others" : ""))
+            next
+        }
         /^(not )?ok .*# *SKIP/  { skip++; show("skipped: " reason " " $0); next }
         /^ok /            { pass++; next }
         /not ok [0-9]/    { fail++; sub(/.*not ok/, "not ok"); show($0); next }
@@ -36,29 +55,29 @@ digest() { # log, exit status
         }' "$1"
 }
 
-# Run a program; its name and what went wrong go into LOG.shown, then what it
-# counted into LOG.counts.
-run() { # log, command
-    local log=$1 status=0 counts bad
-    shift
-    rm -f "$log.shown" "$log.counts"
-    CMOCKA_MESSAGE_OUTPUT=TAP "$@" >"$log" 2>&1 || status=$?
+# Run a job; its name and what went wrong go into LOG.shown, then what it
+# counted and the seconds that it took into LOG.counts.
+run() { # log, job, command
+    local log=$1 job=$2 status=0 counts bad TIMEFORMAT='%R %U %S'
+    shift 2
+    { time CMOCKA_MESSAGE_OUTPUT=TAP "$@" >"$log" 2>&1; } 2>"$log.time" || status=$?
     {
-        printf '%s\n' "${!#}"
+        printf '%s\n' "$job"
         counts=$(digest "$log" "$status")
         read -r _ bad _ <<<"$counts"
         [ "$bad" = 0 ] || sed 's/^/    | /' "$log" | tail -n 60
     } >"$log.shown" 2>&1
-    echo "$counts" >"$log.part"
+    echo "$counts $(tail -n 1 "$log.time")" >"$log.part"
     mv "$log.part" "$log.counts"
 }
 
 # Print what `run` left, and add up what was counted.
 show() { # log
-    local p=0 f=1 s=0
+    local p=0 f=1 s=0 seconds
     cat "$1.shown"
-    read -r p f s <"$1.counts" || echo "    $1: ended early"
+    read -r p f s seconds <"$1.counts" || echo "    $1: ended early"
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    rows+=("$seconds $p $f $s $(head -n 1 "$1.shown")")
 }
 
 have_gpu() {
@@ -73,37 +92,58 @@ export UBSAN_OPTIONS=print_stacktrace=1
 python=build/python/bin/python
 [ -x "$python" ] || python=python3
 
-# A kernel compiles alike in both configurations: each has half of them, and
-# half of the time.
-start() { # log, program
-    case $2 in
-    *.py) run "$1" "$python" -B "$2" ;;
-    build/bin/test_compile) QUERN_COMPILE_SHARE=0/2 run "$1" "$2" ;;
-    build/asan/bin/test_compile) QUERN_COMPILE_SHARE=1/2 run "$1" "$2" ;;
-    *) run "$1" "$2" ;;
-    esac
+# A job is a program and the share of its cases, "" for all of them.
+start() { # log, program, share
+    local command=("$2")
+    [[ $2 != *.py ]] || command=("$python" -B "$2")
+    [ -z "$3" ] || command=(env "QUERN_SHARE=$3" "${command[@]}")
+    run "$1" "$2${3:+ $3}" "${command[@]}"
 }
-export QUERN_COMPILE_SECONDS=${QUERN_COMPILE_SECONDS:-30}
+
+# Those whose cases take minutes; twins of the protocol and CUDA kernels are the
+# same under sanitizers, where the programs themselves are watched instead.
+is_long() { # program
+    [[ $1 == */test_protocol || $1 == */test_compile ]]
+}
 
 # What takes longest first, so that no core is idle in the end.
-programs=()
-for name in protocol host cli compile numbers '*'; do
-    for program in build/bin/test_$name build/asan/bin/test_$name; do
-        [[ " ${programs[*]} " == *" $program "* ]] || programs+=("$program")
-    done
-done
-programs+=(tests/numbers/check.py tests/report/check.py)
+programs() { # folder
+    printf '%s\n' "$1"/test_{protocol,cli,host,compile,runtime} "$1"/test_* | awk '!seen[$0]++'
+}
 
-log_of() { # program
-    local name
-    case $1 in
-    *.py) name=${1%/*}; echo "build/log/${name##*/}.txt" ;;
-    *) echo "${1%/bin/*}/log/${1##*/}.txt" ;;
-    esac
+jobs=()
+if [ "$part" = test ]; then
+    for program in $(programs build/bin); do
+        if is_long "$program"; then
+            jobs+=("$program 0/$SHARES")
+        else
+            jobs+=("$program")
+        fi
+    done
+    jobs+=(tests/numbers/check.py tests/report/check.py)
+else
+    for program in $(programs build/asan/bin); do
+        case $program in
+        */test_compile) jobs+=("$program 0/$((16 * SHARES))") ;;
+        *) jobs+=("$program") ;;
+        esac
+        is_long "$program" || continue
+        for ((i = 1; i < SHARES; i++)); do
+            jobs+=("${program/asan\//} $i/$SHARES")
+        done
+    done
+fi
+
+log_of() { # program, share
+    local name=${1##*/} folder=build/log
+    [[ $1 != *.py ]] || name=${1%/*} name=${name##*/}
+    [[ $1 != build/asan/* ]] || folder=build/asan/log
+    echo "$folder/$name${2:+.${2%/*}}.txt"
 }
 
 # Show what has ended since.
 declare -A unseen
+rows=()
 show_ended() {
     local log
     for log in "${!unseen[@]}"; do
@@ -113,28 +153,29 @@ show_ended() {
     done
 }
 
-# As many at once as there are cores, of both configurations.
+# As many at once as there are cores.
 trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 mkdir -p build/log build/asan/log
-rm -f build/log/*.counts build/asan/log/*.counts
-for program in "${programs[@]}"; do
+rm -f build/log/*.counts build/log/*.shown build/asan/log/*.counts build/asan/log/*.shown
+for job in "${jobs[@]}"; do
     while [ "$(jobs -pr | wc -l)" -ge "$(nproc)" ]; do
         wait -n
         show_ended
     done
-    log=$(log_of "$program")
+    read -r program share <<<"$job"
+    log=$(log_of "$program" "$share")
     unseen[$log]=1
-    start "$log" "$program" &
+    start "$log" "$program" "$share" &
 done
 wait
 show_ended
 for log in "${!unseen[@]}"; do
     show "$log"
 done
-if [ ! -x build/bin/gpu_suite ]; then
+if [ "$part" = rest ] || [ ! -x build/bin/gpu_suite ]; then
     :
 elif have_gpu; then
-    run build/log/gpu_suite.txt build/bin/gpu_suite
+    run build/log/gpu_suite.txt build/bin/gpu_suite build/bin/gpu_suite
     show build/log/gpu_suite.txt
 else
     echo "build/bin/gpu_suite"
@@ -142,5 +183,18 @@ else
     skipped=$((skipped + 1))
 fi
 
+# Seconds of the clock and of processors, of what the Makefile built, too.
+printf '\n%8s %10s %7s %7s %8s\n' seconds processors passed failed skipped
+{
+    cat build/log/built 2>/dev/null
+    printf '%s\n' "${rows[@]}"
+} | awk '{
+        of = $7
+        for (i = 8; i <= NF; i++)
+            of = of " " $i
+        printf "%8.1f %10.1f %7s %7s %8s  %s\n", $1, $2 + $3, $4, $5, $6, of
+        processors += $2 + $3
+    }
+    END { printf "%8s %10.1f %26s\n", "", processors, "in all" }'
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -7,15 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cast_command.h"
 #include "argument.h"
-#include "cast.h"
+#include "oracle/cast.h"
 #include "element.h"
-#include "fidelity.h"
+#include "oracle/fidelity.h"
 #include "problem.h"
 #include "quantize.h"
 #include "report.h"
 #include "sizes.h"
-#include "tolerance.h"
+#include "oracle/tolerance.h"
 #include "types.h"
 
 /* The text as a quantization; an exit status, after printing. */

@@ -11,51 +11,8 @@
 #include <argp.h>
 #include <cjson/cJSON.h>
 
+#include "oracle/message.h"
 #include "quern.h"
-
-enum {
-    QN_EXIT_OK = 0,
-    QN_EXIT_FAILED = 1, /* a check failed */
-    QN_EXIT_USAGE = 2,  /* bad use */
-    QN_EXIT_UNABLE = 3  /* this machine can't */
-};
-
-#define QN_MAX_SPECS 16
-
-/* Every option of every command; a command reads those that it declares. */
-struct qn_options {
-    const char *command;
-    const char *specs[QN_MAX_SPECS + 1];
-    int nspecs;
-    int json;
-    const char *json_file; /* to be written besides */
-    const char *output;
-    const char *arch; /* NULL, or all that were given, with commas */
-    char archs[256];
-    const char *routes;
-    const char *kernel;
-    int backend; /* enum quern_backend */
-    int against; /* the same, to compare with; AUTO: none */
-    int streams; /* of the one that is cublaslt; 0: as the library has it */
-    int jobs;
-    int check;
-    int show; /* bits: QN_SHOW_ */
-    int verbose;
-    int fields;
-    int kernels;
-    int repeat;
-    int overhead;
-    double budget;     /* seconds */
-    int l2;            /* enum quern_l2 */
-    const char *store; /* folder of measured winners; NULL: as the library has
-                          it */
-    int merge;
-    uint64_t seed;
-    const struct argp_option *known; /* the command's */
-    uint64_t given;                  /* which of them were */
-    char **words; /* what is not an option, NULL-terminated */
-    int nwords;
-};
 
 /* Letters of the options; those past 255 have no short form. */
 enum {
@@ -152,18 +109,6 @@ extern const struct qn_command qn_cmd_recipes, qn_cmd_list, qn_cmd_why,
 
 /* The parser behind every command's argp; `input` is a struct qn_options. */
 error_t qn_options_parse(int key, char *text, struct argp_state *state);
-
-/* ---------------------------------------------------------------- messages */
-
-/* "quern COMMAND: error: ..." on stderr; returns `status`. */
-int qn_message_fail(const struct qn_options *, int status, const char *format,
-                    ...) __attribute__((format(printf, 3, 4)));
-
-/* The same for a code of the library, with its detail. */
-int qn_message_code(const struct qn_options *, int code, const char *detail);
-
-/* The word of `words` (NULL-terminated) nearest to `word`; NULL if none is. */
-const char *qn_message_nearest(const char *word, const char *const *words);
 
 /* ------------------------------------------------------------------ sources */
 

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cast.h"
+#include "layer_command.h"
+#include "cast_command.h"
 #include "cli.h"
-#include "job.h"
-#include "layer.h"
+#include "oracle/job.h"
 #include "line.h"
 #include "overhead.h"
 #include "report.h"

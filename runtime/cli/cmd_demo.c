@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layer_command.h"
 #include "cli.h"
 #include "compile.h"
 #include "gen.h"
-#include "layer.h"
+#include "oracle/layer.h"
 #include "sizes.h"
 
 enum { HOST_TOKENS = 512, HOST_EXPERTS = 8, CHECKED = 32 };

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layer_command.h"
+#include "cast_command.h"
 #include "args.h"
 #include "argument.h"
-#include "cast.h"
-#include "layer.h"
 #include "cli.h"
 #include "describe.h"
 #include "gradient.h"
@@ -87,9 +87,8 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
                  !g->sf.scaling            ? ""
                  : g->sf.copy == QUERN_ROW ? ", row copy"
                                            : ", column copy",
-                 role != QN_ROLE_A || !problem->quantize ? ""
-                 : problem->quantize < QUERN_INLINE      ? ", which is made"
-                                                         : ", or room for it",
+                 role == QN_ROLE_A && problem->quantize ? ", or room for it"
+                                                        : "",
                  g->grouped        ? "one matrix per group"
                  : g->inner_ragged ? "columns of all groups"
                                    : "rows of all groups");

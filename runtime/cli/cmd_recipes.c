@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cast.h"
+#include "cast_command.h"
 #include "cli.h"
 #include "context.h"
 #include "gen.h"

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cast.h"
+#include "layer_command.h"
+#include "cast_command.h"
 #include "cli.h"
 #include "code.h"
-#include "job.h"
-#include "layer.h"
-#include "oracle.h"
+#include "oracle/job.h"
+#include "oracle/oracle.h"
 #include "report.h"
 #include "sizes.h"
 #include "types.h"

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layer_command.h"
+#include "cast_command.h"
 #include "argument.h"
-#include "cast.h"
-#include "layer.h"
 #include "cli.h"
 #include "gen.h"
 #include "guess.h"

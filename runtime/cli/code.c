@@ -17,8 +17,7 @@
 #include <unistd.h>
 
 #include "ahead.h"
-#include "cast.h"
-#include "cubin.h"
+#include "oracle/cubin.h"
 #include "line.h"
 #include "jit.h"
 #include "quantize.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "oracle/clock.h"
 #include "context.h"
 #include "gen.h"
 #include "text.h"

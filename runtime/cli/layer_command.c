@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layer_command.h"
 #include "argument.h"
-#include "cast.h"
 #include "context.h"
-#include "layer.h"
+#include "oracle/layer.h"
 #include "line.h"
 #include "problem.h"
 #include "report.h"

@@ -35,7 +35,7 @@ static void print_help(void)
         "[align=2|4|8|16] [pointers=LETTERS]\n"
         "    [parts=1..8] [sizes=device|host|fixed] "
         "[expand=auto|inside|ahead|fp8|f16]\n"
-        "    [quantize=apart|streamed|inline|any] "
+        "    [quantize=apart|inline|any] "
         "[split=even|mild|skew|zipf|one|@FILE|LIST]\n"
         "    fprop: [bias=1] [activation=NAME] [interleave=N] [prob=1] "
         "[saved=1] [copies=row|both]\n"

@@ -38,7 +38,7 @@ static double parse_real(const char *text, double most, const char *what,
     return value;
 }
 
-/* COUPLED: the order of enum quern_backend */
+/* By enum quern_backend. COUPLED: backends */
 static const char *const backends[] = {"auto", "host",     "jit",
                                        "aot",  "cublaslt", NULL};
 
@@ -67,7 +67,7 @@ static int parse_against(const char *text, struct argp_state *state)
     return backend;
 }
 
-/* COUPLED: the order of enum quern_l2 */
+/* In the order of enum quern_l2. COUPLED: l2 */
 static int parse_l2(const char *text, struct argp_state *state)
 {
     static const char *const names[] = {"both", "cold", "warm", NULL};

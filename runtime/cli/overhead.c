@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "job.h"
+#include "oracle/clock.h"
+#include "oracle/job.h"
 #include "plan.h"
-#include "timing.h"
+#include "oracle/timing.h"
 
 enum {
     WARM = 20,    /* contexts from the cache; the quickest counts */

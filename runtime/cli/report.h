@@ -4,8 +4,9 @@
 #ifndef QN_REPORT_H
 #define QN_REPORT_H
 
-#include "job.h"
-#include "oracle.h"
+#include "cli.h"
+#include "oracle/job.h"
+#include "oracle/oracle.h"
 
 /* Rows with these keys; times are of one launch, in milliseconds. */
 cJSON *qn_report_row(const struct qn_job *, const struct qn_job_time *,

@@ -42,3 +42,5 @@ kernels "look" {
   reject "only a power of two leaves a value its digits"
     (function (v) return v.scale.type ~= "e8m0" or v.scale.span ~= "block" or v.scale.global end),
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -178,3 +178,5 @@ kernels "host_gemm_gradient_copies" {
 
   copied "dy"
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -84,3 +84,5 @@ for op, sums in pairs { sum = { "dbias", "dbias_add", "partials" },
     params = join(sums, shape, sizes),
   }
 end
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -166,3 +166,5 @@ kernels "bias" {
   derive "band" (function () return 16 end),
   derive "ctas" (function () return 4 end),
 }
+
+-- SPDX-License-Identifier: Apache-2.0

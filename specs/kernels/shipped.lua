@@ -9,7 +9,6 @@ shipped {
   "quern_fp8_block_wgrad_tn_k_bf16_sm90a_cooperative_tile128x256x128_cluster1x1",
   "quern_fp8_block_wgrad_tn_k_f32_add_sm90a_cooperative_tile128x256x128_cluster1x1",
   "quern_fp8_row_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x128_cluster1x1",
-  "quern_fp8_block_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x128_cluster1x1_streamed",
   "quern_fp8_tensor_fprop_tn_m_bf16_sm90a_pingpong_tile128x192x128_cluster1x1",
   "quern_mxfp8_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x64_cluster1x1_registers",
   "quern_mxfp4_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x64_cluster1x1_registers",
@@ -49,3 +48,5 @@ shipped {
   "quern_bf16_wgrad_nt_k_f32_scale_sm120a_tile128x128x32",
   "quern_bf16_wgrad_nt_k_f32_scale_sm120a_tile64x64x32",
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -6,3 +6,5 @@ kernels "sizes" {
   template = "common/host_sizes.cu", params = { "host_sizes", "device_sizes" },
   derive "threads" (function () return 256 end),
 }
+
+-- SPDX-License-Identifier: Apache-2.0

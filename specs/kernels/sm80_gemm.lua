@@ -64,3 +64,5 @@ for _, arch in ipairs { "sm_80", "sm_90a", "sm_120a" } do
   grid(arch, "k", { "wgrad" })
   grid(arch, "none", { "fprop", "dgrad", "wgrad" })
 end
+
+-- SPDX-License-Identifier: Apache-2.0

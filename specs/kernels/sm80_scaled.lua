@@ -51,3 +51,5 @@ end
 
 grid({ "fprop", "dgrad" }, "m", { "b_group_stride" })
 grid("wgrad", "k", { "c_group_stride", "d_group_stride", "c_pointers", "d_pointers" })
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -321,3 +321,5 @@ kernels "sm90_expanded_either_m" {
     (function (v) return v.a.scale.k ~= 32 or v.b.scale.k ~= 32 end),
   ragged_m "either"
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -409,3 +409,5 @@ kernels "sm90_gemm_none" {
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
   addend(), common()
 }
+
+-- SPDX-License-Identifier: Apache-2.0

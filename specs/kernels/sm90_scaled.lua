@@ -25,16 +25,15 @@ end
 -- Numbers that are quantized beside the products, two bytes each, have a ring of their own.
 local function number_memory (v) return v.tile.m // v.cluster.n * v.tile.k * 2 end
 
--- Bytes of shared memory: alignment, board and barriers aside, the slabs, and what three warps that
--- quantize keep there, or eight that multiply of B's scales; one stage.
+-- Bytes of shared memory: alignment, board and barriers aside, the slabs, and B's scales that eight
+-- warps read ahead; one stage.
 local function slab_memory (v)
   local rows = v.store == "warps" and 8 * 16 or 2 * 64
   local made = v.epilogue == "copies" or v.epilogue == "gradient_copies"
   local copies = made and 21 * KiB or 0 -- a column copy on its way
   local barriers = v.addend == "fetch" and 8 * v.slabs * 8 or 0
   local ahead = v.whole and v.factors == "squares" and 8 * 32 * 16 or 0
-  local kept = v.quantize == "streamed" and 3 * 32 * 32 or ahead
-  return 1 * KiB + v.slabs * rows * 128 + barriers + copies + 512 + kept
+  return 1 * KiB + v.slabs * rows * 128 + barriers + copies + 512 + ahead
 end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_memory(v) end
 
@@ -368,28 +367,8 @@ for operands, axes in pairs(gradients) do
   }
 end
 
--- The same, which quantizes A on the way: it reads numbers and writes the copies, whose blocks must
--- be those of A's scales along k, and along the rows.
-kernels "sm90_square_m_streamed" {
-  op = { "fprop", "dgrad" }, element = element.square, scale = spans.square, layout = "tn",
-  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
-  params = join(rows, sf.square,
-                { "in", "in_stride", "row", "row_stride", "row_sf", "a_sf_stride", "column",
-                  "column_stride", "column_sf", "flags" }, sizes),
-
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {128, 128, 128}, {128, 256, 128} },
-  axis "cluster"  { {1, 1} },
-  axis "quantize" { "streamed" },
-  derive "addend" (function () return "none" end),
-  reject "codes drawn by chance need a seed, and blocks of transformed values another pass"
-    (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
-  requires "(m / 128 + groups) * (k / 64 + 8) < 2147483648" "pieces are counted in 31 bits",
-  ragged_m("square", "streamed")
-}
-
--- The same, but nothing is written except D: what warps beside the products make of A's numbers is
--- in shared memory only, and made again for each column of tiles, or of pairs of them.
+-- The same, which quantizes A on the way and writes nothing except D: three warps that the products
+-- do not need quantize A's numbers in shared memory, again for each column of tiles, or of pairs.
 kernels "sm90_square_m_inline" {
   op = { "fprop", "dgrad" }, element = element.square, scale = spans.square, layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
@@ -505,3 +484,5 @@ kernels "sm90_line_k_parts_scale" {
   derive "addend" (function () return "read" end),
   merges()
 }
+
+-- SPDX-License-Identifier: Apache-2.0

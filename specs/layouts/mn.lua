@@ -2,3 +2,5 @@
 -- column copy has such a matrix for each group, since its blocks end with the group's tokens.
 
 storage "mn" { order = "columns", pad = { rows = 4 } }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -1,3 +1,5 @@
 -- A k-major, B n-major: dgrad as the weights of fprop lie.
 
 layout "nn" { a = "k", b = "mn" }
+
+-- SPDX-License-Identifier: Apache-2.0

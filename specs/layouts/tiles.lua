@@ -2,3 +2,5 @@
 -- is padded by itself.
 
 storage "tiles" { order = "tiles" }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -2,3 +2,5 @@
 -- k-major; the second A's, N for k-major.
 
 layout "tn" { a = "k", b = "k" }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -5,3 +5,5 @@ recipe "bf16" {
   accum   = f32,
   d       = { bf16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

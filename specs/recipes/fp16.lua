@@ -5,3 +5,5 @@ recipe "fp16" {
   accum   = f32,
   d       = { f16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -17,3 +17,5 @@ recipe "fp8_block_any" {
   promote = 128,
   d       = { bf16, f16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -11,3 +11,5 @@ recipe "fp8_row" {
   promote = 128,
   d       = { bf16, f16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

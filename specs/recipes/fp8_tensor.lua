@@ -11,3 +11,5 @@ recipe "fp8_tensor" {
   promote = "never",
   d       = { bf16, f16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

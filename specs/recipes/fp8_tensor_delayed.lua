@@ -18,3 +18,5 @@ recipe "fp8_tensor_delayed" {
   promote = "never",
   d       = { bf16, f16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

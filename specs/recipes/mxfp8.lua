@@ -8,3 +8,5 @@ recipe "mxfp8" {
   accum   = f32,
   d       = { bf16, f16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

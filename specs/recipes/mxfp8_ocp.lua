@@ -9,3 +9,5 @@ recipe "mxfp8_ocp" {
   accum   = f32,
   d       = { bf16, f16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -22,3 +22,5 @@ recipe "nvfp4" {
   },
   d       = { bf16, f16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "activation/gradient.c"
 //$ once "cast/sigmoid.c"
 /*

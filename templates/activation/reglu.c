@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "activation/gradient.c"
 //$ once "cast/arith.c"
 /* max(a, 0) * b; at 0 the gradient is 0. */

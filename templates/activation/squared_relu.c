@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "activation/gradient.c"
 //$ once "cast/arith.c"
 /* max(a, 0)^2. There is no second operand: b is not looked at, and its gradient is 0. */

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local names = { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu" }
 //$ for _, name in ipairs(names) do
 //$   once("activation/" .. name .. ".c")

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** fp32 arithmetic in which every rounding is written, with the same bits on host and device: to
 ** nearest even, denormals kept, no product fused into a sum unless fma_rn says so. The sign and

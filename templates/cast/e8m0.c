@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 /* The power of two at or above v >= 0, in E8M0; from infinity on 0xfe, NaN 0xff. */
 FN unsigned e8m0_up(float v)

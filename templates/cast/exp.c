@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 /* e^x is 2^whole * (1 + part) with part within -0.3 .. 0.42. */
 struct power { int whole; float part; };

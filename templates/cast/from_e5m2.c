@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/from_narrow.c"
 /* E5M2 to fp32: 0x7c is infinity and what follows it NaN, with either sign. */
 FN float from_e5m2(unsigned code)

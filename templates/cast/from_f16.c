@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 /* fp16 to fp32: exact. */
 FN float from_f16(unsigned code)

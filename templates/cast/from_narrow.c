@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 /*
 ** The value of a float of `width` bits, `fraction` of them below the leading one: exact. Its bits

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/to_bf16.c"
 //$ local unroll = arch == "host" and "GCC unroll 16" or "unroll"
 /*

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Philox 4x32-10: sixteen random bytes, a function of seed and counter alone. */
 struct philox { unsigned word[4]; };
 

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/exp.c"
 /*
 ** 1 / (1 + e^-x), at most 2 ulp off. The sum is rounded once: what 1 + 2^whole loses comes back

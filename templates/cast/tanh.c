@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/exp.c"
 /* tanh(x), at most 2 ulp off: an odd polynomial near zero, else 1 - 2 / (1 + e^2|x|). */
 FN float tanh_f32(float x)

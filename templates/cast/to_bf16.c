@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 //$ if arch == "host" then
 /* fp32 to bf16, to nearest even; overflow becomes infinity, NaN 0x7fff. */

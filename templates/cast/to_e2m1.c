@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/to_narrow.c"
 /* fp32 to E2M1, in the low four bits: saturating, NaN 6. */
 FN unsigned to_e2m1(float x)

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/to_narrow.c"
 /* fp32 to E2M3, in the low six bits of a byte: saturating, NaN 7.5. */
 FN unsigned to_e2m3(float x)

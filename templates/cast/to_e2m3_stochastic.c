@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/to_narrow_stochastic.c"
 /* fp32 to E2M3, rounded by chance; saturating, NaN 7.5. */
 FN unsigned to_e2m3_stochastic(float x, unsigned random_byte)

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/to_narrow.c"
 /* fp32 to E3M2, in the low six bits of a byte: saturating, NaN 28. */
 FN unsigned to_e3m2(float x)

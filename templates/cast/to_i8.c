@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 /* fp32 to a signed byte, to nearest even: -127 .. 127, NaN 0. */
 FN unsigned to_i8(float x)

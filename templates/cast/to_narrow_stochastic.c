@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 /*
 ** As to_narrow, but rounded by chance: x lies between two neighbours, 256 steps apart. With s whole

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** What a product of $(recipe) needs whose operands were expanded ahead.
 **

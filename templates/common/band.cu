@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Strips of tiles that are visited together, one tile of each strip after the other. */
 struct band {
     unsigned int first, strips; /* its strips */

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local fn = arch == "host" and "static" or "DEVICE"
 //$ include "common/size_rules.c"
 

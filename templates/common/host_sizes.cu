@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Sizes that the host knows, to where the kernels of $(recipe) read them: they come as parameters,
 ** so that nothing is copied and nobody waits.

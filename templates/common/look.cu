@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Do all values of A and B in $(recipe) fit f16, once the largest of each operand's scales is
 ** divided out?

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* One of the products that a launch merges, as the runtime has it. COUPLED: parts -> plan.h */
 struct part {
     const void *a, *b, *first_dims, *offsets;

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Whose scales are looked for: what follows from the groups' sizes. */
 struct scale_group {
     int number;

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ include "common/scale_place.c"
 
 //$ for _, x in ipairs { { "a", a }, { "b", b } } do

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local fn = arch == "host" and "static" or "DEVICE"
 enum { SIZE_NEGATIVE = 1, SIZE_PAST_END = 2, SIZE_OVERLAP = 3 }; /* COUPLED: errors */
 

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Group sizes as the caller gave them: never trusted, so each is cut to the rows of the buffer
 ** before the first address is formed from it. `bytes` is 4 or 8, for int32 or int64 arrays.

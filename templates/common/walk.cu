@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The walk over the tiles of all groups. Each warp walks by itself, and every CTA or cluster visits
 ** tiles `next`, `next + stride`, ... in the one order that all agree on. Nothing is shared and

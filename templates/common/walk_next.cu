@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local group_strips = ragged == "k" and "w->strips" or "strips_of(t->length)"
 /* The next tile of this CTA or cluster; 0 if there is none. Called by all lanes of a warp. */
 DEVICE int walk_next(struct walk *w, struct tile *t, int lane)

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* A warp's lanes hold 32 consecutive groups. */
 struct walk {
     const void *first_dims, *offsets;

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Sum over lanes 0 .. lane, never more than `most`; the sum of two values must not overflow. */
 DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int lane)
 {

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* All groups are alike: a tile's number tells its group. */
 struct walk {
     int groups;

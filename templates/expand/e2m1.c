@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "expand/permute.c"
 //$ once "expand/multiply.c"
 //$ once "cast/arith.c"

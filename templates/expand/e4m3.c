@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "expand/four_e4m3.c"
 //$ once "expand/permute.c"
 //$ once "expand/multiply.c"

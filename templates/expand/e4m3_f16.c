@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ if arch == "host" then
 //$   once "cast/from_e4m3.c"
 //$   once "cast/from_f16.c"

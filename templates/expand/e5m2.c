@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "expand/pair_e5m2.c"
 //$ once "expand/permute.c"
 //$ once "expand/multiply.c"

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Scales of e8m0 as f16. A tensor's largest one becomes 2^7, since 448 * 2^7 is below 65504, and
 ** the other F16_SCALES - 1, which are smaller, what is as far from that: the last one 2^-14, under

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ if arch == "host" then
 //$   once "cast/from_e4m3.c"
 //$ end

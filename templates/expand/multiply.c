@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ if arch == "host" then
 //$   once "cast/to_bf16.c"
 //$   once "cast/from_bf16.c"

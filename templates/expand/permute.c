@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Bytes of x, 0 to 3, and y, 4 to 7, by four digits; 8 on top: the byte's sign, eight times. */
 //$ if arch == "host" then
 FN unsigned permute(unsigned x, unsigned y, unsigned digits)

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "expand/permute.c"
 /*
 ** Codes of e2m1 under a power-of-two scale as codes of e4m3 under another one: a value times 2^r is

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 /*
 ** What 128 values of k get as their scale whose largest block of values that are not 0 has

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "expand/f16.c"
 /*
 ** Scales as f16 where those who multiply look at each themselves. What they are relative to the

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "expand/factor_e4m3.c"
 //$ once "expand/permute.c"
 //$ once "cast/arith.c"

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Scales as both halves of a word of bf16, without the care that some of them need: up to code
 ** MOST_E8M0, since the next is NaN. `codes` has the code in both halves, too.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "expand/f16.c"
 //$ once "cast/arith.c"
 /* What a product of two operands as f16 is to be multiplied by. */

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The largest magnitudes that quantizing needs before it begins, on the host, from any type of
 ** input and in any form.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** A bias of each group, added to its rows in place, on the host, in any type; each number is
 ** rounded once. The row's probability, where there is one, multiplies the bias.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local follows = epilogue == "activate"
 //$ local back = epilogue == "gradient"
 /*

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 //$ once "cast/activation.c"
 /*

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local across = scale.k > 0 and scale.k or 128
 //$ local down = scale.rows > 0 and scale.rows or 1
 /*

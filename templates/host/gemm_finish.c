@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* An element of d from its sum. A beta of zero does not look at c. */
 static d_element finish(const struct product *p, float sum, const d_element *c)
 {

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 .follow = {
     .columns = n,
     .results = activation && activation != SQUARED_RELU ? n / 2 : n,

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
 //$ local adds = epilogue ~= "activate" and epilogue ~= "gradient" and not copies
 /*

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* sum[r][j] += a[r][i] * b[i][j] over a run of k, in order. */
 typedef void run_function(term sum[TILE_M][TILE_N], term a[TILE_M][TILE_K],
                           term b[TILE_K][TILE_N], int steps);

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies" -- of what would be d

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Delayed scaling, on the host: the next scale, from the largest magnitudes of the last
 ** $(scale.history) calls.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* The bits of magnitudes are ordered as these are; those of NaN come last and are left out. */
 FN unsigned int amax_of(const float *values, int count)
 {

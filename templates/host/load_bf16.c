@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* bf16 is the upper half of fp32. */
 static float load_bf16(unsigned short x)
 {

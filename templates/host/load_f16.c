@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* fp16 to fp32: exact. Without branches, so that loops of it become vectors. */
 static float load_f16(unsigned short x)
 {

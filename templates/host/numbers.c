@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Of a tensor that $(recipe) keeps as $(element.type): an activation's result, or the gradient of
 ** what it was given, and sums over rows, on the host, from any type of input and in any form.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ for _, p in ipairs(params) do
 //$   if p.name == "parts" then
 const struct parts *const parts = (const struct parts *)params[$(p.index)];

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Worker `worker` of `workers`. */
 void $(name)(void *const *params, int worker, int workers)
 {

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local across, down = scale.k > 0 and scale.k or 128, scale.rows > 0 and scale.rows or 1
 /*
 ** A tile of one copy, as lines of 128 values. Both copies are made by the same code: lines are rows

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local sf = scale.type == "f32" and "float" or "unsigned int"
 //$ if scale.global then
 /* From a group's largest magnitude: what is stored, and what the rule of blocks goes by. */

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Up to 128 features, summed over all rows of a group; what is summed as it is counts as often as
    the row's probability says. What is added to dbias is nothing where it has no rows. */
 static void sum_rows(const struct work *w, const struct group *g, int feature)

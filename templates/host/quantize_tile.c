@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 enum { SQUARED_RELU = 6 }; /* COUPLED: activations */
 
 /* Value `i` of the type of the input. */

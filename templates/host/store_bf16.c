@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* fp32 to bf16, to nearest even; NaN becomes 0x7fff as on the device. */
 static unsigned short store_bf16(float x)
 {

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* fp32 to fp16, to nearest even; overflow becomes infinity, NaN 0x7fff as on the device. */
 static unsigned short store_f16(float x)
 {

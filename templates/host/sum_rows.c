@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** dprob in $(recipe), on the host: the sums of 64 columns each, which a product that goes back
 ** through an activation leaves in the workspace, added up in ascending order.

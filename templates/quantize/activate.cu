@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ include "quantize/operands.cu"
 
 /* Two results as the type of the input holds them. */

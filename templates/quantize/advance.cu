@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* What lies ahead of a CTA: a tile, and the tiles of 128 rows in the groups before its group. */
 struct errand {
     struct tile tile; /* group -1: there is none */

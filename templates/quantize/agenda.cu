@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 if (warp == 0) {
     struct walk w;
     //$ include "quantize/begin.cu"

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The largest magnitudes that quantizing needs before it begins: $(of) in $(recipe), from
 ** $(input.type == "copy" and "its row copy" or input.type).

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 w.groups = groups;
 //$ if of == "w" then
 w.strips = (unsigned int)ceil_div(m, TILE_M);

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** A bias of each group, added to its rows in place: numbers in $(input.type), each rounded once.
 **

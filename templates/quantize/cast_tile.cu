@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local bits = element.bits == 4 and 4 or 8 -- in memory
 //$ local cast = "to_" .. element.type .. "_x2"
 //$ local power = scale.powers and input.bits == 16 -- 16 bits hold a product, too

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local bits = element.bits == 4 and 4 or 8 -- in memory
 //$ local wide = scale.k
 //$ local by_row = scale.span == "row" or (scale.span == "block" and scale.rows == 1)

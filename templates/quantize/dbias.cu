@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* A thread's part of dbias: the sums of its 32 rows, which another kernel adds up. */
 FN void sum_part(float *partials, const struct place *p, const struct group *g,
                  const struct tile *t, const struct shape *all, const float sum[2])

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** A copy of $(of) in $(recipe) back to numbers, as $(input.type).
 **

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The gradient of each row's probability, which multiplies an activation's result: the sum over
 ** features of that result times its gradient, both in $(input.type).

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The gradient of each row's probability, which multiplies a bias of its group: the sum over
 ** features of that bias times the row's gradient, in $(input.type), is added to what is there.

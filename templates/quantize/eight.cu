@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Eight codes that lie side by side, and the numbers that they become: a scale has at least
 ** sixteen, so that these share theirs.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
 /* The scales of a group without rows, as of zeros. */
 FN void do_nothing(int group, int k, const struct copy *row, const struct copy *column)

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local wide = scale.k
 //$ local by_line = scale.span == "row" or (scale.span == "block" and scale.rows == 1)
 //$ local shared = scale.span == "row" or (by_line and wide == 128)

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local wide = scale.k
 //$ local gathered = scale.words
 //$ local more = scale.global and ", global" or ""

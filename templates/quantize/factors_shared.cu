@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local wide = scale.k
 //$ local more = scale.global and ", global" or ""
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local bytes = input.bits // 8
 /*
 ** A tile's values into a stage, for all threads: 16 bytes at a time and without waiting, or where

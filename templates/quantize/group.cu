@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 g.number = t.group;
 //$ if of == "w" then
 g.start = 0;

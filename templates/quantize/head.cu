@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local across = scale and scale.k > 0 and scale.k or 128
 //$ local down = scale and scale.rows > 0 and scale.rows or 1
 #define DEVICE __device__ __forceinline__

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local packed = input.bits == 16
 /*
 //$ local how = packed and "as the input has them" or "in fp32"

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Delayed scaling: the next scale of $(of) in $(recipe), from the largest magnitudes of the last
 ** $(scale.history) calls.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local plain = form == "plain" and input.type ~= "copy"
 //$ include "quantize/given.cu"
 

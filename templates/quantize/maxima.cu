@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ include "quantize/pairs.cu"
 
 /* Of `COUNT` rows from v on, for each of the two features. */

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Of a tensor that $(recipe) keeps as $(element.type), from $(input.type):
 //$ if form == "forward" then

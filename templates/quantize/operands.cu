@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local pair = input.type == "f32" and "float2" or "unsigned"
 enum { SQUARED_RELU = 6 }; /* COUPLED: activations */
 

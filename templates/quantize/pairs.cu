@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local packed = input.bits == 16
 /*
 ** The largest magnitudes, of values as a thread holds them: features f and f + 1 of 32 rows. NaN

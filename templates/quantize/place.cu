@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* A thread's place: rows 32 * part .. and features 64 * half + 2 * lane, + 1 of the tile. */
 struct place {
     int warp, lane, part, half;

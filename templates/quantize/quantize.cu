@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local many = { x = "groups of rows", dy = "groups of rows", w = "one matrix for each group" }
 /*
 //$ local from = input.type == "copy" and "its row copy" or input.type

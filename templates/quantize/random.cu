@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local bits = element.bits == 4 and 4 or 8 -- in memory
 /* Two codes rounded by chance, with a byte each. */
 FN unsigned round_two(unsigned bytes, float lo, float hi)

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ include "quantize/value.c"
 
 /* What the row copy holds of feature f. */

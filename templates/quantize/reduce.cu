@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* The largest over `LANES` neighbouring lanes, in all of them. */
 template <int LANES> DEVICE float reduce_lanes(float most)
 {

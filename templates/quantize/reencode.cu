@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** A copy of $(of) in $(recipe) as one of FP8 in blocks: e4m3 codes, and in fp32 a power of two for
 //$ if of == "w" then

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Quantize $(of) for $(recipe), from $(input.type), where only the row copy is wanted: groups of
 ** rows.

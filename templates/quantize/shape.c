@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** What follows from the groups' sizes. Tiles of 128 rows begin with each group, so `first`, the
 ** tiles of the groups before, places whatever is padded to 128 rows.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local has = {}
 //$ for _, p in ipairs(params) do has[p.name] = true end
 source.all = all;

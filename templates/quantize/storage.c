@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** A matrix of scales, or the part of one that belongs to a group. Those past the counts are
 ** padding, up to the limits, and zero.

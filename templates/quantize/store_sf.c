@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Scale (i, j) of a group. Padding is zero: inside a tile it is stored as scales are; what no tile
 ** reaches is stored with the last scale before it.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** dbias of $(of) in $(recipe): the sums of 32 rows each, which quantize leaves in the workspace,
 ** added up in ascending order. A group without rows gets zeros, or stays as it is where sums are

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* The sum of what all lanes of a warp have, in the host's order.        COUPLED: dprob */
 DEVICE float sum_lanes(float sum)
 {

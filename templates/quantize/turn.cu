@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** From the column copy, through a stage in shared memory: rows of 256 bytes, the pieces of which
 ** change places so that neighbouring threads meet different banks, as they write and as they read.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The walk over the tiles of all groups. What is at work at a time is about as high as wide, so
 ** that rows of the input and lines of the column copy both come in long pieces.

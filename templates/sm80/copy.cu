@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** From global memory to shared memory. An operand is rows of contiguous elements: of steps of k if
 ** it is k-major, else of its other axis. A stage holds some of its rows in chunks of 8 elements.

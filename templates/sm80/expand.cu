@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Codes of few bits become $(expanded) in registers, four at a time: codes 0 and 1 in one word, 2
 ** and 3 in the next. Their bits are put where 16-bit floats have them, and multiplied by the power

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local many, of = { [true] = "groups, ", [false] = "" }, { m = "rows", n = "columns" }
 /*
 ** d = alpha * a * b^T + beta * c for each group.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local many = { [true] = "groups, ", [false] = "" }
 //$ -- What a scale becomes follows from what shares it and how it is stored.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end

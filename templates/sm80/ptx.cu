@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Instructions that every GPU since sm_80 has, one function each. `shared` addresses are 32-bit, in
 ** the shared window. All of global memory but the groups' sizes is read and written here.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** From the sums to global memory:  D = alpha * sum + beta * C, in fp32, rounded once. A warp lays
 ** 16 rows of its sums into shared memory and takes them out again as runs of 16 bytes of D.

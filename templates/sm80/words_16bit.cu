@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Two elements of D or C, $(d.type), in one word; the first in its lower half. */
 enum { PER_WORD = 2 };
 

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* An element of D or C is one word: the bits of an fp32. */
 enum { PER_WORD = 1 };
 

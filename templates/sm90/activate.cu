@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local copies = epilogue == "copies"
 //$ local bias_rows = activation == "none" and ", block" or ""
 //$ local two = operands == "halves" or operands == "runs"

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* How many arrivals end a phase of each. By one thread. */
 //$ local inline = quantize == "inline"
 //$ local makers = expand ~= "none" and 4 or inline and "1 + WARPS" or 1 -- of a stage

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The tiles, from the warp that walks over them to those that multiply: it posts each on a board of
 ** BOARD notes, ahead of the copies, so that where the next tile lies costs them one look. A note

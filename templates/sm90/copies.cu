@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** A tile's results as the copies that quantize makes of them: rounded to $(d.type) first, as it
 ** reads them. They are 128 rows x 128 columns, one block of scales of either copy.

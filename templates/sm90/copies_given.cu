@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 follow.copies.row_sf = (float *)row_sf;
 //$ local pad = a.scale.pad_rows
 follow.copies.row_stride = (m + $(pad - 1)) / $(pad) * $(pad);

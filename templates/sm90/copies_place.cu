@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Where the copies go, as quantize lays them out, and the scales of the groups' rows. */
 struct copies {
     float *row_sf;        /* [results / 128][rows with padding] */

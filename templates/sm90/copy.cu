@@ -1,3 +1,5 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ -- COUPLED: ragged map
 /*
 ** The copies of A and B into the ring. A ragged operand is read through a plain map, since the copy
 ** engine walks that faster; what a tile reads behind the end of its group ends in rows of the sum
@@ -24,9 +26,6 @@ struct maps {
     int half; /* rows of B from one operand of a result to the other */
     int twice;
 //$ end
-//$ if quantize == "streamed" then
-    const unsigned int *flags; /* of the chunks that A is made in */
-//$ end
 //$ if parts > 1 then
     const struct parts *parts;
     const struct part_maps *plain; /* of A and B */
@@ -35,7 +34,7 @@ struct maps {
 //$ end
 };
 
-//$ if ragged ~= "none" then
+//$ if ragged ~= "none" then -- COUPLED: pointer map
 /* Where a map of all memory, in steps of 16 bytes from its base, reaches a matrix. */
 struct reach {
     int near, far;
@@ -212,10 +211,6 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
                       const struct maps *maps, int k)
 //$ end
 {
-//$ if quantize == "streamed" then
-    const unsigned int *flags = maps->flags + (t->runs + t->row / BLOCK) * chunks_of(k);
-
-//$ end
 //$ if rolled then
 #pragma unroll 1
 //$ end
@@ -223,10 +218,7 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
         const unsigned int full = s->$(ring[1])full + p->stage * 8;
         const unsigned int stage = s->$(ring[2]) + p->stage * $(loaded_at);
 
-//$ if quantize == "streamed" then
-        if (x % CHUNK == 0) /* before the stage is free, so that the look costs nothing */
-            flag_wait(flags + x / CHUNK, PIECES);
-//$ elseif inline then
+//$ if inline then
         barrier_wait(s->numbers_empty + q->stage * 8, q->parity ^ 1);
         barrier_expect(s->numbers_full + q->stage * 8, NUMBER_BYTES);
         load_numbers(maps, s->numbers + q->stage * NUMBER_BYTES, s->numbers_full + q->stage * 8, t,

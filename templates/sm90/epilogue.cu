@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ if addend == "read" then
@@ -43,13 +44,4 @@ follow.shift = shift;
 maps.half = n / 2;
 maps.twice = n;
 //$ end
-//$ end
-//$ if quantize == "streamed" then
-const struct stream stream = {
-    (const unsigned char *)in, row, column, (unsigned int)in_stride, (unsigned int)row_stride,
-    (unsigned int)column_stride, (float *)row_sf, (float *)column_sf,
-    (unsigned int)a_sf_stride, flags, k
-};
-
-maps.flags = flags + FLAGS;
 //$ end

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local stored = a.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = stored -- of 32 codes
 //$ local kind = a.type .. (apart and stored == 4 and "_apart" or "")

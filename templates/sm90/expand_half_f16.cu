@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local kind = a.type
 /*
 ** The same as f16: a word has the factors of four blocks, those of this step are the `step`-th two.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local f16 = wide == "f16"
 /*
 ** The warps between the copies and the products: each thread takes whole rows of a

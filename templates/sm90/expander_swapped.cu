@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local either = wide == "either"
 //$ local more = tile.m > 64 -- rows than two lanes for each have at a time
 /*

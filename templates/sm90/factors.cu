@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 //$ if factors == "bases" then
 ** What values are relative to that became f16.

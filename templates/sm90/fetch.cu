@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** fp32 accumulation by the copy engine: it brings a slab of C, which is D, into shared memory, the
 ** warp adds its sums in place, and the slab goes back by a plain store.

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 /* What one tile needs of it. */
 struct finish {

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 //$ local shapes = {
 //$   m = { "[m, k]", b.major == "k" and "[groups, n, k]" or "[groups, k, n]", "[m, n]" },
@@ -219,10 +220,6 @@ DEVICE void release_packed(const struct memory *s, int stage, int lane)
 }
 
 //$ end
-//$ if quantize == "streamed" then
-//$ include "sm90/stream.cu"
-
-//$ end
 //$ include "sm90/copy.cu"
 
 //$ if expand ~= "none" then
@@ -401,13 +398,7 @@ $(name)(
                         lane);
 //$ end
         }
-//$ if quantize == "streamed" then
-        if (warp > 0)
-            stream_work(&stream, &w, s.walks, lane);
-        named_wait(1, 128); /* the CTA neither copies nor quantizes any more */
-        if (warp == 0)
-            stream_leave(&stream, &w, lane);
-//$ elseif inline then
+//$ if inline then
         int unit = warp - 1;
         while (uniformly(warp > 0 && board_read(&s, &note, &t, &p, lane)))
             quantize_tile(&s, &q, &p, &unit, $(d_rows) - t.row, k, lane);

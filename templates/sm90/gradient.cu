@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local two = operands ~= "one"
 //$ local copies = epilogue == "gradient_copies"
 //$ local run = interleave // 8

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The warps between the copies and the products: from the numbers of a stage, and nothing else,
 ** they make what is stored of A and its scales, where the tensor cores and those who promote expect

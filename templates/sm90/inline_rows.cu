@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Rows' numbers become codes and scales, through the registers of one warp. Two threads share a
 ** row: each has the numbers of one box, half of a block. They are read twice, for their scale and

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local inline = quantize == "inline"
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
@@ -25,9 +26,6 @@ struct memory {
     unsigned int turned, maxima, columns; /* of the column copy: see sm90/copies.cu */
 //$ end
     unsigned int posted, read, board;
-//$ if quantize == "streamed" then
-    unsigned int walks; /* of the warps that quantize */
-//$ end
 };
 
 DEVICE struct memory memory_layout(void)
@@ -72,8 +70,5 @@ DEVICE struct memory memory_layout(void)
 //$ end
     s.read = s.posted + BOARD * 8;
     s.board = s.read + BOARD * 8;
-//$ if quantize == "streamed" then
-    s.walks = s.board + BOARD * NOTE_BYTES;
-//$ end
     return s;
 }

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local columns = split == "n" and tile.n // 2 or tile.n -- of a warpgroup
 //$ local wide = expand ~= "none"
 //$ local direct = wide and (a_way == "copied" and "A" or b_way == "copied" and "B") or false

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local f16 = wide == "f16"
 //$ local given, low = f16 and ", unsigned int low" or "", f16 and ", low" or ""
 //$ local stored = a.bits == 4 and 4 or 8 -- bits of a code: six have a byte

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local either = wide == "either"
 //$ -- two loops, or one of both types, which needs fewer registers
 //$ local mixed = either and few > 0

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Of one code and four in a word. */
 DEVICE unsigned int largest_of(unsigned int most, unsigned int codes)
 {

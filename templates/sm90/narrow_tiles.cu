@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 enum { MARKS = $(marks) };
 
 /* What a note says of its tile, where it is one. */

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
 //$ local of = copies and d.type or "bf16" -- what the pairs are of
 /* Two numbers side by side, as what is quantized is read. */

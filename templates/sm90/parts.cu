@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ include "common/parts.c"
 
 /* Maps of each one's A and B as they lie in memory. */

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 //$ if expand ~= "none" and wide == "either" then
 walk_twice(&s, &w, &p, &note, &maps, cluster, clusters, k, lane);

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local of_blocks = factors == "squares" or factors == "lines"
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local apart = follows and operands == "halves" -- two parts of B in a tile

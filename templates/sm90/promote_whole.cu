@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local scaled = factors == "squares"
 //$ local lots = mma_n == 192 and 3 or 1 -- of columns, each of one square
 //$ if scaled then

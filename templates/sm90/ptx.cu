@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Hopper's instructions, one function each. `shared` addresses are 32-bit, in the shared window.
 */
@@ -392,7 +393,7 @@ DEVICE int elect_lane(void)
 }
 
 //$ local turns = schedule == "pingpong"
-//$ if turns or store == "warpgroup" or quantize == "streamed" or copies or back then
+//$ if turns or store == "warpgroup" or copies or back then
 /* Named barriers of the CTA, 1 to 15: `threads` counts those that wait and those that arrive. */
 DEVICE void named_wait(int barrier, int threads)
 {
@@ -423,55 +424,3 @@ DEVICE int lane_again(void)
 #define registers_release(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count))
 #define registers_take(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count))
 
-//$ if quantize == "streamed" then
-/* --- between CTAs: tickets, and flags that count what is done --- */
-
-/* What this thread has written, and seen written, to memory comes before what copy engines read. */
-DEVICE void memory_fence(void)
-{
-    asm volatile("fence.proxy.async.global;" : : : "memory");
-}
-
-/* Orders what this thread did before what it does later, as other CTAs see both. */
-DEVICE void gpu_fence(void)
-{
-    asm volatile("fence.acq_rel.gpu;" : : : "memory");
-}
-
-/* The next number of a counter, for all lanes of a warp. */
-DEVICE unsigned int ticket_draw(unsigned int *counter, int lane)
-{
-    unsigned int ticket = 0;
-
-    if (lane == 0)
-        asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;"
-                     : "=r"(ticket) : "l"(counter) : "memory");
-    return (unsigned int)uniform((int)ticket); /* other lanes have 0 */
-}
-
-/* What all lanes of the warp have written is there for whoever sees the flag counted up. */
-DEVICE void flag_raise(unsigned int *flag, int lane)
-{
-    memory_fence();
-    __syncwarp();
-    if (lane == 0) {
-        gpu_fence();
-        asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" : : "l"(flag) : "memory");
-    }
-}
-
-/* Wait until the flag was raised so often; then the copy engine may read what it stands for. */
-DEVICE void flag_wait(const unsigned int *flag, unsigned int times)
-{
-    unsigned int seen;
-
-    for (;;) {
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
-        if (seen >= times)
-            break;
-        __nanosleep(100);
-    }
-    memory_fence();
-}
-
-//$ end

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 DEVICE unsigned int shared_address(const void *p)
 {
     return (unsigned int)__cvta_generic_to_shared(p);

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** d = alpha * sum + beta * c, in fp32. Each thread reads the elements of C that it holds sums of,
 ** AHEAD slabs before it needs them, so that they are on the way while others are stored.

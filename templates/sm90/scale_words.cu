@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Scales of blocks on their way to the warps that expand: four of a row in a word, by copies that
 ** do not hold a thread up, SF_AHEAD steps of k before they are needed. A thread that expands whole

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* The slabs of one math $(store == "warps" and "warp, filled in turns" or "warpgroup"). */
 struct slabs {
     unsigned int first;

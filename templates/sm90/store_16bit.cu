@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 DEVICE unsigned int pack(float lo, float hi)
 {
     unsigned int packed;

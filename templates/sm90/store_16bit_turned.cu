@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local row_bytes = tile.n // 8 * 2
 DEVICE unsigned int pack(float lo, float hi)
 {

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ if addend == "fetch" then
 /*
 ** One warp's 16 rows x 32 columns, added to the fp32 that lies in a slab of 16 swizzled rows of 128

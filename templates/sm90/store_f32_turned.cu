@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ local row_bytes = tile.n // 8 * 4
 /*
 ** One warp's 16 rows x SLAB_COLUMNS as fp32 into a slab of 16 swizzled rows of $(row_bytes) bytes.

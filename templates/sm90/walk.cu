@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The walk over the tiles of all groups. One warp walks for its CTA: its lanes hold 32 consecutive
 ** groups, and every cluster visits tiles `next`, `next + stride`, ... in the one order that all
@@ -20,10 +21,10 @@
 */
 //$ end
 //$ local which = ragged == "m" and "B" or "D"
-//$ -- where scales of a group lie, its copies, or its pieces of what is quantized on the way
+//$ -- where scales of a group lie, or its copies
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local kept = epilogue == "copies" or back
-//$ local runs = kept or expand ~= "none" and a_runs or quantize == "streamed"
+//$ local runs = kept or expand ~= "none" and a_runs
 struct walk {
 //$ if parts > 1 then
     const struct parts *parts;

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** sum += a * b for 64 rows, MMA_N columns and MMA_K steps of k. Both operands lie in shared
 ** memory, in swizzled rows of 128 bytes. Thread t of the warpgroup holds, for each 8 columns j,

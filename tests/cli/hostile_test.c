@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** hostile_test.c: commands with wrong, missing, doubled and extreme arguments,
 ** output that nobody takes, an interrupt. Each is told in one sentence, with

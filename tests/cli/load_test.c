@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** load_test.c: clock and power as NVML gives them, the roofline's peaks, and
 ** how many CTAs a multiprocessor has room for.
@@ -8,8 +9,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cubin.h"
-#include "gpu.h"
+#include "oracle/cubin.h"
+#include "oracle/gpu.h"
 #include "test_cli.h"
 
 static int clock_of(void *device, int type, unsigned *mhz)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** mirror_test.c: runtime/quern.h and bench/libquern.py, which repeats its
 ** structures for Python, are of one mind.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** random_test.c: random data, and elements to and from fp32.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** shell.c: commands of a shell, and what they print.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** sizes_test.c: group sizes from names, lists, files and routed tokens.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cli.c: the program `quern` as a user meets it, and the parts of it that
 ** others build on: group sizes and random data.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cli.h: the tests, each in the file that its name's subject has.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** report.c: a reader of ptxas's report, and the rules for a kernel.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** report.h: what ptxas says about a kernel, in numbers.
 **

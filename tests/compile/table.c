@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** table.c: what compiling each kernel showed, as a JSON file.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cache.c: an entry of the cache as somebody else left it there.
 **

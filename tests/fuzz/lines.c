@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** lines.c: lines and files that people write: problems, casts, rules, lengths
 ** of groups, routes of tokens, tuning.

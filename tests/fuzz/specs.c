@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** specs.c: specs and templates, of which one file is damaged.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_fuzz.c: the targets, and two drivers for them.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** api_test.c: what the calls say, and the registry's descriptors.
 */

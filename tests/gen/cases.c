@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cases.c: a file of cases, each some files and the diagnostics they give.
 **

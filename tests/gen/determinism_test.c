@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** determinism_test.c: the same specs give the same bytes.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** emit_test.c: files in a folder, and specs from folders.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fields_test.c: what a kernel does follows from its recipe's fields, where a
 ** shorter way holds for some of them alone.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** lazy_test.c: a source is made when it is asked for, and its errors show then.
 */

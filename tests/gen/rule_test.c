@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** rule_test.c: a rule's C gives the bits that its formula does.
 */

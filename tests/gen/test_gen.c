@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_gen.c: the generator, from specs to files. Needs no compiler but for
 ** the test of a rule's C, which skips without one.
@@ -12,7 +13,7 @@ int main(void)
         cmocka_unit_test(test_sandbox),
         cmocka_unit_test(test_stops_at_twenty),
         cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_embedded_specs),
+        cmocka_unit_test(test_embedded_texts),
         cmocka_unit_test(test_same_bytes_again),
         cmocka_unit_test(test_order_of_folders),
         cmocka_unit_test(test_rule_in_c),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_gen.h: what the generator's tests share.
 **
@@ -56,7 +57,7 @@ void test_every_message_has_a_case(void **state);
 void test_sandbox(void **state);
 void test_stops_at_twenty(void **state);
 void test_golden(void **state);
-void test_embedded_specs(void **state);
+void test_embedded_texts(void **state);
 void test_same_bytes_again(void **state);
 void test_order_of_folders(void **state);
 void test_rule_in_c(void **state);

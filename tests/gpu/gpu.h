@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu.h: the suite: what it runs, what it counts, and one run of one kernel.
 */
@@ -7,7 +8,7 @@
 #include <stdint.h>
 
 #include "gpu_driver.h"
-#include "host/case.h"
+#include "support/case.h"
 #include "registry.h"
 
 enum {
@@ -298,7 +299,7 @@ void gpu_refusals(void);
 void gpu_cublaslt(void);
 void gpu_casts(void);
 void gpu_activate(void);
-void gpu_streamed(void);
+void gpu_fuse(void);
 void gpu_mlp(void);
 void gpu_step(void);
 void gpu_nans(void);

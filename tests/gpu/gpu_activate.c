@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_activate.c: products with a bias and an activation: each kernel against
 ** float64, with and without what it may be given, copies of its result against
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle.h"
+#include "oracle/oracle.h"
 #include "types.h"
 
 enum { MOST_KERNELS = 2048, EACH = 3, ROWS = 400 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_buffer.c: device memory between guards, and waiting with a limit.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_call.c: a product, a cast or an MLP with its buffers.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_call.h: a product, a cast or an MLP with its buffers: what is written,
 ** its sizes, and a run of it on any stream.
@@ -5,8 +6,8 @@
 #ifndef GPU_CALL_H
 #define GPU_CALL_H
 
-#include "cast.h"
-#include "layer.h"
+#include "oracle/cast.h"
+#include "oracle/layer.h"
 
 enum { GPU_CALL_PARTS = 40, GPU_CALL_QUEUED = 4 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_case.c: one problem on the device, one kernel's run of it.
 */

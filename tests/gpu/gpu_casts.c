@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_casts.c: every quantization of every recipe, byte for byte against the
 ** host: all buffers, whether they are written or not, over poison.
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cast.h"
+#include "oracle/cast.h"
 #include "element.h"
 #include "types.h"
 

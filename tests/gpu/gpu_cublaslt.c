@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_cublaslt.c: the backend cublaslt: every layout, ragged axis, type and
 ** factor, with and without gaps between rows.
@@ -8,7 +9,7 @@
 #include <string.h>
 
 #include "element.h"
-#include "runtime/exact.h"
+#include "support/exact.h"
 
 enum { ELEMENTS = 1 << 16 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_driver.c: libcuda and NVML by dlopen.
 */

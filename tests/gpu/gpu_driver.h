@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_driver.h: the part of the CUDA driver's API that the suite itself needs,
 ** opened at run time, and the clock and power that NVML reports.

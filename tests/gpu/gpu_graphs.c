@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_graphs.c: captured runs, replayed after the sizes on the device have
 ** changed. Every row of the ragged axis has values, whichever group gets it;

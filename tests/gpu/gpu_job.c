@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_job.c: what families do with jobs, the CLI's way to run a problem.
 */
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job.h"
+#include "oracle/job.h"
 
 const char *gpu_job_repeat(struct qn_job *job, const struct qn_memory *memory)
 {

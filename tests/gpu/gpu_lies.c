@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_lies.c: sizes that lie, and shapes that no kernel may take.
 */

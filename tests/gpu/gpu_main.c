@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_main.c: every kernel that the specs express for this GPU, on problems
 ** that are made to break them.
@@ -56,7 +57,7 @@ static struct gpu_family families[] = {
     FAMILY(casts, 1, "every quantization, byte for byte against the host"),
     FAMILY(tune, 1, "winners are measured, kept, and taken by plans"),
     FAMILY(activate, 0, "a bias and an activation in the product's launch"),
-    FAMILY(streamed, 1, "products that quantize A in their own launch"),
+    FAMILY(fuse, 1, "products that quantize A in their mainloop"),
     FAMILY(mlp, 1, "the grouped MLP both ways, against a chain in double"),
     FAMILY(step, 1, "a layer's training step against float64's"),
     FAMILY(coverage, 0, "no kernel was left out"),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_mlp.c: the grouped MLP, forward and backward: every recipe with every
 ** activation, with biases and without, against a chain in double, the same
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer.h"
+#include "oracle/layer.h"
 
 enum { MOST_LINES = 1024, MOST_TOKENS = 4096, REPLAYS = 24 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_plans.c: every kernel compiled, the same bits again, two streams at once,
 ** fewer multiprocessors, and the list for the sanitizers.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_queue.c: products that waited, flushed as merged launches: at once, and
 ** captured and replayed after all their sizes have changed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_reencode.c: operands that are encoded again as FP8, or become f16 beside
 ** the product, where they fit. What belongs to no group is poison, and must not
@@ -261,7 +262,7 @@ static const char *check_flags(const struct pair *t, int fits)
     struct qn_ahead_space space;
     unsigned int value[2];
 
-    qn_ahead_lay_out(&plan->problem, plan->ahead->recipe, plan->ahead->blocks,
+    qn_ahead_lay_out(&plan->problem, plan->recipe, plan->blocks,
                      &space);
     flags.data += space.flags;
     flags.bytes = sizeof value;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_replay.c: all that may be captured, in graphs: casts with whatever they
 ** make, products of each recipe in each way, merged launches, MLPs.
@@ -336,9 +337,8 @@ static const struct list lists[] = {
     {SCALED, DGRAD " activation=swiglu prob=1 dbias=add copies=both"},
     {SCALED, FPROP " bias=1 sizes=fixed copies=both"},
     {SCALED, DGRAD " copies=row"},
-    {MADE, FPROP " quantize=streamed"},
     {MADE, FPROP " quantize=inline"},
-    {"fp8_block*", DGRAD " quantize=streamed dbias=add"},
+    {"fp8_block*", DGRAD " quantize=inline dbias=add"},
     {"fp8_block*", DGRAD " quantize=inline sizes=fixed"},
     {"@(mx*|nvfp4)", FPROP " expand=inside"},
     {"@(mx*|nvfp4)", DGRAD " expand=ahead"},
@@ -378,7 +378,7 @@ static const char *const refusals[] = {
     "fprop bf16 g=8 m=400 n=256 k=128 sizes=host",
     "wgrad bf16 g=8 m=256 n=128 k=400 d=f32 beta=1 parts=4 sizes=host",
     "fprop mxfp8 g=8 m=400 n=256 k=128 expand=ahead sizes=host",
-    "fprop fp8_block g=8 m=400 n=256 k=128 quantize=streamed sizes=host",
+    "fprop fp8_block g=8 m=400 n=256 k=128 quantize=inline sizes=host",
     "quantize fp8_block of=dy g=8 m=400 k=136 dbias=1 sizes=host",
     "mlp fp8_block g=5 m=300 hidden=136 ffn=128 sizes=host"};
 

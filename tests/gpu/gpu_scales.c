@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_scales.c: the ends of the scales of blocks, of A and of B, in every
 ** kernel and expanded ahead: NaN, the largest and the least scale.
 */
 #include "gpu.h"
 
-#include "host/ends.h"
+#include "support/ends.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_shapes.c: families that run one problem after another, on every kernel.
 */

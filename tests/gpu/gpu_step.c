@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_step.c: a training step of one layer, quantized and multiplied on the
 ** GPU, against float64's: the checks that the host passes, too.
 */
 #include "gpu.h"
 
-#include "host/step.h"
+#include "support/step.h"
 
 static void check(int right, const char *text)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_tune.c: the tuner on this GPU: it measures several kernels, gives back
 ** all memory, keeps a line, and plans that read it compute what they should.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_variant.c: the registry's kernels for this GPU, sorted by what they do.
 */
@@ -6,7 +7,7 @@
 #include "context.h"
 #include "ahead.h"
 #include "scale.h"
-#include "streamed.h"
+#include "fuse.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -113,7 +114,7 @@ void gpu_variant_list(const char *only)
         struct gpu_variant *v;
 
         if (k->op > QUERN_WGRAD || k->epilogue >= QN_ACTIVATE ||
-            qn_streamed_way(k) || !gpu_variant_serves(k) ||
+            qn_fuse_way(k) || !gpu_variant_serves(k) ||
             (gpu_options.quick && is_twin(gpu_variant_recipe(k))) ||
             (only && fnmatch(only, k->name, 0)))
             continue;

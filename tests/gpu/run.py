@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The GPU suite in several processes at once, since most of its time is the host's.
 
     tests/gpu/run.py [--json FILE] [--quick] [--random N] [--jobs N] [--seconds N] [--cache DIR] [RECIPE ...]
@@ -23,7 +24,7 @@ import time
 
 SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
 SPECS = os.path.join(os.path.dirname(__file__), "specs")
-APART = ("casts", "cublaslt", "mlp", "replays", "step", "streamed")  # families that look at no kernel of products
+APART = ("casts", "cublaslt", "fuse", "mlp", "replays", "step")  # families that look at no kernel of products
 STRANGE = "casts_strange"  # those of the recipes in SPECS
 MANY = ("casts", "mlp", STRANGE)  # lines that need more threads than others, and a part of which will do
 NO_END = 1e6  # seconds

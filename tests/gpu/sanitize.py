@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Small runs of every recipe under the four tools of compute-sanitizer, several at once.
 
     tests/gpu/sanitize.py [--json FILE] [--jobs N] [--seconds N] [--commit HASH] [RECIPE ...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** activate.c: products with a bias and an activation: against formulas in
 ** double, written here, and the order of roundings to the bit.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** copies.c: a product's result as copies: to the byte those that quantize makes
 ** of the same result; what a problem may not ask for.

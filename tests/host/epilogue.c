@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** epilogue.c: what is in D and C before a run, and rows that lie far away.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gradient.c: dgrad that goes back through an activation: to the bit what a
 ** cast makes of an fp32 dh, its sums in their order, and what is refused.

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** held.c: is it seen when a copy does not hold what it was made of, where
 ** it is said to lie?
 */
-#include "fidelity.h"
+#include "oracle/fidelity.h"
 #include "host.h"
 
-#include "cast.h"
+#include "oracle/cast.h"
 #include "context.h"
 
 #include <stdarg.h>

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** host.h: what the host tests share: one context and a run between canaries.
 */
 #ifndef QT_HOST_H
 #define QT_HOST_H
 
-#include "case.h"
+#include "support/case.h"
 
 extern struct quern_context *host_ctx;
 
@@ -107,7 +108,7 @@ void test_queue_keeps_types(void **state);
 void test_quantize_pointers(void **state);
 void test_activations(void **state);
 void test_activation_order(void **state);
-void test_streamed(void **state);
+void test_fuse(void **state);
 void test_activation_ends(void **state);
 
 /* gradient.c */

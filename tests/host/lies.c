@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** lies.c: group sizes that lie, and memory given for two things at once.
 ** Nothing outside the buffers may be written; quern_check must blame the first

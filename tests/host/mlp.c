@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** mlp.c: the grouped MLP through the public header: every recipe and
 ** activation against a chain in double, sizes that have broken kernels,
@@ -5,7 +6,7 @@
 */
 #include "host.h"
 
-#include "layer.h"
+#include "oracle/layer.h"
 #include "registry.h"
 #include "types.h"
 

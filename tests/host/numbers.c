@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** numbers.c: the host backend against float64, and against a plain loop.
 */

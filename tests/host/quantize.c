@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** quantize.c: quantization through the public header: arguments, sizes that
 ** lie, threads. That the bytes are right is shown by tests/numbers.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** queue.c: the wgrad queue in random schedules, against gradients computed at
 ** once.

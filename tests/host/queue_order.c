@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** queue_order.c: merged products are one sum in a fixed order, which a run over
 ** all their tokens at once tells.

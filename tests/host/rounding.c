@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** rounding.c: the cast of an fp32 sum to BF16 and to FP16, against integer
 ** arithmetic.

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scale_ends.c: the ends of the scales of blocks on the host, of A and of B,
 ** expanded inside and ahead.
 */
-#include "ends.h"
+#include "support/ends.h"
 #include "host.h"
 
 #include "context.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scaled.c: products of quantized copies against float64 on what the copies
 ** hold, for every recipe with scales and every op.
@@ -6,7 +7,7 @@
 
 #include "ahead.h"
 #include "context.h"
-#include "decode.h"
+#include "oracle/decode.h"
 #include "registry.h"
 #include "types.h"
 

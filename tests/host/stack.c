@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** stack.c: what the library costs the threads of the program that holds it.
 */

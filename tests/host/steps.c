@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** steps.c: a training step of one layer on the host, quantized in blocks,
 ** against float64's.
 */
 #include "host.h"
 
-#include "step.h"
+#include "support/step.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

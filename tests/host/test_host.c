@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_host.c: the host backend through the public header.
 **
@@ -90,7 +91,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_result_of_gradients),
         cmocka_unit_test(test_result_rows),
         cmocka_unit_test(test_result_refusals),
-        cmocka_unit_test(test_streamed),
+        cmocka_unit_test(test_fuse),
         cmocka_unit_test(test_mlp_right),
         cmocka_unit_test(test_mlp_sizes),
         cmocka_unit_test(test_mlp_phases),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** chance.c: Philox, rounding by chance, and the Hadamard transform.
 */

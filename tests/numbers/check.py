@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The library's casts, byte for byte against reference.py.
 
     python3 tests/numbers/check.py [build/lib/libquern.so]

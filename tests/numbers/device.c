@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** device.c: the pieces as CUDA C: they compile, and give the bits of the host.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** expand.c: codes times scales as bf16, as the products of Hopper expand them:
 ** every code with every scale, in every place of a word.

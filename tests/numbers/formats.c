@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** formats.c: narrow floats as sets of numbers, and rounding as a search.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** hand.c: scale rules at the inputs where they bend, by formulas written here.
 **

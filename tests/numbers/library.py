@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libquern's quantization, through ctypes. The structures are those of runtime/quern.h."""
 import ctypes
 

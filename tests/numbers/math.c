@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** math.c: sigmoid, tanh and fma against double.
 */

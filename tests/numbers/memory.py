@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the library puts what reference.py computes: whole buffers, to be compared byte for byte.
 
 A buffer begins as canaries. What belongs to a group is written over them, its padding of zeros

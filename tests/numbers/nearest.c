@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** nearest.c: casts to nearest even, and back.
 */

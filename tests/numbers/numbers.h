@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** numbers.h: what the tests of the numeric pieces share.
 **

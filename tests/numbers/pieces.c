@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** pieces.c: the pieces generated, compiled and loaded.
 */

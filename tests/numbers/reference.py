@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantization to the bit, written a second time.
 
 Nothing here comes from the specs, the generator or the library: narrow formats are those of

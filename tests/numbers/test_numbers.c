@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_numbers.c: casts, scales, random bytes, functions and activations.
 **

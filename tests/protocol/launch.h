@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** launch.h: what the test and a kernel's twin tell each other.
 */
@@ -11,7 +12,7 @@
 enum twin_role { TWIN_A, TWIN_B, TWIN_D, TWIN_P, TWIN_ROLES };
 enum { TWIN_BASE_A = 7, TWIN_BASE_B = 9 }; /* of values as f16 */
 
-/* Those of the runtime's maps.       COUPLED: map kinds -> runtime/tensormap.h */
+/* Those of the runtime's maps, enum qn_map_kind.         COUPLED: map kinds */
 enum twin_kind {
     TWIN_PLAIN,
     TWIN_RAGGED,
@@ -27,8 +28,6 @@ enum twin_kind {
 ** times this many on.
 */
 enum { TWIN_APART = 1 << 24 };
-
-enum { TWIN_FLAGS = 1 << 13 }; /* words that tickets and flags may have */
 
 /* A tensor map as the runtime lays it out; the kernels' tensor_map. */
 struct twin_map {
@@ -120,8 +119,6 @@ struct twin_launch {
     const struct twin_part *part; /* merged products, or NULL */
     int parts;
     int clusters; /* CTAs, counted in clusters */
-    const unsigned int *flags; /* [TWIN_FLAGS], of kernels that quantize */
-    int lines;                 /* and whether these make a column copy */
     uint64_t seed;
 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The twin of templates/sm90/ptx.cu, wgmma.cu and store_*.cu for the host: barriers, copies and
 ** products that keep labels instead of numbers, so that the kernel's own text runs as plain C and
@@ -48,10 +49,7 @@ enum {
     /* slabs' only where C is fetched */
     SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STEPS / SIM_SPAN + 2 * SIM_NUMBER_STAGES +
                    SIM_SLABS + 2 * BOARD,
-    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4 + SIM_STREAMED * 3 * 32 * 8 + SIM_MARKED,
-    SIM_ROWS = SIM_STREAMED ? 8192 : 1,
-    SIM_CHUNKS = SIM_STREAMED ? 4 : 1,
-    SIM_RUNS = SIM_STREAMED ? 1200 : 1,
+    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4 + SIM_MARKED,
     SIM_BATCHES = 4,
     /* rows that are in registers, if any are, and those beside them */
     SIM_HELD = SIM_SWAPPED ? COLUMNS : ROWS,
@@ -200,7 +198,6 @@ static struct {
     int cluster_arrived;
     unsigned int cluster_generation;
     unsigned int block, grid;
-    unsigned char made[SIM_ROWS][SIM_CHUNKS], lines[SIM_RUNS][SIM_CHUNKS * 8]; /* how often */
     const struct twin_launch *launch;
     char error[200];
 } sim;
@@ -510,36 +507,8 @@ static int uniform(int value)
     return value;
 }
 
-/* Between CTAs, of which others may have run before. */
 static int afresh(int number) { return number; }
 static __attribute__((unused)) int lane_again(void) { return (int)(threadIdx.x % 32); }
-static void gpu_fence(void) {}
-
-static unsigned int ticket_draw(unsigned int *counter, int lane)
-{
-    unsigned int ticket = 0;
-
-    sim_pause();
-    if (lane == 0)
-        ticket = (*counter)++;
-    return __shfl_sync(~0u, ticket, 0);
-}
-
-static void flag_raise(unsigned int *flag, int lane)
-{
-    __syncwarp();
-    if (lane == 0)
-        ++*flag;
-    sim.moved++;
-}
-
-static void flag_wait(const unsigned int *flag, unsigned int times)
-{
-    while (*flag < times)
-        sim_wait(flag, *flag);
-    sim.moved++;
-}
-
 static int __ffs(unsigned int x) { return __builtin_ffs((int)x); }
 
 #include "shim_words.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The part of the shim that moves data in: tensor maps, copies into the stages, and products.
 ** Coordinates are turned into addresses as the copy engine does it, modulo 2^64,
@@ -247,18 +248,6 @@ static void sim_copy_queue(struct sim_copy c)
     sim.moved++;
 }
 
-/* A's rows from `row` on, as far as the group goes that has it, are quantized where x lies. */
-static void sim_expect_made(int x, int row)
-{
-    const struct twin_launch *l = sim.launch;
-
-    for (int g = 0; l->starts && g < l->groups; g++)
-        for (int i = row; row >= l->starts[g] && i < row + TILE_M &&
-                          i < l->starts[g] + l->lengths[g]; i++)
-            if (!sim.made[i][x / 512])
-                sim_fail("a row is copied before it is quantized", i, x);
-}
-
 /* A box goes to the same place in each of `ctas`, and its bytes count on the barrier there. */
 static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrier, int rank, int x,
                      int y, int z, int w, unsigned int ctas)
@@ -273,8 +262,6 @@ static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrie
                    (u64)w * map->strides[3],
     };
 
-    if (SIM_STREAMED && map->role == TWIN_A && !scales)
-        sim_expect_made(x, y);
     if (!ctas || ctas >> CTAS)
         sim_fail("no such CTA in the cluster", ctas, CTAS);
     for (c.cta = 0; c.cta < CTAS; c.cta++)

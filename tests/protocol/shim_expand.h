@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** Codes and scales of blocks on their way through the warps that expand.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The twin of templates/sm90/inline_rows.cu for the host: which numbers become which codes and
 ** scales. A row's codes are in its place of a stage once both of its threads have fenced them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** Tiles that are multiplied as f16 first. Which of them do not fit a hash of the tile says, so that
 ** all of its warps see the same, and what their first round stores is not looked at; others must be

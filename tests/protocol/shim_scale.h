@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** Scales, and sums that move on: those that are promoted, and integers that become floats.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The part of the shim that moves data out: slabs, filled by lanes and read by the copy engine.
 */

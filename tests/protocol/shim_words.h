@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** Four words at a time in shared memory: notes of the board, B's scales of the steps ahead, codes
 ** of packed stages.

@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The device code's protocol, run on the host: each Hopper kernel is generated
 ** with shim.h in place of the instructions, compiled as plain C and launched
 ** over many group sizes. Every tile must be stored exactly once, every
 ** coordinate must lie in its group, and nothing may wait for ever.
 */
+#include "share.h"
 #include "test_protocol.h"
 #include "test_protocol_forms.h"
 #include "types.h"
@@ -91,11 +93,13 @@ static void run_forms(const struct form *const *forms, int count,
     struct twin next = {0}, twin;
 
     for (int i = 0; i <= count; i++) {
+        if (i < count && !share_has(i))
+            continue;
         twin = next;
         if (i < count)
             twin_begin(gen, find_kernel(gen, *forms[i]),
-                       SANITIZED ? "-O0" : "-O2", &next);
-        if (i == 0)
+                       SANITIZED ? "-O0" : "-O2", i, &next);
+        if (!twin.kernel)
             continue;
         twin_finish(&twin);
         (SANITIZED ? run_few : run)(&twin);
@@ -143,8 +147,7 @@ static void test_scaled_m(void **state)
 
 static void test_quantizers(void **state)
 {
-    const struct form *forms[] = {&BLOCK_M_STREAMED, &BLOCK_M_INLINE,
-                                  &BLOCK_M_INLINE_HALVES,
+    const struct form *forms[] = {&BLOCK_M_INLINE, &BLOCK_M_INLINE_HALVES,
                                   &BLOCK_M_INLINE_PAIRS};
 
     (void)state;
@@ -275,7 +278,7 @@ static void test_each_form(void **state)
     struct qg *gen = twin_open_generator(NULL, NULL);
     const struct quern_registry *r = qg_registry(gen);
     struct twin next = {0}, twin;
-    int forms = 0, count = 0;
+    int forms = 0, form = 0, count = 0;
 
     (void)state;
     for (int i = 0; i <= r->nkernels; i++) {
@@ -284,15 +287,17 @@ static void test_each_form(void **state)
         if (i < r->nkernels &&
             (strcmp(r->kernels[i].template, "sm90/gemm.cu") ||
              r->kernels[i].epilogue >= QN_COPIES ||
-             !(kernel = take_of_form(r, i, count)) || forms++ % FORMS_APART))
+             !(kernel = take_of_form(r, i, forms)) || forms++ % FORMS_APART ||
+             !share_has(form++)))
             continue;
         twin = next;
         if (kernel)
-            twin_begin(gen, kernel, "-O0", &next);
+            twin_begin(gen, kernel, "-O0", form, &next);
         if (!twin.kernel)
             continue;
         twin_finish(&twin);
-        expect_right(twin_run_small_sizes(&twin, count++ % 179, 179));
+        expect_right(twin_run_small_sizes(&twin, twin.number % 179, 179));
+        count++;
     }
     qg_close(gen);
     assert_true(count > 0);
@@ -518,21 +523,23 @@ static void see_defects(const struct planted *planted, int count)
         skip();
     }
     for (int i = 0; i <= count; i++) {
+        if (i < count && !share_has(i))
+            continue;
         twin = next;
         gen = gen_next;
         if (i < count) {
             const struct form *form = planted[i].form;
             gen_next = twin_open_generator(
                 &planted[i].defect, form->recipe ? form->recipe : "bf16");
-            twin_begin(gen_next, find_kernel(gen_next, *form), "-O0", &next);
+            twin_begin(gen_next, find_kernel(gen_next, *form), "-O0", i, &next);
         }
-        if (i == 0)
+        if (!twin.kernel)
             continue;
         twin_finish(&twin);
         if (!is_seen(&twin)) {
-            print_error("%s with \"%s\" for \"%s\" passes\n",
-                        planted[i - 1].defect.file, planted[i - 1].defect.to,
-                        planted[i - 1].defect.from);
+            const struct defect *d = &planted[twin.number].defect;
+            print_error("%s with \"%s\" for \"%s\" passes\n", d->file, d->to,
+                        d->from);
             passed++;
         }
         qg_close(gen);
@@ -585,6 +592,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_expander_defects_are_seen),
     };
 
+    if (share_open() || atexit(share_print))
+        return 2;
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, twin_make_folder, twin_remove_folder);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol.h: kernels' twins, made and launched.
 */
@@ -25,7 +26,8 @@ struct twin {
     const struct qn_kernel *kernel; /* the generator's */
     const struct quern_registry *registry;
     twin_run_fn *run;
-    int number;
+    int number; /* its case's: what is drawn for its launches comes from it */
+    int file;
     pid_t compiler; /* while it works */
 };
 
@@ -38,10 +40,10 @@ struct qg *twin_open_generator(const struct defect *defect, const char *recipe);
 
 /*
 ** Generate and start to compile, with "-O2" for many launches or "-O0" for few;
-** then wait, and load until the program ends.
+** then wait, load until the program ends, and draw from the number on.
 */
 void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
-                struct twin *twin);
+                int number, struct twin *twin);
 void twin_finish(struct twin *twin);
 
 /* ---------------------------------------------------------- launches */
@@ -73,6 +75,10 @@ struct shape {
 /* Returns "" or what went wrong; `error` is what check_sizes recorded. */
 const char *twin_launch(const struct twin *twin, const struct shape *shape,
                         unsigned int error[4]);
+
+/* Start the draws of the launches below anew, so that a case meets the same ones
+   whichever cases ran before it. */
+void twin_draw_from(int number);
 
 /* Many launches; each returns "" or what went wrong with the first bad one. */
 const char *twin_run_small_sizes(const struct twin *twin, int first, int step);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol_defects.h: defects of activations, of expanders and of what
 ** quantizes. Included by test_protocol.c alone.
@@ -222,21 +223,9 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_GLOBAL, {FACTORS, "__ldg(f->b + t->group)", "__ldg(f->b)"}},
 };
 
-#define STREAM "templates/sm90/stream.cu"
 #define INLINE "templates/sm90/inline.cu"
 
 static const struct planted quantizer_defects[] = {
-    /* ahead of the tiles */
-    {&BLOCK_M_STREAMED,
-     {COPY, "flag_wait(flags + x / CHUNK, PIECES);", "(void)flags;"}},
-    {&BLOCK_M_STREAMED,
-     {COPY, "(t->runs + t->row / BLOCK)", "(t->row / BLOCK)"}},
-    {&BLOCK_M_STREAMED, {STREAM, "s->words[i] = 0;", "(void)i;"}},
-    {&BLOCK_M_STREAMED, {STREAM, "FLAGS + stream_runs(w)", "FLAGS + 0"}},
-    {&BLOCK_M_STREAMED,
-     {STREAM, "w->base >= w->groups || number < w->tiles_before", "0"}},
-    {&BLOCK_M_STREAMED, {STREAM, "ticket - stream_lead(s, w)", "ticket"}},
-    /* beside the products */
     {&BLOCK_M_INLINE,
      {INLINE, "barrier_wait(s->numbers_full + p->stage * 8, p->parity);", ""}},
     {&BLOCK_M_INLINE,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol_forms.h: which kernels have twins that are launched many times.
 */
@@ -103,11 +104,7 @@ FORM(BLOCK_M_WHOLE, M, STORE, cooperative, 192, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_block");
 FORM(ROW_M_WHOLE, M, STORE, cooperative, 192, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_row");
-/* A is quantized on the way. */
-FORM(BLOCK_M_STREAMED, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 128, .recipe = "fp8_block",
-     .quantize = "streamed");
-/* The same beside the products, and nothing of A is seen outside. */
+/* A is quantized in the mainloop, and nothing of it is seen outside. */
 FORM(BLOCK_M_INLINE, M, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_block",
      .quantize = "inline");

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol_launch.c: what a launch is given: operands that lie somewhere,
 ** maps of them as the runtime builds them, C in real memory.
@@ -480,9 +481,6 @@ static void set_follow(const struct qn_kernel *kernel, const struct shape *s)
         s->seed % 7 && problem.activation ? launch.probability : NULL;
 }
 
-/* Of kernels that quantize; they leave them as they find them. */
-static unsigned flags[TWIN_FLAGS];
-
 /* What the kernel gets besides the maps. */
 static void set_values(const struct qn_kernel *kernel, const struct shape *s)
 {
@@ -530,10 +528,7 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
         .error = workspace,
         .part_count = l->parts,
         .parts = parts,
-        .in = workspace,
         .bases = bases,
-        .flags = flags,
-        .column = l->lines ? (unsigned char *)workspace : NULL,
     };
     for (int i = 0; i < l->parts; i++)
         launch_part(kernel, s, i);
@@ -563,10 +558,7 @@ const char *twin_launch(const struct twin *twin, const struct shape *s,
         .lengths = s->lengths,
         .clusters = s->clusters,
         .seed = s->seed,
-        .flags = flags,
-        .lines = (int)(s->seed / 16 % 2),
     };
-    memset(flags, 0, sizeof flags);
     set_geometry(kernel, s);
     launch_parts(kernel, s);
     if (!launch.twin.parts)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol_launch.h: all that a launch of a twin is given.
 */

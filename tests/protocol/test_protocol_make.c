@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol_make.c: a kernel's own text, with shim.h in place of the
 ** instructions, generated, compiled as plain C and loaded.
@@ -47,7 +48,6 @@ static const char shim[] =
     "    SIM_SF_BYTES = $(sf),\n"
     "//$ local ahead = whole and factors == 'squares'\n"
     "    SIM_AHEAD_BYTES = $(ahead and 8 * 32 * 16 or 0),\n"
-    "    SIM_STREAMED = $(quantize == 'streamed' and 1 or 0),\n"
     "//$ if quantize == 'inline' then\n"
     "    SIM_INLINE = 1,\n"
     "    SIM_NUMBER_STAGES = NUMBER_STAGES,\n"
@@ -89,8 +89,6 @@ static const char *twin_text(const struct qg_file *file)
 {
     if (strcmp(file->path, "templates/sm90/ptx.cu") == 0)
         return shim;
-    if (strcmp(file->path, "templates/sm90/stream_cast.cu") == 0)
-        return "#include \"shim_stream.h\"\n";
     if (strcmp(file->path, "templates/sm90/inline_rows.cu") == 0)
         return "#include \"shim_inline.h\"\n";
     if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
@@ -247,11 +245,11 @@ static void write_twin(struct qg *gen, const struct qn_kernel *kernel,
 static void name_file(const struct twin *twin, const char *kind, char *path,
                       size_t size)
 {
-    snprintf(path, size, "%s/%d.%s", folder, twin->number, kind);
+    snprintf(path, size, "%s/%d.%s", folder, twin->file, kind);
 }
 
 void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
-                struct twin *twin)
+                int number, struct twin *twin)
 {
     static int count;
     char c[64], so[64];
@@ -260,8 +258,10 @@ void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
                     "-Iruntime", "-o",         so,      c,
                     NULL};
 
-    *twin = (struct twin){
-        .kernel = kernel, .registry = qg_registry(gen), .number = count++};
+    *twin = (struct twin){.kernel = kernel,
+                          .registry = qg_registry(gen),
+                          .number = number,
+                          .file = count++};
     name_file(twin, "c", c, sizeof c);
     name_file(twin, "so", so, sizeof so);
     write_twin(gen, kernel, c);
@@ -286,4 +286,5 @@ void twin_finish(struct twin *twin)
     assert_non_null(twin->run);
     unlink(c);
     unlink(so);
+    twin_draw_from(twin->number);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_protocol_parts.c: the merged products of a launch: sizes, operands and
 ** maps of each.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** Launches the kernel's twin, cluster after cluster, and checks what it stored. Included behind the
 ** kernel's own text, and behind the call that the test program writes:
@@ -333,35 +334,6 @@ static void twin_check_written(void)
                          j * SLAB_COLUMNS, *twin_count(row, j * SLAB_COLUMNS));
 }
 
-/* Each piece of what is quantized was made once, and flags are as they were. */
-static void twin_check_made(void)
-{
-    const struct twin_launch *l = sim.launch;
-    const int chunks = (l->k + 511) / 512, lines = (l->k + 63) / 64;
-    int run = 0;
-
-    for (int row = 0; row < l->m; row++)
-        for (int i = 0; i < chunks; i++)
-            if (sim.made[row][i] != (twin.group_of_row[row] >= 0))
-                snprintf(sim.error, sizeof sim.error, "row %d, chunk %d: made %d times", row, i,
-                         sim.made[row][i]);
-    for (int g = 0; g < l->groups; g++)
-        for (int i = 0; i < l->lengths[g]; i += 128, run++)
-            for (int j = 0; j < lines; j++)
-                if (sim.lines[run][j] != l->lines)
-                    snprintf(sim.error, sizeof sim.error, "run %d, piece %d: made %d times", run,
-                             j, sim.lines[run][j]);
-}
-
-/* They are, however the sizes lie. */
-static void twin_check_flags(void)
-{
-    for (int i = 0; i < TWIN_FLAGS && !sim.error[0]; i++)
-        if (sim.launch->flags[i])
-            snprintf(sim.error, sizeof sim.error, "word %d of the flags is left at %u", i,
-                     sim.launch->flags[i]);
-}
-
 /* ------------------------------------------------------------- launches */
 
 /* Each thread begins anew, on a stack that all launches share. */
@@ -478,10 +450,6 @@ const char *twin_run(const struct twin_launch *launch)
     sigaction(SIGFPE, &before_division, NULL);
     if (launch->lengths && !sim.error[0])
         twin_check_written();
-    if (SIM_STREAMED && launch->lengths && !sim.error[0])
-        twin_check_made();
-    if (SIM_STREAMED)
-        twin_check_flags();
     free(twin.written);
     free(twin.saved);
     free(group_of);

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The page of plots and the tables, made of the committed results: whole, of one piece, and of
 these numbers alone. No browser: the page is read as HTML, its SVG as XML.
 

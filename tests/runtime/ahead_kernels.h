@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** ahead_kernels.h: recipes and kernels of test_ahead.c, test_reencode.c and
 ** test_look.c. Those without scales are of the recipe "bf16", which the tests'

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** ahead_scene.h: plans that expand ahead, their arguments, and what a run of
 ** them launches.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** entries.c: what the tests of the cache's entries share.
 */

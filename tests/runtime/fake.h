@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fake.h: what the tests and the stand-ins for libcuda, libnvrtc, libcublasLt
 ** and libquern_gen know of each other.
@@ -85,6 +86,11 @@ struct fake_cuda {
     int band_at; /* 1 + the parameter that is the band; 0: none */
     int trailed; /* parameters that each launch keeps */
     struct fake_launch trail[FAKE_TRAIL];
+    /* set by the test: told of every launch, and of all that is set or copied
+       on a stream */
+    void (*told)(const char *kernel, const struct cu_launch *launch,
+                 void **params);
+    void (*told_copy)(const char *call, uint64_t to, size_t bytes);
     /* streams: what was ordered since the test cleared `orders`, and two that
        belong to captures */
     int orders;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fake_cublaslt.c: a cuBLASLt that computes on the host, column by column as
 ** the real one, from nothing but the descriptors that it is given. So a

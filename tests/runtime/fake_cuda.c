@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fake_cuda.c: a CUDA driver in host memory. It records what it is told and
 ** fails when a test asks for it.
@@ -375,6 +376,8 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
     snprintf(trail->kernel, sizeof trail->kernel, "%s",
              ((struct cu_library *)function)->kernel);
     trail->stream = launch->stream;
+    if (fake_state.told)
+        fake_state.told(trail->kernel, launch, parameters);
     if (!strncmp(trail->kernel, "k_sizes", 7)) /* as the real one does */
         return !memcpy(*(int **)parameters[1], (int *)parameters[0] + 1,
                        (size_t)(*(int *)parameters[0]) * sizeof(int));

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fake_gen.c: a generator with the tests' registry. With folders it has one
 ** more recipe's kernel, k_spec, whose source is C.

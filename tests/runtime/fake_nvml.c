@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fake_nvml.c: a library that knows one device by the place that the stand-in
 ** driver gives, and its clock and power. Tests open it as libnvidia-ml.so.1.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fake_nvrtc.c: a run-time compiler that turns "source of NAME" into "cubin of
 ** NAME". Words in the source make it fail or report what ptxas would:

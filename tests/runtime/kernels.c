@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** kernels.c: the tests' own registry in place of the generated one, and its
 ** host kernel.

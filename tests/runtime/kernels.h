@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** kernels.h: a registry written by hand, in the test program
 ** and in the fake generator, so that both agree.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** memory.c: allocations that fail on request. The test program is linked with
 ** -Wl,--wrap for these four, so only the runtime's own and the tests' calls

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** mlp_scene.h: recipes, kernels and a fixture of the tests of grouped MLPs.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** plan_scene.h: a plan, its arguments and memory for them, and what a run of it
 ** launches. ROOM, ROOMS and WORKSPACE are the includer's, in bytes and buffers.

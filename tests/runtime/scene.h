@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scene.h: a program that calls every function of the library, on every backend
 ** that the stand-ins can play.

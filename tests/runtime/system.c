@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** system.c: calls of the kernel that fail, end the process, or find no space,
 ** on request. The test program is linked with -Wl,--wrap for these, so that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test.h: what the tests of the runtime share.
 **
@@ -159,8 +160,8 @@ int test_activate_group(void);
 int test_result_group(void);
 int test_rows_group(void);
 int test_gradient_group(void);
-int test_streamed_group(void);
-int test_streamed_sums_group(void);
+int test_fuse_group(void);
+int test_fuse_sums_group(void);
 int test_mlp_group(void);
 int test_mlp_bias_group(void);
 int test_ahead_group(void);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_activate.c: products with a bias and an activation: which kernel serves
 ** one, what a launch is given, and which arguments are refused.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_ahead.c: products whose operands become bf16 before them: which
 ** launches, in what order, that each gets what the one before has made, and

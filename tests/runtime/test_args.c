@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_args.c: every form of operands and factors: what a kernel is given, and
 ** which contradictions are refused.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cache.c: entries on disk, damaged, planted, read-only, full, swept.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_calls.c: the cache when calls of the kernel fail, one after the other,
 ** when the process ends at any of them, and when the disk is full. A plan must

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_crowd.c: 64 processes that start cold on one cache, with locks, without,
 ** and while some of them are killed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt.c: the backend cublaslt over a stand-in that computes from the
 ** descriptors alone.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt.h: grouped products in every form, with data.
 */
@@ -6,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "exact.h"
+#include "support/exact.h"
 #include "test.h"
 
 enum { ELEMENTS = 8192, WORKSPACE = 98 << 20 };

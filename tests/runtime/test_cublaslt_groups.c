@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt_groups.c: groups in one call of cuBLASLt, where it has that.
 ** Their numbers are compared in test_cublaslt.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt_lanes.c: a run of the backend cublaslt that spreads its groups
 ** over several streams: in which order, with which memory, and what happens

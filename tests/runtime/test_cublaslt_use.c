@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt_use.c: what a user of the backend cublaslt is told, what it
 ** keeps, and what happens when a call below it fails.

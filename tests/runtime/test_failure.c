@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_failure.c: every call of the driver, of cuBLASLt and of the compiler and
 ** every allocation fails, once or from then on, in every scene. What was taken

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_gradient.c: dgrad that goes back through an activation: which kernel
 ** serves it, which launches add up what it leaves, and where that lies.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_host.c: the host backend: threads, parameters, kernels of a user's
 ** specs compiled by the system's compiler.

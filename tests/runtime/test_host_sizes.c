@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_host_sizes.c: groups' sizes that the host knows: how they travel, what
 ** is refused, and what a graph may keep.

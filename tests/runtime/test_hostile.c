@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_hostile.c: callers who get everything wrong: NULL everywhere, structs of
 ** random bytes and of extreme numbers, strings without an end, arguments that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_infer.c: problems from tensors and the axes to be summed.
 **

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_look.c: products as f16 behind launches that look whether their operands
 ** fit, and before the same products as bf16: which launches, what each is left

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_main.c: the tests of libquern, which need neither a GPU nor a compiler:
 ** stand-ins take the places of libcuda, libnvrtc, libcublasLt and libquern_gen.
@@ -23,8 +24,8 @@ int main(int argc, char **argv)
     failed += test_result_group();
     failed += test_rows_group();
     failed += test_gradient_group();
-    failed += test_streamed_group();
-    failed += test_streamed_sums_group();
+    failed += test_fuse_group();
+    failed += test_fuse_sums_group();
     failed += test_mlp_group();
     failed += test_mlp_bias_group();
     failed += test_ahead_group();

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_mlp.c: the launches of a grouped MLP: which, in what order, and that
 ** each gets what the one before has made.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_mlp_bias.c: the biases of a grouped MLP: which launches add them and sum
 ** their gradients, what each gets, and rows that lie apart.

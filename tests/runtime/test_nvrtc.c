@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_nvrtc.c: the real run-time compiler, where there is one.
 */

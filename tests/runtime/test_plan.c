@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_plan.c: which kernel is chosen, what a plan prepares, and what why says.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_problem.c: problems as text, their rules, and what describe says.
 */

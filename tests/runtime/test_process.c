@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_process.c: what surrounds the library: other CUDA contexts, children of
 ** fork(), many threads, the environment.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_queue.c: the wgrad queue: what it refuses, and what it launches when.
 **

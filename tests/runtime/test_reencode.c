@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_reencode.c: products whose operands become FP8 before them, unless a
 ** flag on the device says that some value does not fit: which launches, what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_result.c: copies of a product's result that a cast behind the product
 ** makes: which launches, that each gets what the one before has made, and where

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_rows.c: which kernel quantizes where nothing but the row copy is
 ** wanted, and that rows which it holds whole need no launch for their maxima.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_run.c: what a launch is given, and which arguments are refused.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_scaled.c: products of quantized copies: what a caller must provide, what
 ** a kernel is given, and which contradictions are refused.

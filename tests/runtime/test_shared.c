@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_shared.c: the cache among plans, threads and processes.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_tamper.c: what others, other versions, and the clock do to a cache.
 */

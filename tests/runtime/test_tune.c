@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_tune.c: the tuner against a GPU whose times are planted: it finds the
 ** fastest, says why the others are out, and stops when it must.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_tune_file.c: files of measured winners: what is written is read, what is
 ** wrong is refused with its line, and no process loses another's lines.

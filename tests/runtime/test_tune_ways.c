@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_tune_ways.c: where a problem leaves open how scaled operands become what
 ** tensor cores multiply, the tuner measures that, too, and plans follow it.

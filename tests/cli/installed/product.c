@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** product.c: a program as a user writes it, in what C99 and C++ have in common.
 **

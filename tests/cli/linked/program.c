@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** program.c: a program with kernels linked ahead of time.
 **

@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 //$ if arch == "host" then
 #define FN static inline __attribute__((unused))
 #define ENTRY void

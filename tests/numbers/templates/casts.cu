@@ -1,3 +1,4 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
 /* Each piece over an array; exported as each_NAME. */
 //$ include "begin.cu"
 

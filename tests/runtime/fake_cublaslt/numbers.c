@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** numbers.c: what the stand-in for cuBLASLt computes.
 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** product.h: what the stand-in for cuBLASLt keeps in the library's
 ** opaque structures.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** driver.h: what the files of the fake driver share.
 */
@@ -5,7 +6,7 @@
 #define FAKE_CUDA_DRIVER_H
 
 #include "../fake.h"
-#include "gpu.h"
+#include "oracle/gpu.h"
 
 extern struct fake_cuda fake_state;
 
@@ -29,8 +30,10 @@ static inline void fake_add(int *counter, int change)
     return code_
 
 /* The same of a call that copies or sets memory. */
-#define COPY()                                                                 \
+#define COPY(to, bytes)                                                        \
     ENTER();                                                                   \
+    if (fake_state.told_copy)                                                  \
+        fake_state.told_copy(__func__, (uint64_t)(uintptr_t)(to), bytes);      \
     fake_state.copies++
 
 #define DECLARE(name, arguments) FAKE_API int name arguments;

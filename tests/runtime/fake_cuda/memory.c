@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** memory.c: device memory, which is the host's; every copy is done at once.
 */
@@ -9,7 +10,7 @@ int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes,
                          struct cu_stream *stream)
 {
     (void)stream;
-    COPY();
+    COPY(to, bytes);
     memcpy(to, (void *)(uintptr_t)from, bytes);
     return 0;
 }
@@ -18,7 +19,7 @@ int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes,
                     struct cu_stream *stream)
 {
     (void)stream;
-    COPY();
+    COPY(to, bytes);
     memset((void *)(uintptr_t)to, value, bytes);
     fake_state.cold = 1;
     return 0;
@@ -28,7 +29,7 @@ int cuMemsetD32Async(uint64_t to, unsigned value, size_t count,
                      struct cu_stream *stream)
 {
     (void)stream;
-    COPY();
+    COPY(to, 4 * count);
     if (to % 4)
         return 1;
     for (size_t i = 0; i < count; i++)
@@ -40,7 +41,7 @@ int cuMemsetD2D8Async(uint64_t to, size_t pitch, unsigned char value,
                       size_t width, size_t height, struct cu_stream *stream)
 {
     (void)stream;
-    COPY();
+    COPY(to, width * height);
     if (pitch < width)
         return 1;
     for (size_t i = 0; i < height; i++)
@@ -79,7 +80,7 @@ int cuMemFree_v2(uint64_t address)
 
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes)
 {
-    COPY();
+    COPY(to, bytes);
     memcpy((void *)(uintptr_t)to, from, bytes);
     return 0;
 }
@@ -88,7 +89,7 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
                          struct cu_stream *stream)
 {
     (void)stream;
-    COPY();
+    COPY(to, bytes);
     memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
     return 0;
 }
@@ -96,7 +97,7 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
 int cuMemcpy2DAsync_v2(const struct cu_copy *copy, struct cu_stream *stream)
 {
     (void)stream;
-    COPY();
+    COPY(copy->to.device, copy->width * copy->height);
     if (copy->from.memory != QN_CU_MEMORY_DEVICE ||
         copy->to.memory != QN_CU_MEMORY_DEVICE ||
         copy->from.pitch < copy->width || copy->to.pitch < copy->width)

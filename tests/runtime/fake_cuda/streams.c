@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** streams.c: streams and events, which keep no order but note who asked for it.
 */

@@ -17,3 +17,5 @@ recipe "test_chance" {
     rule = function (amax, of) return e8m0_up(amax * (1 / of.element.max)) end },
   d       = { bf16, f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -85,3 +85,5 @@ recipe "mix_strange" {
   },
   d       = { bf16 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

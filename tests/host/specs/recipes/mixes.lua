@@ -62,3 +62,5 @@ recipe "test_w16" {
   scale   = { x = power(), w = "none", dy = power() },
   d       = { f32, bf16 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

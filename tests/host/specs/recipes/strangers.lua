@@ -73,3 +73,5 @@ recipe "test_int8_pow2" {
   scale   = blocked { type = e8m0, per = { k = 64 }, rule = up },
   d       = { f32 },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -66,3 +66,5 @@ recipe "mxfp6" {
   },
   d       = bf16,
 }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -13,3 +13,5 @@ kernels "expansions" {
   arch = { "host", "sm_90a" }, template = "casts.cu",
   axis "part" { "expand" },
 }
+
+-- SPDX-License-Identifier: Apache-2.0

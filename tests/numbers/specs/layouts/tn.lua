@@ -1,1 +1,3 @@
 layout "tn" { a = "k", b = "k" }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -1,1 +1,3 @@
 ragged "m" { a = "m", d = "m" }
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** grid.h: variants, and the points of their grids.
+*/
+#ifndef QUERN_GEN_GRID_GRID_H
+#define QUERN_GEN_GRID_GRID_H
+
+#include "statement/spec.h"
+
+/* A point of a grid: the kernel, or why there is none. */
+struct qg_point {
+    struct qn_kernel kernel;
+    struct qn_kernel *row; /* the same in the registry, once that is built */
+    const char *reason;    /* of the reject that holds; NULL for a kernel */
+    struct qg_kernels *kernels;
+    const struct qg_recipe *recipe;
+    const struct qg_scale *scale; /* that rules are of, or NULL */
+    int input;                    /* enum qg_input_type */
+    int values;                   /* reference to the table of its values */
+    const char *source;           /* once it has been asked for */
+    size_t length;
+    struct qg_point *next;
+};
+
+/* A variant: what is chosen before the axes are. */
+struct qg_variant {
+    struct qg_kernels *kernels;
+    const struct qg_recipe *recipe;
+    const struct qg_layout *layout;
+    const struct qg_ragged *ragged;
+    const char *op, *epilogue, *arch;
+    int d; /* enum quern_type */
+    struct qg_factor a, b;
+    /* of casts */
+    int of;    /* enum quern_of */
+    int input; /* enum qg_input_type */
+    const char *form;
+};
+
+void qg_grid_expand(struct qg *);
+struct qg_point *qg_grid_one(struct qg *, const char *name); /* NULL: none */
+void qg_shipped_mark(struct qg *); /* the kernels that are; notes the others */
+/* Sets a product's factors: does the statement make it of the recipe? */
+int qg_match_product(struct qg_variant *);
+int qg_match_output(const struct qg_variant *); /* this type of D? */
+int qg_match_cast(const struct qg_variant *);   /* this cast of the tensor? */
+int qg_match_form(const struct qg_variant *);   /* this form of the cast? */
+/* May points of the variant have the name; has this one? */
+int qg_name_begins(const struct qg_variant *, const char *name);
+int qg_name_is(const struct qg_variant *, const int *choice, const char *);
+/* The symbol of a point; NULL and noted if it is too long. */
+const char *qg_name_make(struct qg *, const struct qg_variant *, const int *);
+/* A point of a variant: choice[i] is its i-th axis. NULL: all would fail. */
+struct qg_point *qg_point_make(struct qg *, const struct qg_variant *,
+                               const int *choice);
+/* Set table[name] on top of the stack. */
+void qg_point_set(lua_State *, const char *name, const struct qg_value *);
+int qg_describe_variant(struct qg *, const struct qg_kernels *,
+                        struct qn_kernel *);
+int qg_describe_fill(struct qg *, const struct qg_kernels *,
+                     struct qn_kernel *);
+
+#endif

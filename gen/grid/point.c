@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** point.c: one point of a grid: its values, and whether it is a kernel.
+**
+** A point's values lie in a Lua table, which specs and templates see through a
+** frozen one. Texts among them are names, so that whatever a spec says, code
+** made with them is what the template's author wrote.
+*/
+#include "grid/grid.h"
+#include "lua/diag.h"
+#include "lua/frozen.h"
+#include "lua/mem.h"
+#include "lua/object.h"
+#include "lua/sandbox.h"
+#include "lua/types.h"
+
+#include <string.h>
+
+enum { MAX_LIST = 64 };
+
+static void set_string(lua_State *L, const char *name, const char *value)
+{
+    lua_pushstring(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* Names for the integers of a tuple: v.tile.m is v.tile[1]. */
+static void name_elements(lua_State *L, const char *name, int count)
+{
+    static const struct {
+        const char *name, *elements[3];
+    } tuples[] = {{"tile", {"m", "n", "k"}}, {"cluster", {"m", "n", NULL}}};
+
+    for (size_t i = 0; i < sizeof tuples / sizeof *tuples; i++)
+        for (int j = 0; !strcmp(name, tuples[i].name) && j < 3 && j < count &&
+                        tuples[i].elements[j];
+             j++) {
+            lua_rawgeti(L, -1, j + 1);
+            lua_setfield(L, -2, tuples[i].elements[j]);
+        }
+}
+
+void qg_point_set(lua_State *L, const char *name, const struct qg_value *value)
+{
+    if (value->string) {
+        lua_pushstring(L, value->string);
+    } else if (!value->tuple) {
+        lua_pushinteger(L, value->at[0]);
+    } else {
+        lua_createtable(L, value->count, 0);
+        for (int i = 0; i < value->count; i++) {
+            lua_pushinteger(L, value->at[i]);
+            lua_rawseti(L, -2, i + 1);
+        }
+        name_elements(L, name, value->count);
+        qg_frozen_wrap(L);
+    }
+    lua_setfield(L, -2, name);
+}
+
+static void set_integer(lua_State *L, const char *name, int value)
+{
+    lua_pushinteger(L, value);
+    lua_setfield(L, -2, name);
+}
+
+static void set_boolean(lua_State *L, const char *name, int value)
+{
+    lua_pushboolean(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* Scales that lie together where one block in `size` of a tile's 128 lines has
+   one, to the next multiple of `pad`; 0 where blocks have no such size. */
+static int of_tile(int size, int pad)
+{
+    return size ? (128 / size + pad - 1) / pad * pad : 0;
+}
+
+/* Do the scales of a line that are of one tile lie side by side, in whole words
+   of which no padding is a part? */
+static int in_words(const struct qg_scale *s, int rows)
+{
+    return s->type != QUERN_F32 && s->block.span == QN_SPAN_BLOCK &&
+           rows == 1 && s->block.per.k <= 32 &&
+           strcmp(s->stored->order, "columns") != 0 &&
+           128 / s->block.per.k % s->stored->pad.columns == 0 &&
+           128 % s->stored->pad.rows == 0;
+}
+
+/* Are values multiplied by powers of two, whatever they are? */
+static int by_powers(const struct qg_scale *s)
+{
+    int given = 0;
+
+    for (int i = 0; i < QG_INPUTS; i++)
+        given |= s->rules[i].given;
+    return s->type == QUERN_E8M0 && !given;
+}
+
+/* Bit i is set where the i-th of 16 values changes its sign. */
+static int sign_bits(const char *signs)
+{
+    int bits = 0;
+
+    for (int i = 0; signs && i < 16; i++)
+        bits |= (signs[i] == '-') << i;
+    return bits;
+}
+
+/*
+** v.scale, v.a.scale, v.b.scale: how the tensor is scaled, false where it is
+** not. An operand's also names the copy: rows of a column copy are features,
+** and its k counts rows of the tensor, as the product does.
+*/
+static void set_scale(lua_State *L, const struct qg_scale *s, int of,
+                      const char *copy)
+{
+    static const char *const spans[] = {"block", "row", "group", "tensor"};
+    int rows = of == QUERN_W ? s->block.per.n : s->block.per.m;
+
+    lua_createtable(L, 0, 20);
+    set_string(L, "type", qg_types_of(s->type)->name);
+    set_integer(L, "bytes", qg_types_of(s->type)->bits / 8);
+    set_string(L, "span", spans[s->block.span]);
+    set_integer(L, "rows", rows);
+    set_integer(L, "k", s->block.per.k);
+    set_string(L, "order", s->stored->order);
+    set_integer(L, "pad_rows", s->stored->pad.rows);
+    set_integer(L, "pad_columns", s->stored->pad.columns);
+    set_integer(L, "tile_rows", of_tile(rows, s->stored->pad.rows));
+    set_integer(L, "tile_columns",
+                of_tile(s->block.per.k, s->stored->pad.columns));
+    set_boolean(L, "apart", !strcmp(s->stored->groups, "apart"));
+    set_boolean(L, "words", in_words(s, rows));
+    set_boolean(L, "powers", by_powers(s));
+    set_boolean(L, "by_input", s->by_input);
+    set_boolean(L, "global", s->global != 0);
+    set_boolean(L, "delayed", s->delayed.history != 0);
+    set_integer(L, "history", s->delayed.history);
+    set_boolean(L, "latest", !strcmp(s->delayed.amax, "latest"));
+    set_boolean(L, "stochastic", !strcmp(s->rounding, "stochastic"));
+    set_boolean(L, "hadamard", s->hadamard != NULL);
+    set_integer(L, "signs", sign_bits(s->hadamard));
+    if (copy)
+        set_string(L, "copy", copy);
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, "scale");
+}
+
+/*
+** v.a, v.b, v.d. Types of less than eight bits have no bytes: asking for them
+** is an error, not a fraction. D, and what has no scales, has the scale false.
+*/
+static void set_operand(lua_State *L, const char *name, int type,
+                        const char *major, const char *ragged,
+                        const struct qg_factor *factor)
+{
+    const struct qg_type *row = qg_types_of(type);
+
+    lua_createtable(L, 0, 7);
+    set_string(L, "type", row->name);
+    set_string(L, "major", major);
+    set_string(L, "ragged", ragged);
+    lua_pushinteger(L, row->bits);
+    lua_setfield(L, -2, "bits");
+    if (row->bits % 8 == 0) {
+        lua_pushinteger(L, row->bits / 8);
+        lua_setfield(L, -2, "bytes");
+    }
+    if (factor && factor->scale)
+        set_scale(L, factor->scale, factor->of, factor->copy);
+    else
+        set_boolean(L, "scale", 0);
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, name);
+}
+
+static int axis_of(const char *name)
+{
+    static const char *const names[] = {"none", "m", "n", "k"};
+    int i = 0;
+
+    while (i < 3 && strcmp(names[i], name))
+        i++;
+    return !strcmp(names[i], name) ? i : 0;
+}
+
+static int major_of(const char *name)
+{
+    return !strcmp(name, "k") ? QUERN_MAJOR_K : QUERN_MAJOR_MN;
+}
+
+/* Of one of them. */
+static int index_of(const char *const *names, const char *name)
+{
+    int i = 0;
+
+    while (strcmp(names[i], name))
+        i++;
+    return i;
+}
+
+static int op_of(const char *op)
+{
+    static const char *const names[] = {
+        "fprop",      "dgrad",   "wgrad",    "quantize", "amax",
+        "dequantize", "history", "sum",      "dprob",    "sizes",
+        "ahead",      "bias",    "reencode", "sum_rows", "look"};
+
+    return index_of(names, op);
+}
+
+static int form_of(const char *form)
+{
+    static const char *const names[] = {"plain", "forward", "backward", "rows"};
+
+    return index_of(names, form);
+}
+
+/* enum quern_type; none for a row copy. */
+static int input_of(int input)
+{
+    static const int types[QG_INPUTS] = {QUERN_BF16, QUERN_F16, QUERN_F32,
+                                         QUERN_TYPE_NONE};
+
+    return types[input];
+}
+
+static int is_cast(const struct qg_variant *v)
+{
+    return v->kernels->of.count > 0;
+}
+
+static int epilogue_of(const char *epilogue)
+{
+    static const char *const names[] = {
+        "store",    "add",    "alpha",    "scale",
+        "activate", "copies", "gradient", "gradient_copies"};
+
+    return index_of(names, epilogue);
+}
+
+/* D is always contiguous along n. */
+static void describe_product(const struct qg_variant *v,
+                             struct qn_kernel *kernel)
+{
+    kernel->ragged = axis_of(v->ragged->name);
+    kernel->epilogue = epilogue_of(v->epilogue);
+    kernel->a.type = v->a.element;
+    kernel->b.type = v->b.element;
+    kernel->d.type = v->d;
+    kernel->a.major = major_of(v->layout->a);
+    kernel->b.major = major_of(v->layout->b);
+    kernel->d.major = QUERN_MAJOR_MN;
+    kernel->a.ragged = axis_of(v->ragged->a);
+    kernel->b.ragged = axis_of(v->ragged->b);
+    kernel->d.ragged = axis_of(v->ragged->d);
+}
+
+/* What every point of the variant shares. */
+static void describe_variant(struct qg *q, const struct qg_variant *v,
+                             struct qn_kernel *kernel)
+{
+    struct qg_place place = v->kernels->place;
+
+    kernel->recipe = v->recipe->name;
+    kernel->arch = v->arch;
+    kernel->template = v->kernels->template;
+    kernel->spec =
+        qg_mem_print(q, "%s:%d", q->files[place.file].name, place.line);
+    kernel->op = op_of(v->op);
+    if (is_cast(v)) {
+        kernel->of = v->of;
+        kernel->input = input_of(v->input);
+        kernel->form = form_of(v->form);
+    } else {
+        describe_product(v, kernel);
+    }
+    kernel->params = v->kernels->param_bytes;
+    kernel->nparams = v->kernels->params.count;
+    kernel->requires = v->kernels->rules;
+    kernel->nrequires = v->kernels->nrules;
+}
+
+/* A type as templates see it: its name and its bits. */
+static void set_type(lua_State *L, const char *name, int id)
+{
+    const struct qg_type *row = qg_types_of(id);
+
+    lua_createtable(L, 0, 2);
+    set_string(L, "type", row ? row->name : "copy");
+    set_integer(L, "bits", row ? row->bits : 0);
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, name);
+}
+
+static void push_cast(lua_State *L, const struct qg_variant *v)
+{
+    static const char *const ofs[] = {"x", "w", "dy"};
+    const struct qg_scale *scale = &v->recipe->scale[v->of];
+
+    set_string(L, "of", ofs[v->of]);
+    set_string(L, "ragged", v->of == QUERN_W ? "none" : "m");
+    set_string(L, "form", v->form);
+    set_type(L, "input", input_of(v->input));
+    set_type(L, "element", scale->element);
+    int copies = strcmp(v->op, "dprob") && strcmp(v->op, "sum_rows");
+
+    if (scale->blocked && copies) /* others read none */
+        set_scale(L, scale, v->of, NULL);
+    else
+        set_boolean(L, "scale", 0);
+}
+
+/* Does D leave as copies: of an x, or going back of a dy? */
+static int has_copies(const struct qg_variant *v)
+{
+    return !strcmp(v->epilogue, "copies") ||
+           !strcmp(v->epilogue, "gradient_copies");
+}
+
+static int result_of(const struct qg_variant *v)
+{
+    return !strcmp(v->epilogue, "copies") ? QUERN_X : QUERN_DY;
+}
+
+/* What D's copies are, as of a cast. */
+static void push_result(lua_State *L, const struct qg_variant *v)
+{
+    const int of = result_of(v);
+    const struct qg_scale *scale = &v->recipe->scale[of];
+
+    set_string(L, "of", of == QUERN_X ? "x" : "dy");
+    set_type(L, "input", v->d);
+    set_type(L, "element", scale->element);
+    if (scale->blocked)
+        set_scale(L, scale, of, NULL);
+    else
+        set_boolean(L, "scale", 0);
+}
+
+/* Push the table with what the variant fixes. */
+static void push_values(lua_State *L, const struct qg_variant *v,
+                        const struct qn_kernel *kernel)
+{
+    lua_createtable(L, 0, 32);
+    set_string(L, "recipe", v->recipe->name);
+    set_string(L, "op", v->op);
+    set_string(L, "arch", v->arch);
+    set_string(L, "template", v->kernels->template);
+    if (is_cast(v)) {
+        push_cast(L, v);
+        return;
+    }
+    set_string(L, "layout", v->layout->name);
+    set_string(L, "ragged", v->ragged->name);
+    set_string(L, "epilogue", v->epilogue);
+    set_integer(L, "promote", v->recipe->promote);
+    set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a, &v->a);
+    set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b, &v->b);
+    set_operand(L, "d", kernel->d.type, "mn", v->ragged->d, NULL);
+    if (has_copies(v))
+        push_result(L, v);
+}
+
+/* ------------------------------------------------------------------- items */
+
+static int plain_text(const char *text)
+{
+    size_t length = strlen(text);
+
+    return length && length <= 2 * QG_MAX_NAME &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_"
+                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == length;
+}
+
+/* The list of integers on top of the stack, copied and frozen; 0: it is not. */
+static int copy_list(lua_State *L, const char *name)
+{
+    lua_Integer count = (lua_Integer)lua_rawlen(L, -1);
+
+    if (count < 1 || count > MAX_LIST)
+        return 0;
+    lua_createtable(L, (int)count, 0);
+    for (lua_Integer i = 1; i <= count; i++) {
+        lua_rawgeti(L, -2, i);
+        if (!lua_isinteger(L, -1)) {
+            lua_pop(L, 2);
+            return 0;
+        }
+        lua_rawseti(L, -2, i);
+    }
+    name_elements(L, name, (int)count);
+    qg_frozen_wrap(L);
+    lua_replace(L, -2);
+    return 1;
+}
+
+/* Whole numbers only: a float in a tile is a slip of / for //. */
+static int check_number(struct qg *q, const struct qg_item *item)
+{
+    if (lua_isinteger(q->L, -1))
+        return 0;
+    lua_pushvalue(q->L, -1);
+    qg_diag_note(q, item->word->place, QG_E_DERIVED_FLOAT, item->name,
+                 lua_tostring(q->L, -1));
+    return 1;
+}
+
+/* May the value on top of the stack be kept? Returns 0, or 1 and noted. */
+static int check_derived(struct qg *q, const struct qg_item *item)
+{
+    lua_State *L = q->L;
+
+    switch (lua_type(L, -1)) {
+    case LUA_TBOOLEAN:
+        return 0;
+    case LUA_TNUMBER:
+        return check_number(q, item);
+    case LUA_TSTRING:
+        if (plain_text(lua_tostring(L, -1)))
+            return 0;
+        qg_diag_note(q, item->word->place, QG_E_DERIVED_NAME, item->name,
+                     lua_tostring(L, -1));
+        return 1;
+    case LUA_TTABLE:
+        if (copy_list(L, item->name))
+            return 0;
+        break;
+    case LUA_TUSERDATA:
+        if (qg_frozen_content(L, -1)) {
+            lua_replace(L, -2);
+            if (copy_list(L, item->name))
+                return 0;
+        }
+        break;
+    }
+    qg_diag_note(q, item->word->place, QG_E_DERIVED_KIND, item->name,
+                 qg_object_kind(L, -1));
+    return 1;
+}
+
+/* Call the item's function of v; the values are at index 1, v at 2. */
+static int call(struct qg *q, const struct qg_item *item)
+{
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, item->function);
+    lua_pushvalue(q->L, 2);
+    return qg_sandbox_call(q, 1, 1, item->word->place);
+}
+
+/* Returns 0, or -1 and noted. */
+static int derive(struct qg *q, const struct qg_item *item)
+{
+    if (call(q, item) || check_derived(q, item))
+        return -1;
+    lua_setfield(q->L, 1, item->name);
+    return 0;
+}
+
+/* Returns 0; 1 when the point is rejected; -1 and noted. */
+static int reject(struct qg *q, const struct qg_item *item,
+                  struct qg_point *point)
+{
+    if (call(q, item))
+        return -1;
+    if (!lua_isboolean(q->L, -1)) {
+        qg_diag_note(q, item->word->place, QG_E_REJECT_KIND,
+                     qg_object_kind(q->L, -1));
+        return -1;
+    }
+    if (lua_toboolean(q->L, -1))
+        point->reason = item->reason;
+    lua_pop(q->L, 1);
+    return point->reason != NULL;
+}
+
+/* In the order of the list. 0; 1: rejected; -1: an error has been noted. */
+static int apply_items(struct qg *q, const struct qg_variant *v,
+                       struct qg_point *point, const int *choice)
+{
+    int result = 0;
+
+    for (int i = 0; i < v->kernels->count && !result; i++) {
+        const struct qg_item *item = v->kernels->items[i];
+
+        if (item->kind == QG_AXIS) {
+            lua_pushvalue(q->L, 1);
+            qg_point_set(q->L, item->name, &item->values[*choice++]);
+            lua_pop(q->L, 1);
+        } else if (item->kind == QG_DERIVE) {
+            result = derive(q, item);
+        } else if (item->kind == QG_REJECT) {
+            result = reject(q, item, point);
+        }
+    }
+    return result;
+}
+
+/* What templates see besides: the values are on top of the stack. */
+static void keep_values(struct qg *q, const struct qg_variant *v,
+                        struct qg_point *point)
+{
+    set_string(q->L, "name", point->kernel.name);
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, v->kernels->param_list);
+    lua_setfield(q->L, -2, "params");
+    point->values = luaL_ref(q->L, LUA_REGISTRYINDEX);
+}
+
+/* The scale that the template's rules are of: of a cast's tensor; of what a
+   product is quantized to, from the type of D; or of A, which is quantized on
+   the way. */
+static void set_rule(const struct qg_variant *v, struct qg_point *point)
+{
+    static const int inputs[] = {[QUERN_BF16] = QG_IN_BF16,
+                                 [QUERN_F16] = QG_IN_F16,
+                                 [QUERN_F32] = QG_IN_F32};
+
+    point->scale = v->a.scale;
+    point->input = v->input;
+    if (is_cast(v)) {
+        point->scale = &v->recipe->scale[v->of];
+    } else if (has_copies(v)) {
+        point->scale = &v->recipe->scale[result_of(v)];
+        point->input = inputs[v->d];
+    }
+}
+
+struct qg_point *qg_point_make(struct qg *q, const struct qg_variant *v,
+                               const int *choice)
+{
+    struct qg_point *point = qg_mem_new(q, sizeof *point);
+    lua_State *L = q->L;
+    int result;
+
+    lua_settop(L, 0);
+    describe_variant(q, v, &point->kernel);
+    point->kernels = v->kernels;
+    point->recipe = v->recipe;
+    set_rule(v, point);
+    point->kernel.name = qg_name_make(q, v, choice);
+    if (!point->kernel.name)
+        return NULL;
+    push_values(L, v, &point->kernel);
+    lua_pushvalue(L, 1);
+    qg_frozen_wrap(L);
+    result = apply_items(q, v, point, choice);
+    lua_settop(L, result < 0 ? 0 : 1);
+    if (result < 0)
+        return NULL;
+    if (result ? qg_describe_variant(q, v->kernels, &point->kernel)
+               : qg_describe_fill(q, v->kernels, &point->kernel))
+        return NULL;
+    if (!result)
+        keep_values(q, v, point);
+    lua_settop(L, 0);
+    return point;
+}

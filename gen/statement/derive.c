@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** derive.c: `derive "stages" (function (v) ... end)`: a value of each point.
+*/
+#include "lua/mem.h"
+#include "lua/object.h"
+#include "statement/word.h"
+
+/* Stack index 1: the function. It runs when the grid is expanded (point.c). */
+int qg_derive_take(struct qg *q, struct qg_word *word)
+{
+    struct qg_item *item = qg_mem_new(q, sizeof *item);
+
+    item->kind = QG_DERIVE;
+    item->word = word;
+    item->name = word->name;
+    item->function = qg_word_function(q, word);
+    qg_object_push(q->L, item, QG_ITEM);
+    return 1;
+}

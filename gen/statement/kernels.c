@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** kernels.c: `kernels "name" { ... }`: a grid of kernels from one template.
+*/
+#include "lua/diag.h"
+#include "lua/files.h"
+#include "lua/lex.h"
+#include "lua/mem.h"
+#include "lua/object.h"
+#include "lua/types.h"
+#include "statement/field.h"
+#include "statement/word.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define AT(member)                      offsetof(struct qg_kernels, member)
+#define PARAM_NAME(name, type, meaning) #name " "
+#define ARCHES                                                                 \
+    "host sm_80 sm_86 sm_89 sm_90 sm_90a sm_100 sm_100a sm_120 sm_120a"
+
+static const struct qg_field fields[] = {
+    {"op", QG_F_NAMES, 1, AT(op),
+     "fprop dgrad wgrad quantize amax dequantize history sum dprob sizes ahead "
+     "bias reencode sum_rows look",
+     NULL, "which product of a layer; or which cast"},
+    {"element", QG_F_TYPES, 1, AT(element), QG_ELEMENTS, NULL,
+     "types of A and B, or of quantized values, that the template takes"},
+    {"scale", QG_F_NAMES, 0, AT(scale), "none blocked block row group tensor",
+     NULL,
+     "scales that the template takes: what shares one, \"blocked\": any of "
+     "these, or \"none\" (the default)"},
+    {"layout", QG_F_NAMES, 0, AT(layout), NULL, NULL,
+     "a layout statement's name; of products"},
+    {"ragged", QG_F_NAMES, 0, AT(ragged), NULL, NULL,
+     "a ragged statement's name; of products"},
+    {"of", QG_F_NAMES, 0, AT(of), "x w dy", NULL,
+     "which tensor of a layer; of casts"},
+    {"input", QG_F_NAMES, 0, AT(input), "bf16 f16 f32 copy", NULL,
+     "the type before the cast (of dequantize, after it), or \"copy\": the row "
+     "copy; of casts"},
+    {"form", QG_F_NAMES, 0, AT(form), "plain forward backward rows", NULL,
+     "what is quantized: values as they are, an activation's result, or the "
+     "gradient of what it was given; of casts (default \"plain\")"},
+    {"epilogue", QG_F_NAMES, 0, AT(epilogue),
+     "store add alpha scale activate copies gradient gradient_copies", NULL,
+     "what happens to the product: it becomes D, is added to D, is scaled, is "
+     "scaled and added to a scaled C, an activation of it becomes D, that is "
+     "quantized at once, or it is an activation's gradient, and D that of what "
+     "this was given, as numbers or quantized (default \"store\")"},
+    {"arch", QG_F_NAMES, 1, AT(arch), ARCHES, NULL,
+     "what the kernels are compiled for"},
+    {"template", QG_F_PATH, 1, AT(template), NULL, NULL,
+     "a file below templates/"},
+    {"params", QG_F_NAMES, 1, AT(params), QN_PARAMS(PARAM_NAME), NULL,
+     "the kernel's parameters, in order"},
+    {"recipe", QG_F_NAME, 0, AT(recipe), NULL, NULL,
+     "only this recipe (default: all that match)"},
+    {"d", QG_F_TYPES, 0, AT(d), "bf16 f16 f32", NULL,
+     "only these output types (default: the recipe's)"},
+};
+
+const struct qg_fields qg_kernels_fields = {"kernels", fields,
+                                            sizeof fields / sizeof *fields, 1};
+
+/* Names that templates and functions know already. */
+static int reserved(struct qg *q, const char *name)
+{
+    static const char *const names[] = {
+        "a",       "b",       "d",        "recipe",   "op",    "layout",
+        "ragged",  "arch",    "epilogue", "template", "name",  "params",
+        "types",   "include", "once",     "of",       "input", "form",
+        "element", "scale",   "rule",     "promote"};
+    int found;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], name))
+            return 1;
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, q->template_globals);
+    lua_getfield(q->L, -1, name);
+    found = !lua_isnil(q->L, -1);
+    lua_pop(q->L, 2);
+    return found;
+}
+
+/* Names of axes and derived values are one set. */
+static int check_item_name(struct qg *q, const struct qg_kernels *kernels,
+                           const struct qg_item *item)
+{
+    if (item->kind != QG_AXIS && item->kind != QG_DERIVE)
+        return 0;
+    if (reserved(q, item->name)) {
+        qg_diag_note(q, item->word->place, QG_E_ITEM_RESERVED, item->name);
+        return 1;
+    }
+    for (int i = 0; i < kernels->count; i++) {
+        const struct qg_item *other = kernels->items[i];
+
+        if (other->kind <= QG_DERIVE && !strcmp(other->name, item->name)) {
+            qg_diag_note(q, item->word->place, QG_E_ITEM_NAME, item->name,
+                         qg_files_print(q, other->word->place));
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The entry on top of the stack. Returns the errors that were noted. */
+static int take_item(struct qg *q, struct qg_kernels *kernels, int index)
+{
+    enum { MOST = sizeof kernels->items / sizeof *kernels->items };
+    struct qg_item *item = qg_object_at(q->L, -1, QG_ITEM);
+
+    if (lua_iscfunction(q->L, -1))
+        return 1; /* a word without its second part says so itself */
+    if (!item) {
+        qg_diag_note(q, kernels->place, QG_E_ITEM_KIND, (long long)index,
+                     kernels->name, qg_object_kind(q->L, -1));
+        return 1;
+    }
+    item->word->used = 1;
+    if (kernels->count == MOST) {
+        qg_diag_note(q, item->word->place, QG_E_ITEM_COUNT, kernels->name,
+                     MOST);
+        return 1;
+    }
+    if (check_item_name(q, kernels, item))
+        return 1;
+    kernels->items[kernels->count++] = item;
+    return 0;
+}
+
+/* Entries that are wrong are noted one by one, up to the bound on errors. */
+static int take_items(struct qg *q, struct qg_kernels *kernels)
+{
+    int count, axes = 0, errors = 0;
+
+    if (lua_type(q->L, 1) != LUA_TTABLE)
+        return 1;
+    count = (int)lua_rawlen(q->L, 1);
+    for (int i = 1; i <= count && errors < QG_MAX_ERRORS; i++) {
+        lua_rawgeti(q->L, 1, i);
+        errors += take_item(q, kernels, i);
+        lua_pop(q->L, 1);
+    }
+    for (int i = 0; i < kernels->count; i++)
+        axes += kernels->items[i]->kind == QG_AXIS;
+    if (axes > QG_MAX_AXES) {
+        qg_diag_note(q, kernels->place, QG_E_AXIS_COUNT, kernels->name,
+                     QG_MAX_AXES);
+        errors++;
+    }
+    return errors;
+}
+
+static int is_cast(const char *op)
+{
+    return strcmp(op, "fprop") && strcmp(op, "dgrad") && strcmp(op, "wgrad");
+}
+
+/* Products have layouts and ragged axes, casts have tensors and inputs. */
+static int check_family(struct qg *q, const struct qg_kernels *k)
+{
+    const struct {
+        const char *name, *doc;
+        int cast, count;
+    } needs[] = {
+        {"layout", "a layout statement's name", 0, k->layout.count},
+        {"ragged", "a ragged statement's name", 0, k->ragged.count},
+        {"of", "which tensor of a layer: x, w, dy", 1, k->of.count},
+        {"input", "the type before the cast", 1, k->input.count},
+    };
+    int cast, errors = 0;
+
+    if (!k->op.count)
+        return 0;
+    cast = is_cast(k->op.at[0]);
+    for (int i = 1; i < k->op.count; i++)
+        if (is_cast(k->op.at[i]) != cast) {
+            qg_diag_note(q, k->place, QG_E_KERNELS_MIXED, k->name, k->op.at[0],
+                         k->op.at[i]);
+            return 1;
+        }
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        if (needs[i].cast == cast && !needs[i].count)
+            qg_diag_note(q, k->place, QG_E_KERNELS_NEEDS, k->name, k->op.at[0],
+                         needs[i].name, needs[i].doc);
+        else if (needs[i].cast != cast && needs[i].count)
+            qg_diag_note(q, qg_lex_field(q, k->place, needs[i].name, 1),
+                         QG_E_KERNELS_OTHER, k->name, k->op.at[0],
+                         needs[i].name, cast ? "products" : "casts");
+        else
+            continue;
+        errors++;
+    }
+    return errors;
+}
+
+/*
+** Stack index 1: the table, fields and entries together. The statement is kept
+** only if all of it is right; it is expanded when all files are read.
+*/
+int qg_kernels_take(struct qg *q, struct qg_word *word)
+{
+    struct qg_kernels *kernels = qg_mem_new(q, sizeof *kernels);
+    int errors;
+
+    kernels->place = word->place;
+    kernels->name = word->name;
+    kernels->scale = (struct qg_names){1, {"none"}};
+    kernels->epilogue = (struct qg_names){1, {"store"}};
+    kernels->form = (struct qg_names){1, {"plain"}};
+    for (struct qg_kernels *other = q->kernels; other; other = other->next)
+        if (!strcmp(other->name, word->name) &&
+            qg_word_taken(q, word, other->place))
+            return 0;
+    errors = qg_field_read(q, word, &qg_kernels_fields, kernels);
+    errors += take_items(q, kernels);
+    if (errors || check_family(q, kernels))
+        return 0;
+    kernels->next = q->kernels;
+    q->kernels = kernels;
+    return 0;
+}

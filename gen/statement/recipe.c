@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** recipe.c: `recipe "name" { ... }`: how each operand is quantized.
+*/
+#include "lua/diag.h"
+#include "lua/files.h"
+#include "lua/lex.h"
+#include "lua/mem.h"
+#include "lua/types.h"
+#include "statement/field.h"
+#include "statement/word.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define AT(member) offsetof(struct qg_recipe, member)
+#define IN_ELEMENT(member)                                                     \
+    (offsetof(struct qg_recipe, element.member) - AT(element))
+#define IN_SCALE(of) ((of) * sizeof(struct qg_scale))
+
+static const struct qg_field element_fields[] = {
+    {"x", QG_F_TYPE, 1, IN_ELEMENT(x), QG_ELEMENTS, NULL,
+     "activations, the input of fprop"},
+    {"w", QG_F_TYPE, 1, IN_ELEMENT(w), QG_ELEMENTS, NULL, "weights"},
+    {"dy", QG_F_TYPE, 1, IN_ELEMENT(dy), QG_ELEMENTS, NULL,
+     "gradients of the output"},
+};
+
+static const struct qg_fields element_set = {"recipe.element", element_fields,
+                                             3, 0};
+
+static const struct qg_field scale_fields[] = {
+    {"x", QG_F_SCALE, 1, IN_SCALE(QUERN_X), "none", NULL,
+     "how activations are scaled"},
+    {"w", QG_F_SCALE, 1, IN_SCALE(QUERN_W), "none", NULL,
+     "how weights are scaled"},
+    {"dy", QG_F_SCALE, 1, IN_SCALE(QUERN_DY), "none", NULL,
+     "how gradients are scaled"},
+};
+
+static const struct qg_fields scale_set = {"recipe.scale", scale_fields, 3, 0};
+
+static const struct qg_field fields[] = {
+    {"element", QG_F_TABLE, 1, AT(element), NULL, &element_set,
+     "the type in which each operand's values are kept"},
+    {"scale", QG_F_SCALES, 0, AT(scale), "none", &scale_set,
+     "how values are scaled before the cast, all alike or by tensor (default "
+     "\"none\")"},
+    {"accum", QG_F_TYPE, 0, AT(accum), "f32", NULL,
+     "the type in which products are summed (default f32)"},
+    {"promote", QG_F_EVERY, 0, AT(promote), "never", NULL,
+     "values of k that narrow accumulators sum before fp32 takes over (default "
+     "\"never\")"},
+    {"d", QG_F_TYPES, 1, AT(d), "bf16 f16 f32", NULL,
+     "types that the product can be stored in, the default first"},
+};
+
+const struct qg_fields qg_recipe_fields = {"recipe", fields,
+                                           sizeof fields / sizeof *fields, 0};
+
+/* ------------------------------------------------- what fields are together */
+
+static const char *const names[QN_TENSORS] = {"x", "w", "dy"};
+
+/* Rows of a block and values along k; what is not given is 1. */
+static int check_block(struct qg *q, struct qg_scale *scale, int of)
+{
+    struct qg_sharing *block = &scale->block;
+    int *rows = of == QUERN_W ? &block->per.n : &block->per.m;
+    int *other = of == QUERN_W ? &block->per.m : &block->per.n;
+    int k = block->per.k;
+
+    if (block->span != QN_SPAN_BLOCK)
+        return 0;
+    if (scale->by_role && *other) {
+        qg_diag_note(q, scale->place, QG_E_BLOCK_ROWS, names[of],
+                     of == QUERN_W ? "n" : "m", of == QUERN_W ? "m" : "n");
+        return 1;
+    }
+    if (!*rows)
+        *rows = 1;
+    if ((k == 16 || k == 32 || k == 64 || k == 128) &&
+        (*rows == 1 || *rows == k))
+        return 0;
+    qg_diag_note(q, scale->place, QG_E_BLOCK_SHAPE, *rows, k);
+    return 1;
+}
+
+/* Whatever needs something that the scale does not have. */
+static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
+{
+    int block = scale->block.span == QN_SPAN_BLOCK;
+    int delayed = scale->delayed.history != 0;
+    const struct {
+        int wrong;
+        const char *field, *text;
+    } rules[] = {
+        {qg_types_of(scale->element)->bits > 8, "",
+         "elements of more than 8 bits need no scale; write: scale = "
+         "\"none\", or scale = { x = ..., w = ..., dy = ... } with \"none\" "
+         "for this one"},
+        {scale->global && !block, "global",
+         "'global' is a second scale above those of blocks; write: per = { k = "
+         "... }"},
+        {!block && strcmp(scale->storage, "plain") != 0, "storage",
+         "'storage' is how scales of blocks lie; those of rows, groups and "
+         "tensors follow each other, so leave it out"},
+        {delayed && scale->block.span != QN_SPAN_TENSOR, "delayed",
+         "'delayed' keeps one scale; write: per = \"tensor\""},
+        {delayed && scale->type != QUERN_F32, "delayed",
+         "'delayed' keeps an fp32 scale; write: type = f32"},
+        {!strcmp(scale->rounding, "stochastic") && scale->element == QUERN_I8,
+         "rounding", "i8 is rounded to nearest; write: rounding = \"nearest\""},
+        {scale->hadamard && of == QUERN_W, "hadamard",
+         "dgrad multiplies w's column copy with dy's row copy, which is not "
+         "transformed; give 'hadamard' to x and dy alone: scale = { x = ..., w "
+         "= ..., dy = ... }"},
+        {scale->hadamard && block && scale->block.per.m > 1, "hadamard",
+         "a square block has one scale for both copies, and the column copy's "
+         "values are transformed; write: per = { k = ... } alone"},
+        {scale->hadamard && delayed, "hadamard",
+         "'delayed' keeps the magnitudes of values as they are, and those of "
+         "the column copy are transformed; write: one of both"},
+    };
+
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].wrong) {
+            qg_diag_note(q, qg_lex_field(q, scale->place, rules[i].field, 1),
+                         QG_E_SCALE_PARTS, names[of], rules[i].text);
+            return 1;
+        }
+    return 0;
+}
+
+/* wgrad multiplies both column copies: their transforms cancel, or nothing. */
+static int check_pair(struct qg *q, const struct qg_recipe *recipe)
+{
+    const char *x = recipe->scale[QUERN_X].hadamard;
+    const char *dy = recipe->scale[QUERN_DY].hadamard;
+
+    if (x == dy || (x && dy && !strcmp(x, dy)))
+        return 0;
+    qg_diag_note(q, recipe->scale[x ? QUERN_X : QUERN_DY].place,
+                 QG_E_SCALE_PARTS, "x and dy",
+                 "wgrad multiplies both after their transforms, which cancel "
+                 "only if they are the same; write the same 'hadamard' for "
+                 "both, or for none");
+    return 1;
+}
+
+/* Each tensor's scale by itself. Returns how many errors were noted. */
+static int check_scales(struct qg *q, struct qg_recipe *recipe)
+{
+    const int elements[QN_TENSORS] = {recipe->element.x, recipe->element.w,
+                                      recipe->element.dy};
+    int errors = 0;
+
+    for (int of = 0; of < QN_TENSORS && !errors; of++) {
+        struct qg_scale *scale = &recipe->scale[of];
+
+        scale->element = elements[of];
+        if (scale->blocked && scale->rule)
+            errors += check_block(q, scale, of) || check_parts(q, scale, of);
+    }
+    return errors || check_pair(q, recipe);
+}
+
+/*
+** Stack index 1: the table. What it says is all that any later part knows of
+** the recipe.
+*/
+int qg_recipe_take(struct qg *q, struct qg_word *word)
+{
+    struct qg_recipe *recipe = qg_mem_new(q, sizeof *recipe);
+
+    recipe->place = word->place;
+    recipe->name = word->name;
+    recipe->accum = QUERN_F32;
+    recipe->doc = qg_files_doc(q, word->place);
+    for (struct qg_recipe *other = q->recipes; other; other = other->next)
+        if (!strcmp(other->name, word->name) &&
+            qg_word_taken(q, word, other->place))
+            return 0;
+    if (qg_field_read(q, word, &qg_recipe_fields, recipe) ||
+        check_scales(q, recipe))
+        return 0;
+    recipe->next = q->recipes;
+    q->recipes = recipe;
+    return 0;
+}
+
+/* ---------------------------------------------------- what products read */
+
+static struct qg_factor factor(const struct qg_recipe *recipe, int of,
+                               const char *copy)
+{
+    const int elements[QN_TENSORS] = {recipe->element.x, recipe->element.w,
+                                      recipe->element.dy};
+    const struct qg_scale *scale = &recipe->scale[of];
+
+    return (struct qg_factor){of, copy, elements[of],
+                              scale->blocked ? scale : NULL};
+}
+
+/* Copies are k-major for the product that reads them. COUPLED: copies */
+void qg_recipe_factors(const struct qg_recipe *recipe, const char *op,
+                       struct qg_factor *a, struct qg_factor *b)
+{
+    if (!strcmp(op, "fprop")) {
+        *a = factor(recipe, QUERN_X, "row");
+        *b = factor(recipe, QUERN_W, "row");
+    } else if (!strcmp(op, "dgrad")) {
+        *a = factor(recipe, QUERN_DY, "row");
+        *b = factor(recipe, QUERN_W, "column");
+    } else {
+        *a = factor(recipe, QUERN_DY, "column");
+        *b = factor(recipe, QUERN_X, "column");
+    }
+}

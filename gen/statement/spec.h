@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** spec.h: what specs declare: recipes, layouts, ragged axes, kernels.
+*/
+#ifndef QUERN_GEN_STATEMENT_SPEC_H
+#define QUERN_GEN_STATEMENT_SPEC_H
+
+#include "qg.h"
+
+struct qg_names {
+    int count;
+    const char *at[QG_MAX_LIST];
+};
+
+struct qg_types {
+    int count;
+    int at[QG_MAX_LIST]; /* enum quern_type */
+};
+
+/* A value of an axis: a string, or 1 to 4 integers. */
+struct qg_value {
+    const char *string;
+    int count;
+    int tuple; /* written as a table */
+    int at[QG_MAX_TUPLE];
+};
+
+/* A use of one of the language's words, e.g. `recipe "bf16"`. */
+struct qg_word {
+    struct qg_place place;
+    const struct qg_word_kind *kind;
+    const char *name;
+    int done; /* it got its table or function */
+    int used; /* the value that it gave was put into a statement */
+    struct qg_word *next;
+};
+
+/* How a matrix of scales lies in memory. */
+struct qg_storage {
+    struct qg_place place;
+    const char *name;
+    const char *order;  /* "rows", "columns", "tiles" */
+    const char *groups; /* "together", "apart" */
+    struct {
+        int rows, columns;
+    } pad; /* to multiples of */
+    struct qg_storage *next;
+};
+
+/* The values that share a scale. */
+struct qg_sharing {
+    int span; /* enum qn_span */
+    struct {
+        int m, n, k; /* 0: not given */
+    } per;
+};
+
+/* What a rule gives for one tensor and one type of input. */
+struct qg_rule_trace {
+    const struct qg_node *stored, *factor;
+    int given; /* the factor is the rule's own, and none of an e8m0's */
+};
+
+/* The types of what is quantized; the last one is a row copy. */
+enum qg_input_type { QG_IN_BF16, QG_IN_F16, QG_IN_F32, QG_IN_COPY, QG_INPUTS };
+
+/* The scales of one of a layer's tensors; kind 0 stands for none. */
+struct qg_scale {
+    struct qg_place place;
+    int blocked, type;
+    struct qg_sharing block;
+    const char *storage, *rounding;
+    int rule, global;     /* references to Lua functions, 0: none */
+    const char *hadamard; /* 16 of + and -; NULL: none */
+    struct {
+        int history;
+        const char *amax;
+    } delayed; /* history 0: none */
+    struct qg_word *word;
+    /* what follows, once all files are read */
+    const struct qg_storage *stored;
+    int by_role; /* given for this tensor alone */
+    int element; /* enum quern_type */
+    struct qg_rule_trace rules[QG_INPUTS], globals[QG_INPUTS];
+    int by_input; /* rules differ by the type of the input */
+};
+
+struct qg_recipe {
+    struct qg_place place;
+    const char *name;
+    const char *doc;
+    struct {
+        int x, w, dy;
+    } element;
+    struct qg_scale scale[QN_TENSORS]; /* by enum quern_of */
+    int accum;
+    int promote; /* values of k; 0: never */
+    struct qg_types d;
+    struct qg_recipe *next;
+};
+
+struct qg_layout {
+    struct qg_place place;
+    const char *name;
+    const char *a, *b;
+    struct qg_layout *next;
+};
+
+struct qg_ragged {
+    struct qg_place place;
+    const char *name;
+    const char *a, *b, *d;
+    struct qg_ragged *next;
+};
+
+enum qg_item_kind { QG_AXIS, QG_DERIVE, QG_REQUIRES, QG_REJECT };
+
+/* One entry of a kernels statement's list. */
+struct qg_item {
+    enum qg_item_kind kind;
+    struct qg_word *word;
+    const char *name;   /* axis, derive; requires: the expression */
+    const char *reason; /* requires, reject */
+    int function;       /* derive, reject: reference */
+    struct qg_value values[QG_MAX_VALUES];
+    int count;
+};
+
+struct qg_kernels {
+    struct qg_place place;
+    const char *name;
+    struct qg_names op, layout, ragged, epilogue, arch;
+    struct qg_names of, input, form; /* of casts */
+    struct qg_types element;
+    struct qg_names scale;
+    const char *template, *recipe;
+    struct qg_names params;
+    struct qg_types d;
+    const struct qg_item *items[64];
+    int count;
+    /* what all its kernels share */
+    int template_file; /* index in qg.files */
+    int param_list;    /* reference to the templates' params */
+    const unsigned char *param_bytes;
+    const struct qn_requires *rules;
+    int nrules;
+    int number; /* of its lists in a registry's text, 0: not written */
+    struct qg_kernels *next;
+};
+
+struct qg_shipped {
+    struct qg_place place;
+    const char *name;
+    struct qg_shipped *next;
+};
+
+/* ---------------------------------------------------------------- recipe.c */
+
+/* What a product reads of a recipe's tensor. */
+struct qg_factor {
+    int of;                       /* enum quern_of */
+    const char *copy;             /* "row", "column" */
+    int element;                  /* enum quern_type */
+    const struct qg_scale *scale; /* NULL: values as they are */
+};
+
+/* A and B of one of a recipe's products. */
+void qg_recipe_factors(const struct qg_recipe *, const char *op,
+                       struct qg_factor *a, struct qg_factor *b);
+
+#endif

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** registry_write.c: the registry as C text. The selected kernels have their
+** keys.
+*/
+#include "lua/text.h"
+#include "lua/types.h"
+#include "write/write.h"
+
+#include <ctype.h>
+#include <string.h>
+
+struct writer {
+    struct qg *q;
+    struct qg_text *out;
+    const struct qg_selection *selection;
+    const struct qg_link *link;
+    int kernels;
+};
+
+static void put(struct writer *w, const char *text)
+{
+    qg_text_put(w->q, w->out, text);
+}
+
+static void put_string(struct writer *w, const char *field, const char *text)
+{
+    qg_text_print(w->q, w->out, "     .%s = ", field);
+    qg_text_quote(w->q, w->out, text);
+    put(w, ",\n");
+}
+
+static void put_int(struct writer *w, const char *field, int value)
+{
+    qg_text_print(w->q, w->out, "     .%s = %d,\n", field, value);
+}
+
+/* The name of the enum, so that the text can be read. */
+static void put_type(struct writer *w, int type)
+{
+    if (type == QUERN_TYPE_NONE) {
+        put(w, "QUERN_TYPE_NONE");
+        return;
+    }
+    put(w, "QUERN_");
+    for (const char *at = qg_types_of(type)->name; *at; at++)
+        qg_text_print(w->q, w->out, "%c", toupper((unsigned char)*at));
+}
+
+static const char *op_name(int op)
+{
+    static const char *const names[] = {
+        "QUERN_FPROP", "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
+        "QN_AMAX",     "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM",
+        "QN_DPROB",    "QN_SIZES",      "QN_AHEAD",    "QN_BIAS",
+        "QN_REENCODE", "QN_SUM_ROWS",   "QN_LOOK"};
+
+    return names[op];
+}
+
+static const char *axis_name(int axis)
+{
+    static const char *const names[] = {"QUERN_AXIS_NONE", "QUERN_AXIS_M",
+                                        "QUERN_AXIS_N", "QUERN_AXIS_K"};
+
+    return names[axis];
+}
+
+static const char *epilogue_name(int epilogue)
+{
+    static const char *const names[] = {
+        "QN_STORE",    "QN_ADD",    "QN_ALPHA",    "QN_SCALE",
+        "QN_ACTIVATE", "QN_COPIES", "QN_GRADIENT", "QN_GRADIENT_COPIES"};
+
+    return names[epilogue];
+}
+
+static const char *major_name(int major)
+{
+    return major == QUERN_MAJOR_K ? "QUERN_MAJOR_K" : "QUERN_MAJOR_MN";
+}
+
+/* ----------------------------------------------------------------- recipes */
+
+/* In the order of its fields. COUPLED: scaling */
+static void put_scaling(struct writer *w, const struct qn_scaling *s)
+{
+    const int values[] = {s->span,       s->rows,        s->k,      s->order,
+                          s->pad_rows,   s->pad_columns, s->apart,  s->global,
+                          s->stochastic, s->hadamard,    s->history};
+
+    put(w, "         {");
+    put_type(w, s->type);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        qg_text_print(w->q, w->out, ", %d", values[i]);
+    put(w, "},\n");
+}
+
+static void put_recipe(struct writer *w, const struct qn_recipe *r)
+{
+    const char *separator = "";
+
+    put(w, "    {\n");
+    put_string(w, "name", r->name);
+    put_string(w, "doc", r->doc);
+    put_string(w, "spec", r->spec);
+    put(w, "     .x = ");
+    put_type(w, r->x);
+    put(w, ",\n     .w = ");
+    put_type(w, r->w);
+    put(w, ",\n     .dy = ");
+    put_type(w, r->dy);
+    put(w, ",\n     .d_types = ");
+    for (int type = 0; type < 32; type++)
+        if (r->d_types >> type & 1) {
+            qg_text_print(w->q, w->out, "%s1u << ", separator);
+            put_type(w, type);
+            separator = " | ";
+        }
+    put(w, ",\n     .default_d = ");
+    put_type(w, r->default_d);
+    put(w, ",\n");
+    put_int(w, "scaled", r->scaled);
+    put_string(w, "scale", r->scale);
+    put_string(w, "rule", r->rule);
+    put_int(w, "promote", r->promote);
+    put(w, "     .scaling = {\n");
+    for (int of = 0; of < QN_TENSORS; of++)
+        put_scaling(w, &r->scaling[of]);
+    put(w, "     },\n    },\n");
+}
+
+/* ----------------------------------------------------------------- kernels */
+
+static int selected(const struct writer *w, const struct qn_kernel *kernel)
+{
+    return qg_selects(w->selection, kernel);
+}
+
+/* 0: not linked. */
+static size_t cubin_bytes(const struct writer *w,
+                          const struct qn_kernel *kernel)
+{
+    if (!w->link->cubin_bytes)
+        return 0;
+    return w->link->cubin_bytes(w->link->user, kernel);
+}
+
+/* A host kernel is a function of its own name. */
+static int has_host(const struct writer *w, const struct qn_kernel *kernel)
+{
+    return w->link->host && !strcmp(kernel->arch, "host");
+}
+
+static void put_operand(struct writer *w, const char *name,
+                        const struct qn_operand *operand)
+{
+    qg_text_print(w->q, w->out, "     .%s = {", name);
+    put_type(w, operand->type);
+    qg_text_print(w->q, w->out, ", %s, %s, {%d, %d}, %d, {%d, %d}},\n",
+                  major_name(operand->major), axis_name(operand->ragged),
+                  operand->box[0], operand->box[1], operand->swizzle,
+                  operand->sf_box[0], operand->sf_box[1]);
+}
+
+/* Of a cast, kernel or point that is none. */
+static void put_cast(struct writer *w, int op, int of, int input, int form)
+{
+    static const char *const ofs[] = {"QUERN_X", "QUERN_W", "QUERN_DY"};
+    static const char *const forms[] = {"QN_PLAIN", "QN_FORWARD", "QN_BACKWARD",
+                                        "QN_ROWS"};
+
+    qg_text_print(w->q, w->out,
+                  "     .op = %s,\n     .of = %s,\n     .form = %s,\n"
+                  "     .input = ",
+                  op_name(op), ofs[of], forms[form]);
+    put_type(w, input);
+    put(w, ",\n");
+}
+
+/* Of a product, kernel or point that is none. */
+static void put_variant(struct writer *w, int op, int ragged, int epilogue)
+{
+    qg_text_print(w->q, w->out,
+                  "     .op = %s,\n     .ragged = %s,\n     .epilogue = %s,\n",
+                  op_name(op), axis_name(ragged), epilogue_name(epilogue));
+}
+
+/* Of the same; most products have none. */
+static void put_activation(struct writer *w, const char *activation,
+                           int interleave)
+{
+    if (!activation[0])
+        return;
+    put_string(w, "activation", activation);
+    put_int(w, "interleave", interleave);
+}
+
+/* Of a kernel that quantizes what it multiplies; most find it done. */
+static void put_quantize(struct writer *w, const char *quantize)
+{
+    if (quantize[0])
+        put_string(w, "quantize", quantize);
+}
+
+/* The lists that all kernels of a statement share. */
+static void put_lists(struct writer *w, struct qg_kernels *k, int number)
+{
+    struct qg_text *out = w->out;
+
+    k->number = number;
+    qg_text_print(w->q, out, "static const unsigned char params_%d[] = {\n",
+                  number);
+    for (int i = 0; i < k->params.count; i++)
+        qg_text_print(w->q, out, "    QN_PARAM_%s,\n", k->params.at[i]);
+    put(w, "};\n\n");
+    if (!k->nrules)
+        return;
+    qg_text_print(w->q, out,
+                  "static const struct qn_requires requires_%d[] = "
+                  "{\n",
+                  number);
+    for (int i = 0; i < k->nrules; i++) {
+        put(w, "    {");
+        qg_text_quote(w->q, out, k->rules[i].text);
+        put(w, ",\n     ");
+        qg_text_quote(w->q, out, k->rules[i].reason);
+        put(w, "},\n");
+    }
+    put(w, "};\n\n");
+}
+
+/* Once for each statement that has a selected kernel. */
+static void put_all_lists(struct writer *w)
+{
+    const struct quern_registry *registry = &w->q->registry;
+    int number = 0;
+
+    for (struct qg_kernels *k = w->q->kernels; k; k = k->next)
+        k->number = 0;
+    for (int i = 0; i < registry->nkernels; i++) {
+        struct qg_kernels *k = w->q->sorted[i]->kernels;
+
+        if (selected(w, &registry->kernels[i]) && !k->number)
+            put_lists(w, k, ++number);
+    }
+}
+
+static void put_lists_of(struct writer *w, const struct qg_kernels *k)
+{
+    qg_text_print(w->q, w->out,
+                  "     .params = params_%d,\n     .nparams = %d,\n", k->number,
+                  k->params.count);
+    if (k->nrules)
+        qg_text_print(w->q, w->out,
+                      "     .requires = requires_%d,\n     .nrequires = %d,\n",
+                      k->number, k->nrules);
+}
+
+static void put_sizes(struct writer *w, const struct qn_kernel *kernel)
+{
+    qg_text_print(w->q, w->out,
+                  "     .tile = {%d, %d, %d},\n     .cluster = {%d, %d},\n",
+                  kernel->tile[0], kernel->tile[1], kernel->tile[2],
+                  kernel->cluster[0], kernel->cluster[1]);
+    put_int(w, "stages", kernel->stages);
+    put_string(w, "schedule", kernel->schedule);
+    put_string(w, "addend", kernel->addend);
+    put_string(w, "expand", kernel->expand);
+    put_string(w, "becomes", kernel->becomes);
+    put_quantize(w, kernel->quantize);
+    put_int(w, "threads", kernel->threads);
+    put_int(w, "parts", kernel->parts);
+    put_int(w, "ctas", kernel->ctas);
+    put_int(w, "smem", kernel->smem);
+    put_int(w, "shipped", kernel->shipped);
+}
+
+static void put_links(struct writer *w, const struct qn_kernel *kernel)
+{
+    size_t bytes = cubin_bytes(w, kernel);
+
+    if (bytes)
+        qg_text_print(w->q, w->out,
+                      "     .cubin = %s_cubin,\n     .cubin_bytes = %zu,\n",
+                      kernel->name, bytes);
+    if (has_host(w, kernel))
+        qg_text_print(w->q, w->out, "     .host = %s,\n", kernel->name);
+}
+
+static void put_kernel(struct writer *w, const struct qn_kernel *kernel,
+                       const struct qg_kernels *k)
+{
+    put(w, "    {\n");
+    put_string(w, "name", kernel->name);
+    put_string(w, "spec", kernel->spec);
+    put_string(w, "template", kernel->template);
+    put_string(w, "key", kernel->key);
+    put_string(w, "recipe", kernel->recipe);
+    put_string(w, "arch", kernel->arch);
+    if (kernel->op > QUERN_WGRAD) {
+        put_cast(w, kernel->op, kernel->of, kernel->input, kernel->form);
+    } else {
+        put_variant(w, kernel->op, kernel->ragged, kernel->epilogue);
+        put_operand(w, "a", &kernel->a);
+        put_operand(w, "b", &kernel->b);
+        put_operand(w, "d", &kernel->d);
+        put_activation(w, kernel->activation, kernel->interleave);
+    }
+    put_sizes(w, kernel);
+    put_lists_of(w, k);
+    put_links(w, kernel);
+    put(w, "    },\n");
+}
+
+/* What other files of the link define. */
+static void put_declarations(struct writer *w)
+{
+    const struct quern_registry *registry = &w->q->registry;
+    size_t start = w->out->length;
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *kernel = &registry->kernels[i];
+        size_t bytes;
+
+        if (!selected(w, kernel))
+            continue;
+        bytes = cubin_bytes(w, kernel);
+        if (bytes)
+            qg_text_print(w->q, w->out,
+                          "extern const unsigned char\n    %s_cubin[%zu];\n",
+                          kernel->name, bytes);
+        if (has_host(w, kernel))
+            qg_text_print(w->q, w->out,
+                          "void %s(\n    void *const *params, int worker, "
+                          "int workers);\n",
+                          kernel->name);
+    }
+    if (w->out->length > start)
+        put(w, "\n");
+}
+
+static void put_kernels(struct writer *w)
+{
+    const struct quern_registry *registry = &w->q->registry;
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        if (!selected(w, &registry->kernels[i]))
+            continue;
+        if (!w->kernels++)
+            put(w, "static const struct qn_kernel kernels[] = {\n");
+        put_kernel(w, &registry->kernels[i], w->q->sorted[i]->kernels);
+    }
+    if (w->kernels)
+        put(w, "};\n\n");
+}
+
+/* --------------------------------------------------------- rejected points */
+
+/* A part of the kernels goes without the points that are none. */
+static int takes_rejected(const struct writer *w)
+{
+    const struct qg_selection *s = w->selection;
+
+    return !s || (!s->arch && !s->shipped && (!s->filter || !s->filter[0]));
+}
+
+static void put_rejected(struct writer *w)
+{
+    const struct quern_registry *registry = &w->q->registry;
+
+    put(w, "static const struct qn_rejected rejected[] = {\n");
+    for (int i = 0; i < registry->nrejected; i++) {
+        const struct qn_rejected *r = &registry->rejected[i];
+
+        put(w, "    {\n");
+        put_string(w, "name", r->name);
+        put_string(w, "spec", r->spec);
+        put_string(w, "recipe", r->recipe);
+        if (r->op > QUERN_WGRAD) {
+            put_cast(w, r->op, r->of, r->input, r->form);
+        } else {
+            put_variant(w, r->op, r->ragged, r->epilogue);
+            qg_text_print(w->q, w->out,
+                          "     .a_major = %s,\n     .b_major = %s,\n"
+                          "     .d_type = ",
+                          major_name(r->a_major), major_name(r->b_major));
+            put_type(w, r->d_type);
+            put(w, ",\n");
+            put_activation(w, r->activation, r->interleave);
+            put_quantize(w, r->quantize);
+        }
+        put_string(w, "reason", r->reason);
+        put(w, "    },\n");
+    }
+    put(w, "};\n\n");
+}
+
+/* -------------------------------------------------------------- everything */
+
+static void put_table(struct writer *w, const char *name, int count)
+{
+    if (count)
+        qg_text_print(w->q, w->out, "    .%s = %s,\n    .n%s = %d,\n", name,
+                      name, name, count);
+}
+
+static void put_parts(struct writer *w)
+{
+    const struct quern_registry *registry = &w->q->registry;
+    int rejected = takes_rejected(w) ? registry->nrejected : 0;
+
+    put_declarations(w);
+    if (registry->nrecipes) {
+        put(w, "static const struct qn_recipe recipes[] = {\n");
+        for (int i = 0; i < registry->nrecipes; i++)
+            put_recipe(w, &registry->recipes[i]);
+        put(w, "};\n\n");
+    }
+    put_all_lists(w);
+    put_kernels(w);
+    if (rejected)
+        put_rejected(w);
+    qg_text_print(w->q, w->out,
+                  "const struct quern_registry %s = {\n"
+                  "    .layout = QN_REGISTRY_LAYOUT,\n    .hash = \"%s\",\n",
+                  w->link->symbol, registry->hash);
+    put_table(w, "recipes", registry->nrecipes);
+    put_table(w, "kernels", w->kernels);
+    put_table(w, "rejected", rejected);
+    put(w, "};\n");
+}
+
+void qg_registry_write(struct qg *q, const struct qg_selection *selection,
+                       const struct qg_link *link)
+{
+    struct writer w = {q, &q->output, selection, link, 0};
+
+    qg_text_clear(&q->output);
+    put(&w, "/*\n** The registry: what the runtime is told about each kernel.\n"
+            "** Made by quern; the same specs give the same bytes.\n*/\n"
+            "#include \"registry.h\"\n\n");
+    put_parts(&w);
+}

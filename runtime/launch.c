@@ -1,0 +1,90 @@
+/*
+** launch.c: the list of a plan's launches.
+**
+** SPDX-License-Identifier: Apache-2.0
+*/
+#include "plan.h"
+#include "quantize.h"
+
+#include <stdlib.h>
+
+const struct qn_launch *qn_launch_find(const struct quern_plan *plan, int work)
+{
+    for (int i = 0; i < plan->nlaunches; i++)
+        if (plan->launches[i].work == work)
+            return &plan->launches[i];
+    return NULL;
+}
+
+struct qn_launch *qn_launch_add(struct quern_plan *plan, int work)
+{
+    struct qn_launch *launch = &plan->launches[plan->nlaunches++];
+
+    *launch = (struct qn_launch){.work = work};
+    return launch;
+}
+
+/* What a plan says of its kernel. */
+static void speak_for(struct quern_plan *plan, const struct quern_plan *product)
+{
+    plan->kernel = product->kernel;
+    plan->backend = product->backend;
+    plan->tuned = product->tuned;
+    plan->workers = product->workers;
+    plan->driver = product->driver;
+    plan->context = product->context;
+    plan->parts = 1;
+}
+
+/* Does the launch read or write what belongs to one product? Others follow the
+   plan of the whole run. */
+static int is_of_product(const struct qn_launch *launch)
+{
+    return launch->work == QN_WORK_PRODUCT || launch->work == QN_WORK_SUM ||
+           launch->work == QN_WORK_QUANTIZE_A || launch->work == QN_WORK_SUM_A;
+}
+
+void qn_launch_absorb(struct quern_plan *plan, struct quern_plan *other,
+                      int operands, int flag)
+{
+    int kept = 0; /* `other` is a product of its own */
+
+    if (!plan->kernel) /* of several the first is meant to run */
+        speak_for(plan, other);
+    for (int i = 0; i < other->nlaunches; i++) {
+        struct qn_launch *launch = &plan->launches[plan->nlaunches++];
+
+        *launch = other->launches[i];
+        if (launch->product || !is_of_product(launch))
+            continue;
+        launch->product = other;
+        launch->operands = operands;
+        launch->flag = flag;
+        kept = 1;
+    }
+    other->nlaunches = 0;
+    if (!kept)
+        quern_plan_free(other);
+}
+
+/* Is the launch the first one of its product, or of its cast? */
+static int is_first(const struct quern_plan *plan, int i, int cast)
+{
+    const struct qn_launch *at = plan->launches;
+
+    for (int j = 0; j < i; j++)
+        if (cast ? at[j].cast == at[i].cast : at[j].product == at[i].product)
+            return 0;
+    return 1;
+}
+
+void qn_launch_clear(struct quern_plan *plan)
+{
+    for (int i = 0; i < plan->nlaunches; i++) {
+        if (is_first(plan, i, 1))
+            quern_quantize_plan_free(plan->launches[i].cast);
+        if (is_first(plan, i, 0))
+            quern_plan_free(plan->launches[i].product);
+    }
+    plan->nlaunches = 0;
+}

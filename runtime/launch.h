@@ -1,0 +1,79 @@
+/*
+** launch.h: the entries of a plan's list.
+**
+** A plan is a list of launches: a product, and the casts, sums and small kernels
+** that come before or after it. A run goes through the list once (run.c).
+**
+** SPDX-License-Identifier: Apache-2.0
+*/
+#ifndef QUERN_LAUNCH_H
+#define QUERN_LAUNCH_H
+
+#include "step.h"
+
+struct quern_plan;
+struct quern_quantize_plan;
+
+/* The purpose of a launch. */
+enum qn_work {
+    QN_WORK_SIZES,      /* move sizes from the host into the workspace */
+    QN_WORK_PREPARE,    /* factors, padded sizes and flags for what follows */
+    QN_WORK_RANGE,      /* check whether all values fit f16 */
+    QN_WORK_REQUANTIZE, /* an operand to FP8 */
+    QN_WORK_DEQUANTIZE, /* an operand to bf16 */
+    QN_WORK_QUANTIZE_A, /* from args.in */
+    QN_WORK_SUM_A,      /* dbias of args.in, if no cast reads it */
+    QN_WORK_PRODUCT,
+    QN_WORK_SUM,        /* dbias or dprob, from the product's partial sums */
+    QN_WORK_QUANTIZE_D, /* rowwise and columnwise */
+    QN_WORKS
+};
+
+/* The memory that a product reads A and B from. */
+enum qn_operands {
+    QN_OPERANDS_GIVEN,       /* the caller's */
+    QN_OPERANDS_REQUANTIZED, /* FP8 in the workspace */
+    QN_OPERANDS_DEQUANTIZED  /* bf16 in the workspace */
+};
+
+/* Skip a launch if this flag is not 0. */
+enum qn_flag {
+    QN_FLAG_CALLER, /* args.noop, NULL for none */
+    QN_FLAG_MISFIT, /* set where some value does not fit the narrow type */
+    QN_FLAG_FIT     /* set where all values do */
+};
+
+/* One entry of a plan: a kernel, or a cast of several. */
+struct qn_launch {
+    int work;     /* enum qn_work */
+    int role;     /* of the operand that is quantized or dequantized */
+    int operands; /* enum qn_operands */
+    int flag;     /* enum qn_flag */
+    int index;    /* of a sum, among the steps of `cast` */
+    struct quern_plan *product;       /* NULL: the plan itself */
+    struct quern_quantize_plan *cast; /* NULL: a product or `step` */
+    struct qn_step step;
+};
+
+/* At most: sizes, preparation, two operands to FP8 and two to bf16, a product
+   of each, two sums, A, its sums, and D. */
+enum { QN_LAUNCHES = 13 };
+
+/* The first launch with that purpose, or NULL. */
+const struct qn_launch *qn_launch_find(const struct quern_plan *plan, int work);
+
+/* Append a launch; its pointers become the plan's. */
+struct qn_launch *qn_launch_add(struct quern_plan *plan, int work);
+
+/*
+** Append the launches of another plan, which becomes part of `plan`; products
+** among them get `operands` and `flag`. What `plan` says of its kernel is then
+** that of `other`.
+*/
+void qn_launch_absorb(struct quern_plan *plan, struct quern_plan *other,
+                      int operands, int flag);
+
+/* Free all launches, and the plans and casts that are theirs. */
+void qn_launch_clear(struct quern_plan *plan);
+
+#endif

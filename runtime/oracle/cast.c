@@ -1,0 +1,398 @@
+/*
+** cast.c: a quantization with data, ready to run.
+*/
+#include "oracle/cast.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "element.h"
+#include "quantize.h"
+#include "random.h"
+#include "sizes.h"
+#include "oracle/timing.h"
+#include "oracle/tolerance.h"
+#include "types.h"
+
+/* ------------------------------------------------------------------ buffers */
+
+/* Bytes of each part, from what describe said. */
+static size_t part_bytes(const struct qn_cast *c, int part)
+{
+    const struct quern_quantize_args *need = &c->need.args;
+    const struct quern_quantization *q = &c->q;
+    size_t groups = (size_t)q->groups;
+    const size_t bytes[QN_CAST_PARTS] = {
+        [QN_CAST_IN] = need->in.bytes,
+        [QN_CAST_SAVED] = need->saved.bytes,
+        [QN_CAST_BIAS] =
+            qn_quantize_has_bias(q) ? groups * (size_t)q->k * sizeof(float) : 0,
+        [QN_CAST_PROBABILITY] =
+            q->probability ? (size_t)q->m * sizeof(float) : 0,
+        [QN_CAST_RANDOM] = c->need.random ? 2 * sizeof(uint64_t) : 0,
+        [QN_CAST_SIZES] = q->of == QUERN_W || q->work == QUERN_RESCALE
+                              ? 0
+                              : groups * sizeof(int64_t),
+        [QN_CAST_SCALE] = c->need.history ? 2 * sizeof(float) : 0,
+        [QN_CAST_HISTORY] = (size_t)c->need.history * sizeof(float),
+        [QN_CAST_ROW] = need->row.bytes,
+        [QN_CAST_ROW_SF] = need->row.sf_bytes,
+        [QN_CAST_ROW_GLOBAL] = need->row.global_bytes,
+        [QN_CAST_COLUMN] = need->column.bytes,
+        [QN_CAST_COLUMN_SF] = need->column.sf_bytes,
+        [QN_CAST_COLUMN_GLOBAL] = need->column.global_bytes,
+        [QN_CAST_OUT] = need->out.bytes,
+        [QN_CAST_DBIAS] = q->dbias ? groups * (size_t)q->k * sizeof(float) : 0,
+        [QN_CAST_DPROB] = q->dprob ? (size_t)q->m * sizeof(float) : 0,
+    };
+
+    if (q->work == QUERN_DEQUANTIZE &&
+        (part == QN_CAST_SCALE || part == QN_CAST_HISTORY))
+        return 0;
+    return bytes[part];
+}
+
+/* Of delayed scaling, for numbers of deviation 1. */
+static float factor_of(const struct qn_cast *c)
+{
+    const struct qn_recipe *recipe = qn_context_recipe(c->ctx, c->q.recipe);
+
+    return qn_tolerance_factor(qn_quantize_element(&c->q, recipe), 4);
+}
+
+/* What a part holds before a run: 0, or a code; NULL stays poison. */
+static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
+{
+    float *floats = c->host[part];
+    size_t count = part_bytes(c, part) / sizeof(float);
+
+    if (part == QN_CAST_IN || part == QN_CAST_SAVED || part == QN_CAST_OUT)
+        return qn_random_fill(c->host[part], c->q.type,
+                              part_bytes(c, part) * 8 /
+                                  (size_t)qn_type_bits(c->q.type),
+                              seed + (uint64_t)part, 1)
+                   ? QUERN_EINVAL
+                   : QUERN_OK;
+    if (part == QN_CAST_RANDOM)
+        memcpy(c->host[part], (uint64_t[]){seed, 0}, 2 * sizeof(uint64_t));
+    else if (part == QN_CAST_SIZES)
+        memcpy(c->host[part], c->sizes, part_bytes(c, part));
+    else
+        for (size_t i = 0; i < count; i++)
+            floats[i] =
+                part == QN_CAST_HISTORY ? (i ? 0 : 3)
+                : part == QN_CAST_SCALE
+                    ? (i ? 1 / factor_of(c) : factor_of(c))
+                    : 0.5f + (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
+    return QUERN_OK;
+}
+
+static int is_added_to(const struct qn_cast *c, int part)
+{
+    return (part == QN_CAST_OUT && c->q.work == QUERN_BIAS) ||
+           (part == QN_CAST_DBIAS && c->q.dbias == QUERN_DBIAS_ADD) ||
+           (part == QN_CAST_DPROB && !c->q.activation);
+}
+
+/* One buffer, with its contents if a run reads it. */
+static int make_part(struct qn_cast *c, int part, uint64_t seed)
+{
+    size_t bytes = part_bytes(c, part);
+    int code = qn_memory_new(&c->memory[part], c->gpu, bytes);
+
+    if (code || !bytes || (part >= QN_CAST_ROW && !is_added_to(c, part)))
+        return code;
+    c->host[part] = malloc(bytes);
+    if (!c->host[part])
+        return QUERN_ENOMEM;
+    code = fill_numbers(c, part, 8 * seed);
+    return code ? code
+                : qn_memory_write(&c->memory[part], 0, c->host[part], bytes);
+}
+
+static void *address(struct qn_cast *c, int part)
+{
+    return c->memory[part].bytes ? c->memory[part].data : NULL;
+}
+
+/* The arguments of a run: what describe said, and the addresses. */
+static void point(struct qn_cast *c)
+{
+    struct quern_quantize_args *args = &c->args;
+
+    *args = c->need.args;
+    args->in.data = address(c, QN_CAST_IN);
+    args->saved.data = address(c, QN_CAST_SAVED);
+    args->bias = address(c, QN_CAST_BIAS);
+    args->probability = address(c, QN_CAST_PROBABILITY);
+    args->random = address(c, QN_CAST_RANDOM);
+    if (c->q.sizes)
+        args->host_sizes = c->sizes;
+    else
+        args->first_dims = address(c, QN_CAST_SIZES);
+    args->sizes_type = QUERN_I64;
+    args->scale = address(c, QN_CAST_SCALE);
+    args->history = address(c, QN_CAST_HISTORY);
+    args->row.data = address(c, QN_CAST_ROW);
+    args->row.sf = address(c, QN_CAST_ROW_SF);
+    args->row.global = address(c, QN_CAST_ROW_GLOBAL);
+    args->column.data = address(c, QN_CAST_COLUMN);
+    args->column.sf = address(c, QN_CAST_COLUMN_SF);
+    args->column.global = address(c, QN_CAST_COLUMN_GLOBAL);
+    args->out.data = address(c, QN_CAST_OUT);
+    args->dbias = address(c, QN_CAST_DBIAS);
+    args->dprob = address(c, QN_CAST_DPROB);
+    args->workspace = c->workspace.data;
+}
+
+/* All buffers, and the workspace. */
+static int make_parts(struct qn_cast *c, uint64_t seed)
+{
+    int code = qn_memory_new(&c->workspace, c->gpu, c->need.workspace_bytes);
+
+    if (!code)
+        code = qn_memory_clear(&c->workspace, 0);
+    for (int part = 0; part < QN_CAST_PARTS && !code; part++)
+        code = make_part(c, part, seed);
+    if (!code)
+        point(c);
+    return code;
+}
+
+/* ------------------------------------------------------------------- begin */
+
+/* With --routes those of the file, whose sum becomes m. */
+static int draw_sizes(struct qn_cast *c, const struct qn_options *opt)
+{
+    struct quern_quantization *q = &c->q;
+    int no_tokens = q->work == QUERN_RESCALE || q->of == QUERN_W;
+    char why[512];
+
+    if (opt->routes && no_tokens)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--routes: tokens are the rows of x and dy");
+    if (q->work == QUERN_RESCALE)
+        return QN_EXIT_OK;
+    if (no_tokens)
+        for (int i = 0; i < q->groups; i++)
+            c->sizes[i] = q->m;
+    else if (opt->routes ? qn_sizes_routes(opt->routes, q->groups, c->sizes,
+                                           &q->m, why, sizeof why)
+                         : qn_sizes_draw(q->split, q->groups, q->m, opt->seed,
+                                         c->sizes, why, sizeof why))
+        return qn_message_fail(opt, QN_EXIT_USAGE, "%s", why);
+    for (int i = 0; i < q->groups; i++)
+        c->rows += c->sizes[i];
+    return QN_EXIT_OK;
+}
+
+/* Plan, and open the GPU if the plan is for one. */
+static int plan(struct qn_cast *c, const struct qn_options *opt, int backend)
+{
+    const struct quern_plan_options options = {
+        .backend = backend, .kernel = opt->kernel, .streams = opt->streams};
+    int code = quern_quantize_describe(c->ctx, &c->q, &c->need);
+
+    if (!code)
+        code = quern_quantize_plan(c->ctx, &c->q, &options, &c->plan);
+    if (code)
+        return code;
+    quern_quantize_plan_info(c->plan, &c->info);
+    if (c->info.backend == QUERN_BACKEND_HOST)
+        return QUERN_OK;
+    return qn_gpu_open(c->ctx, &c->gpu);
+}
+
+/* What the work reads comes from a quantization of the same tensor. */
+static int make_copies(struct qn_cast *c, const struct qn_options *opt)
+{
+    static const int parts[] = {QN_CAST_ROW,        QN_CAST_ROW_SF,
+                                QN_CAST_ROW_GLOBAL, QN_CAST_COLUMN,
+                                QN_CAST_COLUMN_SF,  QN_CAST_COLUMN_GLOBAL};
+    struct quern_quantization q = c->q;
+    struct qn_cast first = {0};
+    int status, code = QUERN_OK;
+
+    q.work = QUERN_QUANTIZE;
+    q.copies = c->q.work == QUERN_REQUANTIZE ? (int)QUERN_ROW : c->q.copies;
+    status = qn_cast_begin_host(&first, opt, c->ctx, &q);
+    if (!status)
+        code = qn_cast_run(&first);
+    for (int i = 0; i < 6 && !status && !code; i++) {
+        size_t bytes = first.memory[parts[i]].bytes;
+
+        if (!bytes)
+            continue;
+        c->host[parts[i]] = malloc(bytes);
+        code = c->host[parts[i]] ? qn_memory_read(&first.memory[parts[i]], 0,
+                                                  c->host[parts[i]], bytes)
+                                 : QUERN_ENOMEM;
+        if (!code)
+            code = qn_memory_write(&c->memory[parts[i]], 0, c->host[parts[i]],
+                                   bytes);
+    }
+    qn_cast_free(&first);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(c->ctx));
+    return status;
+}
+
+int qn_cast_begin(struct qn_cast *c, const struct qn_options *opt,
+                  struct quern_context *ctx, const struct quern_quantization *q,
+                  int backend)
+{
+    int code, status;
+
+    *c = (struct qn_cast){.ctx = ctx, .q = *q};
+    status = draw_sizes(c, opt);
+    if (status)
+        return status;
+    code = plan(c, opt, backend);
+    if (!code)
+        code = make_parts(c, opt->seed);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(ctx));
+    if (q->work == QUERN_REQUANTIZE || q->work == QUERN_DEQUANTIZE)
+        return make_copies(c, opt);
+    return QN_EXIT_OK;
+}
+
+int qn_cast_begin_host(struct qn_cast *c, const struct qn_options *opt,
+                       struct quern_context *ctx,
+                       const struct quern_quantization *q)
+{
+    struct qn_options plain = *opt;
+
+    plain.kernel = NULL;
+    plain.streams = 0;
+    return qn_cast_begin(c, &plain, ctx, q, QUERN_BACKEND_HOST);
+}
+
+void qn_cast_free(struct qn_cast *c)
+{
+    for (int part = 0; part < QN_CAST_PARTS; part++) {
+        free(c->host[part]);
+        qn_memory_free(&c->memory[part]);
+    }
+    qn_memory_free(&c->workspace);
+    qn_gpu_close(c->gpu);
+    quern_quantize_plan_free(c->plan);
+    memset(c, 0, sizeof *c);
+}
+
+/* --------------------------------------------------------------------- run */
+
+int qn_cast_run(struct qn_cast *c)
+{
+    int code = quern_quantize_run(c->plan, &c->args, NULL);
+
+    return code ? code : quern_quantize_check(c->plan, &c->args, NULL);
+}
+
+static int queue(void *cast)
+{
+    struct qn_cast *c = cast;
+
+    return quern_quantize_run(c->plan, &c->args, NULL);
+}
+
+int qn_cast_measure(struct qn_cast *c, int runs, struct qn_job_time *time)
+{
+    const struct qn_timed timed = {queue, c, c->gpu};
+    int code = qn_timing_measure(&timed, runs, time);
+
+    return code ? code : quern_quantize_check(c->plan, &c->args, NULL);
+}
+
+/* Of what lies in groups; scales as many as there are. */
+double qn_cast_bytes(const struct qn_cast *c)
+{
+    const struct quern_quantization *q = &c->q;
+    double all = q->of == QUERN_W ? (double)c->rows : (double)q->m, bytes = 0;
+    double share = all > 0 ? (double)c->rows / all : 0;
+
+    for (int part = 0; part < QN_CAST_PARTS; part++)
+        if (part <= QN_CAST_PROBABILITY || part >= QN_CAST_ROW)
+            bytes += (double)part_bytes(c, part) *
+                     (part == QN_CAST_DBIAS ? 1 : share);
+    /* the column copy's bound is more than what is written */
+    if (q->of != QUERN_W && c->need.args.column.bytes) {
+        double bound = (double)c->need.args.column.shape[1], used = 0;
+
+        for (int i = 0; i < q->groups; i++)
+            used += (double)((c->sizes[i] + 127) / 128 * 128);
+        bytes += (double)c->need.args.column.bytes * (used / bound - share);
+    }
+    return bytes;
+}
+
+/* ----------------------------------------------------------------- compare */
+
+static const char *const part_names[QN_CAST_PARTS] = {
+    "in",        "saved",         "bias", "probability", "random",     "sizes",
+    "scale",     "history",       "row",  "row.sf",      "row.global", "column",
+    "column.sf", "column.global", "out",  "dbias",       "dprob"};
+
+/* A NaN that a sum makes has other bits on a GPU than on the host: as one. */
+static void unify_nans(unsigned char *sums, size_t bytes)
+{
+    for (size_t i = 0; i + sizeof(float) <= bytes; i += sizeof(float)) {
+        float value;
+
+        memcpy(&value, sums + i, sizeof value);
+        if (value != value)
+            memset(sums + i, 0xff, sizeof value);
+    }
+}
+
+/* One part; the first byte that differs is named. */
+static int compare_part(const struct qn_cast *a, const struct qn_cast *b,
+                        int part, double *differ, char *where, size_t size)
+{
+    size_t bytes = a->memory[part].bytes;
+    unsigned char *x = malloc(bytes + 1), *y = malloc(bytes + 1);
+    int code =
+        x && y ? qn_memory_read(&a->memory[part], 0, x, bytes) : QUERN_ENOMEM;
+
+    if (!code)
+        code = qn_memory_read(&b->memory[part], 0, y, bytes);
+    if (!code && part >= QN_CAST_DBIAS) {
+        unify_nans(x, bytes);
+        unify_nans(y, bytes);
+    }
+    for (size_t i = 0; i < bytes && !code; i++)
+        if (x[i] != y[i] && (*differ)++ == 0)
+            snprintf(where, size, ", the first %s[%zu]: %#x and %#x",
+                     part_names[part], i, x[i], y[i]);
+    free(x);
+    free(y);
+    return code;
+}
+
+int qn_cast_compare(const struct qn_cast *a, const struct qn_cast *b,
+                    double *bytes, char *where, size_t size)
+{
+    int code = QUERN_OK;
+
+    *bytes = 0;
+    where[0] = 0;
+    for (int part = 0; part < QN_CAST_PARTS && !code; part++)
+        code = compare_part(a, b, part, bytes, where, size);
+    return code;
+}
+
+int qn_cast_guards(const struct qn_cast *c, int *intact)
+{
+    int code = qn_memory_guards(&c->workspace, intact);
+
+    for (int part = 0; part < QN_CAST_PARTS && !code; part++) {
+        int fine = 1;
+
+        if (c->memory[part].base)
+            code = qn_memory_guards(&c->memory[part], &fine);
+        *intact &= fine;
+    }
+    return code;
+}

@@ -1,0 +1,212 @@
+/*
+** decode.c: the numbers that a quantized copy stands for, in double.
+*/
+#include "oracle/decode.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "element.h"
+#include "quantize.h"
+#include "types.h"
+
+enum { TILE = 128 };
+
+/* ------------------------------------------------------------------- codes */
+
+/* A float of few bits: of its exponent and fraction, and the bias. */
+struct format {
+    int exponent, fraction, bias;
+};
+
+static struct format format_of(int type)
+{
+    switch (type) {
+    case QUERN_E4M3:
+        return (struct format){4, 3, 7};
+    case QUERN_E5M2:
+        return (struct format){5, 2, 15};
+    case QUERN_E2M3:
+        return (struct format){2, 3, 1};
+    case QUERN_E3M2:
+        return (struct format){3, 2, 3};
+    default:
+        return (struct format){2, 1, 1};
+    }
+}
+
+/* E4M3 has one NaN of each sign, E5M2 all that IEEE has, the others none. */
+static int special(int type, unsigned magnitude, double *value)
+{
+    if (type == QUERN_E4M3 && magnitude == 0x7f)
+        *value = (double)NAN;
+    else if (type == QUERN_E5M2 && magnitude >= 0x7c)
+        *value = magnitude == 0x7c ? (double)INFINITY : (double)NAN;
+    else
+        return 0;
+    return 1;
+}
+
+double qn_decode_code(int type, unsigned code)
+{
+    struct format f = format_of(type);
+    unsigned sign, magnitude, exponent, fraction;
+    double value;
+
+    if (type == QUERN_I8)
+        return (signed char)code;
+    if (type == QUERN_E8M0)
+        return code == 0xff ? (double)NAN : ldexp(1, (int)code - 127);
+    sign = code >> (f.exponent + f.fraction) & 1;
+    magnitude = code & ((1u << (f.exponent + f.fraction)) - 1);
+    exponent = magnitude >> f.fraction;
+    fraction = magnitude & ((1u << f.fraction) - 1);
+    if (!special(type, magnitude, &value))
+        value = exponent ? ldexp((1u << f.fraction) + fraction,
+                                 (int)exponent - f.bias - f.fraction)
+                         : ldexp(fraction, 1 - f.bias - f.fraction);
+    return sign ? -value : value;
+}
+
+/* ------------------------------------------------------------------ places */
+
+void qn_decode_begin(struct qn_decode *d, const struct qn_geometry *g,
+                     const struct quern_tensor *copy, int groups,
+                     const int64_t *starts, const int64_t *sizes)
+{
+    int64_t first = 0;
+
+    *d = (struct qn_decode){.g = *g,
+                            .data = copy->data,
+                            .sf = copy->sf,
+                            .global = copy->global,
+                            .starts = starts,
+                            .sizes = sizes};
+    for (int i = 0; i < groups; i++) {
+        d->firsts[i] = first;
+        first += (sizes[i] + TILE - 1) / TILE;
+    }
+}
+
+int64_t qn_decode_length(const struct qn_decode *d, int group)
+{
+    return d->g.inner_ragged ? qn_quantize_round_up(d->sizes[group], TILE)
+                             : d->g.columns;
+}
+
+/* Element (i, j) of a matrix whose lines are `stride` apart. */
+static int64_t in_order(int order, int64_t stride, int64_t i, int64_t j)
+{
+    if (order == QN_ORDER_ROWS)
+        return i * stride + j;
+    if (order == QN_ORDER_COLUMNS)
+        return j * stride + i;
+    return i / 128 * stride + j / 4 * 512 + i % 32 * 16 + i % 128 / 32 * 4 +
+           j % 4;
+}
+
+/* Of a column copy of tokens: groups lie side by side, or one by one. */
+static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
+                            int64_t j)
+{
+    const struct qn_scaling *s = d->g.sf.scaling;
+    int64_t rows = qn_quantize_round_up(
+        qn_quantize_ceil_div(d->g.rows, s->rows), s->pad_rows);
+    int64_t before = d->firsts[group];
+    int64_t own = qn_quantize_round_up(
+        qn_quantize_ceil_div(d->sizes[group], TILE) * (TILE / s->k),
+        s->pad_columns);
+
+    if (s->order == QN_ORDER_COLUMNS)
+        own = rows;
+    else if (!s->apart)
+        return in_order(s->order, d->g.sf.stride, i,
+                        before * (TILE / s->k) + j);
+    else if (s->order == QN_ORDER_TILES)
+        own *= TILE;
+    return rows * before * qn_quantize_tile_columns(s) +
+           in_order(s->order, own, i, j);
+}
+
+/* Of a row copy of tokens: one matrix for all groups, or one for each. */
+static int64_t row_scale(const struct qn_decode *d, int group, int64_t i,
+                         int64_t j)
+{
+    const struct qn_scaling *s = d->g.sf.scaling;
+    int64_t columns = qn_quantize_round_up(
+        qn_quantize_ceil_div(d->g.columns, s->k), s->pad_columns);
+    int64_t before = d->firsts[group];
+    int64_t stride = d->g.sf.stride;
+
+    if (!s->apart)
+        return in_order(
+            s->order, stride,
+            i + (s->rows > 1 ? before * (TILE / s->rows) : d->starts[group]),
+            j);
+    if (s->order == QN_ORDER_COLUMNS)
+        stride = qn_quantize_round_up(
+            qn_quantize_ceil_div(d->sizes[group], s->rows), s->pad_rows);
+    return before * qn_quantize_tile_rows(s) * columns +
+           in_order(s->order, stride, i, j);
+}
+
+/* The scale of element `k` of a group's row. */
+static int64_t scale_at(const struct qn_decode *d, int group, int64_t row,
+                        int64_t k)
+{
+    const struct qn_scaling *s = d->g.sf.scaling;
+    const struct qn_scales *sf = &d->g.sf;
+    int rows_of_all = !d->g.grouped && sf->copy == QUERN_ROW;
+
+    if (s->span == QN_SPAN_ROW)
+        return row +
+               (rows_of_all ? d->starts[group] : group * sf->group_stride);
+    if (s->span != QN_SPAN_BLOCK)
+        return group * sf->group_stride;
+    if (d->g.grouped)
+        return group * sf->group_stride +
+               in_order(s->order, sf->stride, row / s->rows, k / s->k);
+    return rows_of_all ? row_scale(d, group, row / s->rows, k / s->k)
+                       : column_scale(d, group, row / s->rows, k / s->k);
+}
+
+/* ------------------------------------------------------------------ values */
+
+static double load_scale(const struct qn_decode *d, int64_t at)
+{
+    int type = d->g.sf.scaling->type;
+
+    return type == QUERN_F32
+               ? (double)((const float *)d->sf)[at]
+               : qn_decode_code(type, ((const unsigned char *)d->sf)[at]);
+}
+
+static double load_value(const struct qn_decode *d, int64_t at)
+{
+    if (qn_element_known(d->g.type))
+        return (double)qn_element_load(d->data, d->g.type, (size_t)at);
+    if (qn_type_bits(d->g.type) == 4)
+        return qn_decode_code(d->g.type, d->data[at / 2] >> at % 2 * 4 & 15);
+    return qn_decode_code(d->g.type, d->data[at]);
+}
+
+void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
+                   double *out)
+{
+    const struct qn_scaling *s = d->g.sf.scaling;
+    int64_t block = s->span == QN_SPAN_BLOCK ? s->k : INT64_MAX;
+    int64_t length = qn_decode_length(d, group), at = row * d->g.pitch;
+    double global = s->global ? (double)d->global[group] : 1, scale = 0;
+
+    if (d->g.inner_ragged)
+        at += d->firsts[group] * TILE;
+    else if (d->g.grouped)
+        at += group * d->g.rows * d->g.pitch;
+    else
+        at += d->starts[group] * d->g.pitch;
+    for (int64_t k = 0; k < length; k++) {
+        if (k % block == 0)
+            scale = load_scale(d, scale_at(d, group, row, k)) * global;
+        out[k] = load_value(d, at + k) * scale;
+    }
+}

@@ -1,0 +1,442 @@
+/*
+** fidelity.c: does a quantized copy hold the numbers that it was made of?
+*/
+#include "oracle/fidelity.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "element.h"
+#include "error.h"
+#include "quantize.h"
+#include "random.h"
+#include "oracle/tolerance.h"
+#include "types.h"
+
+/* ------------------------------------------------------------------- lines */
+
+/* A transform's signs are the recipe's own: what it is of is known but for
+   these, so magnitudes are compared. It is its own inverse. */
+enum { RUN = 16 };
+
+static void undo(double *run)
+{
+    for (int step = 1; step < RUN; step *= 2)
+        for (int i = 0; i < RUN; i++)
+            if (!(i & step)) {
+                const double a = run[i], b = run[i + step];
+
+                run[i] = (a + b) * M_SQRT1_2;
+                run[i + step] = (a - b) * M_SQRT1_2;
+            }
+}
+
+static void undo_line(double *line, int64_t length)
+{
+    for (int64_t i = 0; i + RUN <= length; i += RUN)
+        undo(line + i);
+    for (int64_t i = 0; i < length; i++)
+        line[i] = fabs(line[i]);
+}
+
+/* Energies of a line before, after, and of the difference. */
+struct energy {
+    double before, after, gap;
+};
+
+static struct energy compare(const double *x, const double *y, int64_t count)
+{
+    struct energy e = {0, 0, 0};
+
+    for (int64_t i = 0; i < count; i++) {
+        e.before += x[i] * x[i];
+        e.after += y[i] * y[i];
+        e.gap += (x[i] - y[i]) * (x[i] - y[i]);
+    }
+    return e;
+}
+
+/* ------------------------------------------------------------------- copies */
+
+struct judge {
+    const struct qn_fidelity *f;
+    struct qn_decode decode;
+    int column, hadamard;
+    int64_t lines, length; /* of all groups; of the longest line */
+    double *x, *y;
+    int padded; /* what fills up is zero */
+};
+
+/* The product that reads the copy knows where it lies. COUPLED: copies */
+static void find_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
+{
+    static const int ops[3][2] = {[QUERN_X] = {QUERN_FPROP, QUERN_WGRAD},
+                                  [QUERN_W] = {QUERN_FPROP, QUERN_DGRAD},
+                                  [QUERN_DY] = {QUERN_DGRAD, QUERN_WGRAD}};
+    const struct quern_quantization *q = &f->q;
+    const int column = q->copies == QUERN_COLUMN;
+    struct quern_problem p = {.op = ops[q->of][column], .groups = q->groups};
+    const int tokens_k = p.op == QUERN_WGRAD;
+    const int role = q->of == QUERN_W || (q->of == QUERN_X && column)
+                         ? QN_ROLE_B
+                         : QN_ROLE_A;
+
+    memcpy(p.recipe, q->recipe, sizeof p.recipe);
+    p.ragged = tokens_k ? QUERN_AXIS_K : QUERN_AXIS_M;
+    p.m = p.n = column ? q->k : q->m;
+    p.k = column ? q->m : q->k;
+    p.d_type = f->recipe->default_d;
+    qn_geometry_of(&p, f->recipe, role, g);
+}
+
+static int64_t lines_of(const struct judge *j, int group)
+{
+    const struct quern_quantization *q = &j->f->q;
+
+    return j->column ? q->k : q->of == QUERN_W ? q->m : j->f->sizes[group];
+}
+
+static int64_t length_of(const struct judge *j, int group)
+{
+    const struct quern_quantization *q = &j->f->q;
+
+    return !j->column ? q->k : q->of == QUERN_W ? q->m : j->f->sizes[group];
+}
+
+/* The numbers of a line: a row, or a feature of all rows. */
+static void load(const struct judge *j, int group, int64_t line, double *x)
+{
+    const struct quern_quantization *q = &j->f->q;
+    const int64_t first = q->of == QUERN_W ? group * q->m : j->f->starts[group];
+
+    for (int64_t i = 0; i < length_of(j, group); i++) {
+        const int64_t row = j->column ? i : line, at = j->column ? line : i;
+
+        x[i] = (double)qn_element_load(j->f->numbers, q->type,
+                                       (size_t)((first + row) * q->k + at));
+    }
+}
+
+static struct energy judge_line(struct judge *j, int group, int64_t line)
+{
+    const int64_t length = length_of(j, group);
+    const int64_t whole =
+        j->hadamard ? qn_quantize_round_up(length, RUN) : length;
+    const int64_t all = qn_decode_length(&j->decode, group);
+
+    memset(j->x, 0, (size_t)j->length * sizeof *j->x);
+    load(j, group, line, j->x);
+    qn_decode_row(&j->decode, group, line, j->y);
+    for (int64_t i = whole; i < all; i++)
+        j->padded &= j->y[i] >= 0 && j->y[i] <= 0;
+    if (j->hadamard) {
+        undo_line(j->y, whole);
+        for (int64_t i = 0; i < length; i++)
+            j->x[i] = fabs(j->x[i]);
+    }
+    return compare(j->x, j->y, length);
+}
+
+/* The next line to look at: the last one of a group is. */
+static int64_t next_line(int64_t line, int64_t skip, int64_t last)
+{
+    return line < last && line + skip > last ? last : line + skip;
+}
+
+/* Lines of all groups, about `most` of them, and the sum. Returns how many. */
+static int64_t judge_lines(struct judge *j, int64_t most, struct energy *each,
+                           struct energy *sum)
+{
+    const struct qn_fidelity *f = j->f;
+    const int64_t skip = j->lines / most + 1;
+    int64_t count = 0;
+
+    for (int g = 0; g < f->q.groups; g++) {
+        const int64_t last = lines_of(j, g) - 1;
+
+        for (int64_t i = 0; i <= last; i = next_line(i, skip, last)) {
+            const struct energy e = judge_line(j, g, i);
+
+            sum->before += e.before;
+            sum->after += e.after;
+            sum->gap += e.gap;
+            each[count++] = e;
+        }
+    }
+    return count;
+}
+
+/* A line is held against what lines have on the average, as all of its values
+   may be too small for a scale that it shares. */
+static int conclude(const struct judge *j, const struct energy *each,
+                    int64_t count, const struct energy *sum, double tolerance,
+                    double *error)
+{
+    enum { SLACK = 8 };
+    const double usual = count ? sum->before / (double)count : 0;
+    int held = j->padded;
+
+    *error = sum->gap;
+    if (sum->before + sum->after > 0)
+        *error /= sum->before + sum->after;
+    for (int64_t i = 0; i < count; i++)
+        held &=
+            each[i].gap <= SLACK * tolerance * 2 * fmax(each[i].before, usual);
+    return held && *error <= tolerance;
+}
+
+/* Room for the longest line, and for all that are looked at. */
+static int begin(struct judge *j, int64_t most, struct energy **each)
+{
+    const int groups = j->f->q.groups;
+    int64_t longest = 0;
+
+    for (int i = 0; i < groups; i++) {
+        const int64_t length = qn_decode_length(&j->decode, i);
+
+        longest = length > longest ? length : longest;
+        j->lines += lines_of(j, i);
+    }
+    j->length = longest + RUN;
+    j->x = malloc((size_t)j->length * sizeof *j->x);
+    j->y = malloc((size_t)j->length * sizeof *j->y);
+    *each = malloc((size_t)(most + 2 * groups + 1) * sizeof **each);
+    return j->x && j->y && *each ? QUERN_OK : qn_error_memory();
+}
+
+int qn_fidelity_judge(const struct qn_fidelity *f, double tolerance,
+                      int64_t most, double *error, int *held)
+{
+    struct judge j = {.f = f, .padded = 1};
+    struct energy *each = NULL, sum = {0, 0, 0};
+    struct qn_geometry g;
+    int64_t count;
+    int code;
+
+    find_geometry(f, &g);
+    j.column = f->q.copies == QUERN_COLUMN;
+    j.hadamard = j.column && f->recipe->scaling[f->q.of].hadamard;
+    qn_decode_begin(&j.decode, &g, f->copy, f->q.groups, f->starts, f->sizes);
+    code = begin(&j, most, &each);
+    if (!code) {
+        count = judge_lines(&j, most, each, &sum);
+        *held = conclude(&j, each, count, &sum, tolerance, error);
+    }
+    free(j.x);
+    free(j.y);
+    free(each);
+    return code;
+}
+
+/* --------------------------------------------------------------- tolerance */
+
+/* A cast and its way back, both by the host. */
+enum {
+    IN,
+    ROW,
+    ROW_SF,
+    ROW_GLOBAL,
+    COLUMN,
+    COLUMN_SF,
+    COLUMN_GLOBAL,
+    OUT,
+    WORKSPACE,
+    HISTORY,
+    BUFFERS
+};
+
+struct trip {
+    struct quern_quantization q;
+    int64_t sizes[QUERN_MAX_GROUPS];
+    char *buffers[BUFFERS];
+};
+
+/* Buffers as large as described, of zeros; those that are there stay. */
+static int make_buffers(struct trip *t,
+                        const struct quern_quantize_description *need)
+{
+    const struct quern_quantize_args *a = &need->args;
+    const size_t bytes[BUFFERS] = {a->in.bytes,
+                                   a->row.bytes,
+                                   a->row.sf_bytes,
+                                   a->row.global_bytes,
+                                   a->column.bytes,
+                                   a->column.sf_bytes,
+                                   a->column.global_bytes,
+                                   a->out.bytes,
+                                   need->workspace_bytes,
+                                   (size_t)need->history * sizeof(float)};
+
+    for (int i = 0; i < BUFFERS; i++)
+        if (bytes[i] && !t->buffers[i]) {
+            const size_t whole = (bytes[i] + 255) / 256 * 256;
+
+            t->buffers[i] = aligned_alloc(256, whole);
+            if (!t->buffers[i])
+                return qn_error_memory();
+            memset(t->buffers[i], 0, whole);
+        }
+    return QUERN_OK;
+}
+
+static void point(struct trip *t, struct quern_quantize_description *need,
+                  float *scale, const uint64_t *random)
+{
+    struct quern_quantize_args *a = &need->args;
+
+    a->in.data = a->in.ndim ? t->buffers[IN] : NULL;
+    a->row.data = a->row.ndim ? t->buffers[ROW] : NULL;
+    a->row.sf = t->buffers[ROW_SF];
+    a->row.global = t->buffers[ROW_GLOBAL];
+    a->column.data = a->column.ndim ? t->buffers[COLUMN] : NULL;
+    a->column.sf = t->buffers[COLUMN_SF];
+    a->column.global = t->buffers[COLUMN_GLOBAL];
+    a->out.data = a->out.ndim ? t->buffers[OUT] : NULL;
+    a->workspace = t->buffers[WORKSPACE];
+    a->sizes_type = QUERN_I64;
+    if (t->q.of != QUERN_W)
+        a->first_dims = t->sizes;
+    if (need->random)
+        a->random = random;
+    if (need->history && t->q.work == QUERN_QUANTIZE) {
+        a->scale = scale;
+        a->history = (float *)(void *)t->buffers[HISTORY];
+    }
+}
+
+/* One way. */
+static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
+              float deviation)
+{
+    static const struct quern_plan_options host = {.backend =
+                                                       QUERN_BACKEND_HOST};
+    float scale[2];
+    const uint64_t random[] = {1, 0};
+    struct quern_quantize_plan *plan = NULL;
+    struct quern_quantize_description need;
+    int code = quern_quantize_describe(ctx, &t->q, &need);
+
+    if (!code)
+        code = quern_quantize_plan(ctx, &t->q, &host, &plan);
+    if (!code)
+        code = make_buffers(t, &need);
+    if (!code && t->q.work == QUERN_QUANTIZE && numbers)
+        memcpy(t->buffers[IN], numbers, need.args.in.bytes);
+    else if (!code && t->q.work == QUERN_QUANTIZE)
+        qn_random_fill(t->buffers[IN], t->q.type,
+                       need.args.in.bytes * 8 / (size_t)qn_type_bits(t->q.type),
+                       1, deviation);
+    if (!code) {
+        const struct qn_recipe *recipe = qn_context_recipe(ctx, t->q.recipe);
+
+        scale[0] = qn_tolerance_factor(qn_quantize_element(&t->q, recipe),
+                                       4 * deviation);
+        scale[1] = 1 / scale[0];
+        point(t, &need, scale, random);
+        code = quern_quantize_run(plan, &need.args, NULL);
+    }
+    quern_quantize_plan_free(plan);
+    return code;
+}
+
+/* Numbers of one feature: what was transformed is so on the way back, too,
+   along a group's tokens, of which the last few leave some behind. */
+static struct energy lost(const struct trip *t, int hadamard, int64_t first,
+                          int64_t rows, int64_t feature)
+{
+    const struct quern_quantization *q = &t->q;
+    struct energy sum = {0, 0, 0}, e;
+    double x[RUN], y[RUN];
+
+    for (int64_t at = 0; at < rows; at += RUN) {
+        const int count = rows - at < RUN ? (int)(rows - at) : RUN;
+
+        if (hadamard && count < RUN)
+            break;
+        for (int i = 0; i < count; i++) {
+            const size_t from = (size_t)((first + at + i) * q->k + feature);
+
+            x[i] = (double)qn_element_load(t->buffers[IN], q->type, from);
+            y[i] = (double)qn_element_load(t->buffers[OUT], q->type, from);
+            x[i] = hadamard ? fabs(x[i]) : x[i];
+        }
+        if (hadamard)
+            undo_line(y, RUN);
+        e = compare(x, y, count);
+        sum.before += e.before;
+        sum.after += e.after;
+        sum.gap += e.gap;
+    }
+    return sum;
+}
+
+static double loss_of(const struct trip *t, int hadamard)
+{
+    const struct quern_quantization *q = &t->q;
+    struct energy sum = {0, 0, 0}, e;
+    int64_t first = 0;
+
+    for (int g = 0; g < q->groups; first += t->sizes[g++])
+        for (int64_t feature = 0; feature < q->k; feature++) {
+            e = lost(t, hadamard, first, t->sizes[g], feature);
+            sum.before += e.before;
+            sum.after += e.after;
+            sum.gap += e.gap;
+        }
+    return sum.before > 0 ? sum.gap / (sum.before + sum.after) : 0;
+}
+
+/* The numbers and the groups' sizes are what they are. A part of what is large
+   loses about as much: then 0, and numbers are to be drawn. */
+static int set_out(struct trip *t, const struct qn_fidelity *f)
+{
+    enum { MOST = 1 << 22, ROWS = 256 };
+    const int weights = f->q.of == QUERN_W;
+    struct quern_quantization *q = &t->q;
+    int whole = 1;
+
+    *q = f->q;
+    q->work = QUERN_QUANTIZE;
+    q->dbias = q->dprob = q->probability = q->sizes = 0;
+    if (q->m * q->k > MOST / (weights ? q->groups : 1)) {
+        whole = 0;
+        q->groups = 1;
+        q->m = q->m < ROWS ? q->m : ROWS;
+        q->k = q->k < MOST / ROWS ? q->k : MOST / ROWS;
+    }
+    for (int g = 0; g < q->groups; g++)
+        t->sizes[g] = weights || !whole || !f->sizes ? q->m : f->sizes[g];
+    return whole;
+}
+
+/* A rule that cuts values at two thirds of their deviation loses as much; a
+   cast that does not work, more. */
+#define MOST_LOSS 0.25
+
+int qn_fidelity_tolerance(struct quern_context *ctx,
+                          const struct qn_fidelity *f, float scale,
+                          double *tolerance)
+{
+    const struct qn_recipe *r = f->recipe;
+    const int types[] = {r->x, r->w, r->dy};
+    struct trip t = {.q = f->q};
+    double loss = 0;
+    int code;
+
+    *tolerance = qn_tolerance_format(types[f->q.of]);
+    code = go(&t, ctx, set_out(&t, f) ? f->numbers : NULL, scale);
+    t.q.work = QUERN_DEQUANTIZE;
+    if (!code)
+        code = go(&t, ctx, NULL, scale);
+    if (!code)
+        loss = loss_of(&t, f->q.copies == QUERN_COLUMN &&
+                               r->scaling[f->q.of].hadamard);
+    for (int i = 0; i < BUFFERS; i++)
+        free(t.buffers[i]);
+    if (1.25 * loss > *tolerance) /* chance leaves a little between two draws */
+        *tolerance = fmin(1.25 * loss, MOST_LOSS);
+    /* where no compiler makes the host's casts, the format alone says it */
+    return code == QUERN_ECOMPILE || code == QUERN_EMISSING ? QUERN_OK : code;
+}

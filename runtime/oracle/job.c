@@ -1,0 +1,597 @@
+/*
+** job.c: a problem with data, ready to run: what run, bench and demo share.
+*/
+#include "oracle/job.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "oracle/back.h"
+#include "oracle/copies.h"
+#include "describe.h"
+#include "oracle/made.h"
+#include "random.h"
+#include "sizes.h"
+#include "oracle/timing.h"
+#include "oracle/twice.h"
+#include "types.h"
+
+/* Without a ragged axis all groups have the problem's own sizes. */
+static int draw_split(struct qn_job *job, uint64_t seed, char *why, size_t size)
+{
+    const struct quern_problem *p = &job->problem;
+
+    if (p->ragged == QUERN_AXIS_NONE) {
+        for (int i = 0; i < p->groups; i++)
+            job->sizes[i] = p->m;
+        return 0;
+    }
+    return qn_sizes_draw(p->split, p->groups, qn_geometry_length(p, p->ragged),
+                         seed, job->sizes, why, size);
+}
+
+/* `sizes`, or what the split says; an exit status. */
+static int draw_sizes(struct qn_job *job, const struct qn_options *opt,
+                      const int64_t *sizes)
+{
+    const struct quern_problem *p = &job->problem;
+    char why[512];
+    int failed = 0;
+
+    if (sizes)
+        memcpy(job->sizes, sizes, (size_t)p->groups * sizeof *sizes);
+    else
+        failed = draw_split(job, opt->seed, why, sizeof why);
+    for (int i = 0; i < p->groups && !failed; i++) {
+        job->starts[i] = job->rows;
+        job->rows += job->sizes[i];
+    }
+    return failed ? qn_message_fail(opt, QN_EXIT_USAGE, "%s", why) : QN_EXIT_OK;
+}
+
+/* ---------------------------------------------------------------- operands */
+
+int64_t qn_job_length(const struct qn_job *job, int axis, int group)
+{
+    return axis == job->problem.ragged
+               ? job->sizes[group]
+               : qn_geometry_length(&job->problem, axis);
+}
+
+int64_t qn_job_columns(const struct qn_job *job, int role, int group)
+{
+    const struct qn_geometry *g = &job->operands[role];
+
+    return g->inner_ragged ? job->sizes[group] : g->columns;
+}
+
+int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
+                       int64_t y)
+{
+    const struct qn_geometry *g = &job->operands[role];
+    const int first = role == QN_ROLE_B ? QUERN_AXIS_N : QUERN_AXIS_M;
+    int64_t row = g->outer == first ? x : y;
+    int64_t column = g->outer == first ? y : x;
+
+    if (g->grouped)
+        row += group * g->rows;
+    else if (g->inner_ragged)
+        column += job->starts[group];
+    else
+        row += job->starts[group];
+    return row * g->columns + column;
+}
+
+/* Does the operand hold values before a run? */
+static int is_read(const struct qn_job *job, int role)
+{
+    return role <= QN_ROLE_B ||
+           (role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ANY) ||
+           (role == QN_ROLE_D && job->problem.beta == QUERN_BETA_ONE) ||
+           (role == QN_ROLE_P && qn_geometry_back(&job->problem));
+}
+
+static const struct quern_tensor *need_of(const struct qn_job *job, int role)
+{
+    return qn_args_tensor(&job->need.args, role);
+}
+
+int qn_job_scaled(const struct qn_job *job)
+{
+    return job->operands[QN_ROLE_A].sf.scaling ||
+           job->operands[QN_ROLE_B].sf.scaling;
+}
+
+/* Random numbers for one operand: a host copy, and the buffer to run on. One
+   that is not read keeps its poison: what no kernel wrote is then seen. */
+static int fill_operand(struct qn_job *job, int role, uint64_t seed,
+                        float scale)
+{
+    const struct quern_tensor *tensor = need_of(job, role);
+    struct qn_memory *memory = &job->memory[role];
+    int code;
+
+    if (role == QN_ROLE_A && job->problem.quantize)
+        return qn_made_fill(job, seed, scale);
+    if (job->operands[role].sf.scaling && role <= QN_ROLE_B)
+        return qn_copies_make(job, role, seed, scale);
+    if (job->operands[role].sf.scaling)
+        return qn_copies_room(job, role, tensor);
+    code = qn_memory_new(memory, job->gpu, tensor->bytes);
+    if (code || !is_read(job, role))
+        return code;
+    job->host[role] = malloc(tensor->bytes ? tensor->bytes : 1);
+    if (!job->host[role])
+        return QUERN_ENOMEM;
+    if (qn_random_fill(job->host[role], tensor->type,
+                       tensor->bytes * 8 / (size_t)qn_type_bits(tensor->type),
+                       seed, scale))
+        return QUERN_EINVAL;
+    return qn_memory_write(memory, 0, job->host[role], tensor->bytes);
+}
+
+/* A buffer with a copy of `from`. */
+static int fill_memory(struct qn_job *job, struct qn_memory *memory,
+                       const void *from, size_t bytes)
+{
+    int code = qn_memory_new(memory, job->gpu, bytes);
+
+    return code ? code : qn_memory_write(memory, 0, from, bytes);
+}
+
+/* The addresses of an operand's matrices, where the problem asks for them. */
+static int fill_pointers(struct qn_job *job, int role)
+{
+    const struct qn_geometry *g = &job->operands[role];
+    const size_t bytes =
+        (size_t)(g->rows * g->columns) * (size_t)qn_type_bits(g->type) / 8;
+    void *pointers[QUERN_MAX_GROUPS];
+
+    if (!(job->problem.pointers >> role & 1))
+        return QUERN_OK;
+    for (int i = 0; i < job->problem.groups; i++)
+        pointers[i] = job->memory[role].data + (size_t)i * bytes;
+    return fill_memory(job, &job->pointers[role], pointers,
+                       (size_t)job->problem.groups * sizeof *pointers);
+}
+
+/* From 0.5 to 1.5, another one for each group. */
+static int fill_factors(struct qn_job *job, uint64_t seed)
+{
+    for (int i = 0; i < 2; i++)
+        for (int g = 0; g < job->problem.groups; g++)
+            job->factors[i][g] =
+                0.5f + (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
+    return fill_memory(job, &job->factors_memory, job->factors,
+                       sizeof job->factors);
+}
+
+/* Random numbers, and a buffer with a copy of them. */
+static int fill_array(struct qn_job *job, int64_t count, uint64_t seed,
+                      float **numbers, struct qn_memory *memory)
+{
+    *numbers = malloc((size_t)(count + 1) * sizeof **numbers);
+    if (!*numbers)
+        return QUERN_ENOMEM;
+    if (qn_random_fill(*numbers, QUERN_F32, (size_t)count, seed, 1))
+        return QUERN_EINVAL;
+    return fill_memory(job, memory, *numbers, (size_t)count * sizeof **numbers);
+}
+
+/* What a bias adds and rows are multiplied by. */
+static int fill_epilogue(struct qn_job *job, uint64_t seed)
+{
+    const struct quern_problem *p = &job->problem;
+    int code = QUERN_OK;
+
+    if (p->bias)
+        code = fill_array(job, p->groups * p->n, seed ^ 0xB1A5, &job->bias,
+                          &job->bias_memory);
+    if (!code && p->probability)
+        code = fill_array(job, p->m, seed ^ 0x960B, &job->probability,
+                          &job->probability_memory);
+    if (!code)
+        code = qn_twice_fill(job, seed);
+    return code ? code : qn_back_fill(job);
+}
+
+static int fill_workspace(struct qn_job *job)
+{
+    int code =
+        qn_memory_new(&job->workspace, job->gpu, job->info.workspace_bytes);
+
+    return code ? code : qn_memory_clear(&job->workspace, 0);
+}
+
+/* The longest sum. */
+static int64_t depth(const struct qn_job *job)
+{
+    int64_t most = 1;
+
+    for (int g = 0; g < job->problem.groups; g++) {
+        const int64_t k = qn_job_length(job, QUERN_AXIS_K, g);
+        most = k > most ? k : most;
+    }
+    return most;
+}
+
+/* All buffers. B is small, so that D is of the order of 1 whatever k is. */
+static int fill_all(struct qn_job *job, uint64_t seed)
+{
+    const float small = 1 / sqrtf((float)depth(job));
+    int code = fill_memory(job, &job->sizes_memory, job->sizes,
+                           (size_t)job->problem.groups * sizeof *job->sizes);
+
+    for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
+        if (need_of(job, role)->ndim)
+            code = fill_operand(job, role, 4 * seed + (uint64_t)role,
+                                role == QN_ROLE_B ? small : 1);
+    for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
+        code = fill_pointers(job, role);
+    if (!code)
+        code = fill_factors(job, seed);
+    if (!code)
+        code = fill_epilogue(job, seed);
+    if (!code)
+        code = fill_workspace(job);
+    return code;
+}
+
+/* One array for the sizes, in the field of the axis that it belongs to. */
+static void point_sizes(struct qn_job *job)
+{
+    struct quern_tensor *tensors[] = {&job->args.a, &job->args.b};
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        tensors[role]->sizes_type = QUERN_I64;
+        if (job->operands[role].grouped)
+            continue;
+        if (job->operands[role].inner_ragged)
+            tensors[role]->last_dims = job->sizes_memory.data;
+        else
+            tensors[role]->first_dims = job->sizes_memory.data;
+    }
+}
+
+/* The arguments of quern_run: what describe said, and the addresses. */
+static void point(struct qn_job *job)
+{
+    const struct quern_problem *p = &job->problem;
+    const float *factors = (const float *)(void *)job->factors_memory.data;
+    struct quern_args *args = &job->args;
+
+    struct quern_tensor *all[QN_ROLES] = {&args->a, &args->b, &args->c,
+                                          &args->d, &args->p, &args->t};
+
+    *args = job->need.args;
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        if (p->pointers >> role & 1)
+            all[role]->pointers =
+                (void *const *)(void *)job->pointers[role].data;
+        else if (need_of(job, role)->ndim)
+            all[role]->data = job->memory[role].data;
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        if (!job->operands[role].sf.scaling)
+            continue;
+        all[role]->sf = job->sf[role].data;
+        all[role]->global = job->global[role].data;
+    }
+    args->alpha = p->alpha ? factors : NULL;
+    args->beta = p->beta == QUERN_BETA_ANY ? factors + QUERN_MAX_GROUPS : NULL;
+    args->scalars = p->groups;
+    args->bias = (const float *)(void *)job->bias_memory.data;
+    args->probability = (const float *)(void *)job->probability_memory.data;
+    args->dbias = (float *)(void *)job->dbias.data;
+    args->dprob = (float *)(void *)job->dprob.data;
+    args->workspace = job->workspace.data;
+    qn_made_point(job);
+    qn_twice_point(job);
+    if (job->info.backend != QUERN_BACKEND_CUBLASLT && !p->sizes)
+        point_sizes(job);
+    else if (p->ragged != QUERN_AXIS_NONE)
+        args->host_sizes = job->sizes;
+}
+
+/* Plan, and open the GPU if the plan is for one. */
+/* They go to the backend that has them; the library refuses them where neither
+   does. */
+static int streams_of(const struct qn_options *opt, int backend)
+{
+    const int other = opt->backend == QUERN_BACKEND_CUBLASLT ||
+                      opt->against == QUERN_BACKEND_CUBLASLT;
+
+    return backend == QUERN_BACKEND_CUBLASLT || !other ? opt->streams : 0;
+}
+
+static int plan(struct qn_job *job, const struct qn_options *opt, int backend,
+                const char *kernel)
+{
+    const struct quern_plan_options options = {.backend = backend,
+                                               .kernel = kernel,
+                                               .streams =
+                                                   streams_of(opt, backend)};
+    int code = qn_describe(job->ctx, &job->problem, &job->need, &job->recipe);
+
+    for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
+        qn_geometry_of(&job->problem, job->recipe, role, &job->operands[role]);
+    if (!code)
+        code = quern_plan(job->ctx, &job->problem, &options, &job->plan);
+    if (code)
+        return code;
+    quern_plan_info(job->plan, &job->info);
+    if (job->info.backend == QUERN_BACKEND_HOST)
+        return QUERN_OK;
+    return qn_gpu_open(job->ctx, &job->gpu);
+}
+
+int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
+                 struct quern_context *ctx, const struct quern_problem *problem,
+                 const int64_t *sizes)
+{
+    int code, status;
+
+    *job = (struct qn_job){.ctx = ctx, .problem = *problem};
+    status = draw_sizes(job, opt, sizes);
+    if (status)
+        return status;
+    code = plan(job, opt, opt->backend, opt->kernel);
+    if (!code)
+        code = fill_all(job, opt->seed);
+    if (code)
+        return qn_message_code(opt, code,
+                               code == QUERN_ENOMEM ? NULL : quern_errmsg(ctx));
+    point(job);
+    return QN_EXIT_OK;
+}
+
+/* As it was before any run. */
+static int reset_d(struct qn_job *job)
+{
+    struct qn_memory *d = &job->memory[QN_ROLE_D];
+
+    return job->host[QN_ROLE_D]
+               ? qn_memory_write(d, 0, job->host[QN_ROLE_D], d->bytes)
+               : QUERN_OK;
+}
+
+int qn_job_beside(struct qn_job *other, const struct qn_job *job,
+                  const struct qn_options *opt)
+{
+    int code;
+
+    *other = (struct qn_job){
+        .ctx = job->ctx,
+        .problem = job->problem,
+        .rows = job->rows,
+        .borrowed = 1,
+        .sizes_memory = job->sizes_memory,
+        .factors_memory = job->factors_memory,
+        .bias = job->bias,
+        .probability = job->probability,
+        .bias_memory = job->bias_memory,
+        .probability_memory = job->probability_memory,
+        .dbias = job->dbias,
+        .dprob = job->dprob,
+        .scale = job->scale,
+        .history = job->history,
+        .random = job->random,
+        .numbers = job->numbers,
+        .in = job->in,
+        .column = job->column,
+        .column_sf = job->column_sf,
+        .column_global = job->column_global,
+    };
+    memcpy(other->sizes, job->sizes, sizeof other->sizes);
+    memcpy(other->starts, job->starts, sizeof other->starts);
+    memcpy(other->factors, job->factors, sizeof other->factors);
+    memcpy(other->made, job->made, sizeof other->made);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        other->host[role] = job->host[role];
+        if (role == QN_ROLE_D)
+            continue;
+        other->memory[role] = job->memory[role];
+        other->sf[role] = job->sf[role];
+        other->global[role] = job->global[role];
+        other->pointers[role] = job->pointers[role];
+    }
+    code = plan(other, opt, opt->against, NULL);
+    if (!code && !other->gpu != !job->gpu)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--against: one of %s and %s computes on the "
+                               "host, the other on a GPU",
+                               qn_backend_name(job->info.backend),
+                               qn_backend_name(other->info.backend));
+    if (!code)
+        code = qn_copies_room(other, QN_ROLE_D, &other->need.args.d);
+    if (!code)
+        code = reset_d(other);
+    if (!code)
+        code = fill_pointers(other, QN_ROLE_D);
+    if (!code)
+        code = fill_workspace(other);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(job->ctx));
+    point(other);
+    return QN_EXIT_OK;
+}
+
+void qn_job_free(struct qn_job *job)
+{
+    for (int role = QN_ROLE_A; role < QN_ROLES && !job->borrowed; role++) {
+        free(job->host[role]);
+        if (role == QN_ROLE_D)
+            continue;
+        qn_memory_free(&job->memory[role]);
+        qn_memory_free(&job->sf[role]);
+        qn_memory_free(&job->global[role]);
+        qn_memory_free(&job->pointers[role]);
+    }
+    if (!job->borrowed) {
+        qn_memory_free(&job->sizes_memory);
+        qn_memory_free(&job->factors_memory);
+        qn_memory_free(&job->bias_memory);
+        qn_memory_free(&job->probability_memory);
+        qn_memory_free(&job->dbias);
+        qn_memory_free(&job->dprob);
+        qn_memory_free(&job->scale);
+        qn_memory_free(&job->history);
+        qn_memory_free(&job->random);
+        free(job->bias);
+        free(job->probability);
+        qn_made_free(job);
+    }
+    qn_memory_free(&job->memory[QN_ROLE_D]);
+    qn_memory_free(&job->sf[QN_ROLE_D]);
+    qn_memory_free(&job->global[QN_ROLE_D]);
+    qn_memory_free(&job->pointers[QN_ROLE_D]);
+    qn_memory_free(&job->workspace);
+    qn_gpu_close(job->gpu);
+    quern_plan_free(job->plan);
+    memset(job, 0, sizeof *job);
+}
+
+int qn_job_run(struct qn_job *job)
+{
+    return quern_run(job->plan, &job->args, NULL);
+}
+
+int qn_job_check(struct qn_job *job)
+{
+    return quern_check(job->plan, &job->args, NULL);
+}
+
+int qn_job_fresh(struct qn_job *job)
+{
+    int code;
+
+    if (!job->host[QN_ROLE_D])
+        return QUERN_OK;
+    code = reset_d(job);
+    if (!code)
+        code = qn_job_run(job);
+    return code ? code : qn_job_check(job);
+}
+
+/* ------------------------------------------------------------------- timing */
+
+enum { MOST_RUNS = QN_TIMING_MOST, BATCH = QN_TIMING_BATCH };
+
+static int run_timed(void *job)
+{
+    return qn_job_run(job);
+}
+
+static int time_runs(struct qn_job *job, double *seconds, int count,
+                     struct qn_gpu_load *load)
+{
+    const struct qn_timed timed = {run_timed, job, job->gpu};
+
+    return qn_timing_runs(&timed, seconds, count, load);
+}
+
+/* Two launches of each, not counted; sets the longest time of one. */
+static int warm_up(struct qn_job *const *jobs, int count, double *longest)
+{
+    int code = QUERN_OK;
+
+    *longest = 0;
+    for (int i = 0; i < count && !code; i++) {
+        double seconds[2] = {0};
+        struct qn_gpu_load load;
+
+        code = time_runs(jobs[i], seconds, 2, &load);
+        *longest = fmax(*longest, seconds[1]);
+    }
+    return code;
+}
+
+/* In turn, the other way round each time: who follows finds a warmer chip. */
+static int take_turns(struct qn_job *const *jobs, int count,
+                      double (*seconds)[MOST_RUNS], int runs,
+                      struct qn_job_time *times)
+{
+    const int eighth = runs / 8 < 4 ? 4 : runs / 8;
+    const int batch = count == 1 || eighth > BATCH ? BATCH : eighth;
+    int code = QUERN_OK;
+
+    for (int i = 0; i < runs; i += batch)
+        for (int turn = 0; turn < count && !code; turn++) {
+            const int which = i / batch % 2 ? count - 1 - turn : turn;
+
+            code = time_runs(jobs[which], seconds[which] + i,
+                             runs - i < batch ? runs - i : batch,
+                             &times[which].load);
+        }
+    return code;
+}
+
+int qn_job_compare(struct qn_job *const *jobs, int count, int runs,
+                   struct qn_job_time *times)
+{
+    double seconds[QN_JOB_MOST][MOST_RUNS] = {{0}}, longest;
+    int code = warm_up(jobs, count, &longest);
+
+    memset(times, 0, (size_t)count * sizeof *times);
+    runs = qn_timing_count(runs, longest);
+    if (!code)
+        code = take_turns(jobs, count, seconds, runs, times);
+    for (int i = 0; i < count && !code; i++) {
+        code = qn_job_check(jobs[i]);
+        qn_timing_sum(seconds[i], runs, &times[i]);
+    }
+    return code;
+}
+
+int qn_job_measure(struct qn_job *job, int runs, struct qn_job_time *time)
+{
+    return qn_job_compare(&job, 1, runs, time);
+}
+
+double qn_job_flops(const struct qn_job *job)
+{
+    const struct quern_problem *p = &job->problem;
+    const double rows = (double)job->rows;
+
+    switch (p->ragged) {
+    case QUERN_AXIS_M:
+        return 2 * rows * (double)p->n * (double)p->k;
+    case QUERN_AXIS_N:
+        return 2 * rows * (double)p->m * (double)p->k;
+    case QUERN_AXIS_K:
+        return 2 * rows * (double)p->m * (double)p->n;
+    }
+    return 2 * p->groups * (double)p->m * (double)p->n * (double)p->k;
+}
+
+/* What lies outside every group does not count, nor does an operand's matrix
+   of an empty group, unless it is written. */
+double qn_job_bytes(const struct qn_job *job)
+{
+    double bytes = 0, used = 0;
+
+    for (int i = 0; i < job->problem.groups; i++)
+        used += job->sizes[i] > 0;
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct qn_geometry *g = &job->operands[role];
+        const double element = qn_type_bits(g->type) / 8.0;
+        double parts = role >= QN_ROLE_D ? (double)g->groups : used;
+        double rows = (double)g->rows, columns = (double)g->columns;
+
+        if ((role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ZERO) ||
+            !qn_geometry_has(&job->problem, role))
+            continue;
+        if (!g->grouped) {
+            parts = 1;
+            *(g->inner_ragged ? &columns : &rows) = (double)job->rows;
+        }
+        bytes += parts * rows * columns * element;
+        if (g->sf.scaling)
+            bytes += parts / (double)g->groups *
+                     (rows / (double)(g->rows + !g->rows)) *
+                     (columns / (double)(g->columns + !g->columns)) *
+                     (double)need_of(job, role)->sf_bytes;
+    }
+    return bytes;
+}

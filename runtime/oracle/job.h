@@ -1,0 +1,105 @@
+/*
+** job.h: a problem with data, ready to run: what run, bench and demo share.
+*/
+#ifndef QN_JOB_H
+#define QN_JOB_H
+
+#include "oracle/message.h"
+#include "geometry.h"
+#include "oracle/gpu.h"
+#include "oracle/memory.h"
+#include "oracle/timing.h"
+
+/* All zero is a job that was not begun; qn_job_free takes any. */
+struct qn_job {
+    struct quern_context *ctx; /* the caller's */
+    struct quern_problem problem;
+    struct quern_description need;
+    struct quern_plan *plan;
+    struct quern_plan_info info;
+    struct qn_gpu *gpu;               /* NULL: the host backend */
+    int64_t sizes[QUERN_MAX_GROUPS];  /* along the ragged axis; without one,
+                                        along m */
+    int64_t starts[QUERN_MAX_GROUPS]; /* and where the groups begin */
+    int64_t rows;                     /* sum of the sizes */
+    struct qn_geometry operands[QN_ROLES];
+    /* by enum qn_role: what the operands hold before a run (NULL for a D that
+       is not read: it holds poison), and the buffers that runs use */
+    void *host[QN_ROLES];
+    struct qn_memory memory[QN_ROLES];
+    const struct qn_recipe *recipe;
+    struct qn_memory sf[QN_ROLES], global[QN_ROLES]; /* of scaled A and B */
+    struct {
+        uint64_t seed;
+        float scale;
+    } made[2]; /* of the numbers that these were quantized from */
+    float factors[2][QUERN_MAX_GROUPS]; /* alphas, betas: one of each a group */
+    struct qn_memory pointers[QN_ROLES]; /* addresses of the matrices */
+    struct qn_memory sizes_memory, factors_memory, workspace;
+    float *bias, *probability; /* [G, n], [m]; NULL where there is none */
+    struct qn_memory bias_memory, probability_memory;
+    struct qn_memory dbias, dprob;           /* where a run makes them */
+    struct qn_memory scale, history, random; /* where copies of D need them */
+    void *numbers; /* of which runs make A, and the column copy beside it */
+    struct qn_memory in, column, column_sf, column_global;
+    int borrowed; /* all but D, its pointers and the workspace are another
+                     job's */
+    struct quern_args args;
+};
+
+/*
+** Draw or read the group sizes, plan, and fill the operands with random data
+** of `seed`. `sizes` (NULL: as the problem's split says) are G lengths. An
+** exit status, after printing what was wrong.
+*/
+int qn_job_begin(struct qn_job *, const struct qn_options *,
+                 struct quern_context *, const struct quern_problem *,
+                 const int64_t *sizes);
+
+/*
+** The problem of `job`, with its sizes and operands, by the backend
+** `opt->against`; D and workspace are its own. `job` must live longer.
+*/
+int qn_job_beside(struct qn_job *, const struct qn_job *job,
+                  const struct qn_options *opt);
+void qn_job_free(struct qn_job *);
+
+/* quern_run; then wait, and quern_check. Codes of the library. */
+int qn_job_run(struct qn_job *);
+int qn_job_check(struct qn_job *);
+
+/* One run and its check on a D as it was before any, where D is added to;
+   nothing where the last run left what any run leaves. */
+int qn_job_fresh(struct qn_job *);
+
+/* The length of an axis (enum quern_axis) in a group. */
+int64_t qn_job_length(const struct qn_job *, int axis, int group);
+
+/* Columns of D or P inside a group. */
+int64_t qn_job_columns(const struct qn_job *, int role, int group);
+
+/* The element of a group in an operand's buffer: (m, k) of A, (n, k) of B,
+   (m, n) of C, D and P, counted inside the group. */
+int64_t qn_job_element(const struct qn_job *, int role, int group, int64_t x,
+                       int64_t y);
+
+/* Is A or B a quantized copy? */
+int qn_job_scaled(const struct qn_job *);
+
+/* Run `runs` times (0: as many as fit into about a second). */
+int qn_job_measure(struct qn_job *, int runs, struct qn_job_time *);
+
+/*
+** Run `count` jobs so many times each, at most QN_JOB_MOST of them, a few
+** launches of one and then of the next, so that clock and heat are the same
+** for all.
+*/
+enum { QN_JOB_MOST = 2 };
+int qn_job_compare(struct qn_job *const *, int count, int runs,
+                   struct qn_job_time *);
+
+/* Useful arithmetic, and the bytes that must be moved at least, once each. */
+double qn_job_flops(const struct qn_job *);
+double qn_job_bytes(const struct qn_job *);
+
+#endif

@@ -1,0 +1,396 @@
+/*
+** layer.c: a grouped MLP with data, ready to run.
+*/
+#include "oracle/layer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "mlp.h"
+#include "random.h"
+#include "sizes.h"
+#include "oracle/timing.h"
+#include "oracle/tolerance.h"
+#include "types.h"
+
+/* ------------------------------------------------------------------ buffers */
+
+/* The tensors of the arguments, and their parts; copies have three. */
+static struct quern_tensor *tensor_of(struct quern_mlp_args *a, int part)
+{
+    switch (part) {
+    case QN_LAYER_X:
+        return &a->x;
+    case QN_LAYER_DY:
+        return &a->dy;
+    case QN_LAYER_W1:
+        return &a->w1;
+    case QN_LAYER_W2:
+        return &a->w2;
+    case QN_LAYER_DW1:
+        return &a->dw1;
+    case QN_LAYER_DW2:
+        return &a->dw2;
+    case QN_LAYER_Y:
+        return &a->y;
+    case QN_LAYER_DX:
+        return &a->dx;
+    default:
+        return NULL;
+    }
+}
+
+static struct quern_tensor *copy_of(struct quern_mlp_args *a, int part)
+{
+    struct quern_tensor *copies[] = {&a->w1_row, &a->w1_column, &a->w2_row,
+                                     &a->w2_column};
+
+    return copies[(part - QN_LAYER_COPIES) / 3];
+}
+
+/* Rows of x, y, dy and dx may lie apart. */
+static int is_strided(int part)
+{
+    return part == QN_LAYER_X || part == QN_LAYER_DY || part == QN_LAYER_Y ||
+           part == QN_LAYER_DX;
+}
+
+static size_t strided_bytes(const struct qn_layer *l)
+{
+    const int64_t m = l->mlp.m;
+    const int64_t elements = m ? (m - 1) * l->pitch + l->mlp.hidden : 0;
+
+    return (size_t)(elements * qn_type_bits(l->mlp.type) / 8);
+}
+
+/* Numbers of a bias, or of its gradient. */
+static size_t bias_bytes(const struct qn_layer *l, int part)
+{
+    const int first = part == QN_LAYER_B1 || part == QN_LAYER_DB1;
+    const struct quern_tensor *w = first ? &l->need.args.w1 : &l->need.args.w2;
+
+    return l->mlp.bias ? (size_t)(w->shape[0] * w->shape[1]) * sizeof(float)
+                       : 0;
+}
+
+/* Bytes of each part, from what describe said. */
+static size_t part_bytes(const struct qn_layer *l, int part)
+{
+    struct quern_mlp_args need = l->need.args;
+    const struct quern_tensor *t = tensor_of(&need, part);
+    const size_t slots = (size_t)l->need.history * QUERN_MLP_TENSORS;
+    const size_t rows = (size_t)l->mlp.m * sizeof(float);
+
+    if (t)
+        return is_strided(part) ? strided_bytes(l) : t->bytes;
+    if (part >= QN_LAYER_COPIES && part < QN_LAYER_SAVED) {
+        const struct quern_tensor *c = copy_of(&need, part);
+
+        return (part - QN_LAYER_COPIES) % 3 == 0   ? c->bytes
+               : (part - QN_LAYER_COPIES) % 3 == 1 ? c->sf_bytes
+                                                   : c->global_bytes;
+    }
+    switch (part) {
+    case QN_LAYER_SIZES:
+        return (size_t)l->mlp.groups * sizeof(int64_t);
+    case QN_LAYER_PROBABILITY:
+    case QN_LAYER_DPROB:
+        return l->mlp.probability ? rows : 0;
+    case QN_LAYER_B1:
+    case QN_LAYER_B2:
+    case QN_LAYER_DB1:
+    case QN_LAYER_DB2:
+        return bias_bytes(l, part);
+    case QN_LAYER_RANDOM:
+        return l->need.random ? 2 * QUERN_MLP_TENSORS * sizeof(uint64_t) : 0;
+    case QN_LAYER_SCALE:
+        return l->need.history ? 2 * QUERN_MLP_TENSORS * sizeof(float) : 0;
+    case QN_LAYER_HISTORY:
+        return slots * sizeof(float);
+    case QN_LAYER_SAVED:
+        return l->need.saved_bytes;
+    default:
+        return l->need.workspace_bytes;
+    }
+}
+
+/* What a part holds before a run; some stay poison. */
+static int has_contents(const struct qn_layer *l, int part)
+{
+    if (part >= QN_LAYER_DW1 && part <= QN_LAYER_DB2)
+        return l->mlp.dw_beta == QUERN_BETA_ONE;
+    return part < QN_LAYER_Y || part == QN_LAYER_WORKSPACE;
+}
+
+/* Numbers that a layer has: every result is about 1. */
+static int fill_tensor(const struct qn_layer *l, int part, uint64_t seed)
+{
+    const struct quern_mlp *mlp = &l->mlp;
+    struct quern_mlp_args need = l->need.args;
+    const struct quern_tensor *t = tensor_of(&need, part);
+    const double inputs = part == QN_LAYER_W1   ? (double)mlp->hidden
+                          : part == QN_LAYER_W2 ? (double)mlp->ffn
+                                                : 1;
+
+    return qn_random_fill(l->host[part], t->type,
+                          t->bytes * 8 / (size_t)qn_type_bits(t->type),
+                          seed + (uint64_t)part, (float)(1 / sqrt(inputs)))
+               ? QUERN_EINVAL
+               : QUERN_OK;
+}
+
+static int is_bias(int part)
+{
+    return part == QN_LAYER_B1 || part == QN_LAYER_B2 || part == QN_LAYER_DB1 ||
+           part == QN_LAYER_DB2;
+}
+
+/* A factor for tensors whose largest values had been 8. */
+static float factor_of(const struct qn_recipe *recipe)
+{
+    return fminf(qn_tolerance_factor(recipe->x, 8),
+                 fminf(qn_tolerance_factor(recipe->w, 8),
+                       qn_tolerance_factor(recipe->dy, 8)));
+}
+
+static int fill_part(struct qn_layer *l, int part, uint64_t seed)
+{
+    const size_t bytes = part_bytes(l, part);
+    struct quern_mlp_args need = l->need.args;
+    float *floats = l->host[part];
+
+    if (tensor_of(&need, part))
+        return fill_tensor(l, part, seed);
+    if (is_bias(part))
+        return qn_random_fill(floats, QUERN_F32, bytes / sizeof(float),
+                              seed + (uint64_t)part, 0.5f)
+                   ? QUERN_EINVAL
+                   : QUERN_OK;
+    memset(floats, 0, bytes);
+    if (part == QN_LAYER_SIZES)
+        memcpy(floats, l->sizes, bytes);
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
+        if (part == QN_LAYER_PROBABILITY) /* some are 0 */
+            floats[i] = i % 7 == 3
+                            ? 0
+                            : (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
+        else if (part == QN_LAYER_SCALE)
+            floats[i] = i % 2 ? 1 / factor_of(l->recipe) : factor_of(l->recipe);
+    for (size_t i = 0; part == QN_LAYER_RANDOM && i < QUERN_MLP_TENSORS; i++)
+        ((uint64_t *)(void *)floats)[2 * i] = seed + i;
+    return QUERN_OK;
+}
+
+/* Rows that are packed on the host. */
+static int write_rows(struct qn_layer *l, int part)
+{
+    const size_t element = (size_t)qn_type_bits(l->mlp.type) / 8;
+    const size_t bytes = (size_t)l->mlp.hidden * element;
+    const size_t pitch = (size_t)l->pitch * element;
+    const char *from = l->host[part];
+    int code = QUERN_OK;
+
+    if (pitch == bytes)
+        return qn_memory_write(&l->memory[part], 0, from,
+                               l->memory[part].bytes);
+    for (size_t row = 0; row < (size_t)l->mlp.m && !code; row++)
+        code = qn_memory_write(&l->memory[part], row * pitch,
+                               from + row * bytes, bytes);
+    return code;
+}
+
+static int make_part(struct qn_layer *l, int part, uint64_t seed)
+{
+    const size_t bytes = part_bytes(l, part);
+    int code = qn_memory_new(&l->memory[part], l->gpu, bytes);
+
+    if (code || !bytes || !has_contents(l, part))
+        return code;
+    l->host[part] = malloc(bytes);
+    if (!l->host[part])
+        return QUERN_ENOMEM;
+    code = fill_part(l, part, 64 * seed);
+    if (code)
+        return code;
+    return is_strided(part)
+               ? write_rows(l, part)
+               : qn_memory_write(&l->memory[part], 0, l->host[part], bytes);
+}
+
+int qn_layer_reset(struct qn_layer *l)
+{
+    int code = QUERN_OK;
+
+    for (int part = QN_LAYER_SCALE; part < QN_LAYER_PARTS && !code; part++)
+        code = l->host[part]
+                   ? qn_memory_write(&l->memory[part], 0, l->host[part],
+                                     l->memory[part].bytes)
+                   : qn_memory_clear(&l->memory[part], QN_MEMORY_POISON);
+    return code;
+}
+
+static void *address(const struct qn_layer *l, int part)
+{
+    return l->memory[part].bytes ? l->memory[part].data : NULL;
+}
+
+/* The arguments of a run: what describe said, and the addresses. */
+static void point(struct qn_layer *l)
+{
+    struct quern_mlp_args *args = &l->args;
+
+    *args = l->need.args;
+    for (int part = 0; part < QN_LAYER_COPIES; part++)
+        if (tensor_of(args, part))
+            tensor_of(args, part)->data = address(l, part);
+    for (int part = 0; part < QN_LAYER_COPIES; part++)
+        if (is_strided(part) && l->pitch > l->mlp.hidden) {
+            tensor_of(args, part)->stride = l->pitch;
+            tensor_of(args, part)->bytes = l->memory[part].bytes;
+        }
+    for (int part = QN_LAYER_COPIES; part < QN_LAYER_SAVED; part += 3) {
+        copy_of(args, part)->data = address(l, part);
+        copy_of(args, part)->sf = address(l, part + 1);
+        copy_of(args, part)->global = address(l, part + 2);
+    }
+    if (l->mlp.sizes)
+        args->host_sizes = l->sizes;
+    else
+        args->first_dims = address(l, QN_LAYER_SIZES);
+    args->sizes_type = QUERN_I64;
+    if (l->mlp.probability) {
+        args->probability = (void *)l->memory[QN_LAYER_PROBABILITY].data;
+        args->dprob = (void *)l->memory[QN_LAYER_DPROB].data;
+    }
+    args->b1 = address(l, QN_LAYER_B1);
+    args->b2 = address(l, QN_LAYER_B2);
+    args->db1 = address(l, QN_LAYER_DB1);
+    args->db2 = address(l, QN_LAYER_DB2);
+    args->scale = address(l, QN_LAYER_SCALE);
+    args->history = address(l, QN_LAYER_HISTORY);
+    args->random = address(l, QN_LAYER_RANDOM);
+    args->saved = l->memory[QN_LAYER_SAVED].data;
+    args->workspace = l->memory[QN_LAYER_WORKSPACE].data;
+}
+
+/* ------------------------------------------------------------------- begin */
+
+static int draw_sizes(struct qn_layer *l, const struct qn_options *opt,
+                      const int64_t *sizes)
+{
+    const struct quern_mlp *mlp = &l->mlp;
+    char why[512];
+
+    if (sizes)
+        memcpy(l->sizes, sizes, (size_t)mlp->groups * sizeof *sizes);
+    else if (qn_sizes_draw(mlp->split, mlp->groups, mlp->m, opt->seed, l->sizes,
+                           why, sizeof why))
+        return qn_message_fail(opt, QN_EXIT_USAGE, "%s", why);
+    for (int i = 0; i < mlp->groups; i++) {
+        l->starts[i] = l->rows;
+        l->rows += l->sizes[i];
+    }
+    return QN_EXIT_OK;
+}
+
+/* Plan, and open the GPU if the plan is for one. */
+static int plan(struct qn_layer *l, const struct qn_options *opt, int backend)
+{
+    const struct quern_plan_options options = {
+        .backend = backend, .kernel = opt->kernel, .streams = opt->streams};
+    struct quern_plan_info info;
+    int code = quern_mlp_describe(l->ctx, &l->mlp, &l->need);
+
+    if (!code)
+        code = quern_mlp_plan(l->ctx, &l->mlp, &options, &l->plan);
+    if (code)
+        return code;
+    quern_plan_info(l->plan->products[QN_MLP_PRE], &info);
+    if (info.backend == QUERN_BACKEND_HOST)
+        return QUERN_OK;
+    return qn_gpu_open(l->ctx, &l->gpu);
+}
+
+int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
+                   struct quern_context *ctx, const struct quern_mlp *mlp,
+                   int backend, const int64_t *sizes, int64_t gap)
+{
+    int code, status;
+
+    *l = (struct qn_layer){.ctx = ctx, .mlp = *mlp, .pitch = mlp->hidden + gap};
+    l->recipe = qn_context_recipe(ctx, mlp->recipe);
+    status = draw_sizes(l, opt, sizes);
+    if (status)
+        return status;
+    code = plan(l, opt, backend);
+    for (int part = 0; part < QN_LAYER_PARTS && !code; part++)
+        code = make_part(l, part, opt->seed);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg(ctx));
+    point(l);
+    return QN_EXIT_OK;
+}
+
+void qn_layer_free(struct qn_layer *l)
+{
+    for (int part = 0; part < QN_LAYER_PARTS; part++) {
+        free(l->host[part]);
+        qn_memory_free(&l->memory[part]);
+    }
+    qn_gpu_close(l->gpu);
+    quern_mlp_plan_free(l->plan);
+    memset(l, 0, sizeof *l);
+}
+
+/* --------------------------------------------------------------------- run */
+
+static int queue(void *layer)
+{
+    struct qn_layer *l = layer;
+    int code = quern_mlp_forward(l->plan, &l->args, NULL);
+
+    return code ? code : quern_mlp_backward(l->plan, &l->args, NULL);
+}
+
+int qn_layer_run(struct qn_layer *l)
+{
+    int code = quern_mlp_weights(l->plan, &l->args, NULL);
+
+    if (!code)
+        code = queue(l);
+    return code ? code : quern_mlp_check(l->plan, &l->args, NULL);
+}
+
+int qn_layer_measure(struct qn_layer *l, int runs, struct qn_job_time *time)
+{
+    const struct qn_timed timed = {queue, l, l->gpu};
+    int code = quern_mlp_weights(l->plan, &l->args, NULL);
+
+    if (!code)
+        code = qn_timing_measure(&timed, runs, time);
+    return code ? code : quern_mlp_check(l->plan, &l->args, NULL);
+}
+
+int qn_layer_once(struct qn_layer *l, struct qn_job_time *time)
+{
+    const struct qn_timed timed = {queue, l, l->gpu};
+    int code = quern_mlp_weights(l->plan, &l->args, NULL);
+
+    memset(time, 0, sizeof *time);
+    if (!code)
+        code = qn_timing_runs(&timed, &time->seconds, 1, &time->load);
+    time->least = time->seconds;
+    time->runs = 1;
+    return code ? code : quern_mlp_check(l->plan, &l->args, NULL);
+}
+
+/* Each product is made three times: forward, and for both gradients. */
+double qn_layer_flops(const struct qn_layer *l)
+{
+    const double p = (double)l->need.args.w1.shape[1];
+    const double sides = (double)l->mlp.hidden * (p + (double)l->mlp.ffn);
+
+    return 3 * 2 * (double)l->rows * sides;
+}

@@ -1,0 +1,508 @@
+/*
+** layer_judge.c: are the results of a grouped MLP right?
+*/
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "element.h"
+#include "error.h"
+#include "oracle/fidelity.h"
+#include "oracle/layer.h"
+#include "oracle/layer_reference.h"
+#include "oracle/tolerance.h"
+#include "types.h"
+
+enum { Y, DX, DPROB, DW1, DW2, DB1, DB2, RESULTS };
+static const struct {
+    const char *name;
+    int part;
+} results[RESULTS] = {
+    {"y", QN_LAYER_Y},     {"dx", QN_LAYER_DX},   {"dprob", QN_LAYER_DPROB},
+    {"dw1", QN_LAYER_DW1}, {"dw2", QN_LAYER_DW2}, {"db1", QN_LAYER_DB1},
+    {"db2", QN_LAYER_DB2},
+};
+
+/* Lines of dw that are compared of each group. */
+enum { LINES = 64 };
+
+/* Rounding by chance loses twice what rounding to nearest does. */
+#define CUT 2.5
+
+struct judge {
+    struct qn_layer *l;
+    struct qn_layer_reference reference;
+    double gap[RESULTS], sum[RESULTS]; /* of squares */
+    int64_t rows[RESULTS], values[RESULTS];
+    double *dw[RESULTS]; /* of one group: [LINES, columns]; db: [columns] */
+    void *line;          /* what was read */
+};
+
+/* Numbers of a result, from element `at` on, beside what they should be. Where
+   terms of both signs cancel out, what is left is no measure for an error: it
+   is held against their squares, `least`. */
+static int compare_sums(struct judge *j, int result, size_t at, size_t count,
+                        int type, const double *want, double least)
+{
+    const size_t bytes = (size_t)qn_type_bits(type) / 8;
+    int code = qn_memory_read(&j->l->memory[results[result].part], at * bytes,
+                              j->line, count * bytes);
+
+    for (size_t i = 0; i < count && !code; i++) {
+        const double got = (double)qn_element_load(j->line, type, i);
+
+        j->gap[result] += (want[i] - got) * (want[i] - got);
+        j->sum[result] += fmax(want[i] * want[i] + got * got, least);
+    }
+    j->rows[result]++;
+    j->values[result] += (int64_t)count;
+    return code;
+}
+
+static int compare(struct judge *j, int result, size_t at, size_t count,
+                   int type, const double *want)
+{
+    return compare_sums(j, result, at, count, type, want, 0);
+}
+
+/* y, dx and dprob of the token that was computed last. */
+static int compare_token(struct judge *j, int64_t row)
+{
+    const struct quern_mlp *mlp = &j->l->mlp;
+    const struct qn_layer_reference *r = &j->reference;
+    const size_t hidden = (size_t)mlp->hidden;
+    const size_t at = (size_t)(row * j->l->pitch);
+    int code = compare(j, Y, at, hidden, mlp->type, r->y);
+
+    if (!code)
+        code = compare(j, DX, at, hidden, mlp->type, r->dx);
+    if (!code && mlp->probability)
+        code = compare_sums(j, DPROB, (size_t)row, 1, QUERN_F32, &r->dprob,
+                            2 * r->terms);
+    return code;
+}
+
+/* --------------------------------------------------------------- gradients */
+
+static int64_t lines_of(const struct judge *j, int result)
+{
+    return result == DW1 ? j->reference.operands : j->reference.hidden;
+}
+
+static int64_t columns_of(const struct judge *j, int result)
+{
+    return result == DW1 ? j->reference.hidden : j->reference.ffn;
+}
+
+/* The i-th line that is looked at; past the last: as many as there are. */
+static int64_t line_at(const struct judge *j, int result, int64_t i)
+{
+    const int64_t lines = lines_of(j, result);
+
+    return lines <= LINES ? i : i * (lines - 1) / (LINES - 1);
+}
+
+static int64_t count_lines(const struct judge *j, int result)
+{
+    const int64_t lines = lines_of(j, result);
+
+    return lines < LINES ? lines : LINES;
+}
+
+/* What was there before, or nothing. */
+static void begin_lines(struct judge *j, int result, int group)
+{
+    const struct qn_layer *l = j->l;
+    const int64_t columns = columns_of(j, result);
+    const void *before = l->host[results[result].part];
+
+    for (int64_t i = 0; i < count_lines(j, result); i++) {
+        const int64_t first =
+            (group * lines_of(j, result) + line_at(j, result, i)) * columns;
+
+        for (int64_t k = 0; k < columns; k++)
+            j->dw[result][i * columns + k] =
+                before ? (double)qn_element_load(before, l->mlp.dw_type,
+                                                 (size_t)(first + k))
+                       : 0;
+    }
+}
+
+/* The token's part of the lines. */
+static void add_lines(struct judge *j, int result, int64_t row)
+{
+    const struct qn_layer_reference *r = &j->reference;
+    const double *left = result == DW1 ? r->dpre : r->dy;
+    const double *right = result == DW1 ? r->x : r->h;
+    const int64_t columns = columns_of(j, result);
+
+    (void)row;
+    for (int64_t i = 0; i < count_lines(j, result); i++)
+        for (int64_t k = 0; k < columns; k++)
+            j->dw[result][i * columns + k] +=
+                left[line_at(j, result, i)] * right[k];
+}
+
+static int compare_lines(struct judge *j, int result, int group)
+{
+    const int64_t columns = columns_of(j, result);
+    int code = QUERN_OK;
+
+    for (int64_t i = 0; i < count_lines(j, result) && !code; i++)
+        code = compare(
+            j, result,
+            (size_t)((group * lines_of(j, result) + line_at(j, result, i)) *
+                     columns),
+            (size_t)columns, j->l->mlp.dw_type, j->dw[result] + i * columns);
+    return code;
+}
+
+/* ------------------------------------------------------------------ biases */
+
+static int64_t bias_length(const struct judge *j, int result)
+{
+    return result == DB1 ? j->reference.operands : j->reference.hidden;
+}
+
+/* What was there before, or nothing. */
+static void begin_bias(struct judge *j, int result, int group)
+{
+    const int64_t count = bias_length(j, result);
+    const float *before = j->l->host[results[result].part];
+
+    for (int64_t i = 0; i < count; i++)
+        j->dw[result][i] = before ? (double)before[group * count + i] : 0;
+}
+
+/* The part of a token in row `row`. */
+static void add_bias(struct judge *j, int result, int64_t row)
+{
+    const struct qn_layer_reference *r = &j->reference;
+    const double *from = result == DB1 ? r->dpre : r->dy;
+    const float *p = result == DB1 ? NULL : r->in->probability;
+
+    for (int64_t i = 0; i < bias_length(j, result); i++)
+        j->dw[result][i] += from[i] * (p ? (double)p[row] : 1);
+}
+
+static int compare_bias(struct judge *j, int result, int group)
+{
+    const size_t count = (size_t)bias_length(j, result);
+
+    return compare(j, result, (size_t)group * count, count, QUERN_F32,
+                   j->dw[result]);
+}
+
+/* ------------------------------------------------------------------ groups */
+
+/* What sums over a group's tokens. */
+static const struct {
+    void (*begin)(struct judge *, int result, int group);
+    void (*add)(struct judge *, int result, int64_t row);
+    int (*compare)(struct judge *, int result, int group);
+} sums[RESULTS] = {
+    [DW1] = {begin_lines, add_lines, compare_lines},
+    [DW2] = {begin_lines, add_lines, compare_lines},
+    [DB1] = {begin_bias, add_bias, compare_bias},
+    [DB2] = {begin_bias, add_bias, compare_bias},
+};
+
+/* A group with all its tokens. */
+static int judge_group(struct judge *j, int group)
+{
+    const struct qn_layer *l = j->l;
+    const int last = l->mlp.bias ? DB2 : DW2;
+    int code = QUERN_OK;
+
+    for (int sum = DW1; sum <= last; sum++)
+        sums[sum].begin(j, sum, group);
+    for (int64_t i = 0; i < l->sizes[group] && !code; i++) {
+        const int64_t row = l->starts[group] + i;
+
+        qn_layer_reference_token(&j->reference, group, row);
+        for (int sum = DW1; sum <= last; sum++)
+            sums[sum].add(j, sum, row);
+        code = compare_token(j, row);
+    }
+    for (int sum = DW1; sum <= last && !code; sum++)
+        code = sums[sum].compare(j, sum, group);
+    return code;
+}
+
+/* Its first and last token alone. */
+static int judge_ends(struct judge *j, int group)
+{
+    const struct qn_layer *l = j->l;
+    const int64_t first = l->starts[group], last = first + l->sizes[group] - 1;
+    int code = QUERN_OK;
+
+    for (int64_t row = first; row <= last && !code;
+         row += last > first ? last - first : 1) {
+        qn_layer_reference_token(&j->reference, group, row);
+        code = compare_token(j, row);
+    }
+    return code;
+}
+
+/* The smallest group that is not done yet; -1: none is left. */
+static int next_group(const struct qn_layer *l, const char *done)
+{
+    int best = -1;
+
+    for (int i = 0; i < l->mlp.groups; i++)
+        if (!done[i] && (best < 0 || l->sizes[i] < l->sizes[best]))
+            best = i;
+    return best;
+}
+
+/* From the smallest on: wholes first, ends where these become too many. */
+static int judge_groups(struct judge *j, int64_t most)
+{
+    const struct qn_layer *l = j->l;
+    char done[QUERN_MAX_GROUPS] = {0};
+    int64_t tokens = 0;
+    int group, code = QUERN_OK;
+
+    while (!code && (group = next_group(l, done)) >= 0) {
+        int whole = tokens + l->sizes[group] <= most;
+
+        done[group] = 1;
+        tokens += whole ? l->sizes[group] : 2;
+        if (!whole && tokens > 2 * most)
+            break;
+        code = whole ? judge_group(j, group) : judge_ends(j, group);
+    }
+    return code;
+}
+
+/* ----------------------------------------------------------------- outside */
+
+/* Bytes from one row of y, dx or dprob to the next, and of a row. */
+static size_t row_pitch(const struct qn_layer *l, int result)
+{
+    const size_t element = (size_t)qn_type_bits(l->mlp.type) / 8;
+
+    return result == DPROB ? sizeof(float) : (size_t)l->pitch * element;
+}
+
+static size_t row_bytes(const struct qn_layer *l, int result)
+{
+    const size_t element = (size_t)qn_type_bits(l->mlp.type) / 8;
+
+    return result == DPROB ? sizeof(float) : (size_t)l->mlp.hidden * element;
+}
+
+/* Rows past the last group are poison as before, and so are gaps between
+   rows. */
+static int look_outside(const struct qn_layer *l, int *untouched)
+{
+    int code = QUERN_OK;
+
+    *untouched = 1;
+    for (int i = Y; i <= DPROB && !code; i++) {
+        const struct qn_memory *m = &l->memory[results[i].part];
+        const size_t pitch = row_pitch(l, i), used = row_bytes(l, i);
+        unsigned char *data = malloc(m->bytes + 1);
+
+        code = data ? qn_memory_read(m, 0, data, m->bytes) : qn_error_memory();
+        for (size_t k = 0; k < m->bytes && !code; k++)
+            if (k / pitch >= (size_t)l->rows || k % pitch >= used)
+                *untouched &= data[k] == QN_MEMORY_POISON;
+        free(data);
+    }
+    return code;
+}
+
+static int look_at_guards(const struct qn_layer *l, int *guards)
+{
+    int code = QUERN_OK;
+
+    *guards = 1;
+    for (int part = 0; part < QN_LAYER_PARTS && !code; part++) {
+        int intact = 1;
+
+        if (l->memory[part].base)
+            code = qn_memory_guards(&l->memory[part], &intact);
+        *guards &= intact;
+    }
+    return code;
+}
+
+/* ----------------------------------------------------------------- verdict */
+
+static int begin(struct judge *j, const struct qn_layer_numbers *in)
+{
+    const struct qn_layer_reference *r = &j->reference;
+    size_t widest;
+
+    if (qn_layer_reference_begin(&j->reference, in))
+        return qn_error_memory();
+    widest = (size_t)(r->hidden > r->operands ? r->hidden : r->operands);
+    j->line = malloc(widest * sizeof(float));
+    for (int i = DW1; i <= DW2; i++)
+        j->dw[i] = malloc((size_t)(LINES * columns_of(j, i)) * sizeof(double));
+    for (int i = DB1; i <= DB2; i++)
+        j->dw[i] = malloc((size_t)bias_length(j, i) * sizeof(double));
+    return j->line && j->dw[DW1] && j->dw[DW2] && j->dw[DB1] && j->dw[DB2]
+               ? QUERN_OK
+               : qn_error_memory();
+}
+
+/* A tolerance is a mean over many values: one of a few, or the sums of a few,
+   may be off by all that its rounding, and what cancels out, allow; a handful
+   says little but its direction. */
+static double widen(const struct judge *j, int result, double tolerance)
+{
+    enum { FEW = 128, HANDFUL = 16 };
+    const double tokens = (double)(j->rows[Y] > 0 ? j->rows[Y] : 1);
+    const double count =
+        fmin((double)j->values[result],
+             tokens * (double)fmin((double)j->reference.ffn,
+                                   (double)j->reference.hidden));
+    const double most = count < HANDFUL ? 1 : 0.5;
+
+    return fmax(tolerance, fmin(tolerance * (1 + FEW / fmax(1, count)), most));
+}
+
+/* A NaN makes the error NaN, which passes nothing. `losses`: the casts', as a
+   factor of what is allowed. */
+static void conclude(const struct judge *j, double losses,
+                     struct qn_layer_verdict *v)
+{
+    const struct quern_mlp *mlp = &j->l->mlp;
+    const double few =
+        losses * qn_layer_reference_tolerance(
+                     j->l->recipe, mlp, (double)j->rows[Y] * (double)mlp->ffn);
+    int count = 0, right = v->guards && v->untouched;
+
+    v->tolerance =
+        losses * qn_layer_reference_tolerance(j->l->recipe, mlp, HUGE_VAL);
+    for (int i = 0; i < RESULTS; i++) {
+        double error = j->gap[i] / j->sum[i];
+
+        if (!j->rows[i])
+            continue;
+        if (j->sum[i] >= 0 && j->sum[i] <= 0) /* all zero, as it should be */
+            error = 0;
+        v->results[count].name = results[i].name;
+        v->results[count].rows = j->rows[i];
+        v->results[count].tolerance = widen(j, i, few);
+        right &= error <= v->results[count].tolerance;
+        v->results[count++].error = error;
+        if (!(error <= v->error))
+            v->error = error;
+    }
+    v->passed = right;
+}
+
+/*
+** What the recipe's casts lose, more than its formats do: of chance as much
+** again is allowed for each step; of values that are cut nothing can be said,
+** as all that follow are so much smaller.
+*/
+static int allow_losses(const struct qn_layer *l, double *losses)
+{
+    static const char *const names[] = {"x", "w", "dy"};
+    const int types[] = {l->recipe->x, l->recipe->w, l->recipe->dy};
+    double worst = 1, loss;
+    int code = QUERN_OK;
+
+    for (int of = QUERN_X; of <= QUERN_DY && !code; of++) {
+        struct qn_fidelity f = {.recipe = l->recipe,
+                                .q = {.of = of,
+                                      .type = l->mlp.type,
+                                      .copies = QUERN_ROW,
+                                      .groups = 1,
+                                      .m = 256,
+                                      .k = l->mlp.hidden}};
+
+        if (l->recipe->scaling[of].type == QUERN_TYPE_NONE)
+            continue;
+        memcpy(f.q.recipe, l->mlp.recipe, sizeof f.q.recipe);
+        code = qn_fidelity_tolerance(l->ctx, &f, 1, &loss);
+        worst = fmax(worst, loss / qn_tolerance_format(types[of]));
+        if (!code && worst > CUT)
+            code = qn_error_set(
+                QUERN_EINVAL,
+                "recipe %s cuts values: its casts lose %.2g of %s, and no MLP "
+                "without casts can judge what follows; check its casts and "
+                "products one by one",
+                l->mlp.recipe, loss, names[of]);
+    }
+    /* and among a few values by half as much more */
+    *losses = worst > 1 ? 1.5 * worst : 1;
+    return code;
+}
+
+int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
+{
+    const struct qn_layer_numbers in = {
+        .mlp = &l->mlp,
+        .x = l->host[QN_LAYER_X],
+        .dy = l->host[QN_LAYER_DY],
+        .w1 = l->host[QN_LAYER_W1],
+        .w2 = l->host[QN_LAYER_W2],
+        .probability = l->host[QN_LAYER_PROBABILITY],
+        .b1 = l->host[QN_LAYER_B1],
+        .b2 = l->host[QN_LAYER_B2],
+        .limit = l->args.limit,
+        .slope = l->args.slope,
+        .shift = l->args.shift,
+    };
+    struct judge j = {.l = l};
+    double losses = 1;
+    int code = begin(&j, &in);
+
+    memset(v, 0, sizeof *v);
+    if (!code)
+        code = allow_losses(l, &losses);
+    if (!code)
+        code = judge_groups(&j, most);
+    if (!code)
+        code = look_outside(l, &v->untouched);
+    if (!code)
+        code = look_at_guards(l, &v->guards);
+    if (!code)
+        conclude(&j, losses, v);
+    free(j.line);
+    for (int i = DW1; i <= DB2; i++)
+        free(j.dw[i]);
+    qn_layer_reference_free(&j.reference);
+    return code;
+}
+
+/* Are the rows of y or dx, or all bytes of another result, the same? */
+static int same(const struct qn_layer *a, const struct qn_layer *b, int result,
+                const char *x, const char *y)
+{
+    const size_t pitch = row_pitch(a, result), other = row_pitch(b, result);
+
+    if (result > DX || pitch == other)
+        return !memcmp(x, y, a->memory[results[result].part].bytes);
+    for (size_t i = 0; i < (size_t)a->mlp.m; i++)
+        if (memcmp(x + i * pitch, y + i * other, row_bytes(a, result)) != 0)
+            return 0;
+    return 1;
+}
+
+int qn_layer_compare(const struct qn_layer *a, const struct qn_layer *b,
+                     const char **where)
+{
+    int code = QUERN_OK;
+
+    *where = NULL;
+    for (int i = 0; i < RESULTS && !code && !*where; i++) {
+        const struct qn_memory *p = &a->memory[results[i].part];
+        const struct qn_memory *q = &b->memory[results[i].part];
+        char *x = malloc(p->bytes + 1), *y = malloc(q->bytes + 1);
+
+        code = x && y ? qn_memory_read(p, 0, x, p->bytes) : qn_error_memory();
+        if (!code)
+            code = qn_memory_read(q, 0, y, q->bytes);
+        if (!code && !same(a, b, i, x, y))
+            *where = results[i].name;
+        free(x);
+        free(y);
+    }
+    return code;
+}

@@ -1,0 +1,228 @@
+/*
+** oracle.c: is a result right?
+*/
+#include "oracle/oracle.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle/back.h"
+#include "oracle/copies.h"
+#include "element.h"
+#include "error.h"
+#include "oracle/made.h"
+#include "plan.h"
+#include "oracle/sample.h"
+#include "oracle/tolerance.h"
+#include "oracle/twice.h"
+#include "types.h"
+
+static size_t element_bytes(const struct qn_job *job)
+{
+    return (size_t)qn_type_bits(job->problem.d_type) / 8;
+}
+
+/* The error over all sampled rows; a NaN makes it NaN. */
+static int compare(const struct qn_job *job, const struct qn_sample *s,
+                   const double *reference, double *error)
+{
+    const size_t bytes = element_bytes(job);
+    double difference = 0, norm = 0;
+    void *row = malloc((size_t)job->problem.n * 2 * bytes + 1); /* of D, too */
+    int code = row ? QUERN_OK : qn_error_memory();
+
+    for (int64_t i = 0; i < s->count && !code; i++) {
+        const struct qn_sample_row *r = &s->rows[i];
+        const int64_t n = qn_job_columns(job, s->role, r->group);
+        const int64_t at = qn_job_element(job, s->role, r->group, r->row, 0);
+
+        code = qn_memory_read(&job->memory[s->role], (size_t)at * bytes, row,
+                              (size_t)n * bytes);
+        for (int64_t j = 0; j < n && !code; j++) {
+            const double want = reference[r->at + j];
+            const double gap =
+                (double)qn_element_load(row, job->problem.d_type, (size_t)j) -
+                want;
+            difference += gap * gap;
+            norm += want * want;
+        }
+    }
+    free(row);
+    *error = norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+    return code;
+}
+
+/* Are bytes of D or P from `start` on as they were before the run? */
+static int look_at(const struct qn_job *job, int role, size_t start,
+                   size_t count, int *untouched)
+{
+    const unsigned char *before = job->host[role];
+    unsigned char *data = malloc(count + 1);
+    int code = data ? qn_memory_read(&job->memory[role], start, data, count)
+                    : qn_error_memory();
+
+    for (size_t i = 0; i < count && !code; i++)
+        *untouched &=
+            data[i] == (before ? before[start + i] : QN_MEMORY_POISON);
+    free(data);
+    return code;
+}
+
+/* What belongs to no group: rows past the last one, or the ends of all rows
+   where the groups split these. */
+static int look_outside(const struct qn_job *job, int role, int *untouched)
+{
+    const struct qn_geometry *g = &job->operands[role];
+    const size_t row = (size_t)g->columns * element_bytes(job);
+    const size_t used = (size_t)job->rows * element_bytes(job);
+    int code = QUERN_OK;
+
+    if (g->grouped)
+        return QUERN_OK;
+    if (!g->inner_ragged)
+        return look_at(job, role, row * (size_t)job->rows,
+                       row * (size_t)(g->rows - job->rows), untouched);
+    for (int64_t i = 0; i < g->rows && row > used && !code; i++)
+        code =
+            look_at(job, role, (size_t)i * row + used, row - used, untouched);
+    return code;
+}
+
+int qn_oracle_guards(const struct qn_job *job, int *guards)
+{
+    enum { OTHERS = 14, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
+    const struct qn_memory *all[ALL] = {&job->sizes_memory,
+                                        &job->factors_memory,
+                                        &job->workspace,
+                                        &job->bias_memory,
+                                        &job->probability_memory,
+                                        &job->in,
+                                        &job->column,
+                                        &job->column_sf,
+                                        &job->column_global,
+                                        &job->dbias,
+                                        &job->dprob,
+                                        &job->scale,
+                                        &job->history,
+                                        &job->random};
+    int code = QUERN_OK;
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        const struct qn_memory *of[EACH] = {&job->memory[role],
+                                            &job->pointers[role],
+                                            &job->sf[role], &job->global[role]};
+
+        memcpy(&all[OTHERS + EACH * role], of, sizeof of);
+    }
+    *guards = 1;
+    for (int i = 0; i < ALL && !code; i++) {
+        int intact = 1;
+        if (all[i]->base)
+            code = qn_memory_guards(all[i], &intact);
+        *guards &= intact;
+    }
+    return code;
+}
+
+/* The sampled rows of D or P against what they should be. */
+static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
+                      int64_t most, struct qn_verdict *verdict)
+{
+    double *reference = NULL, error = 0;
+    struct qn_sample s;
+    int code = qn_sample_take(job, role, most, &s);
+
+    if (!code &&
+        !(reference = malloc((size_t)(s.elements + 1) * sizeof *reference)))
+        code = qn_error_memory();
+    if (!code)
+        code = oracle == QN_ORACLE_HOST ? qn_sample_host(job, &s, reference)
+                                        : qn_sample_float64(job, &s, reference);
+    if (!code)
+        code = compare(job, &s, reference, &error);
+    if (!isnan(verdict->error) && !(error <= verdict->error))
+        verdict->error = error; /* a NaN stays */
+    verdict->rows = s.count;
+    if (!code && qn_geometry_back(&job->problem))
+        code = qn_back_judge(job, &s, &verdict->sums, &verdict->error);
+    free(reference);
+    free(s.rows);
+    return code;
+}
+
+/* The product's reference reads the copies, right or wrong. */
+static int judge_copy(struct qn_job *job, int role, int *held)
+{
+    enum { LINES = 256 };
+    int fine = 1, code = qn_copies_judge(job, role, LINES, &fine);
+
+    *held &= fine;
+    return code;
+}
+
+int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
+                    struct qn_verdict *verdict)
+{
+    const struct quern_problem *p = &job->problem;
+    struct quern_problem planned = *p;
+    const int sums = qn_geometry_back(p) || p->dbias;
+    int code;
+
+    planned.expand = job->plan->problem.expand;
+    if (p->copies)
+        return qn_twice_judge(job, oracle, most, verdict);
+    code = sums ? qn_back_begin(job) : QUERN_OK;
+    if (!code && sums && !job->host[QN_ROLE_D])
+        code = qn_job_run(job);
+    if (!code)
+        code = qn_job_fresh(job);
+    /* the host backend takes no single rows of these */
+    if (qn_job_scaled(job) || p->bias || p->activation)
+        oracle = QN_ORACLE_FLOAT64;
+    *verdict = (struct qn_verdict){
+        .oracle = oracle == QN_ORACLE_HOST ? "host backend" : "float64",
+        .tolerance = qn_tolerance_of(&planned, job->recipe, p->k).error,
+        .untouched = 1,
+        .copies = 1,
+        .sums = 1,
+        .held = 1,
+    };
+    if (!code && p->quantize) /* D's reference reads the row copy */
+        code = qn_made_judge(job, &verdict->copies);
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B && !code; role++)
+        code = judge_copy(job, role, &verdict->held);
+    for (int role = QN_ROLE_D; role <= (p->saved ? QN_ROLE_P : QN_ROLE_D);
+         role++) {
+        if (!code)
+            code = judge_rows(job, role, oracle, most, verdict);
+        if (!code)
+            code = look_outside(job, role, &verdict->untouched);
+    }
+    if (!code)
+        code = qn_oracle_guards(job, &verdict->guards);
+    verdict->passed = !code && verdict->error <= verdict->tolerance &&
+                      verdict->guards && verdict->untouched &&
+                      verdict->copies && verdict->sums && verdict->held;
+    return code;
+}
+
+void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
+{
+    snprintf(
+        text, size,
+        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s%s%s",
+        verdict->passed ? "passed" : "FAILED", verdict->error,
+        verdict->tolerance, verdict->oracle, (long long)verdict->rows,
+        verdict->guards ? "" : "; bytes around a buffer were written",
+        verdict->untouched ? "" : "; what belongs to no group was written",
+        verdict->differ ? "; the copies are others than of D in two steps" : "",
+        verdict->sums ? ""
+                      : "; dbias is not the sums of D, or dprob was "
+                        "written outside of every group",
+        verdict->copies ? "" : "; a copy is not what the host quantizes to",
+        verdict->held ? ""
+                      : "; a copy, read as quern_describe lays it out, is not "
+                        "what was quantized");
+}

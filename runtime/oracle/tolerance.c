@@ -1,0 +1,95 @@
+/*
+** tolerance.c: how far a product may be from the one in double.
+**
+** Hopper's FP8 tensor cores keep about 13 bits of a sum, and drop the rest.
+** Where partial sums are added in fp32 every 128 values, the error no longer
+** grows with k; without, it grows with its root.     COUPLED: tolerances
+*/
+#include "oracle/tolerance.h"
+
+#include <math.h>
+
+#include "geometry.h"
+#include "types.h"
+
+/* A scale that tensor cores do not see: those of blocks that are no fp32 are
+   multiplied into the values, which are expanded to bf16 then. */
+static int is_factor(const struct qn_scaling *s)
+{
+    return s && (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32);
+}
+
+static int is_narrow_float(const struct qn_geometry *g)
+{
+    return g->type != QUERN_I8 && qn_type_bits(g->type) <= 8 &&
+           is_factor(g->sf.scaling);
+}
+
+/* FP8 tensor cores take what is narrow on both sides, or becomes so. */
+static enum qn_sums sums_of(const struct quern_problem *p,
+                            const struct qn_recipe *recipe)
+{
+    struct qn_geometry a, b;
+
+    if (p->expand == QUERN_EXPAND_FP8)
+        return QN_SUMS_PROMOTED;
+    qn_geometry_of(p, recipe, QN_ROLE_A, &a);
+    qn_geometry_of(p, recipe, QN_ROLE_B, &b);
+    if (!is_narrow_float(&a) || !is_narrow_float(&b))
+        return QN_SUMS_FULL;
+    return recipe->promote ? QN_SUMS_PROMOTED : QN_SUMS_NARROW;
+}
+
+struct qn_tolerance qn_tolerance_of(const struct quern_problem *p,
+                                    const struct qn_recipe *recipe, int64_t k)
+{
+    struct qn_tolerance t = {.sums = sums_of(p, recipe)};
+    /* by enum qn_sums, into fp32, bf16 and fp16 */
+    const double length = (double)(k > 0 ? k : 1);
+    const double full = fmax(1e-5, 2e-9 * length), grown = 4e-5 * sqrt(length);
+    const double table[][3] = {
+        [QN_SUMS_FULL] = {full, 4e-3, 6e-4},
+        [QN_SUMS_PROMOTED] = {3e-4, 4e-3, 8e-4},
+        [QN_SUMS_NARROW] = {grown, grown + 4e-3, grown + 6e-4},
+    };
+
+    t.sum = table[t.sums][0];
+    t.error = table[t.sums][p->d_type == QUERN_BF16  ? 1
+                            : p->d_type == QUERN_F16 ? 2
+                                                     : 0];
+    t.rounding = (t.sums == QN_SUMS_FULL && p->d_type != QUERN_F32) ||
+                 (t.sums == QN_SUMS_PROMOTED && p->d_type == QUERN_BF16);
+    return t;
+}
+
+double qn_tolerance_format(int type)
+{
+    switch (type) {
+    case QUERN_BF16:
+    case QUERN_F16:
+    case QUERN_F32:
+        return 1e-5;
+    case QUERN_E4M3:
+    case QUERN_I8:
+        return 1e-3;
+    case QUERN_E5M2:
+    case QUERN_E2M3:
+        return 3e-3;
+    case QUERN_E3M2:
+        return 1e-2;
+    default:
+        return 2e-2;
+    }
+}
+
+float qn_tolerance_factor(int type, float most)
+{
+    const double largest = type == QUERN_E4M3   ? 448
+                           : type == QUERN_E5M2 ? 57344
+                           : type == QUERN_I8   ? 127
+                           : type == QUERN_E3M2 ? 28
+                           : type == QUERN_E2M3 ? 7.5
+                                                : 6;
+
+    return (float)exp2(floor(log2(largest / (double)most)));
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** gpu_fuse.c: products that quantize A in their mainloop: D against float64,
+** and to the byte against two launches, for any numbers; the column copy
+** against the host's bytes; runs again, replays after the sizes have changed,
+** and invalid sizes.
+*/
+#include "gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle/made.h"
+#include "oracle/oracle.h"
+#include "fuse.h"
+#include "types.h"
+
+enum { MOST_KERNELS = 256, EACH = 5, ROWS = 300, REPLAYS = 3 };
+
+static struct {
+    int count;
+    const struct qn_kernel *kernels[MOST_KERNELS];
+    char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
+} work;
+
+/* More rows than one wave of tiles has, in groups of any length. */
+static const struct qt_pattern many = {
+    "many", 7, 7, {1300, 0, 1, 900, 129, 2049, 640}, 0};
+
+/* The i-th problem of a kernel, other sides each time. */
+static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
+                       int i, char *line, size_t size)
+{
+    static const int columns[] = {16, 264, 8, 520},
+                     steps[] = {520, 8, 1288, 72, 1024};
+
+    snprintf(line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s quantize=%s%s",
+             qn_op_name(k->op), k->recipe, (long long)groups, (long long)m,
+             columns[i % 4], steps[i % 5], qn_type_name(k->d.type), k->quantize,
+             k->op == QUERN_DGRAD && i % 2 ? " dbias=1" : "");
+}
+
+/* What a run makes, as it was before any. */
+static int forget(struct qn_job *job)
+{
+    struct qn_memory *all[] = {&job->memory[QN_ROLE_A], &job->sf[QN_ROLE_A],
+                               &job->memory[QN_ROLE_D], &job->column,
+                               &job->column_sf};
+    int code = QUERN_OK;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all && !code; i++)
+        code = qn_memory_clear(all[i], QN_MEMORY_POISON);
+    return code;
+}
+
+/* What is there now against what should be. */
+static const char *judge(struct qn_job *job, const char *when, char *text,
+                         size_t size)
+{
+    struct qn_verdict verdict;
+    size_t used = (size_t)snprintf(text, size, "%s: ", when);
+
+    if (qn_job_check(job) ||
+        qn_oracle_judge(job, QN_ORACLE_FLOAT64, ROWS, &verdict))
+        return quern_errmsg(gpu_context);
+    if (verdict.passed)
+        return NULL;
+    qn_oracle_print(&verdict, text + used, size - used);
+    return text;
+}
+
+/* Other sizes on the device: those there are, one group further on. */
+static int turn_sizes(struct qn_job *job)
+{
+    const int groups = job->problem.groups;
+    const int64_t first = job->sizes[0];
+    int64_t row = 0;
+
+    for (int g = 0; g + 1 < groups; g++)
+        job->sizes[g] = job->sizes[g + 1];
+    job->sizes[groups - 1] = first > 3 ? first - 3 : first;
+    for (int g = 0; g < groups; g++) {
+        job->starts[g] = row;
+        row += job->sizes[g];
+    }
+    job->rows = row;
+    return qn_memory_write(&job->sizes_memory, 0, job->sizes,
+                           (size_t)groups * sizeof *job->sizes);
+}
+
+/* A lie is reported, and the next run is none the wiser. */
+static const char *lie(struct qn_job *job, char *text, size_t size)
+{
+    const int64_t wrong = -5;
+
+    if (qn_memory_write(&job->sizes_memory, 0, &wrong, sizeof wrong) ||
+        qn_job_run(job))
+        return quern_errmsg(gpu_context);
+    if (qn_job_check(job) != QUERN_ESIZES)
+        return "a negative length was not reported";
+    if (turn_sizes(job) || forget(job) || qn_job_run(job))
+        return quern_errmsg(gpu_context);
+    return judge(job, "after a lie", text, size);
+}
+
+/* The same workspace, other sizes. */
+static const char *resize(struct qn_job *job, char *text, size_t size)
+{
+    if (turn_sizes(job) || forget(job) || qn_job_run(job))
+        return quern_errmsg(gpu_context);
+    return judge(job, "other sizes", text, size);
+}
+
+/* Captured once, replayed with sizes that changed since. */
+static const char *replay(struct qn_job *job, char *text, size_t size)
+{
+    void *stream, *graph, *executable;
+    const char *bad = NULL;
+
+    gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
+    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
+    if (quern_run(job->plan, &job->args, stream))
+        bad = quern_errmsg(gpu_context);
+    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
+    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
+    for (int i = 0; i < REPLAYS && !bad; i++) {
+        if (turn_sizes(job) || forget(job))
+            bad = quern_errmsg(gpu_context);
+        gpu_must(cu.synchronize(), "what the replay reads");
+        gpu_must(cu.graph_launch(executable, stream), "a replay");
+        gpu_wait(stream, "a replay");
+        if (!bad)
+            bad = judge(job, "replayed", text, size);
+    }
+    gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
+    gpu_must(cu.graph_destroy(graph), "freeing a graph");
+    gpu_must(cu.stream_destroy(stream), "freeing a stream");
+    return bad;
+}
+
+/* The kernel of the same tile whose A is there. */
+static const char *twin_of(const struct qn_kernel *k)
+{
+    const struct quern_registry *registry = gpu_registry();
+
+    for (int i = 0; i < registry->nkernels; i++) {
+        const struct qn_kernel *other = &registry->kernels[i];
+
+        if (!qn_fuse_way(other) && other->op == k->op &&
+            !strcmp(other->recipe, k->recipe) &&
+            !strcmp(other->arch, k->arch) && other->d.type == k->d.type &&
+            other->epilogue == k->epilogue &&
+            !strcmp(other->schedule, k->schedule) &&
+            !memcmp(other->tile, k->tile, sizeof k->tile))
+            return other->name;
+    }
+    return NULL;
+}
+
+/* Blocks of zeros, infinities and NaN, and the smallest and largest numbers,
+   each in rows of its own, beside numbers as they were. */
+static int put_specials(struct qn_job *job)
+{
+    static const unsigned short specials[] = {0x0000, 0x7f80, 0xff80, 0x7fc0,
+                                              0x0001, 0x7f7f, 0x8000};
+    enum { COUNT = sizeof specials / sizeof *specials };
+    const int64_t k = job->problem.k;
+    unsigned short *numbers = job->numbers;
+
+    for (int64_t i = 0; i < job->problem.m; i++)
+        for (int64_t x = 0; x < k; x++)
+            if (i % 3 == 0 && (x / 128 + i) % 2 == 0)
+                numbers[i * k + x] = specials[i / 3 % COUNT];
+            else if (i % 3 == 1 && (x + i) % 97 == 0)
+                numbers[i * k + x] = specials[(i / 3 + x) % COUNT];
+    return qn_memory_write(&job->in, 0, numbers, job->in.bytes);
+}
+
+/* D's bytes as a run leaves them. */
+static const char *run_for_d(struct qn_job *job, const struct quern_plan *plan,
+                             const struct quern_args *args, char *d)
+{
+    struct qn_memory *memory = &job->memory[QN_ROLE_D];
+
+    if (qn_memory_clear(memory, QN_MEMORY_POISON) ||
+        quern_run(plan, args, NULL) || quern_check(plan, args, NULL) ||
+        qn_memory_read(memory, 0, d, memory->bytes))
+        return quern_errmsg(gpu_context);
+    return NULL;
+}
+
+/* The same by the cast's launch and a product of its copy, and with no room
+   for a copy that nobody makes. */
+static const char *compare(struct qn_job *job, const struct qn_kernel *k)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT,
+                                               .kernel = twin_of(k)};
+    const size_t bytes = job->memory[QN_ROLE_D].bytes;
+    char *inside = malloc(bytes + 1), *apart = malloc(bytes + 1);
+    struct quern_args bare = job->args;
+    struct quern_plan *plan = NULL;
+    const char *bad = NULL;
+
+    bare.a.data = NULL;
+    if (!inside || !apart)
+        bad = "memory ran out";
+    else if (!options.kernel)
+        bad = "there is no such kernel that finds A quantized";
+    else if (put_specials(job) || forget(job) ||
+             quern_plan(gpu_context, &job->problem, &options, &plan))
+        bad = quern_errmsg(gpu_context);
+    if (!bad)
+        bad = run_for_d(job, job->plan, &bare, inside);
+    if (!bad)
+        bad = run_for_d(job, plan, &job->args, apart);
+    if (!bad && memcmp(inside, apart, bytes) != 0)
+        bad = "two launches give other bytes";
+    quern_plan_free(plan);
+    free(inside);
+    free(apart);
+    return bad;
+}
+
+/* The column copy that a run makes if it is asked to, by a launch before. */
+static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
+{
+    struct quern_args args = job->args;
+    int alike = 1;
+
+    args.column.data = job->column.data;
+    args.column.sf = job->column_sf.data;
+    if (forget(job) || quern_run(job->plan, &args, NULL) || qn_job_check(job) ||
+        qn_made_columns(job, &alike))
+        return quern_errmsg(gpu_context);
+    if (!alike)
+        return "the column copy is not what the host quantizes to";
+    return forget(job) || qn_job_run(job)
+               ? quern_errmsg(gpu_context)
+               : judge(job, "without a column copy", text, size);
+}
+
+/* All that a job goes through. Alone: a capture is in other threads' way. */
+static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
+                              int alone, char *text, size_t size)
+{
+    const char *bad = judge(job, "the first run", text, size);
+
+    if (!bad && alone)
+        return replay(job, text, size);
+    if (!bad)
+        bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
+    if (!bad)
+        bad = resize(job, text, size);
+    if (!bad)
+        bad = lie(job, text, size);
+    if (!bad)
+        bad = ask_for_column(job, text, size);
+    return bad ? bad : compare(job, k);
+}
+
+/* The i-th problem of kernel `number`; the last one alone. */
+static void run_one(int number, int i)
+{
+    const struct qn_kernel *k = work.kernels[number];
+    const struct qn_options options = {.command = "gpu_suite",
+                                       .backend = QUERN_BACKEND_JIT,
+                                       .kernel = k->name,
+                                       .seed = gpu_options.seed};
+    const int turn = number * EACH + i;
+    const struct qt_pattern *pattern =
+        i % 4 == 0 ? &many : &qt_patterns[turn % qt_npatterns];
+    struct qt_case c = {.what = "fuse", .type = QUERN_BF16, .seed = 5};
+    struct quern_problem problem;
+    struct qn_job job = {0};
+    char line[256], text[512] = "";
+    const char *bad = NULL;
+
+    qt_case_op(&c, k->op);
+    qt_case_layout(&c, pattern);
+    write_line(k, c.groups, c.m, turn, line, sizeof line);
+    if (quern_problem_parse(gpu_context, line, &problem) ||
+        qn_job_begin(&job, &options, gpu_context, &problem, c.length) ||
+        qn_job_run(&job))
+        bad = quern_errmsg(gpu_context);
+    else
+        bad = go_through(&job, k, i == EACH - 1, text, sizeof text);
+    if (bad)
+        snprintf(work.result[number][i], sizeof work.result[number][i],
+                 "%s, %s, %s: %.300s", line, pattern->name, k->name, bad);
+    qn_job_free(&job);
+}
+
+/* All but the last problem of each kernel. */
+static void run_any(int i, void *unused)
+{
+    (void)unused;
+    run_one(i / (EACH - 1), i % (EACH - 1));
+}
+
+/* Side by side, as most of the time is the compiler's and the host's. */
+void gpu_fuse(void)
+{
+    work.count = gpu_variant_pick(qn_fuse_way, 3, work.kernels, MOST_KERNELS);
+    if (!work.count) {
+        gpu_skip("no kernel here quantizes on the way");
+        return;
+    }
+    gpu_spread((EACH - 1) * work.count, run_any, NULL);
+    for (int i = 0; i < work.count; i++)
+        run_one(i, EACH - 1);
+    for (int i = 0; i < EACH * work.count; i++) {
+        const char *bad = work.result[i / EACH][i % EACH];
+        gpu_record(*bad ? bad : NULL);
+    }
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** lines.h: the problems whose launches are logged.
+**
+** A line is one that quern_problem_parse, quern_quantize_parse or
+** quern_mlp_parse takes. Words after a bar say how its run is called:
+**
+**   offsets    offsets instead of lengths       gaps     both
+**   i64        they are int64                   fewer    half of the rows
+**   strides    rows that are 64 longer          noop     a flag
+**   queue=N    N of them put, then one flush    sms=N    of the plan
+**   device=X.Y another GPU than one of compute capability 9.0
+*/
+#ifndef TEST_LINES_H
+#define TEST_LINES_H
+
+/* Logged in full, with all that quern_why says. NULL ends both lists. */
+extern const char *const launch_lines[];
+
+/* Logged in short, once for each recipe, whose name replaces the R. */
+extern const char *const launch_patterns[];
+
+#endif

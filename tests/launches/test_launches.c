@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** test_launches.c: every launch of many problems, and what quern_why says of
+** them, against golden files.
+**
+** The kernels are the real ones with cubins that only the fake driver takes;
+** plans, parameters and workspaces are what a GPU would get. A difference is a
+** change of what users run: if it is meant, make golden. $QUERN_LOG_WHOLE names
+** a file for all launches with all of their parameters.
+*/
+#define _GNU_SOURCE
+#include "golden.h"
+#include "lines.h"
+#include "log.h"
+
+#include <sha2.h>
+#include <stdlib.h>
+
+enum { QUEUE = 64, DEVICES = 3 };
+
+/* How a run is called: the words after a line's bar. */
+struct how {
+    int offsets, gaps, i64, fewer, strides, noop, queue, sms, device;
+};
+
+static const struct device {
+    const char *word;
+    int major, minor, sms, shared_bytes;
+} devices[DEVICES] = {
+    {"", 9, 0, 132, 232448},
+    {"device=8.0", 8, 0, 108, 166912},
+    {"device=12.0", 12, 0, 170, 101376},
+};
+
+/* A line that is played. */
+struct play {
+    char line[256];
+    struct how how;
+    struct quern_context *ctx;
+    struct quern_plan_options options;
+    FILE *log, *why;
+    int is_short;
+    int part; /* of a queue, from 0 */
+};
+
+static struct {
+    struct quern_registry registry;
+    struct qn_kernel *kernels;
+    struct quern_context *contexts[DEVICES];
+} all;
+
+/* -------------------------------------------------------------------- setup */
+
+static int set_up(void **state)
+{
+    const struct quern_registry *builtin = &qn_registry_builtin;
+    size_t bytes = (size_t)builtin->nkernels * sizeof *all.kernels;
+
+    (void)state;
+    log_open();
+    all.kernels = malloc(bytes);
+    assert_non_null(all.kernels);
+    memcpy(all.kernels, builtin->kernels, bytes);
+    for (int i = 0; i < builtin->nkernels; i++)
+        if (strcmp(all.kernels[i].arch, "host") != 0) {
+            all.kernels[i].cubin = "\177ELF";
+            all.kernels[i].cubin_bytes = 4;
+        }
+    all.registry = *builtin;
+    all.registry.kernels = all.kernels;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < DEVICES; i++) {
+        quern_close(all.contexts[i]);
+        all.contexts[i] = NULL;
+    }
+    free(all.kernels);
+    return 0;
+}
+
+/* The context of a device, which the fake driver becomes. */
+static struct quern_context *use_device(int index)
+{
+    const struct device *device = &devices[index];
+    const struct quern_open_options options = {
+        .registry = &all.registry, .cache = "", .tune = ""};
+
+    log_cuda->major = device->major;
+    log_cuda->minor = device->minor;
+    log_cuda->sms = device->sms;
+    log_cuda->shared_bytes = device->shared_bytes;
+    if (!all.contexts[index])
+        assert_int_equal(quern_open(&options, &all.contexts[index]), QUERN_OK);
+    return all.contexts[index];
+}
+
+static void read_word(struct play *play, const char *word)
+{
+    struct how *how = &play->how;
+
+    how->offsets |= !strcmp(word, "offsets");
+    how->gaps |= !strcmp(word, "gaps");
+    how->i64 |= !strcmp(word, "i64");
+    how->fewer |= !strcmp(word, "fewer");
+    how->strides |= !strcmp(word, "strides");
+    how->noop |= !strcmp(word, "noop");
+    if (!strncmp(word, "queue=", 6))
+        how->queue = atoi(word + 6);
+    if (!strncmp(word, "sms=", 4))
+        how->sms = atoi(word + 4);
+    for (int i = 1; i < DEVICES; i++)
+        if (!strcmp(word, devices[i].word))
+            how->device = i;
+}
+
+/* Take the words off the line, with `recipe` for its R. */
+static void read_line(struct play *play, const char *line, const char *recipe)
+{
+    const char *name = recipe ? strstr(line, " R ") : NULL;
+    char words[64] = "", *bar, *rest = words, *word;
+
+    if (name)
+        snprintf(play->line, sizeof play->line, "%.*s %s %s",
+                 (int)(name - line), line, recipe, name + strlen(" R "));
+    else
+        snprintf(play->line, sizeof play->line, "%s", line);
+    fprintf(play->log, "\n%s\n", play->line);
+    fprintf(play->why, "\n== %s\n", play->line);
+    bar = strchr(play->line, '|');
+    if (bar) {
+        snprintf(words, sizeof words, "%s", bar + 1);
+        *bar = 0;
+    }
+    while ((word = strsep(&rest, " ")))
+        read_word(play, word);
+    play->ctx = use_device(play->how.device);
+    play->options = (struct quern_plan_options){.backend = QUERN_BACKEND_AOT,
+                                                .sms = play->how.sms};
+}
+
+/* ----------------------------------------------------------------- operands */
+
+static void *region(struct play *play, const char *name, size_t bytes)
+{
+    return log_region(name, play->part, bytes);
+}
+
+/* An axis along which the groups lie, or that of a column copy. */
+static void halve(int64_t *length, int64_t total, int groups)
+{
+    const int64_t part = 128, padding = (part - 1) * groups;
+    const int64_t padded = (total + padding) / part * part;
+
+    if (*length == padded)
+        *length = (total / 2 + padding) / part * part;
+    else if (*length == total)
+        *length = total / 2;
+}
+
+/* The product's total is no other axis' length. */
+static void give(struct play *play, const char *name, struct quern_tensor *t,
+                 int pointers, int64_t total, int groups)
+{
+    char of[32];
+
+    if (!t->ndim)
+        return;
+    for (int i = 0; play->how.fewer && i < t->ndim; i++)
+        halve(&t->shape[i], total, groups);
+    if (play->how.strides && !t->sf_bytes) {
+        t->stride = t->shape[t->ndim - 1] + 64;
+        t->bytes = 8 * (size_t)t->stride;
+        for (int i = 0; i + 1 < t->ndim; i++)
+            t->bytes *= (size_t)t->shape[i];
+    }
+    snprintf(of, sizeof of, "%s.%s", name, "pointers");
+    if (pointers)
+        t->pointers = region(play, of, (size_t)groups * sizeof(void *));
+    else
+        t->data = region(play, name, t->bytes);
+    snprintf(of, sizeof of, "%s.sf", name);
+    t->sf = t->sf_bytes ? region(play, of, t->sf_bytes) : NULL;
+    snprintf(of, sizeof of, "%s.global", name);
+    t->global = t->global_bytes ? region(play, of, t->global_bytes) : NULL;
+}
+
+struct sizes {
+    const void **lengths, **offsets;
+    int *type;
+    const int64_t **host;
+};
+
+static void give_sizes(struct play *play, const struct sizes *s, int groups,
+                       int64_t total, int on_host)
+{
+    static int64_t lengths[QUERN_MAX_GROUPS];
+    const size_t bytes = ((size_t)groups + 1) * sizeof(int64_t);
+    const struct how *how = &play->how;
+
+    *s->type = how->i64 ? QUERN_I64 : QUERN_I32;
+    if (on_host) {
+        for (int i = 0; i < groups; i++)
+            lengths[i] = total / groups / 2 + i % 3;
+        *s->host = lengths;
+        return;
+    }
+    if (!how->offsets)
+        *s->lengths = region(play, "lengths", bytes);
+    if (how->offsets || how->gaps)
+        *s->offsets = region(play, "offsets", bytes);
+}
+
+static float *floats(struct play *play, const char *name, int wanted,
+                     int64_t count)
+{
+    return wanted ? region(play, name, (size_t)count * sizeof(float)) : NULL;
+}
+
+/* What descriptions do not state, of a product. */
+static void give_more(struct play *play, const struct quern_problem *p,
+                      const struct quern_description *need,
+                      struct quern_args *args)
+{
+    const int64_t columns = 2 * p->n * p->groups;
+
+    args->bias = floats(play, "bias", p->bias, columns);
+    args->probability = floats(play, "probability", p->probability, p->m);
+    args->dbias = floats(play, "dbias", p->dbias, columns);
+    args->dprob = floats(play, "dprob", p->dprob, p->m);
+    args->alpha = floats(play, "alpha", p->alpha, 1);
+    args->beta = floats(play, "beta", p->beta == QUERN_BETA_ANY, 1);
+    args->scale = floats(play, "scale", need->history, 2);
+    args->history = floats(play, "history", need->history, need->history);
+    args->random = need->random ? region(play, "random", 16) : NULL;
+    args->noop = play->how.noop ? region(play, "noop", 4) : NULL;
+    args->workspace = region(play, "workspace", need->workspace_bytes);
+}
+
+static void give_product(struct play *play, const struct quern_problem *p,
+                         const struct quern_description *need,
+                         struct quern_args *args)
+{
+    const int64_t total = p->ragged == QUERN_AXIS_N   ? p->n
+                          : p->ragged == QUERN_AXIS_K ? p->k
+                                                      : p->m;
+    struct quern_tensor *of = p->ragged == QUERN_AXIS_N ? &args->b : &args->a;
+    const int major = of == &args->b ? p->b_major : p->a_major;
+    const int is_last = (p->ragged == QUERN_AXIS_K) == (major == QUERN_MAJOR_K);
+    const struct sizes sizes = {is_last ? &of->last_dims : &of->first_dims,
+                                &of->offsets, &of->sizes_type,
+                                &args->host_sizes};
+    const int part = play->part, bits = p->pointers;
+
+    *args = need->args;
+    give(play, "a", &args->a, bits & QUERN_POINTERS_A, total, p->groups);
+    give(play, "b", &args->b, bits & QUERN_POINTERS_B, total, p->groups);
+    give(play, "in", &args->in, 0, total, p->groups);
+    give(play, "column", &args->column, 0, total, p->groups);
+    if (p->ragged != QUERN_AXIS_NONE)
+        give_sizes(play, &sizes, p->groups, total, p->sizes);
+    play->part = 0; /* products of a queue add to one D */
+    give(play, "c", &args->c, bits & QUERN_POINTERS_C, total, p->groups);
+    give(play, "d", &args->d, bits & QUERN_POINTERS_D, total, p->groups);
+    play->part = part;
+    give(play, "p", &args->p, 0, total, p->groups);
+    give(play, "t", &args->t, 0, total, p->groups);
+    give_more(play, p, need, args);
+}
+
+/* -------------------------------------------------------------------- plays */
+
+/* A call's end; 1 if it failed, which is logged. */
+static int failed(struct play *play, const char *call, int code)
+{
+    static const char *const names[] = {
+#define NAME(name, value, meaning) [value] = #name,
+        QUERN_ERRORS(NAME)
+#undef NAME
+    };
+
+    if (!code)
+        return 0;
+    fprintf(play->log, "  %s: %s\n", call, names[code]);
+    if (getenv("QUERN_LOG_WHOLE"))
+        fprintf(play->log, "    %s\n", quern_errmsg(play->ctx));
+    return 1;
+}
+
+/* What quern_why said: of a short line its hash. */
+static void explain(struct play *play, int code, char **said)
+{
+    char *text = code ? NULL : *said;
+    char hash[SHA256_DIGEST_STRING_LENGTH];
+
+    if (code) {
+        fprintf(play->why, "%s\n", quern_errmsg(play->ctx));
+    } else if (play->is_short) {
+        SHA256Data((const uint8_t *)text, strlen(text), hash);
+        fprintf(play->why, "%.8s\n", hash);
+    } else {
+        fputs(text, play->why);
+    }
+    quern_free(text);
+}
+
+static struct quern_queue *open_queue(struct play *play)
+{
+    struct quern_queue *queue;
+
+    assert_int_equal(quern_queue(play->ctx, QUEUE, &queue), QUERN_OK);
+    return queue;
+}
+
+static void flush(struct play *play, struct quern_queue *queue)
+{
+    if (quern_queue_count(queue, QUERN_ALL_LAYERS))
+        failed(play, "flush",
+               quern_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL));
+    quern_queue_free(queue);
+}
+
+/* The first of a queue's products may overwrite; all of these are alike. */
+static void run_product(struct play *play, const struct quern_problem *p,
+                        const struct quern_description *need,
+                        const struct quern_plan *plan)
+{
+    struct quern_queue *queue;
+    struct quern_args args;
+
+    if (!play->how.queue) {
+        give_product(play, p, need, &args);
+        failed(play, "run", quern_run(plan, &args, NULL));
+        return;
+    }
+    queue = open_queue(play);
+    for (; play->part < play->how.queue; play->part++) {
+        struct quern_args next;
+
+        give_product(play, p, need, &next);
+        if (play->part)
+            next.c = args.c, next.d = args.d;
+        args = next;
+        failed(play, "put", quern_queue_put(queue, plan, &args, 0));
+    }
+    flush(play, queue);
+}
+
+static void play_product(struct play *play)
+{
+    struct quern_description need;
+    struct quern_problem p;
+    struct quern_plan *plan;
+    struct quern_plan_info info;
+    char *why = NULL;
+
+    if (failed(play, "parse", quern_problem_parse(play->ctx, play->line, &p)) ||
+        failed(play, "describe", quern_describe(play->ctx, &p, &need)))
+        return;
+    explain(play, quern_why(play->ctx, &p, &play->options, &why), &why);
+    if (failed(play, "plan", quern_plan(play->ctx, &p, &play->options, &plan)))
+        return;
+    quern_plan_info(plan, &info);
+    fprintf(play->log, "  workspace %zu of %zu, parts %d\n",
+            info.workspace_bytes, need.workspace_bytes, info.parts);
+    run_product(play, &p, &need, plan);
+    quern_plan_free(plan);
+}
+
+static void give_cast(struct play *play, const struct quern_quantization *q,
+                      const struct quern_quantize_description *need,
+                      struct quern_quantize_args *args)
+{
+    const struct sizes sizes = {&args->first_dims, &args->offsets,
+                                &args->sizes_type, &args->host_sizes};
+    const int64_t columns = q->k * q->groups;
+    const int delayed = need->history && q->work != QUERN_DEQUANTIZE;
+    const int part = play->part;
+
+    *args = need->args;
+    give(play, "in", &args->in, 0, q->m, q->groups);
+    give(play, "saved", &args->saved, 0, q->m, q->groups);
+    give(play, "row", &args->row, 0, q->m, q->groups);
+    give(play, "column", &args->column, 0, q->m, q->groups);
+    give(play, "out", &args->out, 0, q->m, q->groups);
+    if (q->of != QUERN_W && q->work != QUERN_RESCALE)
+        give_sizes(play, &sizes, q->groups, q->m, q->sizes);
+    args->probability = floats(play, "probability", q->probability, q->m);
+    args->bias =
+        floats(play, "bias",
+               q->work == QUERN_BIAS || (q->dprob && !q->activation), columns);
+    play->part = 0;
+    args->dbias = floats(play, "dbias", q->dbias, columns);
+    play->part = part;
+    args->dprob = floats(play, "dprob", q->dprob, q->m);
+    args->scale = floats(play, "scale", delayed, 2);
+    args->history = floats(play, "history", delayed, need->history);
+    args->random = need->random ? region(play, "random", 16) : NULL;
+    args->noop = play->how.noop ? region(play, "noop", 4) : NULL;
+    args->workspace = region(play, "workspace", need->workspace_bytes);
+}
+
+static void run_cast(struct play *play, const struct quern_quantization *q,
+                     const struct quern_quantize_description *need,
+                     const struct quern_quantize_plan *plan)
+{
+    struct quern_quantize_args args;
+    struct quern_queue *queue;
+    float *dbias = NULL;
+
+    if (!play->how.queue) {
+        give_cast(play, q, need, &args);
+        failed(play, "run", quern_quantize_run(plan, &args, NULL));
+        return;
+    }
+    queue = open_queue(play);
+    for (; play->part < play->how.queue; play->part++) {
+        give_cast(play, q, need, &args);
+        args.row.data = NULL;
+        dbias = args.dbias = dbias ? dbias : args.dbias;
+        failed(play, "put", quern_queue_put_dbias(queue, plan, &args, 0));
+    }
+    flush(play, queue);
+}
+
+static void play_cast(struct play *play)
+{
+    struct quern_quantize_description need;
+    struct quern_quantize_plan *plan;
+    struct quern_quantization q;
+    char *why = NULL;
+
+    if (failed(play, "parse",
+               quern_quantize_parse(play->ctx, play->line, &q)) ||
+        failed(play, "describe", quern_quantize_describe(play->ctx, &q, &need)))
+        return;
+    explain(play, quern_quantize_why(play->ctx, &q, &play->options, &why),
+            &why);
+    if (failed(play, "plan",
+               quern_quantize_plan(play->ctx, &q, &play->options, &plan)))
+        return;
+    fprintf(play->log, "  workspace %zu\n", need.workspace_bytes);
+    run_cast(play, &q, &need, plan);
+    quern_quantize_plan_free(plan);
+}
+
+static void give_mlp(struct play *play, const struct quern_mlp *mlp,
+                     const struct quern_mlp_description *need,
+                     struct quern_mlp_args *args)
+{
+    const struct sizes sizes = {&args->first_dims, &args->offsets,
+                                &args->sizes_type, &args->host_sizes};
+    const int64_t wide = 2 * mlp->groups * (mlp->ffn + mlp->hidden);
+    const size_t tensors = QUERN_MLP_TENSORS;
+
+#define GIVE(field) give(play, #field, &args->field, 0, mlp->m, mlp->groups)
+    *args = need->args;
+    GIVE(x), GIVE(y), GIVE(dy), GIVE(dx), GIVE(w1), GIVE(w2);
+    GIVE(w1_row), GIVE(w1_column), GIVE(w2_row), GIVE(w2_column);
+    GIVE(dw1), GIVE(dw2);
+#undef GIVE
+    give_sizes(play, &sizes, mlp->groups, mlp->m, mlp->sizes);
+    args->probability = floats(play, "probability", mlp->probability, mlp->m);
+    args->dprob = floats(play, "dprob", mlp->probability, mlp->m);
+    args->b1 = floats(play, "b1", mlp->bias, wide);
+    args->b2 = floats(play, "b2", mlp->bias, wide);
+    args->db1 = floats(play, "db1", mlp->bias, wide);
+    args->db2 = floats(play, "db2", mlp->bias, wide);
+    args->scale = floats(play, "scale", need->history, 2 * tensors);
+    args->history = floats(play, "history", need->history,
+                           (int64_t)tensors * need->history);
+    args->random = need->random ? region(play, "random", 16 * tensors) : NULL;
+    args->saved = region(play, "saved", need->saved_bytes);
+    args->workspace = region(play, "workspace", need->workspace_bytes);
+}
+
+/* Weights that backward makes, or later, or by a queue. */
+static void run_mlp(struct play *play, const struct quern_mlp *mlp,
+                    const struct quern_mlp_description *need,
+                    const struct quern_mlp_plan *plan)
+{
+    struct quern_mlp_args args, without;
+    struct quern_queue *queue;
+
+    give_mlp(play, mlp, need, &args);
+    without = args;
+    without.dw1.data = without.dw2.data = NULL;
+    fprintf(play->log, "  - weights\n");
+    failed(play, "weights", quern_mlp_weights(plan, &args, NULL));
+    fprintf(play->log, "  - forward\n");
+    failed(play, "forward", quern_mlp_forward(plan, &args, NULL));
+    fprintf(play->log, "  - backward with wgrad\n");
+    failed(play, "backward", quern_mlp_backward(plan, &args, NULL));
+    fprintf(play->log, "  - backward, then wgrad\n");
+    failed(play, "backward", quern_mlp_backward(plan, &without, NULL));
+    failed(play, "wgrad", quern_mlp_wgrad(plan, &args, NULL));
+    if (!play->how.queue)
+        return;
+    fprintf(play->log, "  - put and flush\n");
+    queue = open_queue(play);
+    for (; play->part < play->how.queue; play->part++) {
+        const struct quern_mlp_args first = args;
+
+        if (play->part)
+            give_mlp(play, mlp, need, &args);
+        args.dw1 = first.dw1, args.dw2 = first.dw2;
+        failed(play, "put", quern_mlp_put(plan, &args, queue, 0));
+    }
+    flush(play, queue);
+}
+
+static void play_mlp(struct play *play)
+{
+    struct quern_mlp_description need;
+    struct quern_mlp_plan *plan;
+    struct quern_mlp mlp;
+    char *why = NULL;
+
+    if (failed(play, "parse", quern_mlp_parse(play->ctx, play->line, &mlp)) ||
+        failed(play, "describe", quern_mlp_describe(play->ctx, &mlp, &need)))
+        return;
+    explain(play, quern_mlp_why(play->ctx, &mlp, &play->options, &why), &why);
+    if (failed(play, "plan",
+               quern_mlp_plan(play->ctx, &mlp, &play->options, &plan)))
+        return;
+    fprintf(play->log, "  workspace %zu, saved %zu\n", need.workspace_bytes,
+            need.saved_bytes);
+    run_mlp(play, &mlp, &need, plan);
+    quern_mlp_plan_free(plan);
+}
+
+static void play(const char *line, const char *recipe, int is_short, FILE *log,
+                 FILE *why)
+{
+    static const char *const casts[] = {"quantize ", "requantize ",
+                                        "dequantize ", "rescale ", "bias "};
+    struct play play = {.log = log, .why = why, .is_short = is_short};
+    int cast = 0;
+
+    read_line(&play, line, recipe);
+    for (size_t i = 0; i < sizeof casts / sizeof casts[0]; i++)
+        cast |= !strncmp(line, casts[i], strlen(casts[i]));
+    log_begin(&all.registry, log, is_short && !getenv("QUERN_LOG_WHOLE"));
+    if (cast)
+        play_cast(&play);
+    else if (!strncmp(line, "mlp ", 4))
+        play_mlp(&play);
+    else
+        play_product(&play);
+    log_end();
+    log_forget();
+}
+
+/* --------------------------------------------------------------------- test */
+
+static void launches_as_accepted(void **state)
+{
+    const struct quern_registry *registry = &qn_registry_builtin;
+    const char *whole = getenv("QUERN_LOG_WHOLE");
+    size_t log_bytes, why_bytes;
+    char *log_text, *why_text;
+    FILE *log = open_memstream(&log_text, &log_bytes);
+    FILE *why = open_memstream(&why_text, &why_bytes);
+    int different = 0;
+
+    (void)state;
+    for (int i = 0; launch_lines[i]; i++)
+        play(launch_lines[i], NULL, 0, log, why);
+    for (int i = 0; launch_patterns[i]; i++)
+        for (int r = 0; r < registry->nrecipes; r++)
+            play(launch_patterns[i], registry->recipes[r].name, 1, log, why);
+    assert_int_equal(fclose(log) | fclose(why), 0);
+    if (whole) {
+        golden_write(whole, log_text);
+    } else {
+        different = golden_check("launches.txt", log_text);
+        different |= golden_check("why.txt", why_text);
+    }
+    free(log_text);
+    free(why_text);
+    if (different)
+        fail_msg("launches differ from the golden ones; if that is meant: make "
+                 "golden, and read the difference");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(launches_as_accepted, set_up,
+                                        tear_down),
+    };
+
+    return cmocka_run_group_tests_name("launches", tests, NULL, NULL);
+}

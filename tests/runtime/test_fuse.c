@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** test_fuse.c: products that quantize A: which kernels serve one, the arguments
+** of the launches, and which arguments are refused.
+*/
+#include "test.h"
+
+#include "tensormap.h"
+
+#include <stdlib.h>
+
+#define P(name) QN_PARAM_##name
+
+static const struct qn_recipe recipes[] = {
+    {TEST_E4M3("blocks", QUERN_BF16),
+     .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
+    {TEST_E4M3("chance", QUERN_BF16), .scaling = {TEST_LINES,
+                                                  TEST_SQUARES,
+                                                  {.type = QUERN_F32,
+                                                   .span = QN_SPAN_BLOCK,
+                                                   .rows = 1,
+                                                   .k = 128,
+                                                   .order = QN_ORDER_COLUMNS,
+                                                   .pad_rows = 4,
+                                                   .pad_columns = 1,
+                                                   .stochastic = 1}}},
+    {TEST_E4M3("memory", QUERN_BF16), .scaling = {{.type = QUERN_F32,
+                                                   .span = QN_SPAN_TENSOR,
+                                                   .pad_rows = 1,
+                                                   .pad_columns = 1,
+                                                   .history = 16},
+                                                  TEST_SQUARES,
+                                                  TEST_LINES}},
+    {TEST_SCALED("weights", QUERN_BF16, QUERN_E4M3, QUERN_BF16,
+                 1u << QUERN_BF16, QUERN_BF16),
+     .scaling = {{0}, TEST_SQUARES, {0}}},
+};
+
+/* ORDER: those with 8 bytes first, as the fake driver keeps them. */
+static const unsigned char inline_params[] = {P(first_dims), P(noop),  P(b),
+                                              P(b_sf),       P(d),     P(error),
+                                              P(offsets),    P(in_map)};
+static const unsigned char plain_params[] = {P(a),    P(a_sf),  P(first_dims),
+                                             P(noop), P(b),     P(b_sf),
+                                             P(d),    P(error), P(a_map)};
+static const unsigned char before_params[] = {
+    P(in),   P(row),       P(row_sf),     P(column),
+    P(noop), P(column_sf), P(first_dims), P(in_stride)};
+static const struct qn_requires whole[] = {
+    {"k % 8 == 0", "rows are read 16 bytes at a time"}};
+
+#define PRODUCT(symbol, recipe_, params_, ...)                                 \
+    {                                                                          \
+        .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",   \
+        .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",          \
+        .op = QUERN_FPROP, .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,       \
+        .a = {.type = QUERN_E4M3,                                              \
+              .box = {128, 64},                                                \
+              .swizzle = 128,                                                  \
+              .sf_box = {64, 1}},                                              \
+        .b = {.type = QUERN_E4M3, .box = {128, 48}},                           \
+        .d = {.type = QUERN_BF16}, .tile = {128, 128, 128}, .cluster = {1, 1}, \
+        .schedule = "", .addend = "none", .threads = 128, .params = params_,   \
+        .nparams = sizeof params_, .cubin = "\177ELF", .cubin_bytes = 4,       \
+        __VA_ARGS__                                                            \
+    }
+static const struct qn_kernel kernels[] = {
+    PRODUCT("plain", "blocks", plain_params, .quantize = NULL),
+    PRODUCT("beside", "blocks", inline_params, .quantize = "inline",
+            .requires = whole, .nrequires = 1),
+    {.name = "cast",
+     .spec = "kernels/test.lua:1",
+     .template = "cast.cu",
+     .key = "key of cast",
+     .recipe = "blocks",
+     .arch = "sm_90a",
+     .op = QN_QUANTIZE,
+     .of = QUERN_X,
+     .input = QUERN_BF16,
+     .threads = 256,
+     .ctas = 1,
+     .params = before_params,
+     .nparams = sizeof before_params,
+     .cubin = "\177ELF",
+     .cubin_bytes = 4},
+};
+static const struct qn_rejected rejected[] = {
+    {.name = "no_inline",
+     .spec = "kernels/test.lua:1",
+     .recipe = "blocks",
+     .op = QUERN_FPROP,
+     .ragged = QUERN_AXIS_M,
+     .d_type = QUERN_BF16,
+     .quantize = "inline",
+     .reason = "no room beside the product"},
+};
+static const struct quern_registry registry = {.hash = "fuse",
+                                               .recipes = recipes,
+                                               .nrecipes = 4,
+                                               .kernels = kernels,
+                                               .nkernels = 3,
+                                               .rejected = rejected,
+                                               .nrejected = 1};
+
+#define SIDES  "fprop blocks g=3 m=40 n=4096 k=1032"
+#define BESIDE SIDES " quantize=inline"
+#define SHORT  "fprop blocks g=3 m=40 n=4096 k=1030 quantize=inline"
+
+enum { ROOM = 1 << 17, B_ROOM = 1 << 24, PLACES = 13 };
+
+/* A plan, and arguments that are right. */
+struct fixture {
+    struct quern_context *ctx;
+    struct quern_plan *plan;
+    struct quern_args args;
+    char *memory, *b;
+};
+
+static struct fixture begin(const char *text)
+{
+    struct fixture f = {.ctx = test_open_with(&registry)};
+    struct quern_problem p = test_problem(f.ctx, text);
+    struct quern_description need;
+    struct quern_plan_info info;
+
+    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
+    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+    quern_plan_info(f.plan, &info);
+    assert_int_equal(info.workspace_bytes, need.workspace_bytes);
+    f.memory = aligned_alloc(256, PLACES * ROOM);
+    f.b = aligned_alloc(256, B_ROOM);
+    assert_non_null(f.memory);
+    assert_non_null(f.b);
+    memset(f.memory, 0, PLACES * ROOM);
+    assert_true(need.args.b.bytes <= B_ROOM);
+    assert_true(need.args.d.bytes <= 4 * ROOM);
+    f.args = need.args;
+    f.args.a.data = f.memory;
+    f.args.a.sf = f.memory + ROOM / 2;
+    f.args.b.data = f.b;
+    f.args.b.sf = f.b + B_ROOM - need.args.b.sf_bytes / 16 * 16 - 256;
+    f.args.d.data = f.memory + 5 * ROOM;
+    if (p.quantize) {
+        f.args.in.data = f.memory + ROOM;
+        f.args.column.data = f.memory + 9 * ROOM;
+        f.args.column.sf = f.memory + 4 * ROOM;
+    }
+    f.args.a.first_dims = f.memory + 4 * ROOM + ROOM / 2;
+    f.args.workspace = f.memory + 4 * ROOM + ROOM / 4 * 3;
+    test_cuda->trailed = 8;
+    return f;
+}
+
+static void end(struct fixture *f)
+{
+    quern_plan_free(f->plan);
+    quern_close(f->ctx);
+    free(f->memory);
+    free(f->b);
+}
+
+static const char *chosen(const struct fixture *f)
+{
+    struct quern_plan_info info;
+
+    quern_plan_info(f->plan, &info);
+    return info.kernel;
+}
+
+/* A kernel that quantizes serves problems that ask for that, and wins even if
+   the model prefers another; with any the model chooses. */
+static void chooses(void **state)
+{
+    static const struct {
+        const char *text, *kernel;
+    } rows[] = {
+        {SIDES, "plain"},
+        {SIDES " quantize=apart", "plain"},
+        {SHORT, "plain"},
+        {BESIDE, "beside"},
+        {"fprop blocks g=1 m=8192 n=64 k=4096", "plain"},
+    };
+    static const struct {
+        const char *text, *kernel;
+    } models[] = {
+        {"fprop blocks g=1 m=67456 n=64 k=4096 quantize=any", "beside"},
+        {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=any", "plain"},
+        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=any", "plain"},
+        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=inline", "beside"},
+        {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=any", "plain"},
+    };
+    struct quern_context *ctx = test_open_with(&registry);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct quern_problem p = test_problem(ctx, rows[i].text);
+        struct fixture f = {.ctx = ctx};
+
+        test_expect(quern_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
+        assert_string_equal(chosen(&f), rows[i].kernel);
+        quern_plan_free(f.plan);
+    }
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct quern_problem p = test_problem(ctx, models[i].text);
+        struct fixture f = {.ctx = ctx};
+
+        test_expect(quern_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
+        assert_string_equal(chosen(&f), models[i].kernel);
+        quern_plan_free(f.plan);
+    }
+    quern_close(ctx);
+}
+
+static void explains(void **state)
+{
+    struct quern_context *ctx = test_open_with(&registry);
+    struct quern_problem p = test_problem(ctx, BESIDE);
+    char *why = NULL;
+
+    (void)state;
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, "> beside"));
+    assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
+    assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
+                                "launch for that alone would take "));
+    assert_non_null(strstr(why, "no room beside the product"));
+    quern_free(why);
+    p = test_problem(ctx, SHORT);
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    assert_non_null(strstr(why, "by a launch before the product's"));
+    assert_non_null(strstr(why, "rows are read 16 bytes at a time: k % 8"));
+    quern_free(why);
+    p = test_problem(ctx, SIDES);
+    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    assert_null(strstr(why, "quantized"));
+    assert_null(strstr(why, "no room beside the product"));
+    quern_free(why);
+    quern_close(ctx);
+}
+
+/* T = (40 + 127 * 3) / 128 * 128 = 384; the cast has an error record of its
+   own. */
+static void describes(void **state)
+{
+    struct quern_context *ctx = test_open_with(&registry);
+    struct quern_problem p = test_problem(ctx, BESIDE);
+    struct quern_description need;
+    char text[256];
+
+    (void)state;
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    assert_int_equal(need.args.in.type, QUERN_BF16);
+    assert_int_equal(need.args.in.shape[0], 40);
+    assert_int_equal(need.args.in.shape[1], 1032);
+    assert_int_equal(need.args.in.alignment, 16);
+    assert_int_equal(need.args.a.stride, 1040);
+    assert_int_equal(need.args.column.shape[0], 1032);
+    assert_int_equal(need.args.column.shape[1], 384);
+    assert_int_equal(need.args.column.sf_bytes, 1032 * 3 * 4);
+    assert_int_equal(need.workspace_bytes, 2 * 256);
+    quern_problem_print(&p, text, sizeof text);
+    assert_non_null(strstr(text, " quantize=inline"));
+    p = test_problem(ctx, SIDES);
+    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    assert_int_equal(need.args.in.ndim, 0);
+    assert_int_equal(need.workspace_bytes, 256);
+    quern_close(ctx);
+}
+
+/* The i-th parameter of a launch. */
+static uint64_t value(int launch, int i)
+{
+    return test_cuda->trail[launch].params[i];
+}
+
+/* Where numbers lie that a launch reads. */
+static struct fake_map map_of(int param)
+{
+    struct fake_map map;
+
+    memcpy(&map, test_cuda->params[param], sizeof map);
+    return map;
+}
+
+/* One launch, which reads numbers and writes D alone; a column copy has a
+   launch of its own, before it. */
+static void quantizes_beside(void **state)
+{
+    struct fixture f = begin(BESIDE);
+    struct fake_map map;
+
+    (void)state;
+    test_cuda->only = "beside";
+    memset(test_cuda->param_sizes, 0, sizeof test_cuda->param_sizes);
+    test_cuda->param_sizes[7] = 128;
+    f.args.a.data = f.args.a.sf = NULL;
+    f.args.column.data = NULL;
+    test_fail_allocation(0);
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_fail_allocation(0), 0);
+    assert_int_equal(test_cuda->launches, 1);
+    assert_string_equal(test_cuda->trail[0].kernel, "beside");
+    map = map_of(7);
+    assert_ptr_equal((void *)map.address, f.args.in.data);
+    assert_int_equal(map.type, QN_CU_BFLOAT16);
+    assert_int_equal(map.swizzle, QN_CU_SWIZZLE_128B);
+    assert_int_equal(map.rank, 2);
+    assert_int_equal(map.dims[0], 1032);
+    assert_int_equal(map.dims[1], 40);
+    assert_int_equal(map.strides[0], 2064);
+    assert_int_equal(map.box[0], 64);
+    assert_int_equal(map.box[1], 64);
+    f.args.in.stride = 1048;
+    f.args.in.bytes = (39 * 1048 + 1032) * 2;
+    f.args.column.data = f.memory + 9 * ROOM;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 3);
+    assert_string_equal(test_cuda->trail[1].kernel, "cast");
+    assert_string_equal(test_cuda->trail[2].kernel, "beside");
+    assert_int_equal(value(1, 0), (uintptr_t)f.args.in.data);
+    assert_int_equal(value(1, 1), 0);
+    assert_int_equal(value(1, 3), (uintptr_t)f.args.column.data);
+    assert_int_equal(map_of(7).strides[0], 2096);
+    end(&f);
+}
+
+#define BREAK(change, part)                                                    \
+    TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
+
+/* What a run takes that quantizes A, by whichever kernel. */
+static void refuses_numbers(struct fixture f, const char *kernel)
+{
+    const struct quern_args good = f.args;
+    char rows[96];
+
+    snprintf(rows, sizeof rows,
+             "%s reads rows at multiples of 16 bytes, a multiple of 8", kernel);
+    BREAK(f.args.in.data = NULL, "in.data is NULL");
+    BREAK(f.args.in.data = f.memory + ROOM + 8, "in.data is 0x");
+    BREAK(f.args.in.type = QUERN_F16, "in.type is f16, the plan's is bf16");
+    BREAK((f.args.in.stride = 1036, f.args.in.bytes = ROOM), rows);
+    BREAK(f.args.a.sf = NULL, "a.sf is NULL");
+    BREAK(f.args.in.data = f.args.a.data, "overlap");
+    BREAK(f.args.d.data = f.args.in.data, "overlap");
+    BREAK(f.args.column.sf = NULL, "column.sf is NULL");
+    BREAK(f.args.a.data = f.args.d.data, "overlap");
+}
+
+/* Room for A is looked at if it is given. */
+static void refuses_beside(void **state)
+{
+    struct fixture f = begin(BESIDE);
+
+    (void)state;
+    refuses_numbers(f, "beside");
+    f.args.a.data = NULL;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    end(&f);
+}
+
+/* Where no kernel quantizes: two launches, sizes and noop are those of both. */
+static void casts_before(void **state)
+{
+    struct fixture f = begin(SHORT);
+    int noop = 0;
+
+    (void)state;
+    f.args.noop = &noop;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_int_equal(test_cuda->launches, 2);
+    assert_string_equal(test_cuda->trail[0].kernel, "cast");
+    assert_string_equal(test_cuda->trail[1].kernel, "plain");
+    assert_int_equal(value(0, 0), (uintptr_t)f.args.in.data);
+    assert_int_equal(value(0, 1), (uintptr_t)f.args.a.data);
+    assert_int_equal(value(0, 3), (uintptr_t)f.args.column.data);
+    assert_int_equal(value(0, 4), (uintptr_t)&noop);
+    assert_int_equal(value(0, 6), (uintptr_t)f.args.a.first_dims);
+    assert_int_equal(value(1, 0), (uintptr_t)f.args.a.data);
+    assert_int_equal(value(1, 2), (uintptr_t)f.args.a.first_dims);
+    assert_int_equal(value(1, 3), (uintptr_t)&noop);
+    f.args.a.data = NULL;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "a.data is NULL");
+    end(&f);
+}
+
+/* Fewer rows than the plan's. */
+static void fits(void **state)
+{
+    static const char *const texts[] = {BESIDE, SHORT};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fixture f = begin(texts[i]);
+        struct quern_problem p = test_problem(f.ctx, texts[i]);
+        struct quern_description need;
+
+        p.m = 9;
+        test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+        f.args.a.shape[0] = 9;
+        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, "shape[0]");
+        f.args.d.shape[0] = 9;
+        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                    "in.shape[0] is 40, the plan's is 9");
+        f.args.in.shape[0] = 9;
+        f.args.column.shape[1] = need.args.column.shape[1];
+        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+        end(&f);
+    }
+}
+
+static void refuses(void **state)
+{
+    struct fixture f = begin(BESIDE);
+    const struct quern_args good = f.args;
+
+    (void)state;
+    BREAK(f.args.in.shape[1] = 8, "in.shape[1] is 8, the plan's is 1032");
+    BREAK(f.args.in.bytes = 8, "in.bytes is 8: its rows span 82560 bytes");
+    BREAK(f.args.in.stride = 8, "in.stride is 8: 0 (packed) or 1032 to");
+    BREAK(f.args.column.sf_bytes = 4, "column.sf_bytes is 4: the scales take");
+    BREAK(f.args.column.stride = 512, "column.stride is 512");
+    BREAK(f.args.column.data = f.args.a.data, "overlap");
+    BREAK(f.args.column.data = f.args.in.data, "overlap");
+    BREAK(f.args.column.data = f.args.d.data, "overlap");
+    BREAK(f.args.column.sf = f.args.a.sf, "overlap");
+    BREAK(f.args.a.sf = f.args.workspace, "overlap");
+    BREAK(f.args.in.data = f.args.workspace, "overlap");
+    f.args = good;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    end(&f);
+    f = begin(SIDES);
+    f.args.in.data = f.memory + ROOM;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "in.data is not NULL: the problem does not say quantize=");
+    f.args.in.data = NULL;
+    f.args.column.data = f.memory + 9 * ROOM;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "column.data is not NULL: the problem does not say quantize=");
+    end(&f);
+}
+
+/* Problems that no run could be of. */
+static void refuses_problems(void **state)
+{
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"wgrad blocks g=3 m=64 n=64 k=40 quantize=inline",
+         "quantize=inline: wgrad multiplies column copies"},
+        {"fprop weights g=3 m=40 n=64 k=64 quantize=any",
+         "quantize=any: recipe weights keeps a as it is"},
+        {"fprop bf16 g=3 m=40 n=64 k=64 quantize=inline",
+         "recipe bf16 keeps a as it is"},
+        {"dgrad chance g=3 m=40 n=64 k=64 quantize=inline",
+         "recipe chance needs a seed"},
+        {"fprop memory g=3 m=40 n=64 k=64 quantize=inline",
+         "recipe memory needs a history"},
+        {SIDES " quantize=inlined",
+         "quantize=inlined: apart, inline, any is expected; did you "
+         "mean "},
+        {BESIDE " quantize=any", "quantize= is given twice"},
+        {SIDES " quantize=streamed", "quantize=streamed was removed: write "
+                                     "quantize=any"},
+    };
+    const struct quern_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
+    struct quern_context *ctx = test_open_with(&registry);
+    struct quern_tune_result result;
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
+                    rows[i].part);
+    p = test_problem(ctx, BESIDE);
+    test_expect(quern_plan(ctx, &p, &lt, &plan), QUERN_ENOKERNEL,
+                "the cublaslt backend quantizes nothing");
+    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
+                "quantize=inline: the kernels to be measured");
+    p.quantize = QUERN_FUSE_ANY + 1;
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_EINVAL,
+                "quantize is 3: not one of the values");
+    quern_close(ctx);
+}
+
+int test_fuse_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(chooses),          TEST(explains),
+        TEST(describes),        TEST(fits),
+        TEST(casts_before),     TEST(refuses),
+        TEST(refuses_problems), TEST(quantizes_beside),
+        TEST(refuses_beside),
+    };
+
+    return cmocka_run_group_tests_name("fuse", tests, NULL, NULL);
+}

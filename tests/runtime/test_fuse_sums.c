@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** test_fuse_sums.c: dgrad that quantizes dy and sums it up: by the cast
+** before the product, or where none reads dy by launches for the sums alone.
+*/
+#include "test.h"
+
+#include <string.h>
+
+#define P(name) QN_PARAM_##name
+
+static const struct qn_recipe recipes[] = {
+    {TEST_E4M3("blocks", QUERN_BF16),
+     .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
+};
+
+/* What the trail keeps of each launch. */
+enum { P_ROW, P_SIZES, P_NOOP };
+static const unsigned char trail_product[] = {
+    P(row), P(first_dims), P(noop), P(b), P(b_sf), P(d), P(error), P(offsets)};
+enum { IN, ROW, COLUMN, PARTIALS, DBIAS, SIZES, NOOP, RECORD };
+static const unsigned char trail_cast[] = {P(in),       P(row),   P(column),
+                                           P(partials), P(dbias), P(first_dims),
+                                           P(noop),     P(error)};
+
+#define COMMON(symbol, recipe_, params_)                                       \
+    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
+    .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
+    .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
+    .params = params_, .nparams = 8, .cubin = "\177ELF", .cubin_bytes = 4,     \
+    .cluster = {1, 1}
+#define PRODUCT(symbol, quantize_)                                             \
+    {                                                                          \
+        COMMON(symbol, "blocks", trail_product),                               \
+            .op = QUERN_DGRAD, .ragged = QUERN_AXIS_M,                         \
+            .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},              \
+            .d = {.type = QUERN_BF16}, .tile = {128, 128, 128},                \
+            .quantize = quantize_                                              \
+    }
+#define CAST(symbol, recipe_, op_, input_)                                     \
+    {                                                                          \
+        COMMON(symbol, recipe_, trail_cast), .op = op_, .of = QUERN_DY,        \
+                                             .input = input_                   \
+    }
+
+static const struct qn_kernel kernels[] = {
+    PRODUCT("apart", NULL),
+    PRODUCT("inline", "inline"),
+    CAST("cast", "blocks", QN_QUANTIZE, QUERN_BF16),
+    CAST("cast_sum", "blocks", QN_SUM, QUERN_F32),
+    CAST("plain", "bf16", QN_QUANTIZE, QUERN_BF16),
+    CAST("plain_sum", "bf16", QN_SUM, QUERN_F32),
+};
+static const struct quern_registry registry = {.hash = "sums",
+                                               .recipes = recipes,
+                                               .nrecipes = 1,
+                                               .kernels = kernels,
+                                               .nkernels = sizeof kernels /
+                                                           sizeof *kernels};
+
+#define LINE "dgrad blocks g=3 m=40 n=64 k=136 dbias=1 quantize="
+
+enum { ROOM = 1 << 16, ROOMS = 12, WORKSPACE = 1 << 18 };
+
+#include "plan_scene.h"
+
+static struct fixture begin(const char *text, const char *kernel)
+{
+    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
+                                               .kernel = kernel};
+    struct fixture f = plan_with(&registry, text, &options);
+
+    assert_int_equal(f.info.workspace_bytes, f.need.workspace_bytes);
+    give(&f, &f.args.in);
+    f.args.dbias = room(&f);
+    f.args.a.first_dims = room(&f);
+    return f;
+}
+
+#define RUN(f, ...)                                                            \
+    do {                                                                       \
+        test_cuda->launches = 0;                                               \
+        test_expect(quern_run((f)->plan, &(f)->args, NULL), QUERN_OK, "");     \
+        LAUNCHED(__VA_ARGS__);                                                 \
+    } while (0)
+
+/* Launches of sums only: dy is read, no copy is made, and the partial sums have
+   a part of the workspace after the cast's. */
+static void expect_sums(const struct fixture *f, const char *cast_end)
+{
+    assert_ptr_equal(param(0, IN), f->args.in.data);
+    assert_null(param(0, ROW));
+    assert_null(param(0, COLUMN));
+    assert_ptr_equal(param(0, SIZES), f->args.a.first_dims);
+    assert_ptr_equal(param(0, NOOP), f->args.noop);
+    assert_true(param(0, RECORD) >= cast_end);
+    assert_true(param(0, PARTIALS) > param(0, RECORD));
+    assert_true(param(0, PARTIALS) +
+                    (40 + 127 * 3) / 128 * 4 * 136 * sizeof(float) <=
+                f->workspace + f->info.workspace_bytes);
+    assert_ptr_equal(param(1, PARTIALS), param(0, PARTIALS));
+    assert_ptr_equal(param(1, DBIAS), f->args.dbias);
+}
+
+/* A column copy is a cast, which reads dy anyway. */
+static void sums_beside(void **state)
+{
+    struct fixture f = begin(LINE "inline", "inline");
+    const char *record;
+    int noop = 0;
+
+    (void)state;
+    f.args.noop = &noop;
+    RUN(&f, "plain", "plain_sum", "inline");
+    expect_sums(&f, f.workspace + 256);
+    assert_ptr_equal(param(2, P_NOOP), &noop);
+    record = param(0, RECORD);
+    f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 7;
+    RUN(&f, "plain", "plain_sum", "inline"); /* the places stay */
+    assert_ptr_equal(param(0, RECORD), record);
+    f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 40;
+    give(&f, &f.args.column);
+    RUN(&f, "cast", "cast_sum", "inline");
+    assert_ptr_equal(param(0, COLUMN), f.args.column.data);
+    assert_null(param(0, ROW));
+    assert_ptr_equal(param(1, DBIAS), f.args.dbias);
+    end(&f);
+}
+
+static void casts_and_sums(void **state)
+{
+    struct fixture f = begin(LINE "any", "apart");
+
+    (void)state;
+    RUN(&f, "cast", "cast_sum", "apart");
+    assert_ptr_equal(param(0, ROW), f.args.a.data);
+    assert_ptr_equal(param(1, DBIAS), f.args.dbias);
+    f.args.dbias = NULL;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+                "dbias is NULL: the problem says dbias=1");
+    f.args.dbias = f.args.in.data;
+    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, "overlaps");
+    end(&f);
+}
+
+/* Whose dbias it would be, and what there is to sum. */
+static void refuses_sums(void **state)
+{
+    static const char *const texts[] = {
+        "dgrad blocks g=3 m=40 n=64 k=136 dbias=1",
+        "fprop blocks g=3 m=40 n=64 k=136 dbias=1 quantize=any",
+        "dgrad blocks g=3 m=40 n=64 k=136 prob=1 dprob=1 quantize=any"};
+    struct quern_context *ctx = test_open_with(&registry);
+    struct qn_kernel left[sizeof kernels / sizeof *kernels];
+    struct quern_registry less = test_without(&registry, "plain_sum", left);
+    struct quern_problem p;
+    struct quern_plan *plan;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        test_expect(quern_problem_parse(ctx, texts[i], &p), QUERN_EINVAL,
+                    "dbias of dgrad with quantize=, too, of dy");
+    quern_close(ctx);
+    ctx = test_open_with(&less);
+    p = test_problem(ctx, LINE "inline");
+    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+                "in the sums of dy");
+    assert_int_equal(test_count("nvrtc"), 0);
+    quern_close(ctx);
+}
+
+int test_fuse_sums_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(sums_beside),
+        TEST(casts_and_sums),
+        TEST(refuses_sums),
+    };
+
+    return cmocka_run_group_tests_name("fuse_sums", tests, NULL, NULL);
+}

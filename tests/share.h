@@ -1,0 +1,54 @@
+/*
+** SPDX-License-Identifier: Apache-2.0
+** share.h: a share of each list of cases.
+**
+** Programs whose cases take minutes run a share of them, so that `make test`
+** runs one share and `make test-all` the others:
+**
+**   QUERN_SHARE   I/N: of each list of cases every N-th, from the I-th on,
+**                 counted from 0; not set: all of them
+*/
+#ifndef QUERN_TESTS_SHARE_H
+#define QUERN_TESTS_SHARE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct {
+    int index, count;
+    int taken, cases;
+} share = {.count = 1};
+
+/* 0 if QUERN_SHARE is not set or is I/N with 0 <= I < N. */
+static inline int share_open(void)
+{
+    const char *given = getenv("QUERN_SHARE");
+    int length = 0;
+
+    if (!given)
+        return 0;
+    if (sscanf(given, "%d/%d%n", &share.index, &share.count, &length) == 2 &&
+        !given[length] && share.index >= 0 && share.index < share.count)
+        return 0;
+    fprintf(stderr, "QUERN_SHARE is '%s'; it must be I/N, I from 0 to N - 1\n",
+            given);
+    return -1;
+}
+
+/* Whether this process runs the case of that number in its list; asked once. */
+static inline int share_has(int number)
+{
+    const int mine = number % share.count == share.index;
+
+    share.cases++;
+    share.taken += mine;
+    return mine;
+}
+
+/* The line from which tests/run.sh tells how many cases were left out. */
+static inline void share_print(void)
+{
+    printf("cases: %d of %d\n", share.taken, share.cases);
+}
+
+#endif

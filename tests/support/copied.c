@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** copied.c: quantized operands of a case, and what they stand for.
+*/
+#include "support/case.h"
+#include "oracle/decode.h"
+#include "quantize.h"
+#include "scale.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct quern_context *qt_context;
+
+/* What makes the copy of one operand. */
+struct maker {
+    const struct qt_case *c;
+    struct qt_data *data;
+    int role;
+    struct quern_problem problem;
+    struct quern_quantization q;
+    struct quern_quantize_description need;
+    struct quern_quantize_plan *plan;
+};
+
+/* Some bytes of poison at a multiple of 64. */
+static void *poison(size_t bytes)
+{
+    void *memory = aligned_alloc(64, (bytes + 64) / 64 * 64);
+
+    if (memory)
+        memset(memory, QT_POISON, bytes);
+    return memory;
+}
+
+/* Extreme rows are zero, or 2^40 times as large or small as others. */
+static float row_factor(int fill, uint64_t *state)
+{
+    static const float factors[] = {1, 0x1p40f, 0x1p-40f, 0, 1};
+
+    return fill == QT_EXTREME ? factors[qt_random_below(state, 5)] : 1;
+}
+
+/* Rows `begin` to `end` of numbers, each by itself. */
+static void draw_rows(const struct maker *m, int64_t begin, int64_t end,
+                      uint64_t *state)
+{
+    uint16_t *numbers = m->data->numbers[m->role];
+
+    for (int64_t row = begin; row < end; row++) {
+        float factor = row_factor(m->c->fill, state);
+
+        for (int64_t i = 0; i < m->q.k; i++)
+            numbers[row * m->q.k + i] =
+                qt_bf16(factor * qt_draw(state, m->c->fill));
+    }
+}
+
+/* Every row that any group may get, now or in a replay: rows outside of all
+   groups stay NaN only as long as these have places of their own. */
+static int draw_numbers(const struct maker *m, uint64_t *state)
+{
+    const struct qt_case *c = m->c;
+
+    m->data->numbers[m->role] = poison(m->need.args.in.bytes);
+    if (!m->data->numbers[m->role])
+        return -1;
+    if (m->q.of == QUERN_W)
+        draw_rows(m, 0, m->q.groups * m->q.m, state);
+    for (int g = 0; g < c->groups && m->q.of != QUERN_W; g++)
+        draw_rows(m, c->start[g], c->start[g] + c->length[g], state);
+    return 0;
+}
+
+/* Poison in place of the copy and its scales. */
+static int make_outputs(struct maker *m, const struct quern_tensor *copy)
+{
+    struct qt_data *d = m->data;
+    int role = m->role;
+
+    free(d->operand[role]);
+    free(d->sf[role]);
+    free(d->global[role]);
+    d->bytes[role] = copy->bytes;
+    d->sf_bytes[role] = copy->sf_bytes;
+    d->global_bytes[role] = copy->global_bytes;
+    d->operand[role] = poison(copy->bytes);
+    d->sf[role] = poison(copy->sf_bytes);
+    d->global[role] = copy->global_bytes ? poison(copy->global_bytes) : NULL;
+    return d->operand[role] && d->sf[role] &&
+                   (!copy->global_bytes || d->global[role])
+               ? 0
+               : -1;
+}
+
+/* By the host backend, as the program under test would. */
+static int quantize(struct maker *m, struct quern_tensor *copy)
+{
+    static const uint64_t random[] = {7, 0};
+    struct quern_quantize_args args = m->need.args;
+    struct qt_data *d = m->data;
+    float scale[] = {1, 1};
+    float *history = calloc((size_t)m->need.history + 1, sizeof *history);
+    void *workspace = calloc(1, m->need.workspace_bytes + 64);
+    int code = history && workspace ? QUERN_OK : QUERN_ENOMEM;
+    size_t skip = 64 - (uintptr_t)workspace % 64;
+
+    args.in.data = d->numbers[m->role];
+    *(m->q.copies == QUERN_ROW ? &args.row : &args.column) = *copy;
+    args.workspace = (char *)workspace + skip;
+    args.random = m->need.random ? random : NULL;
+    args.scale = m->need.history ? scale : NULL;
+    args.history = m->need.history ? history : NULL;
+    args.sizes_type = m->c->sizes_type;
+    if (m->q.of != QUERN_W) {
+        args.first_dims = d->first;
+        args.offsets = d->offsets;
+    }
+    if (!code)
+        code = quern_quantize_run(m->plan, &args, NULL);
+    if (!code)
+        code = quern_quantize_check(m->plan, &args, NULL);
+    free(history);
+    free(workspace);
+    return code;
+}
+
+/* All groups' rows as doubles, one behind the other. */
+static int decode(struct maker *m, const struct quern_tensor *copy)
+{
+    const struct qt_case *c = m->c;
+    struct qt_data *d = m->data;
+    struct qn_geometry g;
+    struct qn_decode decode;
+    int64_t total = 0;
+
+    qn_geometry_of(&m->problem, c->recipe, m->role, &g);
+    qn_decode_begin(&decode, &g, copy, c->groups, c->start, c->length);
+    for (int i = 0; i < c->groups; i++) {
+        int64_t rows = m->role == QT_A ? qt_extent(c, QUERN_AXIS_M, i)
+                                       : qt_extent(c, QUERN_AXIS_N, i);
+
+        d->at[m->role][i] = total;
+        d->depth[m->role][i] = qn_decode_length(&decode, i);
+        total += rows * d->depth[m->role][i];
+    }
+    free(d->values[m->role]);
+    d->values[m->role] = malloc((size_t)total * sizeof(double) + 1);
+    if (!d->values[m->role])
+        return -1;
+    for (int i = 0; i < c->groups; i++) {
+        int64_t rows = m->role == QT_A ? qt_extent(c, QUERN_AXIS_M, i)
+                                       : qt_extent(c, QUERN_AXIS_N, i);
+
+        for (int64_t row = 0; row < rows; row++)
+            qn_decode_row(&decode, i, row,
+                          d->values[m->role] + d->at[m->role][i] +
+                              row * d->depth[m->role][i]);
+    }
+    return 0;
+}
+
+/* The problem, what quantizes for it, and a plan. */
+static int begin(struct maker *m)
+{
+    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    char text[256];
+
+    qt_case_text(m->c, text, sizeof text);
+    if (quern_problem_parse(qt_context, text, &m->problem) ||
+        !qn_scale_source(&m->problem, m->c->recipe, m->role, &m->q) ||
+        quern_quantize_describe(qt_context, &m->q, &m->need) ||
+        quern_quantize_plan(qt_context, &m->q, &host, &m->plan))
+        return -1;
+    return 0;
+}
+
+int qt_copies_make(const struct qt_case *c, struct qt_data *data, int role,
+                   uint64_t *state)
+{
+    struct maker m = {.c = c, .data = data, .role = role};
+    struct quern_tensor copy;
+    int failed = begin(&m);
+
+    if (!failed && state)
+        failed = draw_numbers(&m, state);
+    copy = m.q.copies == QUERN_ROW ? m.need.args.row : m.need.args.column;
+    if (!failed)
+        failed = make_outputs(&m, &copy);
+    if (!failed) {
+        copy.data = data->operand[role];
+        copy.sf = data->sf[role];
+        copy.global = data->global[role];
+        failed = quantize(&m, &copy) || decode(&m, &copy);
+    }
+    quern_quantize_plan_free(m.plan);
+    return failed ? -1 : 0;
+}
