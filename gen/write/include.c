@@ -7,6 +7,7 @@
 #include "lua/files.h"
 #include "lua/nearest.h"
 #include "lua/sandbox.h"
+#include "lua/text.h"
 #include "write/sweep.h"
 #include "write/write.h"
 
@@ -67,6 +68,25 @@ static void leave(lua_State *L, struct qg *q, int file)
     lua_rawseti(L, LUA_REGISTRYINDEX, q->render_env);
 }
 
+/* Indent what the output has got from `begin` on, as far as it is C. */
+static void indent(struct qg *q, size_t begin, int columns)
+{
+    const char *at, *next;
+
+    if (!columns)
+        return;
+    qg_text_clear(&q->chunk);
+    qg_text_put(q, &q->chunk, q->output.data + begin);
+    q->output.length = begin;
+    for (at = q->chunk.data; *at; at = next) {
+        next = at + strcspn(at, "\n");
+        next += *next == '\n';
+        if (*at != '\n' && *at != '#')
+            qg_text_print(q, &q->output, "%*s", columns, "");
+        qg_text_add(q, &q->output, at, (size_t)(next - at));
+    }
+}
+
 /*
 ** include(path, values): runs the template here; it sees what this one sees,
 ** but not its locals: `values`, which may be absent, has those meant for it.
@@ -77,6 +97,10 @@ int qg_include(lua_State *L)
     const char *name = luaL_checkstring(L, 1);
     int file = qg_files_template(q, name), from = qg_sandbox_place(L).file;
 
+    size_t begin = q->output.length;
+    int columns = q->indent;
+
+    q->indent = 0;
     lua_settop(L, 2);
     if (file < 0)
         return unknown(L, q, name);
@@ -92,8 +116,9 @@ int qg_include(lua_State *L)
     q->depth++;
     qg_sweep_origin(q, file);
     qg_template_run(q);
-    lua_call(L, 2, 0);
+    lua_call(L, 3, 0);
     q->depth--;
+    indent(q, begin, columns);
     qg_sweep_origin(q, from);
     leave(L, q, file);
     return 0;

@@ -9,6 +9,7 @@
 #include "lua/sandbox.h"
 #include "lua/text.h"
 #include "rule/trace.h"
+#include "write/sweep.h"
 #include "write/write.h"
 
 #include <stdlib.h>
@@ -77,6 +78,7 @@ int qg_rule(lua_State *L)
         return qg_diag_raise(L, QG_E_RULE_WHICH, which);
     rule = is_global ? &scale->globals[number] : &scale->rules[number];
     bring_casts(L, rule->stored->uses | rule->factor->uses);
+    qg_sweep_origin(q, scale->place.file);
     qg_trace_print(q, &q->output,
                    head(q, scale, "FN",
                         qg_mem_print(q, "%s_of%s%s", which, input ? "_" : "",
@@ -84,6 +86,7 @@ int qg_rule(lua_State *L)
                         is_global),
                    rule->stored, rule->factor,
                    strcmp(kernel->arch, "host") ? QG_CUDA : QG_C);
+    qg_sweep_origin(q, qg_sandbox_place(L).file);
     return 0;
 }
 

@@ -33,7 +33,7 @@ static int render(struct qg *q, struct qg_point *point)
     failed = qg_template_push(q, file);
     if (!failed) {
         qg_template_run(q);
-        failed = qg_sandbox_call(q, 2, 0, (struct qg_place){file, 1}) ||
+        failed = qg_sandbox_call(q, 3, 0, (struct qg_place){file, 1}) ||
                  qg_sweep(q, point->kernel.name, file);
     }
     luaL_unref(L, LUA_REGISTRYINDEX, q->render_env);

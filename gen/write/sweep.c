@@ -99,6 +99,7 @@ struct writer {
     struct qg_decls *items;
     const char *text;
     int origin;                    /* index in items->origins */
+    int said;                      /* the file that the text says it is from */
     int blank;                     /* an empty line comes before the next one */
     const struct qg_decl *comment; /* about those that follow */
 };
@@ -144,6 +145,25 @@ static void put_enum(struct writer *w, const struct qg_decl *item, int first)
     put(w, rest, item->end);
 }
 
+/* The line that says which file the next item is from; 1 if it is new. */
+static int put_origin(struct writer *w)
+{
+    enum { WIDTH = 80 };
+    static const char dashes[] = "----------------------------------------"
+                                 "----------------------------------------";
+    const int file = w->items->origins[w->origin].file;
+    const char *name = w->q->files[file].name;
+    int room = WIDTH - (int)(strlen("/*  */") + strlen(name));
+
+    if (file == w->said)
+        return 0;
+    w->said = file;
+    qg_text_print(w->q, &w->q->chunk, "\n\n/* %.*s %s */\n",
+                  room < 3 ? 3 : room, dashes, name);
+    w->blank = 0;
+    return 1;
+}
+
 /* Items of another file have another subject. */
 static void follow_origin(struct writer *w, const struct qg_decl *item)
 {
@@ -160,6 +180,7 @@ static void put_items(struct writer *w)
 {
     for (int i = 0; i < w->items->count; i++) {
         const struct qg_decl *item = &w->items->at[i];
+        int is_new;
 
         if (item->kind == QG_DECL_CONSTANT)
             continue;
@@ -169,8 +190,9 @@ static void put_items(struct writer *w)
             w->comment = item;
         if (!item->kept)
             continue;
+        is_new = put_origin(w);
         if (w->comment) {
-            w->blank = 1;
+            w->blank = !is_new;
             put_separated(w, w->comment, w->comment->end);
             w->blank = 1;
             w->comment = NULL;
@@ -196,7 +218,8 @@ static int line_of(const char *text, const char *at)
 int qg_sweep(struct qg *q, const char *kernel, int file)
 {
     struct qg_decls *items = decls_of(q);
-    struct writer w = {.q = q, .items = items, .text = q->output.data};
+    struct writer w = {
+        .q = q, .items = items, .text = q->output.data, .said = file};
     struct qg_text swept;
     const char *wrong =
         qg_decl_parse(q, items, q->output.data, q->output.length);

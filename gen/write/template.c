@@ -113,6 +113,19 @@ static const char *lua_of(const char *at, const char *end)
     return end - at >= 3 && !memcmp(at, "//$", 3) ? at + 3 : NULL;
 }
 
+/* An include that is indented indents what it includes. */
+static void put_indent(struct qg *q, long columns, const char *lua,
+                       const char *end)
+{
+    static const char word[] = "include";
+
+    while (lua < end && *lua == ' ')
+        lua++;
+    if (columns && (size_t)(end - lua) > strlen(word) &&
+        !memcmp(lua, word, strlen(word)))
+        qg_text_print(q, &q->chunk, "__i(%ld);", columns);
+}
+
 /* Into q->chunk. Returns 0, or 1 and noted. */
 static int translate(struct qg *q, int file)
 {
@@ -121,7 +134,7 @@ static int translate(struct qg *q, int file)
     struct qg_place place = {file, 0};
 
     qg_text_clear(&q->chunk);
-    qg_text_put(q, &q->chunk, "local __t,__v=...;");
+    qg_text_put(q, &q->chunk, "local __t,__v,__i=...;");
     while (at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         const char *next = stop ? stop + 1 : end;
@@ -129,6 +142,7 @@ static int translate(struct qg *q, int file)
 
         place.line++;
         if (lua) {
+            put_indent(q, lua - strlen("//$") - at, lua, next);
             qg_text_add(q, &q->chunk, lua, (size_t)((stop ? stop : end) - lua));
         } else if (put_line(q, place, at, next)) {
             return 1;
@@ -193,10 +207,18 @@ static int put_value(lua_State *L)
     return 0;
 }
 
+/* __i: the columns of the include that follows. */
+static int put_columns(lua_State *L)
+{
+    qg_sandbox_owner(L)->indent = (int)lua_tointeger(L, 1);
+    return 0;
+}
+
 void qg_template_run(struct qg *q)
 {
     lua_rawgeti(q->L, LUA_REGISTRYINDEX, q->render_env);
     lua_setupvalue(q->L, -2, 1);
     lua_pushcfunction(q->L, put_template);
     lua_pushcfunction(q->L, put_value);
+    lua_pushcfunction(q->L, put_columns);
 }

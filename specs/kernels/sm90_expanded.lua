@@ -217,7 +217,7 @@ local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_po
 
 kernels "sm90_expanded_m" {
   op = { "fprop", "dgrad" }, element = element, scale = { "none", "block" }, layout = "tn",
-  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, sizes),
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm_dequant.cu", params = join(rows, sf, sizes),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {32, 256, 64}, {64, 128, 64}, {64, 256, 64}, {96, 256, 64}, {128, 128, 64},
@@ -230,7 +230,7 @@ kernels "sm90_expanded_m" {
 
 kernels "sm90_expanded_m_scale" {
   op = { "fprop", "dgrad" }, element = element, scale = { "none", "block" }, layout = "tn",
-  ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+  ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_dequant.cu",
   params = join(rows, sf, added, scalars, sizes),
 
   axis "schedule" { "cooperative" },
@@ -246,7 +246,7 @@ local tokens = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
 
 kernels "sm90_expanded_k" {
   op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
-  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
+  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm_dequant.cu",
   params = join(tokens, sf, added, sizes),
 
   axis "schedule" { "cooperative" },
@@ -264,7 +264,7 @@ kernels "sm90_expanded_k" {
 
 kernels "sm90_expanded_k_fetch" {
   op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
-  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
+  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm_dequant.cu",
   params = join(tokens, sf, sizes),
 
   axis "schedule" { "cooperative" },
@@ -277,7 +277,7 @@ kernels "sm90_expanded_k_fetch" {
 
 kernels "sm90_expanded_k_scale" {
   op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
-  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_dequant.cu",
   params = join(tokens, sf, added, scalars, sizes),
 
   axis "schedule" { "cooperative" },
@@ -296,7 +296,7 @@ end
 -- The same as f16, which takes two instructions for two codes instead of five.
 kernels "sm90_expanded_f16_m" {
   op = { "fprop", "dgrad" }, element = e4m3, scale = "block", layout = "tn",
-  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, f16),
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm_dequant.cu", params = join(rows, sf, f16),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
@@ -309,7 +309,7 @@ kernels "sm90_expanded_f16_m" {
 
 kernels "sm90_expanded_either_m" {
   op = { "fprop", "dgrad" }, element = e4m3, scale = "block", layout = "tn",
-  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu", params = join(rows, sf, sizes),
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm_dequant.cu", params = join(rows, sf, sizes),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {32, 256, 64}, {64, 256, 64}, {96, 256, 64} },

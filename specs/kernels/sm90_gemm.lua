@@ -143,7 +143,7 @@ kernels "sm90_gemm_m" {
   layout   = { "tn", "nn" },
   ragged   = "m",
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join(maps, { "b_pointers" }, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -164,7 +164,7 @@ kernels "sm90_gemm_m_alpha" {
   ragged   = "m",
   epilogue = "alpha",
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join(maps, { "b_pointers", "alpha", "scalar_step" }, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -182,7 +182,7 @@ kernels "sm90_gemm_m_scale" {
   ragged   = "m",
   epilogue = "scale",
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join(maps, { "b_pointers" }, added, scalars, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -203,7 +203,7 @@ kernels "sm90_gemm_m_activate" {
   ragged   = "m",
   epilogue = "activate",
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join(maps, { "p_map", "p_ragged_map", "b_pointers", "alpha", "scalar_step", "bias",
                           "saved", "probability", "limit", "slope", "shift" }, sizes),
 
@@ -237,7 +237,7 @@ local gradients = {
 for operands, axes in pairs(gradients) do
   kernels("sm90_gemm_m_gradient_" .. operands) {
     op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
-    epilogue = "gradient", d = { bf16, f16 }, arch = "sm_90a", template = "sm90/gemm.cu",
+    epilogue = "gradient", d = { bf16, f16 }, arch = "sm_90a", template = "sm90/gemm_dense.cu",
     params = join(maps, { "p_map", "b_pointers", "alpha", "scalar_step", "probability", "partials",
                           "row_partials", "limit", "slope", "shift" }, sizes),
 
@@ -267,7 +267,7 @@ kernels "sm90_gemm_k" {
   ragged   = "k",
   epilogue = { "store", "add" },
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join(tokens, added, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -290,7 +290,7 @@ kernels "sm90_gemm_k_fetch" {
   epilogue = "add",
   d        = f32,
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join(tokens, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -308,7 +308,7 @@ kernels "sm90_gemm_k_scale" {
   ragged   = "k",
   epilogue = "scale",
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join(tokens, added, scalars, sizes),
 
   axis "schedule" { "cooperative" },
@@ -342,7 +342,7 @@ kernels "sm90_gemm_k_parts" {
   ragged   = "k",
   epilogue = { "store", "add" },
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join(merged, added),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -360,7 +360,7 @@ kernels "sm90_gemm_k_parts_fetch" {
   epilogue = "add",
   d        = f32,
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = merged,
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -378,7 +378,7 @@ kernels "sm90_gemm_k_parts_scale" {
   ragged   = "k",
   epilogue = "scale",
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join(merged, added, scalars),
 
   axis "schedule" { "cooperative" },
@@ -396,7 +396,7 @@ kernels "sm90_gemm_none" {
   ragged   = "none",
   epilogue = "scale",
   arch     = "sm_90a",
-  template = "sm90/gemm.cu",
+  template = "sm90/gemm_dense.cu",
   params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
                   { "groups", "m", "n", "k", "band", "noop" }),
 

@@ -229,7 +229,7 @@ local rows = join(maps, { "b_pointers" })
 for _, way in ipairs { "whole", "int8", "square" } do
   kernels("sm90_" .. way .. "_m") {
     op = { "fprop", "dgrad" }, element = element[way], scale = spans[way], layout = "tn",
-    ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
+    ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
     params = join(rows, sf[way], sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
@@ -242,7 +242,7 @@ for _, way in ipairs { "whole", "int8", "square" } do
 
   kernels("sm90_" .. way .. "_m_scale") {
     op = { "fprop", "dgrad" }, element = element[way], scale = spans[way], layout = "tn",
-    ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+    ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
     params = join(rows, sf[way], added, scalars, sizes),
 
     axis "schedule" { "cooperative" },
@@ -270,7 +270,7 @@ for _, way in ipairs { "whole", "square" } do
 
     kernels("sm90_" .. way .. "_m_activate_" .. operands) {
       op = "fprop", element = element[way], scale = spans[way], layout = "tn", ragged = "m",
-      epilogue = "activate", arch = "sm_90a", template = "sm90/gemm.cu",
+      epilogue = "activate", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
       params = join(forward, sf[way], finish, sizes),
 
       axis "activation" (axes[1]),
@@ -302,7 +302,7 @@ for _, way in ipairs { "whole", "square" } do
   for operands, axes in pairs(gradients) do
     kernels("sm90_" .. way .. "_m_gradient_" .. operands) {
       op = "dgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "m",
-      epilogue = "gradient", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
+      epilogue = "gradient", arch = "sm_90a", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
       params = join(backward, sf[way], back, sizes),
 
       axis "activation" (axes[1]),
@@ -330,7 +330,7 @@ for operands, axes in pairs(activations) do
 
   kernels("sm90_square_m_copies_" .. operands) {
     op = "fprop", element = floats, scale = "block", layout = "tn", ragged = "m",
-    epilogue = "copies", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
+    epilogue = "copies", arch = "sm_90a", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
     params = join(forward, sf.square, finish, copies, sizes),
 
     axis "activation" (axes[1]),
@@ -351,7 +351,7 @@ end
 for operands, axes in pairs(gradients) do
   kernels("sm90_square_m_dy_copies_" .. operands) {
     op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m",
-    epilogue = "gradient_copies", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
+    epilogue = "gradient_copies", arch = "sm_90a", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
     params = join(backward, sf.square, back, copies, sizes),
 
     axis "activation" (axes[1]),
@@ -371,7 +371,7 @@ end
 -- do not need quantize A's numbers in shared memory, again for each column of tiles, or of pairs.
 kernels "sm90_square_m_inline" {
   op = { "fprop", "dgrad" }, element = element.square, scale = spans.square, layout = "tn",
-  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
   params = join({ "in_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "b_sf",
                   "b_sf_stride", "b_sf_group_stride" }, sizes),
 
@@ -401,7 +401,7 @@ for _, way in ipairs { "whole", "int8", "line" } do
 
   kernels("sm90_" .. way .. "_k") {
     op = "wgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "k",
-    epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
+    epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
     params = join(operands, sf[way], added, sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
@@ -413,7 +413,7 @@ for _, way in ipairs { "whole", "int8", "line" } do
 
   kernels("sm90_" .. way .. "_k_fetch") {
     op = "wgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "k",
-    epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
+    epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
     params = join(operands, sf[way], sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
@@ -425,7 +425,7 @@ for _, way in ipairs { "whole", "int8", "line" } do
 
   kernels("sm90_" .. way .. "_k_scale") {
     op = "wgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "k",
-    epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+    epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
     params = join(operands, sf[way], added, scalars, sizes),
 
     axis "schedule" { "cooperative" },
@@ -451,7 +451,7 @@ end
 
 kernels "sm90_line_k_parts" {
   op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
-  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
+  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
   params = join(merged, added),
 
   axis "schedule" { "cooperative" },
@@ -463,7 +463,7 @@ kernels "sm90_line_k_parts" {
 
 kernels "sm90_line_k_parts_fetch" {
   op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
-  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
+  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
   params = merged,
 
   axis "schedule" { "cooperative" },
@@ -475,7 +475,7 @@ kernels "sm90_line_k_parts_fetch" {
 
 kernels "sm90_line_k_parts_scale" {
   op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
-  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
+  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
   params = join(merged, added, scalars),
 
   axis "schedule" { "cooperative" },

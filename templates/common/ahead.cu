@@ -70,7 +70,7 @@ DEVICE void place_groups(const void *first_dims, const void *offsets, int bytes,
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     for (int i = threadIdx.x; factors && i < groups; i += THREADS) {

@@ -16,7 +16,7 @@ struct host_sizes {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     for (int i = threadIdx.x; i < host_sizes.count; i += THREADS)

@@ -245,7 +245,7 @@ FN void conclude(struct notes *all, const struct notes *own, unsigned int *flags
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     const int lane = threadIdx.x % 32, blocks = (k + BLOCK - 1) / BLOCK;

@@ -237,7 +237,7 @@ static void next_group(struct place *p, const struct part *part, int group, unsi
 /* Worker `worker` of `workers`. */
 void $(name)(void *const *params, int worker, int workers)
 {
-//$ include "host/params.c"
+    //$ include "host/params.c"
     /* Without merging there is one part, as the other parameters say. */
     const struct part whole = { .a = a, .b = b, .first_dims = first_dims, .offsets = offsets,
                                 .a_stride = a_stride, .b_stride = b_stride,
@@ -255,7 +255,7 @@ void $(name)(void *const *params, int worker, int workers)
     long long runs = 0; /* of 128 rows, in the groups before */
 //$ end
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
     for (int i = 0; i < count && worker == 0 && ragged != NONE; i++)
         if (check_sizes(part[i].first_dims, part[i].offsets, part[i].sizes_bytes, groups,
                         (unsigned int)part[i].k, error)) {
@@ -271,10 +271,10 @@ void $(name)(void *const *params, int worker, int workers)
         struct product p = {
             .m = ragged == M ? (int)places[0].length : m,
 //$ if follows then
-//$ include "host/gemm_follow.c"
+            //$ include "host/gemm_follow.c"
 //$ elseif back then
             .n = n,
-//$ include "host/gemm_back.c"
+            //$ include "host/gemm_back.c"
 //$ else
             .n = ragged == N ? (int)places[0].length : n,
 //$ for _, x in ipairs { "c", "d" } do

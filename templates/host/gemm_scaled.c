@@ -397,7 +397,7 @@ static void next_group(struct scale_group *g, const struct part *part, int group
 /* Worker `worker` of `workers`. */
 void $(name)(void *const *params, int worker, int workers)
 {
-//$ include "host/params.c"
+    //$ include "host/params.c"
     /* Without merging there is one part, as the other parameters say. */
     const struct part whole = { .a = a, .b = b, .first_dims = first_dims, .offsets = offsets,
                                 .a_sf = a_sf, .b_sf = b_sf, .a_global = a_global,
@@ -422,7 +422,7 @@ void $(name)(void *const *params, int worker, int workers)
     term $(x)_values[256];
 //$ end
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
 //$ for _, x in ipairs { "a", "b" } do
 //$   if all[x].bits <= 8 then
     for (unsigned code = 0; code < $(all[x].bits == 4 and 16 or 256); code++)
@@ -446,10 +446,10 @@ void $(name)(void *const *params, int worker, int workers)
         struct product p = {
             .m = $(ragged == "k" and "m" or "(int)g[0].length"),
 //$ if follows then
-//$ include "host/gemm_follow.c"
+            //$ include "host/gemm_follow.c"
 //$ elseif back then
             .n = n,
-//$ include "host/gemm_back.c"
+            //$ include "host/gemm_back.c"
 //$ else
             .n = n,
 //$ for _, x in ipairs { "c", "d" } do

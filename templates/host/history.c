@@ -19,7 +19,7 @@ void $(name)(void *const *params, int worker, int workers)
 //$ end
     float amax = history[0], stored;
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
     (void)workers;
     if (worker)
         return;

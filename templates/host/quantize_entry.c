@@ -35,7 +35,7 @@ void $(name)(void *const *params, int worker, int workers)
     struct group g = { 0, 0, 0, 0 };
     long long next = 0;
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
 //$ if of ~= "w" then
     if (worker == 0)
         check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error);

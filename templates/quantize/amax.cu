@@ -48,7 +48,7 @@ FN void hand_in(struct most *most, unsigned int *row_amax, unsigned int *column_
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     extern __shared__ uint4 memory[];
@@ -63,9 +63,9 @@ $(name)(
     struct most most = { 0, 0, 0 };
 //$ end
 
-//$ include "common/noop.c"
-//$ include "quantize/source.cu"
-//$ include "quantize/agenda.cu"
+    //$ include "common/noop.c"
+    //$ include "quantize/source.cu"
+    //$ include "quantize/agenda.cu"
 //$ if stages == 2 then
     bring(&agenda.errand[0], &source, staged);
 //$ end

@@ -1,13 +1,13 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-    w.groups = groups;
+w.groups = groups;
 //$ if of == "w" then
-    w.strips = (unsigned int)ceil_div(m, TILE_M);
+w.strips = (unsigned int)ceil_div(m, TILE_M);
 //$ else
-    w.first_dims = first_dims;
-    w.offsets = offsets;
-    w.sizes_bytes = sizes_bytes;
-    w.total = (unsigned int)m;
+w.first_dims = first_dims;
+w.offsets = offsets;
+w.sizes_bytes = sizes_bytes;
+w.total = (unsigned int)m;
 //$ end
-    w.across = (unsigned int)ceil_div(k, TILE_N);
-    w.band = BAND;
-    walk_begin(&w, blockIdx.x, gridDim.x, lane);
+w.across = (unsigned int)ceil_div(k, TILE_N);
+w.band = BAND;
+walk_begin(&w, blockIdx.x, gridDim.x, lane);

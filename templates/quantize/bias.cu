@@ -26,7 +26,7 @@ FN void add_bias(in_element *to, float bias)
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -34,12 +34,12 @@ $(name)(
     struct walk w;
     struct tile t;
 
-//$ include "common/noop.c"
-//$ include "quantize/begin.cu"
+    //$ include "common/noop.c"
+    //$ include "quantize/begin.cu"
     while (walk_next(&w, &t, lane)) {
         struct group g;
 
-//$ include "quantize/group.cu"
+        //$ include "quantize/group.cu"
         const float *from = bias + (long long)g.number * k;
         for (int i = t.row + warp; i < t.row + TILE_M && i < g.length; i += THREADS / 32) {
             const long long at = (long long)g.start + i;
@@ -54,5 +54,5 @@ $(name)(
             }
         }
     }
-//$ include "quantize/end.cu"
+    //$ include "quantize/end.cu"
 }

@@ -119,7 +119,7 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     __shared__ uint4 stage[TILE_M * PIECES];
@@ -132,10 +132,10 @@ $(name)(
     const struct copy turned = { column, column_stride, (const sf_element *)column_sf$(of_column) };
     struct result result;
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
     result.stride = out_stride;
     result.whole = (unsigned long long)out % 16 == 0 && out_stride % PIECE == 0;
-//$ include "quantize/agenda.cu"
+    //$ include "quantize/agenda.cu"
     for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
         const struct tile t = agenda.errand[turn].tile;
         const struct group g = group_of(&agenda.errand[turn], &all);
@@ -167,5 +167,5 @@ $(name)(
         else
             do_columns(stage, &turned, &result, &g, &t, &all, 0);
     }
-//$ include "quantize/end.cu"
+    //$ include "quantize/end.cu"
 }

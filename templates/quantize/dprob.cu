@@ -67,7 +67,7 @@ DEVICE void sum_rows(const struct source *s, const struct group *g, int row, int
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -76,14 +76,14 @@ $(name)(
     struct walk w;
     struct tile t;
 
-//$ include "common/noop.c"
-//$ include "quantize/source.cu"
-//$ include "quantize/begin.cu"
+    //$ include "common/noop.c"
+    //$ include "quantize/source.cu"
+    //$ include "quantize/begin.cu"
     w.across = 1; /* a strip of 128 rows is a tile */
     while (walk_next(&w, &t, lane)) {
         struct group g;
 
-//$ include "quantize/group.cu"
+        //$ include "quantize/group.cu"
         switch (activation) {
 //$ for i = 1, 6 do
         case $(i):
@@ -92,5 +92,5 @@ $(name)(
 //$ end
         }
     }
-//$ include "quantize/end.cu"
+    //$ include "quantize/end.cu"
 }

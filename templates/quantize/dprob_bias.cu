@@ -40,7 +40,7 @@ DEVICE float sum_part(const struct source *s, long long row, const float *bias, 
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -49,18 +49,18 @@ $(name)(
     struct walk w;
     struct tile t;
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
     source.in = in;
     source.in_stride = in_stride;
     source.all = all;
     source.paired = k % 2 == 0 && in_stride % 2 == 0 &&
                     (unsigned long long)in % $(input.bits // 4) == 0;
-//$ include "quantize/begin.cu"
+    //$ include "quantize/begin.cu"
     w.across = 1; /* a strip of 128 rows is a tile */
     while (walk_next(&w, &t, lane)) {
         struct group g;
 
-//$ include "quantize/group.cu"
+        //$ include "quantize/group.cu"
         for (int i = t.row + warp; i < t.row + TILE_M && i < g.length; i += THREADS / 32) {
             const long long at = (long long)g.start + i;
             const float *of_group = bias + (long long)g.number * k;
@@ -72,5 +72,5 @@ $(name)(
                 dprob[at] = add_rn(dprob[at], sum);
         }
     }
-//$ include "quantize/end.cu"
+    //$ include "quantize/end.cu"
 }

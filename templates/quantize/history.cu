@@ -18,13 +18,13 @@ enum { THREADS = $(threads), SLOTS = $(scale.history), EACH = (SLOTS + THREADS -
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     __shared__ unsigned int most;
     float kept[EACH];
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
     if (threadIdx.x == 0)
         most = 0;
     __syncthreads();

@@ -58,7 +58,7 @@ FN void store_rows(unsigned char *row, long long row_stride, const struct place 
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     extern __shared__ uint4 memory[];
@@ -70,14 +70,14 @@ $(name)(
     struct walk w;
     struct tile t;
 
-//$ include "common/noop.c"
-//$ include "quantize/source.cu"
-//$ include "quantize/begin.cu"
+    //$ include "common/noop.c"
+    //$ include "quantize/source.cu"
+    //$ include "quantize/begin.cu"
     while (walk_next(&w, &t, lane)) {
         struct group g;
         float sum[2];
 
-//$ include "quantize/group.cu"
+        //$ include "quantize/group.cu"
         held *const v = tile + first_value(&p);
         const int rows = g.length - t.row - ROWS * p.part;
 //$ if form == "plain" then
@@ -93,5 +93,5 @@ $(name)(
         if (dbias)
             sum_part(partials, &p, &g, &t, &all, sum);
     }
-//$ include "quantize/end.cu"
+    //$ include "quantize/end.cu"
 }

@@ -59,7 +59,7 @@
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     extern __shared__ uint4 memory[];
@@ -80,9 +80,9 @@ $(name)(
     float most = 0; /* of the thread's values */
 //$ end
 
-//$ include "common/noop.c"
-//$ include "quantize/source.cu"
-//$ include "quantize/agenda.cu"
+    //$ include "common/noop.c"
+    //$ include "quantize/source.cu"
+    //$ include "quantize/agenda.cu"
 //$ if stages == 2 then
     bring(&agenda.errand[0], &source, staged);
 //$ end
@@ -136,6 +136,6 @@ $(name)(
 //$ if scale.global or scale.span == "group" or scale.span == "row" then
     do_empty(first_dims, offsets, sizes_bytes, &all, &row_copy, &column_copy);
 //$ end
-//$ include "quantize/end.cu"
+    //$ include "quantize/end.cu"
 //$ end
 }

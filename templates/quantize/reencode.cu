@@ -246,7 +246,7 @@ FN struct goal begin_tile(struct part part[TIMES], const struct job *j, const st
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     __shared__ struct agenda agenda;
@@ -262,8 +262,8 @@ $(name)(
     struct goal goal;
     int bad = 0;
 
-//$ include "common/noop.c"
-//$ include "quantize/agenda.cu"
+    //$ include "common/noop.c"
+    //$ include "quantize/agenda.cu"
     if (agenda.errand[0].tile.group >= 0)
         goal = begin_tile(part, &job, &agenda.errand[0]);
     for (int turn = 0; agenda.errand[turn].tile.group >= 0;) {
@@ -288,5 +288,5 @@ $(name)(
         flags[0] = 1;
         flags[1] = 0;
     }
-//$ include "quantize/end.cu"
+    //$ include "quantize/end.cu"
 }

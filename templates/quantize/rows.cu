@@ -198,7 +198,7 @@ FN void cast_line(const in_element *slot, int k, unsigned char *to, long long st
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     extern __shared__ uint4 memory[];
@@ -214,7 +214,7 @@ $(name)(
     const unsigned int landed = shared_address(shared.landed[warp]);
     int slot = 0, parity = 0;
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
     if (warp >= warps)
         return;
     source.in = (const in_element *)in;
@@ -222,7 +222,7 @@ $(name)(
     source.k = k;
     source.aligned = (unsigned long long)in % 16 == 0 && in_stride % $(16 // bytes) == 0 &&
                      k % $(16 // bytes) == 0;
-//$ include "quantize/begin.cu"
+    //$ include "quantize/begin.cu"
     w.across = 1;
     l.walk = w;
     l.row = l.end = 0;
@@ -251,5 +251,5 @@ $(name)(
         slot = slot + 1 < slots ? slot + 1 : 0;
         parity ^= slot == 0;
     }
-//$ include "quantize/end.cu"
+    //$ include "quantize/end.cu"
 }

@@ -1,40 +1,40 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local has = {}
 //$ for _, p in ipairs(params) do has[p.name] = true end
-    source.all = all;
+source.all = all;
 //$ if input.type == "copy" then
-    source.row = row;
-    source.row_stride = row_stride;
-    source.row_sf = (const sf_element *)row_sf;
-    source.row_global = row_global;
+source.row = row;
+source.row_stride = row_stride;
+source.row_sf = (const sf_element *)row_sf;
+source.row_global = row_global;
 //$ else
-    source.in = in;
+source.in = in;
 //$ if has.in_pointers then
-    source.pointers = in_pointers;
+source.pointers = in_pointers;
 //$ end
-    source.in_stride = in_stride;
+source.in_stride = in_stride;
 //$ if form == "plain" then
 //$ local aligned = has.in_pointers and "" or " && (unsigned long long)in % 16 == 0"
-    source.paired = in_stride % CHUNK == 0$(aligned);
+source.paired = in_stride % CHUNK == 0$(aligned);
 //$ else
-    source.paired = k % 2 == 0 && in_stride % 2 == 0 &&
-                    (unsigned long long)in % $(input.bits // 4) == 0;
+source.paired = k % 2 == 0 && in_stride % 2 == 0 &&
+                (unsigned long long)in % $(input.bits // 4) == 0;
 //$ end
 //$ end
 //$ if form ~= "plain" then
-    source.saved = saved;
-    source.saved_stride = saved_stride;
-    source.probability = probability;
-    source.activation = activation;
-    source.interleave = interleave;
-    source.limit = limit;
-    source.slope = slope;
-    source.shift = shift;
-    if (interleave % 2)
-        source.paired = 0;
+source.saved = saved;
+source.saved_stride = saved_stride;
+source.probability = probability;
+source.activation = activation;
+source.interleave = interleave;
+source.limit = limit;
+source.slope = slope;
+source.shift = shift;
+if (interleave % 2)
+    source.paired = 0;
 //$ end
 //$ if form == "backward" then
-    if (saved_stride % 2 || (unsigned long long)saved % $(input.bits // 4) ||
-        (activation != SQUARED_RELU && k / 2 % 2))
-        source.paired = 0;
+if (saved_stride % 2 || (unsigned long long)saved % $(input.bits // 4) ||
+    (activation != SQUARED_RELU && k / 2 % 2))
+    source.paired = 0;
 //$ end

@@ -59,7 +59,7 @@ FN void bring(float some[EACH], const float *from, int left, int k)
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     __shared__ float batch[BATCH][FEATURES];
@@ -68,8 +68,8 @@ $(name)(
     const unsigned int across = (unsigned int)ceil_div(k, FEATURES);
     struct walk w;
 
-//$ include "common/noop.c"
-//$ include "quantize/begin.cu"
+    //$ include "common/noop.c"
+    //$ include "quantize/begin.cu"
     const unsigned int tasks = (unsigned int)groups * across;
     for (unsigned int task = blockIdx.x; task < tasks; task += gridDim.x) {
         const int group = (int)(task / across);

@@ -16,15 +16,15 @@ enum { COLUMNS = 64 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     const int lane = threadIdx.x % 32, count = ceil_div(k, COLUMNS);
     struct walk w;
     struct tile t;
 
-//$ include "common/noop.c"
-//$ include "quantize/begin.cu"
+    //$ include "common/noop.c"
+    //$ include "quantize/begin.cu"
     w.across = 1; /* a strip of 128 rows is a tile */
     while (walk_next(&w, &t, lane)) {
         const int row = t.row + (int)threadIdx.x;

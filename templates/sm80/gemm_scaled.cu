@@ -348,7 +348,7 @@ DEVICE const void *matrix_of(const void *first, const void *const *pointers, lon
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -359,7 +359,7 @@ $(name)(
     struct walk w;
     struct tile t;
 
-//$ include "common/noop.c"
+    //$ include "common/noop.c"
     if ($(ragged == "k" and "m == 0 || " or "")n == 0)
         return; /* D has no element, and a strip no tiles */
     w.groups = groups;

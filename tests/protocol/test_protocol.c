@@ -285,7 +285,7 @@ static void test_each_form(void **state)
         const struct qn_kernel *kernel = NULL;
 
         if (i < r->nkernels &&
-            (strcmp(r->kernels[i].template, "sm90/gemm.cu") ||
+            (strncmp(r->kernels[i].template, "sm90/gemm", 9) ||
              r->kernels[i].epilogue >= QN_COPIES ||
              !(kernel = take_of_form(r, i, forms)) || forms++ % FORMS_APART ||
              !share_has(form++)))
@@ -314,10 +314,10 @@ static const struct planted defects[] = {
     {&M_PAIRS,
      {COPY, "barrier_wait(s->$(ring[1])empty + p->stage", "(void)(p->stage"}},
     {&M_PAIRS, {COPY, "(1 << CTAS) - 1", "1"}},
-    {&M_PAIRS, {GEMM, "    cluster_sync(); /*", "    /*"}},
+    {&M_PAIRS, {DENSE, "    cluster_sync(); /*", "    /*"}},
     /* the board */
     {&M_TURNS, {BOARD_CU, "*turn += TURNS", "*turn += 1"}},
-    {&M_TURNS, {GEMM, "note = warpgroup - 1", "note = 0"}},
+    {&M_TURNS, {LOOP, "note = warpgroup - 1", "note = 0"}},
     {&K_TURNS, {BOARD_CU, "barrier_wait(s->read", "(void)(s->read"}},
     {&M_PAIRS, {BOARD_CU, "barrier_wait(s->posted", "(void)(s->posted"}},
     {&M_PAIRS, {PRODUCE, "i < TURNS", "i < 0"}},
@@ -329,7 +329,7 @@ static const struct planted defects[] = {
     {&M_TURNS, {SIZES, "w->length > w->total - w->start", "0"}},
     {&K_STORE, {SIZES, "w->length > w->total - w->start", "0"}},
     {&K_ADD, {WALK, "\"w->length > 0\"", "\"w->base + lane < w->groups\""}},
-    {&K_STORE, {GEMM, "? (int)t->length : 1", "? (int)t->length : 0"}},
+    {&K_STORE, {RING, "? (int)t->length : 1", "? (int)t->length : 0"}},
     {&K_STORE, {WALK, "\"w->group < w->groups\"", "\"w->length > 0\""}},
     {&K_STORE, {WALK, "w->base + from", "w->base + lane"}},
     {&K_STORE, {WALK, "i < lane", "i <= lane"}},
@@ -347,7 +347,7 @@ static const struct planted defects[] = {
     {&M_STACKS_TURNS, {WALK, "(rows - 1) * TILE_M", "rows * TILE_M"}},
     {&M_STACKS_TURNS, {COPY, "        if (t->beside) {", "        if (0) {"}},
     {&M_STACKS_TURNS, {COPY, "        if (t->beside) {", "        if (1) {"}},
-    {&M_STACKS_TURNS, {GEMM, "lane < CTAS", "lane < 1"}},
+    {&M_STACKS_TURNS, {RING, "lane < CTAS", "lane < 1"}},
     /* coordinates */
     {&M_PAIRS, {COPY, "(int)(distance >> 35)", "0"}},
     {&M_TURNS, {COPY, "i++, mn += $(next_row)", "i++"}},
@@ -355,7 +355,7 @@ static const struct planted defects[] = {
     {&K_STORE, {COPY, "x + TILE_K <= (int)t->length", "x < (int)t->length"}},
     {&K_STORE, {COPY, "(int)t->length + x", "(int)t->length"}},
     {&K_STORE, {COPY, "(int)(t->start + t->length)", "(int)t->start + x"}},
-    {&K_STORE, {GEMM, "mn = 16 * 128", "mn = 8 * 128"}},
+    {&K_STORE, {STORE_C, "mn = 16 * 128", "mn = 8 * 128"}},
     {&K_STORE, {STORE, "    if (t->matrix)", "    if (0)"}},
     {&UNIFORM,
      {COPY, "$(name), full, $(at), t->group", "$(name), full, $(at), 0"}},
@@ -384,7 +384,7 @@ static const struct planted defects[] = {
     {&K_FETCH_SIX, {FETCH, "slabs->turn + i, maps", "i, maps"}},
     {&K_FETCH_SIX, {FETCH, "i < SLABS &&", "i < SLABS - 1 &&"}},
     {&K_FETCH_SIX, {FETCH, "i > 0 && next", "next"}},
-    {&K_SCALE, {GEMM, "t.row + part * ROWS", "t.row"}},
+    {&K_SCALE, {LOOP, "t.row + part * ROWS", "t.row"}},
     {&K_SCALE, {SCALE, "t->group * a->group_stride", "0"}},
     {&K_SCALE, {SCALE, "alpha[t->group * a->step]", "alpha[0]"}},
     {&M_ALPHA, {FACTORS, "f->alpha + t->group * f->step", "f->alpha"}},
@@ -395,14 +395,14 @@ static const struct planted defects[] = {
     {&M_SCALE, {SCALE, "if (s.beta == 0)", "if (0)"}},
     {&M_SCALE, {SCALE, "a->beta[t->group * a->step] : 1", "1 : 0"}},
     /* 8 bits, and copies that are aligned */
-    {&TENSOR_M, {GEMM, "32 // bytes", "16"}},
+    {&TENSOR_M, {TILE_C, "32 // bytes", "16"}},
     {&ROW_K,
      {WALK, "if (w->length == 0)\n        w->start", "if (0)\n w->start"}},
     {&BLOCK_K, {SIZES, "*before = __shfl_sync(~0u, end, 31);", ""}},
     {&TENSOR_K,
      {WALK, "(w->length + ALIGNED - 1) / ALIGNED * ALIGNED", "w->length"}},
-    {&BLOCK_M_HALVES, {GEMM, "\"0, part * COLUMNS\"", "\"0, 0\""}},
-    {&BLOCK_M_HALVES, {GEMM, "t.column += part * COLUMNS;", ""}},
+    {&BLOCK_M_HALVES, {LOOP, "\"0, part * COLUMNS\"", "\"0, 0\""}},
+    {&BLOCK_M_HALVES, {LOOP, "t.column += part * COLUMNS;", ""}},
     /* parts */
     {&ROW_M, {PROMOTE, "            mma_wait(0);\n", ""}},
     {&ROW_M, {PROMOTE, "step > 0);", "1);"}},
@@ -470,7 +470,7 @@ static const struct planted defects[] = {
     {&PARTS, {COPY, "(end - RAGGED_ROW) * pitch", "end * pitch"}},
     {&PARTS, {COPY, "(u64)t->start + t->length);", "(u64)t->start);"}},
     {&PARTS, {PRODUCE, "maps.part = i;", "maps.part = 0;"}},
-    {&PARTS, {GEMM, "t->length == 0 ? 1", "0 ? 1"}},
+    {&PARTS, {RING, "t->length == 0 ? 1", "0 ? 1"}},
     {&PARTS, {"templates/sm90/parts.cu", "error[4] = (unsigned int)i;", ";"}},
     {&PARTS_FETCH,
      {WALK, "    unsigned int steps = 0;", "unsigned steps = 64;"}},
@@ -493,7 +493,7 @@ static const struct planted defects[] = {
     {&ROW_M, {STORE, "i = warp; i < SLABS; i += 4", "i = 0; i < SLABS; i++"}},
     {&ROW_M, {STORE, "    row -= warp * 16;\n", ""}},
     {&ROW_M, {STORE, " && row + i / ROW_SLABS * 64 < rows", ""}},
-    {&ROW_M, {GEMM, "or \"(warpgroup - 1)\"", "or \"0\""}},
+    {&ROW_M, {SUMS, "or \"(warpgroup - 1)\"", "or \"0\""}},
 };
 
 /* A wait that is missing shows where the order of threads is unlucky: each

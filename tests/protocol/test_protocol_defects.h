@@ -6,7 +6,13 @@
 #ifndef QUERN_TEST_PROTOCOL_DEFECTS_H
 #define QUERN_TEST_PROTOCOL_DEFECTS_H
 
-#define GEMM     "templates/sm90/gemm.cu"
+#define DENSE    "templates/sm90/gemm_dense.cu"
+#define DEQUANT  "templates/sm90/gemm_dequant.cu"
+#define RING     "templates/sm90/ring.cu"
+#define TILE_C   "templates/sm90/constants_tile.body.cu"
+#define STORE_C  "templates/sm90/constants_store.body.cu"
+#define SUMS     "templates/sm90/sums.body.cu"
+#define LOOP     "templates/sm90/multiply.body.cu"
 #define WALK     "templates/sm90/walk.cu"
 #define COPY     "templates/sm90/copy.cu"
 #define WHOLE    "templates/sm90/promote_whole.cu"
@@ -83,7 +89,7 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M, {EXPANDER, "        copy_engine_fence();", "        //"}},
     {&EXPAND_M,
      {EXPANDER, "        __syncwarp();\n        release", "        release"}},
-    {&EXPAND_M, {GEMM, "s->packed_empty + stage", "s->packed_full + stage"}},
+    {&EXPAND_M, {DEQUANT, "s->packed_empty + stage", "s->packed_full + stage"}},
     {&EXPAND_M, {COPY, "\"PACKED_BYTES\" or", "\"A_PACKED\" or"}},
     {&EXPAND_M, {COPY, "\"A_PACKED\", \"PACKED", "\"B_PACKED + 8\", \"PACKED"}},
     {&EXPAND_M, {BARRIERS, "barrier_init(s->packed_full + i * 8, 1)", "(void)0"}},
@@ -117,7 +123,7 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M, {PLACES, "g->number * group_stride", "group_stride"}},
     /* bases */
     {&EXPAND_M_REGISTERS_F16, {EXPANDER, "scales->\" .. name ..", "scales->a\" .."}},
-    {&EXPAND_M_REGISTERS_F16, {GEMM, "low_f16(bases[1])", "low_f16(bases[0])"}},
+    {&EXPAND_M_REGISTERS_F16, {DEQUANT, "low_f16(bases[1])", "low_f16(bases[0])"}},
     {&EXPAND_M_SWAPPED_EITHER,
      {HALVES, "lows_of(s, t->note)", "lows_of(s, 0)"}},
     {&EXPAND_M_SWAPPED_EITHER,
@@ -202,7 +208,7 @@ static const struct planted expander_defects[] = {
      {SWAPPED, "        barrier_wait(s->packed_full",
       "        (void)(s->packed_full"}},
     {&EXPAND_M_SWAPPED, {SWAPPED, "t->column + warp_row", "t->column"}},
-    {&EXPAND_M_SWAPPED, {GEMM, "\"part * COLUMNS, n\"", "\"0, n\""}},
+    {&EXPAND_M_SWAPPED, {DEQUANT, "part * COLUMNS, n,", "0, n,"}},
     {&EXPAND_M_SWAPPED,
      {STORE, "threadIdx.x / 32 % 4 * SLAB_COLUMNS", "0"}},
     {&EXPAND_M_SWAPPED_GLOBAL, {STORE, "sum + i * (SLAB_ROWS / 2)", "sum"}},

@@ -49,7 +49,7 @@ DEVICE int declared(int x)
 
 extern "C" __global__ void __launch_bounds__(SECOND)
 $(name)(
-//$ include "common/params.cu"
+    //$ include "common/params.cu"
 )
 {
 //$ if what ~= "nothing" then

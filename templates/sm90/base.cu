@@ -1,0 +1,17 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ include "sm90/ptx.cu"
+
+//$ if ragged ~= "none" then
+//$ include "common/sizes.c"
+
+//$ include("common/check_sizes.cu", { rolled = walk_rolled })
+
+//$ end
+//$ if parts > 1 then
+//$ include "sm90/parts.cu"
+
+//$ end
+//$ include "sm90/walk.cu"
+
+//$ include "sm90/wgmma.cu"
+

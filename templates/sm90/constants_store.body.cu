@@ -1,0 +1,24 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ local step_of = { k = 32, mn = 16 * 128 }
+//$ local warps = store == "warps"
+//$ local storer = warps and "warp" or "warpgroup"
+A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */
+B_STEP = $(step_of[b.major]),
+SLAB_COLUMNS = $(slab_columns),
+SLAB_ROWS = $(warps and 16 or 64),
+SLAB_BYTES = SLAB_ROWS * SLAB_COLUMNS * $(d.bytes), /* what one $(storer) stores at a time */
+SLABS = $(slabs), /* of each */
+ALL_SLABS_BYTES = $(warps and 8 or 2) * SLABS * SLAB_BYTES,
+ROW_SLABS = COLUMNS / SLAB_COLUMNS,
+//$ if epilogue == "copies" or epilogue == "gradient_copies" then
+TURNED_BYTES = 2 * 128 * 64, /* a tile's column copy, of each warpgroup's rows */
+MAXIMA_BYTES = 2 * 8 * 256,  /* of each warp's columns, of this tile and the one before */
+COLUMNS_BYTES = 2 * 512,     /* what columns are multiplied by, for each warpgroup */
+//$ end
+BOARD = 4, /* tiles announced at a time */
+NOTE_BYTES = $(ragged == "k" and 48 or 32),
+//$ if parts > 1 then
+PARTS = $(parts),
+//$ end
+TURNS = $(schedule == "pingpong" and 2 or 1), /* warpgroups that take the tiles in turn */
+RAGGED_ROW = 1 << 30

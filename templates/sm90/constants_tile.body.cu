@@ -1,0 +1,12 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+THREADS = $(threads),
+TILE_M = $(tile.m),
+TILE_N = $(tile.n),
+TILE_K = $(tile.k),
+CTAS = $(cluster.m * cluster.n), /* of a cluster */
+STAGES = $(stages),
+ROWS = $(split == "m" and tile.m // 2 or tile.m), /* of D, in one math warpgroup */
+COLUMNS = $(split == "n" and tile.n // 2 or tile.n),
+SUMS = ROWS * COLUMNS / 128, /* in each of its threads */
+MMA_N = $(mma_n), /* of one instruction */
+MMA_K = $(32 // bytes),

@@ -1,0 +1,186 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+/*
+//$ local either = wide == "either"
+//$ local swapped = expand == "swapped"
+//$ include "sm90/about_product.body.cu"
+//$ if wide == "f16" then
+** a and b are what is stored: a code times the scale of its block, exactly, relative to a power of
+** two that the operand's scales have in common, is multiplied as f16. `bases` has the largest codes
+** of a's scales and of b's. Whether all values fit was looked at before: noop says so.
+//$ elseif either then
+** a and b are what is stored: a code times the scale of its block is multiplied, exactly: as f16,
+** relative to powers of two that a tile's scales have in common, or if one does not fit as bf16.
+//$ else
+** a and b are what is stored: a code times the scale of its block, rounded to bf16, is multiplied.
+//$ end
+//$ if ragged == "m" then
+** Rows of d outside every group are not written.
+//$ end
+**
+** One CTA per multiprocessor walks over the tiles of all groups (struct walk). Its first warpgroup
+//$ local into = a_way == b_way and "both" or a_way == "expanded" and "those of A" or "those of B"
+//$ local met = { registers = " by what they expand themselves", copied = " by what lies packed" }
+//$ local by = met[a_way] or met[b_way] or ""
+** copies tiles of A and B into PACKED_STAGES packed stages. Its last one expands $(into) into
+** a ring of STAGES stages; the two others multiply what lies there$(by):
+//$ if swapped then
+** the rows of B that they expand are the tensor cores' rows, those of A their columns, and
+//$ end
+//$ include "sm90/about_tiles.body.cu"
+*/
+enum {
+    //$ include "sm90/constants_tile.body.cu"
+    A_BYTES = $(a_way == "expanded" and "TILE_M * TILE_K * 2" or "0"), /* as they are multiplied */
+    B_BYTES = $(b_way == "expanded" and "TILE_N * TILE_K * 2" or "0"),
+    STAGE_BYTES = A_BYTES + B_BYTES,
+    A_PACKED = TILE_M * $(packed_row[1]), /* as they are copied */
+    B_PACKED = TILE_N * $(packed_row[2]),
+    PACKED_BYTES = A_PACKED + B_PACKED,
+    PACKED_STAGES = $(packed_stages),
+    SPAN = $(span), /* steps of k in a stage of either ring, each with an A and a B */
+    WORDS_BYTES = (TILE_M * $(word_slots[1]) + TILE_N * $(word_slots[2])) * 4, /* of scales */
+//$ local slab_columns = swapped and tile.n // 8 or 128 // d.bytes
+    //$ include("sm90/constants_store.body.cu", { slab_columns = slab_columns })
+};
+
+//$ include "sm90/base.cu"
+
+//$ local turned = swapped and "_turned" or ""
+//$ include("sm90/store_" .. (d.bytes == 4 and "f32" or "16bit") .. turned .. ".cu")
+
+//$ if factors ~= "none" then
+//$ include "sm90/factors.cu"
+
+//$ end
+//$ include "sm90/expand.cu"
+
+//$ include "common/scale_place.c"
+
+//$ include "sm90/memory.cu"
+
+//$ include "sm90/ring.cu"
+
+/* The same of a packed stage. */
+DEVICE void release_packed(const struct memory *s, int stage, int lane)
+{
+    if (lane == 0)
+        barrier_arrive(s->packed_empty + stage * 8);
+}
+
+//$ include "sm90/copy.cu"
+
+//$ include "sm90/scale_words.cu"
+
+//$ if either then
+//$ include "sm90/narrow.cu"
+
+//$ end
+//$ include(swapped and "sm90/expander_swapped.cu" or "sm90/expander.cu")
+
+//$ local mainloops = { shared = "multiply", registers = "multiply_registers",
+//$                     swapped = "multiply_swapped" }
+//$ include("sm90/" .. mainloops[expand] .. ".cu")
+
+//$ if addend == "read" then
+//$ include "sm90/scale.cu"
+
+//$ end
+//$ include "sm90/store.cu"
+
+//$ include "sm90/barriers.cu"
+
+//$ local k_length = ragged == "k" and "k_length(&t)" or "k"
+//$ local d_rows = ragged == "m" and "(int)t.length" or "m"
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+$(name)(
+    //$ include "common/params.cu"
+)
+{
+    const struct memory s = memory_layout();
+    struct maps maps;
+//$ if factors ~= "none" then
+    struct factors factors;
+//$ end
+    struct scales scales;
+    struct place q = { 0, 0 }; /* in the ring of what is multiplied; p is in the packed one */
+    //$ include "sm90/setup.body.cu"
+//$ for _, p in ipairs(params) do
+//$ local scale = p.operand == "a" and a.scale or p.operand == "b" and b.scale
+//$ if p.kind == "global" and factors == "global" then
+    factors.$(p.member) = $(p.name);
+//$ elseif p.kind == "sf" and scale then
+    scales.$(p.member) = $(p.pointer and "(const unsigned char *)" or "")$(p.name);
+//$ end
+//$ end
+    scales.k = k;
+//$ if wide == "f16" then
+    scales.a_low = low_f16(bases[0]);
+    scales.b_low = low_f16(bases[1]);
+    factors.unit = unit_f16(scales.a_low, scales.b_low);
+    scales.a_low *= 0x10001;
+    scales.b_low *= 0x10001;
+//$ end
+    //$ include "sm90/epilogue.cu"
+    //$ include "sm90/walk_setup.body.cu"
+
+//$ if either then
+    marks_clear(&s);
+//$ end
+    //$ include "sm90/start.body.cu"
+
+    if (warpgroup == 0) {
+        registers_release($(registers[1]));
+        if (warp == 0) {
+            //$ include "sm90/produce.cu"
+        //$ include "sm90/check.body.cu"
+        }
+    } else if (warpgroup == 3) {
+        registers_release($(registers[3]));
+//$ if either then
+        while (tile_read(&s, &note, &t, &p, lane))
+            if (t.as != AS_NOTHING)
+                expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+//$ else
+        while (uniformly(board_read(&s, &note, &t, &p, lane)))
+            expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+//$ end
+        copy_wait(0); /* nothing lands when the CTA is gone */
+    } else {
+        //$ include "sm90/sums.body.cu"
+
+//$ if either then
+        for (; tile_read(&s, &note, &t, &p, lane); note = (unsigned int)uniform((int)note)) {
+            if (tile_is_none(&t, lane))
+                continue;
+//$ else
+        while (uniformly(board_read(&s, &note, &t, &p, lane))) {
+//$ end
+            const int part = warpgroup - 1; /* the warpgroup's, of the tile */
+//$ if split == "m" then
+            const int row = t.row + part * ROWS + warp % 4 * 16;
+
+//$ else
+            const int row = t.row$(swapped and "" or " + warp % 4 * 16");
+
+            t.column += part * COLUMNS;
+//$ end
+            //$ include("sm90/scales_of_tile.body.cu", { row = "row" })
+            //$ include("sm90/before_tile.body.cu", { row = "row" })
+//$ if swapped then
+            multiply_tile(sum, &s, &p, &q, &scales, &t, part * COLUMNS, n, $(k_length), lane);
+//$ elseif expand == "registers" then
+            multiply_tile(sum, &s, &p, &q, &scales, &t, part * ROWS, $(d_rows), $(k_length), lane);
+//$ else
+//$ local rings = (a_way == "copied" or b_way == "copied") and "&p, &q," or "&q,"
+//$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
+            multiply_tile(sum, &s, $(rings) $(first), $(k_length), lane);
+//$ end
+            //$ include("sm90/after_tile.body.cu", { row = "row" })
+        }
+        if (lane == 0)
+            store_wait(0);
+//$ if expand ~= "shared" then
+        copy_wait(0); /* nothing lands when the CTA is gone */
+//$ end
+    }
+}

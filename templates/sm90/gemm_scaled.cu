@@ -1,0 +1,106 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+/*
+//$ include "sm90/about_product.body.cu"
+//$ if factors ~= "none" and factors ~= "alpha" then
+** a and b are what is stored: times their scales (struct factors) they are the numbers meant.
+//$ end
+//$ if quantize == "inline" then
+** Of a there are numbers in bf16: what is stored of them is made on the way, in shared memory.
+//$ end
+//$ if ragged == "m" then
+** Rows of d outside every group are not written.
+//$ end
+**
+** One CTA per multiprocessor walks over the tiles of all groups (struct walk). Its first warpgroup
+** copies tiles of A and B into a ring of STAGES stages; the two others multiply them:
+//$ include "sm90/about_tiles.body.cu"
+*/
+enum {
+    //$ include "sm90/constants_tile.body.cu"
+    A_BYTES = TILE_M * TILE_K * $(bytes),
+    B_BYTES = TILE_N * TILE_K * $(bytes),
+    STAGE_BYTES = A_BYTES + B_BYTES,
+//$ if quantize == "inline" then
+    NUMBER_ROWS = TILE_M$(cluster.n > 1 and " / CTAS" or ""), /* of A, that this CTA makes */
+    NUMBER_BYTES = NUMBER_ROWS * TILE_K * 2, /* as they are copied */
+    NUMBER_STAGES = $(number_stages),
+//$ end
+    //$ include("sm90/constants_store.body.cu", { slab_columns = 128 // d.bytes })
+};
+
+//$ include "sm90/base.cu"
+
+//$ include("sm90/store_" .. (d.bytes == 4 and "f32" or "16bit") .. ".cu")
+
+//$ if factors ~= "none" then
+//$ include "sm90/factors.cu"
+
+//$ end
+//$ include "sm90/memory.cu"
+
+//$ include "sm90/ring.cu"
+
+//$ include "sm90/copy.cu"
+
+//$ if quantize == "inline" then
+//$ include "sm90/inline.cu"
+
+//$ end
+//$ local mainloop = whole and "promote_whole" or promote > 0 and "promote" or "multiply"
+//$ include("sm90/" .. mainloop .. ".cu")
+
+//$ if addend == "read" then
+//$ include "sm90/scale.cu"
+
+//$ end
+//$ include "sm90/store.cu"
+
+//$ include "sm90/barriers.cu"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+$(name)(
+    //$ include "common/params.cu"
+)
+{
+    const struct memory s = memory_layout();
+    struct maps maps;
+//$ if factors ~= "none" then
+    struct factors factors;
+//$ end
+//$ if quantize == "inline" then
+    struct place q = { 0, 0 }; /* in the ring of numbers */
+//$ end
+    //$ include "sm90/setup.body.cu"
+//$ for _, p in ipairs(params) do
+//$ if p.kind == "sf" then
+    factors.$(p.member) = $(p.name);
+//$ end
+//$ end
+//$ if factors == "row" or factors == "squares" then
+    factors.columns = n;
+//$ end
+    //$ include "sm90/epilogue.cu"
+    //$ include "sm90/walk_setup.body.cu"
+
+    //$ include "sm90/start.body.cu"
+
+    if (warpgroup == 0) {
+        registers_release($(registers[1]));
+        if (warp == 0) {
+            //$ include "sm90/produce.cu"
+        //$ include "sm90/check.body.cu"
+        }
+//$ if quantize == "inline" then
+        int unit = warp - 1;
+        while (uniformly(warp > 0 && board_read(&s, &note, &t, &p, lane)))
+            quantize_tile(&s, &q, &p, &unit, (int)t.length - t.row, k, lane);
+//$ end
+    } else {
+        //$ include "sm90/sums.body.cu"
+
+        //$ include "sm90/multiply.body.cu"
+    }
+//$ if cluster.n > 1 then
+    cluster_sync(); /* no CTA leaves while another may still arrive on its barriers */
+//$ end
+}

@@ -1,0 +1,35 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ local k_length = ragged == "k" and "k_length(&t)" or "k"
+//$ if schedule == "cooperative" then
+//$ local scales = (factors == "squares" or factors == "lines") and " &factors, &t," or ""
+//$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
+while (uniformly(board_read(&s, &note, &t, &p, lane))) {
+    const int part = warpgroup - 1; /* the warpgroup's, of the tile */
+//$ if split == "m" then
+    const int row = t.row + part * ROWS + warp % 4 * 16;
+
+//$ else
+    const int row = t.row + warp % 4 * 16;
+
+    t.column += part * COLUMNS;
+//$ end
+    //$ include("sm90/scales_of_tile.body.cu", { row = "row" })
+    //$ include("sm90/before_tile.body.cu", { row = "row" })
+    multiply_tile(sum, &s, &p,$(scales) $(first), $(k_length), lane);
+    //$ include("sm90/after_tile.body.cu", { row = "row" })
+}
+//$ else
+if (warpgroup == 2)
+    named_arrive(1, 256);
+note = warpgroup - 1;
+while (uniformly(board_read(&s, &note, &t, &p, lane))) {
+    //$ include("sm90/before_tile.body.cu", { row = "t.row + warp % 4 * 16" })
+    //$ include("sm90/scales_of_tile.body.cu", { row = "t.row + warp % 4 * 16" })
+    /* Named barriers 1 and 2, one for each of the two, pass the tensor cores on. */
+    named_wait(threadIdx.x / 128, 256);
+    multiply_tile(sum, &s, &p, 0, 0, $(k_length), lane, 3 - threadIdx.x / 128);
+    //$ include("sm90/after_tile.body.cu", { row = "t.row + warp % 4 * 16" })
+}
+//$ end
+if (lane == 0)
+    store_wait(0);

@@ -1,0 +1,25 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+const int warpgroup = uniform(warp / 4);
+const unsigned int clusters = gridDim.x / CTAS, cluster = blockIdx.x / CTAS;
+struct walk w;
+struct place p = { 0, 0 };
+unsigned int note = 0; /* of the board, on and on */
+struct tile t;
+
+//$ include "common/noop.c"
+//$ for _, p in ipairs(params) do
+//$ if p.kind == "map" then
+maps.$(p.member) = &$(p.name);
+//$ end
+//$ end
+//$ if ragged ~= "none" then
+maps.base = error;
+//$ end
+//$ if parts > 1 then
+maps.parts = &parts;
+maps.plain = &part_maps;
+maps.groups = groups;
+w.parts = &parts;
+w.count = part_count;
+//$ end
