@@ -52,7 +52,7 @@ enum {
 
 //$   end
 //$ end
-//$ include "quantize/walk.cu"
+//$ include "quantize/scheduler.cu"
 
 //$ if scale then
 //$ include "quantize/storage.c"

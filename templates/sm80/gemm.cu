@@ -44,7 +44,7 @@ enum {
 //$ include("common/check_sizes.cu", { rolled = false })
 
 //$ end
-//$ include "common/walk.cu"
+//$ include "common/scheduler.cu"
 
 //$ include "sm80/copy.cu"
 
@@ -133,7 +133,7 @@ $(name)(
     const int warp_row = warp % (TILE_M / WARP_M) * WARP_M;
     const int warp_column = warp / (TILE_M / WARP_M) * WARP_N;
     float *slab = (float *)shared_memory() + warp * 16 * SLAB_PITCH;
-    struct walk w;
+    struct scheduler w;
     struct tile t;
 
 //$ local across = ragged == "n" and "m" or "n"
@@ -152,8 +152,8 @@ $(name)(
     w.strips = ((unsigned int)m + TILE_M - 1) / TILE_M;
 //$ end
     w.across = ((unsigned int)$(across) + TILE_$(across:upper()) - 1) / TILE_$(across:upper());
-    walk_begin(&w, blockIdx.x, gridDim.x, lane);
-    while (walk_next(&w, &t, lane)) {
+    scheduler_begin(&w, blockIdx.x, gridDim.x, lane);
+    while (scheduler_next(&w, &t, lane)) {
 //$ local length = { m = "m", n = "n", k = "k", [ragged] = "(int)t.length" }
 //$ local first = { m = "", n = "", [ragged] = "t.start + (long long)" }
         const int rows = $(length.m) - t.row, columns = $(length.n) - t.column, steps = $(length.k);

@@ -65,7 +65,7 @@ enum {
 
 //$ include("common/check_sizes.cu", { rolled = false })
 
-//$ include "common/walk.cu"
+//$ include "common/scheduler.cu"
 
 //$ include "common/scales.c"
 
@@ -324,7 +324,7 @@ DEVICE void finish_sums(float sum[WARP_M / 16][WARP_N / 8][4], const struct sour
 
 //$ end
 /* Runs of 128 rows or tokens in the groups before; called by all lanes of a warp. */
-DEVICE long long runs_before(const struct walk *w, int group, int lane)
+DEVICE long long runs_before(const struct scheduler *w, int group, int lane)
 {
     unsigned int sum = 0;
 
@@ -356,7 +356,7 @@ $(name)(
     const int warp_column = warp / (TILE_M / WARP_M) * WARP_N;
     float *slab = (float *)shared_memory() + warp * 16 * SLAB_PITCH;
     const unsigned int total = (unsigned int)$(ragged);
-    struct walk w;
+    struct scheduler w;
     struct tile t;
 
     //$ include "common/noop.c"
@@ -372,8 +372,8 @@ $(name)(
     w.strips = ((unsigned int)m + TILE_M - 1) / TILE_M;
 //$ end
     w.across = ((unsigned int)n + TILE_N - 1) / TILE_N;
-    walk_begin(&w, blockIdx.x, gridDim.x, lane);
-    while (walk_next(&w, &t, lane)) {
+    scheduler_begin(&w, blockIdx.x, gridDim.x, lane);
+    while (scheduler_next(&w, &t, lane)) {
         const long long before = runs_before(&w, t.group, lane);
         const struct scale_group group = { t.group, t.start, t.length, before, k };
         /* Groups that overlap would not fit into the copies. */

@@ -21,7 +21,7 @@ DEVICE void barriers_make(const struct memory *s)
         barrier_init(s->numbers_empty + i * 8, WARPS);
     }
 //$ end
-    for (int i = 0; i < BOARD; i++) {
+    for (int i = 0; i < QUEUE; i++) {
         barrier_init(s->posted + i * 8, 1);
         barrier_init(s->read + i * 8, $(multiply + between));
     }

@@ -204,10 +204,10 @@ DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
 //$ end
 /* Fill stages with the operands of one tile of D. Called by one thread. */
 //$ if inline then
-DEVICE void load_tile(const struct memory *s, struct place *p, struct place *q,
+DEVICE void load_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
                       const struct tile *t, const struct maps *maps, int k)
 //$ else
-DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile *t,
+DEVICE void load_tile(const struct memory *s, struct pipeline *p, const struct tile *t,
                       const struct maps *maps, int k)
 //$ end
 {
@@ -223,7 +223,7 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
         barrier_expect(s->numbers_full + q->stage * 8, NUMBER_BYTES);
         load_numbers(maps, s->numbers + q->stage * NUMBER_BYTES, s->numbers_full + q->stage * 8, t,
                      x);
-        place_next(q, NUMBER_STAGES);
+        pipeline_next(q, NUMBER_STAGES);
 //$ end
         barrier_wait(s->$(ring[1])empty + p->stage * 8, p->parity ^ 1);
         barrier_expect(full, $(loaded));
@@ -251,6 +251,6 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
 //$ if of_blocks and not inline then
         load_sf(maps, s->sf + p->stage * SF_BYTES, full, t, x / TILE_K);
 //$ end
-        place_next(p, $(ring[5]));
+        pipeline_next(p, $(ring[5]));
     }
 }

@@ -169,19 +169,20 @@ DEVICE void differentiate(float *a, float *b, float dh, float probability, float
 
 //$ if copies then
 /* Keep operand j of two neighbours of one row of a fragment, in which of the blocks they are. */
-DEVICE void hold(struct held held[OPERANDS], int fragment, int j, int half, unsigned int pair)
+DEVICE void keep_pair(struct packed packed[OPERANDS], int fragment, int j, int half,
+                      unsigned int pair)
 {
 //$ if operands == "runs" then
     const int at = fragment / RUN * 2 * RUN + j * RUN + fragment % RUN;
 
-    held[at / PAIRS].row[half][at % PAIRS] = pair;
+    packed[at / PAIRS].row[half][at % PAIRS] = pair;
 //$ else
-    held[j].row[half][fragment] = pair;
+    packed[j].row[half][fragment] = pair;
 //$ end
 }
 
 /* A chunk's P becomes D, from fragment `first` on, zeros behind the group's last row. */
-DEVICE void fill_chunk(struct held held[OPERANDS], int before,
+DEVICE void fill_chunk(struct packed packed[OPERANDS], int before,
                        const unsigned int slab[OPERANDS], const float *sum,
                        const struct finish *s, const struct chunk *c, int rows, float total[2],
                        int lane)
@@ -224,9 +225,9 @@ DEVICE void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, cons
             a[i] = pack(a_lo, a_hi);
             b[i] = pack(b_lo, b_hi);
 //$ if copies then
-            hold(held, before + j + i / 2, 0, i % 2, is_row[i % 2] ? a[i] : 0);
+            keep_pair(packed, before + j + i / 2, 0, i % 2, is_row[i % 2] ? a[i] : 0);
 //$ if two then
-            hold(held, before + j + i / 2, 1, i % 2, is_row[i % 2] ? b[i] : 0);
+            keep_pair(packed, before + j + i / 2, 1, i % 2, is_row[i % 2] ? b[i] : 0);
 //$ end
 //$ end
         }
@@ -331,7 +332,7 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
 {
     const struct follow *const f = s->of;
     const int is_pair = (row & -PAIR_ROWS) < rows;
-    struct held held[OPERANDS] = { 0 };
+    struct packed packed[OPERANDS] = { 0 };
 
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
@@ -348,7 +349,7 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
             slab[j] = slabs->first + (turn + j) % SLABS * SLAB_BYTES;
             barrier_wait(slabs->arrived + (turn + j) % SLABS * 8, (turn + j) / SLABS % 2);
         }
-        fill_chunk(held, i * FRAGMENTS, slab, sum + i * (SLAB_COLUMNS / 2), s, &c, rows, total,
+        fill_chunk(packed, i * FRAGMENTS, slab, sum + i * (SLAB_COLUMNS / 2), s, &c, rows, total,
                    lane);
         if (f->row_partials)
             keep_rows(total, s, t, &c, rows, lane);
@@ -363,7 +364,7 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
     }
 #pragma unroll
     for (int i = 0; i < OPERANDS; i++)
-        store_copies(&held[i], slabs, t, maps, &f->copies, block_at(t, i, f->columns),
+        store_copies(&packed[i], slabs, t, maps, &f->copies, block_at(t, i, f->columns),
                      slabs->first + i * SLAB_BYTES, row, rows, lane);
 }
 //$ else

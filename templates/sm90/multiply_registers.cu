@@ -89,7 +89,7 @@ DEVICE void fetch_ahead_a(const struct memory *s, const struct line *line, int x
 ** stages, one ahead of `q`, that of the ring.
 */
 DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fragment *next,
-                          const struct memory *s, struct place *p, struct place *q,
+                          const struct memory *s, struct pipeline *p, struct pipeline *q,
                           const struct line *line, const int skip[ROWS / 32], int line_row,
                           int warp_row, int x, int k, int lane$(given))
 {
@@ -100,7 +100,7 @@ DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fr
     mma_wait(1);
     if (x > 0)
         release(s, (stage > 0 ? stage : STAGES) - 1, lane);
-    place_next(q, STAGES);
+    pipeline_next(q, STAGES);
     if (x + TILE_K < k) {
         copy_wait(SF_AHEAD - 1);
         __syncwarp(); /* the scales of all lanes are there, and those of the step before read */
@@ -111,12 +111,12 @@ DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fr
         copy_engine_fence(); /* what was read may be copied over */
         __syncwarp();
         release_packed(s, p->stage, lane);
-        place_next(p, PACKED_STAGES);
+        pipeline_next(p, PACKED_STAGES);
     }
 }
 
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
-                          struct place *q, const struct scales *scales, const struct tile *t,
+DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
+                          struct pipeline *q, const struct scales *scales, const struct tile *t,
                           int first_row, int rows, int k, int lane)
 {
     const int warp_row = first_row + threadIdx.x / 32 % 4 * 16;
@@ -150,7 +150,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     copy_engine_fence(); /* what was read may be copied over */
     __syncwarp();
     release_packed(s, p->stage, lane);
-    place_next(p, PACKED_STAGES);
+    pipeline_next(p, PACKED_STAGES);
 #pragma unroll 1
     for (int x = 0; x < k; x += 2 * TILE_K) {
         multiply_step(sum, &even, &odd, s, p, q, &line, skip, line_row, warp_row, x, k, lane$(low));

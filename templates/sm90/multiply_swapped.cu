@@ -67,7 +67,7 @@ struct rows {
     unsigned int digits;
     int of_a; /* of A's, those that the group has from the tile's first on */
 //$ if either then
-    unsigned int near, note;
+    unsigned int near, sequence;
 //$ if mixed then
     int narrow;
 //$ end
@@ -96,7 +96,7 @@ DEVICE void narrow_scales(const struct memory *s, struct raw *raw, const struct 
 #pragma unroll
         for (int i = 0; i < HELD; i++)
             raw->scales[i] = far_f16(raw->scales[i], low_of_near(rows->near), &over);
-        mark_tile(s, rows->note, over);
+        mark_tile(s, rows->sequence, over);
         return;
     }
 #pragma unroll
@@ -115,7 +115,7 @@ DEVICE void narrow_zeros(const struct memory *s, const struct raw *raw, const st
 #pragma unroll
         for (int j = 0; j < $(words); j++)
             any |= permute(raw->scales[i], 0, digits) ? 0 : raw->word[i][j] & 0x7f7f7f7f;
-    mark_tile(s, rows->note, any);
+    mark_tile(s, rows->sequence, any);
 }
 
 //$ end
@@ -303,12 +303,12 @@ DEVICE void multiply_step$(type)(float sum[SUMS], const struct fragment *f, unsi
 //$ end
 //$ end
 /* The last codes of a packed stage have been read: give it back. */
-DEVICE void packed_done(const struct memory *s, struct place *p, int lane)
+DEVICE void packed_done(const struct memory *s, struct pipeline *p, int lane)
 {
     copy_engine_fence(); /* what was read may be copied over */
     __syncwarp();
     release_packed(s, p->stage, lane);
-    place_next(p, PACKED_STAGES);
+    pipeline_next(p, PACKED_STAGES);
 }
 
 //$ local type = either and not mixed and "_f16" or ""
@@ -317,8 +317,8 @@ DEVICE void packed_done(const struct memory *s, struct place *p, int lane)
 ** the next stage's first one at last. `p` is the place of the packed stages, `q` that of the ring.
 */
 DEVICE void multiply_stage(float sum[SUMS], struct fragment *even, struct fragment *odd,
-                           struct raw *raw, const struct memory *s, struct place *p,
-                           struct place *q, const struct line *line, const struct rows *rows,
+                           struct raw *raw, const struct memory *s, struct pipeline *p,
+                           struct pipeline *q, const struct line *line, const struct rows *rows,
                            int line_row, int x, int k, int lane)
 {
     const int stage = q->stage, next = x + SPAN * TILE_K;
@@ -333,7 +333,7 @@ DEVICE void multiply_stage(float sum[SUMS], struct fragment *even, struct fragme
 //$ end
     if (x > 0)
         release(s, (stage > 0 ? stage : STAGES) - 1, lane);
-    place_next(q, STAGES);
+    pipeline_next(q, STAGES);
 //$ if either then
 //$ if mixed then
     if (rows->narrow)
@@ -377,8 +377,8 @@ DEVICE void multiply_stage(float sum[SUMS], struct fragment *even, struct fragme
 
 //$ if either and not mixed then
 /* All of a tile as bf16, step by step: it is rare. */
-DEVICE void multiply_again(float sum[SUMS], const struct memory *s, struct place *p,
-                           struct place *q, const struct line *line, const struct rows *rows,
+DEVICE void multiply_again(float sum[SUMS], const struct memory *s, struct pipeline *p,
+                           struct pipeline *q, const struct line *line, const struct rows *rows,
                            int line_row, int k, int lane)
 {
     struct fragment f;
@@ -402,7 +402,7 @@ DEVICE void multiply_again(float sum[SUMS], const struct memory *s, struct place
         }
         packed_done(s, p, lane);
         release(s, q->stage, lane);
-        place_next(q, STAGES);
+        pipeline_next(q, STAGES);
         if (x > 0)
             fetch_ahead(s, line, x, line_row, lane);
     }
@@ -438,8 +438,8 @@ DEVICE void raise_sums(float sum[SUMS], unsigned int low, unsigned int lows)
 }
 
 //$ end
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
-                          struct place *q, const struct scales *scales, const struct tile *t,
+DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
+                          struct pipeline *q, const struct scales *scales, const struct tile *t,
                           int first_row, int columns, int k, int lane)
 {
     const int warp_row = threadIdx.x / 32 % 4 * LINES;
@@ -453,7 +453,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     rows.digits = $(among);
     rows.row = first_row + warp_row + lane / 4;
 //$ if either then
-    rows.note = t->note;
+    rows.sequence = t->sequence;
 //$ end
 //$ if stored == 4 then
     rows.codes = A_PACKED + rows.row * 32 + (lane % 4 / 2 ^ lane / 16) * 16 + lane % 2 * 8;
@@ -513,7 +513,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if either then
     unsigned int lows = 0;
     if (lane == 0) /* it gives the stage back, behind which others' lows may take their place */
-        lows = load_shared_word(lows_of(s, rows.note));
+        lows = load_shared_word(lows_of(s, rows.sequence));
 //$ end
     release(s, (q->stage > 0 ? q->stage : STAGES) - 1, lane);
     mma_finish(sum, SUMS);

@@ -54,7 +54,7 @@ DEVICE void scales_put(unsigned int table, const struct scales *s, int lane)
 ** behind products that takes longer than they do.
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
+DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
 //$ if scaled then
                           const struct factors *f, const struct tile *t,
 //$ end
@@ -105,7 +105,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
         for (int i = 0; i < TILE_K / MMA_K; i++)
             mma(part, a + i * A_STEP / 16, b + i * B_STEP / 16, i > 0);
         mma_commit();
-        place_next(p, STAGES);
+        pipeline_next(p, STAGES);
         a = p->stage ? a + STAGE_BYTES / 16 : a_first;
         b = p->stage ? b + STAGE_BYTES / 16 : b_first;
 //$ if scaled then

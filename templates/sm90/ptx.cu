@@ -408,7 +408,7 @@ DEVICE void named_arrive(int barrier, int threads)
 }
 
 //$ end
-//$ if walk_rolled or quantize ~= "apart" then
+//$ if scheduler_rolled or quantize ~= "apart" then
 //$ include "common/afresh.cu"
 
 //$ end

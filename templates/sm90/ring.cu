@@ -1,11 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* A place in a ring; `parity` flips with every round. */
-struct place {
+struct pipeline {
     int stage;
     unsigned int parity;
 };
 
-DEVICE void place_next(struct place *p, int stages)
+DEVICE void pipeline_next(struct pipeline *p, int stages)
 {
     if (++p->stage == stages) {
         p->stage = 0;
@@ -13,7 +13,7 @@ DEVICE void place_next(struct place *p, int stages)
     }
 }
 
-//$ include "sm90/board.cu"
+//$ include "sm90/tile_queue.cu"
 
 //$ if expand ~= "none" and wide == "either" then
 //$ include "sm90/narrow_tiles.cu"
