@@ -53,6 +53,8 @@ struct qg_decls {
     int *queue; /* items whose text is still to be searched */
     int count, room, names_count, names_room, origins_count, origins_room;
     int queued, queue_room;
+    int *pieces; /* files that wrote what is kept, in their order */
+    int pieces_count, pieces_room;
     int includes;                 /* other files, which may name any item */
     int buckets[QG_DECL_BUCKETS]; /* index of a name plus 1, 0: none */
 };
