@@ -3,7 +3,7 @@
 ** decl.h: the top level of a generated text, one item for each declaration.
 **
 **     / * Wait until the phase ends. * /        a comment belongs to the item
-**     DEVICE void wait(unsigned barrier)        that follows it at once; with
+**     FN void wait(unsigned barrier)            that follows it at once; with
 **     {                                         an empty line after it, it is
 **         ...                                   an item of its own, about those
 **     }                                         that follow

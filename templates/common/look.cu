@@ -14,8 +14,7 @@
 ** Only scales are read, and codes under those so small that nothing but zeros may have them. What
 ** belongs to no group is not looked at.
 */
-#define DEVICE __device__ __forceinline__
-#define FN DEVICE
+#define FN __device__ __forceinline__
 enum {
     THREADS = $(threads),
     BLOCK = $(scale.k),          /* values that share a scale */

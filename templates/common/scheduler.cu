@@ -24,8 +24,8 @@ struct tile {
 //$ include "common/band.cu"
 
 /* The place of a tile in its group, from its number there and the group's strips. */
-DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
-                       unsigned int across, unsigned int usual)
+FN void tile_place(struct tile *t, unsigned int number, unsigned int strips,
+                   unsigned int across, unsigned int usual)
 {
     const struct band band = band_of(number, strips, across, usual);
     const unsigned int position = band.number / band.strips;

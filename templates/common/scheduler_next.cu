@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local group_strips = ragged == "k" and "w->strips" or "strips_of(t->length)"
 /* The next tile of this CTA or cluster; 0 if there is none. Called by all lanes of a warp. */
-DEVICE int scheduler_next(struct scheduler *w, struct tile *t, int lane)
+FN int scheduler_next(struct scheduler *w, struct tile *t, int lane)
 {
     const unsigned int strip = w->next / w->across;
     unsigned int block_strips = __shfl_sync(~0u, w->strips_end, 31);

@@ -23,14 +23,14 @@ struct scheduler {
 //$ if ragged ~= "k" then
 //$ local tile_axis = ragged == "n" and "TILE_N" or "TILE_M"
 /* Strips of a group of this length. */
-DEVICE unsigned int strips_of(unsigned int length)
+FN unsigned int strips_of(unsigned int length)
 {
     return (length + $(tile_axis) - 1) / $(tile_axis);
 }
 
 //$ end
 /* Read the sizes of groups base .. base + 31. */
-DEVICE void scheduler_read(struct scheduler *w, int lane)
+FN void scheduler_read(struct scheduler *w, int lane)
 {
     scheduler_read_sizes(w, lane);
 //$ local strips = "strips_of(w->length)"
@@ -38,7 +38,7 @@ DEVICE void scheduler_read(struct scheduler *w, int lane)
     w->strips_end = warp_prefix_sum($(strips), 0x7fffffffu, lane);
 }
 
-DEVICE void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride, int lane)
+FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride, int lane)
 {
     w->next = first;
     w->stride = stride;

@@ -28,8 +28,8 @@ FN int result_of(const struct source *s, int f, int *is_second)
 enum { AT_ONCE = 8 }; /* rows whose operands are on their way together */
 
 /* Two features of AT_ONCE rows from `one` and `two` on; zeros behind the first `rows`. */
-template <int PAIRED> DEVICE void load_some(packed x[AT_ONCE], const in_element *one,
-                                            const in_element *two, long long stride, int rows)
+template <int PAIRED> FN void load_some(packed x[AT_ONCE], const in_element *one,
+                                        const in_element *two, long long stride, int rows)
 {
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
@@ -51,8 +51,8 @@ FN void load_some(packed x[AT_ONCE], const struct source *s, const in_element *r
 }
 
 /* fill, of activation WHICH. */
-template <int WHICH> DEVICE void fill_with(packed *v, const struct source *s, const struct group *g,
-                                           int row, int f)
+template <int WHICH> FN void fill_with(packed *v, const struct source *s, const struct group *g,
+                                       int row, int f)
 {
     const int next = f + 1 < s->all.k ? f + 1 : f;
     const long long first = (long long)g->start + row;

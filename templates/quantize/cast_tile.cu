@@ -16,9 +16,9 @@
 ** the first value lies that the thread stores. FULL: all of them, of either.
 */
 template <int FULL>
-DEVICE void cast_rows(struct shared *shared, const struct coord *p, const struct copy *row,
-                      const struct copy *column, packed *tile, const struct factors *f,
-                      int rows, int stored, long long at, long long along, float sum[2])
+FN void cast_rows(struct shared *shared, const struct coord *p, const struct copy *row,
+                  const struct copy *column, packed *tile, const struct factors *f,
+                  int rows, int stored, long long at, long long along, float sum[2])
 {
 //$ local direct, half = scale.hadamard, bits == 4 and " / 2" or ""
 //$ if direct then

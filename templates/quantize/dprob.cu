@@ -22,7 +22,7 @@
 
 /* A lane's part of the sum of row `row`, of activation WHICH. */
 template <int WHICH, int PAIRED>
-DEVICE float sum_part(const struct source *s, long long row, int features, int lane)
+FN float sum_part(const struct source *s, long long row, int features, int lane)
 {
     const in_element *in = (const in_element *)s->in + row * s->in_stride;
     const in_element *from = (const in_element *)s->saved + row * s->saved_stride;
@@ -49,8 +49,8 @@ DEVICE float sum_part(const struct source *s, long long row, int features, int l
 
 /* The rows of a strip that are the calling warp's. */
 template <int WHICH>
-DEVICE void sum_rows(const struct source *s, const struct group *g, int row, int warp, int lane,
-                     float *dprob)
+FN void sum_rows(const struct source *s, const struct group *g, int row, int warp, int lane,
+                 float *dprob)
 {
     const int features = s->activation == SQUARED_RELU ? s->all.k : s->all.k / 2;
 

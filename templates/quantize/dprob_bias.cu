@@ -20,7 +20,7 @@
 
 /* A lane's part of the sum of row `row`, whose group has the bias. */
 template <int PAIRED>
-DEVICE float sum_part(const struct source *s, long long row, const float *bias, int lane)
+FN float sum_part(const struct source *s, long long row, const float *bias, int lane)
 {
     const in_element *in = (const in_element *)s->in + row * s->in_stride;
     const int features = s->all.k;

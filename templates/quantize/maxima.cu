@@ -2,7 +2,7 @@
 //$ include "quantize/pairs.cu"
 
 /* Of `COUNT` rows from v on, for each of the two features. */
-template <int COUNT> DEVICE magnitudes largest_of(const packed *v)
+template <int COUNT> FN magnitudes largest_of(const packed *v)
 {
     magnitudes most = magnitudes_of(value(v, 0));
 
@@ -66,7 +66,7 @@ FN void turn(const packed *v, int second, float c[16])
 }
 
 /* The largest of 16 or 32 of them. As rounding keeps order, only that one needs it. */
-template <int COUNT> DEVICE float largest_turned(const packed *v, int second)
+template <int COUNT> FN float largest_turned(const packed *v, int second)
 {
     float most = 0, c[16];
 

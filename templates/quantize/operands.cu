@@ -3,7 +3,7 @@
 enum { SQUARED_RELU = 6 }; /* COUPLED: activations */
 
 /* Two neighbours at once, or one by one where they are none. */
-template <int PAIRED> DEVICE packed load_pair(const in_element *one, const in_element *two)
+template <int PAIRED> FN packed load_pair(const in_element *one, const in_element *two)
 {
     if (!PAIRED)
         return pack(*one, *two);

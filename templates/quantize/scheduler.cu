@@ -13,8 +13,8 @@ struct tile {
 
 //$ include "common/band.cu"
 
-DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
-                       unsigned int across, unsigned int usual)
+FN void tile_place(struct tile *t, unsigned int number, unsigned int strips,
+                   unsigned int across, unsigned int usual)
 {
     const struct band band = band_of(number, strips, across, usual);
     const unsigned int position = band.number / band.strips;

@@ -55,13 +55,13 @@ enum {
 //$ include "sm80/store.cu"
 
 /* The ring, and between two tiles the warps' slabs. */
-DEVICE unsigned char *shared_memory(void)
+FN unsigned char *shared_memory(void)
 {
     extern __shared__ __align__(128) unsigned char dynamic[];
     return dynamic;
 }
 
-DEVICE int next_stage(int stage)
+FN int next_stage(int stage)
 {
     return stage + 1 < STAGES ? stage + 1 : 0;
 }
@@ -72,8 +72,8 @@ DEVICE int next_stage(int stage)
 ** is filled again only after a barrier behind its last reader; each thread commits one batch for
 ** each stage, filled or not, so that the number of pending batches tells which stage has landed.
 */
-DEVICE void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], struct source *a,
-                          struct source *b, int k, int row, int column)
+FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], struct source *a,
+                      struct source *b, int k, int row, int column)
 {
     const unsigned int ring = shared_address(shared_memory());
     const int stages = k / TILE_K + (k % TILE_K > 0);
@@ -117,8 +117,8 @@ DEVICE void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], struct source *
 
 //$ if a.ragged == "none" or b.ragged == "none" or d.ragged == "none" then
 /* One group's matrix: allocated apart, or `bytes` behind the one of the group before. */
-DEVICE const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
-                             int group)
+FN const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
+                         int group)
 {
     return pointers ? pointers[group] : (const char *)first + group * bytes;
 }

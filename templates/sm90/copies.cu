@@ -12,7 +12,6 @@
 */
 //$ local back = epilogue == "gradient_copies"
 //$ if activation == "none" then
-#define FN DEVICE
 //$ end
 //$ once "cast/arith.c"
 //$ once("cast/from_" .. d.type .. ".c")
@@ -30,9 +29,9 @@ struct packed {
 
 //$ if not back then
 /* A thread's sums become results; what was given for them is stored where it is wanted. */
-DEVICE void find_results(struct packed *packed, float sum[SUMS], struct slabs *slabs,
-                         const struct tile *t, const struct maps *maps, const struct finish *s,
-                         int row, int rows, int lane)
+FN void find_results(struct packed *packed, float sum[SUMS], struct slabs *slabs,
+                     const struct tile *t, const struct maps *maps, const struct finish *s,
+                     int row, int rows, int lane)
 {
     const int above = row + lane / 4 < rows, below = row + lane / 4 + 8 < rows;
 //$ if activation ~= "none" then
@@ -86,7 +85,7 @@ DEVICE void find_results(struct packed *packed, float sum[SUMS], struct slabs *s
 /* ------------------------------------------------------------------ row copy */
 
 /* The largest magnitudes of the thread's two rows. */
-DEVICE void largest_of_rows(const struct packed *packed, float most[2])
+FN void largest_of_rows(const struct packed *packed, float most[2])
 {
     unsigned int of_row[2], both;
 
@@ -107,15 +106,15 @@ DEVICE void largest_of_rows(const struct packed *packed, float most[2])
 
 //$ if back then
 /* A warp's rows of the row copy, and their scales, from column x on; nothing reads the slab. */
-DEVICE void store_row_copy(const struct packed *packed, unsigned int slab, const struct tile *t,
-                           const struct maps *maps, const struct copies *c, int x, int row,
-                           int rows, int lane)
+FN void store_row_copy(const struct packed *packed, unsigned int slab, const struct tile *t,
+                       const struct maps *maps, const struct copies *c, int x, int row,
+                       int rows, int lane)
 {
 //$ else
 /* A warp's rows of the row copy, and their scales, from column x on. */
-DEVICE void store_row_copy(const struct packed *packed, struct slabs *slabs, const struct tile *t,
-                           const struct maps *maps, const struct copies *c, int x, int row,
-                           int rows, int lane)
+FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, const struct copies *c, int x, int row,
+                       int rows, int lane)
 {
     const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
 //$ end
@@ -158,7 +157,7 @@ DEVICE void store_row_copy(const struct packed *packed, struct slabs *slabs, con
 /* --------------------------------------------------------------- column copy */
 
 /* A warp's largest magnitudes of each column, for all warps: halves of what lanes have go round. */
-DEVICE void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
+FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
 {
     const int place = lane / 16 * 8 + lane / 8 % 2 * 4 + lane / 4 % 2 * 2;
     unsigned int most[PAIRS];
@@ -185,7 +184,7 @@ DEVICE void share_maxima(const struct packed *packed, unsigned int maxima, int l
 }
 
 /* What a column is multiplied by, for the warpgroup; of each thread one column. */
-DEVICE void share_factors(unsigned int maxima, unsigned int columns, float *sf)
+FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 {
     const int column = threadIdx.x % BLOCK;
     unsigned int most = 0;
@@ -205,8 +204,8 @@ DEVICE void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 ** neighbouring rows, then of pairs of these, exchange halves of what they have, until each has 4
 ** rows of a column in a word.
 */
-DEVICE void turn_columns(const struct packed *packed, unsigned int turned, unsigned int columns,
-                         int lane)
+FN void turn_columns(const struct packed *packed, unsigned int turned, unsigned int columns,
+                     int lane)
 {
     const int odd = lane / 4 % 2, low = lane / 8 % 2, chunk = (threadIdx.x / 32 ^ lane) % 4;
     const unsigned int upper = odd ? 0x1504 : 0x5140, lower = odd ? 0x3726 : 0x7362;
@@ -241,7 +240,7 @@ DEVICE void turn_columns(const struct packed *packed, unsigned int turned, unsig
 }
 
 /* The warpgroup's lines to memory, 16 bytes at a time. */
-DEVICE void store_lines(unsigned int turned, unsigned char *to, long long stride)
+FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
 {
     const int line = threadIdx.x % BLOCK / 4, chunk = threadIdx.x % 4;
 
@@ -260,9 +259,9 @@ DEVICE void store_lines(unsigned int turned, unsigned char *to, long long stride
 ** What one warp shares and reads of the others', it reads before it comes to the next block's
 ** barrier for all: so only the maxima, which are written before that, have two places.
 */
-DEVICE void store_copies(const struct packed *packed, struct slabs *slabs, const struct tile *t,
-                         const struct maps *maps, const struct copies *c, int x,
-                         $(back and "unsigned int slab, " or "")int row, int rows, int lane)
+FN void store_copies(const struct packed *packed, struct slabs *slabs, const struct tile *t,
+                     const struct maps *maps, const struct copies *c, int x,
+                     $(back and "unsigned int slab, " or "")int row, int rows, int lane)
 {
     const int warpgroup = threadIdx.x / 128 - 1;
     const unsigned int columns = c->memory->columns + warpgroup * 512;
@@ -289,9 +288,9 @@ DEVICE void store_copies(const struct packed *packed, struct slabs *slabs, const
 //$ if not back then
 
 /* One warp's rows of a tile, whose first result is in column t->column / OPERANDS. */
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, const struct finish *s, int row, int rows,
-                       int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, const struct finish *s, int row, int rows,
+                   int lane)
 {
     struct packed packed;
 

@@ -4,9 +4,9 @@
 ** The same as f16: a word has the factors of four blocks, those of this step are the `step`-th two.
 ** Where codes without a factor `must` be zeros the tile is marked if some are not.
 */
-DEVICE void expand_half_f16(const struct memory *s, unsigned int codes, unsigned int to, int row,
-                            int half, unsigned int factors, int step, int must,
-                            unsigned int sequence)
+FN void expand_half_f16(const struct memory *s, unsigned int codes, unsigned int to, int row,
+                        int half, unsigned int factors, int step, int must,
+                        unsigned int sequence)
 {
     unsigned int word[8], pair[16], factor[2];
 

@@ -18,8 +18,8 @@ enum { EIGHTHS = 64 };
 
 //$ if a.scale then
 /* Half of a row of one step of the stage that begins at `x`; `bits` as word_a has them. */
-DEVICE void expand_step(const struct memory *s, unsigned int packed, unsigned int stage,
-                        unsigned int bits, int x, int step, int row, int half)
+FN void expand_step(const struct memory *s, unsigned int packed, unsigned int stage,
+                    unsigned int bits, int x, int step, int row, int half)
 {
     expand_half_a(packed + step * PACKED_BYTES, stage + step * STAGE_BYTES, row, half,
                   scales_a(s, bits, x + step * TILE_K, row));
@@ -36,8 +36,8 @@ struct narrow_row {
 };
 
 /* Both are a warp's, and what its lanes see holds for all. Returns whether a scale is not near. */
-DEVICE int narrow_rows(const struct memory *s, struct narrow_row *rows, int count,
-                       unsigned int near, unsigned int sequence)
+FN int narrow_rows(const struct memory *s, struct narrow_row *rows, int count,
+                   unsigned int near, unsigned int sequence)
 {
     unsigned int beyond = 0, over = 0;
 
@@ -62,8 +62,8 @@ DEVICE int narrow_rows(const struct memory *s, struct narrow_row *rows, int coun
     return 0;
 }
 
-DEVICE void narrow_step(const struct memory *s, unsigned int packed, unsigned int stage, int step,
-                        const struct narrow_row *r, int half, int far, unsigned int sequence)
+FN void narrow_step(const struct memory *s, unsigned int packed, unsigned int stage, int step,
+                    const struct narrow_row *r, int half, int far, unsigned int sequence)
 {
     expand_half_f16(s, packed + step * PACKED_BYTES, stage + step * STAGE_BYTES, r->row, half,
                     r->scales, step, far && r->needed, sequence);
@@ -71,9 +71,9 @@ DEVICE void narrow_step(const struct memory *s, unsigned int packed, unsigned in
 
 //$ end
 /* Expand all steps of one tile: `p` is the place of the packed stages, `q` of those of the ring. */
-DEVICE void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
-                        const struct tile *t, const struct scales *scales, int rows, int columns,
-                        int k, int lane)
+FN void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
+                    const struct tile *t, const struct scales *scales, int rows, int columns,
+                    int k, int lane)
 {
     const int row = threadIdx.x % 128 / 2, half = threadIdx.x % 2;
 //$ if more then

@@ -62,7 +62,7 @@ enum {
 //$ include "sm90/ring.cu"
 
 /* The same of a packed stage. */
-DEVICE void release_packed(const struct memory *s, int stage, int lane)
+FN void release_packed(const struct memory *s, int stage, int lane)
 {
     if (lane == 0)
         barrier_arrive(s->packed_empty + stage * 8);

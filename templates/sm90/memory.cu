@@ -28,7 +28,7 @@ struct memory {
     unsigned int posted, read, queue;
 };
 
-DEVICE struct memory memory_layout(void)
+FN struct memory memory_layout(void)
 {
     extern __shared__ unsigned char dynamic[];
     struct memory s;

@@ -16,11 +16,11 @@
 //$ end
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
+FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
 //$ if direct then
-                          struct pipeline *q,
+                      struct pipeline *q,
 //$ end
-                          int first_row, int first_column, int k, int lane$(next))
+                      int first_row, int first_column, int k, int lane$(next))
 {
     int previous = -1$(direct and ", previous_packed = -1" or "");
 //$ local sums = a.type == "i8" and "whole" or "sum"

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* Of one code and four in a word. */
-DEVICE unsigned int largest_of(unsigned int most, unsigned int codes)
+FN unsigned int largest_of(unsigned int most, unsigned int codes)
 {
 #pragma unroll
     for (int i = 0; i < 32; i += 8)
@@ -12,9 +12,9 @@ DEVICE unsigned int largest_of(unsigned int most, unsigned int codes)
 ** Load all of the CTA's tiles, and once they are stored those again that are marked. A slot without
 ** a tile is posted in between: a warp that reads it has stored its tiles. By one warp.
 */
-DEVICE void scheduler_twice(const struct memory *s, struct scheduler *w, struct pipeline *p,
-                            unsigned int *sequence, const struct maps *maps, unsigned int first,
-                            unsigned int stride, int k, int lane)
+FN void scheduler_twice(const struct memory *s, struct scheduler *w, struct pipeline *p,
+                        unsigned int *sequence, const struct maps *maps, unsigned int first,
+                        unsigned int stride, int k, int lane)
 {
     struct tile t;
 

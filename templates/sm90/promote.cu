@@ -12,11 +12,11 @@
 ** one is under way: until it begins, this warpgroup leaves the tensor cores idle.
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
+FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
 //$ if of_blocks then
-                          const struct factors *f, const struct tile *t,
+                      const struct factors *f, const struct tile *t,
 //$ end
-                          int first_row, int first_column, int k, int lane)
+                      int first_row, int first_column, int k, int lane)
 {
     enum { ABREAST = COLUMNS / MMA_N, PIECES = ROWS / 64 * ABREAST };
     const unsigned int a_first = uniform(mma_operand(s->ring + first_row * TILE_K));

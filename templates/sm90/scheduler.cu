@@ -96,14 +96,14 @@ struct tile {
 
 //$ if ragged == "m" then
 /* Tiles of TILE_M rows, one above the other, in a group of this length. */
-DEVICE unsigned int row_tiles(unsigned int length)
+FN unsigned int row_tiles(unsigned int length)
 {
     return (length + TILE_M - 1) / TILE_M;
 }
 
 //$ if cluster.m > 1 then
 /* Pairs of tiles in so many rows of them: one above the other, but in an odd last row abreast. */
-DEVICE unsigned int pairs_in(const struct scheduler *w, unsigned int rows)
+FN unsigned int pairs_in(const struct scheduler *w, unsigned int rows)
 {
     return rows / 2 * w->tile_columns + rows % 2 * ((w->tile_columns + 1) / 2);
 }
@@ -118,7 +118,7 @@ enum { ALIGNED = 128 };
 ** The quantizer's copies hold each group from a multiple of ALIGNED on, behind the groups before.
 ** An empty group begins behind where all end, so that what its one step reads is zeros.
 */
-DEVICE void scheduler_align(struct scheduler *w, int lane)
+FN void scheduler_align(struct scheduler *w, int lane)
 {
     const unsigned int most = w->total + (ALIGNED - 1) * (unsigned int)w->groups;
     const unsigned int all = most / ALIGNED * ALIGNED;
@@ -134,7 +134,7 @@ DEVICE void scheduler_align(struct scheduler *w, int lane)
 //$ end
 //$ if runs then
 /* Copies of a group begin behind those of the groups before it. Groups that overlap have none. */
-DEVICE void scheduler_runs(struct scheduler *w, int lane)
+FN void scheduler_runs(struct scheduler *w, int lane)
 {
     const unsigned int all = (w->total + 127 * (unsigned int)w->groups) / 128;
     const unsigned int runs = (w->length + 127) / 128;
@@ -147,7 +147,7 @@ DEVICE void scheduler_runs(struct scheduler *w, int lane)
 //$ end
 //$ if longest_first == 1 then
 /* Hand the lanes' groups round so that longer ones come first, and of equals the lower number. */
-DEVICE void scheduler_sort(struct scheduler *w, int lane)
+FN void scheduler_sort(struct scheduler *w, int lane)
 {
     int rank = 0, from = 0;
 
@@ -171,7 +171,7 @@ DEVICE void scheduler_sort(struct scheduler *w, int lane)
 //$ end
 //$ if parts > 1 then
 /* The sizes of one part's groups base .. base + 31, each lane's in `start` and `length`. */
-DEVICE void scheduler_read_part(struct scheduler *w, int part, int lane)
+FN void scheduler_read_part(struct scheduler *w, int part, int lane)
 {
     const struct part *of = &w->parts->part[part];
 
@@ -188,7 +188,7 @@ DEVICE void scheduler_read_part(struct scheduler *w, int part, int lane)
 }
 
 /* Where a group of the block lies in each part: lane i keeps part i's. */
-DEVICE void scheduler_find(struct scheduler *w, int group, int lane)
+FN void scheduler_find(struct scheduler *w, int group, int lane)
 {
     w->at = group;
     w->steps = 0;
@@ -207,7 +207,7 @@ DEVICE void scheduler_find(struct scheduler *w, int group, int lane)
 }
 
 /* The tile's share of one part, whose number is less than the lanes'. By all lanes. */
-DEVICE struct tile scheduler_part(const struct scheduler *w, const struct tile *t, int part)
+FN struct tile scheduler_part(const struct scheduler *w, const struct tile *t, int part)
 {
     struct tile share = *t;
 
@@ -218,7 +218,7 @@ DEVICE struct tile scheduler_part(const struct scheduler *w, const struct tile *
 
 //$ end
 /* Read the sizes of groups base .. base + 31. */
-DEVICE void scheduler_read(struct scheduler *w, int lane)
+FN void scheduler_read(struct scheduler *w, int lane)
 {
 //$ if parts > 1 then
     unsigned int steps = 0;
@@ -269,7 +269,7 @@ DEVICE void scheduler_read(struct scheduler *w, int lane)
 //$ end
 }
 
-DEVICE void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride, int lane)
+FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride, int lane)
 {
     w->next = first;
     w->stride = stride;
@@ -307,7 +307,7 @@ DEVICE void scheduler_begin(struct scheduler *w, unsigned int first, unsigned in
 ** An odd last row belongs to the last band, whose strips each give two columns, one after the
 ** other, before that row gives the same two at once.
 */
-DEVICE void scheduler_place(const struct scheduler *w, struct tile *t, unsigned int number)
+FN void scheduler_place(const struct scheduler *w, struct tile *t, unsigned int number)
 {
     const unsigned int columns = w->tile_columns, rows = row_tiles(t->length);
     const unsigned int strips = rows > 1 ? rows / 2 : 1, last = strips * columns - 1;
@@ -334,7 +334,7 @@ DEVICE void scheduler_place(const struct scheduler *w, struct tile *t, unsigned 
 }
 //$ else
 /* The place of a tile in its group, from its number there. */
-DEVICE void scheduler_place(const struct scheduler *w, struct tile *t, unsigned int number)
+FN void scheduler_place(const struct scheduler *w, struct tile *t, unsigned int number)
 {
 //$ local tile_rows = ragged == "m" and "row_tiles(t->length)" or "w->tile_rows"
     const struct band band = band_of(number, $(tile_rows), w->tile_columns, w->band);
@@ -351,7 +351,7 @@ DEVICE void scheduler_place(const struct scheduler *w, struct tile *t, unsigned 
 //$ end
 
 /* The next tile of this cluster; 0 if there is none. Called by all lanes of a warp. */
-DEVICE int scheduler_next(struct scheduler *w, struct tile *t, int lane)
+FN int scheduler_next(struct scheduler *w, struct tile *t, int lane)
 {
     unsigned int block_tiles = __shfl_sync(~0u, w->tiles_end, 31);
     unsigned int tiles_end_below, first;

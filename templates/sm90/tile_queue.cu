@@ -5,8 +5,8 @@
 ** every warp that its tile is for has read it. `sequence` is the sequence number of a tile.
 */
 /* Post a tile whose copies begin at place `p` of the ring, or that there is none. By one thread. */
-DEVICE void queue_post(const struct memory *s, unsigned int *sequence, const struct tile *t,
-                       const struct pipeline *p, int is_tile)
+FN void queue_post(const struct memory *s, unsigned int *sequence, const struct tile *t,
+                   const struct pipeline *p, int is_tile)
 {
     const unsigned int at = *sequence % QUEUE, parity = *sequence / QUEUE % 2;
     const unsigned int slot = s->queue + at * SLOT_BYTES;
@@ -27,15 +27,15 @@ DEVICE void queue_post(const struct memory *s, unsigned int *sequence, const str
 
 //$ if expand ~= "none" and wide == "either" then
 /* Wait until all have read the last tile that this lane has posted. */
-DEVICE void queue_wait(const struct memory *s, unsigned int sequence)
+FN void queue_wait(const struct memory *s, unsigned int sequence)
 {
     barrier_wait(s->read + (sequence - 1) % QUEUE * 8, (sequence - 1) / QUEUE % 2);
 }
 
 //$ end
 /* The next tile of this warp, and where its copies begin; 0 if there is none. By all lanes. */
-DEVICE int queue_read(const struct memory *s, unsigned int *sequence, struct tile *t,
-                      struct pipeline *p, int lane)
+FN int queue_read(const struct memory *s, unsigned int *sequence, struct tile *t,
+                  struct pipeline *p, int lane)
 {
     const unsigned int at = *sequence % QUEUE, parity = *sequence / QUEUE % 2;
     const unsigned int slot = s->queue + at * SLOT_BYTES;

@@ -216,7 +216,7 @@ static struct sim_index sim_block_index(void)
 #define threadIdx sim_thread_index()
 #define blockIdx sim_block_index()
 #define gridDim ((struct sim_index){ sim.grid })
-#define DEVICE static __attribute__((unused))
+#define FN static __attribute__((unused))
 #define __global__
 #define __shared__
 #define __grid_constant__
