@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 struct qg_file {
-    const char *path; /* "specs/recipes/bf16.lua", "templates/sm90/walk.cu" */
+    const char *path; /* "specs/recipes/bf16.lua", "templates/sm90/copy.cu" */
     const char *text;
     size_t length;
 };

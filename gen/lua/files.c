@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Index of "sm90/walk.cu" among the files. */
+/* Index of "sm90/scheduler.cu" among the files. */
 int qg_files_template(const struct qg *q, const char *name)
 {
     for (int i = 0; i < q->nfiles; i++)

@@ -3,7 +3,7 @@
 ** decl.h: the top level of a generated text, one item for each declaration.
 **
 **     / * Wait until the phase ends. * /        a comment belongs to the item
-**     DEVICE void wait(unsigned barrier)        that follows it at once; with
+**     FN void wait(unsigned barrier)            that follows it at once; with
 **     {                                         an empty line after it, it is
 **         ...                                   an item of its own, about those
 **     }                                         that follow
@@ -53,6 +53,8 @@ struct qg_decls {
     int *queue; /* items whose text is still to be searched */
     int count, room, names_count, names_room, origins_count, origins_room;
     int queued, queue_room;
+    int *pieces; /* files that wrote what is kept, in their order */
+    int pieces_count, pieces_room;
     int includes;                 /* other files, which may name any item */
     int buckets[QG_DECL_BUCKETS]; /* index of a name plus 1, 0: none */
 };

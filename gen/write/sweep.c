@@ -25,7 +25,7 @@ static struct qg_decls *decls_of(struct qg *q)
 
 void qg_sweep_begin(struct qg *q, int file)
 {
-    decls_of(q)->origins_count = 0;
+    decls_of(q)->origins_count = decls_of(q)->pieces_count = 0;
     qg_sweep_origin(q, file);
 }
 
@@ -145,6 +145,17 @@ static void put_enum(struct writer *w, const struct qg_decl *item, int first)
     put(w, rest, item->end);
 }
 
+/* For the contents: each file once. */
+static void add_piece(struct qg *q, struct qg_decls *items, int file)
+{
+    for (int i = 0; i < items->pieces_count; i++)
+        if (items->pieces[i] == file)
+            return;
+    items->pieces = qg_decl_grow(q, items->pieces, items->pieces_count,
+                                 &items->pieces_room, sizeof *items->pieces);
+    items->pieces[items->pieces_count++] = file;
+}
+
 /* The line that says which file the next item is from; 1 if it is new. */
 static int put_origin(struct writer *w)
 {
@@ -158,6 +169,7 @@ static int put_origin(struct writer *w)
     if (file == w->said)
         return 0;
     w->said = file;
+    add_piece(w->q, w->items, file);
     qg_text_print(w->q, &w->q->chunk, "\n\n/* %.*s %s */\n",
                   room < 3 ? 3 : room, dashes, name);
     w->blank = 0;
@@ -241,4 +253,36 @@ int qg_sweep(struct qg *q, const char *kernel, int file)
     q->chunk = q->output;
     q->output = swept;
     return 0;
+}
+
+const char *qg_sweep_contents(struct qg *q, int file)
+{
+    enum { WIDTH = 80 };
+    static const char first[] = "** pieces    ", later[] = ",\n**           ";
+    static const char common[] = "templates/";
+    const struct qg_decls *items = decls_of(q);
+    size_t column = 0;
+
+    qg_text_clear(&q->chunk);
+    qg_text_put(q, &q->chunk, "");
+    for (int i = 0; i < items->pieces_count; i++) {
+        const char *name = q->files[items->pieces[i]].name;
+
+        if (items->pieces[i] == file)
+            continue;
+        if (!strncmp(name, common, strlen(common)))
+            name += strlen(common);
+        if (column && column + strlen(name) + strlen(", ,") <= WIDTH) {
+            qg_text_put(q, &q->chunk, ", ");
+            column += strlen(", ");
+        } else {
+            qg_text_put(q, &q->chunk, column ? later : first);
+            column = strlen(first);
+        }
+        qg_text_put(q, &q->chunk, name);
+        column += strlen(name);
+    }
+    if (column)
+        qg_text_put(q, &q->chunk, "\n");
+    return q->chunk.data;
 }

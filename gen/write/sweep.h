@@ -15,5 +15,8 @@ void qg_sweep_origin(struct qg *, int file);
    there is no such function, or the text includes another. Returns 0, or 1 and
    noted, about `file`. */
 int qg_sweep(struct qg *, const char *kernel, int file);
+/* Lines for the head of the text that was made last: the files that have
+   written it besides `file`, in their order. Valid until the next call. */
+const char *qg_sweep_contents(struct qg *, int file);
 
 #endif

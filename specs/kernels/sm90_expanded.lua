@@ -53,7 +53,7 @@ local function common (wide)
   derive "becomes" (function (v) return v.wide end),
   derive "marks" (function (v) return v.wide == "either" and 1024 or 0 end), -- of tiles again
   derive "parts" (function () return 1 end),
-  derive "walk_rolled" (function () return true end), -- see sm90_gemm.lua
+  derive "scheduler_rolled" (function () return true end), -- see sm90_gemm.lua
   derive "rolled" (function () return false end),
   derive "whole" (function () return false end),
   derive "quantize" (function () return "apart" end),

@@ -38,7 +38,7 @@ local function common (merges)
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
   derive "rolled" (function (v) return v.ragged ~= "none" and v.parts == 1 end),
-  derive "walk_rolled" (function (v) return v.rolled end), -- the first of these
+  derive "scheduler_rolled" (function (v) return v.rolled end), -- the first of these
   derive "whole" (function () return false end),
   derive "bytes" (function (v) return v.a.bytes end),
   derive "store" (function () return "warps" end),

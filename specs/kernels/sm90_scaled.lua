@@ -50,9 +50,9 @@ local function common (merges, quantizes)
   derive "expand" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
-  derive "walk_rolled" (function (v) return v.factors ~= "squares" and v.parts == 1 end),
+  derive "scheduler_rolled" (function (v) return v.factors ~= "squares" and v.parts == 1 end),
   derive "rolled" (function (v)
-    return v.walk_rolled and v.factors ~= "lines" and not follows(v)
+    return v.scheduler_rolled and v.factors ~= "lines" and not follows(v)
   end),
   derive "bytes" (function (v) return v.a.bytes end),
 
@@ -350,8 +350,8 @@ end
 -- And dp as copies of a dy. Of 128 columns of the product and of P each operand makes a block.
 for operands, axes in pairs(gradients) do
   kernels("sm90_square_m_dy_copies_" .. operands) {
-    op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m",
-    epilogue = "gradient_copies", arch = "sm_90a", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
+    op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m", arch = "sm_90a",
+    epilogue = "gradient_copies", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
     params = join(backward, sf.square, back, copies, sizes),
 
     axis "activation" (axes[1]),

@@ -12,13 +12,13 @@
 **
 ** One CTA. A factor that is null is 1.                    COUPLED: ahead -> runtime/ahead_run.c
 */
-#define DEVICE __device__ __forceinline__
+#define FN __device__ __forceinline__
 enum { THREADS = $(threads), TILE = 128 };
 
 //$ include "common/sizes.c"
 
 /* The sum of what the lanes up to this one have, none of which passes `most`: at most that. */
-DEVICE unsigned int sum_lanes(unsigned int value, unsigned int most, int lane)
+FN unsigned int sum_lanes(unsigned int value, unsigned int most, int lane)
 {
     for (int distance = 1; distance < 32; distance *= 2) {
         const unsigned int below = __shfl_up_sync(~0u, value, distance);
@@ -30,8 +30,8 @@ DEVICE unsigned int sum_lanes(unsigned int value, unsigned int most, int lane)
 }
 
 /* Called by a whole warp: each lane has one of 32 groups at a time. */
-DEVICE void place_groups(const void *first_dims, const void *offsets, int bytes, int groups,
-                         unsigned int rows, int align, int *to, int lane)
+FN void place_groups(const void *first_dims, const void *offsets, int bytes, int groups,
+                     unsigned int rows, int align, int *to, int lane)
 {
     const unsigned int most = (unsigned int)((rows + (TILE - 1ll) * groups) / TILE);
     unsigned int end = 0, first = 0; /* rows and tiles of the groups so far */

@@ -9,8 +9,8 @@ struct band {
 ** Where a group's tile lies, each strip having `across` of them. Bands are alike, of `usual` strips
 ** or up to half of that more or less: a narrow last one would read everything across for little.
 */
-DEVICE struct band band_of(unsigned int number, unsigned int strips, unsigned int across,
-                           unsigned int usual)
+FN struct band band_of(unsigned int number, unsigned int strips, unsigned int across,
+                       unsigned int usual)
 {
     const unsigned int about = (strips + usual / 2) / usual;
     const unsigned int size = about > 1 ? (strips + about - 1) / about : strips;

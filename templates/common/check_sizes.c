@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local fn = arch == "host" and "static" or "DEVICE"
+//$ local fn = arch == "host" and "static" or "FN"
 //$ include "common/size_rules.c"
 
 /* Record the first group that breaks a rule: code, group, low and high word of the value. 1 if one

@@ -6,7 +6,7 @@
 ** of a warp looks at one of 32 groups; what those behind the first bad group find does not matter.
 ** 1 if one does.
 */
-DEVICE int check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,
+FN int check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,
                         unsigned int rows, unsigned int *error, int lane)
 {
     unsigned int end = 0; /* of the groups so far */

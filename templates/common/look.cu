@@ -14,8 +14,7 @@
 ** Only scales are read, and codes under those so small that nothing but zeros may have them. What
 ** belongs to no group is not looked at.
 */
-#define DEVICE __device__ __forceinline__
-#define FN DEVICE
+#define FN __device__ __forceinline__
 enum {
     THREADS = $(threads),
     BLOCK = $(scale.k),          /* values that share a scale */
@@ -29,7 +28,7 @@ enum {
 //$ include "common/sizes.c"
 
 /* A warp's lanes hold 32 groups. */
-struct walk {
+struct scheduler {
     const void *first_dims, *offsets;
     int sizes_bytes, groups;
     unsigned int total;      /* rows */
@@ -38,7 +37,7 @@ struct walk {
     unsigned int start, length;
 };
 
-//$ include("common/walk_sizes.cu", { rolled = false })
+//$ include("common/scheduler_sizes.cu", { rolled = false })
 
 /* What CTAs note: each word is 0 when nothing has been seen. */
 struct notes {
@@ -176,10 +175,10 @@ FN void see_rows(struct seen *s, const struct operand *o, long long row, long lo
 
 /* The rows of 32 groups. Each lane counts its group's units, so that a CTA comes to those alone in
    which it has some. */
-FN void see_groups(struct seen *s, const struct operand *o, struct walk *w, unsigned int *before,
-                   int lane)
+FN void see_groups(struct seen *s, const struct operand *o, struct scheduler *w,
+                   unsigned int *before, int lane)
 {
-    walk_read_sizes(w, lane);
+    scheduler_read_sizes(w, lane);
     const unsigned char *first = o->sf + (long long)w->start * o->blocks;
     const unsigned int own = units_of(first, first + (long long)w->length * o->blocks);
     const unsigned int end = *before + warp_prefix_sum(own, 0x7fffffff, lane);
@@ -254,7 +253,7 @@ $(name)(
     const struct operand matrices = { (const unsigned char *)b, (const unsigned char *)b_sf,
                                       b_stride, k, blocks };
     struct seen of_a = { { 0, 0 }, 0xff00ff, 0 }, of_b = { { 0, 0 }, 0xff00ff, 0 };
-    struct walk w = { first_dims, offsets, sizes_bytes, groups, (unsigned int)m, 0, 0, 0, 0 };
+    struct scheduler w = { first_dims, offsets, sizes_bytes, groups, (unsigned int)m, 0, 0, 0, 0 };
     unsigned int before = 0;
     __shared__ struct notes own;
 

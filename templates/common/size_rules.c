@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local fn = arch == "host" and "static" or "DEVICE"
+//$ local fn = arch == "host" and "static" or "FN"
 enum { SIZE_NEGATIVE = 1, SIZE_PAST_END = 2, SIZE_OVERLAP = 3 }; /* COUPLED: errors */
 
 /* The rule that a group breaks, 0 if none; groups before it end at `end`. */

@@ -3,7 +3,7 @@
 ** Group sizes as the caller gave them: never trusted, so each is cut to the rows of the buffer
 ** before the first address is formed from it. `bytes` is 4 or 8, for int32 or int64 arrays.
 */
-//$ local fn = arch == "host" and "static" or "DEVICE"
+//$ local fn = arch == "host" and "static" or "FN"
 $(fn) long long size_at(const void *sizes, int bytes, int i)
 {
     return bytes == 8 ? ((const long long *)sizes)[i] : ((const int *)sizes)[i];

@@ -2,12 +2,12 @@
 //$ include "quantize/operands.cu"
 
 /* Two results as the type of the input holds them. */
-FN held round_pair(float lo, float hi)
+FN packed round_pair(float lo, float hi)
 {
 //$ if input.bits == 16 then
     return to_$(input.type)_x2(lo, hi);
 //$ else
-    return hold(lo, hi);
+    return pack(lo, hi);
 //$ end
 }
 
@@ -28,12 +28,12 @@ FN int result_of(const struct source *s, int f, int *is_second)
 enum { AT_ONCE = 8 }; /* rows whose operands are on their way together */
 
 /* Two features of AT_ONCE rows from `one` and `two` on; zeros behind the first `rows`. */
-template <int PAIRED> DEVICE void load_some(held x[AT_ONCE], const in_element *one,
-                                            const in_element *two, long long stride, int rows)
+template <int PAIRED> FN void load_some(packed x[AT_ONCE], const in_element *one,
+                                        const in_element *two, long long stride, int rows)
 {
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
-        x[i] = hold(0, 0);
+        x[i] = pack(0, 0);
         if (i < rows)
             x[i] = load_pair<PAIRED>(one, two);
         one += stride;
@@ -41,7 +41,7 @@ template <int PAIRED> DEVICE void load_some(held x[AT_ONCE], const in_element *o
     }
 }
 
-FN void load_some(held x[AT_ONCE], const struct source *s, const in_element *row,
+FN void load_some(packed x[AT_ONCE], const struct source *s, const in_element *row,
                   const long long at[2], long long stride, int rows)
 {
     if (s->paired)
@@ -51,8 +51,8 @@ FN void load_some(held x[AT_ONCE], const struct source *s, const in_element *row
 }
 
 /* fill, of activation WHICH. */
-template <int WHICH> DEVICE void fill_with(held *v, const struct source *s, const struct group *g,
-                                           int row, int f)
+template <int WHICH> FN void fill_with(packed *v, const struct source *s, const struct group *g,
+                                       int row, int f)
 {
     const int next = f + 1 < s->all.k ? f + 1 : f;
     const long long first = (long long)g->start + row;
@@ -77,10 +77,10 @@ template <int WHICH> DEVICE void fill_with(held *v, const struct source *s, cons
 //$ end
 #pragma unroll 1
     for (int begin = 0; begin < ROWS; begin += AT_ONCE) {
-        held x[AT_ONCE], y[AT_ONCE];
+        packed x[AT_ONCE], y[AT_ONCE];
         float p[AT_ONCE];
 //$ if form == "backward" then
-        held dy[AT_ONCE];
+        packed dy[AT_ONCE];
 
         load_some(dy, s, in, result, s->in_stride, rows);
 //$ end
@@ -105,7 +105,7 @@ template <int WHICH> DEVICE void fill_with(held *v, const struct source *s, cons
                               second[j] ? d.b : d.a);
 //$ end
             }
-            v[i * LINE] = i < rows ? round_pair(z[0], next > f ? z[1] : 0) : hold(0, 0);
+            v[i * LINE] = i < rows ? round_pair(z[0], next > f ? z[1] : 0) : pack(0, 0);
         }
         v += AT_ONCE * LINE;
         in += AT_ONCE * s->in_stride;
@@ -125,7 +125,7 @@ template <int WHICH> DEVICE void fill_with(held *v, const struct source *s, cons
 ** operands, from those of the results that they went into.
 */
 //$ end
-FN void fill(held *v, const struct source *s, const struct group *g, int row, int f)
+FN void fill(packed *v, const struct source *s, const struct group *g, int row, int f)
 {
     switch (s->activation) {
 //$ for i = 1, 6 do

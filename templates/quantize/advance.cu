@@ -1,26 +1,26 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* What lies ahead of a CTA: a tile, and the tiles of 128 rows in the groups before its group. */
-struct errand {
+struct work {
     struct tile tile; /* group -1: there is none */
     int first;
 };
 
 /* The first warp walks for all, 32 tiles at a time: a lane finds one of them. */
-struct agenda {
-    struct walk walk[32]; /* of each lane, where it costs no registers */
-    struct errand errand[64]; /* as they come, in a ring of two halves */
+struct schedule {
+    struct scheduler scheduler[32]; /* of each lane, where it costs no registers */
+    struct work work[64]; /* as they come, in a ring of two halves */
 };
 
 //$ if of == "w" then
 /* The tile of a lane. */
-FN struct errand find_tile(struct walk *w, int lane)
+FN struct work find_tile(struct scheduler *w, int lane)
 {
-    struct walk own = *w;
-    struct errand e;
+    struct scheduler own = *w;
+    struct work e;
 
     own.next += (unsigned int)lane * w->stride;
     e.first = 0;
-    if (!walk_next(&own, &e.tile, lane))
+    if (!scheduler_next(&own, &e.tile, lane))
         e.tile.group = -1;
     return e;
 }
@@ -29,11 +29,11 @@ FN struct errand find_tile(struct walk *w, int lane)
 ** The tile of a lane. Each lane looks for its strip among those of 32 groups, which the lanes hold,
 ** and all go on to the next 32 groups until each has found it. Called by all lanes of a warp.
 */
-FN struct errand find_tile(struct walk *w, int lane)
+FN struct work find_tile(struct scheduler *w, int lane)
 {
     const unsigned int number = w->next + (unsigned int)lane * w->stride;
     const unsigned int strip = number / w->across;
-    struct errand e;
+    struct work e;
 
     e.tile.group = -1;
     for (;;) {
@@ -60,22 +60,22 @@ FN struct errand find_tile(struct walk *w, int lane)
             return e;
         w->strips_before += strips;
         w->base += 32;
-        walk_read(w, lane);
+        scheduler_read(w, lane);
     }
 }
 //$ end
 
 /* Tiles 32 * half .. of the ring. Called by the first warp; others see them after a barrier. */
-FN void look_ahead(struct agenda *a, int half, int lane)
+FN void look_ahead(struct schedule *a, int half, int lane)
 {
-    struct walk w = a->walk[lane];
+    struct scheduler w = a->scheduler[lane];
 
-    a->errand[half * 32 + lane] = find_tile(&w, lane);
+    a->work[half * 32 + lane] = find_tile(&w, lane);
     w.next += 32 * w.stride;
-    a->walk[lane] = w;
+    a->scheduler[lane] = w;
 }
 
-FN struct group group_of(const struct errand *e, const struct shape *all)
+FN struct group group_of(const struct work *e, const struct shape *all)
 {
 //$ if of == "w" then
     const struct group g = { e->tile.group, 0, all->m, 0 };
@@ -88,7 +88,7 @@ FN struct group group_of(const struct errand *e, const struct shape *all)
 
 //$ if op ~= "dequantize" and form == "plain" and input.type ~= "copy" then
 /* The values of a tile into a stage, if there is a tile. */
-FN void bring(const struct errand *e, const struct source *s, held *stage)
+FN void load(const struct work *e, const struct source *s, packed *stage)
 {
     const struct group g = group_of(e, &s->all);
     const struct tile t = e->tile;

@@ -22,7 +22,7 @@
 
 //$ include "quantize/advance.cu"
 
-//$ include "quantize/place.cu"
+//$ include "quantize/coord.cu"
 
 //$ include "quantize/maxima.cu"
 
@@ -52,10 +52,10 @@ $(name)(
 )
 {
     extern __shared__ uint4 memory[];
-    __shared__ struct agenda agenda;
+    __shared__ struct schedule schedule;
 //$ local tiles = stages == 2 and "two tiles" or "a tile"
-    held *const staged = (held *)memory; /* the values of $(tiles) */
-    const struct place p = place_here();
+    packed *const staged = (packed *)memory; /* the values of $(tiles) */
+    const struct coord p = coord_here();
     const int warp = p.warp, lane = p.lane;
     const struct shape all = { m, k, groups };
     struct source source;
@@ -64,29 +64,29 @@ $(name)(
 //$ end
 
     //$ include "common/noop.c"
-    //$ include "quantize/source.cu"
-    //$ include "quantize/agenda.cu"
+    //$ include "quantize/source.body.cu"
+    //$ include "quantize/schedule.body.cu"
 //$ if stages == 2 then
-    bring(&agenda.errand[0], &source, staged);
+    load(&schedule.work[0], &source, staged);
 //$ end
-    for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
-        const struct tile t = agenda.errand[turn].tile;
-        const struct group g = group_of(&agenda.errand[turn], &all);
+    for (int turn = 0; schedule.work[turn].tile.group >= 0; turn = (turn + 1) % 64) {
+        const struct tile t = schedule.work[turn].tile;
+        const struct group g = group_of(&schedule.work[turn], &all);
 //$ if scale.span == "row" or form ~= "plain" or input.type == "copy" then
         const int row = t.row + ROWS * p.part, feature = t.column + 64 * p.half + 2 * lane;
 //$ end
 //$ if stages == 2 then
-        const held *const v = staged + turn % 2 * TILE_VALUES + first_value(&p);
+        const packed *const v = staged + turn % 2 * TILE_VALUES + first_value(&p);
 
         copies_wait();
         __syncthreads(); /* the values are there, the other stage is free */
-        bring(&agenda.errand[(turn + 1) % 64], &source, staged + (turn + 1) % 2 * TILE_VALUES);
+        load(&schedule.work[(turn + 1) % 64], &source, staged + (turn + 1) % 2 * TILE_VALUES);
 //$ else
-        held *const v = staged + first_value(&p);
+        packed *const v = staged + first_value(&p);
 
         __syncthreads(); /* the stage is free */
 //$ if form == "plain" and input.type ~= "copy" then
-        bring(&agenda.errand[turn], &source, staged);
+        load(&schedule.work[turn], &source, staged);
         copies_wait();
         __syncthreads(); /* the values are there */
 //$ else
@@ -95,7 +95,7 @@ $(name)(
 //$ end
 //$ end
         if (turn % 32 == 0 && warp == 0)
-            look_ahead(&agenda, 1 - turn / 32, lane);
+            look_ahead(&schedule, 1 - turn / 32, lane);
 //$ if scale.span == "row" then
         if (row_amax) {
             const int line = row + lane;

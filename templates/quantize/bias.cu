@@ -10,7 +10,7 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/walk_next.cu"
+//$ include "common/scheduler_next.cu"
 
 //$ include "quantize/given.cu"
 
@@ -31,15 +31,15 @@ $(name)(
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
-    struct walk w;
+    struct scheduler w;
     struct tile t;
 
     //$ include "common/noop.c"
-    //$ include "quantize/begin.cu"
-    while (walk_next(&w, &t, lane)) {
+    //$ include "quantize/begin.body.cu"
+    while (scheduler_next(&w, &t, lane)) {
         struct group g;
 
-        //$ include "quantize/group.cu"
+        //$ include "quantize/group.body.cu"
         const float *from = bias + (long long)g.number * k;
         for (int i = t.row + warp; i < t.row + TILE_M && i < g.length; i += THREADS / 32) {
             const long long at = (long long)g.start + i;
@@ -54,5 +54,5 @@ $(name)(
             }
         }
     }
-    //$ include "quantize/end.cu"
+    //$ include "quantize/end.body.cu"
 }

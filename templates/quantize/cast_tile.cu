@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local bits = element.bits == 4 and 4 or 8 -- in memory
 //$ local cast = "to_" .. element.type .. "_x2"
-//$ local power = scale.powers and input.bits == 16 -- 16 bits hold a product, too
+//$ local power = scale.powers and input.bits == 16 -- 16 bits pack a product, too
 //$ if element.type == "e2m1" and power and arch == "sm_90a" then
 //$   cast = cast .. "_of_f16"
 //$ end
@@ -16,9 +16,9 @@
 ** the first value lies that the thread stores. FULL: all of them, of either.
 */
 template <int FULL>
-DEVICE void cast_rows(struct shared *shared, const struct place *p, const struct copy *row,
-                      const struct copy *column, held *tile, const struct factors *f,
-                      int rows, int stored, long long at, long long along, float sum[2])
+FN void cast_rows(struct shared *shared, const struct coord *p, const struct copy *row,
+                  const struct copy *column, packed *tile, const struct factors *f,
+                  int rows, int stored, long long at, long long along, float sum[2])
 {
 //$ local direct, half = scale.hadamard, bits == 4 and " / 2" or ""
 //$ if direct then
@@ -27,7 +27,7 @@ DEVICE void cast_rows(struct shared *shared, const struct place *p, const struct
     unsigned char *to = row->data + at$(half);
 //$ end
     const long long step = row->stride$(half);
-    const held *const v = tile + first_value(p);
+    const packed *const v = tile + first_value(p);
     int negative[2] = { 0, 0 }; /* rows of -0 */
 
     sum[0] = sum[1] = -0.0f; /* to which -0 may be added */
@@ -39,7 +39,7 @@ DEVICE void cast_rows(struct shared *shared, const struct place *p, const struct
     for (int first = 0; first < ROWS; first += 16) {
 //$ if not direct then
         const float factors[2] = { column_factor(f, 0, first), column_factor(f, 1, first) };
-        held here[16];
+        packed here[16];
         unsigned made[16]; /* codes of the row copy */
         unsigned words[2][WORDS];
         float before[2] = { 0, 0 }; /* the row above, times the columns' factors */
@@ -139,11 +139,11 @@ FN void cast_line(const struct copy *column, unsigned words[WORDS], const float 
 ** The column copy of values that are transformed first, block after block: $(scale.k) rows of a
 ** feature are transformed, scaled and cast while they are in registers.
 */
-FN void cast_turned(struct shared *shared, const struct place *p, const struct group *g,
+FN void cast_turned(struct shared *shared, const struct coord *p, const struct group *g,
                     const struct tile *t, const struct shape *all, const struct copy *column,
-                    held *tile, const struct factors *f, long long at)
+                    packed *tile, const struct factors *f, long long at)
 {
-    const held *const v = tile + first_value(p);
+    const packed *const v = tile + first_value(p);
 //$ if scale.global then
     const float global = global_factor(column->amax, column->global, g, t);
 
@@ -179,10 +179,10 @@ FN void cast_turned(struct shared *shared, const struct place *p, const struct g
 
 //$ elseif scale.hadamard then
 /* The column copy of values that are transformed first. */
-FN void cast_turned(struct shared *shared, const struct place *p, const struct copy *column,
-                    held *tile, const struct factors *f, long long at)
+FN void cast_turned(struct shared *shared, const struct coord *p, const struct copy *column,
+                    packed *tile, const struct factors *f, long long at)
 {
-    const held *const v = tile + first_value(p);
+    const packed *const v = tile + first_value(p);
 
 #pragma unroll
     for (int first = 0; first < ROWS; first += 16) {
@@ -207,9 +207,9 @@ FN void cast_turned(struct shared *shared, const struct place *p, const struct c
 ** A tile: both copies$(and_sums). All threads come
 ** here together, and may leave before all of the column copy has been stored.
 */
-FN void cast_tile(struct shared *shared, const struct place *p, const struct group *g,
+FN void cast_tile(struct shared *shared, const struct coord *p, const struct group *g,
                   const struct tile *t, const struct shape *all, const struct copy *row,
-                  const struct copy *column, held *tile$(sums))
+                  const struct copy *column, packed *tile$(sums))
 {
     const int rows = g->length - t->row - ROWS * p->part;
 //$ local stores = scale.hadamard and "2 * p->lane" or "p->lane % ROW_PIECES * " .. 128 // bits
@@ -218,7 +218,7 @@ FN void cast_tile(struct shared *shared, const struct place *p, const struct gro
     const long long at = row_at(row, p, g, t, all, feature);
     const long long along = column_at(column, g, t, all) +
                             (64 * p->half + 2 * p->lane) * column->stride + ROWS * p->part;
-    const held *const v = tile + first_value(p);
+    const packed *const v = tile + first_value(p);
     struct factors f = { { 0 }, { { 0 } } };
     float sum[2];
 

@@ -66,7 +66,7 @@ FN unsigned char *kept(unsigned char *address)
 
 //$ end
 /* Where feature `feature` of the tile lies in a thread's first row of the row copy, in values. */
-FN long long row_at(const struct copy *copy, const struct place *p, const struct group *g,
+FN long long row_at(const struct copy *copy, const struct coord *p, const struct group *g,
                     const struct tile *t, const struct shape *all, int feature)
 {
 //$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
@@ -100,7 +100,7 @@ FN void gather(unsigned words[WORDS], int r, unsigned codes)
 ** the first 16. Which chunk of 16 bytes a line gets there spreads them over the banks, both when
 ** they are written for neighbouring features and when they are read for a line.
 */
-FN unsigned char *staged_part(held *tile, int line, int part, int second_half)
+FN unsigned char *staged_part(packed *tile, int line, int part, int second_half)
 {
     const int lane = line % 64 / 2, second = line % 2;
 //$ if bits == 4 then
@@ -118,7 +118,7 @@ FN unsigned char *staged_part(held *tile, int line, int part, int second_half)
 ** What became of 16 rows of the thread's features, from row `first` of the thread's on. All lanes
 ** of a warp have read these rows.
 */
-FN void stage_rows(held *tile, const struct place *p, int first, const unsigned words[2][WORDS])
+FN void stage_rows(packed *tile, const struct coord *p, int first, const unsigned words[2][WORDS])
 {
 #pragma unroll
     for (int second = 0; second < 2; second++) {
@@ -143,7 +143,7 @@ enum {
 ** Until they are stored, rows of the row copy lie there too, in what 16 rows' parts of the column
 ** copy leave of these: row r of the 16 from `first` on.
 */
-FN unsigned char *staged_row(held *tile, const struct place *p, int first, int r)
+FN unsigned char *staged_row(packed *tile, const struct coord *p, int first, int r)
 {
     const int row = ROWS * p->part + first + 8 + r * ROW_BYTES / 128;
 
@@ -151,7 +151,7 @@ FN unsigned char *staged_row(held *tile, const struct place *p, int first, int r
 }
 
 /* These 16 rows, or as many as are to be `stored`, from `to` on: the lane's piece of the first. */
-FN void store_rows(held *tile, const struct place *p, int first, unsigned char *to,
+FN void store_rows(packed *tile, const struct coord *p, int first, unsigned char *to,
                    long long step, int stored)
 {
     enum { LINES = 32 / ROW_PIECES }; /* at a time */
@@ -169,7 +169,7 @@ FN void store_rows(held *tile, const struct place *p, int first, unsigned char *
 
 //$ end
 /* The column copy's lines, $(16 * bits) bytes of each. */
-FN void store_stage(held *tile, const struct copy *copy, const struct group *g,
+FN void store_stage(packed *tile, const struct copy *copy, const struct group *g,
                     const struct tile *t, const struct shape *all)
 {
     enum { CHUNKS = TILE_M * $(bits) / 128, LINES = THREADS / CHUNKS }; /* of a line; at a time */

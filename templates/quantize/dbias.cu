@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* A thread's part of dbias: the sums of its 32 rows, which another kernel adds up. */
-FN void sum_part(float *partials, const struct place *p, const struct group *g,
+FN void sum_part(float *partials, const struct coord *p, const struct group *g,
                  const struct tile *t, const struct shape *all, const float sum[2])
 {
     const int row = t->row + ROWS * p->part, feature = t->column + 64 * p->half + 2 * p->lane;

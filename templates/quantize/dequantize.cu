@@ -37,7 +37,7 @@ struct result {
     int whole;         /* rows begin at multiples of 16 bytes */
 };
 
-/* The calling thread. What follows from it is worked out anew for each tile: see place_here. */
+/* The calling thread. What follows from it is worked out anew for each tile: see coord_here. */
 FN int thread_here(void)
 {
     int thread;
@@ -123,7 +123,7 @@ $(name)(
 )
 {
     __shared__ uint4 stage[TILE_M * PIECES];
-    __shared__ struct agenda agenda;
+    __shared__ struct schedule schedule;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
 //$ local of_row, of_column = "", ""
@@ -135,15 +135,15 @@ $(name)(
     //$ include "common/noop.c"
     result.stride = out_stride;
     result.whole = (unsigned long long)out % 16 == 0 && out_stride % PIECE == 0;
-    //$ include "quantize/agenda.cu"
-    for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
-        const struct tile t = agenda.errand[turn].tile;
-        const struct group g = group_of(&agenda.errand[turn], &all);
+    //$ include "quantize/schedule.body.cu"
+    for (int turn = 0; schedule.work[turn].tile.group >= 0; turn = (turn + 1) % 64) {
+        const struct tile t = schedule.work[turn].tile;
+        const struct group g = group_of(&schedule.work[turn], &all);
 
         if (!row || turn % 16 == 0)
-            __syncthreads(); /* the stage is free, or half of the agenda */
+            __syncthreads(); /* the stage is free, or half of the schedule */
         if (turn % 32 == 0 && warp == 0)
-            look_ahead(&agenda, 1 - turn / 32, lane);
+            look_ahead(&schedule, 1 - turn / 32, lane);
 //$ if of ~= "w" then
         if (g.first + t.row / TILE_M >= most_tiles(&all))
             continue; /* groups that overlap would not fit into the column copy */
@@ -167,5 +167,5 @@ $(name)(
         else
             do_columns(stage, &turned, &result, &g, &t, &all, 0);
     }
-    //$ include "quantize/end.cu"
+    //$ include "quantize/end.body.cu"
 }

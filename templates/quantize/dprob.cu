@@ -12,7 +12,7 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/walk_next.cu"
+//$ include "common/scheduler_next.cu"
 
 //$ include "quantize/given.cu"
 
@@ -22,7 +22,7 @@
 
 /* A lane's part of the sum of row `row`, of activation WHICH. */
 template <int WHICH, int PAIRED>
-DEVICE float sum_part(const struct source *s, long long row, int features, int lane)
+FN float sum_part(const struct source *s, long long row, int features, int lane)
 {
     const in_element *in = (const in_element *)s->in + row * s->in_stride;
     const in_element *from = (const in_element *)s->saved + row * s->saved_stride;
@@ -35,9 +35,9 @@ DEVICE float sum_part(const struct source *s, long long row, int features, int l
 
         find_operands(s, &o, 0, f, features);
         find_operands(s, &o, 1, next, features);
-        const held dy = load_pair<PAIRED>(in + f, in + next);
-        const held a = load_pair<PAIRED>(from + o.a[0], from + o.a[1]);
-        const held b = load_pair<PAIRED>(from + o.b[0], from + o.b[1]);
+        const packed dy = load_pair<PAIRED>(in + f, in + next);
+        const packed a = load_pair<PAIRED>(from + o.a[0], from + o.a[1]);
+        const packed b = load_pair<PAIRED>(from + o.b[0], from + o.b[1]);
         const float y = activate(WHICH, lo_of(a), lo_of(b), s->limit, s->slope, s->shift);
         const float z = activate(WHICH, hi_of(a), hi_of(b), s->limit, s->slope, s->shift);
         sum = add_rn(sum, mul_rn(lo_of(dy), y));
@@ -49,8 +49,8 @@ DEVICE float sum_part(const struct source *s, long long row, int features, int l
 
 /* The rows of a strip that are the calling warp's. */
 template <int WHICH>
-DEVICE void sum_rows(const struct source *s, const struct group *g, int row, int warp, int lane,
-                     float *dprob)
+FN void sum_rows(const struct source *s, const struct group *g, int row, int warp, int lane,
+                 float *dprob)
 {
     const int features = s->activation == SQUARED_RELU ? s->all.k : s->all.k / 2;
 
@@ -73,17 +73,17 @@ $(name)(
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
     struct source source;
-    struct walk w;
+    struct scheduler w;
     struct tile t;
 
     //$ include "common/noop.c"
-    //$ include "quantize/source.cu"
-    //$ include "quantize/begin.cu"
+    //$ include "quantize/source.body.cu"
+    //$ include "quantize/begin.body.cu"
     w.across = 1; /* a strip of 128 rows is a tile */
-    while (walk_next(&w, &t, lane)) {
+    while (scheduler_next(&w, &t, lane)) {
         struct group g;
 
-        //$ include "quantize/group.cu"
+        //$ include "quantize/group.body.cu"
         switch (activation) {
 //$ for i = 1, 6 do
         case $(i):
@@ -92,5 +92,5 @@ $(name)(
 //$ end
         }
     }
-    //$ include "quantize/end.cu"
+    //$ include "quantize/end.body.cu"
 }

@@ -12,7 +12,7 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/walk_next.cu"
+//$ include "common/scheduler_next.cu"
 
 //$ include "quantize/given.cu"
 
@@ -20,7 +20,7 @@
 
 /* A lane's part of the sum of row `row`, whose group has the bias. */
 template <int PAIRED>
-DEVICE float sum_part(const struct source *s, long long row, const float *bias, int lane)
+FN float sum_part(const struct source *s, long long row, const float *bias, int lane)
 {
     const in_element *in = (const in_element *)s->in + row * s->in_stride;
     const int features = s->all.k;
@@ -29,7 +29,7 @@ DEVICE float sum_part(const struct source *s, long long row, const float *bias, 
 #pragma unroll (PAIRED ? 4 : 1)
     for (int f = 2 * lane; f < features; f += 64) {
         const int next = f + 1 < features ? f + 1 : f;
-        const held dy = PAIRED ? *(const held *)(in + f) : hold(in[f], in[next]);
+        const packed dy = PAIRED ? *(const packed *)(in + f) : pack(in[f], in[next]);
 
         sum = add_rn(sum, mul_rn(lo_of(dy), __ldg(bias + f)));
         if (next > f)
@@ -46,7 +46,7 @@ $(name)(
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
     struct source source;
-    struct walk w;
+    struct scheduler w;
     struct tile t;
 
     //$ include "common/noop.c"
@@ -55,12 +55,12 @@ $(name)(
     source.all = all;
     source.paired = k % 2 == 0 && in_stride % 2 == 0 &&
                     (unsigned long long)in % $(input.bits // 4) == 0;
-    //$ include "quantize/begin.cu"
+    //$ include "quantize/begin.body.cu"
     w.across = 1; /* a strip of 128 rows is a tile */
-    while (walk_next(&w, &t, lane)) {
+    while (scheduler_next(&w, &t, lane)) {
         struct group g;
 
-        //$ include "quantize/group.cu"
+        //$ include "quantize/group.body.cu"
         for (int i = t.row + warp; i < t.row + TILE_M && i < g.length; i += THREADS / 32) {
             const long long at = (long long)g.start + i;
             const float *of_group = bias + (long long)g.number * k;
@@ -72,5 +72,5 @@ $(name)(
                 dprob[at] = add_rn(dprob[at], sum);
         }
     }
-    //$ include "quantize/end.cu"
+    //$ include "quantize/end.body.cu"
 }

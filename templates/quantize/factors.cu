@@ -9,7 +9,7 @@ struct factors {
 };
 
 /* That of row r of the thread's. */
-FN float row_factor(const struct shared *shared, const struct place *p, const struct factors *f,
+FN float row_factor(const struct shared *shared, const struct coord *p, const struct factors *f,
                     int r)
 {
 //$ if shared then

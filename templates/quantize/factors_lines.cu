@@ -4,7 +4,7 @@
 //$ local more = scale.global and ", global" or ""
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
 /* Blocks of one line: 1 x $(wide) values of the row copy. A lane has a row. */
-FN void find_row_factors(struct shared *shared, const struct place *p, const struct group *g,
+FN void find_row_factors(struct shared *shared, const struct coord *p, const struct group *g,
                          const struct tile *t, const struct shape *all, const struct copy *copy,
                          const float most[BLOCKS])
 {
@@ -32,7 +32,7 @@ FN void find_row_factors(struct shared *shared, const struct place *p, const str
 }
 
 /* What is stored for a feature's block that row `first` of the thread's is in. */
-FN void store_column_sf(struct shared *shared, const struct place *p, const struct group *g,
+FN void store_column_sf(struct shared *shared, const struct coord *p, const struct group *g,
                         const struct tile *t, const struct shape *all, const struct copy *copy,
                         int second, int first, sf_element sf)
 {
@@ -50,7 +50,7 @@ FN void store_column_sf(struct shared *shared, const struct place *p, const stru
 
 //$ if not (scale.hadamard and wide <= 32) then
 /* $(wide) x 1 values of the column copy. */
-FN void find_column_factors(struct shared *shared, const struct place *p, const struct group *g,
+FN void find_column_factors(struct shared *shared, const struct coord *p, const struct group *g,
                             const struct tile *t, const struct shape *all,
                             const struct copy *copy, const float most[2][PARTS],
                             struct factors *f)
@@ -80,7 +80,7 @@ FN void find_column_factors(struct shared *shared, const struct place *p, const 
 }
 
 /* The largest magnitudes of the columns, as the column copy takes them. */
-FN void find_columns(const held *v, float most[2][PARTS])
+FN void find_columns(const packed *v, float most[2][PARTS])
 {
 //$ if scale.hadamard then
 #pragma unroll
@@ -100,9 +100,9 @@ FN void find_columns(const held *v, float most[2][PARTS])
 }
 
 //$ end
-FN void find_factors(struct shared *shared, const struct place *p, const struct group *g,
+FN void find_factors(struct shared *shared, const struct coord *p, const struct group *g,
                      const struct tile *t, const struct shape *all, const struct copy *row,
-                     const struct copy *column, const held *v, struct factors *f)
+                     const struct copy *column, const packed *v, struct factors *f)
 {
     float of_row[BLOCKS];
 //$ if not (scale.hadamard and wide <= 32) then
@@ -140,7 +140,7 @@ FN void store_word(unsigned char *to, unsigned word)
 ** The scales of a tile's lines: half of the threads take a row each, the others a feature. They lie
 ** side by side and mostly make whole words.
 */
-FN void store_line_scales(const struct shared *shared, const struct place *p,
+FN void store_line_scales(const struct shared *shared, const struct coord *p,
                           const struct group *g, const struct tile *t, const struct shape *all,
                           const struct copy *row, const struct copy *column)
 {

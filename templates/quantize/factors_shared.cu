@@ -30,7 +30,7 @@ FN float largest_of_line(const struct shared *shared, const struct group *g, con
 }
 
 /* A thread's part of all lines. */
-FN void share_maxima(struct shared *shared, const struct place *p, const held *v)
+FN void share_maxima(struct shared *shared, const struct coord *p, const packed *v)
 {
     float of_row[1];
 //$ if scale.hadamard then
@@ -70,9 +70,9 @@ FN void store_line_sf(const struct group *g, const struct tile *t, const struct 
 //$ end
 }
 
-FN void find_factors(struct shared *shared, const struct place *p, const struct group *g,
+FN void find_factors(struct shared *shared, const struct coord *p, const struct group *g,
                      const struct tile *t, const struct shape *all, const struct copy *row,
-                     const struct copy *column, const held *v, struct factors *f)
+                     const struct copy *column, const packed *v, struct factors *f)
 {
     const int side = p->warp / 4, line = p->warp % 4 * 32 + p->lane;
     const int wanted = (side ? column->data : row->data) != 0;

@@ -3,9 +3,9 @@
 //$ local more = scale.global and ", global" or ""
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
 /* Blocks of $(wide) x $(wide) values: both copies have the same scales. */
-FN void find_factors(struct shared *shared, const struct place *p, const struct group *g,
+FN void find_factors(struct shared *shared, const struct coord *p, const struct group *g,
                      const struct tile *t, const struct shape *all, const struct copy *row,
-                     const struct copy *column, const held *v, struct factors *f)
+                     const struct copy *column, const packed *v, struct factors *f)
 {
     const int feature = t->column + 64 * p->half + 2 * p->lane;
     const int first = t->row + ROWS * p->part;

@@ -31,7 +31,7 @@ FN void copy_async(void *to, const void *from)
                  : : "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 
-FN void fetch(held *stage, const struct source *s, const struct group *g, const struct tile *t)
+FN void fetch(packed *stage, const struct source *s, const struct group *g, const struct tile *t)
 {
     const int whole = t->row + TILE_M <= g->length && t->column + TILE_N <= s->all.k;
     const int line = threadIdx.x / ACROSS_TILE, f = threadIdx.x % ACROSS_TILE * CHUNK;

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local plain = form == "plain" and input.type ~= "copy"
-//$ include "quantize/held.cu"
+//$ include "quantize/packed.cu"
 
 /* Where values come from. */
 struct source {

@@ -1,8 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local across = scale and scale.k > 0 and scale.k or 128
 //$ local down = scale and scale.rows > 0 and scale.rows or 1
-#define DEVICE __device__ __forceinline__
-#define FN DEVICE
+#define FN __device__ __forceinline__
 enum {
     THREADS = $(threads),
     TILE_M = 128, /* rows of a tile: each of 4 warps has 32 of them, and a thread all 32 */
@@ -52,7 +51,7 @@ enum {
 
 //$   end
 //$ end
-//$ include "quantize/walk.cu"
+//$ include "quantize/scheduler.cu"
 
 //$ if scale then
 //$ include "quantize/storage.c"

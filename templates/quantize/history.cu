@@ -8,8 +8,7 @@
 **
 ** One CTA.
 */
-#define DEVICE __device__ __forceinline__
-#define FN DEVICE
+#define FN __device__ __forceinline__
 enum { THREADS = $(threads), SLOTS = $(scale.history), EACH = (SLOTS + THREADS - 1) / THREADS };
 
 //$ once "cast/arith.c"

@@ -2,7 +2,7 @@
 //$ include "quantize/pairs.cu"
 
 /* Of `COUNT` rows from v on, for each of the two features. */
-template <int COUNT> DEVICE magnitudes largest_of(const held *v)
+template <int COUNT> FN magnitudes largest_of(const packed *v)
 {
     magnitudes most = magnitudes_of(value(v, 0));
 
@@ -18,7 +18,7 @@ template <int COUNT> DEVICE magnitudes largest_of(const held *v)
 enum {
     WIDE = $(wide),        /* values that count together, of the 64 that a warp has of a row */
     BLOCKS = 64 / WIDE,
-    PIECES = WIDE * (int)sizeof(held) / 32 /* of 16 bytes, in a block */
+    PIECES = WIDE * (int)sizeof(packed) / 32 /* of 16 bytes, in a block */
 };
 
 /* The block that a lane comes to as its i-th: neighbours meet in different banks. */
@@ -28,21 +28,21 @@ FN int block_of(int lane, int i)
 }
 
 /* The largest ones of row `lane` of a warp's, whose first value is at v: of each block. */
-FN void largest_of_row(const held *v, int lane, float most[BLOCKS])
+FN void largest_of_row(const packed *v, int lane, float most[BLOCKS])
 {
     const uint4 *const row = (const uint4 *)(v + lane * LINE);
 
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
-        magnitudes both = magnitudes_of(hold(0, 0));
+        magnitudes both = magnitudes_of(pack(0, 0));
 
 #pragma unroll
         for (int j = 0; j < PIECES; j++) {
             const uint4 piece = row[block_of(lane, i) * PIECES + (lane ^ j) % PIECES];
-            const held *const values = (const held *)&piece;
+            const packed *const values = (const packed *)&piece;
 
 #pragma unroll
-            for (int k = 0; k < 16 / (int)sizeof(held); k++)
+            for (int k = 0; k < 16 / (int)sizeof(packed); k++)
                 both = larger_pair(both, magnitudes_of(values[k]));
         }
         most[i] = larger(low_of(both), high_of(both));
@@ -51,7 +51,7 @@ FN void largest_of_row(const held *v, int lane, float most[BLOCKS])
 
 //$ if scale.hadamard then
 /* Sixteen rows of one of a thread's features. */
-FN void take(const held *v, int second, float c[16])
+FN void take(const packed *v, int second, float c[16])
 {
 #pragma unroll
     for (int r = 0; r < 16; r++)
@@ -59,14 +59,14 @@ FN void take(const held *v, int second, float c[16])
 }
 
 /* The same as the column copy takes them. */
-FN void turn(const held *v, int second, float c[16])
+FN void turn(const packed *v, int second, float c[16])
 {
     take(v, second, c);
     hadamard16(c, $(scale.signs));
 }
 
 /* The largest of 16 or 32 of them. As rounding keeps order, only that one needs it. */
-template <int COUNT> DEVICE float largest_turned(const held *v, int second)
+template <int COUNT> FN float largest_turned(const packed *v, int second)
 {
     float most = 0, c[16];
 

@@ -17,18 +17,18 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/walk_next.cu"
+//$ include "common/scheduler_next.cu"
 
 //$ include "quantize/load.cu"
 
-//$ include "quantize/place.cu"
+//$ include "quantize/coord.cu"
 
 //$ include "quantize/dbias.cu"
 
 //$ local weight = form == "plain" and "const float *probability, " or ""
 /* A thread's values from v on, and the sums of its `rows` rows. */
-FN void store_rows(unsigned char *row, long long row_stride, const struct place *p,
-                   const struct group *g, const struct tile *t, const held *v, int rows,
+FN void store_rows(unsigned char *row, long long row_stride, const struct coord *p,
+                   const struct group *g, const struct tile *t, const packed *v, int rows,
                    $(weight)float sum[2])
 {
     const int f = t->column + 64 * p->half + 2 * p->lane;
@@ -62,23 +62,23 @@ $(name)(
 )
 {
     extern __shared__ uint4 memory[];
-    held *const tile = (held *)memory; /* the values of a tile */
+    packed *const tile = (packed *)memory; /* the values of a tile */
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
-    const struct place p = place_here();
+    const struct coord p = coord_here();
     struct source source;
-    struct walk w;
+    struct scheduler w;
     struct tile t;
 
     //$ include "common/noop.c"
-    //$ include "quantize/source.cu"
-    //$ include "quantize/begin.cu"
-    while (walk_next(&w, &t, lane)) {
+    //$ include "quantize/source.body.cu"
+    //$ include "quantize/begin.body.cu"
+    while (scheduler_next(&w, &t, lane)) {
         struct group g;
         float sum[2];
 
-        //$ include "quantize/group.cu"
-        held *const v = tile + first_value(&p);
+        //$ include "quantize/group.body.cu"
+        packed *const v = tile + first_value(&p);
         const int rows = g.length - t.row - ROWS * p.part;
 //$ if form == "plain" then
         __syncthreads(); /* the values before are not needed any more */
@@ -93,5 +93,5 @@ $(name)(
         if (dbias)
             sum_part(partials, &p, &g, &t, &all, sum);
     }
-    //$ include "quantize/end.cu"
+    //$ include "quantize/end.body.cu"
 }

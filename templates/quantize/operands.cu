@@ -3,13 +3,13 @@
 enum { SQUARED_RELU = 6 }; /* COUPLED: activations */
 
 /* Two neighbours at once, or one by one where they are none. */
-template <int PAIRED> DEVICE held load_pair(const in_element *one, const in_element *two)
+template <int PAIRED> FN packed load_pair(const in_element *one, const in_element *two)
 {
     if (!PAIRED)
-        return hold(*one, *two);
+        return pack(*one, *two);
     const $(pair) both = *(const $(pair) *)one;
 
-    return $(input.bits == 16 and "both" or "hold(both.x, both.y)");
+    return $(input.bits == 16 and "both" or "pack(both.x, both.y)");
 }
 
 /* Where the operands of two neighbouring features lie in a row. */

@@ -13,7 +13,7 @@ FN float larger(float a, float b)
 /* Both halves at once: magnitudes, and the larger ones. */
 typedef unsigned magnitudes;
 
-FN magnitudes magnitudes_of(held v)
+FN magnitudes magnitudes_of(packed v)
 {
     magnitudes both;
 
@@ -32,13 +32,13 @@ FN magnitudes larger_pair(magnitudes a, magnitudes b)
 FN float low_of(magnitudes m) { return larger(lo_of(m), 0); }
 FN float high_of(magnitudes m) { return larger(hi_of(m), 0); }
 //$ else
-typedef held magnitudes;
+typedef packed magnitudes;
 
-FN magnitudes magnitudes_of(held v) { return hold(fabsf(v.lo), fabsf(v.hi)); }
+FN magnitudes magnitudes_of(packed v) { return pack(fabsf(v.lo), fabsf(v.hi)); }
 
 FN magnitudes larger_pair(magnitudes a, magnitudes b)
 {
-    return hold(larger(a.lo, b.lo), larger(a.hi, b.hi));
+    return pack(larger(a.lo, b.lo), larger(a.hi, b.hi));
 }
 
 FN float low_of(magnitudes m) { return larger(m.lo, 0); }

@@ -27,7 +27,7 @@
 
 //$ include "quantize/advance.cu"
 
-//$ include "quantize/place.cu"
+//$ include "quantize/coord.cu"
 
 //$ include "quantize/maxima.cu"
 
@@ -64,9 +64,9 @@ $(name)(
 {
     extern __shared__ uint4 memory[];
     __shared__ struct shared shared;
-    __shared__ struct agenda agenda;
+    __shared__ struct schedule schedule;
 //$ local tiles = stages == 2 and "two tiles" or "a tile"
-    held *const staged = (held *)memory; /* the values of $(tiles) */
+    packed *const staged = (packed *)memory; /* the values of $(tiles) */
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
 //$ local more = scale.stochastic and ", random" or scale.delayed and ", scale" or ""
@@ -81,27 +81,27 @@ $(name)(
 //$ end
 
     //$ include "common/noop.c"
-    //$ include "quantize/source.cu"
-    //$ include "quantize/agenda.cu"
+    //$ include "quantize/source.body.cu"
+    //$ include "quantize/schedule.body.cu"
 //$ if stages == 2 then
-    bring(&agenda.errand[0], &source, staged);
+    load(&schedule.work[0], &source, staged);
 //$ end
-    for (int turn = 0; agenda.errand[turn].tile.group >= 0; turn = (turn + 1) % 64) {
-        const struct tile t = agenda.errand[turn].tile;
-        const struct group g = group_of(&agenda.errand[turn], &all);
-        const struct place p = place_here();
+    for (int turn = 0; schedule.work[turn].tile.group >= 0; turn = (turn + 1) % 64) {
+        const struct tile t = schedule.work[turn].tile;
+        const struct group g = group_of(&schedule.work[turn], &all);
+        const struct coord p = coord_here();
 //$ if stages == 2 then
-        held *const tile = staged + turn % 2 * TILE_VALUES;
+        packed *const tile = staged + turn % 2 * TILE_VALUES;
 
         copies_wait();
         __syncthreads(); /* the values are there, the other stage is free */
-        bring(&agenda.errand[(turn + 1) % 64], &source, staged + (turn + 1) % 2 * TILE_VALUES);
+        load(&schedule.work[(turn + 1) % 64], &source, staged + (turn + 1) % 2 * TILE_VALUES);
 //$ else
-        held *const tile = staged;
+        packed *const tile = staged;
 
         __syncthreads(); /* the stage is free */
 //$ if form == "plain" and input.type ~= "copy" then
-        bring(&agenda.errand[turn], &source, tile);
+        load(&schedule.work[turn], &source, tile);
         copies_wait();
         __syncthreads(); /* the values are there */
 //$ else
@@ -111,7 +111,7 @@ $(name)(
 //$ end
 //$ end
         if (turn % 32 == 0 && p.warp == 0)
-            look_ahead(&agenda, 1 - turn / 32, p.lane);
+            look_ahead(&schedule, 1 - turn / 32, p.lane);
 //$ if scale.delayed then
         const magnitudes both = largest_of<ROWS>(tile + first_value(&p));
         most = larger(most, larger(low_of(both), high_of(both)));
@@ -136,6 +136,6 @@ $(name)(
 //$ if scale.global or scale.span == "group" or scale.span == "row" then
     do_empty(first_dims, offsets, sizes_bytes, &all, &row_copy, &column_copy);
 //$ end
-    //$ include "quantize/end.cu"
+    //$ include "quantize/end.body.cu"
 //$ end
 }

@@ -11,7 +11,7 @@ FN unsigned round_two(unsigned bytes, float lo, float hi)
 ** The bytes of the row copy's values. Eight lanes need the same sixteen of each row, so each draws
 ** for four rows. `at` is the number of the thread's first value in the copy.
 */
-FN void draw_rows(struct shared *shared, const struct place *p, const struct copy *row,
+FN void draw_rows(struct shared *shared, const struct coord *p, const struct copy *row,
                   long long at)
 {
     const unsigned long long seed = row->random[0], offset = row->random[1];
@@ -28,7 +28,7 @@ FN void draw_rows(struct shared *shared, const struct place *p, const struct cop
 }
 
 /* Those of a thread's two features in row r. */
-FN unsigned drawn_bytes(const struct shared *shared, const struct place *p, int r)
+FN unsigned drawn_bytes(const struct shared *shared, const struct coord *p, int r)
 {
     return ((const unsigned short *)&shared->random[p->warp][r][p->lane / 8])[p->lane % 8];
 }

@@ -25,13 +25,13 @@ FN float copied(const struct source *s, const struct group *g, int row, int f)
 }
 
 /* The thread's values, row `row` of the group and feature f being the first. */
-FN void fill(held *v, const struct source *s, const struct group *g, int row, int f)
+FN void fill(packed *v, const struct source *s, const struct group *g, int row, int f)
 {
     const int rows = f < s->all.k ? g->length - row : 0;
 
 #pragma unroll 4
     for (int r = 0; r < ROWS; r++)
-        v[r * LINE] = r >= rows ? hold(0, 0)
-                                : hold(copied(s, g, row + r, f),
+        v[r * LINE] = r >= rows ? pack(0, 0)
+                                : pack(copied(s, g, row + r, f),
                                        f + 1 < s->all.k ? copied(s, g, row + r, f + 1) : 0);
 }

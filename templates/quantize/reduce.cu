@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* The largest over `LANES` neighbouring lanes, in all of them. */
-template <int LANES> DEVICE float reduce_lanes(float most)
+template <int LANES> FN float reduce_lanes(float most)
 {
 #pragma unroll
     for (int mask = LANES / 2; mask > 0; mask /= 2)

@@ -36,7 +36,7 @@ enum {
 };
 
 /* Where a tile's lines lie. */
-struct place {
+struct coord {
     const unsigned char *codes; /* of the first line, at the tile's first value */
     long long pitch;            /* bytes from one line to the next */
     struct scales scales;       /* of the group */
@@ -58,7 +58,7 @@ struct part {
 };
 
 /* A thread's share of a tile: codes past a line's end are 0, and lines past the last one. */
-FN void read_parts(struct part part[TIMES], const struct place *p, const sf_element *sf)
+FN void read_parts(struct part part[TIMES], const struct coord *p, const sf_element *sf)
 {
     const int first = threadIdx.x / PIECES, value = threadIdx.x % PIECES * PIECE;
     const int count = p->values - value;
@@ -172,9 +172,9 @@ FN int write_parts(const struct part part[TIMES], const struct goal *g,
 
 //$ local tokens = of ~= "w"
 /* Of the row copy: lines are rows. */
-FN struct place place_rows(const struct group *g, const struct tile *t, const struct shape *all)
+FN struct coord place_rows(const struct group *g, const struct tile *t, const struct shape *all)
 {
-    struct place p;
+    struct coord p;
 
     p.scales = row_scales(g, all);
     p.line = t->row;
@@ -185,9 +185,9 @@ FN struct place place_rows(const struct group *g, const struct tile *t, const st
 }
 
 /* Of the column copy: lines are features, and the last block of tokens has all of its values. */
-FN struct place place_columns(const struct group *g, const struct tile *t, const struct shape *all)
+FN struct coord place_columns(const struct group *g, const struct tile *t, const struct shape *all)
 {
-    struct place p;
+    struct coord p;
 
     p.scales = column_scales(g, all);
     p.line = t->column;
@@ -214,11 +214,11 @@ struct job {
 };
 
 /* Begin a tile: what is read of it is on its way. */
-FN struct goal begin_tile(struct part part[TIMES], const struct job *j, const struct errand *e)
+FN struct goal begin_tile(struct part part[TIMES], const struct job *j, const struct work *e)
 {
     const struct group g = group_of(e, &j->all);
     const struct tile *t = &e->tile;
-    struct place p = j->turned ? place_columns(&g, t, &j->all) : place_rows(&g, t, &j->all);
+    struct coord p = j->turned ? place_columns(&g, t, &j->all) : place_rows(&g, t, &j->all);
     struct goal goal;
 //$ if tokens then
     const long long line = j->turned ? p.line : (long long)g.start + p.line;
@@ -249,7 +249,7 @@ $(name)(
     //$ include "common/params.cu"
 )
 {
-    __shared__ struct agenda agenda;
+    __shared__ struct schedule schedule;
 //$ if of == "w" then
     __shared__ int most[THREADS / 32];
 //$ end
@@ -263,20 +263,20 @@ $(name)(
     int bad = 0;
 
     //$ include "common/noop.c"
-    //$ include "quantize/agenda.cu"
-    if (agenda.errand[0].tile.group >= 0)
-        goal = begin_tile(part, &job, &agenda.errand[0]);
-    for (int turn = 0; agenda.errand[turn].tile.group >= 0;) {
+    //$ include "quantize/schedule.body.cu"
+    if (schedule.work[0].tile.group >= 0)
+        goal = begin_tile(part, &job, &schedule.work[0]);
+    for (int turn = 0; schedule.work[turn].tile.group >= 0;) {
         const int next = (turn + 1) % 64;
         struct part ahead[TIMES];
         struct goal further = goal;
 
         if (turn % 16 == 0)
-            __syncthreads(); /* half of the agenda is free */
+            __syncthreads(); /* half of the schedule is free */
         if (turn % 32 == 0 && warp == 0)
-            look_ahead(&agenda, 1 - turn / 32, lane);
-        if (agenda.errand[next].tile.group >= 0)
-            further = begin_tile(ahead, &job, &agenda.errand[next]);
+            look_ahead(&schedule, 1 - turn / 32, lane);
+        if (schedule.work[next].tile.group >= 0)
+            further = begin_tile(ahead, &job, &schedule.work[next]);
         bad |= write_parts(part, &goal, job.pitch$(tokens and "" or ", most"));
 #pragma unroll
         for (int i = 0; i < TIMES; i++)
@@ -288,5 +288,5 @@ $(name)(
         flags[0] = 1;
         flags[1] = 0;
     }
-    //$ include "quantize/end.cu"
+    //$ include "quantize/end.body.cu"
 }

@@ -10,9 +10,9 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/walk_next.cu"
+//$ include "common/scheduler_next.cu"
 
-//$ include "quantize/held.cu"
+//$ include "quantize/packed.cu"
 
 //$ include "quantize/pairs.cu"
 
@@ -50,7 +50,7 @@ struct shared {
 
 /* Where a warp has come to. */
 struct lines {
-    struct walk walk;
+    struct scheduler scheduler;
     int row, end; /* of all rows; -1: there are no more */
     unsigned int number, stride; /* of LINES rows of a tile, over all groups */
 };
@@ -67,9 +67,9 @@ FN void lines_step(struct lines *l, int lane)
         struct tile t;
         int left;
 
-        l->walk.next = l->number / parts;
+        l->scheduler.next = l->number / parts;
         l->number += l->stride;
-        if (!walk_next(&l->walk, &t, lane)) {
+        if (!scheduler_next(&l->scheduler, &t, lane)) {
             l->row = -1;
             return;
         }
@@ -96,8 +96,8 @@ FN void copy_line(unsigned int to, const void *from, unsigned int bytes, unsigne
 }
 
 /* Row `row` into a slot; there is none if it is -1. By all lanes. */
-FN void bring(int row, const struct source *s, int *note, unsigned int landed, in_element *slot,
-              int lane)
+FN void load_row(int row, const struct source *s, int *note, unsigned int landed,
+                 in_element *slot, int lane)
 {
     const in_element *const from = s->in + row * s->stride;
 
@@ -117,7 +117,7 @@ FN void bring(int row, const struct source *s, int *note, unsigned int landed, i
 }
 
 /* A lane's values, from a slot. */
-FN void read_eight(held v[4], const in_element *at)
+FN void read_eight(packed v[4], const in_element *at)
 {
 //$ if input.bits == 16 then
     const uint4 word = *(const uint4 *)at;
@@ -132,21 +132,21 @@ FN void read_eight(held v[4], const in_element *at)
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const float4 four = from[i];
-        v[2 * i] = hold(four.x, four.y);
-        v[2 * i + 1] = hold(four.z, four.w);
+        v[2 * i] = pack(four.x, four.y);
+        v[2 * i + 1] = pack(four.z, four.w);
     }
 //$ end
 }
 
-FN void no_values(held v[4])
+FN void no_values(packed v[4])
 {
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        v[i] = hold(0, 0);
+        v[i] = pack(0, 0);
 }
 
 /* The largest magnitude of eight values. */
-FN float largest_of_eight(const held v[4])
+FN float largest_of_eight(const packed v[4])
 {
     const magnitudes m = larger_pair(larger_pair(magnitudes_of(v[0]), magnitudes_of(v[1])),
                                      larger_pair(magnitudes_of(v[2]), magnitudes_of(v[3])));
@@ -155,7 +155,7 @@ FN float largest_of_eight(const held v[4])
 }
 
 /* Eight values times a factor, as codes. */
-FN void store_eight(unsigned char *to, const held v[4], float factor)
+FN void store_eight(unsigned char *to, const packed v[4], float factor)
 {
     unsigned codes[4];
 
@@ -176,7 +176,7 @@ FN void cast_line(const in_element *slot, int k, unsigned char *to, long long st
 {
     float most = 0, factor;
     $(sf_type) sf;
-    held v[4];
+    packed v[4];
 
 #pragma unroll 4
     for (int f = lane * EIGHT; f < k; f += SPAN) {
@@ -210,7 +210,7 @@ $(name)(
     in_element *const room = (in_element *)memory + warp * slots * slot_values;
     struct source source;
     struct lines l;
-    struct walk w;
+    struct scheduler w;
     const unsigned int landed = shared_address(shared.landed[warp]);
     int slot = 0, parity = 0;
 
@@ -222,9 +222,9 @@ $(name)(
     source.k = k;
     source.aligned = (unsigned long long)in % 16 == 0 && in_stride % $(16 // bytes) == 0 &&
                      k % $(16 // bytes) == 0;
-    //$ include "quantize/begin.cu"
+    //$ include "quantize/begin.body.cu"
     w.across = 1;
-    l.walk = w;
+    l.scheduler = w;
     l.row = l.end = 0;
     l.number = (unsigned int)warp * gridDim.x + blockIdx.x;
     l.stride = gridDim.x * warps;
@@ -234,7 +234,8 @@ $(name)(
     __syncwarp();
     for (int i = 0; i < slots; i++) {
         lines_step(&l, lane);
-        bring(l.row, &source, &shared.row[warp][i], landed + i * 8, room + i * slot_values, lane);
+        load_row(l.row, &source, &shared.row[warp][i], landed + i * 8, room + i * slot_values,
+                 lane);
     }
     for (;;) {
         in_element *const values = room + slot * slot_values;
@@ -247,9 +248,9 @@ $(name)(
                   (sf_element *)row_sf + line, lane);
         reads_done();
         lines_step(&l, lane);
-        bring(l.row, &source, &shared.row[warp][slot], landed + slot * 8, values, lane);
+        load_row(l.row, &source, &shared.row[warp][slot], landed + slot * 8, values, lane);
         slot = slot + 1 < slots ? slot + 1 : 0;
         parity ^= slot == 0;
     }
-    //$ include "quantize/end.cu"
+    //$ include "quantize/end.body.cu"
 }

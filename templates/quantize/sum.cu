@@ -26,7 +26,7 @@ struct parts {
 };
 
 /* Those of `group`; groups come in ascending order. Called by all lanes of a warp. */
-FN struct parts find_parts(struct walk *w, int group, const struct shape *all,
+FN struct parts find_parts(struct scheduler *w, int group, const struct shape *all,
                            const float *partials, int lane)
 {
     struct parts p;
@@ -35,7 +35,7 @@ FN struct parts find_parts(struct walk *w, int group, const struct shape *all,
     while (group >= w->base + 32) {
         w->strips_before += __shfl_sync(~0u, w->strips_end, 31);
         w->base += 32;
-        walk_read(w, lane);
+        scheduler_read(w, lane);
     }
     first = (int)__shfl_sync(~0u, w->strips_end - strips_of(w->length), group - w->base);
     first += (int)w->strips_before;
@@ -48,7 +48,7 @@ FN struct parts find_parts(struct walk *w, int group, const struct shape *all,
 }
 
 /* A thread's sums of a batch: every WARPS-th from `from` on, of `left` that there are. */
-FN void bring(float some[EACH], const float *from, int left, int k)
+FN void load(float some[EACH], const float *from, int left, int k)
 {
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
@@ -66,10 +66,10 @@ $(name)(
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct shape all = { m, k, groups };
     const unsigned int across = (unsigned int)ceil_div(k, FEATURES);
-    struct walk w;
+    struct scheduler w;
 
     //$ include "common/noop.c"
-    //$ include "quantize/begin.cu"
+    //$ include "quantize/begin.body.cu"
     const unsigned int tasks = (unsigned int)groups * across;
     for (unsigned int task = blockIdx.x; task < tasks; task += gridDim.x) {
         const int group = (int)(task / across);
@@ -78,7 +78,7 @@ $(name)(
         const float *from = p.from + (long long)warp * k + feature;
         float some[EACH], sum = -0.0f; /* to which -0 may be added */
 
-        bring(some, from, feature < k ? p.count - warp : 0, k);
+        load(some, from, feature < k ? p.count - warp : 0, k);
         for (int begin = 0; begin < p.count; begin += BATCH) {
             const int count = p.count - begin < BATCH ? p.count - begin : BATCH;
 #pragma unroll
@@ -87,7 +87,7 @@ $(name)(
             __syncthreads();
             from += (long long)BATCH * k;
             if (begin + BATCH < p.count)
-                bring(some, from, feature < k ? p.count - warp - begin - BATCH : 0, k);
+                load(some, from, feature < k ? p.count - warp - begin - BATCH : 0, k);
             if (warp == 0) {
 #pragma unroll 16
                 for (int i = 0; i < count; i++)

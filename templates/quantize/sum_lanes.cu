@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* The sum of what all lanes of a warp have, in the host's order.        COUPLED: dprob */
-DEVICE float sum_lanes(float sum)
+FN float sum_lanes(float sum)
 {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)

@@ -10,7 +10,7 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/walk_next.cu"
+//$ include "common/scheduler_next.cu"
 
 enum { COLUMNS = 64 };
 
@@ -20,13 +20,13 @@ $(name)(
 )
 {
     const int lane = threadIdx.x % 32, count = ceil_div(k, COLUMNS);
-    struct walk w;
+    struct scheduler w;
     struct tile t;
 
     //$ include "common/noop.c"
-    //$ include "quantize/begin.cu"
+    //$ include "quantize/begin.body.cu"
     w.across = 1; /* a strip of 128 rows is a tile */
-    while (walk_next(&w, &t, lane)) {
+    while (scheduler_next(&w, &t, lane)) {
         const int row = t.row + (int)threadIdx.x;
         const long long at = (long long)t.start + row;
         float sum = -0.0f; /* to which -0 may be added */

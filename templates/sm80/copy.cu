@@ -8,7 +8,7 @@
 enum { CHUNK = 8, CHUNK_BYTES = 16 };
 
 /* Where chunk `chunk` of row `row` lies, in rows of `pitch` bytes. */
-DEVICE unsigned int place(int row, int chunk, int pitch)
+FN unsigned int place(int row, int chunk, int pitch)
 {
     return row * pitch + (chunk ^ (pitch == 64 ? row / 2 % 4 : row % 8)) * CHUNK_BYTES;
 }
@@ -21,8 +21,8 @@ struct source {
     int unit;          /* bytes whose multiples all chunks start at: 16, 4 or 2 */
 };
 
-DEVICE void source_begin(struct source *s, const element *first, long long stride, int rows,
-                         int columns, int pitch)
+FN void source_begin(struct source *s, const element *first, long long stride, int rows,
+                     int columns, int pitch)
 {
     const int row = threadIdx.x / (pitch / CHUNK_BYTES);
     const int column = threadIdx.x % (pitch / CHUNK_BYTES) * CHUNK;
@@ -39,7 +39,7 @@ DEVICE void source_begin(struct source *s, const element *first, long long strid
 ** The same as copy_async for 8 elements, of which `count` are there, if they do not start at a
 ** multiple of 16 bytes: 4 bytes at a time, or, without overlap with the products, one by one.
 */
-DEVICE void copy_chunk_slowly(unsigned int to, const element *from, int count, int unit)
+FN void copy_chunk_slowly(unsigned int to, const element *from, int count, int unit)
 {
     if (unit == 4) {
 #pragma unroll
@@ -61,7 +61,7 @@ DEVICE void copy_chunk_slowly(unsigned int to, const element *from, int count, i
 ** This thread's chunks of one stage of `bytes` bytes: one column of them, so that the number of
 ** elements that are left is the same in all.
 */
-DEVICE void copy_stage(const struct source *s, unsigned int to, int pitch, int bytes)
+FN void copy_stage(const struct source *s, unsigned int to, int pitch, int bytes)
 {
     const int pass_rows = THREADS * CHUNK_BYTES / pitch, pass_bytes = THREADS * CHUNK_BYTES;
     const int count = s->columns < 0 ? 0 : s->columns < CHUNK ? s->columns : CHUNK;
@@ -82,7 +82,7 @@ DEVICE void copy_stage(const struct source *s, unsigned int to, int pitch, int b
 //$ for name, o in pairs { a = a, b = b } do
 
 /* $(name:upper())'s part of a stage; the next one is TILE_K steps of k behind it. */
-DEVICE void copy_$(name)(struct source *s, unsigned int to)
+FN void copy_$(name)(struct source *s, unsigned int to)
 {
     copy_stage(s, to, $(name:upper())_PITCH, $(name:upper())_BYTES);
 //$ if o.major == "k" then

@@ -4,7 +4,7 @@
 ** and 3 in the next. Their bits are put where 16-bit floats have them, and multiplied by the power
 ** of two between the exponents' biases, which is exact; denormals come out as the numbers they are.
 */
-DEVICE unsigned int multiply_f16x2(unsigned int x, unsigned int factor)
+FN unsigned int multiply_f16x2(unsigned int x, unsigned int factor)
 {
     unsigned int product;
 
@@ -13,7 +13,7 @@ DEVICE unsigned int multiply_f16x2(unsigned int x, unsigned int factor)
 }
 
 //$ if a.type == "i8" or b.type == "i8" then
-DEVICE unsigned int subtract_f16x2(unsigned int x, unsigned int y)
+FN unsigned int subtract_f16x2(unsigned int x, unsigned int y)
 {
     unsigned int difference;
 
@@ -23,13 +23,13 @@ DEVICE unsigned int subtract_f16x2(unsigned int x, unsigned int y)
 
 //$ end
 /* Bytes 0 and 1, or 2 and 3, of a word as the upper bytes of two halves. */
-DEVICE unsigned int spread(unsigned int word, int upper)
+FN unsigned int spread(unsigned int word, int upper)
 {
     return upper ? (word >> 8 & 0xff00) | (word & 0xff000000)
                  : (word << 8 & 0xff00) | (word & 0xff00) << 16;
 }
 
-DEVICE unsigned int load_shared(unsigned int from)
+FN unsigned int load_shared(unsigned int from)
 {
     unsigned int word;
 
@@ -38,7 +38,7 @@ DEVICE unsigned int load_shared(unsigned int from)
 }
 
 //$ if a.bits == 4 or b.bits == 4 then
-DEVICE unsigned int load_shared_half(unsigned int from)
+FN unsigned int load_shared_half(unsigned int from)
 {
     unsigned short half;
 
@@ -48,7 +48,7 @@ DEVICE unsigned int load_shared_half(unsigned int from)
 
 //$ end
 /* The values of two f16, each times a scale, to bf16. */
-DEVICE unsigned int scale_pair(unsigned int pair, float scale)
+FN unsigned int scale_pair(unsigned int pair, float scale)
 {
     float low, high;
     unsigned int word;
@@ -62,13 +62,13 @@ DEVICE unsigned int scale_pair(unsigned int pair, float scale)
 
 //$ if not a.scale or not b.scale then
 /* 4 numbers of a row of a stage that are bf16 already, where 4 codes would lie. */
-DEVICE void load_numbers(unsigned int *pair, unsigned int row, int step, int q)
+FN void load_numbers(unsigned int *pair, unsigned int row, int step, int q)
 {
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
                  : "=r"(pair[0]), "=r"(pair[1]) : "r"(row + 32 * step + 8 * q) : "memory");
 }
 
-DEVICE void store_shared_half(unsigned int to, unsigned short half)
+FN void store_shared_half(unsigned int to, unsigned short half)
 {
     asm volatile("st.shared.u16 [%0], %1;" : : "r"(to), "h"(half) : "memory");
 }
@@ -86,7 +86,7 @@ DEVICE void store_shared_half(unsigned int to, unsigned short half)
 //$   local type, f = o.type, formats[o.type]
 //$   if o.scale then
 /* 4 codes of $(name), $(type), from a row of a stage: those of lane `q` of four in step `step`. */
-DEVICE unsigned int load_codes_$(name)(unsigned int row, int step, int q)
+FN unsigned int load_codes_$(name)(unsigned int row, int step, int q)
 {
 //$   if o.bits == 4 then
     const unsigned int codes = load_shared_half(row + 8 * step + 2 * q);
@@ -98,7 +98,7 @@ DEVICE unsigned int load_codes_$(name)(unsigned int row, int step, int q)
 }
 
 /* As f16: each of its values is one. */
-DEVICE void halves_$(name)(unsigned int *pair, unsigned int codes)
+FN void halves_$(name)(unsigned int *pair, unsigned int codes)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -125,7 +125,7 @@ DEVICE void halves_$(name)(unsigned int *pair, unsigned int codes)
 //$   local block = o.scale.span == "block"
 //$   if block and o.scale.type ~= "f32" then
 /* Each times the scale of their block. */
-DEVICE void expand_scaled_$(name)(unsigned int *pair, unsigned int codes, float scale)
+FN void expand_scaled_$(name)(unsigned int *pair, unsigned int codes, float scale)
 {
     halves_$(name)(pair, codes);
     pair[0] = scale_pair(pair[0], scale);
@@ -133,7 +133,7 @@ DEVICE void expand_scaled_$(name)(unsigned int *pair, unsigned int codes, float 
 }
 
 //$   else
-DEVICE void expand_$(name)(unsigned int *pair, unsigned int codes)
+FN void expand_$(name)(unsigned int *pair, unsigned int codes)
 {
     halves_$(name)(pair, codes);
 //$     if expanded == "bf16" then

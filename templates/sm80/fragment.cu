@@ -5,14 +5,14 @@
 ** its matrix, counted from the stage's first.
 */
 //$ if a.major == "k" or b.major == "k" then
-DEVICE void load_matrices_k(unsigned int *word, unsigned int tile, int mn, int k, int pitch)
+FN void load_matrices_k(unsigned int *word, unsigned int tile, int mn, int k, int pitch)
 {
     load_matrix_x4(word, tile + place(mn + threadIdx.x % 8, k / CHUNK, pitch));
 }
 
 //$ end
 //$ if a.major == "mn" or b.major == "mn" then
-DEVICE void load_matrices_mn(unsigned int *word, unsigned int tile, int mn, int k, int pitch)
+FN void load_matrices_mn(unsigned int *word, unsigned int tile, int mn, int k, int pitch)
 {
     load_matrix_x4_transposed(word, tile + place(k + threadIdx.x % 8, mn / CHUNK, pitch));
 }
@@ -24,7 +24,7 @@ struct fragments {
 };
 
 /* Both operands for the sums from `row`, `column` on and the steps from `k` on. */
-DEVICE void load_fragments(struct fragments *f, unsigned int stage, int row, int column, int k)
+FN void load_fragments(struct fragments *f, unsigned int stage, int row, int column, int k)
 {
     const int odd = threadIdx.x / 8 % 2 * 8, upper = threadIdx.x / 16 % 2 * 8;
 
@@ -38,7 +38,7 @@ DEVICE void load_fragments(struct fragments *f, unsigned int stage, int row, int
 }
 
 /* sum += a * b */
-DEVICE void multiply(float sum[WARP_M / 16][WARP_N / 8][4], const struct fragments *f)
+FN void multiply(float sum[WARP_M / 16][WARP_N / 8][4], const struct fragments *f)
 {
 #pragma unroll
     for (int i = 0; i < WARP_M / 16; i++)

@@ -44,7 +44,7 @@ enum {
 //$ include("common/check_sizes.cu", { rolled = false })
 
 //$ end
-//$ include "common/walk.cu"
+//$ include "common/scheduler.cu"
 
 //$ include "sm80/copy.cu"
 
@@ -55,13 +55,13 @@ enum {
 //$ include "sm80/store.cu"
 
 /* The ring, and between two tiles the warps' slabs. */
-DEVICE unsigned char *shared_memory(void)
+FN unsigned char *shared_memory(void)
 {
     extern __shared__ __align__(128) unsigned char dynamic[];
     return dynamic;
 }
 
-DEVICE int next_stage(int stage)
+FN int next_stage(int stage)
 {
     return stage + 1 < STAGES ? stage + 1 : 0;
 }
@@ -72,8 +72,8 @@ DEVICE int next_stage(int stage)
 ** is filled again only after a barrier behind its last reader; each thread commits one batch for
 ** each stage, filled or not, so that the number of pending batches tells which stage has landed.
 */
-DEVICE void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], struct source *a,
-                          struct source *b, int k, int row, int column)
+FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], struct source *a,
+                      struct source *b, int k, int row, int column)
 {
     const unsigned int ring = shared_address(shared_memory());
     const int stages = k / TILE_K + (k % TILE_K > 0);
@@ -117,8 +117,8 @@ DEVICE void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], struct source *
 
 //$ if a.ragged == "none" or b.ragged == "none" or d.ragged == "none" then
 /* One group's matrix: allocated apart, or `bytes` behind the one of the group before. */
-DEVICE const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
-                             int group)
+FN const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
+                         int group)
 {
     return pointers ? pointers[group] : (const char *)first + group * bytes;
 }
@@ -133,7 +133,7 @@ $(name)(
     const int warp_row = warp % (TILE_M / WARP_M) * WARP_M;
     const int warp_column = warp / (TILE_M / WARP_M) * WARP_N;
     float *slab = (float *)shared_memory() + warp * 16 * SLAB_PITCH;
-    struct walk w;
+    struct scheduler w;
     struct tile t;
 
 //$ local across = ragged == "n" and "m" or "n"
@@ -152,8 +152,8 @@ $(name)(
     w.strips = ((unsigned int)m + TILE_M - 1) / TILE_M;
 //$ end
     w.across = ((unsigned int)$(across) + TILE_$(across:upper()) - 1) / TILE_$(across:upper());
-    walk_begin(&w, blockIdx.x, gridDim.x, lane);
-    while (walk_next(&w, &t, lane)) {
+    scheduler_begin(&w, blockIdx.x, gridDim.x, lane);
+    while (scheduler_next(&w, &t, lane)) {
 //$ local length = { m = "m", n = "n", k = "k", [ragged] = "(int)t.length" }
 //$ local first = { m = "", n = "", [ragged] = "t.start + (long long)" }
         const int rows = $(length.m) - t.row, columns = $(length.n) - t.column, steps = $(length.k);

@@ -56,7 +56,6 @@ enum {
 
 //$ include "sm80/ptx.cu"
 
-#define FN DEVICE
 //$ once "cast/arith.c"
 //$ for _, x in ipairs(all) do
 //$   if x[2].scale then once("cast/from_" .. x[2].scale.type .. ".c") end
@@ -65,7 +64,7 @@ enum {
 
 //$ include("common/check_sizes.cu", { rolled = false })
 
-//$ include "common/walk.cu"
+//$ include "common/scheduler.cu"
 
 //$ include "common/scales.c"
 
@@ -86,15 +85,15 @@ struct source {
 };
 
 /* The ring, and between two tiles the warps' slabs. */
-DEVICE unsigned char *shared_memory(void)
+FN unsigned char *shared_memory(void)
 {
     extern __shared__ __align__(128) unsigned char dynamic[];
     return dynamic;
 }
 
 /* One stage of an operand; what is not there becomes zeros. */
-DEVICE void copy_stage(const struct source *s, unsigned int to, int tile_rows, int row_bytes,
-                       int done)
+FN void copy_stage(const struct source *s, unsigned int to, int tile_rows, int row_bytes,
+                   int done)
 {
     const int chunks = row_bytes / 16;
 
@@ -110,7 +109,7 @@ DEVICE void copy_stage(const struct source *s, unsigned int to, int tile_rows, i
 
 //$ if not a.scale or not b.scale then
 /* The same of bf16, whose rows begin anywhere: 8 numbers together, or one by one. */
-DEVICE void copy_numbers(const struct source *s, unsigned int to, int tile_rows, int done)
+FN void copy_numbers(const struct source *s, unsigned int to, int tile_rows, int done)
 {
     const int chunks = TILE_K / 8;
     const int together = s->stride % 16 == 0 && (unsigned long long)s->first % 16 == 0;
@@ -135,7 +134,7 @@ DEVICE void copy_numbers(const struct source *s, unsigned int to, int tile_rows,
 }
 
 //$ end
-DEVICE void copy_both(const struct source *a, const struct source *b, unsigned int to, int stage)
+FN void copy_both(const struct source *a, const struct source *b, unsigned int to, int stage)
 {
 //$ for _, x in ipairs(all) do
 //$   local up, lines = x[1]:upper(), x[1] == "a" and "TILE_M" or "TILE_N"
@@ -156,7 +155,7 @@ DEVICE void copy_both(const struct source *a, const struct source *b, unsigned i
 //$ for _, x in ipairs(all) do
 //$   local name, o = x[1], x[2]
 /* The factor of row `row` of the tile's $(name)$(weighs(o) and " for the block of `k`" or ""). */
-DEVICE float factor_$(name)(const struct source *s, int row, int k)
+FN float factor_$(name)(const struct source *s, int row, int k)
 {
 //$   if weighs(o) then
     return row < s->rows ? scale_$(name)(s->sf, &s->scales, s->row + row, k) : 0;
@@ -167,7 +166,7 @@ DEVICE float factor_$(name)(const struct source *s, int row, int k)
 
 //$   if expands(o) then
 /* The scale of 4 codes from `k` on in row `row` of the tile's $(name). */
-DEVICE float block_$(name)(const struct source *s, int row, int k, int length)
+FN float block_$(name)(const struct source *s, int row, int k, int length)
 {
     return row < s->rows && k < length ? scale_$(name)(s->sf, &s->scales, s->row + row, k) : 0;
 }
@@ -176,8 +175,8 @@ DEVICE float block_$(name)(const struct source *s, int row, int k, int length)
 //$ end
 //$ if part > 0 then
 /* sum += (factor of a * factor of b) * part over the blocks of `k`; part becomes 0. */
-DEVICE void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 16][WARP_N / 8][4],
-                    const struct source *a, const struct source *b, int row, int column, int k)
+FN void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 16][WARP_N / 8][4],
+                const struct source *a, const struct source *b, int row, int column, int k)
 {
     const int lane = threadIdx.x % 32;
     float down[WARP_M / 8];
@@ -207,9 +206,9 @@ DEVICE void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 1
 ** expects two and, 8 on, two more: the same ones of both operands, whose products are summed in
 ** whatever order.
 */
-DEVICE void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
-                          const struct source *b, unsigned int stage, int step, int row, int column,
-                          int k, int length)
+FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
+                      const struct source *b, unsigned int stage, int step, int row, int column,
+                      int k, int length)
 {
     const int lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
     unsigned int x[WARP_M / 16][4];
@@ -251,8 +250,8 @@ DEVICE void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct so
 }
 
 /* sum += a * b over `length` values of k, at least one; `row`, `column`: the warp's first sums. */
-DEVICE void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
-                          const struct source *b, int length, int row, int column)
+FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
+                      const struct source *b, int length, int row, int column)
 {
     const unsigned int ring = shared_address(shared_memory());
     const int stages = length / TILE_K + (length % TILE_K > 0);
@@ -294,8 +293,8 @@ DEVICE void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct so
 //$ local scaled_a, scaled_b = factors(a), factors(b)
 //$ if scaled_a or scaled_b then
 /* The factors of whole sums. */
-DEVICE void finish_sums(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
-                        const struct source *b, int row, int column, float a_all, float b_all)
+FN void finish_sums(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
+                    const struct source *b, int row, int column, float a_all, float b_all)
 {
     const int lane = threadIdx.x % 32;
     float down[WARP_M / 8];
@@ -324,7 +323,7 @@ DEVICE void finish_sums(float sum[WARP_M / 16][WARP_N / 8][4], const struct sour
 
 //$ end
 /* Runs of 128 rows or tokens in the groups before; called by all lanes of a warp. */
-DEVICE long long runs_before(const struct walk *w, int group, int lane)
+FN long long runs_before(const struct scheduler *w, int group, int lane)
 {
     unsigned int sum = 0;
 
@@ -339,8 +338,8 @@ DEVICE long long runs_before(const struct walk *w, int group, int lane)
 
 //$ if d.ragged == "none" then
 /* One group's matrix: allocated apart, or `bytes` behind the one of the group before. */
-DEVICE const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
-                             int group)
+FN const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
+                         int group)
 {
     return pointers ? pointers[group] : (const char *)first + group * bytes;
 }
@@ -356,7 +355,7 @@ $(name)(
     const int warp_column = warp / (TILE_M / WARP_M) * WARP_N;
     float *slab = (float *)shared_memory() + warp * 16 * SLAB_PITCH;
     const unsigned int total = (unsigned int)$(ragged);
-    struct walk w;
+    struct scheduler w;
     struct tile t;
 
     //$ include "common/noop.c"
@@ -372,8 +371,8 @@ $(name)(
     w.strips = ((unsigned int)m + TILE_M - 1) / TILE_M;
 //$ end
     w.across = ((unsigned int)n + TILE_N - 1) / TILE_N;
-    walk_begin(&w, blockIdx.x, gridDim.x, lane);
-    while (walk_next(&w, &t, lane)) {
+    scheduler_begin(&w, blockIdx.x, gridDim.x, lane);
+    while (scheduler_next(&w, &t, lane)) {
         const long long before = runs_before(&w, t.group, lane);
         const struct scale_group group = { t.group, t.start, t.length, before, k };
         /* Groups that overlap would not fit into the copies. */

@@ -3,7 +3,7 @@
 ** Instructions that every GPU since sm_80 has, one function each. `shared` addresses are 32-bit, in
 ** the shared window. All of global memory but the groups' sizes is read and written here.
 */
-#define DEVICE __device__ __forceinline__
+#define FN __device__ __forceinline__
 
 //$ local codes = a.scale or b.scale -- expanded to 16 bits in registers
 //$ if codes then
@@ -13,7 +13,7 @@ typedef unsigned short element; /* the bits of $(a.type) */
 //$ end
 typedef unsigned $(d.bytes == 4 and "int" or "short") output; /* of $(d.type) */
 
-DEVICE unsigned int shared_address(const void *p)
+FN unsigned int shared_address(const void *p)
 {
     return (unsigned int)__cvta_generic_to_shared(p);
 }
@@ -21,21 +21,21 @@ DEVICE unsigned int shared_address(const void *p)
 /* --- copies --- */
 
 /* Copy `bytes` and fill up to 16 with zeros; both ends at multiples of 16. Lands by copy_wait. */
-DEVICE void copy_async(unsigned int to, const element *from, int bytes)
+FN void copy_async(unsigned int to, const element *from, int bytes)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
                  : : "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
 /* The same for 4 bytes at a multiple of 4. */
-DEVICE void copy_async_4(unsigned int to, const element *from, int bytes)
+FN void copy_async_4(unsigned int to, const element *from, int bytes)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                  : : "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
 /* This thread's copies since the last commit become one batch. */
-DEVICE void copy_commit(void)
+FN void copy_commit(void)
 {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
@@ -43,35 +43,35 @@ DEVICE void copy_commit(void)
 /* Wait until at most `pending` of this thread's batches are in flight. */
 #define copy_wait(pending) asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory")
 
-DEVICE void store_shared_x4(unsigned int to, const unsigned int *word)
+FN void store_shared_x4(unsigned int to, const unsigned int *word)
 {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
                  : : "r"(to), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]) : "memory");
 }
 
-DEVICE element load_element(const element *from)
+FN element load_element(const element *from)
 {
     return __ldg(from);
 }
 
 /* C may be D, which others write. */
-DEVICE output load_output(const output *from)
+FN output load_output(const output *from)
 {
     return *from;
 }
 
-DEVICE void store_output(output *to, output x)
+FN void store_output(output *to, output x)
 {
     *to = x;
 }
 
-DEVICE void load_global_x4(unsigned int *word, const void *from)
+FN void load_global_x4(unsigned int *word, const void *from)
 {
     asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3]) : "l"(from));
 }
 
-DEVICE void store_global_x4(void *to, const unsigned int *word)
+FN void store_global_x4(void *to, const unsigned int *word)
 {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
                  : : "l"(to), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]) : "memory");
@@ -80,7 +80,7 @@ DEVICE void store_global_x4(void *to, const unsigned int *word)
 /* --- matrix products of a warp --- */
 
 /* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8. */
-DEVICE void load_matrix_x4(unsigned int *word, unsigned int from)
+FN void load_matrix_x4(unsigned int *word, unsigned int from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
@@ -88,7 +88,7 @@ DEVICE void load_matrix_x4(unsigned int *word, unsigned int from)
 }
 
 /* The same, each matrix transposed. */
-DEVICE void load_matrix_x4_transposed(unsigned int *word, unsigned int from)
+FN void load_matrix_x4_transposed(unsigned int *word, unsigned int from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
@@ -102,7 +102,7 @@ DEVICE void load_matrix_x4_transposed(unsigned int *word, unsigned int from)
 **   a[2, 3]    the same, 8 steps on
 **   b[0]       column i / 4, steps 2 (i % 4) + 0, 1         b[1]  8 steps on
 */
-DEVICE void mma(float *sum, const unsigned int *a, const unsigned int *b)
+FN void mma(float *sum, const unsigned int *a, const unsigned int *b)
 {
 //$ local type = codes and expanded or a.type
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.$(type).$(type).f32"

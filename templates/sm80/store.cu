@@ -21,7 +21,7 @@ struct target {
 };
 
 /* All runs of D, and of C if it is read, start at multiples of 16 bytes. */
-DEVICE int runs_aligned(const struct target *t)
+FN int runs_aligned(const struct target *t)
 {
     size_t odd = (size_t)t->d | (size_t)t->d_stride * sizeof(output);
 
@@ -31,7 +31,7 @@ DEVICE int runs_aligned(const struct target *t)
 }
 
 /* The first `count` elements of a run. */
-DEVICE void load_run(float *x, const output *from, int count, int whole)
+FN void load_run(float *x, const output *from, int count, int whole)
 {
     if (whole && count == RUN) {
         unsigned int word[4];
@@ -50,7 +50,7 @@ DEVICE void load_run(float *x, const output *from, int count, int whole)
     }
 }
 
-DEVICE void store_run(output *to, const float *x, int count, int whole)
+FN void store_run(output *to, const float *x, int count, int whole)
 {
     if (whole && count == RUN) {
         unsigned int word[4];
@@ -73,7 +73,7 @@ struct run {
     int row, column, count;
 };
 
-DEVICE struct run run_of(const struct target *t, int row, int column, int pass)
+FN struct run run_of(const struct target *t, int row, int column, int pass)
 {
     const int number = pass * 32 + threadIdx.x % 32;
     struct run r = { row + number / RUNS, column + number % RUNS * RUN, 0 };
@@ -84,7 +84,7 @@ DEVICE struct run run_of(const struct target *t, int row, int column, int pass)
 }
 
 /* 16 rows of sums into the warp's slab. */
-DEVICE void fill_slab(float *slab, const float sum[WARP_N / 8][4])
+FN void fill_slab(float *slab, const float sum[WARP_N / 8][4])
 {
     const int lane = threadIdx.x % 32;
     float *to = slab + lane / 4 * SLAB_PITCH + lane % 4 * 2;
@@ -97,8 +97,8 @@ DEVICE void fill_slab(float *slab, const float sum[WARP_N / 8][4])
 }
 
 /* Store a warp's sums; `row` and `column` are its first ones in the tile. */
-DEVICE void store_sums(const struct target *t, float *slab,
-                       const float sum[WARP_M / 16][WARP_N / 8][4], int row, int column)
+FN void store_sums(const struct target *t, float *slab,
+                   const float sum[WARP_M / 16][WARP_N / 8][4], int row, int column)
 {
 #pragma unroll
     for (int i = 0; i < WARP_M / 16; i++, row += 16) {

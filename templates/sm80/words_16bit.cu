@@ -2,14 +2,14 @@
 /* Two elements of D or C, $(d.type), in one word; the first in its lower half. */
 enum { PER_WORD = 2 };
 
-DEVICE unsigned int pack(const float *x)
+FN unsigned int pack(const float *x)
 {
     unsigned int word;
     asm("cvt.rn.$(d.type)x2.f32 %0, %1, %2;" : "=r"(word) : "f"(x[1]), "f"(x[0]));
     return word;
 }
 
-DEVICE void unpack(float *x, unsigned int word)
+FN void unpack(float *x, unsigned int word)
 {
 //$ if d.type == "bf16" then
     x[0] = __uint_as_float(word << 16);

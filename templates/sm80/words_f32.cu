@@ -2,12 +2,12 @@
 /* An element of D or C is one word: the bits of an fp32. */
 enum { PER_WORD = 1 };
 
-DEVICE unsigned int pack(const float *x)
+FN unsigned int pack(const float *x)
 {
     return __float_as_uint(x[0]);
 }
 
-DEVICE void unpack(float *x, unsigned int word)
+FN void unpack(float *x, unsigned int word)
 {
     x[0] = __uint_as_float(word);
 }

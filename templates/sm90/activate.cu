@@ -20,7 +20,6 @@
 //$ end
 */
 //$ if activation ~= "none" then
-#define FN DEVICE
 //$ once("activation/" .. activation .. ".c")
 
 //$ end
@@ -52,10 +51,10 @@ struct follow {
 
 /* A slab's sums, from column x of p on, become elements of p. */
 //$ if activation ~= "none" then
-DEVICE void finish_part(float part[PART], const struct finish *s, int x, int lane)
+FN void finish_part(float part[PART], const struct finish *s, int x, int lane)
 {
 //$ else
-DEVICE void finish_part(float part[PART], const struct finish *s, int x, int lane, int block)
+FN void finish_part(float part[PART], const struct finish *s, int x, int lane, int block)
 {
     const float high = s->probability[block * 2], low = s->probability[block * 2 + 1];
 //$ end
@@ -89,7 +88,7 @@ DEVICE void finish_part(float part[PART], const struct finish *s, int x, int lan
 //$ local constants = ", s->of->limit, s->of->slope, s->of->shift"
 //$ local more = activation == "clamped_swiglu" and constants or ""
 /* The i-th element of a slab of D, from the sums whose first is `part`. */
-DEVICE float result_of(const float *part, const struct finish *s, int i, int block)
+FN float result_of(const float *part, const struct finish *s, int i, int block)
 {
 //$ if operands == "halves" then
     const float a = part[i], b = part[i + COLUMNS / 4];
@@ -108,9 +107,9 @@ DEVICE float result_of(const float *part, const struct finish *s, int i, int blo
 //$ include "sm90/copies.cu"
 //$ else
 /* One warp stores its rows of a tile, a slab of results at a time. */
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, const struct finish *s, int row, int rows,
-                       int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, const struct finish *s, int row, int rows,
+                   int lane)
 {
 //$ if activation ~= "none" then
     struct maps given = *maps; /* where p goes */

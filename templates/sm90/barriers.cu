@@ -4,7 +4,7 @@
 //$ local makers = expand ~= "none" and 4 or inline and "1 + WARPS" or 1 -- of a stage
 //$ local multiply = schedule == "cooperative" and 8 or 4
 //$ local between = expand ~= "none" and 4 or inline and 3 or 0
-DEVICE void barriers_make(const struct memory *s)
+FN void barriers_make(const struct memory *s)
 {
     for (int i = 0; i < STAGES; i++) {
         barrier_init(s->full + i * 8, $(makers));
@@ -21,7 +21,7 @@ DEVICE void barriers_make(const struct memory *s)
         barrier_init(s->numbers_empty + i * 8, WARPS);
     }
 //$ end
-    for (int i = 0; i < BOARD; i++) {
+    for (int i = 0; i < QUEUE; i++) {
         barrier_init(s->posted + i * 8, 1);
         barrier_init(s->read + i * 8, $(multiply + between));
     }

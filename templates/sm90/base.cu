@@ -4,14 +4,14 @@
 //$ if ragged ~= "none" then
 //$ include "common/sizes.c"
 
-//$ include("common/check_sizes.cu", { rolled = walk_rolled })
+//$ include("common/check_sizes.cu", { rolled = scheduler_rolled })
 
 //$ end
 //$ if parts > 1 then
 //$ include "sm90/parts.cu"
 
 //$ end
-//$ include "sm90/walk.cu"
+//$ include "sm90/scheduler.cu"
 
 //$ include "sm90/wgmma.cu"
 

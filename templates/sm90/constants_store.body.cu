@@ -15,8 +15,8 @@ TURNED_BYTES = 2 * 128 * 64, /* a tile's column copy, of each warpgroup's rows *
 MAXIMA_BYTES = 2 * 8 * 256,  /* of each warp's columns, of this tile and the one before */
 COLUMNS_BYTES = 2 * 512,     /* what columns are multiplied by, for each warpgroup */
 //$ end
-BOARD = 4, /* tiles announced at a time */
-NOTE_BYTES = $(ragged == "k" and 48 or 32),
+QUEUE = 4, /* tiles announced at a time */
+SLOT_BYTES = $(ragged == "k" and 48 or 32),
 //$ if parts > 1 then
 PARTS = $(parts),
 //$ end

@@ -12,7 +12,6 @@
 */
 //$ local back = epilogue == "gradient_copies"
 //$ if activation == "none" then
-#define FN DEVICE
 //$ end
 //$ once "cast/arith.c"
 //$ once("cast/from_" .. d.type .. ".c")
@@ -22,7 +21,7 @@
 
 enum { BLOCK = 128, PAIRS = BLOCK / 8 };
 
-struct held {
+struct packed {
     unsigned int row[2][PAIRS];
 };
 
@@ -30,9 +29,9 @@ struct held {
 
 //$ if not back then
 /* A thread's sums become results; what was given for them is stored where it is wanted. */
-DEVICE void find_results(struct held *held, float sum[SUMS], struct slabs *slabs,
-                         const struct tile *t, const struct maps *maps, const struct finish *s,
-                         int row, int rows, int lane)
+FN void find_results(struct packed *packed, float sum[SUMS], struct slabs *slabs,
+                     const struct tile *t, const struct maps *maps, const struct finish *s,
+                     int row, int rows, int lane)
 {
     const int above = row + lane / 4 < rows, below = row + lane / 4 + 8 < rows;
 //$ if activation ~= "none" then
@@ -76,8 +75,8 @@ DEVICE void find_results(struct held *held, float sum[SUMS], struct slabs *slabs
 //$ else
                 result[j] = part[4 * i + j];
 //$ end
-            held->row[0][slab * (PART / 4) + i] = above ? pack(result[0], result[1]) : 0;
-            held->row[1][slab * (PART / 4) + i] = below ? pack(result[2], result[3]) : 0;
+            packed->row[0][slab * (PART / 4) + i] = above ? pack(result[0], result[1]) : 0;
+            packed->row[1][slab * (PART / 4) + i] = below ? pack(result[2], result[3]) : 0;
         }
     }
 }
@@ -86,16 +85,16 @@ DEVICE void find_results(struct held *held, float sum[SUMS], struct slabs *slabs
 /* ------------------------------------------------------------------ row copy */
 
 /* The largest magnitudes of the thread's two rows. */
-DEVICE void largest_of_rows(const struct held *held, float most[2])
+FN void largest_of_rows(const struct packed *packed, float most[2])
 {
     unsigned int of_row[2], both;
 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        of_row[i] = magnitudes_of(held->row[i][0]);
+        of_row[i] = magnitudes_of(packed->row[i][0]);
 #pragma unroll
         for (int j = 1; j < PAIRS; j++)
-            of_row[i] = larger_pair(of_row[i], magnitudes_of(held->row[i][j]));
+            of_row[i] = larger_pair(of_row[i], magnitudes_of(packed->row[i][j]));
     }
     both = larger_pair(__byte_perm(of_row[0], of_row[1], 0x5410),
                        __byte_perm(of_row[0], of_row[1], 0x7632));
@@ -107,15 +106,15 @@ DEVICE void largest_of_rows(const struct held *held, float most[2])
 
 //$ if back then
 /* A warp's rows of the row copy, and their scales, from column x on; nothing reads the slab. */
-DEVICE void store_row_copy(const struct held *held, unsigned int slab, const struct tile *t,
-                           const struct maps *maps, const struct copies *c, int x, int row,
-                           int rows, int lane)
+FN void store_row_copy(const struct packed *packed, unsigned int slab, const struct tile *t,
+                       const struct maps *maps, const struct copies *c, int x, int row,
+                       int rows, int lane)
 {
 //$ else
 /* A warp's rows of the row copy, and their scales, from column x on. */
-DEVICE void store_row_copy(const struct held *held, struct slabs *slabs, const struct tile *t,
-                           const struct maps *maps, const struct copies *c, int x, int row,
-                           int rows, int lane)
+FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, const struct copies *c, int x, int row,
+                       int rows, int lane)
 {
     const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
 //$ end
@@ -125,7 +124,7 @@ DEVICE void store_row_copy(const struct held *held, struct slabs *slabs, const s
     float *const sf = c->row_sf + x / BLOCK * c->row_stride + t->start + row + lane / 4;
     float most[2], factor[4], stored[2];
 
-    largest_of_rows(held, most);
+    largest_of_rows(packed, most);
     factor[0] = factor[1] = scale_of(most[0], &stored[0]);
     factor[2] = factor[3] = scale_of(most[1], &stored[1]);
     if (lane % 4 == 0 && row + lane / 4 < rows)
@@ -140,8 +139,8 @@ DEVICE void store_row_copy(const struct held *held, struct slabs *slabs, const s
     __syncwarp();
 #pragma unroll
     for (int j = 0; j < PAIRS; j += 2) {
-        const unsigned int one = codes_of(held->row[0][j], held->row[1][j], factor);
-        const unsigned int two = codes_of(held->row[0][j + 1], held->row[1][j + 1], factor);
+        const unsigned int one = codes_of(packed->row[0][j], packed->row[1][j], factor);
+        const unsigned int two = codes_of(packed->row[0][j + 1], packed->row[1][j + 1], factor);
         const unsigned int kept = odd ? two : one;
         const unsigned int got = __shfl_xor_sync(~0u, odd ? one : two, 1);
         const unsigned int at = line + (j / 2 ^ lane / 4) * 16;
@@ -158,14 +157,14 @@ DEVICE void store_row_copy(const struct held *held, struct slabs *slabs, const s
 /* --------------------------------------------------------------- column copy */
 
 /* A warp's largest magnitudes of each column, for all warps: halves of what lanes have go round. */
-DEVICE void share_maxima(const struct held *held, unsigned int maxima, int lane)
+FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
 {
     const int place = lane / 16 * 8 + lane / 8 % 2 * 4 + lane / 4 % 2 * 2;
     unsigned int most[PAIRS];
 
 #pragma unroll
     for (int j = 0; j < PAIRS; j++)
-        most[j] = larger_pair(magnitudes_of(held->row[0][j]), magnitudes_of(held->row[1][j]));
+        most[j] = larger_pair(magnitudes_of(packed->row[0][j]), magnitudes_of(packed->row[1][j]));
 #pragma unroll
     for (int mask = 16, left = PAIRS / 2; mask >= 4; mask /= 2, left /= 2) {
         const int upper = lane & mask;
@@ -185,7 +184,7 @@ DEVICE void share_maxima(const struct held *held, unsigned int maxima, int lane)
 }
 
 /* What a column is multiplied by, for the warpgroup; of each thread one column. */
-DEVICE void share_factors(unsigned int maxima, unsigned int columns, float *sf)
+FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 {
     const int column = threadIdx.x % BLOCK;
     unsigned int most = 0;
@@ -205,8 +204,8 @@ DEVICE void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 ** neighbouring rows, then of pairs of these, exchange halves of what they have, until each has 4
 ** rows of a column in a word.
 */
-DEVICE void turn_columns(const struct held *held, unsigned int turned, unsigned int columns,
-                         int lane)
+FN void turn_columns(const struct packed *packed, unsigned int turned, unsigned int columns,
+                     int lane)
 {
     const int odd = lane / 4 % 2, low = lane / 8 % 2, chunk = (threadIdx.x / 32 ^ lane) % 4;
     const unsigned int upper = odd ? 0x1504 : 0x5140, lower = odd ? 0x3726 : 0x7362;
@@ -224,7 +223,7 @@ DEVICE void turn_columns(const struct held *held, unsigned int turned, unsigned 
             load_shared_x2(columns + (8 * (j + i) + lane % 4 * 2) * 4, &factor[0], &factor[1]);
             factor[2] = factor[0];
             factor[3] = factor[1];
-            codes[i] = codes_of(held->row[0][j + i], held->row[1][j + i], factor);
+            codes[i] = codes_of(packed->row[0][j + i], packed->row[1][j + i], factor);
         }
         const unsigned int own = odd ? codes[1] : codes[0];
         const unsigned int other = __shfl_xor_sync(~0u, odd ? codes[0] : codes[1], 4);
@@ -241,7 +240,7 @@ DEVICE void turn_columns(const struct held *held, unsigned int turned, unsigned 
 }
 
 /* The warpgroup's lines to memory, 16 bytes at a time. */
-DEVICE void store_lines(unsigned int turned, unsigned char *to, long long stride)
+FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
 {
     const int line = threadIdx.x % BLOCK / 4, chunk = threadIdx.x % 4;
 
@@ -260,9 +259,9 @@ DEVICE void store_lines(unsigned int turned, unsigned char *to, long long stride
 ** What one warp shares and reads of the others', it reads before it comes to the next block's
 ** barrier for all: so only the maxima, which are written before that, have two places.
 */
-DEVICE void store_copies(const struct held *held, struct slabs *slabs, const struct tile *t,
-                         const struct maps *maps, const struct copies *c, int x,
-                         $(back and "unsigned int slab, " or "")int row, int rows, int lane)
+FN void store_copies(const struct packed *packed, struct slabs *slabs, const struct tile *t,
+                     const struct maps *maps, const struct copies *c, int x,
+                     $(back and "unsigned int slab, " or "")int row, int rows, int lane)
 {
     const int warpgroup = threadIdx.x / 128 - 1;
     const unsigned int columns = c->memory->columns + warpgroup * 512;
@@ -271,9 +270,9 @@ DEVICE void store_copies(const struct held *held, struct slabs *slabs, const str
     const long long first = (long long)t->runs * BLOCK + t->row; /* of the tile's rows in lines */
 
     if (c->column)
-        share_maxima(held, maxima, lane);
+        share_maxima(packed, maxima, lane);
     if (row < rows)
-        store_row_copy(held, $(back and "slab" or "slabs"), t, maps, c, x, row, rows, lane);
+        store_row_copy(packed, $(back and "slab" or "slabs"), t, maps, c, x, row, rows, lane);
     if (!c->column)
         return;
     slabs->side ^= 1;
@@ -281,7 +280,7 @@ DEVICE void store_copies(const struct held *held, struct slabs *slabs, const str
     share_factors(maxima, columns,
                   warpgroup ? 0 : c->column_sf + first / BLOCK * c->results + x);
     named_wait(2 + warpgroup, 128);
-    turn_columns(held, turned, columns, lane);
+    turn_columns(packed, turned, columns, lane);
     named_wait(2 + warpgroup, 128);
     store_lines(turned, c->column + x * c->column_stride + first + warpgroup * 64,
                 c->column_stride);
@@ -289,13 +288,13 @@ DEVICE void store_copies(const struct held *held, struct slabs *slabs, const str
 //$ if not back then
 
 /* One warp's rows of a tile, whose first result is in column t->column / OPERANDS. */
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, const struct finish *s, int row, int rows,
-                       int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, const struct finish *s, int row, int rows,
+                   int lane)
 {
-    struct held held;
+    struct packed packed;
 
-    find_results(&held, sum, slabs, t, maps, s, row, rows, lane);
-    store_copies(&held, slabs, t, maps, &s->of->copies, t->column / OPERANDS, row, rows, lane);
+    find_results(&packed, sum, slabs, t, maps, s, row, rows, lane);
+    store_copies(&packed, slabs, t, maps, &s->of->copies, t->column / OPERANDS, row, rows, lane);
 }
 //$ end

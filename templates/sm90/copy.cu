@@ -40,7 +40,7 @@ struct reach {
     int near, far;
 };
 
-DEVICE struct reach reach_from(const void *base, const void *matrix)
+FN struct reach reach_from(const void *base, const void *matrix)
 {
     const u64 distance = (u64)matrix - (u64)base; /* may wrap, and then the map's address does */
     const struct reach r = { (int)(distance >> 4 & 0x7fffffff), (int)(distance >> 35) };
@@ -53,7 +53,7 @@ DEVICE struct reach reach_from(const void *base, const void *matrix)
 ** The same for a map of RAGGED_ROW rows that is to end where row `end` of a buffer begins: the last
 ** `length` rows before it are those from RAGGED_ROW - length on.      COUPLED: tail map
 */
-DEVICE struct reach reach_tail(const void *base, const void *buffer, u64 pitch, u64 end)
+FN struct reach reach_tail(const void *base, const void *buffer, u64 pitch, u64 end)
 {
     return reach_from(base, (const char *)buffer + (end - RAGGED_ROW) * pitch);
 }
@@ -76,7 +76,7 @@ DEVICE struct reach reach_tail(const void *base, const void *buffer, u64 pitch, 
 //$ else
 /* Fill a stage of $(name:upper()): TILE_K steps of k from `x`, rows from `mn`. */
 //$ end
-DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned int full,
+FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned int full,
                    $(half == "" and "" or "     ")const struct tile *t, int x, int mn)
 {
 //$ if by_address then
@@ -153,8 +153,8 @@ DEVICE void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsign
 //$ local loaded_at = swapped and loaded or ring[3]
 //$ if factors == "lines" then
 /* The scales of a tile's rows of A and of B for one block of k. */
-DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
-                    const struct tile *t, int block)
+FN void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
+                const struct tile *t, int block)
 {
 //$ if parts > 1 then
     /* Blocks that the part's copies have room for: behind them all, zeros. */
@@ -177,8 +177,8 @@ DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
 
 //$ elseif inline then
 /* Fill a stage of numbers: TILE_K of each of this CTA's rows, in two boxes side by side. */
-DEVICE void load_numbers(const struct maps *maps, unsigned int to, unsigned int full,
-                         const struct tile *t, int x)
+FN void load_numbers(const struct maps *maps, unsigned int to, unsigned int full,
+                     const struct tile *t, int x)
 {
 //$ local mine = cluster.n > 1 and " + (int)cluster_rank() * NUMBER_ROWS" or ""
     const int row = (int)t->start + t->row$(mine);
@@ -192,8 +192,8 @@ DEVICE void load_numbers(const struct maps *maps, unsigned int to, unsigned int 
 ** The scales of a tile's rows of A for one block of k. The copy engine starts at multiples of 16
 ** bytes, a tile at any row: up to 3 scales of rows before it come along.
 */
-DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
-                    const struct tile *t, int block)
+FN void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
+                const struct tile *t, int block)
 {
     const int first = ((int)t->start + t->row) & ~3;
 
@@ -204,11 +204,11 @@ DEVICE void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
 //$ end
 /* Fill stages with the operands of one tile of D. Called by one thread. */
 //$ if inline then
-DEVICE void load_tile(const struct memory *s, struct place *p, struct place *q,
-                      const struct tile *t, const struct maps *maps, int k)
+FN void load_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
+                  const struct tile *t, const struct maps *maps, int k)
 //$ else
-DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile *t,
-                      const struct maps *maps, int k)
+FN void load_tile(const struct memory *s, struct pipeline *p, const struct tile *t,
+                  const struct maps *maps, int k)
 //$ end
 {
 //$ if rolled then
@@ -223,7 +223,7 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
         barrier_expect(s->numbers_full + q->stage * 8, NUMBER_BYTES);
         load_numbers(maps, s->numbers + q->stage * NUMBER_BYTES, s->numbers_full + q->stage * 8, t,
                      x);
-        place_next(q, NUMBER_STAGES);
+        pipeline_next(q, NUMBER_STAGES);
 //$ end
         barrier_wait(s->$(ring[1])empty + p->stage * 8, p->parity ^ 1);
         barrier_expect(full, $(loaded));
@@ -251,6 +251,6 @@ DEVICE void load_tile(const struct memory *s, struct place *p, const struct tile
 //$ if of_blocks and not inline then
         load_sf(maps, s->sf + p->stage * SF_BYTES, full, t, x / TILE_K);
 //$ end
-        place_next(p, $(ring[5]));
+        pipeline_next(p, $(ring[5]));
     }
 }

@@ -1,5 +1,4 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-#define FN DEVICE
 //$ local f16, swapped = wide == "f16", expand == "swapped"
 //$ if wide == "either" then
 //$ once("expand/" .. b.type .. "_f16.c")

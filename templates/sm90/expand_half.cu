@@ -11,8 +11,8 @@
 ** of k is that of the registers that B is multiplied from: see multiply_tile.
 */
 //$ if a.scale then
-DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half,
-                          unsigned int scales)
+FN void expand_half_a(unsigned int codes, unsigned int to, int row, int half,
+                      unsigned int scales)
 {
     unsigned int word[$(words)], pair[16], scale[$(blocks)];
 
@@ -54,7 +54,7 @@ DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half
         expand_$(kind)(pair + $(each // 2) * i, word[i], factor_$(a.scale.type)($(of_word) & 255));
 //$ end
 //$ else
-DEVICE void expand_half_a(unsigned int codes, unsigned int to, int row, int half)
+FN void expand_half_a(unsigned int codes, unsigned int to, int row, int half)
 {
     unsigned int pair[16];
 

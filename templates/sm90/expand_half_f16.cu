@@ -4,8 +4,9 @@
 ** The same as f16: a word has the factors of four blocks, those of this step are the `step`-th two.
 ** Where codes without a factor `must` be zeros the tile is marked if some are not.
 */
-DEVICE void expand_half_f16(const struct memory *s, unsigned int codes, unsigned int to, int row,
-                            int half, unsigned int factors, int step, int must, unsigned int note)
+FN void expand_half_f16(const struct memory *s, unsigned int codes, unsigned int to, int row,
+                        int half, unsigned int factors, int step, int must,
+                        unsigned int sequence)
 {
     unsigned int word[8], pair[16], factor[2];
 
@@ -21,7 +22,7 @@ DEVICE void expand_half_f16(const struct memory *s, unsigned int codes, unsigned
 #pragma unroll
         for (int i = 0; i < 8; i++)
             any |= factor[i / 4] ? 0 : word[i] & 0x7f7f7f7f;
-        mark_tile(s, note, any);
+        mark_tile(s, sequence, any);
     }
 #pragma unroll
     for (int i = 0; i < 8; i++)

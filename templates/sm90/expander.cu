@@ -23,7 +23,7 @@
 ** The order of k is that of the registers that A is multiplied from: see multiply_tile.
 //$ end
 */
-DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row,
+FN void expand_row_$(name)(unsigned int codes, unsigned int to, int row,
                          unsigned int scales$(f16 and ", unsigned int low" or ""))
 {
     unsigned int word[$(words)], pair[32];
@@ -62,9 +62,9 @@ DEVICE void expand_row_$(name)(unsigned int codes, unsigned int to, int row,
 //$ end
 //$ end
 /* Expand all steps of one tile: `p` is the place of the packed stages, `q` of those of the ring. */
-DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q,
-                        const struct tile *t, const struct scales *scales, int rows, int columns,
-                        int k, int lane)
+FN void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
+                    const struct tile *t, const struct scales *scales, int rows, int columns,
+                    int k, int lane)
 {
     const int thread = threadIdx.x % 128;
 //$ for _, x in ipairs(all) do
@@ -133,7 +133,7 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
         release_packed(s, p->stage, lane);
         if (lane == 0)
             barrier_arrive(s->full + q->stage * 8);
-        place_next(p, PACKED_STAGES);
-        place_next(q, STAGES);
+        pipeline_next(p, PACKED_STAGES);
+        pipeline_next(q, STAGES);
     }
 }

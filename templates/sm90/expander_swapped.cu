@@ -18,8 +18,8 @@ enum { EIGHTHS = 64 };
 
 //$ if a.scale then
 /* Half of a row of one step of the stage that begins at `x`; `bits` as word_a has them. */
-DEVICE void expand_step(const struct memory *s, unsigned int packed, unsigned int stage,
-                        unsigned int bits, int x, int step, int row, int half)
+FN void expand_step(const struct memory *s, unsigned int packed, unsigned int stage,
+                    unsigned int bits, int x, int step, int row, int half)
 {
     expand_half_a(packed + step * PACKED_BYTES, stage + step * STAGE_BYTES, row, half,
                   scales_a(s, bits, x + step * TILE_K, row));
@@ -36,8 +36,8 @@ struct narrow_row {
 };
 
 /* Both are a warp's, and what its lanes see holds for all. Returns whether a scale is not near. */
-DEVICE int narrow_rows(const struct memory *s, struct narrow_row *rows, int count,
-                       unsigned int near, unsigned int note)
+FN int narrow_rows(const struct memory *s, struct narrow_row *rows, int count,
+                   unsigned int near, unsigned int sequence)
 {
     unsigned int beyond = 0, over = 0;
 
@@ -53,7 +53,7 @@ DEVICE int narrow_rows(const struct memory *s, struct narrow_row *rows, int coun
             over |= rows[i].needed ? large : 0;
         }
         if (over)
-            mark_tile(s, note, 1);
+            mark_tile(s, sequence, 1);
         return 1;
     }
 #pragma unroll
@@ -62,18 +62,18 @@ DEVICE int narrow_rows(const struct memory *s, struct narrow_row *rows, int coun
     return 0;
 }
 
-DEVICE void narrow_step(const struct memory *s, unsigned int packed, unsigned int stage, int step,
-                        const struct narrow_row *r, int half, int far, unsigned int note)
+FN void narrow_step(const struct memory *s, unsigned int packed, unsigned int stage, int step,
+                    const struct narrow_row *r, int half, int far, unsigned int sequence)
 {
     expand_half_f16(s, packed + step * PACKED_BYTES, stage + step * STAGE_BYTES, r->row, half,
-                    r->scales, step, far && r->needed, note);
+                    r->scales, step, far && r->needed, sequence);
 }
 
 //$ end
 /* Expand all steps of one tile: `p` is the place of the packed stages, `q` of those of the ring. */
-DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q,
-                        const struct tile *t, const struct scales *scales, int rows, int columns,
-                        int k, int lane)
+FN void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
+                    const struct tile *t, const struct scales *scales, int rows, int columns,
+                    int k, int lane)
 {
     const int row = threadIdx.x % 128 / 2, half = threadIdx.x % 2;
 //$ if more then
@@ -143,16 +143,16 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
 
                 const unsigned int low = sampled_f16(__reduce_max_sync(~0u, most));
 
-                store_shared_byte(lows_of(s, t->note) + threadIdx.x % 128 / 32, low, lane == 0);
+                store_shared_byte(lows_of(s, t->sequence) + threadIdx.x % 128 / 32, low, lane == 0);
                 near = near_f16(low);
             }
-            far = narrow_rows(s, of, $(more and 2 or 1), near, t->note);
+            far = narrow_rows(s, of, $(more and 2 or 1), near, t->sequence);
 #pragma unroll
             for (int i = 0; i < SPAN$(inside); i++)
-                narrow_step(s, packed, stage, i, &of[0], half, far, t->note);
+                narrow_step(s, packed, stage, i, &of[0], half, far, t->sequence);
 //$ if more then
             if (both)
-                narrow_step(s, packed, stage, lane / 16, &of[1], half, far, t->note);
+                narrow_step(s, packed, stage, lane / 16, &of[1], half, far, t->sequence);
 //$ end
         } else {
 //$ end
@@ -180,7 +180,7 @@ DEVICE void expand_tile(const struct memory *s, struct place *p, struct place *q
         release_packed(s, p->stage, lane);
         if (lane == 0)
             barrier_arrive(s->full + q->stage * 8);
-        place_next(p, PACKED_STAGES);
-        place_next(q, STAGES);
+        pipeline_next(p, PACKED_STAGES);
+        pipeline_next(q, STAGES);
     }
 }

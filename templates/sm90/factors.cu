@@ -60,7 +60,7 @@ struct group_scale {
     float alpha;
 };
 
-DEVICE struct group_scale scale_of_group(const struct factors *f, const struct tile *t)
+FN struct group_scale scale_of_group(const struct factors *f, const struct tile *t)
 {
 //$ if factors == "bases" then
     const struct group_scale s = { f->unit };
@@ -73,7 +73,7 @@ DEVICE struct group_scale scale_of_group(const struct factors *f, const struct t
     return s;
 }
 
-DEVICE void scale_sums(float sum[SUMS], const struct group_scale *s)
+FN void scale_sums(float sum[SUMS], const struct group_scale *s)
 {
 #pragma unroll
     for (int i = 0; i < SUMS; i++)
@@ -85,7 +85,7 @@ struct group_scale {
     float a, b;
 };
 
-DEVICE struct group_scale scale_of_group(const struct factors *f, const struct tile *t)
+FN struct group_scale scale_of_group(const struct factors *f, const struct tile *t)
 {
     struct group_scale s = { 1, 1 };
 
@@ -106,7 +106,7 @@ DEVICE struct group_scale scale_of_group(const struct factors *f, const struct t
     return s;
 }
 
-DEVICE void scale_sums(float sum[SUMS], const struct group_scale *s)
+FN void scale_sums(float sum[SUMS], const struct group_scale *s)
 {
 #pragma unroll
     for (int i = 0; i < SUMS; i++)
@@ -118,8 +118,8 @@ DEVICE void scale_sums(float sum[SUMS], const struct group_scale *s)
 //$ local apart = follows and operands == "halves" -- two parts of B in a tile
 //$ local a_first = a.ragged == "m" and "t->start" or "t->group * f->a_group_stride"
 /* Bring the scales near while the tile is multiplied. */
-DEVICE void factors_prefetch(const struct factors *f, const struct tile *t, int row, int rows,
-                             int lane)
+FN void factors_prefetch(const struct factors *f, const struct tile *t, int row, int rows,
+                         int lane)
 {
     const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
 //$ if apart then
@@ -137,8 +137,8 @@ DEVICE void factors_prefetch(const struct factors *f, const struct tile *t, int 
 }
 
 /* The warp's rows of D begin at `row` of the group's `rows`. */
-DEVICE void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *t, int row,
-                       int rows, int lane)
+FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *t, int row,
+                   int rows, int lane)
 {
     const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
 //$ if ragged == "k" then
@@ -180,7 +180,7 @@ DEVICE void scale_sums(float sum[SUMS], const struct factors *f, const struct ti
 //$ else
 
 /* Of a thread's rows, 16 of each 64, from their scales beside a stage. */
-DEVICE void factors_of_rows(float of_row[ROWS / 32], unsigned int sf)
+FN void factors_of_rows(float of_row[ROWS / 32], unsigned int sf)
 {
 #pragma unroll
     for (int i = 0; i < ROWS / 32; i++)

@@ -13,8 +13,8 @@
 */
 
 /* Slab i of a tile into the place of `turn`, which no store reads any more. Called by one lane. */
-DEVICE void fetch_slab(const struct slabs *slabs, unsigned int turn, const struct maps *maps,
-                       const struct tile *t, int i, int row, int rows)
+FN void fetch_slab(const struct slabs *slabs, unsigned int turn, const struct maps *maps,
+                   const struct tile *t, int i, int row, int rows)
 {
     const struct reach r = reach_from(maps->base, t->matrix);
     const int y = row + i / ROW_SLABS * 64, x = t->column + i % ROW_SLABS * SLAB_COLUMNS;
@@ -31,8 +31,8 @@ DEVICE void fetch_slab(const struct slabs *slabs, unsigned int turn, const struc
 }
 
 /* The first slabs of C that the tile needs, on their way while the tile is multiplied. */
-DEVICE void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const struct tile *t,
-                        int row, int rows, int lane)
+FN void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const struct tile *t,
+                    int row, int rows, int lane)
 {
     if (lane != 0)
         return;
@@ -46,8 +46,8 @@ DEVICE void fetch_ahead(const struct slabs *slabs, const struct maps *maps, cons
 ** One warp adds its rows of a tile to C and stores them, a slab at a time. A slab is fetched into
 ** again one store later than it could be, so that the wait is never for the newest store.
 */
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, int row, int rows, int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, int row, int rows, int lane)
 {
 #pragma unroll
     for (int i = 0; i < ROWS / 64 * ROW_SLABS; i++) {

@@ -11,8 +11,8 @@ struct finish {
 };
 
 /* Read while the tile is multiplied. The warp's rows of D begin at `row` of the group's `rows`. */
-DEVICE struct finish finish_of(const struct follow *f, const struct tile *t, int row, int rows,
-                               int lane)
+FN struct finish finish_of(const struct follow *f, const struct tile *t, int row, int rows,
+                           int lane)
 {
     struct finish s;
 

@@ -5,7 +5,8 @@
 ** Rows of d outside every group are not written.
 //$ end
 **
-** One CTA per multiprocessor walks over the tiles of all groups (struct walk). Its first warpgroup
+** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
+** (struct scheduler). Its first warpgroup
 ** copies tiles of A and B into a ring of STAGES stages; the two others multiply them:
 //$ include "sm90/about_tiles.body.cu"
 */
@@ -52,15 +53,15 @@ $(name)(
     struct factors factors;
 //$ end
     //$ include "sm90/setup.body.cu"
-    //$ include "sm90/epilogue.cu"
-    //$ include "sm90/walk_setup.body.cu"
+    //$ include "sm90/epilogue.body.cu"
+    //$ include "sm90/scheduler_setup.body.cu"
 
     //$ include "sm90/start.body.cu"
 
     if (warpgroup == 0) {
         registers_release($(registers[1]));
         if (warp == 0) {
-            //$ include "sm90/produce.cu"
+            //$ include "sm90/produce.body.cu"
         //$ include "sm90/check.body.cu"
         }
     } else {

@@ -17,7 +17,8 @@
 ** Rows of d outside every group are not written.
 //$ end
 **
-** One CTA per multiprocessor walks over the tiles of all groups (struct walk). Its first warpgroup
+** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
+** (struct scheduler). Its first warpgroup
 //$ local into = a_way == b_way and "both" or a_way == "expanded" and "those of A" or "those of B"
 //$ local met = { registers = " by what they expand themselves", copied = " by what lies packed" }
 //$ local by = met[a_way] or met[b_way] or ""
@@ -61,7 +62,7 @@ enum {
 //$ include "sm90/ring.cu"
 
 /* The same of a packed stage. */
-DEVICE void release_packed(const struct memory *s, int stage, int lane)
+FN void release_packed(const struct memory *s, int stage, int lane)
 {
     if (lane == 0)
         barrier_arrive(s->packed_empty + stage * 8);
@@ -102,7 +103,7 @@ $(name)(
     struct factors factors;
 //$ end
     struct scales scales;
-    struct place q = { 0, 0 }; /* in the ring of what is multiplied; p is in the packed one */
+    struct pipeline q = { 0, 0 }; /* in the ring of what is multiplied; p is in the packed one */
     //$ include "sm90/setup.body.cu"
 //$ for _, p in ipairs(params) do
 //$ local scale = p.operand == "a" and a.scale or p.operand == "b" and b.scale
@@ -120,8 +121,8 @@ $(name)(
     scales.a_low *= 0x10001;
     scales.b_low *= 0x10001;
 //$ end
-    //$ include "sm90/epilogue.cu"
-    //$ include "sm90/walk_setup.body.cu"
+    //$ include "sm90/epilogue.body.cu"
+    //$ include "sm90/scheduler_setup.body.cu"
 
 //$ if either then
     marks_clear(&s);
@@ -131,17 +132,17 @@ $(name)(
     if (warpgroup == 0) {
         registers_release($(registers[1]));
         if (warp == 0) {
-            //$ include "sm90/produce.cu"
+            //$ include "sm90/produce.body.cu"
         //$ include "sm90/check.body.cu"
         }
     } else if (warpgroup == 3) {
         registers_release($(registers[3]));
 //$ if either then
-        while (tile_read(&s, &note, &t, &p, lane))
+        while (tile_read(&s, &sequence, &t, &p, lane))
             if (t.as != AS_NOTHING)
                 expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
 //$ else
-        while (uniformly(board_read(&s, &note, &t, &p, lane)))
+        while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))
             expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
 //$ end
         copy_wait(0); /* nothing lands when the CTA is gone */
@@ -149,11 +150,12 @@ $(name)(
         //$ include "sm90/sums.body.cu"
 
 //$ if either then
-        for (; tile_read(&s, &note, &t, &p, lane); note = (unsigned int)uniform((int)note)) {
+        for (; tile_read(&s, &sequence, &t, &p, lane);
+             sequence = (unsigned int)uniform((int)sequence)) {
             if (tile_is_none(&t, lane))
                 continue;
 //$ else
-        while (uniformly(board_read(&s, &note, &t, &p, lane))) {
+        while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
 //$ end
             const int part = warpgroup - 1; /* the warpgroup's, of the tile */
 //$ if split == "m" then

@@ -11,7 +11,8 @@
 ** Rows of d outside every group are not written.
 //$ end
 **
-** One CTA per multiprocessor walks over the tiles of all groups (struct walk). Its first warpgroup
+** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
+** (struct scheduler). Its first warpgroup
 ** copies tiles of A and B into a ring of STAGES stages; the two others multiply them:
 //$ include "sm90/about_tiles.body.cu"
 */
@@ -68,7 +69,7 @@ $(name)(
     struct factors factors;
 //$ end
 //$ if quantize == "inline" then
-    struct place q = { 0, 0 }; /* in the ring of numbers */
+    struct pipeline q = { 0, 0 }; /* in the ring of numbers */
 //$ end
     //$ include "sm90/setup.body.cu"
 //$ for _, p in ipairs(params) do
@@ -79,20 +80,20 @@ $(name)(
 //$ if factors == "row" or factors == "squares" then
     factors.columns = n;
 //$ end
-    //$ include "sm90/epilogue.cu"
-    //$ include "sm90/walk_setup.body.cu"
+    //$ include "sm90/epilogue.body.cu"
+    //$ include "sm90/scheduler_setup.body.cu"
 
     //$ include "sm90/start.body.cu"
 
     if (warpgroup == 0) {
         registers_release($(registers[1]));
         if (warp == 0) {
-            //$ include "sm90/produce.cu"
+            //$ include "sm90/produce.body.cu"
         //$ include "sm90/check.body.cu"
         }
 //$ if quantize == "inline" then
         int unit = warp - 1;
-        while (uniformly(warp > 0 && board_read(&s, &note, &t, &p, lane)))
+        while (uniformly(warp > 0 && queue_read(&s, &sequence, &t, &p, lane)))
             quantize_tile(&s, &q, &p, &unit, (int)t.length - t.row, k, lane);
 //$ end
     } else {

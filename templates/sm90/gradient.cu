@@ -22,7 +22,6 @@
 ** only where its rows are summed.
 //$ end
 */
-#define FN DEVICE
 //$ once("activation/" .. activation .. ".c")
 //$ once("cast/from_" .. d.type .. ".c")
 
@@ -69,13 +68,13 @@ struct chunk {
     int row, column;
 };
 
-DEVICE int is_chunk(const struct chunk *c, int columns, int rows)
+FN int is_chunk(const struct chunk *c, int columns, int rows)
 {
     return (c->row & -PAIR_ROWS) < rows && c->column < columns;
 }
 
 /* The first column of D in slab j of a chunk. */
-DEVICE int column_of(int column, int j, int columns)
+FN int column_of(int column, int j, int columns)
 {
 //$ if operands == "halves" then
     return column + j * columns;
@@ -87,8 +86,8 @@ DEVICE int column_of(int column, int j, int columns)
 }
 
 /* P of the `number`-th chunk into the places of `turn`, free of stores. Called by one lane. */
-DEVICE void fetch_chunk(const struct slabs *slabs, unsigned int turn, const struct maps *maps,
-                        const struct tile *t, int number, int columns, int row, int rows)
+FN void fetch_chunk(const struct slabs *slabs, unsigned int turn, const struct maps *maps,
+                    const struct tile *t, int number, int columns, int row, int rows)
 {
     const int left = (columns - t->column + SLAB_COLUMNS - 1) / SLAB_COLUMNS;
     const int across = left < ROW_SLABS ? left : ROW_SLABS;
@@ -109,8 +108,8 @@ DEVICE void fetch_chunk(const struct slabs *slabs, unsigned int turn, const stru
 }
 
 /* The first chunks of P that the tile needs, on their way while the tile is multiplied. */
-DEVICE void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const struct tile *t,
-                        int columns, int row, int rows, int lane)
+FN void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const struct tile *t,
+                    int columns, int row, int rows, int lane)
 {
     if (lane != 0 || t->column >= columns)
         return;
@@ -125,20 +124,20 @@ DEVICE void fetch_ahead(const struct slabs *slabs, const struct maps *maps, cons
 //$ if copies then
 //$ include "sm90/copies.cu"
 //$ else
-DEVICE float lo_of(unsigned int pair)
+FN float lo_of(unsigned int pair)
 {
     return from_$(d.type)(pair & 0xffff);
 }
 
-DEVICE float hi_of(unsigned int pair)
+FN float hi_of(unsigned int pair)
 {
     return from_$(d.type)(pair >> 16);
 }
 //$ end
 
 /* Where a lane finds its row of a fragment of operand j; `slab` is the chunk's first. */
-DEVICE unsigned int fragment_at(unsigned int slab, const unsigned int next, int fragment, int j,
-                                int lane)
+FN unsigned int fragment_at(unsigned int slab, const unsigned int next, int fragment, int j,
+                            int lane)
 {
 //$ if operands == "runs" then
     const int at = fragment / RUN * 2 * RUN + j * RUN + fragment % RUN;
@@ -156,8 +155,8 @@ DEVICE unsigned int fragment_at(unsigned int slab, const unsigned int next, int 
 ** One element of P becomes one of D, of each operand, and its part of the row's dprob is added to
 ** `total`: the result that the probability multiplied, times its gradient.
 */
-DEVICE void differentiate(float *a, float *b, float dh, float probability, float *total,
-                          const struct finish *s)
+FN void differentiate(float *a, float *b, float dh, float probability, float *total,
+                      const struct finish *s)
 {
     const struct gradient d = $(activation)_gradient(*a, *b$(more));
     const float weighted = mul_rn(dh, probability);
@@ -169,29 +168,30 @@ DEVICE void differentiate(float *a, float *b, float dh, float probability, float
 
 //$ if copies then
 /* Keep operand j of two neighbours of one row of a fragment, in which of the blocks they are. */
-DEVICE void hold(struct held held[OPERANDS], int fragment, int j, int half, unsigned int pair)
+FN void keep_pair(struct packed packed[OPERANDS], int fragment, int j, int half,
+                  unsigned int pair)
 {
 //$ if operands == "runs" then
     const int at = fragment / RUN * 2 * RUN + j * RUN + fragment % RUN;
 
-    held[at / PAIRS].row[half][at % PAIRS] = pair;
+    packed[at / PAIRS].row[half][at % PAIRS] = pair;
 //$ else
-    held[j].row[half][fragment] = pair;
+    packed[j].row[half][fragment] = pair;
 //$ end
 }
 
 /* A chunk's P becomes D, from fragment `first` on, zeros behind the group's last row. */
-DEVICE void fill_chunk(struct held held[OPERANDS], int before,
-                       const unsigned int slab[OPERANDS], const float *sum,
-                       const struct finish *s, const struct chunk *c, int rows, float total[2],
-                       int lane)
+FN void fill_chunk(struct packed packed[OPERANDS], int before,
+                   const unsigned int slab[OPERANDS], const float *sum,
+                   const struct finish *s, const struct chunk *c, int rows, float total[2],
+                   int lane)
 {
     const int is_row[2] = { c->row + lane / 4 < rows, c->row + lane / 4 + 8 < rows };
     const float *const weight = s->probability;
 //$ else
 /* A chunk's P becomes D; `total` are the thread's sums for dprob, of two rows. */
-DEVICE void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const struct finish *s,
-                       const struct chunk *c, const float weight[2], float total[2], int lane)
+FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const struct finish *s,
+                   const struct chunk *c, const float weight[2], float total[2], int lane)
 {
 //$ end
     const unsigned int first = slab[0], second = slab[OPERANDS - 1];
@@ -224,9 +224,9 @@ DEVICE void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, cons
             a[i] = pack(a_lo, a_hi);
             b[i] = pack(b_lo, b_hi);
 //$ if copies then
-            hold(held, before + j + i / 2, 0, i % 2, is_row[i % 2] ? a[i] : 0);
+            keep_pair(packed, before + j + i / 2, 0, i % 2, is_row[i % 2] ? a[i] : 0);
 //$ if two then
-            hold(held, before + j + i / 2, 1, i % 2, is_row[i % 2] ? b[i] : 0);
+            keep_pair(packed, before + j + i / 2, 1, i % 2, is_row[i % 2] ? b[i] : 0);
 //$ end
 //$ end
         }
@@ -247,8 +247,8 @@ DEVICE void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, cons
 ** A chunk's part of dprob. A lane has columns 8 i + 2 l and the next one of each 8 in ascending
 ** order, with l = lane % 4; then come what lanes 2 and 1 away have.     COUPLED: row partials
 */
-DEVICE void keep_rows(float total[2], const struct finish *s, const struct tile *t,
-                      const struct chunk *c, int rows, int lane)
+FN void keep_rows(float total[2], const struct finish *s, const struct tile *t,
+                  const struct chunk *c, int rows, int lane)
 {
     float *const to = s->of->row_partials + (long long)(c->column / SLAB_COLUMNS) * s->of->rows +
                       t->start + c->row + lane / 4;
@@ -262,7 +262,7 @@ DEVICE void keep_rows(float total[2], const struct finish *s, const struct tile 
 }
 
 /* One more row of a column of D, of each operand, into its sum. */
-DEVICE void add_row(float sum[OPERANDS], const unsigned int slab[OPERANDS], int i)
+FN void add_row(float sum[OPERANDS], const unsigned int slab[OPERANDS], int i)
 {
     const int odd = threadIdx.x / 32 % 2, column = threadIdx.x % 64;
     const int of_warp = (i / 16 - odd) * SLABS * SLAB_BYTES; /* the other one's, or this warp's */
@@ -277,8 +277,8 @@ DEVICE void add_row(float sum[OPERANDS], const unsigned int slab[OPERANDS], int 
 ** A chunk's part of dbias: the sums of D's 32 rows in order, which lie in the slabs of two warps.
 ** Each of these sums half of the columns. Groups that overlap would not fit.
 */
-DEVICE void keep_columns(const unsigned int slab[OPERANDS], const struct follow *f,
-                         const struct tile *t, const struct chunk *c, int rows)
+FN void keep_columns(const unsigned int slab[OPERANDS], const struct follow *f,
+                     const struct tile *t, const struct chunk *c, int rows)
 {
     const int row = c->row & -PAIR_ROWS, width = f->columns * OPERANDS;
     const unsigned int strip = t->runs * 4 + row / PAIR_ROWS;
@@ -309,14 +309,14 @@ DEVICE void keep_columns(const unsigned int slab[OPERANDS], const struct follow 
 /* ------------------------------------------------------------------- store */
 
 /* What two warps read of each other's slabs is there, or no longer needed. */
-DEVICE void meet(void)
+FN void meet(void)
 {
     named_wait(4 + (int)(threadIdx.x - 128) / 64, 64);
 }
 
 //$ if copies then
 /* The first column of D in a block of 128, of which the tile's columns make OPERANDS. */
-DEVICE int block_at(const struct tile *t, int i, int columns)
+FN int block_at(const struct tile *t, int i, int columns)
 {
 //$ if operands == "runs" then
     return 2 * t->column + i * BLOCK;
@@ -326,12 +326,12 @@ DEVICE int block_at(const struct tile *t, int i, int columns)
 }
 
 /* One warp's rows of a tile: those that are not in the group are zeros of the column copy. */
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, const struct finish *s, int row, int rows, int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, const struct finish *s, int row, int rows, int lane)
 {
     const struct follow *const f = s->of;
     const int is_pair = (row & -PAIR_ROWS) < rows;
-    struct held held[OPERANDS] = { 0 };
+    struct packed packed[OPERANDS] = { 0 };
 
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
@@ -348,7 +348,7 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
             slab[j] = slabs->first + (turn + j) % SLABS * SLAB_BYTES;
             barrier_wait(slabs->arrived + (turn + j) % SLABS * 8, (turn + j) / SLABS % 2);
         }
-        fill_chunk(held, i * FRAGMENTS, slab, sum + i * (SLAB_COLUMNS / 2), s, &c, rows, total,
+        fill_chunk(packed, i * FRAGMENTS, slab, sum + i * (SLAB_COLUMNS / 2), s, &c, rows, total,
                    lane);
         if (f->row_partials)
             keep_rows(total, s, t, &c, rows, lane);
@@ -363,12 +363,12 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
     }
 #pragma unroll
     for (int i = 0; i < OPERANDS; i++)
-        store_copies(&held[i], slabs, t, maps, &f->copies, block_at(t, i, f->columns),
+        store_copies(&packed[i], slabs, t, maps, &f->copies, block_at(t, i, f->columns),
                      slabs->first + i * SLAB_BYTES, row, rows, lane);
 }
 //$ else
 /* The sums of the next chunk come to the front. */
-DEVICE void next_sums(float sum[SUMS])
+FN void next_sums(float sum[SUMS])
 {
 #pragma unroll
     for (int i = 0; i < SUMS - SLAB_COLUMNS / 2; i++)
@@ -376,9 +376,9 @@ DEVICE void next_sums(float sum[SUMS])
 }
 
 /* One chunk, the `number`-th of the warp's, whose sums are the first ones. */
-DEVICE void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
-                        const struct maps *maps, const struct finish *s, const struct chunk *c,
-                        const float weight[2], int number, int row, int rows, int lane)
+FN void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
+                    const struct maps *maps, const struct finish *s, const struct chunk *c,
+                    const float weight[2], int number, int row, int rows, int lane)
 {
     const struct follow *const f = s->of;
     const unsigned int turn = slabs->turn;
@@ -416,8 +416,8 @@ DEVICE void store_chunk(const float *sum, struct slabs *slabs, const struct tile
 ** that the wait is never for the newest stores. A loop, and the sums move: as many chunks in a row
 ** would be more code than the instruction caches hold.
 */
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, const struct finish *s, int row, int rows, int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, const struct finish *s, int row, int rows, int lane)
 {
     int number = 0;
 

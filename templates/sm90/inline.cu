@@ -19,7 +19,7 @@ enum {
 
 //$ if cluster.n > 1 then
 /* What a warp has made of one stage, to its place in the other CTAs. By one thread. */
-DEVICE void units_give(unsigned int stage, unsigned int sf, unsigned int full, int unit)
+FN void units_give(unsigned int stage, unsigned int sf, unsigned int full, int unit)
 {
     for (; unit < UNITS; unit += WARPS)
         for (unsigned int i = 1; i < CTAS; i++) {
@@ -38,8 +38,8 @@ DEVICE void units_give(unsigned int stage, unsigned int sf, unsigned int full, i
 ** UNITS of UNIT rows in turn, and go on where they stopped in the step before: `unit` is the next
 ** one of this warp.
 */
-DEVICE void quantize_tile(const struct memory *s, struct place *p, struct place *q, int *unit,
-                          int rows, int k, int lane)
+FN void quantize_tile(const struct memory *s, struct pipeline *p, struct pipeline *q, int *unit,
+                      int rows, int k, int lane)
 {
 //$ local of_codes = cluster.n > 1 and " + first * TILE_K" or ""
 //$ local of_scales = cluster.n > 1 and " + first * 4" or ""
@@ -72,7 +72,7 @@ DEVICE void quantize_tile(const struct memory *s, struct place *p, struct place 
             units_give(stage, sf, s->full + q->stage * 8, made);
 //$ end
         }
-        place_next(p, NUMBER_STAGES);
-        place_next(q, STAGES);
+        pipeline_next(p, NUMBER_STAGES);
+        pipeline_next(q, STAGES);
     }
 }

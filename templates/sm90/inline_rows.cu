@@ -5,7 +5,6 @@
 ** for their codes: scales of several rows take hardly longer than those of one, and there are no
 ** registers to keep all their numbers in meanwhile.
 */
-#define FN DEVICE
 //$ once("cast/from_bf16.c")
 //$ once("cast/to_" .. a.type .. ".c")
 
@@ -21,19 +20,19 @@ enum { QUARTER = 16 }; /* pairs of numbers that a thread reads at a time */
 ** engine's swizzle puts the i-th where address bits 4 to 6 differ by i. The second thread of a row
 ** begins with its fifth, so that those of four rows, which are read at once, lie in all banks.
 */
-DEVICE unsigned int numbers_of(unsigned int numbers, int row, int half)
+FN unsigned int numbers_of(unsigned int numbers, int row, int half)
 {
     return numbers + half * (NUMBER_BYTES / 2) + row * 128 + (4 * half ^ row % 8) * 16;
 }
 
 /* And where its four chunks of codes go, in the same order. */
-DEVICE unsigned int codes_to(unsigned int to, int row, int half)
+FN unsigned int codes_to(unsigned int to, int row, int half)
 {
     return to + row * 128 + (6 * half ^ row % 8) * 16;
 }
 
 /* Four of them from the i-th on. */
-DEVICE void quarter_load(unsigned int pair[QUARTER], unsigned int from, int first)
+FN void quarter_load(unsigned int pair[QUARTER], unsigned int from, int first)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -41,7 +40,7 @@ DEVICE void quarter_load(unsigned int pair[QUARTER], unsigned int from, int firs
 }
 
 /* Of two pairs the larger magnitudes, with any sign; NaN loses against any number. */
-DEVICE unsigned int larger_signed(unsigned int a, unsigned int b)
+FN unsigned int larger_signed(unsigned int a, unsigned int b)
 {
     unsigned int most;
 
@@ -50,7 +49,7 @@ DEVICE unsigned int larger_signed(unsigned int a, unsigned int b)
 }
 
 /* The largest ones among the lower numbers and among the upper ones. */
-DEVICE unsigned int quarter_most(const unsigned int pair[QUARTER])
+FN unsigned int quarter_most(const unsigned int pair[QUARTER])
 {
     unsigned int most[QUARTER / 2];
 
@@ -67,8 +66,8 @@ DEVICE unsigned int quarter_most(const unsigned int pair[QUARTER])
 }
 
 /* Their codes, in two chunks from the i-th on. */
-DEVICE void quarter_store(const unsigned int pair[QUARTER], unsigned int to, int first,
-                          float factor)
+FN void quarter_store(const unsigned int pair[QUARTER], unsigned int to, int first,
+                      float factor)
 {
     const float factors[4] = { factor, factor, factor, factor };
     unsigned int word[8];
@@ -84,7 +83,7 @@ DEVICE void quarter_store(const unsigned int pair[QUARTER], unsigned int to, int
 
 /* The largest magnitudes of the warp's rows of one stage: units of UNIT rows, from `unit` on every
    WARPS-th. */
-DEVICE void units_most(unsigned int most[MOST], unsigned int numbers, int unit, int lane)
+FN void units_most(unsigned int most[MOST], unsigned int numbers, int unit, int lane)
 {
     unsigned int pair[2][QUARTER];
     unsigned int from = numbers_of(numbers, unit * UNIT + lane / 2, lane % 2);
@@ -114,8 +113,8 @@ DEVICE void units_most(unsigned int most[MOST], unsigned int numbers, int unit, 
 
 /* What each unit's rows are multiplied by; the scales to their place beside the stage. The two
    threads of a row find those of two units, each one's. */
-DEVICE void find_factors(float factor[MOST], const unsigned int most[MOST], unsigned int sf,
-                         int unit, int lane)
+FN void find_factors(float factor[MOST], const unsigned int most[MOST], unsigned int sf,
+                     int unit, int lane)
 {
     const int half = lane % 2;
 
@@ -138,8 +137,8 @@ DEVICE void find_factors(float factor[MOST], const unsigned int most[MOST], unsi
 
 /* The codes and scales of the same units. Of all rows the first `rows` are the group's; the others
    need not be made. */
-DEVICE void units_make(unsigned int numbers, unsigned int to, unsigned int sf, int unit,
-                       const unsigned int most[MOST], int rows, int lane)
+FN void units_make(unsigned int numbers, unsigned int to, unsigned int sf, int unit,
+                   const unsigned int most[MOST], int rows, int lane)
 {
     float factor[MOST];
 

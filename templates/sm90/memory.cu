@@ -25,10 +25,10 @@ struct memory {
 //$ if copies then
     unsigned int turned, maxima, columns; /* of the column copy: see sm90/copies.cu */
 //$ end
-    unsigned int posted, read, board;
+    unsigned int posted, read, queue;
 };
 
-DEVICE struct memory memory_layout(void)
+FN struct memory memory_layout(void)
 {
     extern __shared__ unsigned char dynamic[];
     struct memory s;
@@ -68,7 +68,7 @@ DEVICE struct memory memory_layout(void)
 //$ else
     s.posted = s.empty + STAGES * 8;
 //$ end
-    s.read = s.posted + BOARD * 8;
-    s.board = s.read + BOARD * 8;
+    s.read = s.posted + QUEUE * 8;
+    s.queue = s.read + QUEUE * 8;
     return s;
 }

@@ -3,7 +3,7 @@
 //$ if schedule == "cooperative" then
 //$ local scales = (factors == "squares" or factors == "lines") and " &factors, &t," or ""
 //$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
-while (uniformly(board_read(&s, &note, &t, &p, lane))) {
+while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     const int part = warpgroup - 1; /* the warpgroup's, of the tile */
 //$ if split == "m" then
     const int row = t.row + part * ROWS + warp % 4 * 16;
@@ -21,8 +21,8 @@ while (uniformly(board_read(&s, &note, &t, &p, lane))) {
 //$ else
 if (warpgroup == 2)
     named_arrive(1, 256);
-note = warpgroup - 1;
-while (uniformly(board_read(&s, &note, &t, &p, lane))) {
+sequence = warpgroup - 1;
+while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     //$ include("sm90/before_tile.body.cu", { row = "t.row + warp % 4 * 16" })
     //$ include("sm90/scales_of_tile.body.cu", { row = "t.row + warp % 4 * 16" })
     /* Named barriers 1 and 2, one for each of the two, pass the tensor cores on. */

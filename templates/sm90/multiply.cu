@@ -16,11 +16,11 @@
 //$ end
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
+FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
 //$ if direct then
-                          struct place *q,
+                      struct pipeline *q,
 //$ end
-                          int first_row, int first_column, int k, int lane$(next))
+                      int first_row, int first_column, int k, int lane$(next))
 {
     int previous = -1$(direct and ", previous_packed = -1" or "");
 //$ local sums = a.type == "i8" and "whole" or "sum"
@@ -69,12 +69,12 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
         if (previous >= 0)
             release(s, previous, lane);
         previous = $(q)->stage;
-        place_next($(q), STAGES);
+        pipeline_next($(q), STAGES);
 //$ if direct then
         if (previous_packed >= 0)
             release_packed(s, previous_packed, lane);
         previous_packed = p->stage;
-        place_next(p, PACKED_STAGES);
+        pipeline_next(p, PACKED_STAGES);
 //$ end
     }
 //$ if schedule == "pingpong" then

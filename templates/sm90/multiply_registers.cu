@@ -25,8 +25,8 @@ struct fragment {
 };
 
 /* TILE_K steps of this warp's rows from `x` on, which lie at `packed`. */
-DEVICE void expand_fragment(struct fragment *f, const struct memory *s, unsigned int packed, int x,
-                            const int skip[ROWS / 32], int warp_row, int lane$(given))
+FN void expand_fragment(struct fragment *f, const struct memory *s, unsigned int packed, int x,
+                        const int skip[ROWS / 32], int warp_row, int lane$(given))
 {
 #pragma unroll
     for (int i = 0; i < ROWS / 32; i++) {
@@ -57,8 +57,8 @@ DEVICE void expand_fragment(struct fragment *f, const struct memory *s, unsigned
 }
 
 /* The products of one step of the ring. */
-DEVICE void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigned int b,
-                              int accumulate)
+FN void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigned int b,
+                          int accumulate)
 {
     mma_begin();
 #pragma unroll
@@ -75,7 +75,7 @@ DEVICE void multiply_fragment(float sum[SUMS], const struct fragment *f, unsigne
 }
 
 /* Ask for the scales that are needed SF_AHEAD steps after `x`; a lane for each line. */
-DEVICE void fetch_ahead_a(const struct memory *s, const struct line *line, int x, int row, int lane)
+FN void fetch_ahead_a(const struct memory *s, const struct line *line, int x, int row, int lane)
 {
     const int later = x + SF_AHEAD * TILE_K;
 
@@ -88,10 +88,10 @@ DEVICE void fetch_ahead_a(const struct memory *s, const struct line *line, int x
 ** One step: its products are begun, and the next step's values made. `p` is the place of the packed
 ** stages, one ahead of `q`, that of the ring.
 */
-DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fragment *next,
-                          const struct memory *s, struct place *p, struct place *q,
-                          const struct line *line, const int skip[ROWS / 32], int line_row,
-                          int warp_row, int x, int k, int lane$(given))
+FN void multiply_step(float sum[SUMS], const struct fragment *now, struct fragment *next,
+                      const struct memory *s, struct pipeline *p, struct pipeline *q,
+                      const struct line *line, const int skip[ROWS / 32], int line_row,
+                      int warp_row, int x, int k, int lane$(given))
 {
     const int stage = q->stage;
 
@@ -100,7 +100,7 @@ DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fr
     mma_wait(1);
     if (x > 0)
         release(s, (stage > 0 ? stage : STAGES) - 1, lane);
-    place_next(q, STAGES);
+    pipeline_next(q, STAGES);
     if (x + TILE_K < k) {
         copy_wait(SF_AHEAD - 1);
         __syncwarp(); /* the scales of all lanes are there, and those of the step before read */
@@ -111,13 +111,13 @@ DEVICE void multiply_step(float sum[SUMS], const struct fragment *now, struct fr
         copy_engine_fence(); /* what was read may be copied over */
         __syncwarp();
         release_packed(s, p->stage, lane);
-        place_next(p, PACKED_STAGES);
+        pipeline_next(p, PACKED_STAGES);
     }
 }
 
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
-                          struct place *q, const struct scales *scales, const struct tile *t,
-                          int first_row, int rows, int k, int lane)
+FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
+                      struct pipeline *q, const struct scales *scales, const struct tile *t,
+                      int first_row, int rows, int k, int lane)
 {
     const int warp_row = first_row + threadIdx.x / 32 % 4 * 16;
     const int line_row = warp_row + lane / 16 * 64 + lane % 16;
@@ -150,7 +150,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     copy_engine_fence(); /* what was read may be copied over */
     __syncwarp();
     release_packed(s, p->stage, lane);
-    place_next(p, PACKED_STAGES);
+    pipeline_next(p, PACKED_STAGES);
 #pragma unroll 1
     for (int x = 0; x < k; x += 2 * TILE_K) {
         multiply_step(sum, &even, &odd, s, p, q, &line, skip, line_row, warp_row, x, k, lane$(low));

@@ -67,7 +67,7 @@ struct rows {
     unsigned int digits;
     int of_a; /* of A's, those that the group has from the tile's first on */
 //$ if either then
-    unsigned int near, note;
+    unsigned int near, sequence;
 //$ if mixed then
     int narrow;
 //$ end
@@ -75,7 +75,7 @@ struct rows {
 };
 
 /* Ask for the scales that are needed SF_AHEAD stages after `x`; a lane for each line. */
-DEVICE void fetch_ahead(const struct memory *s, const struct line *line, int x, int row, int lane)
+FN void fetch_ahead(const struct memory *s, const struct line *line, int x, int row, int lane)
 {
     if (lane < LINES)
         fetch_next_b(s, line, x + SF_AHEAD * SPAN * TILE_K, row);
@@ -84,7 +84,7 @@ DEVICE void fetch_ahead(const struct memory *s, const struct line *line, int x, 
 
 //$ if either then
 /* Scales become factors, four in a word. */
-DEVICE void narrow_scales(const struct memory *s, struct raw *raw, const struct rows *rows)
+FN void narrow_scales(const struct memory *s, struct raw *raw, const struct rows *rows)
 {
     unsigned int beyond = 0, over = 0;
 
@@ -96,7 +96,7 @@ DEVICE void narrow_scales(const struct memory *s, struct raw *raw, const struct 
 #pragma unroll
         for (int i = 0; i < HELD; i++)
             raw->scales[i] = far_f16(raw->scales[i], low_of_near(rows->near), &over);
-        mark_tile(s, rows->note, over);
+        mark_tile(s, rows->sequence, over);
         return;
     }
 #pragma unroll
@@ -105,8 +105,8 @@ DEVICE void narrow_scales(const struct memory *s, struct raw *raw, const struct 
 }
 
 /* Codes without a factor must be zeros. */
-DEVICE void narrow_zeros(const struct memory *s, const struct raw *raw, const struct rows *rows,
-                         unsigned int digits)
+FN void narrow_zeros(const struct memory *s, const struct raw *raw, const struct rows *rows,
+                     unsigned int digits)
 {
     unsigned int any = 0;
 
@@ -115,13 +115,13 @@ DEVICE void narrow_zeros(const struct memory *s, const struct raw *raw, const st
 #pragma unroll
         for (int j = 0; j < $(words); j++)
             any |= permute(raw->scales[i], 0, digits) ? 0 : raw->word[i][j] & 0x7f7f7f7f;
-    mark_tile(s, rows->note, any);
+    mark_tile(s, rows->sequence, any);
 }
 
 //$ end
 //$ -- of scales: does each step need another word, each stage, or not even each stage?
 //$ local word_k, stage_k = 4 * b.scale.k, span * tile.k
-DEVICE void load_scales(struct raw *raw, const struct memory *s, const struct rows *rows, int x)
+FN void load_scales(struct raw *raw, const struct memory *s, const struct rows *rows, int x)
 {
 //$ if early then
     unsigned int beyond = 0;
@@ -144,8 +144,8 @@ enum { EARLY = HELD / $(either and 4 or 2) }; /* rows whose codes do */
 
 //$ end
 /* Codes of one half of a stage, of rows `first` .. `end` of a thread's. */
-DEVICE void load_codes(struct raw *raw, const struct memory *s, const struct rows *rows, int stage,
-                       int half, int first, int end)
+FN void load_codes(struct raw *raw, const struct memory *s, const struct rows *rows, int stage,
+                   int half, int first, int end)
 {
     const unsigned int codes = s->packed + (stage * SPAN + half) * PACKED_BYTES + rows->codes;
 
@@ -170,7 +170,7 @@ DEVICE void load_codes(struct raw *raw, const struct memory *s, const struct row
 ** word is for.$(late and " Some of them." or "")
 */
 //$ end
-DEVICE void load_$(part)(struct raw *raw, const struct memory *s, const struct rows *rows,
+FN void load_$(part)(struct raw *raw, const struct memory *s, const struct rows *rows,
                      int stage, int x, int half)
 {
 //$ if i == (either and #parts or 1) then
@@ -183,8 +183,8 @@ DEVICE void load_$(part)(struct raw *raw, const struct memory *s, const struct r
 
 //$ end
 /* The values of one half of the stage that begins at `x`. */
-DEVICE void expand_raw(struct fragment *f, const struct raw *raw, const struct rows *rows, int x,
-                       int half)
+FN void expand_raw(struct fragment *f, const struct raw *raw, const struct rows *rows, int x,
+                   int half)
 {
 //$ local from = word_k > stage_k and "(x + half * TILE_K)" or "half * TILE_K"
 //$ local next = either and "0x1010" or "0x0101" -- digits; of either they are upper bytes
@@ -231,8 +231,8 @@ DEVICE void expand_raw(struct fragment *f, const struct raw *raw, const struct r
 
 //$ if either then
 /* The same as f16. */
-DEVICE void expand_narrow(const struct memory *s, struct fragment *f, struct raw *raw,
-                          const struct rows *rows, int half)
+FN void expand_narrow(const struct memory *s, struct fragment *f, struct raw *raw,
+                      const struct rows *rows, int half)
 {
     const unsigned int digits = rows->digits + half * 2 * 0x1010;
 
@@ -255,7 +255,7 @@ DEVICE void expand_narrow(const struct memory *s, struct fragment *f, struct raw
 //$ for _, type in ipairs(types) do
 //$ local which = count == "_few" and ", of its first FEW rows" or ""
 /* The products of one step of the ring, where A lies at `a`$(which). */
-DEVICE void multiply$(count)$(type)(float sum[SUMS], const struct fragment *f, unsigned int a,
+FN void multiply$(count)$(type)(float sum[SUMS], const struct fragment *f, unsigned int a,
                               int accumulate)
 {
     mma_begin();
@@ -273,8 +273,8 @@ DEVICE void multiply$(count)$(type)(float sum[SUMS], const struct fragment *f, u
 //$ end
 //$ if mixed then
 /* The same of all rows that the tile has, as the tile is multiplied. */
-DEVICE void multiply_step(float sum[SUMS], const struct fragment *f, unsigned int a,
-                          const struct rows *rows, int accumulate)
+FN void multiply_step(float sum[SUMS], const struct fragment *f, unsigned int a,
+                      const struct rows *rows, int accumulate)
 {
     if (rows->narrow && rows->of_a <= FEW)
         multiply_few_f16(sum, f, a, accumulate);
@@ -289,7 +289,7 @@ DEVICE void multiply_step(float sum[SUMS], const struct fragment *f, unsigned in
 //$ else
 //$ for _, type in ipairs(types) do
 /* The same of all rows that the tile has. */
-DEVICE void multiply_step$(type)(float sum[SUMS], const struct fragment *f, unsigned int a,
+FN void multiply_step$(type)(float sum[SUMS], const struct fragment *f, unsigned int a,
                           const struct rows *rows, int accumulate)
 {
 //$ if few > 0 then
@@ -303,12 +303,12 @@ DEVICE void multiply_step$(type)(float sum[SUMS], const struct fragment *f, unsi
 //$ end
 //$ end
 /* The last codes of a packed stage have been read: give it back. */
-DEVICE void packed_done(const struct memory *s, struct place *p, int lane)
+FN void packed_done(const struct memory *s, struct pipeline *p, int lane)
 {
     copy_engine_fence(); /* what was read may be copied over */
     __syncwarp();
     release_packed(s, p->stage, lane);
-    place_next(p, PACKED_STAGES);
+    pipeline_next(p, PACKED_STAGES);
 }
 
 //$ local type = either and not mixed and "_f16" or ""
@@ -316,10 +316,10 @@ DEVICE void packed_done(const struct memory *s, struct place *p, int lane)
 ** One stage: the products of each of its steps are begun, and the next step's values made, those of
 ** the next stage's first one at last. `p` is the place of the packed stages, `q` that of the ring.
 */
-DEVICE void multiply_stage(float sum[SUMS], struct fragment *even, struct fragment *odd,
-                           struct raw *raw, const struct memory *s, struct place *p,
-                           struct place *q, const struct line *line, const struct rows *rows,
-                           int line_row, int x, int k, int lane)
+FN void multiply_stage(float sum[SUMS], struct fragment *even, struct fragment *odd,
+                       struct raw *raw, const struct memory *s, struct pipeline *p,
+                       struct pipeline *q, const struct line *line, const struct rows *rows,
+                       int line_row, int x, int k, int lane)
 {
     const int stage = q->stage, next = x + SPAN * TILE_K;
     const unsigned int ring = mma_operand(s->ring + stage * SPAN * STAGE_BYTES);
@@ -333,7 +333,7 @@ DEVICE void multiply_stage(float sum[SUMS], struct fragment *even, struct fragme
 //$ end
     if (x > 0)
         release(s, (stage > 0 ? stage : STAGES) - 1, lane);
-    place_next(q, STAGES);
+    pipeline_next(q, STAGES);
 //$ if either then
 //$ if mixed then
     if (rows->narrow)
@@ -377,9 +377,9 @@ DEVICE void multiply_stage(float sum[SUMS], struct fragment *even, struct fragme
 
 //$ if either and not mixed then
 /* All of a tile as bf16, step by step: it is rare. */
-DEVICE void multiply_again(float sum[SUMS], const struct memory *s, struct place *p,
-                           struct place *q, const struct line *line, const struct rows *rows,
-                           int line_row, int k, int lane)
+FN void multiply_again(float sum[SUMS], const struct memory *s, struct pipeline *p,
+                       struct pipeline *q, const struct line *line, const struct rows *rows,
+                       int line_row, int k, int lane)
 {
     struct fragment f;
     struct raw raw;
@@ -402,7 +402,7 @@ DEVICE void multiply_again(float sum[SUMS], const struct memory *s, struct place
         }
         packed_done(s, p, lane);
         release(s, q->stage, lane);
-        place_next(q, STAGES);
+        pipeline_next(q, STAGES);
         if (x > 0)
             fetch_ahead(s, line, x, line_row, lane);
     }
@@ -412,7 +412,7 @@ DEVICE void multiply_again(float sum[SUMS], const struct memory *s, struct place
 //$ end
 //$ if either then
 /* The largest of all first scales of the warp's rows. */
-DEVICE unsigned int sample_scales(const struct memory *s, const struct rows *rows)
+FN unsigned int sample_scales(const struct memory *s, const struct rows *rows)
 {
     unsigned int most = 0;
 
@@ -423,7 +423,7 @@ DEVICE unsigned int sample_scales(const struct memory *s, const struct rows *row
 }
 
 /* What sums of f16 lack: a power of two for each warp that expands, `lows` is of their rows. */
-DEVICE void raise_sums(float sum[SUMS], unsigned int low, unsigned int lows)
+FN void raise_sums(float sum[SUMS], unsigned int low, unsigned int lows)
 {
     float unit[4];
 
@@ -438,9 +438,9 @@ DEVICE void raise_sums(float sum[SUMS], unsigned int low, unsigned int lows)
 }
 
 //$ end
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
-                          struct place *q, const struct scales *scales, const struct tile *t,
-                          int first_row, int columns, int k, int lane)
+FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
+                      struct pipeline *q, const struct scales *scales, const struct tile *t,
+                      int first_row, int columns, int k, int lane)
 {
     const int warp_row = threadIdx.x / 32 % 4 * LINES;
     const int line_row = first_row + warp_row + lane % LINES;
@@ -453,7 +453,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
     rows.digits = $(among);
     rows.row = first_row + warp_row + lane / 4;
 //$ if either then
-    rows.note = t->note;
+    rows.sequence = t->sequence;
 //$ end
 //$ if stored == 4 then
     rows.codes = A_PACKED + rows.row * 32 + (lane % 4 / 2 ^ lane / 16) * 16 + lane % 2 * 8;
@@ -513,7 +513,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
 //$ if either then
     unsigned int lows = 0;
     if (lane == 0) /* it gives the stage back, behind which others' lows may take their place */
-        lows = load_shared_word(lows_of(s, rows.note));
+        lows = load_shared_word(lows_of(s, rows.sequence));
 //$ end
     release(s, (q->stage > 0 ? q->stage : STAGES) - 1, lane);
     mma_finish(sum, SUMS);

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* Of one code and four in a word. */
-DEVICE unsigned int largest_of(unsigned int most, unsigned int codes)
+FN unsigned int largest_of(unsigned int most, unsigned int codes)
 {
 #pragma unroll
     for (int i = 0; i < 32; i += 8)
@@ -9,24 +9,24 @@ DEVICE unsigned int largest_of(unsigned int most, unsigned int codes)
 }
 
 /*
-** Load all of the CTA's tiles, and once they are stored those again that are marked. That all are,
-** a note says that is no tile: whoever reads it is done with those before. By one warp.
+** Load all of the CTA's tiles, and once they are stored those again that are marked. A slot without
+** a tile is posted in between: a warp that reads it has stored its tiles. By one warp.
 */
-DEVICE void walk_twice(const struct memory *s, struct walk *w, struct place *p, unsigned int *note,
-                       const struct maps *maps, unsigned int first, unsigned int stride, int k,
-                       int lane)
+FN void scheduler_twice(const struct memory *s, struct scheduler *w, struct pipeline *p,
+                        unsigned int *sequence, const struct maps *maps, unsigned int first,
+                        unsigned int stride, int k, int lane)
 {
     struct tile t;
 
 #pragma unroll
     for (int as = AS_F16; as <= AS_BF16; as++) {
-        walk_begin(w, first, stride, lane);
+        scheduler_begin(w, first, stride, lane);
 #pragma unroll 1
-        while (uniformly(walk_next(w, &t, lane))) {
-            if (as == AS_BF16 && !is_marked(s, w->next / w->stride - 1)) /* its first note */
+        while (uniformly(scheduler_next(w, &t, lane))) {
+            if (as == AS_BF16 && !is_marked(s, w->next / w->stride - 1)) /* as first posted */
                 continue;
             if (elect_lane()) {
-                board_post(s, note, &t, p, as);
+                queue_post(s, sequence, &t, p, as);
                 load_tile(s, p, &t, maps, k);
             }
             __syncwarp();
@@ -34,8 +34,8 @@ DEVICE void walk_twice(const struct memory *s, struct walk *w, struct place *p, 
         if (as == AS_BF16)
             break;
         if (elect_lane())
-            board_post(s, note, &t, p, AS_NOTHING);
-        board_wait(s, __reduce_max_sync(~0u, *note)); /* one lane alone counts them */
+            queue_post(s, sequence, &t, p, AS_NOTHING);
+        queue_wait(s, __reduce_max_sync(~0u, *sequence)); /* one lane alone counts them */
         if (!is_any_marked(s))
             break;
     }

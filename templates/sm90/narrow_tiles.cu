@@ -1,57 +1,57 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 enum { MARKS = $(marks) };
 
-/* What a note says of its tile, where it is one. */
+/* A slot's word about its tile. */
 enum { AS_F16 = 1, AS_BF16 = 2, AS_NOTHING = 3 };
 
 /* Of the tiles at work, what A is relative to: a byte for each warp's rows. */
-DEVICE unsigned int lows_of(const struct memory *s, unsigned int note)
+FN unsigned int lows_of(const struct memory *s, unsigned int sequence)
 {
-    return s->board + BOARD * NOTE_BYTES + note % BOARD * 4;
+    return s->queue + QUEUE * SLOT_BYTES + sequence % QUEUE * 4;
 }
 
-DEVICE unsigned int marks_of(const struct memory *s)
+FN unsigned int marks_of(const struct memory *s)
 {
-    return lows_of(s, 0) + BOARD * 4;
+    return lows_of(s, 0) + QUEUE * 4;
 }
 
 /*
 ** Tiles that are multiplied as f16 though not all of their values fit: each has a mark, which tiles
 ** far apart share, and one more says that there is any.
 */
-DEVICE void marks_clear(const struct memory *s)
+FN void marks_clear(const struct memory *s)
 {
     if (threadIdx.x <= MARKS / 4)
         store_shared_word(marks_of(s) + threadIdx.x * 4, 0);
 }
 
-DEVICE void mark_tile(const struct memory *s, unsigned int note, unsigned int wrong)
+FN void mark_tile(const struct memory *s, unsigned int sequence, unsigned int wrong)
 {
-    store_shared_byte(marks_of(s) + note % MARKS, 1, wrong);
+    store_shared_byte(marks_of(s) + sequence % MARKS, 1, wrong);
     store_shared_byte(marks_of(s) + MARKS, 1, wrong);
 }
 
-DEVICE int is_marked(const struct memory *s, unsigned int note)
+FN int is_marked(const struct memory *s, unsigned int sequence)
 {
-    return load_shared_word(marks_of(s) + note % MARKS / 4 * 4) >> note % 4 * 8 & 1;
+    return load_shared_word(marks_of(s) + sequence % MARKS / 4 * 4) >> sequence % 4 * 8 & 1;
 }
 
-DEVICE int is_any_marked(const struct memory *s)
+FN int is_any_marked(const struct memory *s)
 {
     return load_shared_word(marks_of(s) + MARKS) & 1;
 }
 
 /* The next tile of this warp, as it is to be multiplied; 0 if there is none. */
-DEVICE int tile_read(const struct memory *s, unsigned int *turn, struct tile *t, struct place *p,
-                     int lane)
+FN int tile_read(const struct memory *s, unsigned int *sequence, struct tile *t,
+                 struct pipeline *p, int lane)
 {
-    t->as = uniform(board_read(s, turn, t, p, lane));
-    t->note = *turn - 1;
+    t->as = uniform(queue_read(s, sequence, t, p, lane));
+    t->sequence = *sequence - 1;
     return t->as;
 }
 
 /* Not a tile: before some come again, what was stored of them is done. */
-DEVICE int tile_is_none(const struct tile *t, int lane)
+FN int tile_is_none(const struct tile *t, int lane)
 {
     if (t->as == AS_NOTHING && lane == 0)
         store_wait_done();

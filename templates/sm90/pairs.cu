@@ -2,12 +2,12 @@
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
 //$ local of = copies and d.type or "bf16" -- what the pairs are of
 /* Two numbers side by side, as what is quantized is read. */
-DEVICE float lo_of(unsigned int pair)
+FN float lo_of(unsigned int pair)
 {
     return from_$(of)(pair$(of == "bf16" and "" or " & 0xffff"));
 }
 
-DEVICE float hi_of(unsigned int pair)
+FN float hi_of(unsigned int pair)
 {
 //$ if of == "bf16" then
     return float_of(pair & 0xffff0000u);
@@ -17,7 +17,7 @@ DEVICE float hi_of(unsigned int pair)
 }
 
 /* Of two pairs of magnitudes the larger ones; NaN loses against any number. */
-DEVICE unsigned int larger_pair(unsigned int a, unsigned int b)
+FN unsigned int larger_pair(unsigned int a, unsigned int b)
 {
     unsigned int most;
 
@@ -25,13 +25,13 @@ DEVICE unsigned int larger_pair(unsigned int a, unsigned int b)
     return most;
 }
 
-DEVICE unsigned int magnitudes_of(unsigned int pair)
+FN unsigned int magnitudes_of(unsigned int pair)
 {
     return pair & 0x7fff7fffu;
 }
 
 /* The codes of two pairs, the first in the low half. */
-DEVICE unsigned int codes_of(unsigned int first, unsigned int second, const float factor[4])
+FN unsigned int codes_of(unsigned int first, unsigned int second, const float factor[4])
 {
     const unsigned int lo =
         to_$(a.type)_x2(mul_rn(lo_of(first), factor[0]), mul_rn(hi_of(first), factor[1]));

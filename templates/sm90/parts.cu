@@ -9,8 +9,8 @@ struct part_maps {
 };
 
 /* Record the first part whose sizes break a rule, and what check_sizes does. */
-DEVICE void check_parts(const struct parts *parts, int count, int groups, unsigned int *error,
-                        int lane)
+FN void check_parts(const struct parts *parts, int count, int groups, unsigned int *error,
+                    int lane)
 {
     for (int i = 0; i < count; i++) {
         const struct part *of = &parts->part[i];

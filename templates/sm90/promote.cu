@@ -12,11 +12,11 @@
 ** one is under way: until it begins, this warpgroup leaves the tensor cores idle.
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
+FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
 //$ if of_blocks then
-                          const struct factors *f, const struct tile *t,
+                      const struct factors *f, const struct tile *t,
 //$ end
-                          int first_row, int first_column, int k, int lane)
+                      int first_row, int first_column, int k, int lane)
 {
     enum { ABREAST = COLUMNS / MMA_N, PIECES = ROWS / 64 * ABREAST };
     const unsigned int a_first = uniform(mma_operand(s->ring + first_row * TILE_K));
@@ -100,7 +100,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
                     b + (piece * MMA_N * TILE_K + step * B_STEP) / 16, step > 0);
             mma_commit();
             if (i == PIECES - 1) {
-                place_next(p, STAGES);
+                pipeline_next(p, STAGES);
                 a = p->stage ? a + STAGE_BYTES / 16 : a_first;
                 b = p->stage ? b + STAGE_BYTES / 16 : b_first;
                 if (steps > 1) {

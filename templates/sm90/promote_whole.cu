@@ -13,8 +13,8 @@ struct scales {
 ** Of each step those of the tile's first, second and third 64 columns, which two squares share.
 //$ end
 */
-DEVICE struct scales scales_ahead(const struct factors *f, const struct tile *t, int step,
-                                  int steps, int lane)
+FN struct scales scales_ahead(const struct factors *f, const struct tile *t, int step,
+                              int steps, int lane)
 {
     /* Behind D's last column lie no scales; what they would be of is not stored. */
     const int first = t->column < f->columns ? t->column / 128 : 0;
@@ -35,7 +35,7 @@ DEVICE struct scales scales_ahead(const struct factors *f, const struct tile *t,
 }
 
 /* Into the warp's table, from which all lanes read them. */
-DEVICE void scales_put(unsigned int table, const struct scales *s, int lane)
+FN void scales_put(unsigned int table, const struct scales *s, int lane)
 {
     __syncwarp(); /* all have read what was there */
 //$ local more = lots == 3 and "__float_as_uint(s->of[1]), __float_as_uint(s->of[2])" or "0, 0"
@@ -54,11 +54,11 @@ DEVICE void scales_put(unsigned int table, const struct scales *s, int lane)
 ** behind products that takes longer than they do.
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
-DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place *p,
+FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
 //$ if scaled then
-                          const struct factors *f, const struct tile *t,
+                      const struct factors *f, const struct tile *t,
 //$ end
-                          int first_row, int first_column, int k, int lane)
+                      int first_row, int first_column, int k, int lane)
 {
 //$ if ragged == "k" then
     k = uniform(k);
@@ -105,7 +105,7 @@ DEVICE void multiply_tile(float sum[SUMS], const struct memory *s, struct place 
         for (int i = 0; i < TILE_K / MMA_K; i++)
             mma(part, a + i * A_STEP / 16, b + i * B_STEP / 16, i > 0);
         mma_commit();
-        place_next(p, STAGES);
+        pipeline_next(p, STAGES);
         a = p->stage ? a + STAGE_BYTES / 16 : a_first;
         b = p->stage ? b + STAGE_BYTES / 16 : b_first;
 //$ if scaled then

@@ -2,7 +2,7 @@
 /*
 ** Hopper's instructions, one function each. `shared` addresses are 32-bit, in the shared window.
 */
-#define DEVICE __device__ __forceinline__
+#define FN __device__ __forceinline__
 
 typedef unsigned long long u64;
 typedef struct __align__(64) { u64 word[16]; } tensor_map;
@@ -15,7 +15,7 @@ typedef struct __align__(64) { u64 word[16]; } tensor_map;
 ** the CTA: the wider one costs a fence of the whole GPU, and a reader that gives a stage back has
 ** no writes to publish.
 */
-DEVICE void barrier_arrive_at(unsigned int barrier, unsigned int rank)
+FN void barrier_arrive_at(unsigned int barrier, unsigned int rank)
 {
     asm volatile("{\n"
                  "  .reg .b32 remote;\n"
@@ -28,14 +28,14 @@ DEVICE void barrier_arrive_at(unsigned int barrier, unsigned int rank)
 //$ end
 /* --- the copy engine --- */
 
-DEVICE void prefetch_map(const tensor_map *map)
+FN void prefetch_map(const tensor_map *map)
 {
     asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
 /* A box at (x, y, ..) into shared memory; its bytes count on `barrier`. */
-DEVICE void load_box_2d(unsigned int to, const tensor_map *map, unsigned int barrier,
-                        int x, int y)
+FN void load_box_2d(unsigned int to, const tensor_map *map, unsigned int barrier,
+                    int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4}], [%2];"
@@ -43,8 +43,8 @@ DEVICE void load_box_2d(unsigned int to, const tensor_map *map, unsigned int bar
                  : "memory");
 }
 
-DEVICE void load_box_3d(unsigned int to, const tensor_map *map, unsigned int barrier,
-                        int x, int y, int z)
+FN void load_box_3d(unsigned int to, const tensor_map *map, unsigned int barrier,
+                    int x, int y, int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4, %5}], [%2];"
@@ -52,8 +52,8 @@ DEVICE void load_box_3d(unsigned int to, const tensor_map *map, unsigned int bar
                  : "memory");
 }
 
-DEVICE void load_box_4d(unsigned int to, const tensor_map *map, unsigned int barrier,
-                        int x, int y, int z, int w)
+FN void load_box_4d(unsigned int to, const tensor_map *map, unsigned int barrier,
+                    int x, int y, int z, int w)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4, %5, %6}], [%2];"
@@ -63,8 +63,8 @@ DEVICE void load_box_4d(unsigned int to, const tensor_map *map, unsigned int bar
 
 //$ if cluster.m * cluster.n > 1 then
 /* The same into each of `ctas`, a bit for each rank, at the same place and on its own barrier. */
-DEVICE void load_box_2d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
-                                  int x, int y, unsigned short ctas)
+FN void load_box_2d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
+                              int x, int y, unsigned short ctas)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;"
@@ -72,8 +72,8 @@ DEVICE void load_box_2d_multicast(unsigned int to, const tensor_map *map, unsign
                  : "memory");
 }
 
-DEVICE void load_box_3d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
-                                  int x, int y, int z, unsigned short ctas)
+FN void load_box_3d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
+                              int x, int y, int z, unsigned short ctas)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;"
@@ -81,8 +81,8 @@ DEVICE void load_box_3d_multicast(unsigned int to, const tensor_map *map, unsign
                  : "memory");
 }
 
-DEVICE void load_box_4d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
-                                  int x, int y, int z, int w, unsigned short ctas)
+FN void load_box_4d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
+                              int x, int y, int z, int w, unsigned short ctas)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  ".multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
@@ -93,8 +93,8 @@ DEVICE void load_box_4d_multicast(unsigned int to, const tensor_map *map, unsign
 //$ end
 //$ if quantize == "inline" and cluster.n > 1 then
 /* Bytes of shared memory to their place in CTA `rank` of the cluster; they count on its barrier. */
-DEVICE void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
-                        unsigned int rank)
+FN void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
+                    unsigned int rank)
 {
     asm volatile("{\n"
                  "  .reg .b32 to, full;\n"
@@ -110,7 +110,7 @@ DEVICE void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barr
 //$ if addend ~= "reduce" then
 /* A box from shared memory to (x, y, ..); what lies outside the tensor is dropped. */
 //$ if ragged == "m" then
-DEVICE void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
+FN void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
                  " [%0, {%2, %3}], [%1];\n"
@@ -120,7 +120,7 @@ DEVICE void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
 
 //$ end
 //$ if ragged ~= "m" then
-DEVICE void store_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
+FN void store_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group"
                  " [%0, {%2, %3, %4}], [%1];\n"
@@ -130,7 +130,7 @@ DEVICE void store_box_3d(const tensor_map *map, unsigned int from, int x, int y,
 
 //$ end
 //$ if ragged ~= "none" then
-DEVICE void store_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
+FN void store_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
 {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group"
                  " [%0, {%2, %3, %4, %5}], [%1];\n"
@@ -145,7 +145,7 @@ DEVICE void store_box_4d(const tensor_map *map, unsigned int from, int x, int y,
 ** A box from shared memory, added to what is at (x, y, ..); what lies outside the tensor is
 ** dropped. Each element once, so the sum has one order.
 */
-DEVICE void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
+FN void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
 {
     asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
                  " [%0, {%2, %3, %4}], [%1];\n"
@@ -154,7 +154,7 @@ DEVICE void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, i
 }
 
 //$ if ragged ~= "none" then
-DEVICE void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
+FN void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
 {
     asm volatile("cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group"
                  " [%0, {%2, %3, %4, %5}], [%1];\n"
@@ -174,12 +174,12 @@ DEVICE void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, i
 
 /* --- matrix products of a warpgroup --- */
 
-DEVICE void mma_begin(void)
+FN void mma_begin(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
 }
 
-DEVICE void mma_commit(void)
+FN void mma_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 }
@@ -191,14 +191,14 @@ DEVICE void mma_commit(void)
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ if back then
 /* Four 8x8 matrices of 16-bit elements, as store_matrix_x4 leaves them. */
-DEVICE void load_matrix_x4(unsigned int from, unsigned int word[4])
+FN void load_matrix_x4(unsigned int from, unsigned int word[4])
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                  : "r"(from) : "memory");
 }
 
-DEVICE unsigned int load_shared_half(unsigned int from)
+FN unsigned int load_shared_half(unsigned int from)
 {
     unsigned short half;
     asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");
@@ -209,8 +209,8 @@ DEVICE unsigned int load_shared_half(unsigned int from)
 //$ local turned = expand == "swapped"
 //$ if d.bytes == 2 and not turned then
 /* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8. */
-DEVICE void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
-                            unsigned int r3)
+FN void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
+                        unsigned int r3)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
@@ -219,8 +219,8 @@ DEVICE void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, u
 //$ end
 //$ if d.bytes == 2 and turned then
 /* Four 8x8 matrices of 16-bit elements, turned; lane i addresses row i % 8 of matrix i / 8. */
-DEVICE void store_matrix_x4_turned(unsigned int to, unsigned int r0, unsigned int r1,
-                                   unsigned int r2, unsigned int r3)
+FN void store_matrix_x4_turned(unsigned int to, unsigned int r0, unsigned int r1,
+                               unsigned int r2, unsigned int r3)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                  : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
@@ -228,27 +228,27 @@ DEVICE void store_matrix_x4_turned(unsigned int to, unsigned int r0, unsigned in
 
 //$ end
 //$ if d.bytes == 4 and turned then
-DEVICE void store_shared(unsigned int to, float value)
+FN void store_shared(unsigned int to, float value)
 {
     asm volatile("st.shared.f32 [%0], %1;" : : "r"(to), "f"(value) : "memory");
 }
 
 //$ end
 //$ if d.bytes == 4 and not turned then
-DEVICE void store_shared_x2(unsigned int to, float lo, float hi)
+FN void store_shared_x2(unsigned int to, float lo, float hi)
 {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" : : "r"(to), "f"(lo), "f"(hi) : "memory");
 }
 
 //$ end
-DEVICE void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
-                            unsigned int r3)
+FN void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
+                        unsigned int r3)
 {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
                  : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
 }
 
-DEVICE void load_shared_x4(unsigned int from, unsigned int word[4])
+FN void load_shared_x4(unsigned int from, unsigned int word[4])
 {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
@@ -256,7 +256,7 @@ DEVICE void load_shared_x4(unsigned int from, unsigned int word[4])
 }
 
 //$ if expand ~= "none" or copies then
-DEVICE unsigned int load_shared_word(unsigned int from)
+FN unsigned int load_shared_word(unsigned int from)
 {
     unsigned int word;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
@@ -268,7 +268,7 @@ DEVICE unsigned int load_shared_word(unsigned int from)
 //$ if either then
 /* Only where `wanted`: without a branch, behind which the compiler would not know that a warp is
    together. */
-DEVICE void store_shared_byte(unsigned int to, unsigned int byte, unsigned int wanted)
+FN void store_shared_byte(unsigned int to, unsigned int byte, unsigned int wanted)
 {
     asm volatile("{\n"
                  ".reg .pred p;\n"
@@ -279,7 +279,7 @@ DEVICE void store_shared_byte(unsigned int to, unsigned int byte, unsigned int w
 
 //$ end
 //$ if copies or quantize == "inline" or either then
-DEVICE void store_shared_word(unsigned int to, unsigned int word)
+FN void store_shared_word(unsigned int to, unsigned int word)
 {
     asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
 }
@@ -289,7 +289,7 @@ DEVICE void store_shared_word(unsigned int to, unsigned int word)
 //$ local of_eight = expand == "registers" and a.bits == 4 -- codes or bytes, at a time
 //$ of_eight = expand == "swapped" and (b.bits == 4 or a.bits ~= 4 and a.bits ~= 16) or of_eight
 //$ if of_eight then
-DEVICE void load_shared_codes(unsigned int from, unsigned int word[2])
+FN void load_shared_codes(unsigned int from, unsigned int word[2])
 {
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
                  : "=r"(word[0]), "=r"(word[1]) : "r"(from) : "memory");
@@ -297,14 +297,14 @@ DEVICE void load_shared_codes(unsigned int from, unsigned int word[2])
 
 //$ end
 /* A word of which only `bytes` are read, the others become zero; it lands some time later. */
-DEVICE void copy_word(unsigned int to, const void *from, int bytes)
+FN void copy_word(unsigned int to, const void *from, int bytes)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                  : : "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
 /* Ends a batch of this thread's copies of words. */
-DEVICE void copy_commit(void)
+FN void copy_commit(void)
 {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
@@ -314,7 +314,7 @@ DEVICE void copy_commit(void)
 
 //$ end
 //$ if factors == "squares" or factors == "lines" then
-DEVICE float load_shared(unsigned int from)
+FN float load_shared(unsigned int from)
 {
     float value;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(from) : "memory");
@@ -324,14 +324,14 @@ DEVICE float load_shared(unsigned int from)
 //$ end
 //$ if factors == "row" then
 /* Ask for the 128 bytes around an address, to be read soon. */
-DEVICE void prefetch(const void *address)
+FN void prefetch(const void *address)
 {
     asm volatile("prefetch.global.L1 [%0];" : : "l"(address) : "memory");
 }
 
 //$ end
 //$ if addend == "fetch" and not back or factors == "lines" or copies then
-DEVICE void load_shared_x2(unsigned int from, float *lo, float *hi)
+FN void load_shared_x2(unsigned int from, float *lo, float *hi)
 {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(*lo), "=f"(*hi) : "r"(from) : "memory");
 }
@@ -341,13 +341,13 @@ DEVICE void load_shared_x2(unsigned int from, float *lo, float *hi)
 
 //$ if cluster.m * cluster.n > 1 then
 /* All threads of the cluster; orders their shared memory accesses. */
-DEVICE void cluster_sync(void)
+FN void cluster_sync(void)
 {
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;" : : : "memory");
 }
 
-DEVICE unsigned int cluster_rank(void)
+FN unsigned int cluster_rank(void)
 {
     unsigned int rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -357,7 +357,7 @@ DEVICE unsigned int cluster_rank(void)
 //$ end
 //$ if (epilogue == "activate" or epilogue == "copies") and operands == "halves" then
 /* Half of it, anew each time: kept, it is a register too many for the warp that copies. */
-DEVICE int halved(int value)
+FN int halved(int value)
 {
     int half;
     asm volatile("shr.s32 %0, %1, 1;" : "=r"(half) : "r"(value));
@@ -370,18 +370,18 @@ DEVICE int halved(int value)
 ** plain to the compiler: what follows from them stays in uniform registers, where the tensor cores
 ** want it.
 */
-DEVICE int uniform(int value)
+FN int uniform(int value)
 {
     return __reduce_max_sync(~0u, value);
 }
 
-DEVICE int uniformly(int condition)
+FN int uniformly(int condition)
 {
     return __any_sync(~0u, condition);
 }
 
 /* True in one lane of the warp, and plainly so to the compiler, which then issues copies once. */
-DEVICE int elect_lane(void)
+FN int elect_lane(void)
 {
     int elected;
     asm volatile("{\n"
@@ -395,26 +395,26 @@ DEVICE int elect_lane(void)
 //$ local turns = schedule == "pingpong"
 //$ if turns or store == "warpgroup" or copies or back then
 /* Named barriers of the CTA, 1 to 15: `threads` counts those that wait and those that arrive. */
-DEVICE void named_wait(int barrier, int threads)
+FN void named_wait(int barrier, int threads)
 {
     asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
 //$ end
 //$ if turns then
-DEVICE void named_arrive(int barrier, int threads)
+FN void named_arrive(int barrier, int threads)
 {
     asm volatile("bar.arrive %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
 //$ end
-//$ if walk_rolled or quantize ~= "apart" then
+//$ if scheduler_rolled or quantize ~= "apart" then
 //$ include "common/afresh.cu"
 
 //$ end
 //$ if rolled and epilogue == "activate" and schedule == "cooperative" then
 /* The lane once more, where no register is left to keep it in. */
-DEVICE int lane_again(void)
+FN int lane_again(void)
 {
     return afresh((int)threadIdx.x) % 32;
 }

@@ -1,36 +1,36 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-DEVICE unsigned int shared_address(const void *p)
+FN unsigned int shared_address(const void *p)
 {
     return (unsigned int)__cvta_generic_to_shared(p);
 }
 
 /* --- barriers in shared memory: a phase ends after `count` arrivals and all expected bytes --- */
 
-DEVICE void barrier_init(unsigned int barrier, unsigned int count)
+FN void barrier_init(unsigned int barrier, unsigned int count)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
 }
 
 /* Makes barrier_init visible to the copy engine and to the other CTAs of the cluster. */
-DEVICE void barrier_init_fence(void)
+FN void barrier_init_fence(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
-DEVICE void barrier_expect(unsigned int barrier, unsigned int bytes)
+FN void barrier_expect(unsigned int barrier, unsigned int bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                  : : "r"(barrier), "r"(bytes) : "memory");
 }
 
 /* Arrive: what the thread has read and written before is over for whoever waits. */
-DEVICE void barrier_arrive(unsigned int barrier)
+FN void barrier_arrive(unsigned int barrier)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier) : "memory");
 }
 
 /* Wait until the phase of this parity has ended. */
-DEVICE void barrier_wait(unsigned int barrier, unsigned int parity)
+FN void barrier_wait(unsigned int barrier, unsigned int parity)
 {
     asm volatile("{\n"
                  "  .reg .pred done;\n"
@@ -42,7 +42,7 @@ DEVICE void barrier_wait(unsigned int barrier, unsigned int parity)
 }
 
 /* Orders this thread's writes to shared memory before later accesses of the copy engine. */
-DEVICE void copy_engine_fence(void)
+FN void copy_engine_fence(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
 }

@@ -1,11 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* A place in a ring; `parity` flips with every round. */
-struct place {
+struct pipeline {
     int stage;
     unsigned int parity;
 };
 
-DEVICE void place_next(struct place *p, int stages)
+FN void pipeline_next(struct pipeline *p, int stages)
 {
     if (++p->stage == stages) {
         p->stage = 0;
@@ -13,14 +13,14 @@ DEVICE void place_next(struct place *p, int stages)
     }
 }
 
-//$ include "sm90/board.cu"
+//$ include "sm90/tile_queue.cu"
 
 //$ if expand ~= "none" and wide == "either" then
 //$ include "sm90/narrow_tiles.cu"
 
 //$ end
 /* A math warp is done with a stage: tell every CTA that writes into it. */
-DEVICE void release(const struct memory *s, int stage, int lane)
+FN void release(const struct memory *s, int stage, int lane)
 {
 //$ if cluster.m * cluster.n > 1 then
     if (lane < CTAS)
@@ -33,14 +33,14 @@ DEVICE void release(const struct memory *s, int stage, int lane)
 
 //$ if ragged == "k" then
 /* An empty group is one step of zeros, from behind its end. */
-DEVICE int k_length(const struct tile *t)
+FN int k_length(const struct tile *t)
 {
     return t->length > 0 ? (int)t->length : 1;
 }
 
 //$ if parts > 1 then
 /* Of one part's share in a tile; that step is the first part's. */
-DEVICE int share_length(const struct tile *t, const struct tile *share, int part)
+FN int share_length(const struct tile *t, const struct tile *share, int part)
 {
     return part == 0 && t->length == 0 ? 1 : (int)share->length;
 }

@@ -28,7 +28,7 @@ struct scale {
 //$ end
 };
 
-DEVICE struct scale scale_of(const struct addend *a, const struct tile *t)
+FN struct scale scale_of(const struct addend *a, const struct tile *t)
 {
     struct scale s;
 
@@ -59,8 +59,8 @@ struct raw_slab {
 };
 
 /* Zeros outside. */
-DEVICE void read_slab(struct raw_slab *c, const struct scale *s, int row, int column, int rows,
-                      int lane)
+FN void read_slab(struct raw_slab *c, const struct scale *s, int row, int column, int rows,
+                  int lane)
 {
 //$ local words = d.bytes == 4 and 2 or 1 -- of two neighbours
 #pragma unroll
@@ -78,7 +78,7 @@ DEVICE void read_slab(struct raw_slab *c, const struct scale *s, int row, int co
 }
 
 /* The i-th element that this thread holds. */
-DEVICE float element_of(const struct raw_slab *c, int i)
+FN float element_of(const struct raw_slab *c, int i)
 {
 //$ if d.type == "f32" then
     return __uint_as_float(c->word[i]);
@@ -91,7 +91,7 @@ DEVICE float element_of(const struct raw_slab *c, int i)
 //$ end
 }
 
-DEVICE void scale_slab(float *sum, const struct raw_slab *c, const struct scale *s)
+FN void scale_slab(float *sum, const struct raw_slab *c, const struct scale *s)
 {
 #pragma unroll
     for (int i = 0; i < SLAB_COLUMNS / 2; i++)

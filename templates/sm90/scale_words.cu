@@ -41,7 +41,7 @@ struct line {
     int skip;                   /* bytes of that word before its first scale */
 };
 
-DEVICE struct scale_group group_of(const struct scales *s, const struct tile *t)
+FN struct scale_group group_of(const struct scales *s, const struct tile *t)
 {
 //$ local runs = ragged == "k" and "t->start / ALIGNED" or a_runs and "t->runs" or "0"
     const struct scale_group g = { t->group, t->start, t->length, $(runs), s->k };
@@ -49,7 +49,7 @@ DEVICE struct scale_group group_of(const struct scales *s, const struct tile *t)
 }
 
 /* Bytes `word` of a line into shared memory, zeros behind its end. */
-DEVICE void fetch_word(unsigned int to, const struct line *l, int word, int step)
+FN void fetch_word(unsigned int to, const struct line *l, int word, int step)
 {
     const int left = l->bytes - 4 * word;
 
@@ -62,7 +62,7 @@ DEVICE void fetch_word(unsigned int to, const struct line *l, int word, int step
 //$ local s, upper = o.scale, name:upper()
 //$ local rows = s.rows > 0 and s.rows or 1
 /* The line of a row of $(upper), counted in the group, which has `rows` of them. */
-DEVICE struct line line_$(name)(const struct scales *s, const struct tile *t, int row, int rows)
+FN struct line line_$(name)(const struct scales *s, const struct tile *t, int row, int rows)
 {
     const struct scale_group g = group_of(s, t);
     const struct scale_place p =
@@ -87,12 +87,12 @@ DEVICE struct line line_$(name)(const struct scales *s, const struct tile *t, in
 }
 
 /* Where word `word` of the line of the tile's row `row` lies. */
-DEVICE unsigned int slot_$(name)(const struct memory *s, int word, int row)
+FN unsigned int slot_$(name)(const struct memory *s, int word, int row)
 {
     return s->words + $(upper)_WORDS + (word % $(upper)_SLOTS * $(tile_of[name]) + row) * 4;
 }
 
-DEVICE void fetch_$(name)(const struct memory *s, const struct line *l, int word, int row)
+FN void fetch_$(name)(const struct memory *s, const struct line *l, int word, int row)
 {
     fetch_word(slot_$(name)(s, word, row), l, word, $(s.order == "tiles" and 512 or 4));
 }
@@ -100,7 +100,7 @@ DEVICE void fetch_$(name)(const struct memory *s, const struct line *l, int word
 //$ if expand == "swapped" then
 //$ local words = span * tile.k // (4 * s.k) -- that a stage needs
 /* Of the words for the stage that begins at `x` all but the first, which the one before needs. */
-DEVICE void fetch_next_$(name)(const struct memory *s, const struct line *l, int x, int row)
+FN void fetch_next_$(name)(const struct memory *s, const struct line *l, int x, int row)
 {
 //$ if words > 1 then
     for (int i = 1; i <= $(words); i++)
@@ -115,7 +115,7 @@ DEVICE void fetch_next_$(name)(const struct memory *s, const struct line *l, int
 
 //$ end
 /* The four scales that step `x` has its own among; `bits` is 8 times the line's skip, of 32. */
-DEVICE unsigned int word_$(name)(const struct memory *s, unsigned int bits, int x, int row)
+FN unsigned int word_$(name)(const struct memory *s, unsigned int bits, int x, int row)
 {
     const int word = x / $(upper)_WORD_K;
     const unsigned int near = load_shared_word(slot_$(name)(s, word, row));
@@ -126,7 +126,7 @@ DEVICE unsigned int word_$(name)(const struct memory *s, unsigned int bits, int 
 
 //$ if name ~= "b" or b_way ~= "registers" then
 /* The scales of TILE_K steps from `x` on, the first in the lowest byte. */
-DEVICE unsigned int scales_$(name)(const struct memory *s, unsigned int bits, int x, int row)
+FN unsigned int scales_$(name)(const struct memory *s, unsigned int bits, int x, int row)
 {
     return word_$(name)(s, bits, x, row) >> x / $(s.k) % 4 * 8;
 }

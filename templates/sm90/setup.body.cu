@@ -2,9 +2,9 @@
 const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 const int warpgroup = uniform(warp / 4);
 const unsigned int clusters = gridDim.x / CTAS, cluster = blockIdx.x / CTAS;
-struct walk w;
-struct place p = { 0, 0 };
-unsigned int note = 0; /* of the board, on and on */
+struct scheduler w;
+struct pipeline p = { 0, 0 };
+unsigned int sequence = 0; /* number of the next tile */
 struct tile t;
 
 //$ include "common/noop.c"

@@ -15,8 +15,8 @@ struct slabs {
 
 //$ local to_d = addend == "reduce" and "add_box" or "store_box"
 /* A slab to its place in D; rows past the group are dropped. */
-DEVICE void store_slab(const struct maps *maps, unsigned int slab, const struct tile *t, int x,
-                       int row, int rows)
+FN void store_slab(const struct maps *maps, unsigned int slab, const struct tile *t, int x,
+                   int row, int rows)
 {
 //$ if ragged == "m" then
     /* Where the group ends among its rows, the ragged map cuts them. */
@@ -38,8 +38,8 @@ DEVICE void store_slab(const struct maps *maps, unsigned int slab, const struct 
 
 //$ if addend == "read" then
 /* The first of C that the tile needs, on its way while the tile is multiplied. */
-DEVICE void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
-                       const struct tile *t, int row, int rows, int lane)
+FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
+                   const struct tile *t, int row, int rows, int lane)
 {
 #pragma unroll
     for (int i = 0; i < AHEAD; i++)
@@ -50,8 +50,8 @@ DEVICE void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 //$ end
 //$ if addend ~= "fetch" and store == "warps" then
 /* One warp's sums through a slab to their place. */
-DEVICE void put_slab(struct slabs *slabs, const struct maps *maps, const float *part,
-                     const struct tile *t, int x, int y, int rows, int lane)
+FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part,
+                 const struct tile *t, int x, int y, int rows, int lane)
 {
     const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
 
@@ -78,8 +78,8 @@ DEVICE void put_slab(struct slabs *slabs, const struct maps *maps, const float *
 ** A warpgroup stores its part of a tile, all slabs at once, each in one box of 64 rows: those of
 ** the tile before are long gone, and few boxes do not hold up the warps that issue them.
 */
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, int row, int rows, int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, int row, int rows, int lane)
 {
     const int warp = threadIdx.x / 32 % 4, barrier = threadIdx.x / 128 + 2;
 
@@ -101,8 +101,8 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
 //$ else
 //$ if expand == "swapped" then
 /* One warp stores its columns of a tile, 16 rows at a time. */
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, int row, int rows, int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, int row, int rows, int lane)
 {
     const int x = t->column + threadIdx.x / 32 % 4 * SLAB_COLUMNS;
 
@@ -114,13 +114,13 @@ DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *
 //$ else
 /* One warp stores its rows of a tile, a slab at a time. */
 //$ if addend ~= "read" then
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                       const struct maps *maps, int row, int rows, int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, int row, int rows, int lane)
 {
 //$ else
-DEVICE void store_tile(float sum[SUMS], struct slabs *slabs,
-                       const struct tile *t, const struct maps *maps, const struct scale *scale,
-                       struct raw_slab c[AHEAD + 1], int row, int rows, int lane)
+FN void store_tile(float sum[SUMS], struct slabs *slabs,
+                   const struct tile *t, const struct maps *maps, const struct scale *scale,
+                   struct raw_slab c[AHEAD + 1], int row, int rows, int lane)
 {
 //$ end
 #pragma unroll

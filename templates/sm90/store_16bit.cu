@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-DEVICE unsigned int pack(float lo, float hi)
+FN unsigned int pack(float lo, float hi)
 {
     unsigned int packed;
     asm("cvt.rn.$(d.type)x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
@@ -8,7 +8,7 @@ DEVICE unsigned int pack(float lo, float hi)
 
 //$ if epilogue ~= "gradient" and epilogue ~= "gradient_copies" then
 /* One warp's 16 rows x 64 columns as $(d.type) into a slab of 16 swizzled rows of 128 bytes. */
-DEVICE void fill_slab(unsigned int slab, const float *sum, int lane)
+FN void fill_slab(unsigned int slab, const float *sum, int lane)
 {
     const int row = lane % 16;
 

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local row_bytes = tile.n // 8 * 2
-DEVICE unsigned int pack(float lo, float hi)
+FN unsigned int pack(float lo, float hi)
 {
     unsigned int packed;
     asm("cvt.rn.$(d.type)x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
@@ -11,7 +11,7 @@ DEVICE unsigned int pack(float lo, float hi)
 ** One warp's 16 rows x SLAB_COLUMNS as $(d.type) into a slab of 16 swizzled rows of $(row_bytes)
 ** bytes. Its threads hold columns of D as rows: sums of 16 begin ROWS / 2 behind those of others.
 */
-DEVICE void fill_slab(unsigned int slab, const float *sum, int lane)
+FN void fill_slab(unsigned int slab, const float *sum, int lane)
 {
     const int row = lane / 16 * 8 + lane % 8;
 

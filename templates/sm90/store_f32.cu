@@ -6,7 +6,7 @@
 ** another order, so that the 4 rows of 16 threads, which access shared memory together, meet in no
 ** bank.
 */
-DEVICE void add_to_slab(unsigned int slab, const float *sum, int lane)
+FN void add_to_slab(unsigned int slab, const float *sum, int lane)
 {
     const int row = lane / 4, odd = row % 2;
     unsigned int at[4];
@@ -30,7 +30,7 @@ DEVICE void add_to_slab(unsigned int slab, const float *sum, int lane)
 }
 //$ else
 /* One warp's 16 rows x 32 columns as fp32 into a slab of 16 swizzled rows of 128 bytes. */
-DEVICE void fill_slab(unsigned int slab, const float *sum, int lane)
+FN void fill_slab(unsigned int slab, const float *sum, int lane)
 {
     const int row = lane / 4;
 

@@ -4,7 +4,7 @@
 ** One warp's 16 rows x SLAB_COLUMNS as fp32 into a slab of 16 swizzled rows of $(row_bytes) bytes.
 ** Its threads hold columns of D as rows: sums of 16 begin ROWS / 2 behind those of others.
 */
-DEVICE void fill_slab(unsigned int slab, const float *sum, int lane)
+FN void fill_slab(unsigned int slab, const float *sum, int lane)
 {
     for (int i = 0; i < SLAB_COLUMNS / 8; i++)
         for (int j = 0; j < 4; j++) {

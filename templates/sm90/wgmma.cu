@@ -33,7 +33,7 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ name = name .. (type ~= wide and type == "f16" and "_f16" or "")
 //$ local types = "f32." .. type .. "." .. type
 /* From registers: two neighbours in k of a row; of the row 8 below; the same 8 steps on. */
-DEVICE void $(name)(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3,
+FN void $(name)(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3,
                 unsigned int b, int accumulate)
 {
     asm volatile("{\n"
@@ -59,7 +59,7 @@ DEVICE void $(name)(float *sum, unsigned int a0, unsigned int a1, unsigned int a
 //$ end
 //$ end
 //$ else
-DEVICE void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
+FN void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
 {
     asm volatile("{\n"
                  ".reg .pred p;\n"
@@ -96,13 +96,13 @@ DEVICE void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
 ** each with a row of 128 bytes for each step of k. Addresses count 16 bytes, in 14 bits; what lies
 ** above them in a shared address tells the CTA of a cluster.
 */
-DEVICE unsigned int mma_operand(unsigned int address)
+FN unsigned int mma_operand(unsigned int address)
 {
     return (address >> 4 & 0x3fff) | TILE_K * 128 >> 4 << 16;
 }
 
 /* `count` sums are ready: keeps the compiler from reading them before the wait above the call. */
-DEVICE void mma_finish($(number) *sum, int count)
+FN void mma_finish($(number) *sum, int count)
 {
     for (int i = 0; i < count; i++)
         asm volatile("" : "+$(r)"(sum[i]) : : "memory");
@@ -110,7 +110,7 @@ DEVICE void mma_finish($(number) *sum, int count)
 //$ if expand == "swapped" and lowered > 0 then
 
 /* What the operands' values lack: a power of two, so nothing is rounded. */
-DEVICE void mma_raise(float *sum, int count)
+FN void mma_raise(float *sum, int count)
 {
     for (int i = 0; i < count; i++)
         sum[i] *= 0x1p$(lowered)f;

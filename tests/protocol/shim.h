@@ -48,8 +48,8 @@ enum {
     SIM_PACKED_STEPS = SIM_PACKED_BYTES / SIM_PACKED_STEP,
     /* slabs' only where C is fetched */
     SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STEPS / SIM_SPAN + 2 * SIM_NUMBER_STAGES +
-                   SIM_SLABS + 2 * BOARD,
-    SIM_WORDS = 2 * SIM_BARRIERS + BOARD * NOTE_BYTES / 4 + SIM_MARKED,
+                   SIM_SLABS + 2 * QUEUE,
+    SIM_WORDS = 2 * SIM_BARRIERS + QUEUE * SLOT_BYTES / 4 + SIM_MARKED,
     SIM_BATCHES = 4,
     /* rows that are in registers, if any are, and those beside them */
     SIM_HELD = SIM_SWAPPED ? COLUMNS : ROWS,
@@ -128,9 +128,9 @@ struct sim_thread {
     int fills;
     int in_flight; /* batches of products, of this lane */
     struct sim_label made[SIM_SUMS]; /* by the products last waited for */
-    int noted;    /* it has read a note that its warp does not know yet */
+    int noted;    /* it has read a slot that its warp does not know yet */
     int promoted; /* real steps in parts, since a tile was announced */
-    unsigned int tile[4], as; /* of the last note: group, start, length, row; the tile's type */
+    unsigned int tile[4], as; /* of the last slot: group, start, length, row; the tile's type */
     struct sim_packed hand[SIM_HANDS]; /* rows that it expands, the last one first */
     int products; /* since the last batch */
     struct sim_word word[SIM_WORDS_COPIED];
@@ -158,7 +158,7 @@ struct sim_warp {
 
 struct sim_cta {
     struct sim_barrier barrier[SIM_BARRIERS];
-    unsigned int word[SIM_WORDS]; /* the board's notes */
+    unsigned int word[SIM_WORDS]; /* the tile queue's slots */
     unsigned int ahead[SIM_AHEAD_BYTES / 4 + 1];
     struct sim_grain grain[SIM_GRAINS];
     struct sim_grain number[SIM_NUMBERS + 1]; /* of A, 64 of 8 rows */
@@ -216,7 +216,7 @@ static struct sim_index sim_block_index(void)
 #define threadIdx sim_thread_index()
 #define blockIdx sim_block_index()
 #define gridDim ((struct sim_index){ sim.grid })
-#define DEVICE static __attribute__((unused))
+#define FN static __attribute__((unused))
 #define __global__
 #define __shared__
 #define __grid_constant__
@@ -453,7 +453,7 @@ static void cluster_sync(void)
     sim_wait(&sim.cluster_generation, mine);
 }
 
-/* Where a note was read by the first lane, all know its tile from here on. */
+/* Where a slot was read by the first lane, all know its tile from here on. */
 static void __syncwarp(void)
 {
     struct sim_thread *t = &sim.thread[sim.current];

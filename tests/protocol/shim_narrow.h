@@ -94,13 +94,13 @@ static unsigned int far_f16(unsigned int codes, unsigned int low, unsigned int *
     return codes;
 }
 
-/* Bytes and words beside the notes. */
+/* Bytes and words next to the slots. */
 static unsigned int *sim_marks(unsigned int address)
 {
-    const unsigned int notes = SIM_FIRST_BARRIER + 16 * SIM_BARRIERS_MADE;
+    const unsigned int slots = SIM_FIRST_BARRIER + 16 * SIM_BARRIERS_MADE;
     const unsigned int i = (address - SIM_FIRST_BARRIER) / 4;
 
-    if (address < notes + BOARD * NOTE_BYTES || i >= SIM_WORDS)
+    if (address < slots + QUEUE * SLOT_BYTES || i >= SIM_WORDS)
         sim_fail("neither a mark nor a base at this address", address, i);
     return &sim_cta()->word[i];
 }

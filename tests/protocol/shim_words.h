@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** Four words at a time in shared memory: notes of the board, B's scales of the steps ahead, codes
-** of packed stages.
+** Four words at a time in shared memory: slots of the tile queue, B's scales of the steps ahead,
+** codes of packed stages.
 */
 static int sim_is_packed(unsigned int address);
 static void sim_load_codes(unsigned int from, unsigned int *word, int words);
@@ -14,7 +14,7 @@ static unsigned int *sim_ahead(unsigned int address)
     return address >= SIM_FIRST_AHEAD && i < SIM_AHEAD_BYTES / 4 ? &sim_cta()->ahead[i] : NULL;
 }
 
-/* Four words of a note, which no barrier overlaps. */
+/* Four words of a slot, which no barrier overlaps. */
 static unsigned int *sim_words(unsigned int address)
 {
     const unsigned int first = SIM_FIRST_BARRIER;
@@ -22,10 +22,10 @@ static unsigned int *sim_words(unsigned int address)
 
     if (address < first || address % 16 || i + 4 > SIM_WORDS ||
         (int)address + 16 > SIM_SHARED + sim.launch->smem)
-        sim_fail("no note at this address", address, i);
+        sim_fail("no slot at this address", address, i);
     for (unsigned int j = i / 2; j < i / 2 + 2; j++)
         if (j < SIM_BARRIERS && sim_cta()->barrier[j].count)
-            sim_fail("a note where a barrier is", address, j);
+            sim_fail("a slot where a barrier is", address, j);
     return &sim_cta()->word[i];
 }
 
@@ -43,7 +43,7 @@ static void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, u
     word[1] = r1;
     word[2] = r2;
     word[3] = r3;
-    sim_pause(); /* a warp that reads without waiting sees half of a note */
+    sim_pause(); /* a warp that reads without waiting sees half of a slot */
 }
 
 static void load_shared_x4(unsigned int from, unsigned int word[4])
@@ -58,10 +58,10 @@ static void load_shared_x4(unsigned int from, unsigned int word[4])
         return;
     }
     memcpy(word, sim_words(from), 16);
-    if ((from - SIM_FIRST_BARRIER - 16 * SIM_BARRIERS_MADE) % NOTE_BYTES == 0) {
+    if ((from - SIM_FIRST_BARRIER - 16 * SIM_BARRIERS_MADE) % SLOT_BYTES == 0) {
         memcpy(sim.thread[sim.current].tile, word, 16);
         sim.thread[sim.current].noted = 1;
-    } else if ((from - SIM_FIRST_BARRIER - 16 * SIM_BARRIERS_MADE) % NOTE_BYTES == 16) {
+    } else if ((from - SIM_FIRST_BARRIER - 16 * SIM_BARRIERS_MADE) % SLOT_BYTES == 16) {
         sim.thread[sim.current].as = word[2];
     }
     sim.thread[sim.current].promoted = 0;

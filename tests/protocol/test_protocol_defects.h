@@ -13,18 +13,18 @@
 #define STORE_C  "templates/sm90/constants_store.body.cu"
 #define SUMS     "templates/sm90/sums.body.cu"
 #define LOOP     "templates/sm90/multiply.body.cu"
-#define WALK     "templates/sm90/walk.cu"
+#define SCHED    "templates/sm90/scheduler.cu"
 #define COPY     "templates/sm90/copy.cu"
 #define WHOLE    "templates/sm90/promote_whole.cu"
-#define PRODUCE  "templates/sm90/produce.cu"
+#define PRODUCE  "templates/sm90/produce.body.cu"
 #define LAYOUT   "templates/sm90/memory.cu"
 #define MULTIPLY "templates/sm90/multiply.cu"
 #define SCALE    "templates/sm90/scale.cu"
 #define STORE    "templates/sm90/store.cu"
 #define BANDS    "templates/common/band.cu"
-#define SIZES    "templates/common/walk_sizes.cu"
+#define SIZES    "templates/common/scheduler_sizes.cu"
 #define FETCH    "templates/sm90/fetch.cu"
-#define BOARD_CU "templates/sm90/board.cu"
+#define QUEUE_CU "templates/sm90/tile_queue.cu"
 #define PROMOTE  "templates/sm90/promote.cu"
 #define FACTORS  "templates/sm90/factors.cu"
 #define BARRIERS "templates/sm90/barriers.cu"
@@ -42,7 +42,7 @@ static const struct planted activation_defects[] = {
     /* B's rows, and which sums belong together */
     {&M_HALVES, {COPY, "apart and \"half\" or", "apart and rows or"}},
     {&M_HALVES, {COPY, "apart and \" / 2\" or \"\"", "\"\""}},
-    {&M_HALVES, {"templates/sm90/epilogue.cu", "n / 2", "n / 2 + 8"}},
+    {&M_HALVES, {"templates/sm90/epilogue.body.cu", "n / 2", "n / 2 + 8"}},
     {&M_HALVES, {ACTIVATE, "part[i + COLUMNS / 4]", "part[i + COLUMNS / 8]"}},
     {&M_HALVES_TURNS, {ACTIVATE, "apart = COLUMNS / 4", "apart = PART"}},
     {&M_RUNS_SHORT, {ACTIVATE, "i / run * 2 * run", "i / run * run"}},
@@ -125,14 +125,14 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_REGISTERS_F16, {EXPANDER, "scales->\" .. name ..", "scales->a\" .."}},
     {&EXPAND_M_REGISTERS_F16, {DEQUANT, "low_f16(bases[1])", "low_f16(bases[0])"}},
     {&EXPAND_M_SWAPPED_EITHER,
-     {HALVES, "lows_of(s, t->note)", "lows_of(s, 0)"}},
+     {HALVES, "lows_of(s, t->sequence)", "lows_of(s, 0)"}},
     {&EXPAND_M_SWAPPED_EITHER,
-     {SWAPPED, "lows_of(s, rows.note)", "lows_of(s, 0)"}},
+     {SWAPPED, "lows_of(s, rows.sequence)", "lows_of(s, 0)"}},
     {&EXPAND_M_SWAPPED_EITHER, {HALVES, "near = near_f16(low);", ""}},
     /* tiles that come again */
-    {&EXPAND_M_SWAPPED_EITHER, {TILES, "note % MARKS, 1", "0, 1"}},
+    {&EXPAND_M_SWAPPED_EITHER, {TILES, "sequence % MARKS, 1", "0, 1"}},
     {&EXPAND_M_SWAPPED_EITHER, {NARROW, "w->stride - 1", "w->stride"}},
-    {&EXPAND_M_SWAPPED_EITHER, {NARROW, "        board_wait(", "        (void)("}},
+    {&EXPAND_M_SWAPPED_EITHER, {NARROW, "        queue_wait(", "        (void)("}},
     {&EXPAND_M_SWAPPED_EITHER, {SWAPPED, "t->as == AS_BF16", "0"}},
     {&EXPAND_M_SWAPPED_EITHER,
      {SWAPPED, "            mma_wait(0);\n        }\n        packed_done(s, p, lane);",
@@ -146,7 +146,7 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_SWAPPED_MORE,
      {SWAPPED, "rows->of_a <= FEW)\n        multiply_few$", "1)\n        multiply_few$"}},
     {&EXPAND_M_SWAPPED_TILES,
-     {WALK, "w->runs = __shfl_sync(~0u, w->runs, from);", ""}},
+     {SCHED, "w->runs = __shfl_sync(~0u, w->runs, from);", ""}},
     /* A in registers */
     {&EXPAND_M_REGISTERS, {REGISTERS, "mma_wait(1);", ""}},
     {&EXPAND_M_REGISTERS,
@@ -214,11 +214,11 @@ static const struct planted expander_defects[] = {
     {&EXPAND_M_SWAPPED_GLOBAL, {STORE, "sum + i * (SLAB_ROWS / 2)", "sum"}},
     /* copied A, and tiles */
     {&EXPAND_M_MIXED,
-     {MULTIPLY, "previous_packed = p->stage;\n        place", "place"}},
-    {&EXPAND_M_TILES, {WALK, "    walk_runs(w, lane);", "    w->runs = 0;"}},
+     {MULTIPLY, "previous_packed = p->stage;\n        pipeline", "pipeline"}},
+    {&EXPAND_M_TILES, {SCHED, "    scheduler_runs(w, lane);", "    w->runs = 0;"}},
     {&EXPAND_M_TILES, {WORDS, "i % 128 / 32 * 4", "i % 128 / 32"}},
     {&EXPAND_M_TILES, {WORDS, "and 512 or 4", "and 4 or 4"}},
-    {&EXPAND_M_TILES, {BOARD_CU, "t->runs = word[7]", "t->runs = 0"}},
+    {&EXPAND_M_TILES, {QUEUE_CU, "t->runs = word[7]", "t->runs = 0"}},
     {&EXPAND_K, {WORDS, "t->start / ALIGNED", "0"}},
     {&EXPAND_K, {WORDS, "((int)t->length + ALIGNED - 1) / ALIGNED", "1"}},
     {&EXPAND_K, {PLACES, "p.column = g->first", "p.column = 0 * g->first"}},
@@ -238,7 +238,7 @@ static const struct planted quantizer_defects[] = {
      {INLINE, "barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);", ""}},
     {&BLOCK_M_INLINE, {INLINE, "        copy_engine_fence();", "        "}},
     {&BLOCK_M_INLINE, {INLINE, "        __syncwarp();", "        "}},
-    {&BLOCK_M_INLINE, {INLINE, "place_next(p, NUMBER_STAGES);", ""}},
+    {&BLOCK_M_INLINE, {INLINE, "pipeline_next(p, NUMBER_STAGES);", ""}},
     {&BLOCK_M_INLINE, {BARRIERS, "inline and \"1 + WARPS\"", "inline and 1"}},
     {&BLOCK_M_INLINE,
      {BARRIERS, "s->numbers_empty + i * 8, WARPS",

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local group_strips = ragged == "k" and "w->strips" or "strips_of(t->length)"
 /* The next tile of this CTA or cluster; 0 if there is none. Called by all lanes of a warp. */
-DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
+FN int scheduler_next(struct scheduler *w, struct tile *t, int lane)
 {
     const unsigned int strip = w->next / w->across;
     unsigned int block_strips = __shfl_sync(~0u, w->strips_end, 31);
@@ -13,7 +13,7 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
         if (w->base >= w->groups)
             return 0;
         w->strips_before += block_strips;
-        walk_read(w, lane);
+        scheduler_read(w, lane);
         block_strips = __shfl_sync(~0u, w->strips_end, 31);
     }
     owner = __ffs(__ballot_sync(~0u, strip - w->strips_before < w->strips_end)) - 1;

@@ -10,4 +10,4 @@ w.total = (unsigned int)m;
 //$ end
 w.across = (unsigned int)ceil_div(k, TILE_N);
 w.band = BAND;
-walk_begin(&w, blockIdx.x, gridDim.x, lane);
+scheduler_begin(&w, blockIdx.x, gridDim.x, lane);

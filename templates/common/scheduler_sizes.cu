@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* Sum over lanes 0 .. lane, never more than `most`; the sum of two values must not overflow. */
-DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int lane)
+FN unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int lane)
 {
 //$ if rolled then
 #pragma unroll 1
@@ -18,8 +18,8 @@ DEVICE unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int l
 ** Where this lane's group begins, one behind the other; `before` is where the block's first does,
 ** and becomes where its last ends. Neither is ever more than `most`.
 */
-DEVICE unsigned int walk_start(unsigned int length, unsigned int most, unsigned int *before,
-                               int lane)
+FN unsigned int scheduler_start(unsigned int length, unsigned int most, unsigned int *before,
+                                int lane)
 {
     unsigned int end = warp_prefix_sum(length, most, lane), start;
 
@@ -32,7 +32,7 @@ DEVICE unsigned int walk_start(unsigned int length, unsigned int most, unsigned 
 }
 
 /* The sizes of this lane's group, one of base .. base + 31, and where the block ends. */
-DEVICE void walk_read_sizes(struct walk *w, int lane)
+FN void scheduler_read_sizes(struct scheduler *w, int lane)
 {
     const int group = w->base + lane;
     long long length = 0, start = 0;
@@ -49,7 +49,7 @@ DEVICE void walk_read_sizes(struct walk *w, int lane)
     w->length = cut_to_rows(length, w->total);
     w->start = cut_to_rows(start, w->total);
     if (!w->offsets)
-        w->start = walk_start(w->length, w->total, &w->end_before, lane);
+        w->start = scheduler_start(w->length, w->total, &w->end_before, lane);
     if (w->length > w->total - w->start)
         w->length = w->total - w->start;
 }

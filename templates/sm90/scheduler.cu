@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** The walk over the tiles of all groups. One warp walks for its CTA: its lanes hold 32 consecutive
+** The tile scheduler. One warp runs it for its CTA: the lanes hold 32 consecutive
 ** groups, and every cluster visits tiles `next`, `next + stride`, ... in the one order that all
 ** agree on. Nothing is shared between CTAs and nothing is written, so sizes may change between
 ** launches.
@@ -25,7 +25,7 @@
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local kept = epilogue == "copies" or back
 //$ local runs = kept or expand ~= "none" and a_runs
-struct walk {
+struct scheduler {
 //$ if parts > 1 then
     const struct parts *parts;
     int count; /* of them */
@@ -77,7 +77,7 @@ struct tile {
     int group;
 //$ if expand ~= "none" and wide == "either" then
     int as;            /* what it is multiplied as */
-    unsigned int note; /* that says so */
+    unsigned int sequence; /* that says so */
 //$ end
     unsigned int start, length; /* of the group, on the ragged axis */
     int row, column;            /* of the tile's first element, inside the group */
@@ -92,18 +92,18 @@ struct tile {
 //$ end
 };
 
-//$ include("common/walk_sizes.cu", { rolled = walk_rolled })
+//$ include("common/scheduler_sizes.cu", { rolled = scheduler_rolled })
 
 //$ if ragged == "m" then
 /* Tiles of TILE_M rows, one above the other, in a group of this length. */
-DEVICE unsigned int row_tiles(unsigned int length)
+FN unsigned int row_tiles(unsigned int length)
 {
     return (length + TILE_M - 1) / TILE_M;
 }
 
 //$ if cluster.m > 1 then
 /* Pairs of tiles in so many rows of them: one above the other, but in an odd last row abreast. */
-DEVICE unsigned int pairs_in(const struct walk *w, unsigned int rows)
+FN unsigned int pairs_in(const struct scheduler *w, unsigned int rows)
 {
     return rows / 2 * w->tile_columns + rows % 2 * ((w->tile_columns + 1) / 2);
 }
@@ -118,13 +118,13 @@ enum { ALIGNED = 128 };
 ** The quantizer's copies hold each group from a multiple of ALIGNED on, behind the groups before.
 ** An empty group begins behind where all end, so that what its one step reads is zeros.
 */
-DEVICE void walk_align(struct walk *w, int lane)
+FN void scheduler_align(struct scheduler *w, int lane)
 {
     const unsigned int most = w->total + (ALIGNED - 1) * (unsigned int)w->groups;
     const unsigned int all = most / ALIGNED * ALIGNED;
     const unsigned int space = (w->length + ALIGNED - 1) / ALIGNED * ALIGNED;
 
-    w->start = walk_start(space, all, &w->aligned_before, lane);
+    w->start = scheduler_start(space, all, &w->aligned_before, lane);
     if (w->length > all - w->start)
         w->length = all - w->start;
     if (w->length == 0)
@@ -134,12 +134,12 @@ DEVICE void walk_align(struct walk *w, int lane)
 //$ end
 //$ if runs then
 /* Copies of a group begin behind those of the groups before it. Groups that overlap have none. */
-DEVICE void walk_runs(struct walk *w, int lane)
+FN void scheduler_runs(struct scheduler *w, int lane)
 {
     const unsigned int all = (w->total + 127 * (unsigned int)w->groups) / 128;
     const unsigned int runs = (w->length + 127) / 128;
 
-    w->runs = walk_start(runs, all, &w->runs_before, lane);
+    w->runs = scheduler_start(runs, all, &w->runs_before, lane);
     if (runs > all - w->runs)
         w->length = 0;
 }
@@ -147,7 +147,7 @@ DEVICE void walk_runs(struct walk *w, int lane)
 //$ end
 //$ if longest_first == 1 then
 /* Hand the lanes' groups round so that longer ones come first, and of equals the lower number. */
-DEVICE void walk_sort(struct walk *w, int lane)
+FN void scheduler_sort(struct scheduler *w, int lane)
 {
     int rank = 0, from = 0;
 
@@ -171,7 +171,7 @@ DEVICE void walk_sort(struct walk *w, int lane)
 //$ end
 //$ if parts > 1 then
 /* The sizes of one part's groups base .. base + 31, each lane's in `start` and `length`. */
-DEVICE void walk_read_part(struct walk *w, int part, int lane)
+FN void scheduler_read_part(struct scheduler *w, int part, int lane)
 {
     const struct part *of = &w->parts->part[part];
 
@@ -180,22 +180,22 @@ DEVICE void walk_read_part(struct walk *w, int part, int lane)
     w->sizes_bytes = of->sizes_bytes;
     w->total = (unsigned int)of->k;
     w->end_before = __shfl_sync(~0u, w->ends, part);
-    walk_read_sizes(w, lane);
+    scheduler_read_sizes(w, lane);
 //$ if aligned then
     w->aligned_before = __shfl_sync(~0u, w->aligned_ends, part);
-    walk_align(w, lane);
+    scheduler_align(w, lane);
 //$ end
 }
 
 /* Where a group of the block lies in each part: lane i keeps part i's. */
-DEVICE void walk_find(struct walk *w, int group, int lane)
+FN void scheduler_find(struct scheduler *w, int group, int lane)
 {
     w->at = group;
     w->steps = 0;
     for (int i = 0; i < w->count; i++) {
         unsigned int start, length;
 
-        walk_read_part(w, i, lane);
+        scheduler_read_part(w, i, lane);
         start = __shfl_sync(~0u, w->start, group - w->base);
         length = __shfl_sync(~0u, w->length, group - w->base);
         w->steps += (length + TILE_K - 1) / TILE_K * TILE_K;
@@ -207,7 +207,7 @@ DEVICE void walk_find(struct walk *w, int group, int lane)
 }
 
 /* The tile's share of one part, whose number is less than the lanes'. By all lanes. */
-DEVICE struct tile walk_part(const struct walk *w, const struct tile *t, int part)
+FN struct tile scheduler_part(const struct scheduler *w, const struct tile *t, int part)
 {
     struct tile share = *t;
 
@@ -218,7 +218,7 @@ DEVICE struct tile walk_part(const struct walk *w, const struct tile *t, int par
 
 //$ end
 /* Read the sizes of groups base .. base + 31. */
-DEVICE void walk_read(struct walk *w, int lane)
+FN void scheduler_read(struct scheduler *w, int lane)
 {
 //$ if parts > 1 then
     unsigned int steps = 0;
@@ -228,7 +228,7 @@ DEVICE void walk_read(struct walk *w, int lane)
     w->aligned_ends = w->aligned_ends_next;
 //$ end
     for (int i = 0; i < w->count; i++) {
-        walk_read_part(w, i, lane);
+        scheduler_read_part(w, i, lane);
         steps += (w->length + TILE_K - 1) / TILE_K * TILE_K;
         if (lane == i) {
             w->ends_next = w->end_before;
@@ -241,16 +241,16 @@ DEVICE void walk_read(struct walk *w, int lane)
 //$ elseif ragged == "none" then
     w->start = w->length = 0;
 //$ else
-    walk_read_sizes(w, lane);
+    scheduler_read_sizes(w, lane);
 //$ if aligned then
-    walk_align(w, lane);
+    scheduler_align(w, lane);
 //$ elseif runs then
-    walk_runs(w, lane);
+    scheduler_runs(w, lane);
 //$ end
 //$ end
 //$ if ragged == "m" then
 //$ if longest_first == 1 then
-    walk_sort(w, lane);
+    scheduler_sort(w, lane);
 //$ end
 //$ local tiles = cluster.m > 1 and "pairs_in(w, row_tiles(w->length))"
 //$ tiles = tiles or "row_tiles(w->length) * w->tile_columns"
@@ -258,7 +258,7 @@ DEVICE void walk_read(struct walk *w, int lane)
 //$ else
 //$ local used = "w->base + lane < w->groups"
 //$ if longest_first == 1 then
-    walk_sort(w, lane);
+    scheduler_sort(w, lane);
 //$ end
 //$ if ragged == "k" then
 //$ used = longest_first == 1 and "w->group < w->groups" or used
@@ -269,11 +269,11 @@ DEVICE void walk_read(struct walk *w, int lane)
 //$ end
 }
 
-DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, int lane)
+FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride, int lane)
 {
     w->next = first;
     w->stride = stride;
-//$ if walk_rolled then
+//$ if scheduler_rolled then
     w->base = -32; /* before the first block: reading is done in one place */
     w->tiles_before = w->tiles_end = 0;
 //$ else
@@ -294,8 +294,8 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
     w->runs_before = 0;
 //$ end
 //$ end
-//$ if not walk_rolled then
-    walk_read(w, lane);
+//$ if not scheduler_rolled then
+    scheduler_read(w, lane);
 //$ end
 }
 
@@ -307,7 +307,7 @@ DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, 
 ** An odd last row belongs to the last band, whose strips each give two columns, one after the
 ** other, before that row gives the same two at once.
 */
-DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number)
+FN void scheduler_place(const struct scheduler *w, struct tile *t, unsigned int number)
 {
     const unsigned int columns = w->tile_columns, rows = row_tiles(t->length);
     const unsigned int strips = rows > 1 ? rows / 2 : 1, last = strips * columns - 1;
@@ -334,7 +334,7 @@ DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number
 }
 //$ else
 /* The place of a tile in its group, from its number there. */
-DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number)
+FN void scheduler_place(const struct scheduler *w, struct tile *t, unsigned int number)
 {
 //$ local tile_rows = ragged == "m" and "row_tiles(t->length)" or "w->tile_rows"
     const struct band band = band_of(number, $(tile_rows), w->tile_columns, w->band);
@@ -351,13 +351,13 @@ DEVICE void walk_place(const struct walk *w, struct tile *t, unsigned int number
 //$ end
 
 /* The next tile of this cluster; 0 if there is none. Called by all lanes of a warp. */
-DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
+FN int scheduler_next(struct scheduler *w, struct tile *t, int lane)
 {
     unsigned int block_tiles = __shfl_sync(~0u, w->tiles_end, 31);
     unsigned int tiles_end_below, first;
     int owner;
 
-//$ if walk_rolled then
+//$ if scheduler_rolled then
 #pragma unroll 1
 //$ end
     while (uniformly(w->next - w->tiles_before >= block_tiles)) {
@@ -365,7 +365,7 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
         if (w->base >= w->groups)
             return 0;
         w->tiles_before += block_tiles;
-        walk_read(w, lane);
+        scheduler_read(w, lane);
         block_tiles = __shfl_sync(~0u, w->tiles_end, 31);
     }
     owner = __ffs(__ballot_sync(~0u, w->next - w->tiles_before < w->tiles_end)) - 1;
@@ -378,7 +378,7 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
 //$ end
 //$ if parts > 1 then
     if (uniformly(t->group != w->at))
-        walk_find(w, t->group, lane);
+        scheduler_find(w, t->group, lane);
     t->start = 0;
     t->length = w->steps;
 //$ else
@@ -391,7 +391,7 @@ DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
 //$ if ragged ~= "none" then
     t->matrix = w->pointers ? w->pointers[t->group] : 0;
 //$ end
-    walk_place(w, t, w->next - first);
+    scheduler_place(w, t, w->next - first);
     w->next += w->stride;
     return 1;
 }

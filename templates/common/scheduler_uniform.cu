@@ -1,20 +1,20 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* All groups are alike: a tile's number tells its group. */
-struct walk {
+struct scheduler {
     int groups;
     unsigned int strips, across; /* of each group */
     unsigned int band;           /* strips visited together, about */
     unsigned int next, stride;   /* tiles, over all groups */
 };
 
-DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, int lane)
+FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride, int lane)
 {
     w->next = first;
     w->stride = stride;
 }
 
 /* The next tile of this CTA or cluster; 0 if there is none. */
-DEVICE int walk_next(struct walk *w, struct tile *t, int lane)
+FN int scheduler_next(struct scheduler *w, struct tile *t, int lane)
 {
     const unsigned int tiles = w->strips * w->across, group = w->next / tiles;
 

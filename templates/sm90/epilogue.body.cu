@@ -38,7 +38,7 @@ follow.slope = slope;
 follow.shift = shift;
 //$ end
 //$ if epilogue == "copies" or epilogue == "gradient_copies" then
-//$ include "sm90/copies_given.cu"
+//$ include "sm90/copies_given.body.cu"
 //$ end
 //$ if follows and operands == "halves" then
 maps.half = n / 2;

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* A thread's place: rows 32 * part .. and features 64 * half + 2 * lane, + 1 of the tile. */
-struct place {
+struct coord {
     int warp, lane, part, half;
 };
 
@@ -8,18 +8,18 @@ struct place {
 ** The calling thread's. What follows from it is worked out anew for each tile: kept from tile to
 ** tile, it would take registers that the values need.
 */
-FN struct place place_here(void)
+FN struct coord coord_here(void)
 {
     unsigned int thread; /* which division and remainder cost a shift and a mask of */
 
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    const struct place p = { (int)(thread / 32), (int)(thread % 32), (int)(thread / 32 % 4),
+    const struct coord p = { (int)(thread / 32), (int)(thread % 32), (int)(thread / 32 % 4),
                              (int)(thread / 128) };
     return p;
 }
 
 /* Where its values begin in a tile's. */
-FN int first_value(const struct place *p)
+FN int first_value(const struct coord *p)
 {
     return ROWS * p->part * LINE + 32 * p->half + p->lane;
 }

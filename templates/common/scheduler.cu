@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** The walk over the tiles of all groups. Each warp walks by itself, and every CTA or cluster visits
+** The tile scheduler. Each warp has its own, and every CTA or cluster visits
 ** tiles `next`, `next + stride`, ... in the one order that all agree on. Nothing is shared and
 ** nothing is written, so sizes may change between launches.
 **
@@ -24,8 +24,8 @@ struct tile {
 //$ include "common/band.cu"
 
 /* The place of a tile in its group, from its number there and the group's strips. */
-DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
-                       unsigned int across, unsigned int usual)
+FN void tile_place(struct tile *t, unsigned int number, unsigned int strips,
+                   unsigned int across, unsigned int usual)
 {
     const struct band band = band_of(number, strips, across, usual);
     const unsigned int position = band.number / band.strips;
@@ -41,9 +41,9 @@ DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
 }
 
 //$ if ragged == "none" then
-//$ include "common/walk_uniform.cu"
+//$ include "common/scheduler_uniform.cu"
 //$ else
-//$ include "common/walk_ragged.cu"
+//$ include "common/scheduler_ragged.cu"
 
-//$ include "common/walk_next.cu"
+//$ include "common/scheduler_next.cu"
 //$ end

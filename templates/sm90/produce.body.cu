@@ -1,15 +1,15 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 //$ if expand ~= "none" and wide == "either" then
-walk_twice(&s, &w, &p, &note, &maps, cluster, clusters, k, lane);
+scheduler_twice(&s, &w, &p, &sequence, &maps, cluster, clusters, k, lane);
 //$ else
-walk_begin(&w, cluster, clusters, lane);
+scheduler_begin(&w, cluster, clusters, lane);
 //$ if parts > 1 then
-while (uniformly(walk_next(&w, &t, lane))) {
+while (uniformly(scheduler_next(&w, &t, lane))) {
     if (elect_lane())
-        board_post(&s, &note, &t, &p, 1);
+        queue_post(&s, &sequence, &t, &p, 1);
     for (int i = 0; i < part_count; i++) {
-        const struct tile share = walk_part(&w, &t, i);
+        const struct tile share = scheduler_part(&w, &t, i);
         maps.part = i;
         if (elect_lane())
             load_tile(&s, &p, &share, &maps, share_length(&t, &share, i));
@@ -17,9 +17,9 @@ while (uniformly(walk_next(&w, &t, lane))) {
     }
 }
 //$ else
-while (uniformly(walk_next(&w, &t, lane))) {
+while (uniformly(scheduler_next(&w, &t, lane))) {
     if (elect_lane()) {
-        board_post(&s, &note, &t, &p, 1);
+        queue_post(&s, &sequence, &t, &p, 1);
 //$ local numbers = quantize == "inline" and " &q," or ""
         load_tile(&s, &p,$(numbers) &t, &maps, $(k_length));
     }
@@ -29,4 +29,4 @@ while (uniformly(walk_next(&w, &t, lane))) {
 //$ end
 for (int i = 0; i < TURNS; i++)
     if (elect_lane())
-        board_post(&s, &note, &t, &p, 0);
+        queue_post(&s, &sequence, &t, &p, 0);

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* A warp's lanes hold 32 consecutive groups. */
-struct walk {
+struct scheduler {
     const void *first_dims, *offsets;
     int sizes_bytes, groups;
     unsigned int total;          /* of the ragged axis, over all groups */
@@ -18,32 +18,32 @@ struct walk {
     unsigned int strips_end;     /* from the block's first group to this one's end */
 };
 
-//$ include("common/walk_sizes.cu", { rolled = false })
+//$ include("common/scheduler_sizes.cu", { rolled = false })
 
 //$ if ragged ~= "k" then
 //$ local tile_axis = ragged == "n" and "TILE_N" or "TILE_M"
 /* Strips of a group of this length. */
-DEVICE unsigned int strips_of(unsigned int length)
+FN unsigned int strips_of(unsigned int length)
 {
     return (length + $(tile_axis) - 1) / $(tile_axis);
 }
 
 //$ end
 /* Read the sizes of groups base .. base + 31. */
-DEVICE void walk_read(struct walk *w, int lane)
+FN void scheduler_read(struct scheduler *w, int lane)
 {
-    walk_read_sizes(w, lane);
+    scheduler_read_sizes(w, lane);
 //$ local strips = "strips_of(w->length)"
 //$ if ragged == "k" then strips = "w->base + lane < w->groups ? w->strips : 0" end
     w->strips_end = warp_prefix_sum($(strips), 0x7fffffffu, lane);
 }
 
-DEVICE void walk_begin(struct walk *w, unsigned int first, unsigned int stride, int lane)
+FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride, int lane)
 {
     w->next = first;
     w->stride = stride;
     w->base = 0;
     w->strips_before = 0;
     w->end_before = 0;
-    walk_read(w, lane);
+    scheduler_read(w, lane);
 }

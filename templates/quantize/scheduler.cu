@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** The walk over the tiles of all groups. What is at work at a time is about as high as wide, so
-** that rows of the input and lines of the column copy both come in long pieces.
+** The tile scheduler, over the tiles of all groups. Tiles at work at a time cover an area about as
+** high as wide, so that rows of the input and lines of the column copy both come in long pieces.
 */
 struct tile {
     int group;
@@ -13,8 +13,8 @@ struct tile {
 
 //$ include "common/band.cu"
 
-DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
-                       unsigned int across, unsigned int usual)
+FN void tile_place(struct tile *t, unsigned int number, unsigned int strips,
+                   unsigned int across, unsigned int usual)
 {
     const struct band band = band_of(number, strips, across, usual);
     const unsigned int position = band.number / band.strips;
@@ -23,4 +23,4 @@ DEVICE void tile_place(struct tile *t, unsigned int number, unsigned int strips,
     t->column = (int)(position * TILE_N);
 }
 
-//$ include(ragged == "none" and "common/walk_uniform.cu" or "common/walk_ragged.cu")
+//$ include(ragged == "none" and "common/scheduler_uniform.cu" or "common/scheduler_ragged.cu")
