@@ -24,7 +24,8 @@ static const struct {
 static const char *const ops[] = {
     "fprop",      "dgrad",   "wgrad",    "quantize", "amax",
     "dequantize", "history", "sum",      "dprob",    "sizes",
-    "ahead",      "bias",    "reencode", "sum_rows", "look"};
+    "ahead",      "bias",    "reencode", "sum_rows", "look",
+    "epilogue"};
 static const char *const works[] = {"quantize", "requantize", "dequantize",
                                     "rescale", "bias"};
 static const char *const ofs[] = {"x", "w", "dy"};

@@ -206,7 +206,8 @@ static int op_of(const char *op)
     static const char *const names[] = {
         "fprop",      "dgrad",   "wgrad",    "quantize", "amax",
         "dequantize", "history", "sum",      "dprob",    "sizes",
-        "ahead",      "bias",    "reencode", "sum_rows", "look"};
+        "ahead",      "bias",    "reencode", "sum_rows", "look",
+        "epilogue"};
 
     return index_of(names, op);
 }
