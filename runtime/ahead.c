@@ -350,6 +350,12 @@ static struct qn_ahead_cost cost_of(const struct quern_problem *p,
     return cost;
 }
 
+double qn_ahead_moving(const struct quern_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    return cost_of(p, recipe, QUERN_EXPAND_AHEAD).moving;
+}
+
 int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *p,
                  const struct qn_recipe *recipe, int way)
 {

@@ -113,6 +113,10 @@ int qn_ahead_align(const struct quern_problem *problem,
 int64_t qn_ahead_total(const struct quern_problem *problem,
                        const struct qn_recipe *recipe);
 
+/* Cycles of the launches that dequantize the operands. */
+double qn_ahead_moving(const struct quern_problem *problem,
+                       const struct qn_recipe *recipe);
+
 /* For the session's problem and machine. QUERN_EINVAL, QUERN_ENOMEM. */
 int qn_ahead_choose(struct qn_session *session, struct qn_ahead_choice *choice);
 

@@ -82,7 +82,7 @@ static int add_wide(struct quern_plan *plan, const struct qn_session *s)
     if (tried)
         options.kernel = NULL;
     qn_ahead_product(s->ctx, &plan->problem, s->demand.recipe, &p);
-    code = quern_plan(s->ctx, &p, &options, &product);
+    code = qn_plan_fused(s->ctx, &p, &options, &product);
     if (code)
         qn_error_add("  in %s", steps[2]);
     else
@@ -105,7 +105,7 @@ static int add_narrow(struct quern_plan *plan, struct qn_session *s)
         return QUERN_OK;
     if (fp8) {
         qn_reencode_product(s->ctx, s->problem, &p);
-        code = quern_plan(s->ctx, &p, &options, &product);
+        code = qn_plan_fused(s->ctx, &p, &options, &product);
     } else {
         options.tune_ms = 0;
         qn_look_product(s->problem, &p);

@@ -4,6 +4,7 @@
 */
 #include "describe.h"
 #include "ahead.h"
+#include "epilogue.h"
 #include "gradient.h"
 #include "host_sizes.h"
 #include "result.h"
@@ -38,9 +39,9 @@ static void describe_operand(const struct quern_problem *problem,
     tensor->alignment = (size_t)qn_problem_alignment(problem, g.type);
 }
 
-size_t qn_describe_workspace(struct quern_context *ctx,
-                             const struct quern_problem *p,
-                             const struct qn_recipe *recipe)
+size_t qn_describe_fused(struct quern_context *ctx,
+                         const struct quern_problem *p,
+                         const struct qn_recipe *recipe)
 {
     size_t ahead;
 
@@ -50,6 +51,19 @@ size_t qn_describe_workspace(struct quern_context *ctx,
         return qn_fuse_end(p, recipe);
     ahead = qn_ahead_end(ctx, p, recipe);
     return ahead ? ahead : qn_gradient_end(p);
+}
+
+size_t qn_describe_workspace(struct quern_context *ctx,
+                             const struct quern_problem *p,
+                             const struct qn_recipe *recipe)
+{
+    const size_t fused = qn_describe_fused(ctx, p, recipe);
+    size_t apart;
+
+    if (!qn_epilogue_apart(ctx, p, recipe))
+        return fused;
+    apart = qn_epilogue_end(ctx, p, recipe);
+    return apart > fused ? apart : fused;
 }
 
 /* What copies of the result need besides their places. */
@@ -64,9 +78,10 @@ static void describe_result(const struct quern_problem *p,
     d->random = s ? s->stochastic : 0;
 }
 
-int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
-                struct quern_description *description,
-                const struct qn_recipe **out)
+int qn_describe_operands(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         struct quern_description *description,
+                         const struct qn_recipe **out)
 {
     const struct qn_recipe *recipe;
     int code = qn_problem_check(ctx, problem, &recipe);
@@ -87,10 +102,24 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     description->args.slope = 1.702f;
     description->args.shift = 1;
     describe_result(problem, recipe, description);
-    description->workspace_bytes = qn_describe_workspace(ctx, problem, recipe);
     if (out)
         *out = recipe;
     return qn_fuse_describe(ctx, problem, recipe, description);
+}
+
+int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
+                struct quern_description *description,
+                const struct qn_recipe **out)
+{
+    const struct qn_recipe *recipe;
+    int code = qn_describe_operands(ctx, problem, description, &recipe);
+
+    if (code)
+        return code;
+    description->workspace_bytes = qn_describe_workspace(ctx, problem, recipe);
+    if (out)
+        *out = recipe;
+    return QUERN_OK;
 }
 
 int quern_describe(struct quern_context *ctx,

@@ -11,6 +11,17 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
                 struct quern_description *description,
                 const struct qn_recipe **recipe);
 
+/* The same without the workspace, which does not follow from fewer rows. */
+int qn_describe_operands(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         struct quern_description *description,
+                         const struct qn_recipe **recipe);
+
+/* Bytes of a run's workspace, if a kernel fuses the problem's epilogue. */
+size_t qn_describe_fused(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         const struct qn_recipe *recipe);
+
 /* Bytes of a run's workspace, whichever way its plan will take. */
 size_t qn_describe_workspace(struct quern_context *ctx,
                              const struct quern_problem *problem,

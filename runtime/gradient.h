@@ -43,6 +43,10 @@ int qn_gradient_plan(struct quern_plan *plan, struct qn_session *session);
 void qn_gradient_set(const struct quern_plan *plan,
                      const struct quern_args *args, struct qn_values *values);
 
+/* And where partial sums of a problem with an activation of dgrad lie. */
+void qn_gradient_place(const struct quern_problem *problem,
+                       const struct quern_args *args, struct qn_values *values);
+
 /* Launch one of the sums, in the plan's context; the host runs it at once.
    QUERN_ECUDA. */
 struct qn_frame;

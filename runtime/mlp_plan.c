@@ -32,7 +32,7 @@ static int plan_one(struct quern_mlp_plan *plan, const struct quern_problem *p,
     struct quern_plan **out = &plan->products[product];
 
     return p->copies ? qn_plan_alone(plan->ctx, p, options, out)
-                     : quern_plan(plan->ctx, p, options, out);
+                     : qn_plan_fused(plan->ctx, p, options, out);
 }
 
 /* pre and h at once, where a kernel does that. */
@@ -109,16 +109,16 @@ static int plan_product(struct quern_mlp_plan *plan,
 {
     const struct quern_problem plain = without_bias(p);
     struct quern_plan **out = &plan->products[product], *other;
-    int code = quern_plan(plan->ctx, p, options, out);
+    int code = qn_plan_fused(plan->ctx, p, options, out);
     struct quern_problem expanded;
 
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
-    code = quern_plan(plan->ctx, &plain, options, out);
+    code = qn_plan_fused(plan->ctx, &plain, options, out);
     if (code || (*out)->problem.expand <= QUERN_EXPAND_INSIDE)
         return code;
     expanded = with_way(p, (*out)->problem.expand);
-    code = quern_plan(plan->ctx, &expanded, options, &other);
+    code = qn_plan_fused(plan->ctx, &expanded, options, &other);
     if (code)
         return code == QUERN_ENOKERNEL ? QUERN_OK : code;
     quern_plan_free(*out);
@@ -231,7 +231,7 @@ static int explain_fused(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (code)
         return code;
     quern_problem_print(&p, line, sizeof line);
-    *fused = choice.served && !choice.apart;
+    *fused = choice.served && !choice.apart && !choice.unfused;
     if (*fused) {
         qn_text_add(text, "  pre = x w1^T and h = activation(pre)\n    %s\n",
                     line);
@@ -305,7 +305,7 @@ static int explain_product(struct quern_context *ctx, struct quern_problem *p,
     struct qn_why_choice choice;
     int code = explain_one(ctx, p, options, &choice, why);
 
-    if (code || choice.served || !p->bias)
+    if (code || (choice.served && !choice.unfused) || !p->bias)
         return code;
     *p = plain;
     code = explain_one(ctx, &plain, options, &choice, why);
@@ -313,7 +313,7 @@ static int explain_product(struct quern_context *ctx, struct quern_problem *p,
         return code;
     expanded = with_way(&given, choice.expand);
     code = explain_one(ctx, &expanded, options, &choice, why);
-    if (!code && choice.served)
+    if (!code && choice.served && !choice.unfused)
         *p = expanded;
     else if (!code)
         code = explain_one(ctx, &plain, options, &choice, why);

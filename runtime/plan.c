@@ -6,6 +6,7 @@
 #include "cublaslt_loop.h"
 #include "cublaslt_product.h"
 #include "describe.h"
+#include "epilogue.h"
 #include "gradient.h"
 #include "host_sizes.h"
 #include "jit.h"
@@ -146,7 +147,7 @@ static void fill_plan(struct quern_plan *plan, const struct qn_session *s,
     plan->problem.expand = way;
     qn_result_product(&plan->problem, &product);
     plan->need.workspace_bytes =
-        qn_describe_workspace(s->ctx, &product, s->demand.recipe);
+        qn_describe_fused(s->ctx, &product, s->demand.recipe);
     plan->recipe = s->demand.recipe;
     plan->scaled = s->demand.recipe->scaled;
     plan->workers = s->demand.sms;
@@ -242,7 +243,7 @@ static int shrink(struct quern_plan *plan, int64_t total)
     int code;
 
     *lengths[p->ragged] = total;
-    code = qn_describe(plan->ctx, p, &plan->need, &recipe);
+    code = qn_describe_operands(plan->ctx, p, &plan->need, &recipe);
     if (code)
         return code;
     plan->need.workspace_bytes = workspace_bytes;
@@ -443,16 +444,12 @@ static int plan_copies(struct qn_session *s, struct quern_plan **out)
 
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
    expands inside. COUPLED: imagined */
-static int make_plan(struct qn_session *s, struct quern_plan **out)
+static int plan_fused(struct qn_session *s, struct quern_plan **out)
 {
     struct qn_ahead_choice choice = {.way = QUERN_EXPAND_INSIDE};
-    int code = qn_session_capture(s, NULL, "making a plan");
+    int code = QUERN_OK;
 
-    if (!code)
-        code = qn_session_name(s);
-    if (!code && s->problem->copies)
-        return plan_copies(s, out);
-    if (!code && s->problem->expand == QUERN_EXPAND_AUTO)
+    if (s->problem->expand == QUERN_EXPAND_AUTO)
         code = tune_first(s);
     if (!code)
         code = qn_ahead_choose(s, &choice);
@@ -469,6 +466,59 @@ static int make_plan(struct qn_session *s, struct quern_plan **out)
         code = QUERN_OK;
     }
     return code ? code : plan_inside(s, out);
+}
+
+/* A launch after the product is its epilogue. */
+static int plan_apart(struct qn_session *s, struct quern_plan **out)
+{
+    struct quern_plan *plan = new_plan();
+    int code;
+
+    if (!plan)
+        return QUERN_ENOMEM;
+    fill_plan(plan, s, s->problem->expand);
+    code = qn_epilogue_plan(plan, s);
+    if (code)
+        quern_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* Where no kernel fuses the epilogue; `code` is what the search for one ended
+   with. COUPLED: imagined */
+static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
+{
+    struct qn_epilogue_choice choice;
+    const int error = qn_epilogue_choose(s, &choice);
+
+    if (error)
+        return error;
+    if (qn_epilogue_dequantizes(&choice)) {
+        code = plan_ahead(s, QUERN_EXPAND_AHEAD, out);
+        if (!is_given_up(code))
+            return code;
+    }
+    return choice.apart > 0 ? plan_apart(s, out) : code;
+}
+
+static int make_plan(struct qn_session *s, struct quern_plan **out)
+{
+    const int backend = s->demand.backend, tune_ms = s->options.tune_ms;
+    int code = qn_session_capture(s, NULL, "making a plan");
+
+    if (!code)
+        code = qn_session_name(s);
+    if (code)
+        return code;
+    if (s->problem->copies)
+        return plan_copies(s, out);
+    code = plan_fused(s, out);
+    if (!is_given_up(code) || s->fused)
+        return code;
+    s->demand.backend = backend;
+    s->options.tune_ms = tune_ms;
+    return plan_unfused(s, code, out);
 }
 
 int qn_plan_alone(struct quern_context *ctx,
@@ -492,9 +542,10 @@ static const char *name_of(const struct quern_plan *plan)
     return plan->kernel ? plan->kernel->name : plan->products->name;
 }
 
-int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
-                 const struct quern_plan_options *options, int band,
-                 struct quern_plan **plan)
+static int plan_as(struct quern_context *ctx,
+                   const struct quern_problem *problem,
+                   const struct quern_plan_options *options, int band,
+                   int fused, struct quern_plan **plan)
 {
     struct qn_session session;
     int code;
@@ -504,6 +555,7 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
     *plan = NULL;
     code = qn_session_open(&session, ctx, problem, options);
     session.band = band;
+    session.fused = fused;
     if (!code)
         code = make_plan(&session, plan);
     qn_session_close(&session);
@@ -512,6 +564,21 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
                        name_of(*plan), (*plan)->workers,
                        (*plan)->driver ? "CTAs" : "threads");
     return qn_error_done(code);
+}
+
+int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
+                 const struct quern_plan_options *options, int band,
+                 struct quern_plan **plan)
+{
+    return plan_as(ctx, problem, options, band, 0, plan);
+}
+
+int qn_plan_fused(struct quern_context *ctx,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan)
+{
+    return plan_as(ctx, problem, options, 0, 1, plan);
 }
 
 int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,

@@ -149,6 +149,7 @@ struct quern_plan {
     const struct qn_recipe *blocks; /* of requantized operands */
     size_t cast, numbers; /* in the workspace: of QN_WORK_QUANTIZE_D, and D
                              before it */
+    size_t sums;          /* in fp32, that QN_WORK_EPILOGUE reads; 0: none */
 };
 
 /*
@@ -170,6 +171,12 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
 int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
                  const struct quern_plan_options *options, int band,
                  struct quern_plan **plan);
+
+/* quern_plan of kernels that fuse the problem's epilogue with its product. */
+int qn_plan_fused(struct quern_context *ctx,
+                  const struct quern_problem *problem,
+                  const struct quern_plan_options *options,
+                  struct quern_plan **plan);
 
 /* The same of one kernel that reads the operands, and whatever the problem says
    of launches before it. */

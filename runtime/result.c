@@ -79,17 +79,6 @@ void qn_result_product(const struct quern_problem *p,
     product->copies = 0;
 }
 
-int qn_result_ahead(struct quern_context *ctx,
-                    const struct quern_problem *product,
-                    const struct qn_recipe *recipe, struct quern_problem *ahead)
-{
-    *ahead = *product;
-    ahead->expand = QUERN_EXPAND_AHEAD;
-    return product->expand == QUERN_EXPAND_AUTO &&
-           (product->bias || product->activation) &&
-           !qn_ahead_wrong(ctx, product, recipe, QUERN_EXPAND_AHEAD);
-}
-
 void qn_result_cast(const struct quern_problem *p,
                     const struct qn_recipe *recipe,
                     struct quern_quantization *q)
@@ -119,17 +108,11 @@ void qn_result_lay_out(const struct quern_problem *p,
 size_t qn_result_end(struct quern_context *ctx, const struct quern_problem *p,
                      const struct qn_recipe *recipe)
 {
-    struct quern_problem product, ahead;
     struct qn_result_space space;
-    size_t bytes;
+    struct quern_problem product;
 
     qn_result_product(p, &product);
     space.cast = qn_describe_workspace(ctx, &product, recipe);
-    if (qn_result_ahead(ctx, &product, recipe, &ahead)) {
-        bytes = qn_describe_workspace(ctx, &ahead, recipe);
-        if (bytes > space.cast)
-            space.cast = bytes;
-    }
     qn_result_lay_out(p, recipe, &space);
     return space.end;
 }

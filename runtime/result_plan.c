@@ -73,19 +73,14 @@ static void take_operands(struct quern_plan *plan,
     }
 }
 
-/* As the product is, or of operands that are expanded ahead, where a recipe's
-   own kernels stop at the sums. */
 static int add_product(struct quern_plan *plan, const struct qn_session *s)
 {
-    struct quern_problem p, ahead;
+    struct quern_problem p;
     struct quern_plan *product;
     int code;
 
     qn_result_product(&plan->problem, &p);
     code = quern_plan(s->ctx, &p, &s->options, &product);
-    if (code == QUERN_ENOKERNEL &&
-        qn_result_ahead(s->ctx, &p, s->demand.recipe, &ahead))
-        code = quern_plan(s->ctx, &ahead, &s->options, &product);
     if (code) {
         qn_error_add("  in the product whose result a cast would quantize");
         return code;
@@ -136,21 +131,6 @@ int qn_result_plan(struct quern_plan *plan, struct qn_session *s)
 
 /* --------------------------------------------------------------------- why */
 
-/* As the plan would choose; `product` becomes what it would be of. */
-static int explain_product(struct qn_session *s, struct quern_problem *product,
-                           struct qn_why_choice *choice, char **why)
-{
-    struct quern_problem ahead;
-    int code = qn_why_explain(s->ctx, product, &s->options, choice, why);
-
-    if (code || choice->served ||
-        !qn_result_ahead(s->ctx, product, s->demand.recipe, &ahead))
-        return code;
-    *product = ahead;
-    quern_free(*why);
-    return qn_why_explain(s->ctx, product, &s->options, choice, why);
-}
-
 /* The product's line, and its kernels. */
 static int explain_both(struct qn_session *s, int *served, struct qn_text *text)
 {
@@ -160,12 +140,14 @@ static int explain_both(struct qn_session *s, int *served, struct qn_text *text)
     int code;
 
     qn_result_product(s->problem, &product);
-    code = explain_product(s, &product, &choice, &why);
+    code = qn_why_explain(s->ctx, &product, &s->options, &choice, &why);
     if (code)
         return code;
     *served = choice.served;
     quern_problem_print(&product, line, sizeof line);
     qn_text_add(text, "%s\n", line);
+    if (choice.unfused)
+        qn_text_add(text, "no kernel fuses its bias or activation\n");
     qn_text_add_chosen(text, "", why);
     if (!choice.served)
         qn_text_add(text, "  no kernel fits\n");

@@ -8,6 +8,7 @@
 */
 #include "run.h"
 #include "args.h"
+#include "epilogue.h"
 #include "cublaslt_loop.h"
 #include "fuse.h"
 #include "gradient.h"
@@ -342,6 +343,10 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
                             "copies: what is measured is one launch, this run "
                             "is a product and a cast; measure it without "
                             "copies");
+    if (!code && plan->sums)
+        code = qn_error_set(QUERN_EINVAL,
+                            "bias, activation: what is measured is one launch, "
+                            "this run is a product and its epilogue");
     if (code)
         return code;
     complete(plan, args, values, params);
@@ -394,6 +399,8 @@ static int multiply_other(struct qn_frame *f, const struct qn_launch *launch)
 
     if (f->plan->numbers)
         qn_result_args(f, &args);
+    if (f->plan->sums)
+        qn_epilogue_args(f, &args);
     if (launch->operands)
         qn_ahead_args(f, launch, &args);
     code = qn_plan_fit(launch->product, &args, &room, &fitted);
@@ -438,6 +445,7 @@ static int run_all(struct qn_frame *f)
         [QN_WORK_QUANTIZE_A] = qn_fuse_quantize,
         [QN_WORK_SUM_A] = qn_fuse_sum,
         [QN_WORK_PRODUCT] = run_product,
+        [QN_WORK_EPILOGUE] = qn_epilogue_run,
         [QN_WORK_SUM] = qn_gradient_sum,
         [QN_WORK_QUANTIZE_D] = qn_result_quantize,
     };

@@ -17,7 +17,8 @@ struct qn_session {
     struct quern_description need;
     struct qn_demand demand; /* its backend stays AUTO where a GPU is */
     struct qn_tuned tuned;
-    int band; /* that a kernel must run with; 0: as usual */
+    int band;  /* that a kernel must run with; 0: as usual */
+    int fused; /* plans that take a launch for an epilogue are not wanted */
 };
 
 /*

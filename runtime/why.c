@@ -3,6 +3,7 @@
 */
 #include "ahead.h"
 #include "cublaslt_loop.h"
+#include "epilogue.h"
 #include "result.h"
 #include "session.h"
 #include "fuse.h"
@@ -162,11 +163,30 @@ static void add_title(struct qn_text *text, const struct qn_session *s)
 
 /* Kernels that read copies are out of the question. */
 static int explain_asked(struct qn_session *s,
-                         const struct qn_ahead_choice *way, int *served,
-                         struct qn_text *text)
+                         const struct qn_ahead_choice *way,
+                         struct qn_why_choice *choice, struct qn_text *text)
 {
+    int code;
+
     add_title(text, s);
-    return qn_ahead_why(s, way, served, text);
+    code = qn_ahead_why(s, way, &choice->served, text);
+    return code || choice->served ? code : qn_epilogue_why(s, choice, text);
+}
+
+/* Nothing serves the problem as it is. */
+static int explain_unfused(struct qn_session *s, struct qn_why_choice *choice,
+                           const struct qn_choice *list, int count,
+                           struct qn_text *text)
+{
+    int code;
+
+    choice->served = 0;
+    code = qn_epilogue_why(s, choice, text);
+    if (code || choice->served)
+        return code;
+    qn_select_none(s->ctx, &s->demand, list, 0);
+    qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
+    return QUERN_OK;
 }
 
 /* Three lists: what fits, what does not, what does not exist. */
@@ -174,6 +194,7 @@ static int explain(struct qn_session *s, struct qn_why_choice *choice,
                    struct qn_text *text)
 {
     struct qn_ahead_choice way;
+    const int backend = s->demand.backend;
     struct qn_choice *list;
     int count, code = qn_ahead_choose(s, &way);
 
@@ -183,7 +204,7 @@ static int explain(struct qn_session *s, struct qn_why_choice *choice,
         return qn_cublaslt_why(s, &choice->served, text);
     }
     if (!code && way.asked && !s->problem->copies)
-        return explain_asked(s, &way, &choice->served, text);
+        return explain_asked(s, &way, choice, text);
     if (!code)
         code = choose(s, &list, &count);
     if (code)
@@ -195,13 +216,10 @@ static int explain(struct qn_session *s, struct qn_why_choice *choice,
                ? qn_result_why(s, choice->apart, &choice->served, text)
                : qn_ahead_why(s, &way, &choice->served, text);
     qn_tuned_why(s, way.tuned, text);
-    if (choice->apart) {
-        /* what runs was said */
-    } else if (count == 0 || !list[0].fits) {
-        choice->served = 0;
-        qn_select_none(s->ctx, &s->demand, list, 0);
-        qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
-    } else
+    if (!code && !choice->apart && (count == 0 || !list[0].fits)) {
+        s->demand.backend = backend;
+        code = explain_unfused(s, choice, list, count, text);
+    } else if (!choice->apart)
         add_floors(text, s->problem, list, s->demand.sms);
     add_choices(text, list, count, s->tuned.kernel,
                 way.way != QUERN_EXPAND_INSIDE);

@@ -7,9 +7,10 @@
 #include "quern.h"
 
 struct qn_why_choice {
-    int served; /* a kernel computes it, or the product of what was expanded */
-    int apart;  /* a cast behind the product makes copies of its result */
-    int expand; /* enum quern_expand, but for AUTO: what operands become */
+    int served;  /* a kernel computes it, or the product of what was expanded */
+    int apart;   /* a cast behind the product makes copies of its result */
+    int unfused; /* no kernel fuses the epilogue with the product that is run */
+    int expand;  /* enum quern_expand, but for AUTO: what operands become */
 };
 
 /* quern_why, and what it says. */

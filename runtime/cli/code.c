@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "ahead.h"
+#include "epilogue.h"
+#include "epilogue_rules.h"
 #include "oracle/cubin.h"
 #include "line.h"
 #include "jit.h"
@@ -79,6 +81,35 @@ static int imagine_product(struct quern_context *ctx,
     return code;
 }
 
+/* The kernel that fuses the problem's epilogue, else that of the product whose
+   plan takes its place. */
+static int imagine_unfused(struct quern_context *ctx,
+                           const struct quern_problem *problem,
+                           const struct qn_recipe *recipe,
+                           const struct qn_candidate **out)
+{
+    struct qn_epilogue_choice choice;
+    struct quern_problem other;
+    struct qn_session s;
+    int code = imagine_product(ctx, problem, out);
+
+    if (code != QUERN_ENOKERNEL || !qn_epilogue_apart(ctx, problem, recipe))
+        return code;
+    code = qn_session_open(&s, ctx, problem, NULL);
+    if (!code) {
+        qn_session_imagine(&s, QUERN_BACKEND_JIT);
+        code = qn_epilogue_choose(&s, &choice);
+    }
+    qn_session_close(&s);
+    if (code)
+        return code;
+    if (qn_epilogue_dequantizes(&choice))
+        qn_epilogue_dequantized(ctx, problem, recipe, &other);
+    else
+        qn_epilogue_product(problem, &other);
+    return imagine_product(ctx, &other, out);
+}
+
 /* Of a product with copies the kernel that makes them, else the one whose
    result a cast quantizes. COUPLED: imagined */
 static int imagine(struct quern_context *ctx,
@@ -86,22 +117,18 @@ static int imagine(struct quern_context *ctx,
                    const struct qn_candidate **out)
 {
     const struct qn_recipe *recipe = qn_context_recipe(ctx, problem->recipe);
-    struct quern_problem product, ahead;
+    struct quern_problem product;
     int code = QUERN_ENOKERNEL;
 
     if (!problem->copies)
-        return imagine_product(ctx, problem, out);
+        return imagine_unfused(ctx, problem, recipe, out);
     if (!qn_result_apart(problem, recipe) &&
         problem->expand <= QUERN_EXPAND_INSIDE)
         code = imagine_product(ctx, problem, out);
     if (code != QUERN_ENOKERNEL)
         return code;
     qn_result_product(problem, &product);
-    code = imagine_product(ctx, &product, out);
-    if (code == QUERN_ENOKERNEL &&
-        qn_result_ahead(ctx, &product, recipe, &ahead))
-        code = imagine_product(ctx, &ahead, out);
-    return code;
+    return imagine_unfused(ctx, &product, recipe, out);
 }
 
 static int imagine_cast(struct quern_context *ctx,

@@ -1,0 +1,184 @@
+/*
+** epilogue_plan.c: the launches of a product and its epilogue, and why there
+** are two.
+**
+** SPDX-License-Identifier: Apache-2.0
+*/
+#include "ahead.h"
+#include "epilogue.h"
+#include "epilogue_rules.h"
+#include "gradient.h"
+#include "plan.h"
+#include "quantize.h"
+#include "types.h"
+#include "why.h"
+
+#include <string.h>
+
+/* -------------------------------------------------------------------- plan */
+
+/* What the product says of operands that are the caller's. */
+static void take_operands(struct quern_plan *plan,
+                          const struct quern_plan *product)
+{
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        plan->mapped[role] = product->mapped[role];
+        plan->takes_pointers[role] = product->takes_pointers[role];
+    }
+}
+
+static int add_product(struct quern_plan *plan, const struct qn_session *s)
+{
+    struct quern_plan *product;
+    struct quern_problem p;
+    int code;
+
+    qn_epilogue_product(s->problem, &p);
+    code = quern_plan(s->ctx, &p, &s->options, &product);
+    if (code) {
+        qn_error_add("  in the product whose epilogue is a launch of its own");
+        return code;
+    }
+    take_operands(plan, product);
+    plan->problem.expand = product->problem.expand;
+    plan->blocks = product->blocks;
+    qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
+    return QUERN_OK;
+}
+
+/* The kernels are those of what has no scales, whichever recipe the sums are
+   of. */
+static int find_cast(const struct qn_session *s, struct quern_quantization *q)
+{
+    const struct quern_problem *p = s->problem;
+    const struct qn_recipe *plain = qn_ahead_plain(s->ctx);
+
+    if (!plain)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "no recipe has bf16 for x, w and dy, whose kernels "
+                            "would be the epilogue of sums");
+    *q = (struct quern_quantization){.work = QUERN_QUANTIZE,
+                                     .of = qn_geometry_back(p) ? QUERN_DY
+                                                               : QUERN_X,
+                                     .type = p->d_type,
+                                     .copies = QUERN_ROW,
+                                     .groups = p->groups,
+                                     .m = p->m,
+                                     .k = p->n,
+                                     .activation = p->activation};
+    strncpy(q->recipe, plain->name, sizeof q->recipe - 1);
+    return QUERN_OK;
+}
+
+static int add_epilogue(struct quern_plan *plan, struct qn_session *s)
+{
+    static const int op = QN_EPILOGUE;
+    struct quern_quantize_plan *cast;
+    struct quern_quantization q;
+    int code = find_cast(s, &q);
+
+    if (!code)
+        code = qn_quantize_steps(s, &q, plan->backend, &op, 1, &cast);
+    if (code)
+        qn_error_add("  in the epilogue of the product's sums");
+    else
+        qn_launch_add(plan, QN_WORK_EPILOGUE)->cast = cast;
+    return code;
+}
+
+int qn_epilogue_plan(struct quern_plan *plan, struct qn_session *s)
+{
+    int code = add_product(plan, s);
+
+    if (!code)
+        code = add_epilogue(plan, s);
+    if (!code)
+        code = qn_gradient_plan(plan, s);
+    plan->sums = qn_epilogue_begin(s->ctx, s->problem, s->demand.recipe);
+    plan->need.workspace_bytes = plan->sums + qn_epilogue_sums(s->problem);
+    return code;
+}
+
+/* --------------------------------------------------------------------- why */
+
+/* The problem's line, and what would run of it. */
+static int explain(const struct qn_session *s, const struct quern_problem *p,
+                   int *served, struct qn_text *text)
+{
+    struct qn_why_choice choice;
+    char line[512], *why = NULL;
+    int code = qn_why_explain(s->ctx, p, &s->options, &choice, &why);
+
+    if (code)
+        return code;
+    *served = choice.served;
+    quern_problem_print(p, line, sizeof line);
+    qn_text_add(text, "%s\n", line);
+    qn_text_add_chosen(text, "", why);
+    quern_free(why);
+    return QUERN_OK;
+}
+
+/* As qn_quantize_steps finds it. */
+static void add_kernel(const struct qn_session *s, struct qn_text *text)
+{
+    const struct qn_candidate *found;
+    struct qn_session one = *s;
+    struct quern_quantization q;
+
+    one.demand.backend = QUERN_BACKEND_JIT;
+    if (find_cast(s, &q))
+        return;
+    found = qn_quantize_candidate(&one, &q, QN_EPILOGUE);
+    if (found)
+        qn_text_add(text, "> %s\n", found->kernel->name);
+}
+
+static const char *name_of(const struct quern_problem *p)
+{
+    return !p->activation ? "the bias"
+           : p->bias      ? "the bias and the activation"
+                          : "the activation";
+}
+
+int qn_epilogue_why(const struct qn_session *s, struct qn_why_choice *choice,
+                    struct qn_text *text)
+{
+    struct quern_problem other;
+    struct qn_epilogue_choice c;
+    int code = qn_epilogue_choose(s, &c);
+
+    if (code || (c.apart <= 0 && c.dequantize <= 0))
+        return code;
+    choice->unfused = 1;
+    qn_text_add(text,
+                "no kernel fuses %s with the product: ", name_of(s->problem));
+    if (qn_epilogue_dequantizes(&c)) {
+        qn_text_add(text,
+                    "operands are dequantized for a kernel of bf16 that "
+                    "does, %.0f cycles",
+                    c.dequantize);
+        if (c.apart > 0)
+            qn_text_add(text, "; a launch after the product would make it %.0f",
+                        c.apart);
+        qn_text_add(text, "\n\n");
+        qn_epilogue_dequantized(s->ctx, s->problem, s->demand.recipe, &other);
+        choice->expand = QUERN_EXPAND_AHEAD;
+        return explain(s, &other, &choice->served, text);
+    }
+    qn_text_add(text,
+                "a launch after the product makes D of its sums, %.0f cycles "
+                "with the product, and moves %.0f MB",
+                c.apart, c.bytes / 1e6);
+    if (c.dequantize > 0)
+        qn_text_add(text,
+                    "; operands dequantized for a kernel of bf16 that fuses it "
+                    "would make it %.0f",
+                    c.dequantize);
+    qn_text_add(text, "\n\n");
+    qn_epilogue_product(s->problem, &other);
+    code = explain(s, &other, &choice->served, text);
+    if (!code)
+        add_kernel(s, text);
+    return code;
+}
