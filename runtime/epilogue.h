@@ -1,10 +1,10 @@
 /*
 ** epilogue.h: a bias or an activation that no kernel fuses with its product.
 **
-** The product leaves alpha * A * B in fp32 in the workspace, and a launch of its
-** own makes D of that, P, and the sums for dbias and dprob: the bytes of a
-** kernel that fuses the epilogue and adds up the same sums. A recipe whose
-** operands may be dequantized has another way: a kernel of bf16 that fuses it.
+** The product leaves alpha * A * B in fp32 in the workspace, and a launch of
+** its own makes D of that, P, and the sums for dbias and dprob: the bytes of a
+** kernel that fuses the epilogue and has the same sums. Operands that may be
+** dequantized can be multiplied by a kernel of bf16 instead, which fuses it.
 **
 ** SPDX-License-Identifier: Apache-2.0
 */

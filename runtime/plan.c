@@ -386,8 +386,12 @@ static int plan_inside(struct qn_session *s, struct quern_plan **out)
     return code;
 }
 
-/* Launches before it expand them. */
-static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
+/* Of launches that `add` appends: ones before the product that dequantize its
+   operands (qn_ahead_plan), a cast of its result (qn_result_plan), its epilogue
+   (qn_epilogue_plan). */
+static int plan_list(struct qn_session *s, int way,
+                     int (*add)(struct quern_plan *, struct qn_session *),
+                     struct quern_plan **out)
 {
     struct quern_plan *plan = new_plan();
     int code;
@@ -395,24 +399,7 @@ static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
     if (!plan)
         return QUERN_ENOMEM;
     fill_plan(plan, s, way);
-    code = qn_ahead_plan(plan, s);
-    if (code)
-        quern_plan_free(plan);
-    else
-        *out = plan;
-    return code;
-}
-
-/* A cast behind it quantizes the result. */
-static int plan_result(struct qn_session *s, struct quern_plan **out)
-{
-    struct quern_plan *plan = new_plan();
-    int code;
-
-    if (!plan)
-        return QUERN_ENOMEM;
-    fill_plan(plan, s, s->problem->expand);
-    code = qn_result_plan(plan, s);
+    code = add(plan, s);
     if (code)
         quern_plan_free(plan);
     else
@@ -439,7 +426,9 @@ static int plan_copies(struct qn_session *s, struct quern_plan **out)
     if (only || (!qn_result_apart(s->problem, s->demand.recipe) &&
                  s->problem->expand <= QUERN_EXPAND_INSIDE))
         code = plan_inside(s, out);
-    return only || !is_given_up(code) ? code : plan_result(s, out);
+    return only || !is_given_up(code)
+               ? code
+               : plan_list(s, s->problem->expand, qn_result_plan, out);
 }
 
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
@@ -454,7 +443,7 @@ static int plan_fused(struct qn_session *s, struct quern_plan **out)
     if (!code)
         code = qn_ahead_choose(s, &choice);
     while (!code && choice.way != QUERN_EXPAND_INSIDE) {
-        code = plan_ahead(s, choice.way, out);
+        code = plan_list(s, choice.way, qn_ahead_plan, out);
         if (!code)
             (*out)->tuned |= choice.tuned;
         if (choice.asked || !is_given_up(code))
@@ -468,23 +457,6 @@ static int plan_fused(struct qn_session *s, struct quern_plan **out)
     return code ? code : plan_inside(s, out);
 }
 
-/* A launch after the product is its epilogue. */
-static int plan_apart(struct qn_session *s, struct quern_plan **out)
-{
-    struct quern_plan *plan = new_plan();
-    int code;
-
-    if (!plan)
-        return QUERN_ENOMEM;
-    fill_plan(plan, s, s->problem->expand);
-    code = qn_epilogue_plan(plan, s);
-    if (code)
-        quern_plan_free(plan);
-    else
-        *out = plan;
-    return code;
-}
-
 /* Where no kernel fuses the epilogue; `code` is what the search for one ended
    with. COUPLED: imagined */
 static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
@@ -495,11 +467,13 @@ static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
     if (error)
         return error;
     if (qn_epilogue_dequantizes(&choice)) {
-        code = plan_ahead(s, QUERN_EXPAND_AHEAD, out);
+        code = plan_list(s, QUERN_EXPAND_AHEAD, qn_ahead_plan, out);
         if (!is_given_up(code))
             return code;
     }
-    return choice.apart > 0 ? plan_apart(s, out) : code;
+    return choice.apart > 0
+               ? plan_list(s, s->problem->expand, qn_epilogue_plan, out)
+               : code;
 }
 
 static int make_plan(struct qn_session *s, struct quern_plan **out)
