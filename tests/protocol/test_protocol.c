@@ -580,6 +580,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ragged_k),
         cmocka_unit_test(test_scaled_m),
         cmocka_unit_test(test_quantizers),
+        cmocka_unit_test(test_epilogues),
         cmocka_unit_test(test_scaled_k),
         cmocka_unit_test(test_expanded),
         cmocka_unit_test(test_swapped),
