@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** served.c: recipe x op x epilogue x architecture: a line that quern_describe
-** takes has a plan, whose workspace is not more than was stated.
+** served.c: recipe x op x epilogue x architecture, and the host: a line that
+** quern_describe takes has a plan, whose workspace is not more than was stated.
 */
 #define _GNU_SOURCE
 #include "devices.h"
@@ -84,27 +84,36 @@ static void try_why(const char *line, const struct quern_problem *p,
     quern_free(why);
 }
 
-static void try_line(const char *line)
+static void try_plan(const char *line, const struct quern_problem *p,
+                     const struct quern_description *need, int backend)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
-    struct quern_description need;
+    const struct quern_plan_options options = {.backend = backend};
     struct quern_plan_info info;
     struct quern_plan *plan;
+
+    if (quern_plan(walk.ctx, p, &options, &plan)) {
+        complain(line, quern_errmsg(walk.ctx));
+        return;
+    }
+    quern_plan_info(plan, &info);
+    if (info.workspace_bytes > need->workspace_bytes)
+        complain(line, "its plan has a larger workspace than is described");
+    quern_plan_free(plan);
+    try_why(line, p, &options);
+}
+
+static void try_line(const char *line)
+{
+    struct quern_description need;
     struct quern_problem p;
 
     if (quern_problem_parse(walk.ctx, line, &p) ||
         quern_describe(walk.ctx, &p, &need))
         return;
     walk.valid++;
-    if (quern_plan(walk.ctx, &p, &options, &plan)) {
-        complain(line, quern_errmsg(walk.ctx));
-        return;
-    }
-    quern_plan_info(plan, &info);
-    if (info.workspace_bytes > need.workspace_bytes)
-        complain(line, "its plan has a larger workspace than is described");
-    quern_plan_free(plan);
-    try_why(line, &p, &options);
+    try_plan(line, &p, &need, QUERN_BACKEND_AOT);
+    if (!walk.device)
+        try_plan(line, &p, &need, QUERN_BACKEND_HOST);
 }
 
 /* Sizes that fit every kernel's rules, and for bias and activation odd ones. */
