@@ -174,7 +174,8 @@ enum qn_cast_op {
     QN_BIAS,       /* a bias of each group, added to numbers */
     QN_REENCODE,   /* a copy as one of FP8 in blocks */
     QN_SUM_ROWS,   /* dprob, from what a product has summed */
-    QN_LOOK        /* whether two operands' values fit f16 */
+    QN_LOOK,       /* whether two operands' values fit f16 */
+    QN_EPILOGUE    /* bias and activation, of sums that a product left */
 };
 
 /* What is quantized: numbers as they are, an activation's result, or the

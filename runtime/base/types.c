@@ -24,9 +24,9 @@ static const struct {
 
 /* Products, then casts: COUPLED: ops */
 static const char *const ops[] = {
-    "fprop",      "dgrad",   "wgrad",    "quantize", "amax",
-    "dequantize", "history", "sum",      "dprob",    "sizes",
-    "ahead",      "bias",    "reencode", "sum_rows", "look"};
+    "fprop",    "dgrad",    "wgrad", "quantize", "amax",  "dequantize",
+    "history",  "sum",      "dprob", "sizes",    "ahead", "bias",
+    "reencode", "sum_rows", "look",  "epilogue"};
 static const char *const works[] = {"quantize", "requantize", "dequantize",
                                     "rescale", "bias"};
 static const char *const ofs[] = {"x", "w", "dy"};

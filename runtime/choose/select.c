@@ -116,6 +116,27 @@ static int check_maps(const struct qn_demand *demand,
 
 /* -------------------------------------------------------------------- list */
 
+/* All but the machine's side. */
+static int check_problem(const struct qn_demand *demand,
+                         const struct qn_kernel *kernel, char *reason,
+                         size_t size)
+{
+    return qn_select_requires(demand->problem, kernel, reason, size) &&
+           check_pointers(demand->problem, kernel, reason, size) &&
+           check_parts(demand->problem, kernel, reason, size) &&
+           check_maps(demand, kernel, reason, size);
+}
+
+int qn_select_fits(const struct quern_problem *p,
+                   const struct qn_recipe *recipe,
+                   const struct qn_kernel *kernel)
+{
+    const struct qn_demand demand = {.problem = p, .recipe = recipe};
+    char reason[256];
+
+    return check_problem(&demand, kernel, reason, sizeof reason);
+}
+
 /* The first rule that fails is the reason. */
 static void judge(const struct qn_demand *demand, struct qn_choice *choice)
 {
@@ -128,10 +149,7 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
         return;
     }
     choice->fits = check_backend(demand, kernel, reason, size) &&
-                   qn_select_requires(demand->problem, kernel, reason, size) &&
-                   check_pointers(demand->problem, kernel, reason, size) &&
-                   check_parts(demand->problem, kernel, reason, size) &&
-                   check_maps(demand, kernel, reason, size);
+                   check_problem(demand, kernel, reason, size);
     if (!choice->fits)
         return;
     qn_model_estimate(demand, kernel, &choice->figures);

@@ -65,6 +65,12 @@ int qn_select_parts(const struct quern_problem *problem,
 int qn_select_variant(const struct quern_problem *problem,
                       const struct qn_kernel *kernel);
 
+/* Is there a GPU on which the kernel serves the problem, by sizes, pointers and
+   maps? The kernel is one of the problem's variant. */
+int qn_select_fits(const struct quern_problem *problem,
+                   const struct qn_recipe *recipe,
+                   const struct qn_kernel *kernel);
+
 /*
 ** All kernels of the variant, those that fit first and the best of them at
 ** the head; freed with free. QUERN_ENOMEM.

@@ -8,7 +8,7 @@
 #include "base/guess.h"
 #include "base/text.h"
 #include "device/host.h"
-#include "problem/describe.h"
+#include "choose/describe_all.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include "cast_command.h"
 #include "base/context.h"
 #include "base/types.h"
-#include "problem/describe.h"
+#include "choose/describe_all.h"
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
 #include "problem/problem.h"

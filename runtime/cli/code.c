@@ -20,15 +20,11 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "choose/ahead_choose.h"
-#include "choose/select.h"
 #include "choose/session.h"
 #include "code/cache.h"
 #include "code/generator.h"
 #include "code/jit.h"
 #include "device/nvrtc.h"
-#include "problem/ahead_rules.h"
-#include "problem/result_rules.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 #include "oracle/cubin.h"
@@ -57,59 +53,25 @@ static int find(struct quern_context *ctx, const char *name,
     return qn_session_name(&session);
 }
 
-/* The model's choice for an H200, where there is no GPU, whichever way operands
-   go there. COUPLED: imagined */
-static int imagine_product(struct quern_context *ctx,
-                           const struct quern_problem *problem,
-                           const struct qn_candidate **out)
-{
-    struct quern_problem product;
-    struct qn_ahead_choice choice;
-    struct qn_choice *list = NULL;
-    struct qn_session s;
-    int count = 0, code = qn_session_open(&s, ctx, problem, NULL);
-
-    if (!code) {
-        qn_session_imagine(&s, QUERN_BACKEND_JIT);
-        code = qn_ahead_choose(&s, &choice);
-    }
-    if (!code) {
-        qn_ahead_first(ctx, problem, s.demand.recipe, choice.way, &product);
-        s.demand.problem = &product;
-        s.demand.recipe = qn_context_recipe(ctx, product.recipe);
-        code = qn_select_list(ctx, &s.demand, &list, &count);
-    }
-    if (!code && (!count || !list[0].fits))
-        code = qn_select_none(ctx, &s.demand, list, count);
-    if (!code)
-        *out = list[0].candidate;
-    free(list);
-    qn_session_close(&s);
-    return code;
-}
-
-/* Of a product with copies the kernel that makes them, else the one whose
-   result a cast quantizes. COUPLED: imagined */
+/* The kernel of the plan's product on an H200, where there is no GPU. */
 static int imagine(struct quern_context *ctx,
                    const struct quern_problem *problem,
                    const struct qn_candidate **out)
 {
-    const struct qn_recipe *recipe = qn_context_recipe(ctx, problem->recipe);
-    struct quern_problem product, ahead;
-    int code = QUERN_ENOKERNEL;
+    struct quern_plan *plan = NULL;
+    struct qn_session s;
+    int code = qn_session_open(&s, ctx, problem, NULL);
 
-    if (!problem->copies)
-        return imagine_product(ctx, problem, out);
-    if (!qn_result_apart(problem, recipe) &&
-        problem->expand <= QUERN_EXPAND_INSIDE)
-        code = imagine_product(ctx, problem, out);
-    if (code != QUERN_ENOKERNEL)
-        return code;
-    qn_result_product(problem, &product);
-    code = imagine_product(ctx, &product, out);
-    if (code == QUERN_ENOKERNEL &&
-        qn_result_ahead(ctx, &product, recipe, &ahead))
-        code = imagine_product(ctx, &ahead, out);
+    if (!code) {
+        qn_session_imagine(&s, QUERN_BACKEND_JIT);
+        s.outline = 1;
+        code = qn_plan_session(&s, &plan);
+    }
+    for (int i = 0; !code && i < ctx->nkernels; i++)
+        if (ctx->kernels[i].kernel == plan->kernel)
+            *out = &ctx->kernels[i];
+    quern_plan_free(plan);
+    qn_session_close(&s);
     return code;
 }
 

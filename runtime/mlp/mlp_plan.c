@@ -34,7 +34,7 @@ static int plan_one(struct quern_mlp_plan *plan, const struct qn_session *s,
     struct quern_plan **out = &plan->products[product];
 
     return p->copies ? qn_plan_alone(s, p, &s->options, out)
-                     : qn_plan_inner(s, p, &s->options, out);
+                     : qn_plan_fused(s, p, &s->options, out);
 }
 
 /* pre and h at once, where a kernel does that. */
@@ -98,16 +98,16 @@ static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
 {
     const struct quern_problem plain = without_bias(p);
     struct quern_plan **out = &plan->products[product], *other;
-    int code = qn_plan_inner(s, p, &s->options, out);
+    int code = qn_plan_fused(s, p, &s->options, out);
     struct quern_problem expanded = *p;
 
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
-    code = qn_plan_inner(s, &plain, &s->options, out);
+    code = qn_plan_fused(s, &plain, &s->options, out);
     if (code || (*out)->problem.expand <= QUERN_EXPAND_INSIDE)
         return code;
     expanded.expand = (*out)->problem.expand;
-    code = qn_plan_inner(s, &expanded, &s->options, &other);
+    code = qn_plan_fused(s, &expanded, &s->options, &other);
     if (code)
         return code == QUERN_ENOKERNEL ? QUERN_OK : code;
     quern_plan_free(*out);

@@ -11,7 +11,7 @@
 #include "base/context.h"
 #include "base/random.h"
 #include "base/types.h"
-#include "problem/describe.h"
+#include "choose/describe_all.h"
 #include "problem/geometry.h"
 #include "problem/sizes.h"
 #include "product/args.h"

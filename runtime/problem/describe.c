@@ -5,13 +5,11 @@
 */
 #include "problem/describe.h"
 #include "base/context.h"
-#include "base/error.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
-#include "problem/workspace.h"
 
 #include <string.h>
 
@@ -53,9 +51,10 @@ static void describe_result(const struct quern_problem *p,
     d->random = s ? s->stochastic : 0;
 }
 
-int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
-                struct quern_description *description,
-                const struct qn_recipe **out)
+int qn_describe_operands(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         struct quern_description *description,
+                         const struct qn_recipe **out)
 {
     const struct qn_recipe *recipe;
     int code = qn_problem_check(ctx, problem, &recipe);
@@ -76,17 +75,7 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     description->args.slope = 1.702f;
     description->args.shift = 1;
     describe_result(problem, recipe, description);
-    description->workspace_bytes = qn_workspace_bytes(ctx, problem, recipe);
     if (out)
         *out = recipe;
     return qn_fuse_describe(ctx, problem, recipe, description);
-}
-
-int quern_describe(struct quern_context *ctx,
-                   const struct quern_problem *problem,
-                   struct quern_description *description)
-{
-    if (!ctx || !problem || !description)
-        return qn_error_null("ctx", ctx, "problem", problem, "description");
-    return qn_describe(ctx, problem, description, NULL);
 }

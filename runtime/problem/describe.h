@@ -9,9 +9,11 @@
 
 struct quern_context;
 
-/* Also returns the recipe, if `recipe` is not NULL. QUERN_EINVAL. */
-int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
-                struct quern_description *description,
-                const struct qn_recipe **recipe);
+/* All but the workspace; and the recipe, if `recipe` is not NULL. QUERN_EINVAL.
+   */
+int qn_describe_operands(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         struct quern_description *description,
+                         const struct qn_recipe **recipe);
 
 #endif

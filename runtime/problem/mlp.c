@@ -15,6 +15,7 @@
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
 #include "problem/split.h"
+#include "problem/workspace.h"
 
 #include <string.h>
 
@@ -395,28 +396,37 @@ static int describe_copies(struct quern_context *ctx,
     return code;
 }
 
+/* Products have kernels that fuse their epilogues, or none. */
+static int add_scratch(struct quern_context *ctx, const struct quern_problem *p,
+                       size_t *scratch)
+{
+    struct quern_description need;
+    const struct qn_recipe *recipe;
+    int code = qn_describe_operands(ctx, p, &need, &recipe);
+    const size_t bytes = code ? 0 : qn_workspace_bytes(ctx, p, recipe);
+
+    if (bytes > *scratch)
+        *scratch = bytes;
+    return code;
+}
+
 /* What products need besides, where operands are expanded ahead. */
 static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
                         const struct qn_recipe *recipe, size_t *scratch)
 {
-    struct quern_description need;
     struct quern_problem p;
     int code = QUERN_OK;
 
     for (int product = 0; product < QN_MLP_PRODUCTS && !code; product++) {
         qn_mlp_product(mlp, recipe, product, &p);
-        code = qn_describe(ctx, &p, &need, NULL);
-        if (!code && need.workspace_bytes > *scratch)
-            *scratch = need.workspace_bytes;
+        code = add_scratch(ctx, &p, scratch);
     }
     if (!code && qn_mlp_back(mlp, recipe, &p)) {
         if (p.copies) /* in one launch, or none of this */
             p.expand = QUERN_EXPAND_INSIDE;
         p.copies = 0;
-        code = qn_describe(ctx, &p, &need, NULL);
+        code = add_scratch(ctx, &p, scratch);
     }
-    if (!code && need.workspace_bytes > *scratch)
-        *scratch = need.workspace_bytes;
     return code;
 }
 

@@ -38,15 +38,9 @@ struct qn_result_space {
     size_t cast, numbers, end;
 };
 
-/* The product without its copies; and with operands that are expanded ahead,
-   which a plan takes where no kernel serves it otherwise: 0 if that cannot
-   be. */
+/* The product without its copies. */
 void qn_result_product(const struct quern_problem *problem,
                        struct quern_problem *product);
-int qn_result_ahead(struct quern_context *ctx,
-                    const struct quern_problem *product,
-                    const struct qn_recipe *recipe,
-                    struct quern_problem *ahead);
 
 /* The cast of its result. */
 void qn_result_cast(const struct quern_problem *problem,

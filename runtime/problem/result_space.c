@@ -4,20 +4,8 @@
 */
 #include "problem/result_rules.h"
 #include "base/context.h"
-#include "problem/ahead_rules.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
-
-int qn_result_ahead(struct quern_context *ctx,
-                    const struct quern_problem *product,
-                    const struct qn_recipe *recipe, struct quern_problem *ahead)
-{
-    *ahead = *product;
-    ahead->expand = QUERN_EXPAND_AHEAD;
-    return product->expand == QUERN_EXPAND_AUTO &&
-           (product->bias || product->activation) &&
-           !qn_ahead_wrong(ctx, product, recipe, QUERN_EXPAND_AHEAD);
-}
 
 void qn_result_lay_out(const struct quern_problem *p,
                        const struct qn_recipe *recipe,

@@ -49,21 +49,20 @@ int qn_gradient_plan(struct quern_plan *plan, struct qn_session *s)
     return code;
 }
 
-void qn_gradient_set(const struct quern_plan *plan,
+void qn_gradient_set(const struct quern_problem *p,
                      const struct quern_args *args, struct qn_values *v)
 {
     char *const base = args->workspace;
     struct qn_gradient_space s;
 
-    if (!qn_geometry_back(&plan->problem))
+    if (!qn_geometry_back(p))
         return; /* other kernels know sums of their own by these names */
-    qn_gradient_lay_out(&plan->problem, &s);
-    v->partials =
-        plan->problem.dbias ? (float *)(void *)(base + s.partials) : NULL;
+    qn_gradient_lay_out(p, &s);
+    v->partials = p->dbias ? (float *)(void *)(base + s.partials) : NULL;
     v->row_partials =
-        plan->problem.dprob ? (float *)(void *)(base + s.row_partials) : NULL;
+        p->dprob ? (float *)(void *)(base + s.row_partials) : NULL;
     v->dbias = args->dbias;
-    v->dbias_add = plan->problem.dbias == QUERN_DBIAS_ADD;
+    v->dbias_add = p->dbias == QUERN_DBIAS_ADD;
     v->dprob = args->dprob;
 }
 

@@ -18,7 +18,7 @@ struct quern_plan;
 int qn_gradient_plan(struct quern_plan *plan, struct qn_session *session);
 
 /* What the kernels find in the plan's values. */
-void qn_gradient_set(const struct quern_plan *plan,
+void qn_gradient_set(const struct quern_problem *problem,
                      const struct quern_args *args, struct qn_values *values);
 
 /* Launch one of the sums, in the plan's context; the host runs it at once.

@@ -35,6 +35,7 @@ static void speak_for(struct quern_plan *plan, const struct quern_plan *product)
     plan->driver = product->driver;
     plan->context = product->context;
     plan->parts = 1;
+    plan->sums = product->sums;
 }
 
 /* Does the launch read or write what belongs to one product? Others follow the
@@ -42,7 +43,8 @@ static void speak_for(struct quern_plan *plan, const struct quern_plan *product)
 static int is_of_product(const struct qn_launch *launch)
 {
     return launch->work == QN_WORK_PRODUCT || launch->work == QN_WORK_SUM ||
-           launch->work == QN_WORK_QUANTIZE_A || launch->work == QN_WORK_SUM_A;
+           launch->work == QN_WORK_QUANTIZE_A ||
+           launch->work == QN_WORK_SUM_A || launch->work == QN_WORK_EPILOGUE;
 }
 
 void qn_launch_absorb(struct quern_plan *plan, struct quern_plan *other,

@@ -24,6 +24,7 @@ enum qn_work {
     QN_WORK_QUANTIZE_A, /* from args.in */
     QN_WORK_SUM_A,      /* dbias of args.in, if no cast reads it */
     QN_WORK_PRODUCT,
+    QN_WORK_EPILOGUE,   /* D, from the product's sums in the workspace */
     QN_WORK_SUM,        /* dbias or dprob, from the product's partial sums */
     QN_WORK_QUANTIZE_D, /* rowwise and columnwise */
     QN_WORKS
@@ -56,8 +57,8 @@ struct qn_launch {
 };
 
 /* At most: sizes, preparation, two operands to FP8 and two to bf16, a product
-   of each, two sums, A, its sums, and D. */
-enum { QN_LAUNCHES = 13 };
+   of each, an epilogue, two sums, A, its sums, and D. */
+enum { QN_LAUNCHES = 14 };
 
 /* The first launch with that purpose, or NULL. */
 const struct qn_launch *qn_launch_find(const struct quern_plan *plan, int work);

@@ -247,7 +247,7 @@ static int shrink(struct quern_plan *plan, int64_t total)
     int code;
 
     *lengths[p->ragged] = total;
-    code = qn_describe(plan->ctx, p, &plan->need, &recipe);
+    code = qn_describe_operands(plan->ctx, p, &plan->need, &recipe);
     if (code)
         return code;
     plan->need.workspace_bytes = workspace_bytes;

@@ -59,6 +59,7 @@ struct quern_plan {
     const struct qn_recipe *blocks; /* of requantized operands */
     size_t cast, numbers; /* in the workspace: of QN_WORK_QUANTIZE_D, and D
                              before it */
+    size_t sums;          /* in fp32, that QN_WORK_EPILOGUE reads; 0: none */
 };
 
 /*
@@ -85,8 +86,9 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
    of quern_plan. Of an outline it has kernels, but nothing to run. */
 int qn_plan_session(struct qn_session *session, struct quern_plan **plan);
 
-/* The same of a problem that is part of the session's. */
-int qn_plan_inner(const struct qn_session *session,
+/* The same of a problem that is part of the session's, by kernels that fuse its
+   epilogue. */
+int qn_plan_fused(const struct qn_session *session,
                   const struct quern_problem *problem,
                   const struct quern_plan_options *options,
                   struct quern_plan **plan);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "choose/session.h"
 #include "product/ahead.h"
+#include "product/epilogue.h"
 #include "product/result.h"
 
 #include <stdlib.h>
@@ -22,10 +23,10 @@ int qn_plan_session(struct qn_session *s, struct quern_plan **plan)
     if (code)
         return code;
     return s->problem->copies ? qn_result_make(s, plan)
-                              : qn_ahead_make(s, plan);
+                              : qn_epilogue_make(s, plan);
 }
 
-int qn_plan_inner(const struct qn_session *outer,
+int qn_plan_fused(const struct qn_session *outer,
                   const struct quern_problem *problem,
                   const struct quern_plan_options *options,
                   struct quern_plan **plan)
@@ -34,7 +35,7 @@ int qn_plan_inner(const struct qn_session *outer,
     int code = qn_session_inner(&session, outer, problem, options);
 
     *plan = NULL;
-    return code ? code : qn_plan_session(&session, plan);
+    return code ? code : qn_ahead_make(&session, plan);
 }
 
 int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,

@@ -17,7 +17,11 @@ static void *place(const struct quern_args *args, size_t at)
 void qn_result_numbers(const struct quern_plan *plan,
                        const struct quern_args *args, struct quern_tensor *t)
 {
-    *t = qn_launch_find(plan, QN_WORK_PRODUCT)->product->need.args.d;
+    const struct qn_launch *last = qn_launch_find(plan, QN_WORK_EPILOGUE);
+
+    if (!last)
+        last = qn_launch_find(plan, QN_WORK_PRODUCT);
+    *t = last->product->need.args.d;
     t->shape[0] = plan->problem.m;
     t->data = place(args, plan->numbers);
     t->first_dims = args->d.first_dims;

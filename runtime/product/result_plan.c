@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "choose/session.h"
 #include "problem/result_rules.h"
-#include "product/ahead.h"
+#include "product/epilogue.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 
@@ -39,30 +39,17 @@ static void take_operands(struct quern_plan *plan,
     }
 }
 
-/* A part of the session's problem that wants no copies. */
-static int plan_product(const struct qn_session *s,
-                        const struct quern_problem *p, struct quern_plan **out)
-{
-    struct qn_session inner;
-    int code = qn_session_inner(&inner, s, p, &s->options);
-
-    *out = NULL;
-    return code ? code : qn_ahead_make(&inner, out);
-}
-
-/* As the product is, or of operands that are expanded ahead, where a recipe's
-   own kernels stop at the sums. */
 static int add_product(struct quern_plan *plan, const struct qn_session *s)
 {
-    struct quern_problem p, ahead;
-    struct quern_plan *product;
+    struct quern_problem p;
+    struct qn_session inner;
+    struct quern_plan *product = NULL;
     int code;
 
     qn_result_product(&plan->problem, &p);
-    code = plan_product(s, &p, &product);
-    if (code == QUERN_ENOKERNEL &&
-        qn_result_ahead(s->ctx, &p, s->demand.recipe, &ahead))
-        code = plan_product(s, &ahead, &product);
+    code = qn_session_inner(&inner, s, &p, &s->options);
+    if (!code)
+        code = qn_epilogue_make(&inner, &product);
     if (code) {
         qn_error_add("  in the product whose result a cast would quantize");
         return code;

@@ -13,6 +13,7 @@
 #include "product/ahead.h"
 #include "product/args.h"
 #include "product/backend.h"
+#include "product/epilogue.h"
 #include "product/frame.h"
 #include "product/fuse.h"
 #include "product/gradient.h"
@@ -181,7 +182,7 @@ static void set_values(const struct quern_plan *plan,
     if (v->bases) /* a kernel that takes them is run behind such flags */
         v->bases = (const unsigned *)(const void *)args->noop + QN_F16_BASES;
     v->error = args->workspace;
-    qn_gradient_set(plan, args, v);
+    qn_gradient_set(&plan->problem, args, v);
 }
 
 /* --------------------------------------------------------------------- run */
@@ -339,6 +340,10 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
                             "copies: what is measured is one launch, this run "
                             "is a product and a cast; measure it without "
                             "copies");
+    if (!code && plan->sums)
+        code = qn_error_set(QUERN_EINVAL,
+                            "bias, activation: what is measured is one launch, "
+                            "this run is a product and its epilogue");
     if (code)
         return code;
     complete(plan, args, values, params);
@@ -392,6 +397,8 @@ static int multiply_other(struct qn_frame *f, const struct qn_launch *launch)
 
     if (f->plan->numbers)
         qn_result_product_args(f, &args);
+    if (f->plan->sums)
+        qn_epilogue_args(f, &args);
     if (launch->operands)
         qn_ahead_args(f, launch, &args);
     code = qn_plan_fit(launch->product, &args, &room, &fitted);
@@ -436,6 +443,7 @@ static int run_all(struct qn_frame *f)
         [QN_WORK_QUANTIZE_A] = qn_fuse_quantize,
         [QN_WORK_SUM_A] = qn_fuse_sum,
         [QN_WORK_PRODUCT] = run_product,
+        [QN_WORK_EPILOGUE] = qn_epilogue_run,
         [QN_WORK_SUM] = qn_gradient_sum,
         [QN_WORK_QUANTIZE_D] = qn_result_quantize,
     };

@@ -14,6 +14,7 @@
 #include "problem/problem.h"
 #include "product/ahead.h"
 #include "product/backend.h"
+#include "product/epilogue.h"
 #include "product/plan.h"
 #include "product/result.h"
 #include "quantize/quantize_plan.h"
@@ -68,6 +69,7 @@ static const char *const purposes[QN_WORKS] = {
     [QN_WORK_PREPARE] = "factors, sizes and flags for what follows",
     [QN_WORK_RANGE] = "range check for f16",
     [QN_WORK_REQUANTIZE] = "requantize to FP8: ",
+    [QN_WORK_EPILOGUE] = "epilogue of the product's sums",
     [QN_WORK_SUM] = "sums of the product's partial sums"};
 
 /* Only if the values do not fit the narrow type that was tried. */
@@ -87,7 +89,7 @@ static void add_launch(const struct quern_plan *plan,
 
     if (launch->work == QN_WORK_PRODUCT && product)
         qn_why_line(product, line, sizeof line);
-    else if (launch->cast && launch->work != QN_WORK_SUM)
+    else if (launch->cast && !purposes[launch->work])
         quern_quantize_print(&launch->cast->q, line, sizeof line);
     if (purposes[launch->work])
         qn_text_add(text, "%s%s", indent, purposes[launch->work]);
@@ -99,7 +101,7 @@ static void add_launch(const struct quern_plan *plan,
         qn_text_add(text, "%s\n", condition_of(launch));
     if (launch->work == QN_WORK_PRODUCT)
         add_product(product ? product : plan, indent, text);
-    else if (launch->work == QN_WORK_SUM)
+    else if (launch->work == QN_WORK_SUM || launch->work == QN_WORK_EPILOGUE)
         add_kernel(launch->cast->steps[launch->index].kernel->name, indent,
                    text);
     else if (launch->cast)
@@ -291,6 +293,14 @@ static void add_candidates(struct qn_session *s, const struct qn_choice *list,
     add_rejected(text, s->ctx->linked, s->problem);
 }
 
+/* Does the plan make up for a kernel that fuses the epilogue? */
+static int is_unfused(const struct quern_plan *plan,
+                      const struct qn_ahead_choice *way)
+{
+    return plan->sums || (way->way == QUERN_EXPAND_INSIDE &&
+                          plan->problem.expand > QUERN_EXPAND_INSIDE);
+}
+
 /* The plan's launches, if they are several, and why it has them. */
 static void add_plan(struct qn_session *s, const struct quern_plan *plan,
                      const struct qn_ahead_choice *way, struct qn_text *text)
@@ -299,8 +309,12 @@ static void add_plan(struct qn_session *s, const struct quern_plan *plan,
 
     if (s->problem->copies)
         qn_result_why(s, apart, text);
+    else if (plan && is_unfused(plan, way))
+        qn_epilogue_why(s, text);
     else
         qn_ahead_why(s, way, text);
+    if (apart && plan->sums)
+        qn_text_add(text, "no kernel fuses its bias or activation\n");
     if (!plan || (plan->nlaunches == 1 && !plan->launches[0].product))
         return;
     qn_text_add(text, "launches\n");

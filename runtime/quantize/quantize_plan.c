@@ -44,7 +44,8 @@ int qn_quantize_serves(const struct quern_quantization *q, int op,
     int input = reads_f32                     ? QUERN_F32
                 : q->work == QUERN_REQUANTIZE ? QUERN_TYPE_NONE
                                               : q->type;
-    int form = reads_f32                                  ? QN_PLAIN
+    int form = op == QN_EPILOGUE ? (q->of == QUERN_X ? QN_FORWARD : QN_BACKWARD)
+               : reads_f32       ? QN_PLAIN
                : kernel->form == QN_ROWS && rows_alone(q) ? QN_ROWS
                                                           : form_of(q);
 
@@ -155,6 +156,13 @@ static int no_kernel(const struct qn_session *s,
                 misfit(kernel, q, s->demand.backend, s->demand.device));
     }
     return code;
+}
+
+const struct qn_candidate *
+qn_quantize_candidate(const struct qn_session *s,
+                      const struct quern_quantization *q, int op)
+{
+    return find(s, q, op, s->demand.backend);
 }
 
 int qn_quantize_find(const struct qn_session *s,

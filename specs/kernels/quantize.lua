@@ -167,4 +167,20 @@ kernels "bias" {
   derive "ctas" (function () return 4 end),
 }
 
+-- What follows a product whose kernel stops at its sums.
+for _, form in ipairs { "forward", "backward" } do
+  local back = form == "backward"
+
+  kernels("epilogue_" .. form) {
+    op = "epilogue", of = back and "dy" or "x", input = numbers, form = form, element = bf16,
+    scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/epilogue.cu",
+    params = join({ "d", "d_stride" }, inputs[form],
+                  back and { "partials", "row_partials" } or { "bias" }, shape,
+                  { "first_dims", "offsets", "sizes_bytes" }),
+    derive "threads" (function () return 64 end),
+    derive "band" (function () return 1 end), -- COUPLED: bands
+    derive "ctas" (function () return 8 end),
+  }
+end
+
 -- SPDX-License-Identifier: Apache-2.0

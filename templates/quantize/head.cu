@@ -46,7 +46,8 @@ enum {
 //$ if of ~= "w" then
 //$ include "common/sizes.c"
 
-//$   if op ~= "amax" and op ~= "sum" and op ~= "sum_rows" then -- another launch does
+//$   if op ~= "amax" and op ~= "sum" and op ~= "sum_rows" and op ~= "epilogue" then
+//$     -- another launch does
 //$ include("common/check_sizes.cu", { rolled = false })
 
 //$   end

@@ -2,8 +2,8 @@
 /*
 ** gpu_activate.c: products with a bias and an activation: each kernel against
 ** float64, with and without what it may be given, copies of its result against
-** those made of it afterwards; the same bytes again. And copies of every recipe
-** by whatever the library launches for them.
+** those made of it afterwards; the same bytes again. Copies of every recipe and
+** epilogues that no kernel fuses are tested by the launches of their plans.
 */
 #include "gpu.h"
 
@@ -159,7 +159,7 @@ static int follows(const struct qn_kernel *k)
            k->epilogue >= QN_GRADIENT;
 }
 
-/* -------------------------------------------------------- copies behind it */
+/* ------------------------------------------------------- launches behind it */
 
 /* Of each recipe; columns that any kernel takes, and a few of these more. */
 static const char *const copied[] = {
@@ -179,12 +179,40 @@ static const char *const copied[] = {
      "dprob=1 dbias=add sizes=host copies=both"),
     "dgrad %s g=%d m=%lld n=136 k=72 activation=squared_relu copies=row"};
 
-enum { COPIED = sizeof copied / sizeof *copied, MOST_RECIPES = 64 };
+/* Epilogues that few kernels fuse, or none: whole pieces of 16 bytes and
+   others, of halves, of operands that take turns, and of runs. */
+static const char *const apart[] = {
+    "fprop %s g=%d m=%lld n=256 k=264 bias=1 prob=1",
+    "fprop %s g=%d m=%lld n=132 k=72 d=f32 bias=1 alpha=any sizes=host",
+    ("fprop %s g=%d m=%lld n=528 k=136 activation=swiglu interleave=1 bias=1 "
+     "prob=1 saved=1"),
+    ("fprop %s g=%d m=%lld n=144 k=72 activation=situ interleave=4 d=f32 "
+     "saved=1 alpha=any"),
+    "fprop %s g=%d m=%lld n=264 k=136 activation=geglu saved=1 sizes=host",
+    "fprop %s g=%d m=%lld n=200 k=264 activation=squared_relu bias=1 prob=1",
+    ("dgrad %s g=%d m=%lld n=264 k=136 activation=swiglu interleave=1 prob=1 "
+     "dbias=1 dprob=1"),
+    ("dgrad %s g=%d m=%lld n=136 k=72 activation=clamped_swiglu d=f32 prob=1 "
+     "dprob=1 dbias=add alpha=any"),
+    ("dgrad %s g=%d m=%lld n=132 k=72 activation=reglu interleave=4 prob=1 "
+     "dbias=1 sizes=host"),
+    ("dgrad %s g=%d m=%lld n=520 k=264 activation=geglu interleave=8 d=f32 "
+     "prob=1 dbias=1 dprob=1"),
+    "dgrad %s g=%d m=%lld n=136 k=72 activation=squared_relu d=f32 dbias=1"};
+
+enum {
+    COPIED = sizeof copied / sizeof *copied,
+    APART = sizeof apart / sizeof *apart,
+    LINES = COPIED > APART ? COPIED : APART,
+    MOST_RECIPES = 64
+};
 
 static struct {
+    const char *const *lines;
+    int nlines;
     int count;
     const struct qn_recipe *recipes[MOST_RECIPES];
-    char result[MOST_RECIPES][COPIED][700];
+    char result[MOST_RECIPES][LINES][700];
 } behind;
 
 /* The recipe's own type of D where it does not write f32. */
@@ -194,7 +222,8 @@ static void copy_line(const struct qn_recipe *recipe, int i,
     static const char f32[] = " d=f32";
     char *d;
 
-    snprintf(line, size, copied[i], recipe->name, c->groups, (long long)c->m);
+    snprintf(line, size, behind.lines[i], recipe->name, c->groups,
+             (long long)c->m);
     d = strstr(line, f32);
     if (d && !(recipe->d_types & 1u << QUERN_F32))
         memmove(d, d + strlen(f32), strlen(d + strlen(f32)) + 1);
@@ -207,13 +236,14 @@ static void copy_one(int r, int i)
                                        .backend = QUERN_BACKEND_JIT,
                                        .seed = gpu_options.seed};
     const struct qt_pattern *pattern =
-        &qt_patterns[(r * COPIED + i + (int)gpu_options.seed) % qt_npatterns];
+        &qt_patterns[(r * behind.nlines + i + (int)gpu_options.seed) %
+                     qt_npatterns];
     struct qt_case c = {.what = "copies", .type = QUERN_BF16, .seed = 5};
     struct quern_problem problem;
     struct qn_job job = {0};
     char line[256], text[256] = "";
 
-    qt_case_op(&c, copied[i][0] == 'f' ? QUERN_FPROP : QUERN_DGRAD);
+    qt_case_op(&c, behind.lines[i][0] == 'f' ? QUERN_FPROP : QUERN_DGRAD);
     qt_case_layout(&c, pattern);
     copy_line(behind.recipes[r], i, &c, line, sizeof line);
     if (quern_problem_parse(gpu_context, line, &problem) ||
@@ -232,7 +262,7 @@ static void copy_one(int r, int i)
 static void copy_any(int i, void *unused)
 {
     (void)unused;
-    copy_one(i / COPIED, i % COPIED);
+    copy_one(i / behind.nlines, i % behind.nlines);
 }
 
 /* Recipes that scale all; of a quick run those whose copies no kernel makes. */
@@ -247,16 +277,21 @@ static int is_copied(const struct qn_recipe *recipe)
            !(gpu_options.quick && s->span == QN_SPAN_BLOCK && s->k == 128);
 }
 
-static void copy_all(void)
+/* All lines of a list, of each recipe that is wanted. */
+static void copy_all(const char *const *lines, int nlines,
+                     int (*wants)(const struct qn_recipe *))
 {
     const struct quern_registry *registry = gpu_registry();
 
+    memset(&behind, 0, sizeof behind);
+    behind.lines = lines;
+    behind.nlines = nlines;
     for (int r = 0; r < registry->nrecipes; r++)
-        if (is_copied(&registry->recipes[r]) && behind.count < MOST_RECIPES)
+        if (wants(&registry->recipes[r]) && behind.count < MOST_RECIPES)
             behind.recipes[behind.count++] = &registry->recipes[r];
-    gpu_spread(COPIED * behind.count, copy_any, NULL);
-    for (int i = 0; i < COPIED * behind.count; i++) {
-        const char *bad = behind.result[i / COPIED][i % COPIED];
+    gpu_spread(nlines * behind.count, copy_any, NULL);
+    for (int i = 0; i < nlines * behind.count; i++) {
+        const char *bad = behind.result[i / nlines][i % nlines];
         gpu_record(*bad ? bad : NULL);
     }
 }
@@ -273,5 +308,6 @@ void gpu_activate(void)
         const char *bad = work.result[i / EACH][i % EACH];
         gpu_record(*bad ? bad : NULL);
     }
-    copy_all();
+    copy_all(copied, COPIED, is_copied);
+    copy_all(apart, APART, gpu_variant_wants);
 }

@@ -5,7 +5,7 @@
 */
 #include "host.h"
 
-#include "problem/describe.h"
+#include "choose/describe_all.h"
 #include "problem/geometry.h"
 #include "problem/scale.h"
 #include "product/plan.h"

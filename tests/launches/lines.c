@@ -44,6 +44,18 @@ const char *const launch_lines[] = {
     WGRAD " d=f32 beta=1 parts=4 | queue=6",
     WGRAD " d=f32 beta=1 parts=4 pointers=d | queue=3 offsets",
     WGRAD " d=f32 beta=1 | queue=2",
+    /* epilogues that no kernel fuses */
+    FPROP " activation=swiglu interleave=1 bias=1 prob=1 saved=1",
+    FPROP " bias=1 prob=1 alpha=any | device=8.0 fewer noop",
+    DGRAD " activation=swiglu d=f32 prob=1 dbias=1 dprob=1 | strides",
+    DGRAD " activation=swiglu sizes=host dprob=1 prob=1 | device=12.0",
+    "fprop mxfp8" SIZES " bias=1",
+    "fprop mxfp8" SIZES
+    " activation=swiglu interleave=1 copies=both sizes=host",
+    "dgrad mxfp8" BACK " interleave=1 prob=1 dbias=1 dprob=1 expand=ahead "
+    "copies=both sizes=host",
+    "dgrad fp8_block" BACK " interleave=1 prob=1 dbias=add quantize=any",
+    "dgrad nvfp4" BACK " prob=1 dbias=1 dprob=1",
     /* scaled ones */
     "fprop fp8_block" SIZES,
     "fprop fp8_block" SIZES " bias=1 activation=swiglu copies=both prob=1",

@@ -9,27 +9,20 @@
 ** a file for all launches with all of their parameters.
 */
 #define _GNU_SOURCE
+#include "devices.h"
 #include "golden.h"
 #include "lines.h"
 #include "log.h"
+#include "served.h"
 
 #include <sha2.h>
 #include <stdlib.h>
 
-enum { QUEUE = 64, DEVICES = 3 };
+enum { QUEUE = 64 };
 
 /* How a run is called: the words after a line's bar. */
 struct how {
     int offsets, gaps, i64, fewer, strides, noop, queue, sms, device;
-};
-
-static const struct device {
-    const char *word;
-    int major, minor, sms, shared_bytes;
-} devices[DEVICES] = {
-    {"", 9, 0, 132, 232448},
-    {"device=8.0", 8, 0, 108, 166912},
-    {"device=12.0", 12, 0, 170, 101376},
 };
 
 /* A line that is played. */
@@ -42,61 +35,6 @@ struct play {
     int is_short;
     int part; /* of a queue, from 0 */
 };
-
-static struct {
-    struct quern_registry registry;
-    struct qn_kernel *kernels;
-    struct quern_context *contexts[DEVICES];
-} all;
-
-/* -------------------------------------------------------------------- setup */
-
-static int set_up(void **state)
-{
-    const struct quern_registry *builtin = &qn_registry_builtin;
-    size_t bytes = (size_t)builtin->nkernels * sizeof *all.kernels;
-
-    (void)state;
-    log_open();
-    all.kernels = malloc(bytes);
-    assert_non_null(all.kernels);
-    memcpy(all.kernels, builtin->kernels, bytes);
-    for (int i = 0; i < builtin->nkernels; i++)
-        if (strcmp(all.kernels[i].arch, "host") != 0) {
-            all.kernels[i].cubin = "\177ELF";
-            all.kernels[i].cubin_bytes = 4;
-        }
-    all.registry = *builtin;
-    all.registry.kernels = all.kernels;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++) {
-        quern_close(all.contexts[i]);
-        all.contexts[i] = NULL;
-    }
-    free(all.kernels);
-    return 0;
-}
-
-/* The context of a device, which the fake driver becomes. */
-static struct quern_context *use_device(int index)
-{
-    const struct device *device = &devices[index];
-    const struct quern_open_options options = {
-        .registry = &all.registry, .cache = "", .tune = ""};
-
-    log_cuda->major = device->major;
-    log_cuda->minor = device->minor;
-    log_cuda->sms = device->sms;
-    log_cuda->shared_bytes = device->shared_bytes;
-    if (!all.contexts[index])
-        assert_int_equal(quern_open(&options, &all.contexts[index]), QUERN_OK);
-    return all.contexts[index];
-}
 
 static void read_word(struct play *play, const char *word)
 {
@@ -113,7 +51,7 @@ static void read_word(struct play *play, const char *word)
     if (!strncmp(word, "sms=", 4))
         how->sms = atoi(word + 4);
     for (int i = 1; i < DEVICES; i++)
-        if (!strcmp(word, devices[i].word))
+        if (!strcmp(word, device_word(i)))
             how->device = i;
 }
 
@@ -137,7 +75,7 @@ static void read_line(struct play *play, const char *line, const char *recipe)
     }
     while ((word = strsep(&rest, " ")))
         read_word(play, word);
-    play->ctx = use_device(play->how.device);
+    play->ctx = device_use(play->how.device);
     play->options = (struct quern_plan_options){.backend = QUERN_BACKEND_AOT,
                                                 .sms = play->how.sms};
 }
@@ -543,7 +481,7 @@ static void play(const char *line, const char *recipe, int is_short, FILE *log,
     read_line(&play, line, recipe);
     for (size_t i = 0; i < sizeof casts / sizeof casts[0]; i++)
         cast |= !strncmp(line, casts[i], strlen(casts[i]));
-    log_begin(&all.registry, log, is_short && !getenv("QUERN_LOG_WHOLE"));
+    log_begin(device_registry(), log, is_short && !getenv("QUERN_LOG_WHOLE"));
     if (cast)
         play_cast(&play);
     else if (!strncmp(line, "mlp ", 4))
@@ -589,9 +527,10 @@ static void launches_as_accepted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(launches_as_accepted, set_up,
-                                        tear_down),
+        cmocka_unit_test(launches_as_accepted),
+        cmocka_unit_test(served_lines),
     };
 
-    return cmocka_run_group_tests_name("launches", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("launches", tests, device_set_up,
+                                       device_tear_down);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** The device code's protocol, run on the host: each Hopper kernel is generated
-** with shim.h in place of the instructions, compiled as plain C and launched
-** over many group sizes. Every tile must be stored exactly once, every
-** coordinate must lie in its group, and nothing may wait for ever.
+** The device code's protocol on the host: each Hopper kernel is generated with
+** shim.h in place of the instructions, compiled as plain C and launched over many
+** group sizes. Each tile is stored once, with coordinates in its group.
 */
 #include "share.h"
 #include "test_protocol.h"
@@ -580,6 +579,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ragged_k),
         cmocka_unit_test(test_scaled_m),
         cmocka_unit_test(test_quantizers),
+        cmocka_unit_test(test_epilogues),
         cmocka_unit_test(test_scaled_k),
         cmocka_unit_test(test_expanded),
         cmocka_unit_test(test_swapped),

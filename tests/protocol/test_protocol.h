@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include <cmocka.h>
@@ -45,6 +46,14 @@ struct qg *twin_open_generator(const struct defect *defect, const char *recipe);
 void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
                 int number, struct twin *twin);
 void twin_finish(struct twin *twin);
+
+/* A function that passes each parameter from an array, as the driver does, and
+   `#include` of what calls it. */
+void twin_write_call(FILE *f, const struct qn_kernel *kernel,
+                     const char *behind);
+
+/* What becomes of sums in launches of their own. */
+void test_epilogues(void **state);
 
 /* ---------------------------------------------------------- launches */
 

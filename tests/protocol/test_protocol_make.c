@@ -204,8 +204,8 @@ struct qg *twin_open_generator(const struct defect *defect, const char *recipe)
     return gen;
 }
 
-/* Pass each parameter from an array, as the driver does. */
-static void write_call(FILE *f, const struct qn_kernel *kernel)
+void twin_write_call(FILE *f, const struct qn_kernel *kernel,
+                     const char *behind)
 {
     static const struct {
         const char *type, *kind, *operand, *member;
@@ -220,7 +220,7 @@ static void write_call(FILE *f, const struct qn_kernel *kernel)
     for (int i = 0; i < kernel->nparams; i++)
         fprintf(f, "%s\n        *(%s *)values[%d]", i ? "," : "",
                 rows[kernel->params[i]].type, kernel->params[i]);
-    fprintf(f, ");\n}\n#include \"twin.h\"\n");
+    fprintf(f, ");\n}\n#include \"%s\"\n", behind);
 }
 
 static void write_twin(struct qg *gen, const struct qn_kernel *kernel,
@@ -238,7 +238,7 @@ static void write_twin(struct qg *gen, const struct qn_kernel *kernel,
     assert_non_null(plain);
     fputs(plain, f);
     free(plain);
-    write_call(f, kernel);
+    twin_write_call(f, kernel, "twin.h");
     assert_int_equal(fclose(f), 0);
 }
 

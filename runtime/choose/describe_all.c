@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** describe_all.c: what a caller must provide, with the workspace, whichever
+** plan a GPU will take. That depends on the kernels that there are.
+*/
+#include "choose/describe_all.h"
+#include "base/error.h"
+#include "choose/epilogue_model.h"
+#include "problem/describe.h"
+#include "problem/epilogue_rules.h"
+#include "problem/result_rules.h"
+#include "problem/workspace.h"
+
+/* Of a problem that wants no copies. */
+static size_t product_bytes(struct quern_context *ctx,
+                            const struct quern_problem *p,
+                            const struct qn_recipe *recipe)
+{
+    const size_t fused = qn_workspace_bytes(ctx, p, recipe);
+    size_t apart;
+
+    if (!qn_epilogue_apart(ctx, p, recipe))
+        return fused;
+    apart = qn_epilogue_end(ctx, p, recipe);
+    return apart > fused ? apart : fused;
+}
+
+static size_t workspace(struct quern_context *ctx,
+                        const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    struct qn_result_space space;
+    struct quern_problem product;
+
+    if (!p->copies)
+        return product_bytes(ctx, p, recipe);
+    qn_result_product(p, &product);
+    space.cast = product_bytes(ctx, &product, recipe);
+    qn_result_lay_out(p, recipe, &space);
+    return space.end;
+}
+
+int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
+                struct quern_description *description,
+                const struct qn_recipe **out)
+{
+    const struct qn_recipe *recipe;
+    int code = qn_describe_operands(ctx, problem, description, &recipe);
+
+    if (code)
+        return code;
+    description->workspace_bytes = workspace(ctx, problem, recipe);
+    if (out)
+        *out = recipe;
+    return QUERN_OK;
+}
+
+int quern_describe(struct quern_context *ctx,
+                   const struct quern_problem *problem,
+                   struct quern_description *description)
+{
+    if (!ctx || !problem || !description)
+        return qn_error_null("ctx", ctx, "problem", problem, "description");
+    return qn_describe(ctx, problem, description, NULL);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** epilogue_model.c: the epilogues that no kernel fuses, and what a launch of
+** their own costs.
+*/
+#include "choose/epilogue_model.h"
+#include "base/context.h"
+#include "base/types.h"
+#include "choose/ahead_choose.h"
+#include "choose/model.h"
+#include "choose/session.h"
+#include "problem/ahead_rules.h"
+#include "problem/epilogue_rules.h"
+#include "problem/geometry.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------ architectures */
+
+enum { ARCHES = 16 };
+
+/* Architectures of the registry, and whether a kernel fuses the epilogue. */
+struct arches {
+    const char *name[ARCHES];
+    int fused[ARCHES], apart[ARCHES];
+    int count;
+};
+
+static int index_of(struct arches *a, const char *arch)
+{
+    int i = 0;
+
+    while (i < a->count && strcmp(a->name[i], arch) != 0)
+        i++;
+    if (i == a->count && i < ARCHES)
+        a->name[a->count++] = arch;
+    return i;
+}
+
+/* The problems that serve one where no kernel fuses its epilogue. */
+struct others {
+    struct quern_problem product, narrow, wide;
+    int has_product, has_wide;
+};
+
+static void find_others(struct quern_context *ctx,
+                        const struct quern_problem *p,
+                        const struct qn_recipe *recipe, struct others *o)
+{
+    struct quern_problem dequantized;
+
+    qn_epilogue_product(p, &o->product);
+    o->has_product = qn_epilogue_has_sums(p, recipe);
+    o->has_wide = qn_epilogue_dequantized(ctx, p, recipe, &dequantized);
+    if (o->has_wide)
+        qn_ahead_product(ctx, &dequantized, recipe, &o->wide);
+    o->narrow = o->product;
+    if (p->expand > QUERN_EXPAND_INSIDE)
+        qn_ahead_first(ctx, &o->product, recipe, p->expand, &o->narrow);
+}
+
+/* The problem that a plan multiplies, where operands are as it says. */
+static void find_fused(struct quern_context *ctx, const struct quern_problem *p,
+                       const struct qn_recipe *recipe,
+                       struct quern_problem *fused)
+{
+    *fused = *p;
+    if (p->expand > QUERN_EXPAND_INSIDE)
+        qn_ahead_first(ctx, p, recipe, p->expand, fused);
+}
+
+static void see(struct quern_context *ctx, struct arches *a,
+                const struct qn_kernel *kernel,
+                const struct quern_problem *fused, const struct others *o)
+{
+    const int fuses = qn_select_variant(fused, kernel);
+    const int serves =
+        (o->has_product && qn_select_variant(&o->narrow, kernel)) ||
+        (o->has_wide && qn_select_variant(&o->wide, kernel));
+    int i;
+
+    if ((!fuses && !serves) || !strcmp(kernel->arch, "host"))
+        return;
+    i = index_of(a, kernel->arch);
+    if (i == ARCHES)
+        return;
+    a->apart[i] |= serves;
+    a->fused[i] |=
+        fuses &&
+        qn_select_fits(fused, qn_context_recipe(ctx, fused->recipe), kernel);
+}
+
+/* All kernels that may serve a problem. */
+static void see_all(struct quern_context *ctx, struct arches *a,
+                    const struct quern_problem *p,
+                    const struct quern_problem *fused, const struct others *o)
+{
+    const struct qn_kernel_list list =
+        qn_context_kernels(ctx, p->op, p->recipe);
+
+    for (int i = 0; i < list.count; i++)
+        see(ctx, a, ctx->kernels[list.at[i]].kernel, fused, o);
+}
+
+int qn_epilogue_apart(struct quern_context *ctx, const struct quern_problem *p,
+                      const struct qn_recipe *recipe)
+{
+    struct quern_problem fused;
+    struct arches a = {.count = 0};
+    struct others o;
+
+    if (!qn_epilogue_has(p) || p->copies)
+        return 0;
+    find_others(ctx, p, recipe, &o);
+    find_fused(ctx, p, recipe, &fused);
+    see_all(ctx, &a, &fused, &fused, &o);
+    see_all(ctx, &a, &o.narrow, &fused, &o);
+    if (o.has_wide)
+        see_all(ctx, &a, &o.wide, &fused, &o);
+    for (int i = 0; i < a.count; i++)
+        if (a.apart[i] && !a.fused[i])
+            return 1;
+    return 0;
+}
+
+/* ------------------------------------------------------------------- model */
+
+/* Sums, D and P; and what is added up for dbias and dprob by one launch more
+   each. */
+static double bytes_of(const struct quern_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    struct qn_geometry g;
+    double bytes = (double)qn_epilogue_sums(p);
+
+    qn_geometry_of(p, recipe, QN_ROLE_D, &g);
+    bytes += (double)qn_geometry_bytes(&g, 0, 0);
+    if (!qn_geometry_has(p, QN_ROLE_P))
+        return bytes;
+    qn_geometry_of(p, recipe, QN_ROLE_P, &g);
+    return bytes + (double)qn_geometry_bytes(&g, 0, 0);
+}
+
+/* The kernel of a problem; *cycles stays where there is none. */
+static int look(const struct qn_session *s, const struct quern_problem *p,
+                double more, double *cycles)
+{
+    struct qn_demand demand = s->demand;
+    struct qn_choice best;
+    int found;
+
+    demand.problem = p;
+    demand.recipe = qn_context_recipe(s->ctx, p->recipe);
+    found = qn_select_best(s->ctx, &demand, &best);
+    if (found > 0)
+        *cycles = best.figures.cycles + more;
+    return found < 0 ? QUERN_ENOMEM : QUERN_OK;
+}
+
+/* The product, as its plan would choose. */
+static int look_product(const struct qn_session *s, double *cycles)
+{
+    struct quern_problem product, first;
+    struct qn_ahead_choice way;
+    struct qn_session one = *s;
+    int code;
+
+    qn_epilogue_product(s->problem, &product);
+    one.problem = one.demand.problem = &product;
+    code = qn_ahead_choose(&one, &way);
+    if (code || (way.judged && way.cost[way.way].cycles > 0)) {
+        *cycles = code ? 0 : way.cost[way.way].cycles;
+        return code;
+    }
+    qn_ahead_first(s->ctx, &product, s->demand.recipe, way.way, &first);
+    return look(s, &first, 0, cycles);
+}
+
+int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
+{
+    const struct quern_problem *p = s->problem;
+    const struct qn_recipe *recipe = s->demand.recipe;
+    struct quern_problem dequantized, wide;
+    int code = QUERN_OK;
+
+    memset(c, 0, sizeof *c);
+    if (s->demand.backend == QUERN_BACKEND_HOST ||
+        s->demand.backend == QUERN_BACKEND_CUBLASLT ||
+        !qn_epilogue_apart(s->ctx, p, recipe))
+        return QUERN_OK;
+    c->bytes = bytes_of(p, recipe);
+    if (qn_epilogue_has_sums(p, recipe))
+        code = look_product(s, &c->apart);
+    if (c->apart > 0)
+        c->apart +=
+            qn_model_cast(c->bytes, 1 + (p->dbias != 0) + (p->dprob != 0));
+    if (code || !qn_epilogue_dequantized(s->ctx, p, recipe, &dequantized))
+        return code;
+    qn_ahead_product(s->ctx, &dequantized, recipe, &wide);
+    return look(
+        s, &wide,
+        qn_ahead_cost_of(&dequantized, recipe, QUERN_EXPAND_AHEAD).moving,
+        &c->dequantize);
+}
+
+int qn_epilogue_dequantizes(const struct qn_epilogue_choice *c)
+{
+    return c->dequantize > 0 && (c->apart <= 0 || c->dequantize < c->apart);
+}

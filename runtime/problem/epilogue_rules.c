@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** epilogue_rules.c: which epilogues may take a launch of their own, and its
+** part of the workspace.
+*/
+#include "problem/epilogue_rules.h"
+#include "base/context.h"
+#include "problem/ahead_rules.h"
+#include "problem/geometry.h"
+#include "problem/gradient_rules.h"
+#include "problem/workspace.h"
+
+int qn_epilogue_has(const struct quern_problem *p)
+{
+    return p->bias || p->activation;
+}
+
+void qn_epilogue_product(const struct quern_problem *p,
+                         struct quern_problem *product)
+{
+    *product = *p;
+    product->bias = product->activation = product->interleave = 0;
+    product->probability = product->saved = 0;
+    product->dbias = QUERN_NO_DBIAS;
+    product->dprob = 0;
+    product->copies = 0;
+    product->d_type = QUERN_F32;
+}
+
+int qn_epilogue_has_sums(const struct quern_problem *p,
+                         const struct qn_recipe *recipe)
+{
+    return qn_epilogue_has(p) && !p->copies && recipe->d_types >> QUERN_F32 & 1;
+}
+
+int qn_epilogue_dequantized(struct quern_context *ctx,
+                            const struct quern_problem *p,
+                            const struct qn_recipe *recipe,
+                            struct quern_problem *dequantized)
+{
+    *dequantized = *p;
+    dequantized->expand = QUERN_EXPAND_AHEAD;
+    return qn_epilogue_has(p) && p->expand == QUERN_EXPAND_AUTO &&
+           !qn_ahead_wrong(ctx, p, recipe, QUERN_EXPAND_AHEAD);
+}
+
+/*
+** The product has the first part, whichever way it goes, with room for what is
+** added up for dbias and dprob; then come its sums.
+*/
+size_t qn_epilogue_begin(struct quern_context *ctx,
+                         const struct quern_problem *p,
+                         const struct qn_recipe *recipe)
+{
+    struct quern_problem product;
+
+    qn_epilogue_product(p, &product);
+    return qn_padded(qn_workspace_bytes(ctx, &product, recipe)) +
+           qn_padded(qn_gradient_end(p));
+}
+
+size_t qn_epilogue_sums(const struct quern_problem *p)
+{
+    return (size_t)p->m * (size_t)p->n * sizeof(float);
+}
+
+size_t qn_epilogue_end(struct quern_context *ctx, const struct quern_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    struct quern_problem dequantized;
+    size_t end = 0, other;
+
+    if (qn_epilogue_has_sums(p, recipe))
+        end = qn_epilogue_begin(ctx, p, recipe) + qn_epilogue_sums(p);
+    if (!qn_epilogue_dequantized(ctx, p, recipe, &dequantized))
+        return end;
+    other = qn_workspace_bytes(ctx, &dequantized, recipe);
+    return other > end ? other : end;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** epilogue_plan.c: the launches of a product and its epilogue, and why there
+** are two.
+*/
+#include "base/error.h"
+#include "base/text.h"
+#include "choose/epilogue_model.h"
+#include "choose/session.h"
+#include "problem/ahead_rules.h"
+#include "problem/epilogue_rules.h"
+#include "product/ahead.h"
+#include "product/epilogue.h"
+#include "product/gradient.h"
+#include "product/plan.h"
+#include "quantize/quantize_plan.h"
+
+#include <string.h>
+
+/* What the product says of operands that are the caller's. */
+static void take_operands(struct quern_plan *plan,
+                          const struct quern_plan *product)
+{
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+        plan->mapped[role] = product->mapped[role];
+        plan->takes_pointers[role] = product->takes_pointers[role];
+    }
+}
+
+static int add_product(struct quern_plan *plan, const struct qn_session *s)
+{
+    struct qn_session inner;
+    struct quern_plan *product;
+    struct quern_problem p;
+    int code;
+
+    qn_epilogue_product(s->problem, &p);
+    code = qn_session_inner(&inner, s, &p, &s->options);
+    if (!code)
+        code = qn_ahead_make(&inner, &product);
+    if (code) {
+        qn_error_add("  in the product whose epilogue is a launch of its own");
+        return code;
+    }
+    take_operands(plan, product);
+    plan->problem.expand = product->problem.expand;
+    plan->blocks = product->blocks;
+    qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
+    return QUERN_OK;
+}
+
+/* The kernels are those of what has no scales, whichever recipe the sums are
+   of. */
+static int find_cast(const struct qn_session *s, struct quern_quantization *q)
+{
+    const struct quern_problem *p = s->problem;
+    const struct qn_recipe *plain = qn_ahead_plain(s->ctx);
+
+    if (!plain)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "no recipe has bf16 for x, w and dy, whose kernels "
+                            "would be the epilogue of sums");
+    *q = (struct quern_quantization){.work = QUERN_QUANTIZE,
+                                     .of = qn_geometry_back(p) ? QUERN_DY
+                                                               : QUERN_X,
+                                     .type = p->d_type,
+                                     .copies = QUERN_ROW,
+                                     .groups = p->groups,
+                                     .m = p->m,
+                                     .k = p->n,
+                                     .activation = p->activation};
+    strncpy(q->recipe, plain->name, sizeof q->recipe - 1);
+    return QUERN_OK;
+}
+
+static int add_epilogue(struct quern_plan *plan, struct qn_session *s)
+{
+    static const int op = QN_EPILOGUE;
+    struct quern_quantize_plan *cast;
+    struct quern_quantization q;
+    int code = find_cast(s, &q);
+
+    if (!code)
+        code = qn_quantize_steps(s, &q, plan->backend, &op, 1, &cast);
+    if (code)
+        qn_error_add("  in the epilogue of the product's sums");
+    else
+        qn_launch_add(plan, QN_WORK_EPILOGUE)->cast = cast;
+    return code;
+}
+
+static int add_all(struct quern_plan *plan, struct qn_session *s)
+{
+    int code = add_product(plan, s);
+
+    if (!code)
+        code = add_epilogue(plan, s);
+    if (!code)
+        code = qn_gradient_plan(plan, s);
+    plan->sums = qn_epilogue_begin(s->ctx, s->problem, s->demand.recipe);
+    plan->need.workspace_bytes = plan->sums + qn_epilogue_sums(s->problem);
+    return code;
+}
+
+/* A launch after the product makes D of its sums. */
+static int plan_apart(struct qn_session *s, struct quern_plan **out)
+{
+    struct quern_plan *plan = qn_plan_new();
+    int code;
+
+    if (!plan)
+        return QUERN_ENOMEM;
+    qn_plan_fill(plan, s, s->problem->expand);
+    code = add_all(plan, s);
+    if (code)
+        quern_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* Where no kernel fuses the epilogue; `code` is the error of the search. */
+static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
+{
+    struct qn_epilogue_choice choice;
+    struct quern_problem dequantized;
+    struct qn_session inner;
+    const int error = qn_epilogue_choose(s, &choice);
+
+    if (error)
+        return error;
+    if (qn_epilogue_dequantizes(&choice)) {
+        qn_epilogue_dequantized(s->ctx, s->problem, s->demand.recipe,
+                                &dequantized);
+        code = qn_session_inner(&inner, s, &dequantized, &s->options);
+        if (!code)
+            code = qn_ahead_make(&inner, out);
+        if (!qn_plan_given_up(code))
+            return code;
+    }
+    return choice.apart > 0 ? plan_apart(s, out) : code;
+}
+
+int qn_epilogue_make(struct qn_session *s, struct quern_plan **out)
+{
+    const int backend = s->demand.backend, tune_ms = s->options.tune_ms;
+    int code = qn_ahead_make(s, out);
+
+    if (!qn_plan_given_up(code))
+        return code;
+    s->demand.backend = backend;
+    s->options.tune_ms = tune_ms;
+    return plan_unfused(s, code, out);
+}
+
+static const char *name_of(const struct quern_problem *p)
+{
+    return !p->activation ? "the bias"
+           : p->bias      ? "the bias and the activation"
+                          : "the activation";
+}
+
+int qn_epilogue_why(const struct qn_session *s, struct qn_text *text)
+{
+    struct qn_epilogue_choice c;
+    int code = qn_epilogue_choose(s, &c);
+
+    if (code || (c.apart <= 0 && c.dequantize <= 0))
+        return code;
+    qn_text_add(text,
+                "no kernel fuses %s with the product: ", name_of(s->problem));
+    if (qn_epilogue_dequantizes(&c)) {
+        qn_text_add(text,
+                    "operands are dequantized for a kernel of bf16 that "
+                    "does, %.0f cycles",
+                    c.dequantize);
+        if (c.apart > 0)
+            qn_text_add(text, "; a launch after the product would make it %.0f",
+                        c.apart);
+    } else {
+        qn_text_add(text,
+                    "a launch after the product makes D of its sums, %.0f "
+                    "cycles with the product, and moves %.0f MB",
+                    c.apart, c.bytes / 1e6);
+        if (c.dequantize > 0)
+            qn_text_add(text,
+                        "; operands dequantized for a kernel of bf16 that "
+                        "fuses it would make it %.0f",
+                        c.dequantize);
+    }
+    qn_text_add(text, "\n\n");
+    return QUERN_OK;
+}

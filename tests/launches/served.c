@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** served.c: recipe x op x epilogue x architecture, and the host: a line that
+** quern_describe takes has a plan, whose workspace is not more than was stated.
+*/
+#define _GNU_SOURCE
+#include "devices.h"
+#include "log.h"
+#include "served.h"
+
+#include <stdlib.h>
+
+/* Activations, what comes with each, and types of D ("" is the recipe's). */
+static const char *const activations[] = {
+    "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
+static const char *const runs[] = {"", " interleave=1", " interleave=8",
+                                   " interleave=32"};
+static const char *const results[] = {"", " d=f32", " d=f16"};
+
+/* After "fprop R" and "dgrad R": what comes with an activation, and what is a
+   line without one. */
+static const char *const forward[] = {
+    "",           " bias=1 prob=1 saved=1", " copies=both saved=1",
+    " alpha=any", " sizes=host copies=row", " bias=1 quantize=any prob=1"};
+static const char *const backward[] = {
+    "",
+    " prob=1 dbias=1 dprob=1",
+    " copies=both dbias=add",
+    " alpha=any prob=1 dprob=1",
+    " sizes=host copies=row prob=1 dbias=1 dprob=1",
+    " quantize=any"};
+static const char *const plain[] = {
+    "",
+    " beta=1",
+    " alpha=any beta=any",
+    " copies=both",
+    " quantize=any",
+    " sizes=host",
+    " expand=inside",
+    " expand=ahead",
+};
+static const char *const biased[] = {
+    " bias=1",
+    " bias=1 prob=1 alpha=any",
+    " bias=1 copies=both",
+    " bias=1 sizes=host",
+    " bias=1 quantize=any",
+    " bias=1 expand=inside",
+    " bias=1 expand=ahead",
+    " bias=1 prob=1 activation=swiglu expand=inside",
+    " bias=1 prob=1 activation=geglu interleave=1 expand=ahead",
+};
+
+/* A strategy that a line names may need what only Hopper's kernels have. */
+static const char *const hopper[] = {" expand=fp8", " expand=f16",
+                                     " bias=1 expand=fp8"};
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+enum { SHOWN = 20 };
+
+static struct {
+    struct quern_context *ctx;
+    int device, valid, unserved, apart;
+} walk;
+
+static void complain(const char *line, const char *what)
+{
+    if (walk.unserved++ < SHOWN)
+        print_error("%s | %s: %s\n", line, device_word(walk.device), what);
+}
+
+/* What quern_why says of it must name what would run. */
+static void try_why(const char *line, const struct quern_problem *p,
+                    const struct quern_plan_options *options)
+{
+    char *why = NULL;
+
+    if (quern_why(walk.ctx, p, options, &why))
+        complain(line, quern_errmsg(walk.ctx));
+    else if (!strstr(why, "\n> "))
+        complain(line, "quern_why names no kernel");
+    walk.apart += why && strstr(why, "_epilogue_") != NULL;
+    quern_free(why);
+}
+
+static void try_plan(const char *line, const struct quern_problem *p,
+                     const struct quern_description *need, int backend)
+{
+    const struct quern_plan_options options = {.backend = backend};
+    struct quern_plan_info info;
+    struct quern_plan *plan;
+
+    if (quern_plan(walk.ctx, p, &options, &plan)) {
+        complain(line, quern_errmsg(walk.ctx));
+        return;
+    }
+    quern_plan_info(plan, &info);
+    if (info.workspace_bytes > need->workspace_bytes)
+        complain(line, "its plan has a larger workspace than is described");
+    quern_plan_free(plan);
+    try_why(line, p, &options);
+}
+
+static void try_line(const char *line)
+{
+    struct quern_description need;
+    struct quern_problem p;
+
+    if (quern_problem_parse(walk.ctx, line, &p) ||
+        quern_describe(walk.ctx, &p, &need))
+        return;
+    walk.valid++;
+    try_plan(line, &p, &need, QUERN_BACKEND_AOT);
+    if (!walk.device)
+        try_plan(line, &p, &need, QUERN_BACKEND_HOST);
+}
+
+/* Sizes that fit every kernel's rules, and for bias and activation odd ones. */
+static void try_product(const char *op, const char *recipe, const char *d,
+                        const char *epilogue)
+{
+    static const char *const sizes[] = {"m=1000 n=512 k=512",
+                                        "m=1000 n=520 k=576"};
+    char line[256];
+
+    for (int i = 0; i < COUNT(sizes); i++) {
+        snprintf(line, sizeof line, "%s %s g=4 %s%s%s", op, recipe, sizes[i], d,
+                 epilogue);
+        try_line(line);
+    }
+}
+
+/* One of them with all runs, each of the others with one. */
+static void try_activations(const char *recipe, const char *d)
+{
+    char epilogue[128];
+
+    for (int i = 0; i < COUNT(activations) * COUNT(runs); i++) {
+        const int a = i / COUNT(runs), r = i % COUNT(runs);
+
+        for (int j = 0; j < COUNT(forward) && (!a || r == a % COUNT(runs));
+             j++) {
+            snprintf(epilogue, sizeof epilogue, " activation=%s%s%s",
+                     activations[a], runs[r], forward[j]);
+            try_product("fprop", recipe, d, epilogue);
+            snprintf(epilogue, sizeof epilogue, " activation=%s%s%s",
+                     activations[a], runs[r], backward[j]);
+            try_product("dgrad", recipe, d, epilogue);
+        }
+    }
+}
+
+static void try_recipe(const char *recipe)
+{
+    static const char *const ops[] = {"fprop", "dgrad", "wgrad"};
+
+    for (int d = 0; d < COUNT(results); d++) {
+        for (int i = 0; i < COUNT(plain); i++)
+            for (int op = 0; op < COUNT(ops); op++)
+                try_product(ops[op], recipe, results[d], plain[i]);
+        for (int i = 0; i < COUNT(biased); i++)
+            try_product("fprop", recipe, results[d], biased[i]);
+        for (int i = 0; i < COUNT(hopper) && !walk.device; i++)
+            for (int op = 0; op < COUNT(ops); op++)
+                try_product(ops[op], recipe, results[d], hopper[i]);
+        try_activations(recipe, results[d]);
+    }
+}
+
+void served_lines(void **state)
+{
+    const struct quern_registry *registry = device_registry();
+
+    (void)state;
+    for (walk.device = 0; walk.device < DEVICES; walk.device++) {
+        walk.ctx = device_use(walk.device);
+        for (int r = 0; r < registry->nrecipes; r++)
+            try_recipe(registry->recipes[r].name);
+    }
+    print_message("  %d valid lines, %d with an epilogue of its own\n",
+                  walk.valid, walk.apart);
+    if (walk.unserved)
+        fail_msg("%d valid lines are not served", walk.unserved);
+    assert_true(walk.apart > 0);
+}
