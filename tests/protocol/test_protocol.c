@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** The device code's protocol on the host: each Hopper kernel is generated with
-** shim.h in place of the instructions, compiled as plain C and launched over many
-** group sizes. Each tile is stored once, with coordinates in its group.
+** shim.h in place of the instructions, compiled as plain C and launched over
+** many group sizes. Each tile is stored once, with coordinates in its group.
 */
 #include "share.h"
 #include "test_protocol.h"
