@@ -34,16 +34,16 @@ WIDE = "g=8 m=32768 k=7168 split=mild"
 PROBLEMS = [
     f"quantize fp8_block of=dy {WIDE} dbias=1",
     f"quantize fp8_block of=dy {WIDE}",
-    f"quantize fp8_block of=x {WIDE} copies=row",
-    f"quantize fp8_block of=x {WIDE} copies=column",
-    f"quantize fp8_block_any of=x {WIDE} copies=row",
+    f"quantize fp8_block of=x {WIDE} copies=rowwise",
+    f"quantize fp8_block of=x {WIDE} copies=columnwise",
+    f"quantize fp8_block_any of=x {WIDE} copies=rowwise",
     f"quantize fp8_block_any of=x {WIDE}",
     f"quantize mxfp8 of=dy {WIDE} dbias=1",
     f"quantize mxfp8 of=x {WIDE}",
-    f"quantize mxfp8 of=x {WIDE} copies=row",
+    f"quantize mxfp8 of=x {WIDE} copies=rowwise",
     f"quantize mxfp4 of=dy {WIDE} dbias=1",
     f"quantize fp8_row of=dy {WIDE} dbias=1",
-    f"quantize fp8_row of=x {WIDE} copies=row",
+    f"quantize fp8_row of=x {WIDE} copies=rowwise",
     f"quantize fp8_tensor of=dy {WIDE} dbias=1",
     f"quantize fp8_tensor_delayed of=dy {WIDE} dbias=1",
     f"quantize nvfp4 of=x {WIDE}",
@@ -161,12 +161,12 @@ def mx(x):
 
 
 PEERS = [  # function, what it does, quern's line, index of quern's row copy
-    (per_row, "fp8, a scale for each row", f"quantize fp8_row of=x {WIDE} copies=row"),
-    (blocks, "fp8, 1x128", f"quantize fp8_block_any of=x {WIDE} copies=row"),
+    (per_row, "fp8, a scale for each row", f"quantize fp8_row of=x {WIDE} copies=rowwise"),
+    (blocks, "fp8, 1x128", f"quantize fp8_block_any of=x {WIDE} copies=rowwise"),
     (blocks_both, "fp8, 1x128, and transposed", f"quantize fp8_block_any of=x {WIDE}"),
     (blocks_both_sums, "fp8, 1x128, transposed, dbias",
      f"quantize fp8_block_any of=dy {WIDE} dbias=1"),
-    (mx, "mxfp8", f"quantize mxfp8 of=x {WIDE} copies=row"),
+    (mx, "mxfp8", f"quantize mxfp8 of=x {WIDE} copies=rowwise"),
 ]
 
 

@@ -68,7 +68,7 @@ class Microbatches:
         line = f"wgrad {recipe} g={groups} m={m} n={n} k={bound} d=f32 beta=1"
         self.library = library
         self.single = libquern.Plan(library, line)
-        self.merged = libquern.Plan(library, f"{line} parts={parts}")
+        self.merged = libquern.Plan(library, f"{line} microbatches={parts}")
         self.d = [torch.zeros(groups, m, n, device="cuda") for _ in range(2)]
         self.workspace = torch.zeros(256, device="cuda", dtype=torch.uint8)
         self.args, self.keep, self.tokens, self.waiting = [], [], 0, 0

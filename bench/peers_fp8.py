@@ -4,14 +4,14 @@
 
     python3 bench/peers_fp8.py [--recipes fp8_row,fp8_tensor,fp8_block] [--ops fprop,dgrad,wgrad,accumulate,layer]
                                [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all] [--budget SECONDS]
-                               [--ways inside,ahead,fp8] [--json FILE] [--commit HASH]
+                               [--ways mainloop,pass,fp8] [--json FILE] [--commit HASH]
 
 Peers: torch._scaled_grouped_mm with the very copies and row scales that quern's fp8_row makes (its
 only mode on Hopper; of wgrad the aligned column copies, since it wants groups at multiples of 16),
 dense cuBLAS in FP8 with fast accumulation and without, the faster of both, and dense cuBLAS in BF16,
 to which deepgemm.json's recorded figures of fp8_block are ratios. Recipes whose values have a scale
 each 16 or 32 (--recipes mxfp8,mxfp4,nvfp4) have no peer here: their rows stand beside quern's own
-BF16 kernel on what the copies hold, and the ratio is to that; --ways measures them with expand= as
+BF16 kernel on what the copies hold, and the ratio is to that; --ways measures them with dequantize= as
 well, beside the model's choice. `accumulate` is wgrad added to
 fp32. `layer` is what comes before the product too: x quantized and multiplied, by quern's kernels
 and by torch's operations, compiled where torch can.
@@ -93,7 +93,7 @@ class Copy:
 
     def numbers(self, library, which):
         """What the copy stands for, in BF16, shaped as the source."""
-        plan = libquern.QuantizePlan(library, f"dequantize {self.line} copies={which}")
+        plan = libquern.QuantizePlan(library, f"dequantize {self.line} copies={which}wise")
         out = torch.zeros_like(self.source)
         args, mine = plan.args, getattr(self.plan.args, which)
         copy = getattr(args, which)
@@ -143,7 +143,7 @@ class Layer(peers.Layer):
         return each * self.tokens * inner + 2.0 * self.tokens * outer + each * used * weights
 
     def plan(self, library, kernel=None, way=None):
-        line = self.line + (f" expand={way}" if way else "")
+        line = self.line + (f" dequantize={way}" if way else "")
         plan = libquern.Plan(library, line, kernel)
         d = self.d if self.sum is None else self.sum
         plan.workspace = torch.zeros(plan.need.workspace_bytes, device="cuda", dtype=torch.uint8)
@@ -233,7 +233,7 @@ def products(layer, plans):
 def whole_layer(layer, plans):
     """Quantize x, then multiply: the weights' copies are kept from step to step."""
     args = layer.qa.plan.args
-    row_only = libquern.QuantizePlan(layer.library, f"quantize {layer.qa.line} copies=row")
+    row_only = libquern.QuantizePlan(layer.library, f"quantize {layer.qa.line} copies=rowwise")
     mine = row_only.args
     mine.in_.data, mine.workspace = args.in_.data, args.workspace
     mine.first_dims, mine.sizes_type = args.first_dims, args.sizes_type

@@ -11,7 +11,7 @@ for each expert, as decoding and fine-tuning have them; the passes are fprop, dg
 measured is drawn: all problems of a recipe are shuffled by --seed, the recipes take turns, and what
 the budget does not reach is left out, so that the figure is that of a random sample whatever the
 budget.
-MXFP8 and the like may multiply by BF16's kernels, behind launches that expand (`expand=`): those ways
+MXFP8 and the like may multiply by BF16's kernels, behind launches that expand (`dequantize=`): those ways
 are compared, too, and their kernels are compiled when the first problem has them.
 
 quern_tune measures a problem with the groups that it will have, on data of its own; then two plans, of
@@ -112,7 +112,7 @@ def products(library, chosen):
     for shape, recipe, op, _ in chosen:
         tokens, n, k, groups = (shape[name] for name in ("tokens", "n", "k", "groups"))
         m, n, k = {"fprop": (tokens, n, k), "dgrad": (tokens, k, n)}.get(op, (n, k, tokens))
-        expand = " expand=inside" if recipe in peers_fp8.EXPANDED else ""
+        expand = " dequantize=mainloop" if recipe in peers_fp8.EXPANDED else ""
         line = f"{op} {recipe} g={groups} m={m} n={n} k={k}{expand}"
         for kernel in kernels_of(library, line):
             found.setdefault(kernel, line)
@@ -124,8 +124,8 @@ def casts(library, recipes):
     lines = [f"{recipe} of={of} g=8 m=1024 k=1024" for recipe in recipes if recipe != "bf16"
              for of in ("x", "w", "dy")]
     return [(libquern.QuantizePlan, library, line) for cast in lines
-            for line in (f"quantize {cast}", f"dequantize {cast} copies=row",
-                         f"dequantize {cast} copies=column")]
+            for line in (f"quantize {cast}", f"dequantize {cast} copies=rowwise",
+                         f"dequantize {cast} copies=columnwise")]
 
 
 def compile_ahead(library, chosen, recipes):

@@ -303,10 +303,10 @@ struct quern_problem {
 **
 **   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt] [ragged=m|n|k|none]
 **       [alpha=1|any] [beta=0|1|any] [align=2|4|8|16] [pointers=LETTERS]
-**       [parts=1..8] [sizes=device|host|fixed] [bias=0|1] [activation=NAME]
-**       [interleave=N] [prob=0|1] [saved=0|1] [dbias=0|1|add] [dprob=0|1]
-**       [copies=row|both] [expand=auto|inside|ahead|fp8|f16]
-**       [quantize=apart|inline|any]
+**       [microbatches=1..8] [sizes=device|host|fixed] [bias=0|1]
+**       [activation=NAME] [interleave=N] [prob=0|1] [saved=0|1] [dbias=0|1|add]
+**       [dprob=0|1] [copies=rowwise|both]
+**       [dequantize=auto|mainloop|pass|fp8|f16] [quantize=pass|mainloop|auto]
 **       [split=even|mild|skew|zipf|one|@FILE|LIST]
 **
 ** Defaults follow from the op and the recipe. QUERN_EINVAL names the word, the
@@ -557,16 +557,17 @@ struct quern_quantization {
 /*
 ** Parse one line, as the CLI takes it:
 **
-**   quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE] [copies=row|column|both]
-**       [activation=NAME] [interleave=N] [prob=0|1] [dbias=0|1|add]
-**       [dprob=0|1] [sizes=device|host|fixed] [split=...]
-**   requantize RECIPE of=x|w|dy g=G m=M k=K [sizes=..] [split=...]
+**   quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE]
+**       [copies=rowwise|columnwise|both] [activation=NAME] [interleave=N]
+**       [prob=0|1] [dbias=0|1|add] [dprob=0|1] [sizes=device|host|fixed]
+**       [split=...]
+**   transpose RECIPE of=x|w|dy g=G m=M k=K [sizes=..] [split=...]
 **   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=..] [copies=..] [sizes=..]
 **   rescale RECIPE of=x|w|dy
 **   bias RECIPE of=x g=G m=M k=K [in=TYPE] [prob=0|1] [sizes=..] [split=...]
 **
 ** Defaults: bf16, copies=both (dequantize: row). A tensor without scales needs
-** copies=row and an activation, dbias, or (dy, prob=1) a weighted bias.
+** copies=rowwise and an activation, dbias, or (dy, prob=1) a weighted bias.
 */
 QUERN_API int quern_quantize_parse(struct quern_context *ctx, const char *text,
                                    struct quern_quantization *quantization);
@@ -702,8 +703,8 @@ QUERN_API void quern_queue_free(struct quern_queue *queue);
 ** plans: one overwrites for its first microbatch, one accumulates for the
 ** others. With beta=any the rule holds per group.
 **
-** With parts=N up to N consecutive products become one launch if all but the
-** first accumulate (beta=1) and they differ only in a, b, their sizes, and
+** With microbatches=N up to N consecutive products become one launch if all but
+** the first accumulate (beta=1) and they differ only in a, b, their sizes, and
 ** fewer tokens. Each element is then one sum over the tokens of the first
 ** product, the second, and so on, to which D is added once: deterministic, but
 ** not the bits of single launches. Invalid sizes are recorded in the first
@@ -720,7 +721,7 @@ QUERN_API int quern_queue_put(struct quern_queue *queue,
 /*
 ** Defer the bias gradient of a microbatch likewise: quern_quantize_run(plan,
 ** args) of a quantization that makes only dbias, such as "quantize bf16 of=dy
-** .. copies=row dbias=1" without row.data. It overwrites dbias, or with
+** .. copies=rowwise dbias=1" without row.data. It overwrites dbias, or with
 ** dbias=add adds to it; puts for the same dbias run in order, so the bits are
 ** those of single runs. It counts as a product. QUERN_EFULL; QUERN_EINVAL, also
 ** if dbias would overwrite a pending one, has another shape, or overlaps a
@@ -788,7 +789,7 @@ struct quern_mlp {
 /*
 **   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
 **       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [recompute=0|1]
-**       [parts=1..8] [sizes=device|host|fixed] [split=...]
+**       [microbatches=1..8] [sizes=device|host|fixed] [split=...]
 **
 ** As quern_problem_parse and quern_problem_print. Defaults: in=bf16, or the
 ** type of a recipe without scales; dw= the recipe's D; activation=swiglu.
@@ -971,7 +972,7 @@ struct quern_tune_result {
 /*
 ** Measure the kernels that support the problem, best by the model first, while
 ** threads compile the others; then the fastest against the strategies that
-** expand=auto allows. Each round runs all remaining candidates, in another
+** dequantize=auto allows. Each round runs all remaining candidates, in another
 ** order, so that all see the same clock; a candidate is dropped once it is
 ** significantly slower. The result is certain when no other can be 0.5 % faster
 ** than the best; on smaller differences the model's choice wins.

@@ -304,8 +304,8 @@ struct qn_kernel {
                                "swapped": registers, and D turned */
     const char *becomes;  /* what they become: "bf16", "f16" with
                                QN_PARAM_bases, or "either", by tiles */
-    const char *quantize; /* "inline": the mainloop quantizes A; "apart", "" or
-                               NULL: A's copy is there */
+    const char *quantize; /* "mainloop": the mainloop quantizes A; "pass", "" or
+                             NULL: A's copy is there */
     const char *activation; /* of these: the one they make; "any": that of
                                its parameter, and any interleave */
     int interleave;

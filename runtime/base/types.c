@@ -27,18 +27,18 @@ static const char *const ops[] = {
     "fprop",    "dgrad",    "wgrad", "quantize", "amax",  "dequantize",
     "history",  "sum",      "dprob", "sizes",    "ahead", "bias",
     "reencode", "sum_rows", "look",  "epilogue"};
-static const char *const works[] = {"quantize", "requantize", "dequantize",
+static const char *const works[] = {"quantize", "transpose", "dequantize",
                                     "rescale", "bias"};
 static const char *const ofs[] = {"x", "w", "dy"};
-static const char *const copies[] = {"none", "row", "column", "both"};
+static const char *const copies[] = {"none", "rowwise", "columnwise", "both"};
 static const char *const activations[] = {
     "none",  "swiglu", "clamped_swiglu", "situ",
     "geglu", "reglu",  "squared_relu"}; /* COUPLED: activations */
 static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
 static const char *const sizes[] = {"device", "host", "fixed"};
-static const char *const expands[] = {"auto", "inside", "ahead", "fp8", "f16"};
-static const char *const fusions[] = {"apart", "inline", "any"};
+static const char *const expands[] = {"auto", "mainloop", "pass", "fp8", "f16"};
+static const char *const fusions[] = {"pass", "mainloop", "auto"};
 static const char *const epilogues[] = {
     "store",    "add",    "alpha",    "scale",
     "activate", "copies", "gradient", "gradient_copies"};

@@ -117,7 +117,7 @@ int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
     choice->model = choice->way;
     if (choice->asked && s->demand.backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
-                            "expand=%s: the cublaslt backend multiplies "
+                            "dequantize=%s: the cublaslt backend multiplies "
                             "copies as they are",
                             qn_expand_name(p->expand));
     if (p->expand != QUERN_EXPAND_AUTO || s->demand.kernel ||

@@ -81,9 +81,10 @@ static int check_parts(const struct quern_problem *p,
 
     if (!always || p->parts > 1)
         return 1;
-    snprintf(reason, size,
-             "merges up to %d products, the problem does not say parts=N",
-             kernel->parts);
+    snprintf(
+        reason, size,
+        "merges up to %d products, the problem does not say microbatches=N",
+        kernel->parts);
     return 0;
 }
 

@@ -108,7 +108,7 @@ static void add_line(struct qn_text *text, const struct qn_session *s,
                     ((long long)l->permille + 5) / 1000,
                     ((long long)l->permille + 5) % 1000 / 10);
     if (l->expand)
-        qn_text_add(text, ", expand=%s", qn_expand_name((int)l->expand));
+        qn_text_add(text, ", dequantize=%s", qn_expand_name((int)l->expand));
     if (l->band)
         qn_text_add(text, ", in bands of %lld", (long long)l->band);
     if (!l->certain)

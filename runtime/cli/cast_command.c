@@ -146,8 +146,9 @@ int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
     char text[128];
     int status;
 
-    snprintf(text, sizeof text, "quantize %s of=%s g=1 m=256 k=1024 copies=row",
-             recipe, ofs[of]);
+    snprintf(text, sizeof text,
+             "quantize %s of=%s g=1 m=256 k=1024 copies=rowwise", recipe,
+             ofs[of]);
     status = parse(opt, ctx, text, &q);
     if (!status)
         status = qn_cast_begin_host(&cast, opt, ctx, &q);

@@ -311,7 +311,7 @@ const struct qn_command qn_cmd_tune = {
         "Several problems are quoted, one by one. Kernels that serve a problem "
         "are compiled on all cores while the GPU measures those that are "
         "there, in rounds of shuffled order, until it is certain that none is "
-        "faster by 0.5 % than the best, or time is up. Where expand=auto "
+        "faster by 0.5 % than the best, or time is up. Where dequantize=auto "
         "leaves open how scaled operands become what tensor cores multiply, "
         "the ways run against the fastest kernel. Groups are drawn as "
         "split= says. The winner then serves all plans of the same variant, "

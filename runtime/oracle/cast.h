@@ -47,7 +47,7 @@ struct qn_cast {
     struct quern_quantize_args args;
 };
 
-/* Draw group sizes and random data, plan, make buffers. What a requantize or
+/* Draw group sizes and random data, plan, make buffers. What a transpose or
    dequantize reads is quantized here first. An exit status, after printing. */
 int qn_cast_begin(struct qn_cast *, const struct qn_options *,
                   struct quern_context *, const struct quern_quantization *,

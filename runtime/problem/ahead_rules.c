@@ -91,7 +91,8 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
     if (!qn_scale_any(p, recipe))
         why = "no operand has scales";
     else if (p->parts > 1)
-        why = "parts: merged products have more operands than one workspace "
+        why = "microbatches: merged products have more operands than one "
+              "workspace "
               "has room for";
     else if (qn_geometry_back(p) && way != QUERN_EXPAND_AHEAD)
         why = "activation: of two products each would leave sums for launches "
@@ -118,7 +119,7 @@ int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
 
     qn_result_product(p, &product);
     why = qn_ahead_wrong(ctx, &product, recipe, p->expand);
-    return why ? qn_error_set(QUERN_EINVAL, "expand=%s: %s",
+    return why ? qn_error_set(QUERN_EINVAL, "dequantize=%s: %s",
                               qn_expand_name(p->expand), why)
                : QUERN_OK;
 }

@@ -47,7 +47,8 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
                            const struct quern_problem *problem,
                            const struct qn_recipe *recipe, int way);
 
-/* QUERN_EINVAL says why a problem with expand=ahead, fp8 or f16 cannot be. */
+/* QUERN_EINVAL says why a problem with dequantize=pass, fp8 or f16 cannot
+   be. */
 int qn_ahead_check(struct quern_context *ctx,
                    const struct quern_problem *problem,
                    const struct qn_recipe *recipe);

@@ -109,7 +109,7 @@ static const struct qn_parse_key keys[] = {
     {"prob", set_switch, 0},
     {"bias", set_switch, 0},
     {"recompute", set_switch, 0},
-    {"parts", set_parts, 0},
+    {"microbatches", set_parts, 0},
     {"sizes", set_sizes, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
@@ -171,7 +171,7 @@ int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
         snprintf(interleave, sizeof interleave, " interleave=%d",
                  mlp->interleave);
     if (mlp->parts > 0)
-        snprintf(parts, sizeof parts, " parts=%d", mlp->parts);
+        snprintf(parts, sizeof parts, " microbatches=%d", mlp->parts);
     return snprintf(
         buffer, size,
         "mlp %.*s g=%d m=%lld hidden=%lld ffn=%lld in=%s dw=%s%s "

@@ -3,6 +3,7 @@
 ** parse.c: a problem as text, in both directions.
 */
 #include "problem/problem.h"
+#include "problem/renamed.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/guess.h"
@@ -172,6 +173,8 @@ static int parse_pair(const struct qn_parse_key *keys, char *word,
 
     if (equals)
         *equals = 0;
+    if (qn_renamed_check(word, has_value ? equals + 1 : ""))
+        return QUERN_EINVAL;
     while (keys[i].name && strcmp(keys[i].name, word))
         i++;
     if (keys[i].name && !has_value)
@@ -209,11 +212,6 @@ int qn_parse_pairs(const char *at, const struct qn_parse_key *keys,
 }
 
 /* ----------------------------------------------------------------- values */
-
-static int next_word(struct parser *parser)
-{
-    return qn_parse_word(&parser->at, parser->word);
-}
 
 /* g, m, n and k; ranges are checked when all is known. */
 static int set_length(void *problem, const char *key, const char *value)
@@ -401,7 +399,7 @@ static int set_quantize(void *problem, const char *key, const char *value)
 
     if (!strcmp(value, "streamed"))
         return qn_error_set(
-            QUERN_EINVAL, "quantize=streamed was removed: write quantize=any");
+            QUERN_EINVAL, "quantize=streamed was removed: write quantize=auto");
     return qn_parse_listed(key, value, &p->quantize, qn_fusion_find,
                            qn_fusion_at);
 }
@@ -435,7 +433,7 @@ static const struct qn_parse_key keys[] = {
     {"beta", set_beta, 0},
     {"align", set_align, 0},
     {"pointers", set_pointers, 0},
-    {"parts", set_parts, 0},
+    {"microbatches", set_parts, 0},
     {"sizes", set_sizes, 0},
     {"bias", set_flag, 0},
     {"activation", set_activation, 0},
@@ -445,7 +443,7 @@ static const struct qn_parse_key keys[] = {
     {"dbias", set_dbias, 0},
     {"dprob", set_flag, 0},
     {"copies", set_copies, 0},
-    {"expand", set_expand, 0},
+    {"dequantize", set_expand, 0},
     {"quantize", set_quantize, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
@@ -456,7 +454,7 @@ static int parse_op(struct parser *parser)
 {
     struct qn_guess guess = {.word = parser->word};
     char hint[128];
-    int found = next_word(parser);
+    int found = qn_parse_word(&parser->at, parser->word);
 
     if (found < 0)
         return QUERN_EINVAL;
@@ -466,6 +464,8 @@ static int parse_op(struct parser *parser)
                                           "k=7168");
     if (qn_op_find(parser->word, &parser->problem->op))
         return QUERN_OK;
+    if (qn_renamed_check("", parser->word))
+        return QUERN_EINVAL;
     for (int i = 0; qn_op_at(i); i++)
         qn_guess_try(&guess, qn_op_at(i));
     return qn_error_set(QUERN_EINVAL,
@@ -537,7 +537,7 @@ static void print_unusual(const struct quern_problem *p, char *text,
         if (p->pointers >> role & 1)
             ADD("%c", QN_LETTERS[role]);
     if (p->parts > 0)
-        ADD(" parts=%d", p->parts);
+        ADD(" microbatches=%d", p->parts);
     if (p->sizes)
         ADD(" sizes=%s", qn_sizes_name(p->sizes));
     if (p->quantize)
@@ -562,7 +562,7 @@ static void print_epilogue(const struct quern_problem *p, char *text,
              p->dbias ? qn_parse_dbias_name(p->dbias) : "",
              p->dprob ? " dprob=1" : "", p->copies ? " copies=" : "",
              p->copies ? qn_copies_name(p->copies) : "",
-             p->expand ? " expand=" : "",
+             p->expand ? " dequantize=" : "",
              p->expand ? qn_expand_name(p->expand) : "");
 }
 

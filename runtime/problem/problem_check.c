@@ -33,7 +33,7 @@ static int check_enums(const struct quern_problem *p)
         {"dbias", p->dbias, 0, QUERN_DBIAS_ADD + 1},
         {"dprob", p->dprob, 0, 2},
         {"copies", p->copies, 0, 4},
-        {"expand", p->expand, 0, QUERN_EXPAND_F16 + 1},
+        {"dequantize", p->expand, 0, QUERN_EXPAND_F16 + 1},
         {"quantize", p->quantize, 0, QUERN_FUSE_ANY + 1}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");
@@ -107,13 +107,15 @@ static int check_copies(const struct quern_problem *p,
 static int check_parts(const struct quern_problem *p)
 {
     if (p->parts < 0 || p->parts > QUERN_MAX_PARTS)
-        return qn_error_set(QUERN_EINVAL, "parts=%d: 1 to %d is expected",
-                            p->parts, QUERN_MAX_PARTS);
-    if (p->parts > 1 && (p->op != QUERN_WGRAD || p->ragged != QUERN_AXIS_K))
         return qn_error_set(QUERN_EINVAL,
-                            "parts=%d: only products that sum over the groups' "
-                            "rows are merged (wgrad, ragged=k)",
-                            p->parts);
+                            "microbatches=%d: 1 to %d is expected", p->parts,
+                            QUERN_MAX_PARTS);
+    if (p->parts > 1 && (p->op != QUERN_WGRAD || p->ragged != QUERN_AXIS_K))
+        return qn_error_set(
+            QUERN_EINVAL,
+            "microbatches=%d: only products that sum over the groups' "
+            "rows are merged (wgrad, ragged=k)",
+            p->parts);
     return QUERN_OK;
 }
 

@@ -137,7 +137,7 @@ static int check_recipe(const struct quern_quantization *q,
     if (s->type == QUERN_TYPE_NONE && q->copies & QUERN_COLUMN)
         return qn_error_set(QUERN_EINVAL,
                             "recipe %s keeps %s as %s, which has no column "
-                            "copy: copies=row",
+                            "copy: copies=rowwise",
                             recipe->name, qn_of_name(q->of),
                             qn_type_name(qn_quantize_element(q, recipe)));
     if (q->work == QUERN_RESCALE && !s->history)
@@ -159,10 +159,11 @@ static int check_work(const struct quern_quantization *q)
         wrong = "activation, interleave, prob, dbias and dprob are of quantize "
                 "alone, and prob of bias";
     else if (q->work == QUERN_REQUANTIZE && q->copies != QUERN_COLUMN)
-        wrong = "requantize makes the column copy: copies=column";
+        wrong = "transpose makes the column copy: copies=columnwise";
     else if (q->work == QUERN_DEQUANTIZE &&
              q->copies == (QUERN_ROW | QUERN_COLUMN))
-        wrong = "dequantize reads one copy: copies=row or copies=column";
+        wrong =
+            "dequantize reads one copy: copies=rowwise or copies=columnwise";
     else if (q->of == QUERN_W && q->activation)
         wrong = "activation: weights have none; of=x or of=dy";
     else if (q->of == QUERN_W && q->dbias)

@@ -7,6 +7,7 @@
 #include "base/types.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
+#include "problem/renamed.h"
 
 #include <stdio.h>
 
@@ -39,8 +40,9 @@ static int set_copies(void *quantization, const char *key, const char *value)
 
     if (qn_copies_find(value, &q->copies) && q->copies)
         return QUERN_OK;
-    return qn_error_set(QUERN_EINVAL, "%s=%s: row, column or both is expected",
-                        key, value);
+    return qn_error_set(QUERN_EINVAL,
+                        "%s=%s: rowwise, columnwise or both is expected", key,
+                        value);
 }
 
 /* The key says what it is: in= of what is quantized, out= of numbers again. */
@@ -141,7 +143,8 @@ static int parse_work(struct parser *parser)
     q->type = QUERN_BF16;
     q->groups = 1;
     q->copies = QUERN_ROW | QUERN_COLUMN;
-    if (qn_parse_listed("", parser->word, &q->work, qn_work_find, qn_work_at))
+    if (qn_renamed_check("", parser->word) ||
+        qn_parse_listed("", parser->word, &q->work, qn_work_find, qn_work_at))
         return QUERN_EINVAL;
     if (q->work == QUERN_REQUANTIZE)
         q->copies = QUERN_COLUMN;

@@ -20,7 +20,7 @@ static void add_figures(const struct qn_ahead_choice *choice,
     static const int ways[] = {QUERN_EXPAND_FP8, QUERN_EXPAND_F16,
                                QUERN_EXPAND_AHEAD};
 
-    qn_text_add(text, "expand=%s%s: ", qn_expand_name(choice->way),
+    qn_text_add(text, "dequantize=%s%s: ", qn_expand_name(choice->way),
                 choice->tuned ? ", as was measured; by the model" : "");
     for (int i = 0; i < 3; i++) {
         const struct qn_ahead_cost *cost = &choice->cost[ways[i]];
@@ -30,7 +30,7 @@ static void add_figures(const struct qn_ahead_choice *choice,
                         qn_expand_name(ways[i]), cost->cycles, cost->moving,
                         cost->bytes / 1e6);
     }
-    qn_text_add(text, "inside %.0f, as products wait for what expands\n",
+    qn_text_add(text, "mainloop %.0f, as products wait for what expands\n",
                 choice->cost[QUERN_EXPAND_INSIDE].cycles);
 }
 
@@ -55,7 +55,7 @@ static void add_way(struct qn_session *s, int way, struct qn_text *text)
             "operands become e4m3 with a power of two for 128 values of k, the "
             "same values, in %zu bytes of workspace\n"
             "sums are those of FP8 tensor cores, of about 13 bits for 128 "
-            "values; expand=inside%s sums in fp32\n\n",
+            "values; dequantize=mainloop%s sums in fp32\n\n",
             space.end,
             qn_ahead_cast(s->problem, s->demand.recipe, QN_ROLE_A, &q)
                 ? " or ahead"
@@ -99,11 +99,12 @@ void qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
     if (choice->judged)
         add_figures(choice, text);
     else if (choice->asked)
-        qn_text_add(text, "expand=%s, as the problem says\n",
+        qn_text_add(text, "dequantize=%s, as the problem says\n",
                     qn_expand_name(choice->way));
     else if (is_small(s))
-        qn_text_add(text, "expand=inside: too few rows meet each weight to "
-                          "expand them in launches of their own\n\n");
+        qn_text_add(text,
+                    "dequantize=mainloop: too few rows meet each weight to "
+                    "expand them in launches of their own\n\n");
     if (choice->way == QUERN_EXPAND_INSIDE)
         qn_text_add(text, choice->judged ? "\n" : "");
     else if (s->demand.backend == QUERN_BACKEND_HOST &&

@@ -2,7 +2,7 @@
 /*
 ** fuse_run.c: the launches of products that quantize what they multiply.
 **
-** Kernels whose field `quantize` says "inline" quantize A in shared memory,
+** Kernels whose field `quantize` says "mainloop" quantize A in shared memory,
 ** again for each column of tiles, and write no copy of it; before all others a
 ** cast runs, in a launch of its own.
 */

@@ -332,9 +332,10 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
                             "args.host_sizes is not NULL: what is measured is "
                             "one launch, with sizes on the device");
     if (!code && plan->problem.expand > QUERN_EXPAND_INSIDE)
-        code = qn_error_set(QUERN_EINVAL,
-                            "expand: what is measured is one launch, this run "
-                            "is several; expand=inside is one");
+        code =
+            qn_error_set(QUERN_EINVAL,
+                         "dequantize: what is measured is one launch, this run "
+                         "is several; dequantize=mainloop is one");
     if (!code && qn_launch_find(plan, QN_WORK_QUANTIZE_D))
         code = qn_error_set(QUERN_EINVAL,
                             "copies: what is measured is one launch, this run "

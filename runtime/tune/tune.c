@@ -336,7 +336,7 @@ static int check_problem(const struct quern_context *ctx,
     if (p->expand > QUERN_EXPAND_INSIDE)
         return qn_error_set(
             QUERN_EINVAL,
-            "expand=%s: the kernels to be measured are those of "
+            "dequantize=%s: the kernels to be measured are those of "
             "the product in %s, which quern_why names",
             qn_expand_name(p->expand),
             p->expand == QUERN_EXPAND_FP8   ? "FP8"
@@ -345,7 +345,7 @@ static int check_problem(const struct quern_context *ctx,
     if (p->quantize)
         return qn_error_set(QUERN_EINVAL,
                             "quantize=%s: the kernels to be measured are those "
-                            "of quantize=apart, which read a copy that is "
+                            "of quantize=pass, which read a copy that is "
                             "there",
                             qn_fusion_name(p->quantize));
     if (p->dbias || p->dprob)

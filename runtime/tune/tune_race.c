@@ -482,9 +482,10 @@ static int add_bands(struct qn_tune_job *job)
 /* Ways that expand operands in launches of their own. Returns how many came. */
 static int add_ways(struct qn_tune_job *job)
 {
-    static const char *const names[] = {[QUERN_EXPAND_AHEAD] = "expand=ahead",
-                                        [QUERN_EXPAND_FP8] = "expand=fp8",
-                                        [QUERN_EXPAND_F16] = "expand=f16"};
+    static const char *const names[] = {[QUERN_EXPAND_AHEAD] =
+                                            "dequantize=pass",
+                                        [QUERN_EXPAND_FP8] = "dequantize=fp8",
+                                        [QUERN_EXPAND_F16] = "dequantize=f16"};
     int came = 0;
 
     pthread_mutex_lock(&job->lock);

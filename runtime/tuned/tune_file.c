@@ -253,7 +253,7 @@ static const struct qn_parse_key keys[] = {
     {"ratio", set_ratio, 1},
     {"mhz", set_mhz, 1},
     {"certain", set_certain, 1},
-    {"expand", set_expand, 0},
+    {"dequantize", set_expand, 0},
     {NULL, NULL, 0},
 };
 
@@ -399,7 +399,7 @@ void qn_tune_file_print(const struct qn_tune_file *file, struct qn_text *text)
                     "model=%s model_ns=%lld ratio=%lld.%03lld mhz=%lld "
                     "certain=%lld\n",
                     l->problem, (long long)l->sms, l->kernel,
-                    (long long)l->band, l->expand ? " expand=" : "",
+                    (long long)l->band, l->expand ? " dequantize=" : "",
                     l->expand ? qn_expand_name((int)l->expand) : "",
                     (long long)l->ns, l->model, (long long)l->model_ns,
                     (long long)l->permille / 1000,

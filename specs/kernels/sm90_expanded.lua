@@ -56,7 +56,7 @@ local function common (wide)
   derive "scheduler_rolled" (function () return true end), -- see sm90_gemm.lua
   derive "rolled" (function () return false end),
   derive "whole" (function () return false end),
-  derive "quantize" (function () return "apart" end),
+  derive "quantize" (function () return "pass" end),
   derive "factors" (function (v)
     local a, b = v.a.scale, v.b.scale
     if v.wide == "f16" then return "bases" end

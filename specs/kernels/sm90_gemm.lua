@@ -30,7 +30,7 @@ local function common (merges)
   return
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
          or derive "parts" (function () return 1 end),
-  derive "quantize" (function () return "apart" end),
+  derive "quantize" (function () return "pass" end),
 
   -- Values as they are: no scales, all sums in the tensor cores.
   derive "factors" (function (v) return v.epilogue == "alpha" and "alpha" or "none" end),

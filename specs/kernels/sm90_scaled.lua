@@ -17,7 +17,7 @@ local function sf_rows (v)
 end
 local function sf_memory (v)
   local boxes = (v.tile.m + 127) // 128
-  if v.quantize == "inline" then return v.tile.m * 4 end -- nobody copies them
+  if v.quantize == "mainloop" then return v.tile.m * 4 end -- nobody copies them
   if v.factors == "squares" then return (boxes * sf_rows(v) * 4 + 127) // 128 * 128 end
   return v.factors == "lines" and (v.tile.m + v.tile.n) * 4 or 0
 end
@@ -42,7 +42,7 @@ local function follows (v) return v.epilogue == "activate" or v.epilogue == "cop
 
 local function common (merges, quantizes)
   return
-  not quantizes and derive "quantize" (function () return "apart" end)
+  not quantizes and derive "quantize" (function () return "pass" end)
                or requires "k % 8 == 0" "rows of what is quantized are read 16 bytes at a time",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
          or derive "parts" (function () return 1 end),
@@ -72,13 +72,13 @@ local function common (merges, quantizes)
   derive "whole" (function (v)
     local one = v.tile.m == 64 or v.tile.m == 128 and v.tile.n == 192
     return one and v.promote > 0 and v.schedule == "cooperative" and v.factors ~= "lines"
-           and v.epilogue == "store" and v.quantize == "apart"
+           and v.epilogue == "store" and v.quantize == "pass"
   end),
   derive "threads" (function () return 3 * 128 end),
 
   -- Warpgroups that store at the same time do so at once; else each warp through a few slabs.
   derive "store" (function (v)
-    local whole = v.epilogue == "store" and v.d.bytes == 2 and v.quantize ~= "inline"
+    local whole = v.epilogue == "store" and v.d.bytes == 2 and v.quantize ~= "mainloop"
     return whole and v.schedule == "cooperative" and "warpgroup" or "warps"
   end),
   derive "slabs" (function (v)
@@ -88,11 +88,11 @@ local function common (merges, quantizes)
   -- What is quantized comes from far, what is multiplied mostly from L2.
   derive "stages" (function (v)
     local room = 227 * KiB - slab_memory(v)
-    if v.quantize ~= "inline" then return room // stage_memory(v) end
+    if v.quantize ~= "mainloop" then return room // stage_memory(v) end
     return math.min((room - 3 * number_memory(v)) // stage_memory(v), 3)
   end),
   derive "number_stages" (function (v)
-    if v.quantize ~= "inline" then return 0 end
+    if v.quantize ~= "mainloop" then return 0 end
     return (227 * KiB - slab_memory(v) - v.stages * stage_memory(v)) // number_memory(v)
   end),
   derive "smem" (function (v)
@@ -100,7 +100,7 @@ local function common (merges, quantizes)
   end),
   derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
   derive "registers" (function (v)
-    if v.parts > 1 or v.quantize ~= "apart" then return { 72, 216 } end
+    if v.parts > 1 or v.quantize ~= "pass" then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
@@ -369,7 +369,7 @@ end
 
 -- The same, which quantizes A on the way and writes nothing except D: three warps that the products
 -- do not need quantize A's numbers in shared memory, again for each column of tiles, or of pairs.
-kernels "sm90_square_m_inline" {
+kernels "sm90_square_m_mainloop" {
   op = { "fprop", "dgrad" }, element = element.square, scale = spans.square, layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
   params = join({ "in_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "b_sf",
@@ -378,13 +378,13 @@ kernels "sm90_square_m_inline" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 256, 128} },
   axis "cluster"  { {1, 1}, {1, 2} },
-  axis "quantize" { "inline" },
+  axis "quantize" { "mainloop" },
   derive "addend" (function () return "none" end),
   reject "32 rows for each CTA are fewer than the warps that quantize take at a time"
     (function (v) return v.tile.m // v.cluster.n < 64 end),
   reject "codes drawn by chance need a seed, and transformed values another pass"
     (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
-  ragged_m("square", "inline")
+  ragged_m("square", "mainloop")
 }
 
 -- How what is added to the product arrives: fp32 sums in L2, others in registers.

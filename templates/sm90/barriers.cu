@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* How many arrivals end a phase of each. By one thread. */
-//$ local inline = quantize == "inline"
+//$ local inline = quantize == "mainloop"
 //$ local makers = expand ~= "none" and 4 or inline and "1 + WARPS" or 1 -- of a stage
 //$ local multiply = schedule == "cooperative" and 8 or 4
 //$ local between = expand ~= "none" and 4 or inline and 3 or 0

@@ -63,7 +63,7 @@ FN struct reach reach_tail(const void *base, const void *buffer, u64 pitch, u64 
 //$ local turning = cluster.m > 1
 //$ local forms = { a = turning and { false, true } or { cluster.n > 1 },
 //$                 b = turning and { false, true } or { false } }
-//$ for name, o in pairs(quantize == "inline" and { b = b } or { a = a, b = b }) do
+//$ for name, o in pairs(quantize == "mainloop" and { b = b } or { a = a, b = b }) do
 //$ for _, shared in ipairs(forms[name]) do
 //$ local tile_mn = name == "a" and tile.m or tile.n
 //$ local part = shared and tile_mn // (cluster.m * cluster.n) or tile_mn
@@ -142,7 +142,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ local wide = expand ~= "none"
 //$ local loaded = wide and "PACKED_BYTES" or "STAGE_BYTES"
 //$ loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or loaded
-//$ local inline = quantize == "inline"
+//$ local inline = quantize == "mainloop"
 //$ local given = cluster.n > 1 and " + (CTAS - 1) * NUMBER_ROWS * (TILE_K + 4)" or ""
 //$ loaded = inline and "B_BYTES" .. given or loaded
 //$ local swapped = expand == "swapped"

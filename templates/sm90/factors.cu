@@ -14,14 +14,14 @@
 //$ elseif factors == "row" then
 ** One for each row of A and each row of B.
 //$ elseif factors == "squares" then
-//$ local come = quantize == "inline" and "are made" or "the copy engine brings"
+//$ local come = quantize == "mainloop" and "are made" or "the copy engine brings"
 ** One for each row of A and TILE_K steps of k, which $(come) along with A; one for
 ** 128 rows of B and TILE_K steps of k, read a step ahead.
 //$ elseif factors == "lines" then
 ** One for each row of A or B and TILE_K steps of k: the copy engine brings them along.
 //$ end
 */
-//$ if quantize == "inline" then
+//$ if quantize == "mainloop" then
 enum { SF_BYTES = TILE_M * 4 };
 
 //$ elseif factors == "squares" then

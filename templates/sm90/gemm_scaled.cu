@@ -4,7 +4,7 @@
 //$ if factors ~= "none" and factors ~= "alpha" then
 ** a and b are what is stored: times their scales (struct factors) they are the numbers meant.
 //$ end
-//$ if quantize == "inline" then
+//$ if quantize == "mainloop" then
 ** Of a there are numbers in bf16: what is stored of them is made on the way, in shared memory.
 //$ end
 //$ if ragged == "m" then
@@ -21,7 +21,7 @@ enum {
     A_BYTES = TILE_M * TILE_K * $(bytes),
     B_BYTES = TILE_N * TILE_K * $(bytes),
     STAGE_BYTES = A_BYTES + B_BYTES,
-//$ if quantize == "inline" then
+//$ if quantize == "mainloop" then
     NUMBER_ROWS = TILE_M$(cluster.n > 1 and " / CTAS" or ""), /* of A, that this CTA makes */
     NUMBER_BYTES = NUMBER_ROWS * TILE_K * 2, /* as they are copied */
     NUMBER_STAGES = $(number_stages),
@@ -43,7 +43,7 @@ enum {
 
 //$ include "sm90/copy.cu"
 
-//$ if quantize == "inline" then
+//$ if quantize == "mainloop" then
 //$ include "sm90/inline.cu"
 
 //$ end
@@ -68,7 +68,7 @@ $(name)(
 //$ if factors ~= "none" then
     struct factors factors;
 //$ end
-//$ if quantize == "inline" then
+//$ if quantize == "mainloop" then
     struct pipeline q = { 0, 0 }; /* in the ring of numbers */
 //$ end
     //$ include "sm90/setup.body.cu"
@@ -91,7 +91,7 @@ $(name)(
             //$ include "sm90/produce.body.cu"
         //$ include "sm90/check.body.cu"
         }
-//$ if quantize == "inline" then
+//$ if quantize == "mainloop" then
         int unit = warp - 1;
         while (uniformly(warp > 0 && queue_read(&s, &sequence, &t, &p, lane)))
             quantize_tile(&s, &q, &p, &unit, (int)t.length - t.row, k, lane);

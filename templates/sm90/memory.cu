@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local of_blocks = factors == "squares" or factors == "lines"
-//$ local inline = quantize == "inline"
+//$ local inline = quantize == "mainloop"
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
 /* Shared memory, as 32-bit addresses. */

@@ -20,7 +20,7 @@ while (uniformly(scheduler_next(&w, &t, lane))) {
 while (uniformly(scheduler_next(&w, &t, lane))) {
     if (elect_lane()) {
         queue_post(&s, &sequence, &t, &p, 1);
-//$ local numbers = quantize == "inline" and " &q," or ""
+//$ local numbers = quantize == "mainloop" and " &q," or ""
         load_tile(&s, &p,$(numbers) &t, &maps, $(k_length));
     }
     __syncwarp();

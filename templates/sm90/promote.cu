@@ -23,7 +23,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
     const unsigned int b_first = uniform(mma_operand(s->ring + A_BYTES + first_column * TILE_K));
     float part[MMA_N / 2];
 //$ if of_blocks then
-//$ local before = factors == "squares" and quantize ~= "inline" and " + (t->start & 3)" or ""
+//$ local before = factors == "squares" and quantize ~= "mainloop" and " + (t->start & 3)" or ""
     const int sf_row = first_row + threadIdx.x / 32 % 4 * 16 + lane / 4$(before);
     float of_row[ROWS / 32]$(lots > 1 and "[" .. lots .. "]" or ""), of_row_next[ROWS / 32];
 //$ if factors == "squares" then

@@ -91,7 +91,7 @@ FN void load_box_4d_multicast(unsigned int to, const tensor_map *map, unsigned i
 }
 
 //$ end
-//$ if quantize == "inline" and cluster.n > 1 then
+//$ if quantize == "mainloop" and cluster.n > 1 then
 /* Bytes of shared memory to their place in CTA `rank` of the cluster; they count on its barrier. */
 FN void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
                     unsigned int rank)
@@ -278,7 +278,7 @@ FN void store_shared_byte(unsigned int to, unsigned int byte, unsigned int wante
 }
 
 //$ end
-//$ if copies or quantize == "inline" or either then
+//$ if copies or quantize == "mainloop" or either then
 FN void store_shared_word(unsigned int to, unsigned int word)
 {
     asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
@@ -408,7 +408,7 @@ FN void named_arrive(int barrier, int threads)
 }
 
 //$ end
-//$ if scheduler_rolled or quantize ~= "apart" then
+//$ if scheduler_rolled or quantize ~= "pass" then
 //$ include "common/afresh.cu"
 
 //$ end

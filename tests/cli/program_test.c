@@ -120,11 +120,11 @@ static const struct {
      "host --check",
      0, "passed"},
     {"run dgrad mxfp8 g=3 m=50 n=96 k=64 activation=swiglu dbias=1 "
-     "expand=ahead copies=row sizes=host --backend host --check",
+     "dequantize=pass copies=rowwise sizes=host --backend host --check",
      0, "passed"},
     {"describe dgrad nvfp4 g=3 m=50 n=96 k=64 copies=both", 0,
      "seed and offset of the result's rounding"},
-    {"describe fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=row", 0,
+    {"describe fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=rowwise", 0,
      "the result's largest magnitudes, this run's first"},
     {"why fprop nvfp4 g=3 m=50 n=96 k=64 copies=both", 0,
      "made by a cast behind the product, "},
@@ -185,13 +185,15 @@ static const struct {
     {"tune --merge /none", 2, "/none: No such file"},
     {"run quantize mxfp8 of=x g=3 m=200 k=96 --backend host --check", 0,
      "passed"},
-    {"run quantize bf16 of=dy g=3 m=200 k=96 dbias=1 copies=row --backend host "
+    {"run quantize bf16 of=dy g=3 m=200 k=96 dbias=1 copies=rowwise --backend "
+     "host "
      "--check",
      0, "from the numbers before"},
-    {"run quantize bf16 of=dy g=3 m=200 k=99 dbias=1 copies=row --backend host "
+    {"run quantize bf16 of=dy g=3 m=200 k=99 dbias=1 copies=rowwise --backend "
+     "host "
      "--check",
      0, "passed"},
-    {"run quantize nvfp4 of=x g=3 m=200 k=99 copies=column split=130,0,60 "
+    {"run quantize nvfp4 of=x g=3 m=200 k=99 copies=columnwise split=130,0,60 "
      "--backend host --check",
      0, "passed"},
     {"run quantize test_cut of=x g=2 m=64 k=96 --specs tests/cli/specs "
@@ -220,7 +222,7 @@ static const struct {
      0, "passed"},
     {"run quantize fp8_row of=w g=2 m=40 k=96 in=f32 --backend host --json", 0,
      "\"gbps\""},
-    {"run requantize fp8_block of=x g=3 m=200 k=96 --backend host", 0,
+    {"run transpose fp8_block of=x g=3 m=200 k=96 --backend host", 0,
      "quern_fp8_block_quantize_x_copy_host"},
     {"run rescale fp8_tensor_delayed of=x --backend host", 0, "history_x"},
     {"run quantize mxfp7 of=x g=3 m=200 k=96", 2, "did you mean 'mxfp"},
@@ -230,28 +232,29 @@ static const struct {
     {"why quantize nvfp4 of=x g=3 m=200 k=96 --backend host", 0, "read twice"},
     {"bench 'quantize mxfp8 of=x g=3 m=200 k=96' --backend host --repeat 3", 0,
      "GB/s"},
-    {"run 'fprop fp8_block g=3 m=200 n=512 k=128 quantize=any prob=1 "
+    {"run 'fprop fp8_block g=3 m=200 n=512 k=128 quantize=auto prob=1 "
      "activation=swiglu copies=both split=17,0,183' --backend host --check",
      0, "passed"},
-    {"run fprop fp8_row g=3 m=200 n=64 k=128 quantize=any split=17,0,183 "
+    {"run fprop fp8_row g=3 m=200 n=64 k=128 quantize=auto split=17,0,183 "
      "--backend host --check",
      0, "passed"},
-    {"run dgrad fp8_block g=3 m=200 n=64 k=128 quantize=any prob=1 dbias=1 "
+    {"run dgrad fp8_block g=3 m=200 n=64 k=128 quantize=auto prob=1 dbias=1 "
      "dprob=1 activation=swiglu split=17,0,183 --backend host --check",
      0, "passed"},
-    {"run dgrad mxfp8 g=3 m=200 n=64 k=128 quantize=any dbias=add beta=1 "
+    {"run dgrad mxfp8 g=3 m=200 n=64 k=128 quantize=auto dbias=add beta=1 "
      "split=17,0,183 sizes=host --backend host --check",
      0, "passed"},
-    {"run dgrad fp8_row g=3 m=200 n=64 k=128 quantize=any dbias=1 copies=both "
+    {"run dgrad fp8_row g=3 m=200 n=64 k=128 quantize=auto dbias=1 copies=both "
      "split=17,0,183 --backend host --check",
      0, "passed"},
-    {"describe dgrad fp8_block g=3 m=200 n=64 k=128 quantize=any dbias=1", 0,
+    {"describe dgrad fp8_block g=3 m=200 n=64 k=128 quantize=auto dbias=1", 0,
      "sums over each group's rows of in"},
-    {"describe fprop mxfp8 g=3 m=200 n=128 k=128 quantize=any expand=ahead", 2,
-     "quantize a by itself"},
-    {"describe fprop mxfp8 g=3 m=200 n=128 k=128 expand=fp8", 2,
+    {"describe fprop mxfp8 g=3 m=200 n=128 k=128 quantize=auto dequantize=pass",
+     2, "quantize a by itself"},
+    {"describe fprop mxfp8 g=3 m=200 n=128 k=128 dequantize=fp8", 2,
      "use all of e4m3's exponents"},
-    {"run fprop mxfp4 g=3 m=200 n=64 k=160 expand=fp8 split=17,0,183 --backend "
+    {"run fprop mxfp4 g=3 m=200 n=64 k=160 dequantize=fp8 split=17,0,183 "
+     "--backend "
      "host --check",
      0, "passed"},
     {"run mlp nvfp4 g=3 m=90 hidden=64 ffn=48 prob=1 split=17,0,60 --backend "
@@ -272,7 +275,7 @@ static const struct {
     {"describe mlp fp8_row g=3 m=90 hidden=64 ffn=48", 0, "w2_column.sf"},
     {"why mlp mxfp8 g=3 m=90 hidden=64 ffn=48 --backend host", 0,
      "> quern_mxfp8_fprop_tn_m_bf16_scale_host"},
-    {"why mlp bf16 g=3 m=90 hidden=64 ffn=48 beta=1 dw=f32 parts=4", 0,
+    {"why mlp bf16 g=3 m=90 hidden=64 ffn=48 beta=1 dw=f32 microbatches=4", 0,
      "_parts8"},
     {"bench 'mlp fp16 g=3 m=90 hidden=64 ffn=48' --backend host --repeat 3", 0,
      "TFLOP/s"},
@@ -343,7 +346,7 @@ void test_overhead(void **state)
     assert_int_equal(
         test_shell("QUERN_CACHE= QUERN_CUDA='%s/../lib/fake_cuda.so' "
                    "'%s/quern' bench --overhead fprop mxfp8 g=1 m=64 n=64 "
-                   "k=64 expand=ahead 2>&1",
+                   "k=64 dequantize=pass 2>&1",
                    own, own),
         2);
     assert_non_null(strstr(test_output, "this run is several"));
@@ -452,10 +455,10 @@ void test_code_without_gpu(void **state)
         "fprop mxfp8 g=8 m=32768 n=2048 k=7168",
         "fprop mxfp4 g=8 m=32768 n=2048 k=7168",
         "fprop mxfp8 g=8 m=320 n=2048 k=7168",
-        "fprop mxfp8 g=2 m=64 n=64 k=64 expand=ahead",
+        "fprop mxfp8 g=2 m=64 n=64 k=64 dequantize=pass",
         "fprop nvfp4 g=2 m=9 n=16 k=16 copies=both activation=swiglu",
         "fprop fp8_block g=2 m=64 n=256 k=64 bias=1 copies=both",
-        "fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=row",
+        "fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=rowwise",
         "quantize mxfp8 of=x g=2 m=9 k=16",
         "quantize fp8_row of=w g=2 m=9 k=16",
         "rescale fp8_tensor_delayed of=x",

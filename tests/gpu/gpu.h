@@ -130,7 +130,7 @@ int gpu_variant_pick(int (*wanted)(const struct qn_kernel *), int every,
 int gpu_variant_choices(const struct gpu_variant *, int models,
                         struct gpu_choice choices[GPU_MAX_CHOICES]);
 
-/* The expand= that a problem of this kernel names: enum quern_expand. */
+/* The dequantize= that a problem of this kernel names: enum quern_expand. */
 int gpu_variant_expand(const struct qn_kernel *);
 
 /* The recipe of a kernel whose A or B is scaled, else NULL. */

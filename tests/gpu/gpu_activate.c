@@ -73,7 +73,7 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
     if ((k->epilogue == QN_COPIES || k->epilogue == QN_GRADIENT_COPIES) &&
         used < size)
         snprintf(line + used, size - used, " copies=%s",
-                 i % 4 ? "both" : "row");
+                 i % 4 ? "both" : "rowwise");
 }
 
 /* D, P and T with their scales, and sums that are not added to what is there,
@@ -164,20 +164,20 @@ static int follows(const struct qn_kernel *k)
 /* Of each recipe; columns that any kernel takes, and a few of these more. */
 static const char *const copied[] = {
     "fprop %s g=%d m=%lld n=256 k=264 copies=both",
-    "fprop %s g=%d m=%lld n=520 k=72 alpha=any sizes=host copies=row",
+    "fprop %s g=%d m=%lld n=520 k=72 alpha=any sizes=host copies=rowwise",
     "fprop %s g=%d m=%lld n=256 k=72 bias=1 prob=1 d=f32 copies=both",
     ("fprop %s g=%d m=%lld n=512 k=264 activation=swiglu prob=1 saved=1 "
      "copies=both"),
     ("fprop %s g=%d m=%lld n=256 k=136 activation=geglu bias=1 interleave=32 "
      "sizes=host saved=1 copies=both"),
-    "fprop %s g=%d m=%lld n=264 k=136 activation=squared_relu copies=row",
+    "fprop %s g=%d m=%lld n=264 k=136 activation=squared_relu copies=rowwise",
     "dgrad %s g=%d m=%lld n=264 k=136 copies=both",
-    "dgrad %s g=%d m=%lld n=136 k=72 d=f32 alpha=any copies=row",
+    "dgrad %s g=%d m=%lld n=136 k=72 d=f32 alpha=any copies=rowwise",
     ("dgrad %s g=%d m=%lld n=256 k=136 activation=swiglu prob=1 dbias=1 "
      "dprob=1 copies=both"),
     ("dgrad %s g=%d m=%lld n=128 k=264 activation=reglu interleave=8 prob=1 "
      "dprob=1 dbias=add sizes=host copies=both"),
-    "dgrad %s g=%d m=%lld n=136 k=72 activation=squared_relu copies=row"};
+    "dgrad %s g=%d m=%lld n=136 k=72 activation=squared_relu copies=rowwise"};
 
 /* Epilogues that few kernels fuse, or none: whole pieces of 16 bytes and
    others, of halves, of operands that take turns, and of runs. */

@@ -25,11 +25,11 @@ static const char *const tokens[] = {
     "g=65 m=4000 k=32 split=zipf dbias=1",
     "g=256 m=3000 k=64 split=mild",
     "g=2 m=0 k=64 dbias=1",
-    TORTURE " k=384 copies=row",
-    "g=3 m=333 k=173 split=skew copies=row",
-    "g=4 m=5000 k=2312 split=mild copies=row", /* several pieces of a row */
-    "g=2 m=7 k=60000 copies=row", /* of fp32, longer than shared memory */
-    "g=5 m=700 k=512 copies=column",
+    TORTURE " k=384 copies=rowwise",
+    "g=3 m=333 k=173 split=skew copies=rowwise",
+    "g=4 m=5000 k=2312 split=mild copies=rowwise", /* several pieces of a row */
+    "g=2 m=7 k=60000 copies=rowwise", /* of fp32, longer than shared memory */
+    "g=5 m=700 k=512 copies=columnwise",
     "g=4 m=9000 k=640 split=mild dbias=1", /* many tiles for each CTA */
     NULL};
 static const char *const weights[] = {"g=3 m=160 k=288", "g=1 m=1 k=40",
@@ -223,7 +223,7 @@ static void add_type(struct work *w, const struct qn_recipe *recipe,
     snprintf(more, sizeof more, " out=%s", type);
     add_scaled(w, "dequantize", recipe, QUERN_X, more, others);
     add_scaled(w, "dequantize", recipe, QUERN_W, more, weights);
-    strcat(more, " copies=column");
+    strcat(more, " copies=columnwise");
     add_scaled(w, "dequantize", recipe, QUERN_W, more, weights);
     add_scaled(w, "dequantize", recipe, QUERN_DY, more, others);
 }
@@ -231,8 +231,9 @@ static void add_type(struct work *w, const struct qn_recipe *recipe,
 /* What a recipe without scales has: activations, and sums. */
 static void add_numbers(struct work *w, const char *recipe)
 {
-    static const char *const inputs[] = {
-        " in=bf16 copies=row", " in=f16 copies=row", " in=f32 copies=row"};
+    static const char *const inputs[] = {" in=bf16 copies=rowwise",
+                                         " in=f16 copies=rowwise",
+                                         " in=f32 copies=rowwise"};
 
     static const char *const types[] = {" in=bf16", " in=f16", " in=f32"};
 
@@ -253,9 +254,9 @@ static void add_recipe(struct work *w, const struct qn_recipe *recipe)
 
     for (int i = 0; i < 3; i++)
         add_type(w, recipe, types[i]);
-    add_scaled(w, "requantize", recipe, QUERN_X, "", others);
-    add_scaled(w, "requantize", recipe, QUERN_W, "", weights);
-    add_scaled(w, "requantize", recipe, QUERN_DY, "", others);
+    add_scaled(w, "transpose", recipe, QUERN_X, "", others);
+    add_scaled(w, "transpose", recipe, QUERN_W, "", weights);
+    add_scaled(w, "transpose", recipe, QUERN_DY, "", others);
     for (int of = 0; of < QN_TENSORS; of++) {
         if (!recipe->scaling[of].history)
             continue;

@@ -124,7 +124,7 @@ static int plan_sums(struct sums *s, const struct qt_case *c, int add,
     int code;
 
     snprintf(line, sizeof line,
-             "quantize %s of=dy g=%d m=%d k=%lld copies=row in=%s dbias=%s",
+             "quantize %s of=dy g=%d m=%d k=%lld copies=rowwise in=%s dbias=%s",
              c->type == QUERN_F16 ? "fp16" : "bf16", GROUPS, TOKENS,
              (long long)c->m, c->type == QUERN_F16 ? "f16" : "bf16",
              add ? "add" : "1");

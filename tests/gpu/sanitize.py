@@ -24,8 +24,8 @@ BIN = os.path.join(os.path.dirname(__file__), "../../build/bin")
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SIZES = "g=3 m=200 k=256 split=0,129,71"
 CASTS = ("quantize {} of=dy dbias=1 " + SIZES, "quantize {} of=w g=2 m=128 k=256",
-         "quantize {} of=x activation=swiglu prob=1 " + SIZES, "dequantize {} of=x copies=column " + SIZES,
-         "quantize {} of=dy activation=swiglu prob=1 dprob=1 dbias=1 " + SIZES, "requantize {} of=x " + SIZES)
+         "quantize {} of=x activation=swiglu prob=1 " + SIZES, "dequantize {} of=x copies=columnwise " + SIZES,
+         "quantize {} of=dy activation=swiglu prob=1 dprob=1 dbias=1 " + SIZES, "transpose {} of=x " + SIZES)
 UNSCALED = ("bf16", "fp16")  # no copies to make: activations alone
 MLP = "mlp {} g=3 m=200 hidden=256 ffn=128 prob=1 bias=1 split=0,129,71"
 

@@ -311,7 +311,7 @@ void test_result_copies(void **state)
                      : n % 3 == 2 ? "f16"
                                   : "bf16",
                      activations[i], n % 3 ? " prob=1" : "",
-                     n % 2 ? " interleave=8" : "", n % 4 ? "both" : "row");
+                     n % 2 ? " interleave=8" : "", n % 4 ? "both" : "rowwise");
             try_line(line, sizes);
         }
         snprintf(line, sizeof line,
@@ -328,11 +328,11 @@ void test_result_of_gradients(void **state)
 {
     static const char *const lines[] = {
         "fprop %s g=5 m=303 n=152 k=64 alpha=any copies=both",
-        "fprop %s g=5 m=303 n=40 k=160 d=f32 copies=row",
+        "fprop %s g=5 m=303 n=40 k=160 d=f32 copies=rowwise",
         "dgrad %s g=5 m=303 n=152 k=64 copies=both",
         "dgrad %s g=5 m=303 n=136 k=64 d=f16 alpha=any copies=both",
         "dgrad %s g=5 m=303 n=48 k=96 activation=geglu prob=1 copies=both",
-        "dgrad %s g=5 m=303 n=40 k=64 activation=squared_relu copies=row"};
+        "dgrad %s g=5 m=303 n=40 k=64 activation=squared_relu copies=rowwise"};
     static const int64_t sizes[] = {130, 0, 1, 128, 41};
     const struct qn_recipe *recipe = qn_registry_builtin.recipes;
     char line[256];
@@ -415,7 +415,7 @@ static const char *const behind[] = {
     "fprop fp8_tensor_delayed g=5 m=303 n=72 k=64 bias=1 copies=both",
     "fprop nvfp4 g=5 m=303 n=96 k=64 activation=swiglu prob=1 copies=both",
     "dgrad nvfp4 g=5 m=303 n=96 k=64 copies=both",
-    ("dgrad mxfp8 g=5 m=303 n=48 k=64 activation=geglu expand=ahead "
+    ("dgrad mxfp8 g=5 m=303 n=48 k=64 activation=geglu dequantize=pass "
      "copies=both")};
 
 /* A flag skips both launches, a lie is reported and stays inside, and fewer
@@ -467,13 +467,13 @@ void test_result_refusals(void **state)
         {"fprop bf16 g=1 m=8 n=256 k=64 ragged=n copies=both", "with ragged=m"},
         {"dgrad bf16 g=1 m=8 n=256 k=64 copies=both",
          "recipe bf16: the recipe keeps dy as it is"},
-        {"fprop fp8_row g=1 m=8 n=256 k=64 expand=ahead copies=both",
+        {"fprop fp8_row g=1 m=8 n=256 k=64 dequantize=pass copies=both",
          "are factors of sums, not of values"},
-        {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=column",
+        {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=columnwise",
          "row or both is expected"},
         {"fprop bf16 g=1 m=8 n=256 k=64 bias=1 copies=both",
          "recipe bf16: the recipe keeps x as it is"},
-        {"dgrad fp8_block g=1 m=8 n=256 k=64 bias=1 copies=row",
+        {"dgrad fp8_block g=1 m=8 n=256 k=64 bias=1 copies=rowwise",
          "bias is of fprop, activation of fprop and dgrad"},
         {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=ro",
          "did you mean 'row'?"},

@@ -176,11 +176,11 @@ static void compare(const char *op, const char *recipe, const char *way)
 void test_fuse(void **state)
 {
     (void)state;
-    compare("fprop", "fp8_block", "inline");
-    compare("dgrad", "fp8_block", "any");
-    compare("fprop", "fp8_row", "any");
-    compare("fprop", "fp8_tensor", "inline");
-    compare("fprop", "mxfp8", "any");
-    compare("dgrad", "mxfp4", "inline");
-    compare("fprop", "nvfp4", "any");
+    compare("fprop", "fp8_block", "mainloop");
+    compare("dgrad", "fp8_block", "auto");
+    compare("fprop", "fp8_row", "auto");
+    compare("fprop", "fp8_tensor", "mainloop");
+    compare("fprop", "mxfp8", "auto");
+    compare("dgrad", "mxfp4", "mainloop");
+    compare("fprop", "nvfp4", "auto");
 }

@@ -299,13 +299,13 @@ void test_gradient_refusals(void **state)
     expect_refused(LINE "activation=swiglu dbias=2", "0, 1 or add");
     expect_refused(LINE "activation=swiglu dprob=2", "0 or 1");
     expect_refused("dgrad bf16 g=4 m=64 n=64 k=128 activation=swiglu "
-                   "copies=row",
+                   "copies=rowwise",
                    "keeps dy as it is");
     expect_refused("dgrad fp8_block g=4 m=64 n=64 k=128 activation=swiglu "
-                   "copies=column",
+                   "copies=columnwise",
                    "row or both");
     expect_refused("dgrad mxfp4 g=4 m=64 n=64 k=128 activation=swiglu "
-                   "expand=fp8",
+                   "dequantize=fp8",
                    "activation: of two products each would leave sums");
 #undef LINE
 }

@@ -109,8 +109,8 @@ void test_fidelity(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++)
         for (int of = 0; of < 3; of++) {
-            judge(recipes[i], ofs[of], "row");
-            judge(recipes[i], ofs[of], "column");
+            judge(recipes[i], ofs[of], "rowwise");
+            judge(recipes[i], ofs[of], "columnwise");
         }
 }
 
@@ -120,7 +120,7 @@ void test_fidelity_of_padding(void **state)
     struct made m;
 
     (void)state;
-    make(&m, "mxfp8", "x", "column");
+    make(&m, "mxfp8", "x", "columnwise");
     assert_true(held(&m));
     ((unsigned char *)m.f.copy->data)[131] = 0x38;
     assert_false(held(&m));

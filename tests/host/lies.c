@@ -143,11 +143,11 @@ void test_shared_casts(void **state)
 #define AT(field) offsetof(struct quern_quantize_args, field)
     (void)state;
     share("rescale fp8_tensor_delayed of=x", AT(history), AT(scale), "overlap");
-    share("quantize fp8_row of=x g=3 m=64 k=64 copies=row sizes=host",
+    share("quantize fp8_row of=x g=3 m=64 k=64 copies=rowwise sizes=host",
           AT(row.sf), AT(host_sizes), "row.sf overlaps host_sizes");
-    share("quantize fp8_row of=w g=3 m=16 k=64 copies=row", AT(row.data),
+    share("quantize fp8_row of=w g=3 m=16 k=64 copies=rowwise", AT(row.data),
           AT(in.pointers), "row.data overlaps in.pointers");
-    share("quantize fp8_tensor_delayed of=x g=1 m=64 k=64 copies=row "
+    share("quantize fp8_tensor_delayed of=x g=1 m=64 k=64 copies=rowwise "
           "sizes=host",
           AT(row.data), AT(scale), "row.data overlaps scale");
 #undef AT

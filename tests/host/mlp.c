@@ -321,7 +321,7 @@ static void try_queue(const char *recipe, int parts)
 
     snprintf(text, sizeof text,
              "mlp %s g=4 m=150 hidden=64 ffn=24 prob=1 dw=f32 split=skew "
-             "parts=%d",
+             "microbatches=%d",
              recipe, parts);
     begin(&first, text, NULL);
     snprintf(text + strlen(text), sizeof text - strlen(text), " beta=1");
@@ -469,14 +469,16 @@ static const struct {
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 recomput=1", "did you mean 'recompute'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 biass=1", "did you mean 'bias'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 split=3", "split=3"},
-    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 parts=9", "parts=9: 1 to 8"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 microbatches=9",
+     "microbatches=9: 1 to 8"},
 };
 
 void test_mlp_texts(void **state)
 {
     static const char *const right[] = {
         ("mlp fp8_block g=8 m=4096 hidden=7168 ffn=2048 in=bf16 dw=f32 beta=1 "
-         "activation=swiglu prob=1 bias=1 recompute=1 parts=4 split=mild"),
+         "activation=swiglu prob=1 bias=1 recompute=1 microbatches=4 "
+         "split=mild"),
         ("mlp bf16 g=1 m=0 hidden=8 ffn=8 in=bf16 dw=bf16 "
          "activation=squared_relu"),
         ("mlp nvfp4 g=2 m=9 hidden=64 ffn=64 in=f32 dw=f16 activation=geglu "

@@ -217,12 +217,13 @@ static const struct {
     {"quantize mxfp8 g=1 m=1 k=6 prob=1", "rows are multiplied in dbias alone"},
     {"quantize mxfp8 of=dy g=1 m=1 k=6 prob=1 dbias=1",
      "of dy that the recipe keeps as it is"},
-    {"quantize bf16 of=x g=1 m=1 k=6 prob=1 dbias=1 copies=row", "of dy that"},
-    {"quantize bf16 of=dy g=1 m=1 k=6 dbias=1 dprob=1 copies=row",
+    {"quantize bf16 of=x g=1 m=1 k=6 prob=1 dbias=1 copies=rowwise",
+     "of dy that"},
+    {"quantize bf16 of=dy g=1 m=1 k=6 dbias=1 dprob=1 copies=rowwise",
      "the gradient is of prob=1"},
     {"quantize mxfp8 g=1 m=1 k=6 prob=2", "0 or 1"},
     {"quantize mxfp8 g=2 m=5 k=6 split=3,4", "split=3,4"},
-    {"requantize mxfp8 g=1 m=1 k=1 copies=row", "copies=column"},
+    {"transpose mxfp8 g=1 m=1 k=1 copies=rowwise", "copies=columnwise"},
     {"dequantize mxfp8 g=1 m=1 k=1 copies=both", "reads one copy"},
     {"dequantize mxfp8 g=1 m=1 k=1 in=f32", "dequantize has out="},
     {"rescale mxfp8 of=x", "no delayed scaling"},
@@ -236,13 +237,13 @@ void test_quantize_texts(void **state)
 {
     static const char *const right[] = {
         "quantize fp8_block of=x g=8 m=32768 k=7168 in=bf16 copies=both",
-        ("quantize nvfp4 of=dy g=2 m=5 k=64 in=f32 copies=column "
+        ("quantize nvfp4 of=dy g=2 m=5 k=64 in=f32 copies=columnwise "
          "activation=swiglu interleave=32 prob=1 dbias=1 split=2,3"),
-        "quantize bf16 of=dy g=2 m=5 k=64 in=bf16 copies=row dbias=add",
-        "quantize bf16 of=dy g=2 m=5 k=64 in=f32 copies=row prob=1 dbias=1 "
+        "quantize bf16 of=dy g=2 m=5 k=64 in=bf16 copies=rowwise dbias=add",
+        "quantize bf16 of=dy g=2 m=5 k=64 in=f32 copies=rowwise prob=1 dbias=1 "
         "dprob=1",
-        "requantize mxfp8 of=w g=8 m=64 k=32",
-        "dequantize mxfp8 of=x g=8 m=64 k=32 out=f16 copies=column",
+        "transpose mxfp8 of=w g=8 m=64 k=32",
+        "dequantize mxfp8 of=x g=8 m=64 k=32 out=f16 copies=columnwise",
         "bias bf16 of=x g=2 m=5 k=64 in=f16 prob=1 split=2,3",
         "rescale fp8_tensor_delayed of=dy"};
     struct quern_quantization q;
@@ -309,7 +310,7 @@ void test_quantize_adds_dbias(void **state)
         struct setup whole, sum;
         float *stored, *added;
 
-        make_text(text, r < RECIPES ? recipes[r] : "bf16 copies=row");
+        make_text(text, r < RECIPES ? recipes[r] : "bf16 copies=rowwise");
         setup_make(&whole, text);
         strcpy(strstr(text, "dbias=1"), "dbias=add");
         setup_make(&sum, text);
@@ -496,8 +497,8 @@ static void check_bias(const struct setup *s, const struct bias_numbers *x)
 /* To the bit, with rows of nobody, an empty group and factors that are 0. */
 void test_quantize_bias(void **state)
 {
-    static const char text[] =
-        "quantize bf16 of=dy g=4 m=300 k=96 copies=row prob=1 dbias=1 dprob=1";
+    static const char text[] = "quantize bf16 of=dy g=4 m=300 k=96 "
+                               "copies=rowwise prob=1 dbias=1 dprob=1";
     struct bias_numbers x;
     struct quern_quantize_args *a;
     uint64_t draws = 9;

@@ -138,8 +138,8 @@ static void quantize(struct shop *s, const char *recipe, const char *of,
     char line[128];
 
     snprintf(line, sizeof line,
-             "quantize %s of=%s g=%d m=%lld k=%lld copies=column", recipe, of,
-             s->groups, (long long)tokens, (long long)columns);
+             "quantize %s of=%s g=%d m=%lld k=%lld copies=columnwise", recipe,
+             of, s->groups, (long long)tokens, (long long)columns);
     plan = cast_plan(line, &need);
     need.args.in.data = numbers;
     need.args.first_dims = b->sizes;
@@ -163,7 +163,7 @@ static void make_sums(const struct shop *s, struct batch *b, int64_t tokens,
 
     for (int i = 0; i < 2; i++) {
         snprintf(line, sizeof line,
-                 "quantize bf16 of=dy g=%d m=%lld k=%d copies=row dbias=%s",
+                 "quantize bf16 of=dy g=%d m=%lld k=%d copies=rowwise dbias=%s",
                  s->groups, (long long)tokens, M, kinds[i]);
         b->sums[i] = cast_plan(line, &need);
     }
@@ -213,9 +213,9 @@ static struct quern_plan *make_plan(const struct shop *s, const char *recipe,
     char line[128];
 
     snprintf(line, sizeof line,
-             "wgrad %s g=%d m=%d n=%d k=%d d=%s parts=%d sizes=host%s", recipe,
-             s->groups, M, N, TOKENS, s->d_type == QUERN_F32 ? "f32" : "bf16",
-             s->parts, more);
+             "wgrad %s g=%d m=%d n=%d k=%d d=%s microbatches=%d sizes=host%s",
+             recipe, s->groups, M, N, TOKENS,
+             s->d_type == QUERN_F32 ? "f32" : "bf16", s->parts, more);
     if (quern_problem_parse(host_ctx, line, &p) ||
         quern_describe(host_ctx, &p, &need) ||
         quern_plan(host_ctx, &p, &options, &plan))
@@ -516,7 +516,7 @@ void test_queue_refuses_dbias(void **state)
      cast_plan(line, &need))
     scaled = PLAN("fp8_block", M, "dbias=1");
     none = PLAN("fp8_block", M, "");
-    narrow = PLAN("bf16", M - 8, "copies=row dbias=add");
+    narrow = PLAN("bf16", M - 8, "copies=rowwise dbias=add");
 #undef PLAN
     assert_int_equal(quern_queue(host_ctx, 3, &queue), QUERN_OK);
     bias_arguments(s, &first, dbias, &good);

@@ -133,7 +133,8 @@ static void expect_order(struct stack *k, const char *more, int overwrite)
 {
     _Alignas(16) uint32_t workspace[64] = {0};
     struct quern_args args;
-    struct quern_plan *add = stack_plan(TOKENS, " beta=1 parts=8", &args);
+    struct quern_plan *add =
+        stack_plan(TOKENS, " beta=1 microbatches=8", &args);
     struct quern_plan *first = stack_plan(TOKENS, more, &args);
     struct quern_queue *queue;
     float *d[2];
@@ -174,8 +175,8 @@ void test_queue_order_of_sums(void **state)
     for (int count = 1; count <= QUERN_MAX_PARTS; count++) {
         struct stack k = make_stack(&seed, count);
 
-        expect_order(&k, " beta=1 parts=8", 0);
-        expect_order(&k, " parts=8", 1);
+        expect_order(&k, " beta=1 microbatches=8", 0);
+        expect_order(&k, " microbatches=8", 1);
         free_stack(&k);
     }
 }
@@ -228,12 +229,14 @@ void test_queue_merges_alike(void **state)
     uint64_t seed = 21;
     struct stack k = make_stack(&seed, 3);
     struct quern_args args, scaled, any, less;
-    struct quern_plan *add = stack_plan(TOKENS, " beta=1 parts=8", &args);
+    struct quern_plan *add =
+        stack_plan(TOKENS, " beta=1 microbatches=8", &args);
     struct quern_plan *alpha =
-        stack_plan(TOKENS, " beta=1 alpha=any parts=8", &scaled);
-    struct quern_plan *beta = stack_plan(TOKENS, " beta=any parts=8", &any);
+        stack_plan(TOKENS, " beta=1 alpha=any microbatches=8", &scaled);
+    struct quern_plan *beta =
+        stack_plan(TOKENS, " beta=any microbatches=8", &any);
     struct quern_plan *few =
-        stack_plan((int)k.tokens[0], " beta=1 parts=8", &less);
+        stack_plan((int)k.tokens[0], " beta=1 microbatches=8", &less);
     const int64_t pitch = M + 8;
     uint16_t *apart = zeros((size_t)(k.tokens[1] * pitch) * 2);
     struct waiting w[3], x[3], y[3];

@@ -63,7 +63,7 @@ static void same_otherwise(const struct qt_case *c, int way)
     } else {
         host_multiply(&other, &data, 2, &ahead);
         if (memcmp(inside.d, ahead.d, inside.d_bytes))
-            fail_msg("%s: with expand=%s D is another", c->what,
+            fail_msg("%s: with dequantize=%s D is another", c->what,
                      qn_expand_name(way));
     }
     host_output_free(&inside);

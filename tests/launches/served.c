@@ -20,40 +20,40 @@ static const char *const results[] = {"", " d=f32", " d=f16"};
 /* After "fprop R" and "dgrad R": what comes with an activation, and what is a
    line without one. */
 static const char *const forward[] = {
-    "",           " bias=1 prob=1 saved=1", " copies=both saved=1",
-    " alpha=any", " sizes=host copies=row", " bias=1 quantize=any prob=1"};
+    "",           " bias=1 prob=1 saved=1",     " copies=both saved=1",
+    " alpha=any", " sizes=host copies=rowwise", " bias=1 quantize=auto prob=1"};
 static const char *const backward[] = {
     "",
     " prob=1 dbias=1 dprob=1",
     " copies=both dbias=add",
     " alpha=any prob=1 dprob=1",
-    " sizes=host copies=row prob=1 dbias=1 dprob=1",
-    " quantize=any"};
+    " sizes=host copies=rowwise prob=1 dbias=1 dprob=1",
+    " quantize=auto"};
 static const char *const plain[] = {
     "",
     " beta=1",
     " alpha=any beta=any",
     " copies=both",
-    " quantize=any",
+    " quantize=auto",
     " sizes=host",
-    " expand=inside",
-    " expand=ahead",
+    " dequantize=mainloop",
+    " dequantize=pass",
 };
 static const char *const biased[] = {
     " bias=1",
     " bias=1 prob=1 alpha=any",
     " bias=1 copies=both",
     " bias=1 sizes=host",
-    " bias=1 quantize=any",
-    " bias=1 expand=inside",
-    " bias=1 expand=ahead",
-    " bias=1 prob=1 activation=swiglu expand=inside",
-    " bias=1 prob=1 activation=geglu interleave=1 expand=ahead",
+    " bias=1 quantize=auto",
+    " bias=1 dequantize=mainloop",
+    " bias=1 dequantize=pass",
+    " bias=1 prob=1 activation=swiglu dequantize=mainloop",
+    " bias=1 prob=1 activation=geglu interleave=1 dequantize=pass",
 };
 
 /* A strategy that a line names may need what only Hopper's kernels have. */
-static const char *const hopper[] = {" expand=fp8", " expand=f16",
-                                     " bias=1 expand=fp8"};
+static const char *const hopper[] = {" dequantize=fp8", " dequantize=f16",
+                                     " bias=1 dequantize=fp8"};
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 

@@ -473,7 +473,7 @@ static void play_mlp(struct play *play)
 static void play(const char *line, const char *recipe, int is_short, FILE *log,
                  FILE *why)
 {
-    static const char *const casts[] = {"quantize ", "requantize ",
+    static const char *const casts[] = {"quantize ", "transpose ",
                                         "dequantize ", "rescale ", "bias "};
     struct play play = {.log = log, .why = why, .is_short = is_short};
     int cast = 0;

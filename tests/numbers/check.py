@@ -209,9 +209,9 @@ class Case:
             got = out[self.layout.starts[g] : self.layout.starts[g + 1]]
             same_numbers(f"dequantize {side}, group {g}", got.ravel(), expected.ravel().copy())
 
-    def check_requantize(self):
+    def check_transpose(self):
         """The column copy of what the row copy holds."""
-        quantization, need = self.library.describe(f"requantize {self.problem}")
+        quantization, need = self.library.describe(f"transpose {self.problem}")
         x = np.zeros(self.x.shape, np.float32)
         for g, numbers in enumerate(self.numbers_of("row")):
             x[self.layout.starts[g] : self.layout.starts[g + 1]] = numbers
@@ -238,7 +238,7 @@ class Case:
         if self.history_slots:
             self.check_history()
         else:
-            self.check_requantize()
+            self.check_transpose()
 
 
 class Activated(Case):
@@ -285,7 +285,7 @@ class Activated(Case):
         if self.probability is not None:
             args.probability = self.probability.ctypes.data
 
-    def check_requantize(self):
+    def check_transpose(self):
         """That has no activation."""
 
 

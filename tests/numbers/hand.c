@@ -202,7 +202,7 @@ static void quantize(struct quern_context *ctx, const char *recipe,
     for (int g = 0; g < count; g++)
         sizes[g] = 1;
     snprintf(text, sizeof text, "quantize %s of=x g=%d m=%d k=%d in=f32 %s",
-             recipe, count, count, K, "copies=row");
+             recipe, count, count, K, "copies=rowwise");
     must(ctx, quern_quantize_parse(ctx, text, &problem));
     must(ctx, quern_quantize_describe(ctx, &problem, &need));
     must(ctx, quern_quantize_plan(ctx, &problem, &options, &plan));

@@ -107,14 +107,14 @@ FORM(ROW_M_WHOLE, M, STORE, cooperative, 192, 1, 1, BF16, K,
 /* A is quantized in the mainloop, and nothing of it is seen outside. */
 FORM(BLOCK_M_INLINE, M, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_block",
-     .quantize = "inline");
+     .quantize = "mainloop");
 FORM(BLOCK_M_INLINE_HALVES, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 64, .recipe = "fp8_block",
-     .quantize = "inline");
+     .quantize = "mainloop");
 /* Each of two CTAs makes a half for both. */
 FORM(BLOCK_M_INLINE_PAIRS, M, STORE, cooperative, 256, 1, 2, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_block",
-     .quantize = "inline");
+     .quantize = "mainloop");
 FORM(TENSOR_K, K, STORE, pingpong, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_tensor");
 FORM(TENSOR_K_FETCH, K, ADD, pingpong, 128, 1, 1, F32, K,
@@ -172,7 +172,8 @@ FORM(EXPAND_M_SWAPPED_MIXED, M, STORE, cooperative, 256, 1, 1, F32, K,
 FORM(EXPAND_M_REGISTERS_F16, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "mxfp8", .expand = "registers",
      .f16 = 1);
-/* As f16 by tiles, and those that do not fit once more as bf16. MORE: some tiles have few rows. */
+/* As f16 by tiles, and those that do not fit once more as bf16. MORE: some
+   tiles have few rows. */
 FORM(EXPAND_M_SWAPPED_EITHER, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 64, .recipe = "mxfp8", .expand = "swapped",
      .either = 1);
@@ -217,7 +218,7 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
            k->interleave == f->interleave &&
            qn_tensormap_takes(k, QN_PARAM_bases) == f->f16 &&
            (strcmp(k->becomes, "either") == 0) == f->either &&
-           strcmp(k->quantize, f->quantize ? f->quantize : "apart") == 0;
+           strcmp(k->quantize, f->quantize ? f->quantize : "pass") == 0;
 }
 
 static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)

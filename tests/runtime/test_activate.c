@@ -208,7 +208,7 @@ static void chooses(void **state)
         {"fprop bf16 g=3 m=40 n=64 k=32 activation=squared_relu interleave=5",
          "square"},
         {BLOCK, "block"},
-        {BLOCK " copies=row", "copies"},
+        {BLOCK " copies=rowwise", "copies"},
         {COPIES, "copies"},
     };
 
@@ -334,7 +334,7 @@ static void launches_copies(void **state)
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_null(pointer(P(column)));
     end(&f);
-    f = begin(BLOCK " copies=row");
+    f = begin(BLOCK " copies=rowwise");
     assert_int_equal(f.need.args.t.ndim, 0);
     end(&f);
 }

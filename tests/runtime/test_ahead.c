@@ -12,7 +12,7 @@
 
 static void expands_then_multiplies(void **state)
 {
-    struct fixture f = begin("fprop blocks g=3 m=40 n=64 k=96 expand=ahead");
+    struct fixture f = begin("fprop blocks g=3 m=40 n=64 k=96 dequantize=pass");
     int flag = 0;
 
     (void)state;
@@ -46,7 +46,7 @@ static void expands_then_multiplies(void **state)
 /* Weights that were quantized the other way round lie as they did before. */
 static void turns_columns_back(void **state)
 {
-    struct fixture f = begin("dgrad blocks g=3 m=40 n=64 k=96 expand=ahead");
+    struct fixture f = begin("dgrad blocks g=3 m=40 n=64 k=96 dequantize=pass");
 
     (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -61,7 +61,8 @@ static void turns_columns_back(void **state)
    other sizes, and whole blocks. */
 static void sums_whole_blocks(void **state)
 {
-    struct fixture f = begin("wgrad blocks g=3 m=64 n=96 k=300 expand=ahead");
+    struct fixture f =
+        begin("wgrad blocks g=3 m=64 n=96 k=300 dequantize=pass");
     const char *sizes;
 
     (void)state;
@@ -87,8 +88,8 @@ static void sums_whole_blocks(void **state)
 static void multiplies_by_second_levels(void **state)
 {
     static const char *const texts[] = {
-        "fprop levels g=3 m=40 n=64 k=96 expand=ahead",
-        "fprop levels g=3 m=40 n=64 k=96 alpha=any beta=any expand=ahead"};
+        "fprop levels g=3 m=40 n=64 k=96 dequantize=pass",
+        "fprop levels g=3 m=40 n=64 k=96 alpha=any beta=any dequantize=pass"};
     const float alpha[3] = {1, 2, 3}, beta[3] = {4, 5, 6};
 
     (void)state;
@@ -120,8 +121,10 @@ static void multiplies_by_second_levels(void **state)
 /* What is bf16 already is read where it lies. */
 static void leaves_bf16_alone(void **state)
 {
-    struct fixture f = begin("fprop weights g=3 m=40 n=64 k=96 expand=ahead");
-    struct fixture g = begin("dgrad weights g=3 m=40 n=64 k=96 expand=ahead");
+    struct fixture f =
+        begin("fprop weights g=3 m=40 n=64 k=96 dequantize=pass");
+    struct fixture g =
+        begin("dgrad weights g=3 m=40 n=64 k=96 dequantize=pass");
 
     (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -140,7 +143,7 @@ static void takes_host_sizes(void **state)
 {
     static const int64_t good[] = {20, 0, 20}, bad[] = {20, -1, 0};
     struct fixture f =
-        begin("fprop blocks g=3 m=40 n=64 k=96 sizes=host expand=ahead");
+        begin("fprop blocks g=3 m=40 n=64 k=96 sizes=host dequantize=pass");
 
     (void)state;
     f.args.a.first_dims = NULL;
@@ -162,9 +165,10 @@ static void takes_host_sizes(void **state)
    become. */
 static void fits_fewer_rows(void **state)
 {
-    struct fixture f = begin("wgrad blocks g=3 m=64 n=96 k=1000 expand=ahead");
+    struct fixture f =
+        begin("wgrad blocks g=3 m=64 n=96 k=1000 dequantize=pass");
     struct quern_problem p =
-        test_problem(f.ctx, "wgrad blocks g=3 m=64 n=96 k=300 expand=ahead");
+        test_problem(f.ctx, "wgrad blocks g=3 m=64 n=96 k=300 dequantize=pass");
     struct quern_description need;
     const void *most, *less;
 
@@ -197,7 +201,8 @@ static void refuses(void **state)
         {"fprop sums g=3 m=40 n=64 k=128", "factors of sums, not of values"},
         {"fprop halves g=3 m=40 n=64 k=96", "and must be bf16"},
         {"fprop blocks g=3 m=40 n=64 k=96 d=f16", "writes such a D"},
-        {"wgrad blocks g=3 m=40 n=64 k=96 parts=2", "parts: merged products"},
+        {"wgrad blocks g=3 m=40 n=64 k=96 microbatches=2",
+         "microbatches: merged products"},
         {"wgrad blocks g=1000 m=8 n=8 k=1073700000", "would pass 2^30 tokens"},
     };
     struct quern_context *ctx = test_open_with(&registry);
@@ -206,18 +211,18 @@ static void refuses(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s expand=ahead", rows[i].text);
+        snprintf(text, sizeof text, "%s dequantize=pass", rows[i].text);
         test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
                     rows[i].says);
     }
     test_expect(quern_problem_parse(
-                    ctx, "fprop blocks g=1 m=1 n=8 k=8 expand=ahaed", &p),
-                QUERN_EINVAL, "did you mean 'ahead'?");
+                    ctx, "fprop blocks g=1 m=1 n=8 k=8 dequantize=pas", &p),
+                QUERN_EINVAL, "did you mean 'pass'?");
     p = test_problem(ctx, "fprop blocks g=1 m=1 n=8 k=8");
     p.expand = 5;
     test_expect(quern_problem_print(&p, text, sizeof text) > 0, 1, "");
     test_expect(quern_describe(ctx, &p, &(struct quern_description){0}),
-                QUERN_EINVAL, "expand is 5: not one of the values");
+                QUERN_EINVAL, "dequantize is 5: not one of the values");
     quern_close(ctx);
 }
 
@@ -231,7 +236,7 @@ static void refuses_options(void **state)
                                              .kernel = "fprop_scale"};
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p =
-        test_problem(ctx, "fprop blocks g=3 m=40 n=64 k=96 expand=ahead");
+        test_problem(ctx, "fprop blocks g=3 m=40 n=64 k=96 dequantize=pass");
     struct quern_tune_result result;
     struct quern_plan_info info;
     struct quern_plan *plan;
@@ -247,9 +252,9 @@ static void refuses_options(void **state)
     assert_string_equal(info.kernel, "fprop_scale");
     quern_plan_free(plan);
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
-                "expand=ahead: the kernels to be measured");
+                "dequantize=pass: the kernels to be measured");
     p = test_problem(ctx, "fprop weights g=3 m=40 n=64 k=96 sizes=host "
-                          "expand=ahead");
+                          "dequantize=pass");
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "no kernel brings sizes from the host for recipe weights");
     quern_close(ctx);
@@ -258,7 +263,7 @@ static void refuses_options(void **state)
 /* Arguments are those of the problem, and are named so. */
 static void names_arguments(void **state)
 {
-    struct fixture f = begin("fprop levels g=3 m=40 n=64 k=96 expand=ahead");
+    struct fixture f = begin("fprop levels g=3 m=40 n=64 k=96 dequantize=pass");
     struct quern_args a = f.args;
 
     (void)state;
@@ -283,11 +288,12 @@ static void names_arguments(void **state)
 static void model_decides(void **state)
 {
     static const struct decision rows[] = {
-        {LARGE, NULL, "fprop", "expand=ahead: ahead "},
-        {LARGE " expand=inside", NULL, "blocks_inside", "> blocks_inside"},
+        {LARGE, NULL, "fprop", "dequantize=pass: pass "},
+        {LARGE " dequantize=mainloop", NULL, "blocks_inside",
+         "> blocks_inside"},
         {LARGE, "blocks_inside", "blocks_inside", "> blocks_inside"},
         {SMALL, NULL, "blocks_inside", "> blocks_inside"},
-        {SMALL " expand=ahead", NULL, "fprop", "as the problem says"},
+        {SMALL " dequantize=pass", NULL, "fprop", "as the problem says"},
     };
     struct quern_context *ctx = test_open_with(&registry);
 
@@ -318,7 +324,7 @@ static void falls_back(void **state)
 static void fails_each_driver_call(void **state)
 {
     (void)state;
-    fail_driver_calls("wgrad levels g=3 m=64 n=96 k=300 expand=ahead", 4);
+    fail_driver_calls("wgrad levels g=3 m=64 n=96 k=300 dequantize=pass", 4);
 }
 
 /* The same of a plan, which has four modules and leaves none. */
@@ -329,8 +335,8 @@ static void plans_fail_cleanly(void **state)
     (void)state;
     do {
         struct quern_context *ctx = test_open_with(&registry);
-        struct quern_problem p =
-            test_problem(ctx, "fprop levels g=3 m=40 n=64 k=96 expand=ahead");
+        struct quern_problem p = test_problem(
+            ctx, "fprop levels g=3 m=40 n=64 k=96 dequantize=pass");
         struct quern_plan *plan;
 
         test_cuda->calls = 0;
@@ -368,7 +374,7 @@ static void takes_what_is_linked(void **state)
     ctx = test_open_with(&linked);
     test_expect_choice(ctx, LARGE, NULL, "blocks_inside", QUERN_BACKEND_AOT,
                        132);
-    p = test_problem(ctx, LARGE " expand=ahead");
+    p = test_problem(ctx, LARGE " dequantize=pass");
     test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_EMISSING,
                 "QUERN_NVRTC: /nonexistent");
     quern_close(ctx);
@@ -377,7 +383,7 @@ static void takes_what_is_linked(void **state)
 static void fails_each_allocation(void **state)
 {
     (void)state;
-    fail_allocations("fprop levels g=3 m=40 n=64 k=96 expand=ahead", 4);
+    fail_allocations("fprop levels g=3 m=40 n=64 k=96 dequantize=pass", 4);
 }
 
 int test_ahead_group(void)

@@ -68,7 +68,7 @@ static const struct qn_requires whole[] = {
     }
 static const struct qn_kernel kernels[] = {
     PRODUCT("plain", "blocks", plain_params, .quantize = NULL),
-    PRODUCT("beside", "blocks", inline_params, .quantize = "inline",
+    PRODUCT("beside", "blocks", inline_params, .quantize = "mainloop",
             .requires = whole, .nrequires = 1),
     {.name = "cast",
      .spec = "kernels/test.lua:1",
@@ -93,7 +93,7 @@ static const struct qn_rejected rejected[] = {
      .op = QUERN_FPROP,
      .ragged = QUERN_AXIS_M,
      .d_type = QUERN_BF16,
-     .quantize = "inline",
+     .quantize = "mainloop",
      .reason = "no room beside the product"},
 };
 static const struct quern_registry registry = {.hash = "fuse",
@@ -105,8 +105,8 @@ static const struct quern_registry registry = {.hash = "fuse",
                                                .nrejected = 1};
 
 #define SIDES  "fprop blocks g=3 m=40 n=4096 k=1032"
-#define BESIDE SIDES " quantize=inline"
-#define SHORT  "fprop blocks g=3 m=40 n=4096 k=1030 quantize=inline"
+#define BESIDE SIDES " quantize=mainloop"
+#define SHORT  "fprop blocks g=3 m=40 n=4096 k=1030 quantize=mainloop"
 
 enum { ROOM = 1 << 17, B_ROOM = 1 << 24, PLACES = 13 };
 
@@ -177,7 +177,7 @@ static void chooses(void **state)
         const char *text, *kernel;
     } rows[] = {
         {SIDES, "plain"},
-        {SIDES " quantize=apart", "plain"},
+        {SIDES " quantize=pass", "plain"},
         {SHORT, "plain"},
         {BESIDE, "beside"},
         {"fprop blocks g=1 m=8192 n=64 k=4096", "plain"},
@@ -185,11 +185,11 @@ static void chooses(void **state)
     static const struct {
         const char *text, *kernel;
     } models[] = {
-        {"fprop blocks g=1 m=67456 n=64 k=4096 quantize=any", "beside"},
-        {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=any", "plain"},
-        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=any", "plain"},
-        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=inline", "beside"},
-        {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=any", "plain"},
+        {"fprop blocks g=1 m=67456 n=64 k=4096 quantize=auto", "beside"},
+        {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=auto", "plain"},
+        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=auto", "plain"},
+        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=mainloop", "beside"},
+        {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=auto", "plain"},
     };
     struct quern_context *ctx = test_open_with(&registry);
 
@@ -261,7 +261,7 @@ static void describes(void **state)
     assert_int_equal(need.args.column.sf_bytes, 1032 * 3 * 4);
     assert_int_equal(need.workspace_bytes, 2 * 256);
     quern_problem_print(&p, text, sizeof text);
-    assert_non_null(strstr(text, " quantize=inline"));
+    assert_non_null(strstr(text, " quantize=mainloop"));
     p = test_problem(ctx, SIDES);
     test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
     assert_int_equal(need.args.in.ndim, 0);
@@ -448,22 +448,22 @@ static void refuses_problems(void **state)
     static const struct {
         const char *text, *part;
     } rows[] = {
-        {"wgrad blocks g=3 m=64 n=64 k=40 quantize=inline",
-         "quantize=inline: wgrad multiplies column copies"},
-        {"fprop weights g=3 m=40 n=64 k=64 quantize=any",
-         "quantize=any: recipe weights keeps a as it is"},
-        {"fprop bf16 g=3 m=40 n=64 k=64 quantize=inline",
+        {"wgrad blocks g=3 m=64 n=64 k=40 quantize=mainloop",
+         "quantize=mainloop: wgrad multiplies column copies"},
+        {"fprop weights g=3 m=40 n=64 k=64 quantize=auto",
+         "quantize=auto: recipe weights keeps a as it is"},
+        {"fprop bf16 g=3 m=40 n=64 k=64 quantize=mainloop",
          "recipe bf16 keeps a as it is"},
-        {"dgrad chance g=3 m=40 n=64 k=64 quantize=inline",
+        {"dgrad chance g=3 m=40 n=64 k=64 quantize=mainloop",
          "recipe chance needs a seed"},
-        {"fprop memory g=3 m=40 n=64 k=64 quantize=inline",
+        {"fprop memory g=3 m=40 n=64 k=64 quantize=mainloop",
          "recipe memory needs a history"},
-        {SIDES " quantize=inlined",
-         "quantize=inlined: apart, inline, any is expected; did you "
+        {SIDES " quantize=mainlop",
+         "quantize=mainlop: pass, mainloop, auto is expected; did you "
          "mean "},
-        {BESIDE " quantize=any", "quantize= is given twice"},
+        {BESIDE " quantize=auto", "quantize= is given twice"},
         {SIDES " quantize=streamed", "quantize=streamed was removed: write "
-                                     "quantize=any"},
+                                     "quantize=auto"},
     };
     const struct quern_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
     struct quern_context *ctx = test_open_with(&registry);
@@ -479,7 +479,7 @@ static void refuses_problems(void **state)
     test_expect(quern_plan(ctx, &p, &lt, &plan), QUERN_ENOKERNEL,
                 "the cublaslt backend quantizes nothing");
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
-                "quantize=inline: the kernels to be measured");
+                "quantize=mainloop: the kernels to be measured");
     p.quantize = QUERN_FUSE_ANY + 1;
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_EINVAL,
                 "quantize is 3: not one of the values");

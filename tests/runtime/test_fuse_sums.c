@@ -44,8 +44,8 @@ static const unsigned char trail_cast[] = {P(in),       P(row),   P(column),
     }
 
 static const struct qn_kernel kernels[] = {
-    PRODUCT("apart", NULL),
-    PRODUCT("inline", "inline"),
+    PRODUCT("pass", NULL),
+    PRODUCT("mainloop", "mainloop"),
     CAST("cast", "blocks", QN_QUANTIZE, QUERN_BF16),
     CAST("cast_sum", "blocks", QN_SUM, QUERN_F32),
     CAST("plain", "bf16", QN_QUANTIZE, QUERN_BF16),
@@ -105,22 +105,22 @@ static void expect_sums(const struct fixture *f, const char *cast_end)
 /* A column copy is a cast, which reads dy anyway. */
 static void sums_beside(void **state)
 {
-    struct fixture f = begin(LINE "inline", "inline");
+    struct fixture f = begin(LINE "mainloop", "mainloop");
     const char *record;
     int noop = 0;
 
     (void)state;
     f.args.noop = &noop;
-    RUN(&f, "plain", "plain_sum", "inline");
+    RUN(&f, "plain", "plain_sum", "mainloop");
     expect_sums(&f, f.workspace + 256);
     assert_ptr_equal(param(2, P_NOOP), &noop);
     record = param(0, RECORD);
     f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 7;
-    RUN(&f, "plain", "plain_sum", "inline"); /* the places stay */
+    RUN(&f, "plain", "plain_sum", "mainloop"); /* the places stay */
     assert_ptr_equal(param(0, RECORD), record);
     f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 40;
     give(&f, &f.args.column);
-    RUN(&f, "cast", "cast_sum", "inline");
+    RUN(&f, "cast", "cast_sum", "mainloop");
     assert_ptr_equal(param(0, COLUMN), f.args.column.data);
     assert_null(param(0, ROW));
     assert_ptr_equal(param(1, DBIAS), f.args.dbias);
@@ -129,10 +129,10 @@ static void sums_beside(void **state)
 
 static void casts_and_sums(void **state)
 {
-    struct fixture f = begin(LINE "any", "apart");
+    struct fixture f = begin(LINE "auto", "pass");
 
     (void)state;
-    RUN(&f, "cast", "cast_sum", "apart");
+    RUN(&f, "cast", "cast_sum", "pass");
     assert_ptr_equal(param(0, ROW), f.args.a.data);
     assert_ptr_equal(param(1, DBIAS), f.args.dbias);
     f.args.dbias = NULL;
@@ -148,8 +148,8 @@ static void refuses_sums(void **state)
 {
     static const char *const texts[] = {
         "dgrad blocks g=3 m=40 n=64 k=136 dbias=1",
-        "fprop blocks g=3 m=40 n=64 k=136 dbias=1 quantize=any",
-        "dgrad blocks g=3 m=40 n=64 k=136 prob=1 dprob=1 quantize=any"};
+        "fprop blocks g=3 m=40 n=64 k=136 dbias=1 quantize=auto",
+        "dgrad blocks g=3 m=40 n=64 k=136 prob=1 dprob=1 quantize=auto"};
     struct quern_context *ctx = test_open_with(&registry);
     struct qn_kernel left[sizeof kernels / sizeof *kernels];
     struct quern_registry less = test_without(&registry, "plain_sum", left);
@@ -162,7 +162,7 @@ static void refuses_sums(void **state)
                     "dbias of dgrad with quantize=, too, of dy");
     quern_close(ctx);
     ctx = test_open_with(&less);
-    p = test_problem(ctx, LINE "inline");
+    p = test_problem(ctx, LINE "mainloop");
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "in the sums of dy");
     assert_int_equal(test_count("nvrtc"), 0);

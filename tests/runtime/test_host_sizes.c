@@ -407,8 +407,8 @@ static const struct quern_registry registry = {
 /* Each product's own, side by side in the workspace of the first. */
 static void merged_products_have_their_own(void **state)
 {
-    static const char text[] =
-        "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 parts=3 sizes=host";
+    static const char text[] = "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 "
+                               "microbatches=3 sizes=host";
     static const int64_t other[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     struct qn_part parts[3];
     struct quern_context *ctx;
@@ -455,7 +455,7 @@ static void merged_products_have_their_own(void **state)
 static void backends_do_not_merge(void **state)
 {
     static const char text[] =
-        "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 parts=4";
+        "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 microbatches=4";
     static const struct quern_plan_options host = {.backend =
                                                        QUERN_BACKEND_HOST};
     struct quern_context *ctx = test_open_with(&registry);

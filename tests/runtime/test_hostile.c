@@ -265,7 +265,7 @@ static void survives_damaged_casts(void **state)
     static const char *const texts[] = {
         CAST, "quantize group of=x g=1024 m=1073741824 k=64 activation=swiglu",
         "quantize group of=w g=1024 m=65536 k=65536",
-        "dequantize group of=w g=3 m=20 k=30", "requantize group g=1 m=5 k=7"};
+        "dequantize group of=w g=3 m=20 k=30", "transpose group g=1 m=5 k=7"};
     struct quern_context *ctx = test_open();
     int good = 0;
 

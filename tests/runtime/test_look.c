@@ -15,7 +15,7 @@
 /* f16 as far as its flag is 0, then bf16 as far as the next one is. */
 static void tries_f16_first(void **state)
 {
-    struct fixture f = begin("fprop close g=3 m=40 n=64 k=160 expand=f16");
+    struct fixture f = begin("fprop close g=3 m=40 n=64 k=160 dequantize=f16");
     const char *flags;
     int noop = 0;
 
@@ -51,7 +51,7 @@ static void tries_f16_first(void **state)
 /* Weights' column copy has its rows along k as well. */
 static void looks_at_columns(void **state)
 {
-    struct fixture f = begin("dgrad close g=3 m=40 n=64 k=96 expand=f16");
+    struct fixture f = begin("dgrad close g=3 m=40 n=64 k=96 dequantize=f16");
 
     (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -65,7 +65,7 @@ static void looks_at_columns(void **state)
 static void brings_sizes_once(void **state)
 {
     struct fixture f =
-        begin("fprop close g=3 m=40 n=64 k=96 sizes=host expand=f16");
+        begin("fprop close g=3 m=40 n=64 k=96 sizes=host dequantize=f16");
     const int64_t sizes[] = {7, 30, 3};
 
     (void)state;
@@ -86,7 +86,8 @@ static void refuses(void **state)
     static const struct {
         const char *text, *says;
     } rows[] = {
-        {"fprop bf16 g=3 m=40 n=64 k=96", "expand=f16: no operand has scales"},
+        {"fprop bf16 g=3 m=40 n=64 k=96",
+         "dequantize=f16: no operand has scales"},
         {"fprop powers g=3 m=40 n=64 k=96", "codes of e4m3 become f16"},
         {"fprop squares g=3 m=40 n=64 k=96", "is no power of two"},
         {"fprop weights g=3 m=40 n=64 k=96", "more exponents than f16"},
@@ -101,11 +102,11 @@ static void refuses(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s expand=f16", rows[i].text);
+        snprintf(text, sizeof text, "%s dequantize=f16", rows[i].text);
         test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
                     rows[i].says);
     }
-    p = test_problem(ctx, "fprop close g=3 m=40 n=64 k=96 expand=f16");
+    p = test_problem(ctx, "fprop close g=3 m=40 n=64 k=96 dequantize=f16");
     test_expect(quern_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
                 QUERN_EINVAL, "those of the product in f16");
     quern_close(ctx);
@@ -147,12 +148,13 @@ static void rows_are_counted(void **state)
 static void model_decides(void **state)
 {
     static const struct decision rows[] = {
-        {LARGE, NULL, "f16_fprop", "expand=f16: f16 "},
-        {LARGE " expand=inside", NULL, "close_fprop", "> close_fprop"},
-        {SMALL, NULL, "close_fprop", "expand=inside: too few rows"},
-        {SMALL " expand=f16", NULL, "f16_fprop", "if some value does not fit"},
+        {LARGE, NULL, "f16_fprop", "dequantize=f16: f16 "},
+        {LARGE " dequantize=mainloop", NULL, "close_fprop", "> close_fprop"},
+        {SMALL, NULL, "close_fprop", "dequantize=mainloop: too few rows"},
+        {SMALL " dequantize=f16", NULL, "f16_fprop",
+         "if some value does not fit"},
         {LARGE, "close_fprop", "close_fprop", "> close_fprop"},
-        {LARGE " expand=f16", "f16_fprop", "f16_fprop", "> f16_fprop"},
+        {LARGE " dequantize=f16", "f16_fprop", "f16_fprop", "> f16_fprop"},
         {"fprop powers g=8 m=32768 n=4096 k=7168", NULL, "narrow_fprop",
          "not as f16: codes of e4m3"},
     };
@@ -186,13 +188,13 @@ static void falls_back(void **state)
 static void fails_each_driver_call(void **state)
 {
     (void)state;
-    fail_driver_calls("fprop close g=3 m=64 n=96 k=300 expand=f16", 3);
+    fail_driver_calls("fprop close g=3 m=64 n=96 k=300 dequantize=f16", 3);
 }
 
 static void fails_each_allocation(void **state)
 {
     (void)state;
-    fail_allocations("fprop close g=3 m=40 n=64 k=96 expand=f16", 3);
+    fail_allocations("fprop close g=3 m=40 n=64 k=96 dequantize=f16", 3);
 }
 
 int test_look_group(void)

@@ -161,11 +161,11 @@ static void explains_biases(void **state)
                                  "in=bf16 prob=1\n    > bf16_bias"));
     assert_non_null(strstr(text, "db2 and its part of dprob, from dy\n    "
                                  "quantize bf16 of=dy"));
-    assert_null(strstr(text, "expand=ahead"));
+    assert_null(strstr(text, "dequantize=pass"));
     quern_free(text);
     text = why(&f, "g=2 m=65536 hidden=4096 ffn=4096");
-    assert_non_null(strstr(text, "d=bf16 bias=1 expand=ahead"));
-    assert_non_null(strstr(text, "d=bf16 bias=1 prob=1 expand=ahead"));
+    assert_non_null(strstr(text, "d=bf16 bias=1 dequantize=pass"));
+    assert_non_null(strstr(text, "d=bf16 bias=1 prob=1 dequantize=pass"));
     assert_non_null(strstr(text, "> bf16_biased"));
     assert_null(strstr(text, "y + b2"));
     quern_free(text);
@@ -185,7 +185,7 @@ static void explains_passes(void **state)
     assert_non_null(strstr(text, "> mx_expand_x"));
     assert_non_null(strstr(text, "  pre + b1\n    bias bf16 of=x"));
     assert_non_null(strstr(text, "  y + b2\n    bias bf16 of=x"));
-    assert_null(strstr(text, "bias=1 expand=ahead"));
+    assert_null(strstr(text, "bias=1 dequantize=pass"));
     quern_free(text);
     end(&f);
 }

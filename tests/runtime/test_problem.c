@@ -3,6 +3,7 @@
 ** test_problem.c: problems as text, their rules, and what describe says.
 */
 #include "test.h"
+#include "old_spellings.h"
 
 static void parses_defaults(void **state)
 {
@@ -354,7 +355,7 @@ int test_problem_group(void)
         TEST(parses_defaults),     TEST(prints_what_it_parses),
         TEST(names_what_is_wrong), TEST(refuses_long_words),
         TEST(checks_each_field),   TEST(describes_operands),
-        TEST(opens_with_care),
+        TEST(opens_with_care),     TEST(refuses_old_spellings),
     };
 
     return cmocka_run_group_tests_name("problem", tests, NULL, NULL);

@@ -403,7 +403,7 @@ static void flushes_bias_gradients_in_order(void **state)
     static const char *const both[] = {"w_add", "n_cast", "n_sum"};
     static const char *const sums[] = {"n_cast", "n_sum"};
     static const char text[] =
-        "quantize bf16 of=dy g=3 m=100 k=128 copies=row dbias=";
+        "quantize bf16 of=dy g=3 m=100 k=128 copies=rowwise dbias=";
     struct quern_quantize_plan *first, *add;
     struct quern_quantize_description need;
     _Alignas(16) static char dy[100 * 128 * 2], scratch[1 << 16];

@@ -13,7 +13,7 @@
 /* FP8 as far as its flag is 0, then bf16 as far as the next one is. */
 static void tries_fp8_first(void **state)
 {
-    struct fixture f = begin("fprop powers g=3 m=40 n=64 k=160 expand=fp8");
+    struct fixture f = begin("fprop powers g=3 m=40 n=64 k=160 dequantize=fp8");
     const char *flags;
     int noop = 0;
 
@@ -56,7 +56,7 @@ static void tries_fp8_first(void **state)
 
 static void encodes_columns(void **state)
 {
-    struct fixture f = begin("dgrad powers g=3 m=40 n=64 k=96 expand=fp8");
+    struct fixture f = begin("dgrad powers g=3 m=40 n=64 k=96 dequantize=fp8");
 
     (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -71,7 +71,7 @@ static void encodes_columns(void **state)
    bf16's has them at multiples of 128. */
 static void sums_over_tokens(void **state)
 {
-    struct fixture f = begin("wgrad powers g=3 m=64 n=96 k=300 expand=fp8");
+    struct fixture f = begin("wgrad powers g=3 m=64 n=96 k=300 dequantize=fp8");
     const char *sizes;
 
     (void)state;
@@ -92,7 +92,7 @@ static void sums_over_tokens(void **state)
    recipe's own kernel. */
 static void leaves_fp8_alone(void **state)
 {
-    struct fixture f = begin("fprop beside g=3 m=40 n=64 k=160 expand=fp8");
+    struct fixture f = begin("fprop beside g=3 m=40 n=64 k=160 dequantize=fp8");
 
     (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -110,9 +110,10 @@ static void leaves_fp8_alone(void **state)
 /* What both products need of the workspace is never there at a time. */
 static void shares_the_workspace(void **state)
 {
-    struct fixture fp8 = begin("fprop powers g=3 m=40 n=64 k=160 expand=fp8");
+    struct fixture fp8 =
+        begin("fprop powers g=3 m=40 n=64 k=160 dequantize=fp8");
     struct fixture ahead =
-        begin("fprop powers g=3 m=40 n=64 k=160 expand=ahead");
+        begin("fprop powers g=3 m=40 n=64 k=160 dequantize=pass");
 
     (void)state;
     assert_int_equal(fp8.info.workspace_bytes,
@@ -125,7 +126,7 @@ static void shares_the_workspace(void **state)
 static void brings_sizes_once(void **state)
 {
     struct fixture f =
-        begin("fprop powers g=3 m=40 n=64 k=96 sizes=host expand=fp8");
+        begin("fprop powers g=3 m=40 n=64 k=96 sizes=host dequantize=fp8");
     const int64_t sizes[] = {7, 30, 3};
 
     (void)state;
@@ -147,11 +148,13 @@ static void refuses(void **state)
     static const struct {
         const char *text, *says;
     } rows[] = {
-        {"fprop bf16 g=3 m=40 n=64 k=96", "expand=fp8: no operand has scales"},
+        {"fprop bf16 g=3 m=40 n=64 k=96",
+         "dequantize=fp8: no operand has scales"},
         {"fprop blocks g=3 m=40 n=64 k=96", "use all of e4m3's exponents"},
         {"fprop levels g=3 m=40 n=64 k=96", "has four digits of its own"},
         {"fprop weights g=3 m=40 n=64 k=96", "have more digits than e4m3"},
-        {"wgrad powers g=3 m=40 n=64 k=96 parts=2", "parts: merged products"},
+        {"wgrad powers g=3 m=40 n=64 k=96 microbatches=2",
+         "microbatches: merged products"},
         {"wgrad beside g=3 m=40 n=64 k=96", "FP8 in blocks as they are"},
     };
     struct quern_context *ctx = test_open_with(&registry);
@@ -160,14 +163,14 @@ static void refuses(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s expand=fp8", rows[i].text);
+        snprintf(text, sizeof text, "%s dequantize=fp8", rows[i].text);
         test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
                     rows[i].says);
     }
-    test_expect(
-        quern_problem_parse(ctx, "fprop powers g=1 m=1 n=8 k=8 expand=fp4", &p),
-        QUERN_EINVAL, "auto, inside, ahead, fp8, f16 is expected");
-    p = test_problem(ctx, "fprop powers g=3 m=40 n=64 k=96 expand=fp8");
+    test_expect(quern_problem_parse(
+                    ctx, "fprop powers g=1 m=1 n=8 k=8 dequantize=fp4", &p),
+                QUERN_EINVAL, "auto, mainloop, pass, fp8, f16 is expected");
+    p = test_problem(ctx, "fprop powers g=3 m=40 n=64 k=96 dequantize=fp8");
     test_expect(quern_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
                 QUERN_EINVAL, "those of the product in FP8");
     quern_close(ctx);
@@ -181,11 +184,12 @@ static void refuses(void **state)
 static void model_decides(void **state)
 {
     static const struct decision rows[] = {
-        {LARGE, NULL, "narrow_fprop", "expand=fp8: fp8 "},
-        {LARGE " expand=ahead", NULL, "fprop", "operands become bf16"},
-        {LARGE " expand=inside", NULL, "powers_inside", "> powers_inside"},
-        {SMALL, NULL, "powers_inside", "expand=inside: too few rows"},
-        {SMALL " expand=fp8", NULL, "narrow_fprop",
+        {LARGE, NULL, "narrow_fprop", "dequantize=fp8: fp8 "},
+        {LARGE " dequantize=pass", NULL, "fprop", "operands become bf16"},
+        {LARGE " dequantize=mainloop", NULL, "powers_inside",
+         "> powers_inside"},
+        {SMALL, NULL, "powers_inside", "dequantize=mainloop: too few rows"},
+        {SMALL " dequantize=fp8", NULL, "narrow_fprop",
          "if some value does not fit"},
         {"fprop blocks g=8 m=32768 n=4096 k=7168", NULL, "fprop",
          "not as fp8: e4m3's own values"},
@@ -218,13 +222,13 @@ static void falls_back(void **state)
 static void fails_each_driver_call(void **state)
 {
     (void)state;
-    fail_driver_calls("wgrad powers g=3 m=64 n=96 k=300 expand=fp8", 7);
+    fail_driver_calls("wgrad powers g=3 m=64 n=96 k=300 dequantize=fp8", 7);
 }
 
 static void fails_each_allocation(void **state)
 {
     (void)state;
-    fail_allocations("fprop powers g=3 m=40 n=64 k=96 expand=fp8", 6);
+    fail_allocations("fprop powers g=3 m=40 n=64 k=96 dequantize=fp8", 6);
 }
 
 int test_reencode_group(void)

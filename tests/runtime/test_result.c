@@ -190,7 +190,7 @@ static void casts_what_was_made(void **state)
 /* Without an activation, and of dgrad. */
 static void casts_plain_results(void **state)
 {
-    struct fixture f = begin(PAST " copies=row");
+    struct fixture f = begin(PAST " copies=rowwise");
 
     (void)state;
     assert_int_equal(f.need.args.t.ndim, 0);
@@ -208,7 +208,7 @@ static void casts_plain_results(void **state)
 /* Fewer rows than planned: the places stay. */
 static void casts_fewer_rows(void **state)
 {
-    struct fixture f = begin(PAST " copies=row");
+    struct fixture f = begin(PAST " copies=rowwise");
     const void *numbers, *record;
 
     (void)state;
@@ -228,7 +228,7 @@ static void casts_fewer_rows(void **state)
 static void casts_by_sizes(void **state)
 {
     static const int64_t sizes[] = {20, 0, 20};
-    struct fixture f = begin(PAST " copies=row sizes=host");
+    struct fixture f = begin(PAST " copies=rowwise sizes=host");
     int offsets[4];
 
     (void)state;
@@ -239,7 +239,7 @@ static void casts_by_sizes(void **state)
     assert_ptr_equal(param(2, SIZES), f.workspace + 256);
     assert_true((char *)param(2, ERROR) >= f.workspace + 256 + 3 * 4);
     end(&f);
-    f = begin(PAST " copies=row");
+    f = begin(PAST " copies=rowwise");
     f.args.d.first_dims = f.args.a.first_dims;
     f.args.d.offsets = offsets;
     f.args.a.first_dims = NULL;
@@ -374,10 +374,12 @@ static void misses_kernels(void **state)
     static const struct {
         const char *without, *text, *says;
     } rows[] = {
-        {"past_x", PAST " copies=row", "in the cast of the product's result"},
-        {"past_plain", PAST " copies=row", "whose result a cast would quant"},
+        {"past_x", PAST " copies=rowwise",
+         "in the cast of the product's result"},
+        {"past_plain", PAST " copies=rowwise",
+         "whose result a cast would quant"},
         {"wide_back",
-         "dgrad powers g=3 m=40 n=64 k=32 activation=swiglu copies=row",
+         "dgrad powers g=3 m=40 n=64 k=32 activation=swiglu copies=rowwise",
          "whose result a cast would quant"},
     };
 

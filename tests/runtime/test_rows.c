@@ -100,21 +100,22 @@ static void launches(const char *text, const char *const *names, int cleared)
 static void rows_alone_have_a_kernel(void **state)
 {
     (void)state;
-    LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256 copies=row",
+    LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256 copies=rowwise",
              "blocks_rows");
-    LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256 copies=column",
+    LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256 copies=columnwise",
              "blocks_cast");
     LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256", "blocks_cast");
-    LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256 copies=row dbias=1",
+    LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256 copies=rowwise dbias=1",
              "blocks_cast", "blocks_sum");
 }
 
 static void rows_held_whole_need_no_maxima(void **state)
 {
     (void)state;
-    LAUNCHES(0, "quantize lines of=dy g=1 m=2 k=8192 copies=row", "lines_rows");
-    LAUNCHES(1, "quantize lines of=dy g=1 m=2 k=8193 copies=row", "lines_amax",
-             "lines_cast");
+    LAUNCHES(0, "quantize lines of=dy g=1 m=2 k=8192 copies=rowwise",
+             "lines_rows");
+    LAUNCHES(1, "quantize lines of=dy g=1 m=2 k=8193 copies=rowwise",
+             "lines_amax", "lines_cast");
     LAUNCHES(1, "quantize lines of=dy g=1 m=2 k=256", "lines_amax",
              "lines_cast");
 }
@@ -126,9 +127,10 @@ static void why_says_so(void **state)
     char *text;
 
     (void)state;
-    test_expect(quern_quantize_parse(
-                    ctx, "quantize lines of=dy g=1 m=2 k=9000 copies=row", &q),
-                QUERN_OK, "");
+    test_expect(
+        quern_quantize_parse(
+            ctx, "quantize lines of=dy g=1 m=2 k=9000 copies=rowwise", &q),
+        QUERN_OK, "");
     test_expect(quern_quantize_why(ctx, &q, &test_aot, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "> lines_cast\n"));
     assert_non_null(strstr(text, "  lines_rows\n    rows are longer than it "

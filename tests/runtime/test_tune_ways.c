@@ -48,11 +48,11 @@ static void expanding_ahead_wins(void **state)
     quern_close(ctx);
     ctx = open_with("");
     test_expect_plan(ctx, EITHER, "fprop", 1);
-    test_expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 0);
-    test_expect_why(ctx, EITHER, "expand=ahead, as was measured; by the model",
-                    1);
+    test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_inside", 0);
     test_expect_why(ctx, EITHER,
-                    ", expand=ahead, groups of 2048 to 3071 along m", 1);
+                    "dequantize=pass, as was measured; by the model", 1);
+    test_expect_why(ctx, EITHER,
+                    ", dequantize=pass, groups of 2048 to 3071 along m", 1);
     test_expect_why(ctx, EITHER, "\n> blocks_w\n", 1);
     quern_close(ctx);
 }
@@ -67,8 +67,8 @@ static void the_kernel_wins(void **state)
     assert_int_equal(r.expand, QUERN_EXPAND_INSIDE);
     assert_string_equal(r.kernel, "blocks_inside");
     test_expect_plan(ctx, EITHER, "blocks_inside", 1);
-    test_expect_why(ctx, EITHER, "expand=inside, as was measured; by the model",
-                    1);
+    test_expect_why(ctx, EITHER,
+                    "dequantize=mainloop, as was measured; by the model", 1);
     quern_close(ctx);
 }
 
@@ -119,21 +119,22 @@ static void ways_fail(void **state)
     quern_close(ctx);
 }
 
-/* What is measured of expand=inside is its own, and serves nobody else. */
+/* What is measured of dequantize=mainloop is its own, and serves nobody
+   else. */
 static void inside_is_apart(void **state)
 {
     struct quern_context *ctx =
         open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
 
     (void)state;
-    tune(ctx, EITHER " expand=inside");
-    test_expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
+    tune(ctx, EITHER " dequantize=mainloop");
+    test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_inside", 1);
     assert_int_equal(tune(ctx, EITHER).expand, QUERN_EXPAND_AHEAD);
-    tune(ctx, EITHER " expand=inside");
+    tune(ctx, EITHER " dequantize=mainloop");
     test_expect_plan(ctx, EITHER, "fprop", 1);
-    test_expect_plan(ctx, EITHER " expand=inside", "blocks_inside", 1);
-    test_expect_why(ctx, EITHER " expand=inside", "tuned: the model's choice",
-                    1);
+    test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_inside", 1);
+    test_expect_why(ctx, EITHER " dequantize=mainloop",
+                    "tuned: the model's choice", 1);
     quern_close(ctx);
 }
 
@@ -183,7 +184,7 @@ static void only_what_is_open(void **state)
         open_with("blocks_inside=100,blocks_x=1,blocks_w=1,fprop=5");
 
     (void)state;
-    assert_int_equal(tune(ctx, EITHER " expand=inside").expand,
+    assert_int_equal(tune(ctx, EITHER " dequantize=mainloop").expand,
                      QUERN_EXPAND_AUTO);
     assert_int_equal(tune(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048").expand,
                      QUERN_EXPAND_AUTO);
@@ -225,16 +226,16 @@ static void files_may_say_anything(void **state)
     length = fread(text, 1, sizeof text - 1, file);
     text[length] = 0;
     fclose(file);
-    way = strstr(text, " expand=ahead ");
+    way = strstr(text, " dequantize=pass ");
     assert_non_null(way);
     for (int i = 0; i < 2; i++) {
-        memcpy(way, i ? " expand=aheap " : " expand=fp8   ", 14);
+        memcpy(way, i ? " dequantize=aheap " : " dequantize=fp8   ", 14);
         file = fopen(r.file, "w");
         fputs(text, file);
         fclose(file);
         ctx = open_with("");
         if (i)
-            test_expect_why(ctx, EITHER, "did you mean 'ahead'?", 1);
+            test_expect_why(ctx, EITHER, "did you mean 'pass'?", 1);
         else /* which this recipe cannot be: the model decides */
             test_expect_why(ctx, EITHER, "> ", 1);
         quern_close(ctx);
