@@ -47,7 +47,7 @@ class Problem(ctypes.Structure):
                 ("activation", ctypes.c_int), ("interleave", ctypes.c_int),
                 ("probability", ctypes.c_int), ("saved", ctypes.c_int), ("dbias", ctypes.c_int),
                 ("dprob", ctypes.c_int), ("copies", ctypes.c_int),
-                ("expand", ctypes.c_int), ("quantize", ctypes.c_int), ("groups", ctypes.c_int),
+                ("dequantize", ctypes.c_int), ("quantize", ctypes.c_int), ("groups", ctypes.c_int),
                 ("m", ctypes.c_int64), ("n", ctypes.c_int64), ("k", ctypes.c_int64),
                 ("split", ctypes.c_char * 256)]
 
@@ -135,7 +135,7 @@ class TuneOptions(ctypes.Structure):
 
 
 class TuneResult(ctypes.Structure):
-    _fields_ = [("kernel", ctypes.c_char_p), ("band", ctypes.c_int), ("expand", ctypes.c_int),
+    _fields_ = [("kernel", ctypes.c_char_p), ("band", ctypes.c_int), ("dequantize", ctypes.c_int),
                 ("seconds", ctypes.c_double), ("model", ctypes.c_char_p),
                 ("model_seconds", ctypes.c_double), ("ratio", ctypes.c_double),
                 ("certain", ctypes.c_int), ("rounds", ctypes.c_int), ("clock_mhz", ctypes.c_int),

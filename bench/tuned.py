@@ -112,8 +112,8 @@ def products(library, chosen):
     for shape, recipe, op, _ in chosen:
         tokens, n, k, groups = (shape[name] for name in ("tokens", "n", "k", "groups"))
         m, n, k = {"fprop": (tokens, n, k), "dgrad": (tokens, k, n)}.get(op, (n, k, tokens))
-        expand = " dequantize=mainloop" if recipe in peers_fp8.EXPANDED else ""
-        line = f"{op} {recipe} g={groups} m={m} n={n} k={k}{expand}"
+        dequantize = " dequantize=mainloop" if recipe in peers_fp8.EXPANDED else ""
+        line = f"{op} {recipe} g={groups} m={m} n={n} k={k}{dequantize}"
         for kernel in kernels_of(library, line):
             found.setdefault(kernel, line)
     return [(libquern.Plan, library, line, kernel) for kernel, line in found.items()]
@@ -170,7 +170,7 @@ def bench_case(layer, recipe, tuner, alone, options, watch):
     for row in rows[:1]:
         row.update({"tune_ratio": found.ratio, "tune_rounds": found.rounds,
                     "tune_certain": bool(found.certain), "tune_mhz": found.clock_mhz,
-                    "tune_seconds": spent, "band": found.band, "expand": found.expand})
+                    "tune_seconds": spent, "band": found.band, "dequantize": found.dequantize})
     for plan in plans.values():
         plan.close()
     return rows

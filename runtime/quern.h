@@ -134,22 +134,26 @@ enum quern_sizes {
 };
 
 /* How block-scaled operands are dequantized for the tensor cores. */
-enum quern_expand {
-    QUERN_EXPAND_AUTO,   /* the measured winner, else the model's choice */
-    QUERN_EXPAND_INSIDE, /* to bf16 in the mainloop */
-    QUERN_EXPAND_AHEAD,  /* to bf16 in a separate pass */
-    QUERN_EXPAND_FP8,    /* pass to e4m3; bf16 on misfit */
-    QUERN_EXPAND_F16     /* mainloop to f16; bf16 on misfit */
+enum quern_dequantize {
+    QUERN_DEQUANTIZE_AUTO, /* the measured winner, else the model's choice */
+    QUERN_DEQUANTIZE_MAINLOOP, /* to bf16 in the mainloop */
+    QUERN_DEQUANTIZE_PASS,     /* to bf16 in a separate pass */
+    QUERN_DEQUANTIZE_FP8,      /* pass to e4m3; bf16 on misfit */
+    QUERN_DEQUANTIZE_F16       /* mainloop to f16; bf16 on misfit */
 };
 /* A is quantized already; or by this run, in the mainloop if a kernel can, else
    in a launch before it; or as the model chooses. */
-enum quern_fusion { QUERN_APART, QUERN_INLINE, QUERN_FUSE_ANY };
+enum quern_quantize {
+    QUERN_QUANTIZE_PASS,
+    QUERN_QUANTIZE_MAINLOOP,
+    QUERN_QUANTIZE_AUTO
+};
 
-#define QUERN_MAX_GROUPS  1024
-#define QUERN_MAX_DIMS    4 /* of an operand */
-#define QUERN_MAX_RANK    8 /* of a tensor that quern_infer reads */
-#define QUERN_MAX_PARTS   8 /* microbatches that one launch merges */
-#define QUERN_MAX_STREAMS 8
+#define QUERN_MAX_GROUPS       1024
+#define QUERN_MAX_DIMS         4 /* of an operand */
+#define QUERN_MAX_RANK         8 /* of a tensor that quern_infer reads */
+#define QUERN_MAX_MICROBATCHES 8 /* microbatches that one launch merges */
+#define QUERN_MAX_STREAMS      8
 
 struct quern_context;  /* one per process is enough; may be shared by threads */
 struct quern_plan;     /* immutable after creation; may be shared by threads */
@@ -291,8 +295,8 @@ struct quern_problem {
     int saved;       /* 1: runs may also write the pre-activation */
     int dbias, dprob; /* of dgrad, as in quern_quantization: of D, or of in */
     int copies;       /* enum quern_copies of the result; 0: not quantized */
-    int expand;       /* enum quern_expand */
-    int quantize;     /* enum quern_fusion: of fprop and dgrad */
+    int dequantize;   /* enum quern_dequantize */
+    int quantize;     /* enum quern_quantize: of fprop and dgrad */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k;  /* at least 1; the ragged one 0 to 2^30 */
     char split[256];  /* how tools draw group sizes; ignored by plans */
@@ -511,13 +515,13 @@ QUERN_API int quern_check(const struct quern_plan *plan,
 */
 enum quern_work {
     QUERN_QUANTIZE,
-    QUERN_REQUANTIZE, /* a rowwise tensor into a columnwise one */
+    QUERN_TRANSPOSE,  /* a rowwise tensor into a columnwise one */
     QUERN_DEQUANTIZE, /* back to high-precision values */
     QUERN_RESCALE,    /* delayed scaling: the next scale from the history */
     QUERN_BIAS        /* args.out += args.bias * probability of the row */
 };
 
-enum quern_copies { QUERN_ROW = 1, QUERN_COLUMN = 2 };
+enum quern_copies { QUERN_ROWWISE = 1, QUERN_COLUMNWISE = 2 };
 
 /* The activation that made x, or whose backward gives dy. */
 enum quern_activation {
@@ -922,7 +926,7 @@ enum quern_l2 {                /* COUPLED: l2 */
 struct quern_tune_candidate {
     const char *kernel; /* lives as the context */
     int band;           /* strips of tiles visited together; 0: the default */
-    int expand;         /* enum quern_expand from AHEAD on; else 0 */
+    int dequantize;     /* enum quern_dequantize from PASS on; else 0 */
     int rounds;         /* number of rounds with it */
     double seconds;     /* median; 0: not measured */
     char reason[256];   /* why it was dropped, or how much slower it was; "" if
@@ -954,10 +958,10 @@ struct quern_tune_options {
 };
 
 struct quern_tune_result {
-    const char *kernel; /* the fastest; lives as the context */
-    int band, expand;   /* its own; 0: not compared */
-    double seconds;     /* median of its runs */
-    const char *model;  /* what the model would have chosen */
+    const char *kernel;   /* the fastest; lives as the context */
+    int band, dequantize; /* its own; 0: not compared */
+    double seconds;       /* median of its runs */
+    const char *model;    /* what the model would have chosen */
     double model_seconds;
     double ratio; /* time of the model's choice over the winner's */
     int certain;  /* 0: the time ended before the result was certain */

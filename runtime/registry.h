@@ -298,11 +298,11 @@ struct qn_kernel {
     int tile[3];    /* m, n, k */
     int cluster[2]; /* CTAs along m, along n */
     int stages;
-    const char *schedule; /* "cooperative", "pingpong", "" */
-    const char *addend;   /* how C arrives: "reduce", "read", "fetch", .. */
-    const char *expand;   /* where codes become bf16: "shared", "registers";
+    const char *schedule;   /* "cooperative", "pingpong", "" */
+    const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
+    const char *dequantize; /* where codes become bf16: "shared", "registers";
                                "swapped": registers, and D turned */
-    const char *becomes;  /* what they become: "bf16", "f16" with
+    const char *becomes;    /* what they become: "bf16", "f16" with
                                QN_PARAM_bases, or "either", by tiles */
     const char *quantize; /* "mainloop": the mainloop quantizes A; "pass", "" or
                              NULL: A's copy is there */

@@ -266,7 +266,7 @@ static void put_sizes(struct writer *w, const struct qn_kernel *kernel)
     put_int(w, "stages", kernel->stages);
     put_string(w, "schedule", kernel->schedule);
     put_string(w, "addend", kernel->addend);
-    put_string(w, "expand", kernel->expand);
+    put_string(w, "dequantize", kernel->dequantize);
     put_string(w, "becomes", kernel->becomes);
     put_quantize(w, kernel->quantize);
     put_int(w, "threads", kernel->threads);

@@ -37,8 +37,9 @@ static const char *const activations[] = {
 static const char *const axes[] = {"none", "m", "n", "k"};
 static const char *const betas[] = {"0", "1", "any"};
 static const char *const sizes[] = {"device", "host", "fixed"};
-static const char *const expands[] = {"auto", "mainloop", "pass", "fp8", "f16"};
-static const char *const fusions[] = {"pass", "mainloop", "auto"};
+static const char *const dequantizes[] = {"auto", "mainloop", "pass", "fp8",
+                                          "f16"};
+static const char *const strategies[] = {"pass", "mainloop", "auto"};
 static const char *const epilogues[] = {
     "store",    "add",    "alpha",    "scale",
     "activate", "copies", "gradient", "gradient_copies"};
@@ -127,8 +128,8 @@ WORDS(work, works)
 WORDS(of, ofs)
 WORDS(copies, copies)
 WORDS(activation, activations)
-WORDS(expand, expands)
-WORDS(fusion, fusions)
+WORDS(dequantize, dequantizes)
+WORDS(strategy, strategies)
 #undef WORDS
 
 const char *qn_axis_name(int axis)

@@ -24,8 +24,9 @@ int qn_beta_find(const char *name, int *beta);
 int qn_sizes_find(const char *name, int *sizes);
 
 /* The same for the words of quantizations: enum quern_work, quern_of,
-   quern_copies, quern_activation, quern_expand and quern_fusion. */
-#define QN_WORDS(X) X(work) X(of) X(copies) X(activation) X(expand) X(fusion)
+   quern_copies, quern_activation, quern_dequantize and quern_quantize. */
+#define QN_WORDS(X)                                                            \
+    X(work) X(of) X(copies) X(activation) X(dequantize) X(strategy)
 #define QN_WORD_DECLARE(what)                                                  \
     const char *qn_##what##_name(int value);                                   \
     int qn_##what##_find(const char *name, int *value);                        \

@@ -80,8 +80,8 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
         least *= SIXTEENS;
     if (least < inside.figures.memory_cycles)
         least = inside.figures.memory_cycles;
-    cost[QUERN_EXPAND_INSIDE].cycles = least;
-    for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++) {
+    cost[QUERN_DEQUANTIZE_MAINLOOP].cycles = least;
+    for (int way = QUERN_DEQUANTIZE_PASS; way <= QUERN_DEQUANTIZE_F16; way++) {
         found = judge_way(s, way, &cost[way]);
         if (found < 0)
             return QUERN_ENOMEM;
@@ -98,7 +98,7 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
 static int prefer(struct qn_session *s, struct qn_ahead_choice *choice)
 {
     int code = qn_tuned_look(s);
-    int way = s->tuned.known ? (int)s->tuned.found.line.expand : 0;
+    int way = s->tuned.known ? (int)s->tuned.found.line.dequantize : 0;
 
     choice->tuned = choice->cost[way].cycles > 0;
     if (choice->tuned)
@@ -112,15 +112,15 @@ int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
     int code;
 
     memset(choice, 0, sizeof *choice);
-    choice->asked = p->expand > QUERN_EXPAND_INSIDE;
-    choice->way = choice->asked ? p->expand : QUERN_EXPAND_INSIDE;
+    choice->asked = p->dequantize > QUERN_DEQUANTIZE_MAINLOOP;
+    choice->way = choice->asked ? p->dequantize : QUERN_DEQUANTIZE_MAINLOOP;
     choice->model = choice->way;
     if (choice->asked && s->demand.backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
                             "dequantize=%s: the cublaslt backend multiplies "
                             "copies as they are",
-                            qn_expand_name(p->expand));
-    if (p->expand != QUERN_EXPAND_AUTO || s->demand.kernel ||
+                            qn_dequantize_name(p->dequantize));
+    if (p->dequantize != QUERN_DEQUANTIZE_AUTO || s->demand.kernel ||
         s->demand.backend == QUERN_BACKEND_CUBLASLT ||
         s->demand.backend == QUERN_BACKEND_HOST ||
         !qn_ahead_end(s->ctx, p, s->demand.recipe))
@@ -136,10 +136,10 @@ int qn_ahead_next(const struct qn_ahead_choice *choice)
 
     if (choice->tuned && choice->way != choice->model)
         return choice->model;
-    return choice->way == QUERN_EXPAND_FP8 &&
-                   cost[QUERN_EXPAND_AHEAD].cycles > 0 &&
-                   cost[QUERN_EXPAND_AHEAD].cycles <
-                       cost[QUERN_EXPAND_INSIDE].cycles
-               ? QUERN_EXPAND_AHEAD
-               : QUERN_EXPAND_INSIDE;
+    return choice->way == QUERN_DEQUANTIZE_FP8 &&
+                   cost[QUERN_DEQUANTIZE_PASS].cycles > 0 &&
+                   cost[QUERN_DEQUANTIZE_PASS].cycles <
+                       cost[QUERN_DEQUANTIZE_MAINLOOP].cycles
+               ? QUERN_DEQUANTIZE_PASS
+               : QUERN_DEQUANTIZE_MAINLOOP;
 }

@@ -12,12 +12,13 @@ struct qn_session;
 
 /* How the session's problem runs. */
 struct qn_ahead_choice {
-    int way;    /* enum quern_expand, but for AUTO */
+    int way;    /* enum quern_dequantize, but for AUTO */
     int model;  /* the same, had nothing been measured */
     int tuned;  /* it was measured to be the fastest */
     int asked;  /* the problem leaves no choice */
     int judged; /* the figures are of kernels that fit */
-    struct qn_ahead_cost cost[QUERN_EXPAND_F16 + 1]; /* by enum quern_expand */
+    struct qn_ahead_cost cost[QUERN_DEQUANTIZE_F16 + 1]; /* by enum
+                                                            quern_dequantize */
 };
 
 /* For the session's problem and machine. QUERN_EINVAL, QUERN_ENOMEM. */

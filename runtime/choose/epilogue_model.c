@@ -55,8 +55,8 @@ static void find_others(struct quern_context *ctx,
     if (o->has_wide)
         qn_ahead_product(ctx, &dequantized, recipe, &o->wide);
     o->narrow = o->product;
-    if (p->expand > QUERN_EXPAND_INSIDE)
-        qn_ahead_first(ctx, &o->product, recipe, p->expand, &o->narrow);
+    if (p->dequantize > QUERN_DEQUANTIZE_MAINLOOP)
+        qn_ahead_first(ctx, &o->product, recipe, p->dequantize, &o->narrow);
 }
 
 /* The problem that a plan multiplies, where operands are as it says. */
@@ -65,8 +65,8 @@ static void find_fused(struct quern_context *ctx, const struct quern_problem *p,
                        struct quern_problem *fused)
 {
     *fused = *p;
-    if (p->expand > QUERN_EXPAND_INSIDE)
-        qn_ahead_first(ctx, p, recipe, p->expand, fused);
+    if (p->dequantize > QUERN_DEQUANTIZE_MAINLOOP)
+        qn_ahead_first(ctx, p, recipe, p->dequantize, fused);
 }
 
 static void see(struct quern_context *ctx, struct arches *a,
@@ -199,7 +199,7 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
     qn_ahead_product(s->ctx, &dequantized, recipe, &wide);
     return look(
         s, &wide,
-        qn_ahead_cost_of(&dequantized, recipe, QUERN_EXPAND_AHEAD).moving,
+        qn_ahead_cost_of(&dequantized, recipe, QUERN_DEQUANTIZE_PASS).moving,
         &c->dequantize);
 }
 

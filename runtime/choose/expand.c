@@ -48,8 +48,8 @@ static enum way way_of(const struct qn_kernel *kernel)
     static const char *const names[] = {
         [SHARED] = "shared", [REGISTERS] = "registers", [SWAPPED] = "swapped"};
 
-    for (int way = SHARED; way <= SWAPPED && kernel->expand; way++)
-        if (!strcmp(kernel->expand, names[way]))
+    for (int way = SHARED; way <= SWAPPED && kernel->dequantize; way++)
+        if (!strcmp(kernel->dequantize, names[way]))
             return (enum way)way;
     return NOWHERE;
 }

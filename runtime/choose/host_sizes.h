@@ -41,10 +41,10 @@ int qn_host_word_put(struct qn_host_words *words, int word);
 int qn_host_word_flush(struct qn_host_words *words);
 
 /*
-** Queue the sizes of `count` lists (at most QUERN_MAX_PARTS, not all of them
-** NULL) on their way to `place`, list by list: zeros for a list that is NULL.
-** In the current context; neither allocates nor synchronizes. `sizes` is the
-** problem's: QUERN_ECAPTURE as of qn_host_size_capture.
+** Queue the sizes of `count` lists (at most QUERN_MAX_MICROBATCHES, not all of
+** them NULL) on their way to `place`, list by list: zeros for a list that is
+** NULL. In the current context; neither allocates nor synchronizes. `sizes` is
+** the problem's: QUERN_ECAPTURE as of qn_host_size_capture.
 */
 int qn_host_size_put(struct qn_driver *driver, const struct qn_step *step,
                      int sizes, const int64_t *const *lists, int count,

@@ -37,7 +37,7 @@ int qn_select_variant(const struct quern_problem *p,
     return qn_select_product(p, kernel) && kernel->d.type == p->d_type &&
            qn_fuse_serves(p->quantize, kernel->quantize) &&
            qn_tensormap_takes(kernel, QN_PARAM_bases) ==
-               (p->expand == QUERN_EXPAND_F16) &&
+               (p->dequantize == QUERN_DEQUANTIZE_F16) &&
            qn_problem_takes(p, kernel->epilogue, kernel->activation,
                             kernel->interleave);
 }

@@ -39,12 +39,14 @@ int qn_tuned_look(struct qn_session *s)
         return QUERN_OK;
     code = qn_tune_store_find(s->ctx, s->device.name, s->problem, s->demand.sms,
                               &s->tuned.found, &s->tuned.known);
-    if (code || s->tuned.known || s->problem->expand != QUERN_EXPAND_INSIDE)
+    if (code || s->tuned.known ||
+        s->problem->dequantize != QUERN_DEQUANTIZE_MAINLOOP)
         return code;
-    open.expand = QUERN_EXPAND_AUTO;
+    open.dequantize = QUERN_DEQUANTIZE_AUTO;
     code = qn_tune_store_find(s->ctx, s->device.name, &open, s->demand.sms,
                               &s->tuned.found, &s->tuned.known);
-    s->tuned.known &= s->tuned.found.line.expand <= QUERN_EXPAND_INSIDE;
+    s->tuned.known &=
+        s->tuned.found.line.dequantize <= QUERN_DEQUANTIZE_MAINLOOP;
     return code;
 }
 
@@ -54,7 +56,8 @@ int qn_tuned_prefer(struct qn_session *s, struct qn_choice *list, int count)
     struct qn_choice winner;
     int i = 0, code = qn_tuned_look(s);
 
-    if (code || !tuned->known || tuned->found.line.expand > QUERN_EXPAND_INSIDE)
+    if (code || !tuned->known ||
+        tuned->found.line.dequantize > QUERN_DEQUANTIZE_MAINLOOP)
         return code;
     while (i < count &&
            strcmp(list[i].candidate->kernel->name, tuned->found.line.kernel))
@@ -100,15 +103,16 @@ static void add_line(struct qn_text *text, const struct qn_session *s,
 {
     const struct qn_tune_line *l = &s->tuned.found.line;
 
-    if (l->permille <= 1000 &&
-        (l->expand > QUERN_EXPAND_INSIDE || !strcmp(l->kernel, l->model)))
+    if (l->permille <= 1000 && (l->dequantize > QUERN_DEQUANTIZE_MAINLOOP ||
+                                !strcmp(l->kernel, l->model)))
         qn_text_add(text, "tuned: the model's choice is the fastest");
     else
         qn_text_add(text, "tuned: %lld.%02lld x the model's choice",
                     ((long long)l->permille + 5) / 1000,
                     ((long long)l->permille + 5) % 1000 / 10);
-    if (l->expand)
-        qn_text_add(text, ", dequantize=%s", qn_expand_name((int)l->expand));
+    if (l->dequantize)
+        qn_text_add(text, ", dequantize=%s",
+                    qn_dequantize_name((int)l->dequantize));
     if (l->band)
         qn_text_add(text, ", in bands of %lld", (long long)l->band);
     if (!l->certain)
@@ -119,9 +123,9 @@ static void add_line(struct qn_text *text, const struct qn_session *s,
     if (l->mhz)
         qn_text_add(text, " at %lld MHz", (long long)l->mhz);
     qn_text_add(text, "; %s\n", s->tuned.found.path);
-    if (l->expand > QUERN_EXPAND_INSIDE && !taken)
+    if (l->dequantize > QUERN_DEQUANTIZE_MAINLOOP && !taken)
         qn_text_add(text, "    but that way does not serve this problem\n");
-    if (l->expand <= QUERN_EXPAND_INSIDE && !s->tuned.kernel)
+    if (l->dequantize <= QUERN_DEQUANTIZE_MAINLOOP && !s->tuned.kernel)
         qn_text_add(text, "    but %s does not serve this problem: %s\n",
                     l->kernel, s->tuned.misfit);
 }

@@ -21,7 +21,7 @@ struct qn_part {
 };
 
 struct qn_parts {
-    struct qn_part part[QUERN_MAX_PARTS];
+    struct qn_part part[QUERN_MAX_MICROBATCHES];
 };
 
 /* Sizes that the host knows, as many as a launch carries: parameters have 4096
@@ -34,7 +34,7 @@ struct qn_host_sizes {
 struct qn_part_maps {
     struct {
         struct cu_tensor_map a, b;
-    } part[QUERN_MAX_PARTS];
+    } part[QUERN_MAX_MICROBATCHES];
 };
 
 /*

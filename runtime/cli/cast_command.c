@@ -92,8 +92,8 @@ static int compare_copy(const struct qn_cast *c, int copy, struct verdict *v)
     struct qn_fidelity f = {.q = c->q,
                             .recipe = recipe,
                             .numbers = c->memory[QN_CAST_IN].data,
-                            .copy = copy == QUERN_ROW ? &c->args.row
-                                                      : &c->args.column,
+                            .copy = copy == QUERN_ROWWISE ? &c->args.row
+                                                          : &c->args.column,
                             .sizes = c->sizes};
     int64_t starts[QUERN_MAX_GROUPS], first = 0;
     double tolerance, error;
@@ -113,7 +113,7 @@ static int compare_copy(const struct qn_cast *c, int copy, struct verdict *v)
         v->error = error;
     if (!held && !v->where[0])
         snprintf(v->where, sizeof v->where, "; the %s copy does not hold them",
-                 copy == QUERN_ROW ? "row" : "column");
+                 copy == QUERN_ROWWISE ? "row" : "column");
     return code;
 }
 
@@ -128,9 +128,9 @@ static int compare_numbers(const struct qn_cast *c,
         v->tolerance = qn_tolerance_format(c->need.args.row.type);
         v->error = distance(c);
     }
-    for (int copy = QUERN_ROW; copy <= QUERN_COLUMN && !code; copy *= 2)
+    for (int copy = QUERN_ROWWISE; copy <= QUERN_COLUMNWISE && !code; copy *= 2)
         if (c->q.copies & copy &&
-            (copy == QUERN_ROW ? c->need.args.row : c->need.args.column)
+            (copy == QUERN_ROWWISE ? c->need.args.row : c->need.args.column)
                 .sf_bytes)
             code = compare_copy(c, copy, v);
     return code ? qn_message_code(opt, code, quern_errmsg(c->ctx)) : QN_EXIT_OK;

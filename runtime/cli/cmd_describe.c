@@ -88,9 +88,9 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
         if (!tensor->ndim)
             continue;
         snprintf(text, sizeof text, "%s%s%s: %s", tensor_of(problem, role),
-                 !g->sf.scaling            ? ""
-                 : g->sf.copy == QUERN_ROW ? ", row copy"
-                                           : ", column copy",
+                 !g->sf.scaling                ? ""
+                 : g->sf.copy == QUERN_ROWWISE ? ", row copy"
+                                               : ", column copy",
                  role == QN_ROLE_A && problem->quantize ? ", or room for it"
                                                         : "",
                  g->grouped        ? "one matrix per group"

@@ -67,7 +67,7 @@ static int show(void *user, const struct quern_tune_progress *p)
 static const struct qn_column columns[] = {
     {"problem", "problem", "s"},
     {"kernel", "kernel", "s"},
-    {"expand", "expand", "s"},
+    {"dequantize", "dequantize", "s"},
     {"us", "us", "%.1f"},
     {"model_us", "model's us", "%.1f"},
     {"ratio", "ratio", "%.3f"},
@@ -80,7 +80,7 @@ static const struct qn_column columns[] = {
 
 static const struct qn_column candidate_columns[] = {
     {"kernel", "kernel", "s"},
-    {"expand", "expand", "s"},
+    {"dequantize", "dequantize", "s"},
     {"band", "band", "%.0f"},
     {"us", "us", "%.1f"},
     {"rounds", "rounds", "%.0f"},
@@ -89,10 +89,11 @@ static const struct qn_column candidate_columns[] = {
 };
 
 /* Nothing where there is but one way, or no other was compared. */
-static void add_way(cJSON *row, int expand)
+static void add_way(cJSON *row, int dequantize)
 {
-    if (expand)
-        cJSON_AddStringToObject(row, "expand", qn_expand_name(expand));
+    if (dequantize)
+        cJSON_AddStringToObject(row, "dequantize",
+                                qn_dequantize_name(dequantize));
 }
 
 /* What the compiler said after its first line is for JSON. */
@@ -107,7 +108,7 @@ static cJSON *describe_candidates(const struct qn_options *opt,
         cJSON *row = cJSON_CreateObject();
 
         cJSON_AddStringToObject(row, "kernel", c->kernel);
-        add_way(row, c->expand);
+        add_way(row, c->dequantize);
         cJSON_AddNumberToObject(row, "band", c->band);
         cJSON_AddNumberToObject(row, "us", c->seconds * 1e6);
         cJSON_AddNumberToObject(row, "rounds", c->rounds);
@@ -129,7 +130,7 @@ static cJSON *describe(const struct quern_problem *problem,
     quern_problem_print(problem, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
     cJSON_AddStringToObject(row, "kernel", result->kernel);
-    add_way(row, result->expand);
+    add_way(row, result->dequantize);
     cJSON_AddNumberToObject(row, "band", result->band);
     cJSON_AddNumberToObject(row, "us", result->seconds * 1e6);
     cJSON_AddStringToObject(row, "model", result->model);

@@ -243,7 +243,7 @@ static const void *scales_of(const struct qn_geometry *g, const void *sf,
         before = at->start;
     else if (s->scaling->span != QN_SPAN_BLOCK)
         before = 0;
-    else if (s->copy == QUERN_ROW) /* in tiles: others are gathered */
+    else if (s->copy == QUERN_ROWWISE) /* in tiles: others are gathered */
         before = at->tiles * s->stride;
     else if (s->scaling->order == QN_ORDER_COLUMNS)
         before = at->start / BLOCK * s->stride;

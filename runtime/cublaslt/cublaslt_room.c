@@ -30,7 +30,7 @@ int qn_cublaslt_gathers(const struct qn_geometry *a)
     const struct qn_scaling *s = a->sf.scaling;
 
     return s && s->span == QN_SPAN_BLOCK && s->order == QN_ORDER_COLUMNS &&
-           a->sf.copy == QUERN_ROW;
+           a->sf.copy == QUERN_ROWWISE;
 }
 
 int64_t qn_cublaslt_row(int64_t k)

@@ -104,9 +104,9 @@ static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
     code = qn_plan_fused(s, &plain, &s->options, out);
-    if (code || (*out)->problem.expand <= QUERN_EXPAND_INSIDE)
+    if (code || (*out)->problem.dequantize <= QUERN_DEQUANTIZE_MAINLOOP)
         return code;
-    expanded.expand = (*out)->problem.expand;
+    expanded.dequantize = (*out)->problem.dequantize;
     code = qn_plan_fused(s, &expanded, &s->options, &other);
     if (code)
         return code == QUERN_ENOKERNEL ? QUERN_OK : code;

@@ -73,7 +73,7 @@ static void find_copy(const struct run *run, int tensor, int copy,
                       struct quern_tensor *t)
 {
     const struct quern_mlp_args *args = run->args;
-    int row = copy == QUERN_ROW;
+    int row = copy == QUERN_ROWWISE;
 
     if (tensor == QUERN_MLP_W1)
         *t = row ? args->w1_row : args->w1_column;
@@ -155,9 +155,9 @@ static int run_cast(const struct run *run, int tensor)
     a = plan->need.args;
     find_input(run, tensor, &a);
     if (tensor < QUERN_MLP_TENSORS)
-        find_copy(run, tensor, QUERN_ROW, &a.row);
-    if (plan->q.copies & QUERN_COLUMN)
-        find_copy(run, tensor, QUERN_COLUMN, &a.column);
+        find_copy(run, tensor, QUERN_ROWWISE, &a.row);
+    if (plan->q.copies & QUERN_COLUMNWISE)
+        find_copy(run, tensor, QUERN_COLUMNWISE, &a.column);
     if (plan->q.of == QUERN_W && !a.row.data && !a.column.data)
         return QUERN_OK;
     find_rest(run, tensor, plan, &a);

@@ -216,7 +216,7 @@ static int make_copies(struct qn_cast *c, const struct qn_options *opt)
     int status, code = QUERN_OK;
 
     q.work = QUERN_QUANTIZE;
-    q.copies = c->q.work == QUERN_REQUANTIZE ? (int)QUERN_ROW : c->q.copies;
+    q.copies = c->q.work == QUERN_TRANSPOSE ? (int)QUERN_ROWWISE : c->q.copies;
     status = qn_cast_begin_host(&first, opt, c->ctx, &q);
     if (!status)
         code = qn_cast_run(&first);
@@ -254,7 +254,7 @@ int qn_cast_begin(struct qn_cast *c, const struct qn_options *opt,
         code = make_parts(c, opt->seed);
     if (code)
         return qn_message_code(opt, code, quern_errmsg(ctx));
-    if (q->work == QUERN_REQUANTIZE || q->work == QUERN_DEQUANTIZE)
+    if (q->work == QUERN_TRANSPOSE || q->work == QUERN_DEQUANTIZE)
         return make_copies(c, opt);
     return QN_EXIT_OK;
 }

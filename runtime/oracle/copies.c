@@ -93,7 +93,7 @@ static int quantize(struct maker *m, int role)
 {
     struct quern_quantize_args args = m->need.args;
     struct quern_tensor *copy =
-        m->q.copies == QUERN_ROW ? &args.row : &args.column;
+        m->q.copies == QUERN_ROWWISE ? &args.row : &args.column;
     struct qn_job *job = m->job;
     int code = qn_copies_room(job, role, copy);
 

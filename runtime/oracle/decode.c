@@ -159,7 +159,7 @@ static int64_t scale_at(const struct qn_decode *d, int group, int64_t row,
 {
     const struct qn_scaling *s = d->g.sf.scaling;
     const struct qn_scales *sf = &d->g.sf;
-    int rows_of_all = !d->g.grouped && sf->copy == QUERN_ROW;
+    int rows_of_all = !d->g.grouped && sf->copy == QUERN_ROWWISE;
 
     if (s->span == QN_SPAN_ROW)
         return row +

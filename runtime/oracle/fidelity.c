@@ -79,7 +79,7 @@ static void find_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
                                   [QUERN_W] = {QUERN_FPROP, QUERN_DGRAD},
                                   [QUERN_DY] = {QUERN_DGRAD, QUERN_WGRAD}};
     const struct quern_quantization *q = &f->q;
-    const int column = q->copies == QUERN_COLUMN;
+    const int column = q->copies == QUERN_COLUMNWISE;
     struct quern_problem p = {.op = ops[q->of][column], .groups = q->groups};
     const int tokens_k = p.op == QUERN_WGRAD;
     const int role = q->of == QUERN_W || (q->of == QUERN_X && column)
@@ -219,7 +219,7 @@ int qn_fidelity_judge(const struct qn_fidelity *f, double tolerance,
     int code;
 
     find_geometry(f, &g);
-    j.column = f->q.copies == QUERN_COLUMN;
+    j.column = f->q.copies == QUERN_COLUMNWISE;
     j.hadamard = j.column && f->recipe->scaling[f->q.of].hadamard;
     qn_decode_begin(&j.decode, &g, f->copy, f->q.groups, f->starts, f->sizes);
     code = begin(&j, most, &each);
@@ -434,7 +434,7 @@ int qn_fidelity_tolerance(struct quern_context *ctx,
     if (!code)
         code = go(&t, ctx, NULL, scale);
     if (!code)
-        loss = loss_of(&t, f->q.copies == QUERN_COLUMN &&
+        loss = loss_of(&t, f->q.copies == QUERN_COLUMNWISE &&
                                r->scaling[f->q.of].hadamard);
     for (int i = 0; i < BUFFERS; i++)
         free(t.buffers[i]);

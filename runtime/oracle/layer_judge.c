@@ -412,7 +412,7 @@ static int allow_losses(const struct qn_layer *l, double *losses)
         struct qn_fidelity f = {.recipe = l->recipe,
                                 .q = {.of = of,
                                       .type = l->mlp.type,
-                                      .copies = QUERN_ROW,
+                                      .copies = QUERN_ROWWISE,
                                       .groups = 1,
                                       .m = 256,
                                       .k = l->mlp.hidden}};

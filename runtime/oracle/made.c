@@ -30,7 +30,8 @@ static void list_buffers(struct qn_job *job,
 /* Does the product make A where no copy of it is seen? */
 static int is_inline(const struct qn_job *job)
 {
-    return job->plan->kernel && qn_fuse_way(job->plan->kernel) == QUERN_INLINE;
+    return job->plan->kernel &&
+           qn_fuse_way(job->plan->kernel) == QUERN_QUANTIZE_MAINLOOP;
 }
 
 /* Of two copies, fresh and full of poison. */
@@ -117,7 +118,7 @@ static int quantize(const struct qn_job *job,
     for (int i = 0; i < QN_MADE_BUFFERS; i++)
         list[i] = &made[i];
     qn_scale_source(&job->problem, job->recipe, QN_ROLE_A, &q);
-    q.copies = QUERN_ROW | QUERN_COLUMN;
+    q.copies = QUERN_ROWWISE | QUERN_COLUMNWISE;
     q.dbias = qn_fuse_sums(&job->problem) ? job->problem.dbias : 0;
     code = quern_quantize_describe(job->ctx, &q, &need);
     if (!code)

@@ -171,7 +171,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
     const int sums = qn_geometry_back(p) || p->dbias;
     int code;
 
-    planned.expand = job->plan->problem.expand;
+    planned.dequantize = job->plan->problem.dequantize;
     if (p->copies)
         return qn_twice_judge(job, oracle, most, verdict);
     code = sums ? qn_back_begin(job) : QUERN_OK;

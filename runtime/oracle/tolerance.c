@@ -32,7 +32,7 @@ static enum qn_sums sums_of(const struct quern_problem *p,
 {
     struct qn_geometry a, b;
 
-    if (p->expand == QUERN_EXPAND_FP8)
+    if (p->dequantize == QUERN_DEQUANTIZE_FP8)
         return QN_SUMS_PROMOTED;
     qn_geometry_of(p, recipe, QN_ROLE_A, &a);
     qn_geometry_of(p, recipe, QN_ROLE_B, &b);

@@ -185,7 +185,7 @@ static int compare(const struct qn_memory *memory, const char *other,
 static int compare_copies(const struct qn_job *job, const struct step *s,
                           int *differ)
 {
-    const int count = job->problem.copies & QUERN_COLUMN ? 2 : 1;
+    const int count = job->problem.copies & QUERN_COLUMNWISE ? 2 : 1;
     int code = QUERN_OK;
 
     for (int i = 0; i < count && !code; i++) {
@@ -246,7 +246,7 @@ int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
     memset(verdict, 0, sizeof *verdict);
     like.problem.copies = 0;
     if (qn_launch_find(job->plan, QN_WORK_QUANTIZE_D))
-        like.problem.expand = job->plan->problem.expand;
+        like.problem.dequantize = job->plan->problem.dequantize;
     if (qn_job_beside(&first, &like, &options))
         code = QUERN_EINVAL; /* and said */
     if (!code)

@@ -58,7 +58,7 @@ static const char *wrong_operand(const struct quern_problem *p,
 int qn_ahead_expands(const struct quern_problem *p,
                      const struct qn_recipe *recipe)
 {
-    return p->expand != QUERN_EXPAND_F16 &&
+    return p->dequantize != QUERN_DEQUANTIZE_F16 &&
            !wrong_operand(p, recipe, QN_ROLE_A) &&
            !wrong_operand(p, recipe, QN_ROLE_B);
 }
@@ -94,7 +94,7 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
         why = "microbatches: merged products have more operands than one "
               "workspace "
               "has room for";
-    else if (qn_geometry_back(p) && way != QUERN_EXPAND_AHEAD)
+    else if (qn_geometry_back(p) && way != QUERN_DEQUANTIZE_PASS)
         why = "activation: of two products each would leave sums for launches "
               "behind it";
     else if (p->copies)
@@ -102,11 +102,12 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
     else if (p->quantize)
         why = "quantize: what a run makes of a is expanded where it is "
               "multiplied; quantize a by itself";
-    if (!why && way == QUERN_EXPAND_FP8)
+    if (!why && way == QUERN_DEQUANTIZE_FP8)
         why = qn_reencode_wrong(ctx, p, recipe);
-    if (!why && way == QUERN_EXPAND_F16)
+    if (!why && way == QUERN_DEQUANTIZE_F16)
         why = qn_look_wrong(p, recipe);
-    else if (!why && (way != QUERN_EXPAND_FP8 || qn_ahead_expands(p, recipe)))
+    else if (!why &&
+             (way != QUERN_DEQUANTIZE_FP8 || qn_ahead_expands(p, recipe)))
         why = wrong_bf16(ctx, p, recipe);
     return why;
 }
@@ -118,9 +119,9 @@ int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
     const char *why;
 
     qn_result_product(p, &product);
-    why = qn_ahead_wrong(ctx, &product, recipe, p->expand);
+    why = qn_ahead_wrong(ctx, &product, recipe, p->dequantize);
     return why ? qn_error_set(QUERN_EINVAL, "dequantize=%s: %s",
-                              qn_expand_name(p->expand), why)
+                              qn_dequantize_name(p->dequantize), why)
                : QUERN_OK;
 }
 
@@ -158,7 +159,8 @@ int qn_ahead_align(const struct quern_problem *p,
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
-        if (s && q.of != QUERN_W && q.copies == QUERN_COLUMN && s->k > align)
+        if (s && q.of != QUERN_W && q.copies == QUERN_COLUMNWISE &&
+            s->k > align)
             align = s->k;
     }
     return qn_ahead_expands(p, recipe) ? align : 0;
@@ -182,7 +184,7 @@ static int major_of(const struct quern_problem *p,
 {
     struct quern_quantization q;
 
-    return qn_ahead_cast(p, recipe, role, &q) && q.copies == QUERN_COLUMN
+    return qn_ahead_cast(p, recipe, role, &q) && q.copies == QUERN_COLUMNWISE
                ? QUERN_MAJOR_MN
                : QUERN_MAJOR_K;
 }
@@ -193,7 +195,7 @@ void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
 {
     *product = *p;
     product->sizes = QUERN_SIZES_DEVICE;
-    product->expand = QUERN_EXPAND_INSIDE;
+    product->dequantize = QUERN_DEQUANTIZE_MAINLOOP;
     if (!qn_ahead_expands(p, recipe))
         return;
     memset(product->recipe, 0, sizeof product->recipe);
@@ -204,7 +206,7 @@ void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
     product->alpha |= qn_ahead_factors(p, recipe);
     if (qn_ahead_align(p, recipe))
         product->k = qn_ahead_total(p, recipe);
-    product->expand = QUERN_EXPAND_AUTO;
+    product->dequantize = QUERN_DEQUANTIZE_AUTO;
 }
 
 void qn_ahead_first(struct quern_context *ctx,
@@ -212,11 +214,11 @@ void qn_ahead_first(struct quern_context *ctx,
                     const struct qn_recipe *recipe, int way,
                     struct quern_problem *product)
 {
-    if (way == QUERN_EXPAND_FP8)
+    if (way == QUERN_DEQUANTIZE_FP8)
         qn_reencode_product(ctx, problem, product);
-    else if (way == QUERN_EXPAND_F16)
+    else if (way == QUERN_DEQUANTIZE_F16)
         qn_look_product(problem, product);
-    else if (way == QUERN_EXPAND_AHEAD)
+    else if (way == QUERN_DEQUANTIZE_PASS)
         qn_ahead_product(ctx, problem, recipe, product);
     else
         *product = *problem;
@@ -271,7 +273,7 @@ void qn_ahead_lay_out(const struct quern_problem *p,
     if (qn_ahead_align(p, recipe))
         at += qn_padded((2 * groups + 1) * sizeof(int));
     space->flags = at;
-    if (blocks || p->expand == QUERN_EXPAND_F16)
+    if (blocks || p->dequantize == QUERN_DEQUANTIZE_F16)
         at += qn_padded(QN_FLAGS * sizeof(unsigned));
     coded = lay_out_codes(p, recipe, blocks, at, space);
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
@@ -288,14 +290,14 @@ void qn_ahead_lay_out(const struct quern_problem *p,
 size_t qn_ahead_end(struct quern_context *ctx, const struct quern_problem *p,
                     const struct qn_recipe *recipe)
 {
-    int fp8 = qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_FP8);
-    int ahead = fp8 || qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_AHEAD);
+    int fp8 = qn_ahead_may(ctx, p, recipe, QUERN_DEQUANTIZE_FP8);
+    int ahead = fp8 || qn_ahead_may(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
     struct quern_problem f16 = *p;
     struct qn_ahead_space space;
 
-    if (!ahead && !qn_ahead_may(ctx, p, recipe, QUERN_EXPAND_F16))
+    if (!ahead && !qn_ahead_may(ctx, p, recipe, QUERN_DEQUANTIZE_F16))
         return 0;
-    f16.expand = QUERN_EXPAND_F16;
+    f16.dequantize = QUERN_DEQUANTIZE_F16;
     qn_ahead_lay_out(ahead ? p : &f16, recipe,
                      fp8 ? qn_reencode_blocks(ctx) : NULL, &space);
     return space.end;
@@ -337,10 +339,10 @@ struct qn_ahead_cost qn_ahead_cost_of(const struct quern_problem *p,
 {
     struct qn_ahead_cost cost;
 
-    if (way == QUERN_EXPAND_FP8) {
+    if (way == QUERN_DEQUANTIZE_FP8) {
         cost.bytes = qn_reencode_bytes(p, recipe);
         cost.moving = cost.bytes / CODED + LAUNCHES_FP8;
-    } else if (way == QUERN_EXPAND_F16) {
+    } else if (way == QUERN_DEQUANTIZE_F16) {
         cost.bytes = qn_look_bytes(p, recipe);
         cost.moving = cost.bytes / LOOKED + LAUNCHES_F16;
     } else {
@@ -357,10 +359,10 @@ int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *p,
     double math =
         (double)p->m * (double)p->n * (double)p->k / (QN_FMA_PER_CYCLE * SMS);
 
-    if (p->expand != QUERN_EXPAND_AUTO)
-        return p->expand == way;
+    if (p->dequantize != QUERN_DEQUANTIZE_AUTO)
+        return p->dequantize == way;
     return !qn_ahead_wrong(ctx, p, recipe, way) &&
-           (way == QUERN_EXPAND_FP8 ? NARROW : 1) * math +
+           (way == QUERN_DEQUANTIZE_FP8 ? NARROW : 1) * math +
                    qn_ahead_cost_of(p, recipe, way).moving <
                INSIDE * math;
 }

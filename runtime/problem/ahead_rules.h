@@ -41,8 +41,8 @@ struct qn_ahead_cost {
    none is known. */
 const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx);
 
-/* Why the problem cannot go that way (enum quern_expand from AHEAD on); NULL:
-   it can. */
+/* Why the problem cannot go that way (enum quern_dequantize from PASS on);
+   NULL: it can. */
 const char *qn_ahead_wrong(struct quern_context *ctx,
                            const struct quern_problem *problem,
                            const struct qn_recipe *recipe, int way);
@@ -87,7 +87,7 @@ void qn_ahead_product(struct quern_context *ctx,
                       struct quern_problem *product);
 
 /* The product that runs first, which a plan tells of: of FP8 or f16 where that
-   is tried, and of `way` INSIDE the problem itself. */
+   is tried, and of `way` MAINLOOP the problem itself. */
 void qn_ahead_first(struct quern_context *ctx,
                     const struct quern_problem *problem,
                     const struct qn_recipe *recipe, int way,

@@ -39,9 +39,9 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
                             struct quern_problem *dequantized)
 {
     *dequantized = *p;
-    dequantized->expand = QUERN_EXPAND_AHEAD;
-    return qn_epilogue_has(p) && p->expand == QUERN_EXPAND_AUTO &&
-           !qn_ahead_wrong(ctx, p, recipe, QUERN_EXPAND_AHEAD);
+    dequantized->dequantize = QUERN_DEQUANTIZE_PASS;
+    return qn_epilogue_has(p) && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
+           !qn_ahead_wrong(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
 }
 
 /*

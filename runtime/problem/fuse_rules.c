@@ -14,10 +14,10 @@
 /* What a kernel's field `quantize` says. */
 static int way_of(const char *quantize)
 {
-    int way = QUERN_APART;
+    int way = QUERN_QUANTIZE_PASS;
 
     if (quantize && *quantize)
-        qn_fusion_find(quantize, &way);
+        qn_strategy_find(quantize, &way);
     return way;
 }
 
@@ -30,7 +30,7 @@ int qn_fuse_serves(int wanted, const char *quantize)
 {
     int way = way_of(quantize);
 
-    return !way || wanted == way || wanted == QUERN_FUSE_ANY;
+    return !way || wanted == way || wanted == QUERN_QUANTIZE_AUTO;
 }
 
 int qn_fuse_wanted(int wanted, const struct qn_kernel *kernel)
@@ -44,7 +44,7 @@ void qn_fuse_quantization(const struct quern_problem *p,
                           struct quern_quantization *q)
 {
     qn_scale_source(p, recipe, QN_ROLE_A, q);
-    q->copies = QUERN_ROW | QUERN_COLUMN;
+    q->copies = QUERN_ROWWISE | QUERN_COLUMNWISE;
     q->dbias = qn_fuse_sums(p) ? p->dbias : QUERN_NO_DBIAS;
 }
 
@@ -56,7 +56,7 @@ int qn_fuse_sums(const struct quern_problem *p)
 int qn_fuse_problem(const struct quern_problem *p,
                     const struct qn_recipe *recipe)
 {
-    const char *word = qn_fusion_name(p->quantize);
+    const char *word = qn_strategy_name(p->quantize);
     struct quern_quantization q;
     const struct qn_scaling *s;
 

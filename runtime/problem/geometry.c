@@ -32,7 +32,7 @@ int qn_geometry_back(const struct quern_problem *p)
 int qn_geometry_has(const struct quern_problem *p, int role)
 {
     return role == QN_ROLE_P   ? p->saved || qn_geometry_back(p)
-           : role == QN_ROLE_T ? (p->copies & QUERN_COLUMN) != 0
+           : role == QN_ROLE_T ? (p->copies & QUERN_COLUMNWISE) != 0
                                : 1;
 }
 

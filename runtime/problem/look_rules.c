@@ -44,7 +44,7 @@ void qn_look_product(const struct quern_problem *p,
 {
     *product = *p;
     product->sizes = QUERN_SIZES_DEVICE;
-    product->expand = QUERN_EXPAND_F16;
+    product->dequantize = QUERN_DEQUANTIZE_F16;
 }
 
 double qn_look_bytes(const struct quern_problem *p,

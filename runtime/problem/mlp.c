@@ -145,7 +145,7 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
            of_bias ? taking(ctx, recipe, tensor)->name : mlp->recipe);
     q->of = tensors[tensor].of;
     q->type = mlp->type;
-    q->copies = scaled ? QUERN_ROW | QUERN_COLUMN : QUERN_ROW;
+    q->copies = scaled ? QUERN_ROWWISE | QUERN_COLUMNWISE : QUERN_ROWWISE;
     q->activation = acts ? mlp->activation : QUERN_NO_ACTIVATION;
     q->interleave = acts ? mlp->interleave : 0;
     q->probability = acts && mlp->probability;
@@ -185,7 +185,7 @@ static int activate(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     p->probability = mlp->probability;
     if (!qn_mlp_scaled(recipe, tensor))
         return 1;
-    p->copies = QUERN_ROW | QUERN_COLUMN;
+    p->copies = QUERN_ROWWISE | QUERN_COLUMNWISE;
     return !qn_result_wrong(p, recipe) && !qn_result_apart(p, recipe);
 }
 
@@ -423,7 +423,7 @@ static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
     }
     if (!code && qn_mlp_back(mlp, recipe, &p)) {
         if (p.copies) /* in one launch, or none of this */
-            p.expand = QUERN_EXPAND_INSIDE;
+            p.dequantize = QUERN_DEQUANTIZE_MAINLOOP;
         p.copies = 0;
         code = add_scratch(ctx, &p, scratch);
     }
@@ -516,11 +516,11 @@ static void describe_weights(const struct quern_context *ctx,
 
     if (!qn_mlp_cast(ctx, mlp, recipe, QUERN_MLP_W1, &q))
         return;
-    qn_quantize_copy(&q, recipe, QUERN_ROW, &args->w1_row);
-    qn_quantize_copy(&q, recipe, QUERN_COLUMN, &args->w1_column);
+    qn_quantize_copy(&q, recipe, QUERN_ROWWISE, &args->w1_row);
+    qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE, &args->w1_column);
     qn_mlp_cast(ctx, mlp, recipe, QUERN_MLP_W2, &q);
-    qn_quantize_copy(&q, recipe, QUERN_ROW, &args->w2_row);
-    qn_quantize_copy(&q, recipe, QUERN_COLUMN, &args->w2_column);
+    qn_quantize_copy(&q, recipe, QUERN_ROWWISE, &args->w2_row);
+    qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE, &args->w2_column);
 }
 
 int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,

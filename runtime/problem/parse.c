@@ -376,12 +376,12 @@ static int set_activation(void *problem, const char *key, const char *value)
                            qn_activation_at);
 }
 
-static int set_expand(void *problem, const char *key, const char *value)
+static int set_dequantize(void *problem, const char *key, const char *value)
 {
     struct quern_problem *p = problem;
 
-    return qn_parse_listed(key, value, &p->expand, qn_expand_find,
-                           qn_expand_at);
+    return qn_parse_listed(key, value, &p->dequantize, qn_dequantize_find,
+                           qn_dequantize_at);
 }
 
 /* Of a result; which of them there can be is problem_check.c's to say. */
@@ -400,8 +400,8 @@ static int set_quantize(void *problem, const char *key, const char *value)
     if (!strcmp(value, "streamed"))
         return qn_error_set(
             QUERN_EINVAL, "quantize=streamed was removed: write quantize=auto");
-    return qn_parse_listed(key, value, &p->quantize, qn_fusion_find,
-                           qn_fusion_at);
+    return qn_parse_listed(key, value, &p->quantize, qn_strategy_find,
+                           qn_strategy_at);
 }
 
 /* Its range is problem_check.c's to say. */
@@ -443,7 +443,7 @@ static const struct qn_parse_key keys[] = {
     {"dbias", set_dbias, 0},
     {"dprob", set_flag, 0},
     {"copies", set_copies, 0},
-    {"dequantize", set_expand, 0},
+    {"dequantize", set_dequantize, 0},
     {"quantize", set_quantize, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
@@ -541,7 +541,7 @@ static void print_unusual(const struct quern_problem *p, char *text,
     if (p->sizes)
         ADD(" sizes=%s", qn_sizes_name(p->sizes));
     if (p->quantize)
-        ADD(" quantize=%s", qn_fusion_name(p->quantize));
+        ADD(" quantize=%s", qn_strategy_name(p->quantize));
 #undef ADD
 }
 
@@ -562,8 +562,8 @@ static void print_epilogue(const struct quern_problem *p, char *text,
              p->dbias ? qn_parse_dbias_name(p->dbias) : "",
              p->dprob ? " dprob=1" : "", p->copies ? " copies=" : "",
              p->copies ? qn_copies_name(p->copies) : "",
-             p->expand ? " dequantize=" : "",
-             p->expand ? qn_expand_name(p->expand) : "");
+             p->dequantize ? " dequantize=" : "",
+             p->dequantize ? qn_dequantize_name(p->dequantize) : "");
 }
 
 int quern_problem_print(const struct quern_problem *p, char *buffer,

@@ -33,8 +33,8 @@ static int check_enums(const struct quern_problem *p)
         {"dbias", p->dbias, 0, QUERN_DBIAS_ADD + 1},
         {"dprob", p->dprob, 0, 2},
         {"copies", p->copies, 0, 4},
-        {"dequantize", p->expand, 0, QUERN_EXPAND_F16 + 1},
-        {"quantize", p->quantize, 0, QUERN_FUSE_ANY + 1}};
+        {"dequantize", p->dequantize, 0, QUERN_DEQUANTIZE_F16 + 1},
+        {"quantize", p->quantize, 0, QUERN_QUANTIZE_AUTO + 1}};
     int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
                                  "quern.h gives it");
 
@@ -106,10 +106,10 @@ static int check_copies(const struct quern_problem *p,
 /* Whole weight gradients are merged, of which tokens are the parts. */
 static int check_parts(const struct quern_problem *p)
 {
-    if (p->parts < 0 || p->parts > QUERN_MAX_PARTS)
+    if (p->parts < 0 || p->parts > QUERN_MAX_MICROBATCHES)
         return qn_error_set(QUERN_EINVAL,
                             "microbatches=%d: 1 to %d is expected", p->parts,
-                            QUERN_MAX_PARTS);
+                            QUERN_MAX_MICROBATCHES);
     if (p->parts > 1 && (p->op != QUERN_WGRAD || p->ragged != QUERN_AXIS_K))
         return qn_error_set(
             QUERN_EINVAL,
@@ -322,7 +322,7 @@ int qn_problem_check(struct quern_context *ctx,
         code = check_bytes(problem, recipe);
     if (!code)
         code = check_pointers(problem, recipe);
-    if (!code && problem->expand > QUERN_EXPAND_INSIDE)
+    if (!code && problem->dequantize > QUERN_DEQUANTIZE_MAINLOOP)
         code = qn_ahead_check(ctx, problem, recipe);
     if (out)
         *out = recipe;

@@ -37,7 +37,7 @@ int qn_quantize_same_sf(const struct qn_scaling *scaling)
 int qn_quantize_needs_amax(const struct quern_quantization *q,
                            const struct qn_scaling *s)
 {
-    return q->work <= QUERN_REQUANTIZE && !s->history &&
+    return q->work <= QUERN_TRANSPOSE && !s->history &&
            (s->span != QN_SPAN_BLOCK || s->global);
 }
 
@@ -134,7 +134,7 @@ static int check_recipe(const struct quern_quantization *q,
                             "prob=1: without an activation rows are multiplied "
                             "in dbias alone, of dy that the recipe keeps as it "
                             "is");
-    if (s->type == QUERN_TYPE_NONE && q->copies & QUERN_COLUMN)
+    if (s->type == QUERN_TYPE_NONE && q->copies & QUERN_COLUMNWISE)
         return qn_error_set(QUERN_EINVAL,
                             "recipe %s keeps %s as %s, which has no column "
                             "copy: copies=rowwise",
@@ -158,10 +158,10 @@ static int check_work(const struct quern_quantization *q)
          (q->probability && q->work != QUERN_BIAS)))
         wrong = "activation, interleave, prob, dbias and dprob are of quantize "
                 "alone, and prob of bias";
-    else if (q->work == QUERN_REQUANTIZE && q->copies != QUERN_COLUMN)
+    else if (q->work == QUERN_TRANSPOSE && q->copies != QUERN_COLUMNWISE)
         wrong = "transpose makes the column copy: copies=columnwise";
     else if (q->work == QUERN_DEQUANTIZE &&
-             q->copies == (QUERN_ROW | QUERN_COLUMN))
+             q->copies == (QUERN_ROWWISE | QUERN_COLUMNWISE))
         wrong =
             "dequantize reads one copy: copies=rowwise or copies=columnwise";
     else if (q->of == QUERN_W && q->activation)
@@ -298,13 +298,13 @@ static int64_t block_scales(const struct quern_quantization *q,
 {
     int64_t tiles = qn_quantize_tiles(q);
 
-    if (q->of == QUERN_W && copy == QUERN_ROW)
+    if (q->of == QUERN_W && copy == QUERN_ROWWISE)
         return q->groups * scales_of(s, qn_quantize_ceil_div(q->m, s->rows),
                                      qn_quantize_ceil_div(q->k, s->k));
     if (q->of == QUERN_W)
         return q->groups * scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
                                      qn_quantize_ceil_div(q->m, s->k));
-    if (copy == QUERN_COLUMN)
+    if (copy == QUERN_COLUMNWISE)
         return scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
                          tiles * (s->apart || s->order == QN_ORDER_COLUMNS
                                       ? qn_quantize_tile_columns(s)
@@ -319,7 +319,7 @@ static int64_t block_scales(const struct quern_quantization *q,
 /* Rows, or features, of all groups. */
 static int64_t lines_of(const struct quern_quantization *q, int copy)
 {
-    if (copy == QUERN_COLUMN)
+    if (copy == QUERN_COLUMNWISE)
         return q->groups * q->k;
     return q->of == QUERN_W ? q->groups * q->m : q->m;
 }
@@ -373,7 +373,7 @@ void qn_quantize_copy(const struct quern_quantization *q,
     int64_t groups = q->of == QUERN_W ? q->groups : 0;
     int64_t tokens = qn_quantize_tiles(q) * TILE;
 
-    if (copy == QUERN_ROW)
+    if (copy == QUERN_ROWWISE)
         set_shape(t, type, groups, q->m, q->k, padded_row(q->k, bits));
     else if (groups)
         set_shape(t, type, groups, q->k, q->m, padded_row(q->m, bits));
@@ -405,8 +405,8 @@ static void describe_numbers(const struct quern_quantization *q,
 /* What is read or written; of a bias, and of its gradients, there is none. */
 static int described_copies(const struct quern_quantization *q)
 {
-    if (q->work == QUERN_REQUANTIZE)
-        return QUERN_ROW | QUERN_COLUMN;
+    if (q->work == QUERN_TRANSPOSE)
+        return QUERN_ROWWISE | QUERN_COLUMNWISE;
     if (q->work == QUERN_BIAS || (q->probability && !q->activation))
         return 0;
     return q->copies;
@@ -424,12 +424,13 @@ void qn_quantize_lay_out(const struct quern_quantization *q,
 
     w->row_amax = at;
     if (amax)
-        at += (size_t)((s->global ? q->groups : count_scales(q, s, QUERN_ROW)) *
+        at += (size_t)((s->global ? q->groups
+                                  : count_scales(q, s, QUERN_ROWWISE)) *
                        word);
     w->column_amax = at;
     if (amax)
         at += (size_t)((s->global ? q->groups
-                                  : count_scales(q, s, QUERN_COLUMN)) *
+                                  : count_scales(q, s, QUERN_COLUMNWISE)) *
                        word);
     w->partials = at = qn_padded(at);
     if (q->dbias)
@@ -455,7 +456,7 @@ int qn_quantize_describe(struct quern_context *ctx,
     s = qn_quantize_scaling(q, recipe);
     memset(d, 0, sizeof *d);
     d->history = s->history;
-    d->random = s->stochastic && q->work <= QUERN_REQUANTIZE;
+    d->random = s->stochastic && q->work <= QUERN_TRANSPOSE;
     d->args.sizes_type = QUERN_I32;
     d->args.limit = 7;
     d->args.slope = 1.702f;
@@ -464,10 +465,10 @@ int qn_quantize_describe(struct quern_context *ctx,
         int copies = described_copies(q);
 
         describe_numbers(q, &d->args);
-        if (copies & QUERN_ROW)
-            qn_quantize_copy(q, recipe, QUERN_ROW, &d->args.row);
-        if (copies & QUERN_COLUMN)
-            qn_quantize_copy(q, recipe, QUERN_COLUMN, &d->args.column);
+        if (copies & QUERN_ROWWISE)
+            qn_quantize_copy(q, recipe, QUERN_ROWWISE, &d->args.row);
+        if (copies & QUERN_COLUMNWISE)
+            qn_quantize_copy(q, recipe, QUERN_COLUMNWISE, &d->args.column);
     }
     qn_quantize_lay_out(q, recipe, space ? space : &own);
     d->workspace_bytes = (space ? space : &own)->end;

@@ -51,7 +51,7 @@ static int set_type(void *quantization, const char *key, const char *value)
     struct quern_quantization *q = quantization;
     int is_out = *key == 'o', wants_out = q->work == QUERN_DEQUANTIZE;
 
-    if (is_out != wants_out || q->work == QUERN_REQUANTIZE)
+    if (is_out != wants_out || q->work == QUERN_TRANSPOSE)
         return qn_error_set(QUERN_EINVAL, "%s=: %s", key,
                             wants_out                   ? "dequantize has out="
                             : q->work == QUERN_QUANTIZE ? "quantize has in="
@@ -142,14 +142,14 @@ static int parse_work(struct parser *parser)
                             "fp8_block of=x g=8 m=4096 k=7168");
     q->type = QUERN_BF16;
     q->groups = 1;
-    q->copies = QUERN_ROW | QUERN_COLUMN;
+    q->copies = QUERN_ROWWISE | QUERN_COLUMNWISE;
     if (qn_renamed_check("", parser->word) ||
         qn_parse_listed("", parser->word, &q->work, qn_work_find, qn_work_at))
         return QUERN_EINVAL;
-    if (q->work == QUERN_REQUANTIZE)
-        q->copies = QUERN_COLUMN;
+    if (q->work == QUERN_TRANSPOSE)
+        q->copies = QUERN_COLUMNWISE;
     if (q->work == QUERN_DEQUANTIZE || q->work == QUERN_BIAS)
-        q->copies = QUERN_ROW;
+        q->copies = QUERN_ROWWISE;
     return QUERN_OK;
 }
 

@@ -120,7 +120,7 @@ void qn_reencode_product(const struct quern_context *ctx,
     strncpy(product->recipe, qn_reencode_blocks(ctx)->name,
             sizeof product->recipe - 1);
     product->sizes = QUERN_SIZES_DEVICE;
-    product->expand = QUERN_EXPAND_AUTO;
+    product->dequantize = QUERN_DEQUANTIZE_AUTO;
 }
 
 void qn_reencode_copy(const struct quern_problem *p,

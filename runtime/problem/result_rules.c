@@ -24,7 +24,7 @@ const struct qn_scaling *qn_result_source(const struct quern_problem *p,
     strcpy(q->recipe, p->recipe);
     q->work = QUERN_QUANTIZE;
     q->type = p->d_type;
-    q->copies = role == QN_ROLE_D ? QUERN_ROW : QUERN_COLUMN;
+    q->copies = role == QN_ROLE_D ? QUERN_ROWWISE : QUERN_COLUMNWISE;
     q->groups = p->groups;
     q->m = p->m;
     q->k = !qn_geometry_halves(p) ? p->n
@@ -42,7 +42,7 @@ const char *qn_result_wrong(const struct quern_problem *p,
         return "they are of what fprop and dgrad make of tokens, with ragged=m";
     if (p->beta != QUERN_BETA_ZERO)
         return "nothing is added to them, beta=0 is expected";
-    if (p->copies == QUERN_COLUMN)
+    if (p->copies == QUERN_COLUMNWISE)
         return "the row copy is D, so row or both is expected";
     if (recipe->scaling[of].type == QUERN_TYPE_NONE)
         return of == QUERN_DY ? "the recipe keeps dy as it is"

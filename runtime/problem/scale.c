@@ -22,9 +22,9 @@ enum { TILE = 128, TILE_COLUMNS = 4 };
 static const struct {
     int of, copy;
 } sources[3][2] = {
-    [QUERN_FPROP] = {{QUERN_X, QUERN_ROW}, {QUERN_W, QUERN_ROW}},
-    [QUERN_DGRAD] = {{QUERN_DY, QUERN_ROW}, {QUERN_W, QUERN_COLUMN}},
-    [QUERN_WGRAD] = {{QUERN_DY, QUERN_COLUMN}, {QUERN_X, QUERN_COLUMN}},
+    [QUERN_FPROP] = {{QUERN_X, QUERN_ROWWISE}, {QUERN_W, QUERN_ROWWISE}},
+    [QUERN_DGRAD] = {{QUERN_DY, QUERN_ROWWISE}, {QUERN_W, QUERN_COLUMNWISE}},
+    [QUERN_WGRAD] = {{QUERN_DY, QUERN_COLUMNWISE}, {QUERN_X, QUERN_COLUMNWISE}},
 };
 
 const struct qn_scaling *qn_scale_source(const struct quern_problem *p,
@@ -37,7 +37,7 @@ const struct qn_scaling *qn_scale_source(const struct quern_problem *p,
     memset(q, 0, sizeof *q);
     if (role > QN_ROLE_B)
         return qn_result_source(p, recipe, role, q);
-    column = sources[p->op][role].copy == QUERN_COLUMN;
+    column = sources[p->op][role].copy == QUERN_COLUMNWISE;
     q->of = sources[p->op][role].of;
     if (recipe->scaling[q->of].type == QUERN_TYPE_NONE)
         return NULL;
@@ -63,7 +63,7 @@ int qn_scale_any(const struct quern_problem *p, const struct qn_recipe *recipe)
 static void lay_out(const struct quern_quantization *q, struct qn_scales *s)
 {
     const struct qn_scaling *f = s->scaling;
-    int column = s->copy == QUERN_COLUMN, tokens = q->of != QUERN_W;
+    int column = s->copy == QUERN_COLUMNWISE, tokens = q->of != QUERN_W;
     int down = f->order == QN_ORDER_COLUMNS;
     int64_t rows = qn_quantize_ceil_div(column ? q->k : q->m, f->rows);
     int64_t columns = qn_quantize_ceil_div(column ? q->m : q->k, f->k);
@@ -105,7 +105,7 @@ void qn_scale_of(const struct quern_problem *p, const struct qn_recipe *recipe,
         break;
     case QN_SPAN_ROW:
         s->stride = 1;
-        if (s->copy == QUERN_COLUMN)
+        if (s->copy == QUERN_COLUMNWISE)
             s->group_stride = q.k;
         else if (q.of == QUERN_W)
             s->group_stride = q.m;

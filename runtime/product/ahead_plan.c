@@ -56,7 +56,7 @@ static void take_operands(struct quern_plan *plan,
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         if (plan->operands[role].sf.scaling &&
-            plan->problem.expand != QUERN_EXPAND_F16)
+            plan->problem.dequantize != QUERN_DEQUANTIZE_F16)
             continue;
         plan->mapped[role] =
             product->mapped[role] || (!first && plan->mapped[role]);
@@ -98,13 +98,13 @@ static int add_wide(struct quern_plan *plan, const struct qn_session *s)
    that it makes no other. */
 static int add_narrow(struct quern_plan *plan, struct qn_session *s)
 {
-    const int fp8 = plan->problem.expand == QUERN_EXPAND_FP8;
+    const int fp8 = plan->problem.dequantize == QUERN_DEQUANTIZE_FP8;
     struct quern_plan_options options = s->options;
     struct quern_plan *product;
     struct quern_problem p;
     int code;
 
-    if (plan->problem.expand == QUERN_EXPAND_AHEAD || !qn_session_gpu(s))
+    if (plan->problem.dequantize == QUERN_DEQUANTIZE_PASS || !qn_session_gpu(s))
         return QUERN_OK;
     if (fp8)
         qn_reencode_product(s->ctx, s->problem, &p);
@@ -125,11 +125,11 @@ static void add_first(struct quern_plan *plan, const struct qn_session *s)
 {
     const struct quern_problem *p = &plan->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
-    const int fp8 = p->expand == QUERN_EXPAND_FP8 && qn_session_gpu(s);
+    const int fp8 = p->dequantize == QUERN_DEQUANTIZE_FP8 && qn_session_gpu(s);
 
     if (p->sizes && qn_session_gpu(s))
         qn_launch_add(plan, QN_WORK_SIZES);
-    if (p->expand == QUERN_EXPAND_F16 && qn_session_gpu(s))
+    if (p->dequantize == QUERN_DEQUANTIZE_F16 && qn_session_gpu(s))
         qn_launch_add(plan, QN_WORK_RANGE);
     else if (qn_ahead_factors(p, recipe) || qn_ahead_align(p, recipe) || fp8)
         qn_launch_add(plan, QN_WORK_PREPARE);
@@ -166,7 +166,7 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
 {
     int code;
 
-    if (plan->problem.expand == QUERN_EXPAND_FP8 && qn_session_gpu(s))
+    if (plan->problem.dequantize == QUERN_DEQUANTIZE_FP8 && qn_session_gpu(s))
         plan->blocks = qn_reencode_blocks(s->ctx);
     add_first(plan, s);
     code = add_narrow(plan, s);
@@ -200,21 +200,21 @@ static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
    expands inside. */
 int qn_ahead_make(struct qn_session *s, struct quern_plan **out)
 {
-    struct qn_ahead_choice choice = {.way = QUERN_EXPAND_INSIDE};
+    struct qn_ahead_choice choice = {.way = QUERN_DEQUANTIZE_MAINLOOP};
     int code = QUERN_OK;
 
-    if (s->problem->expand == QUERN_EXPAND_AUTO)
+    if (s->problem->dequantize == QUERN_DEQUANTIZE_AUTO)
         code = qn_plan_tune(s);
     if (!code)
         code = qn_ahead_choose(s, &choice);
-    while (!code && choice.way != QUERN_EXPAND_INSIDE) {
+    while (!code && choice.way != QUERN_DEQUANTIZE_MAINLOOP) {
         code = plan_ahead(s, choice.way, out);
         if (!code)
             (*out)->tuned |= choice.tuned;
         if (choice.asked || !qn_plan_given_up(code))
             return code;
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not expanded as %s: %s",
-                       qn_expand_name(choice.way), qn_error_text());
+                       qn_dequantize_name(choice.way), qn_error_text());
         choice.way = qn_ahead_next(&choice);
         choice.tuned = 0;
         code = QUERN_OK;

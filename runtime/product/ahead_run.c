@@ -27,7 +27,8 @@ static const int *flag_of(const struct qn_frame *f, int flag)
 /* Is there a product that runs only where all values fit? */
 static unsigned *flags_of(const struct qn_frame *f)
 {
-    return f->plan->problem.expand == QUERN_EXPAND_AHEAD || !f->plan->driver
+    return f->plan->problem.dequantize == QUERN_DEQUANTIZE_PASS ||
+                   !f->plan->driver
                ? NULL
                : qn_frame_at(f, f->space.flags);
 }

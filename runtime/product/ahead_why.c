@@ -17,32 +17,32 @@
 static void add_figures(const struct qn_ahead_choice *choice,
                         struct qn_text *text)
 {
-    static const int ways[] = {QUERN_EXPAND_FP8, QUERN_EXPAND_F16,
-                               QUERN_EXPAND_AHEAD};
+    static const int ways[] = {QUERN_DEQUANTIZE_FP8, QUERN_DEQUANTIZE_F16,
+                               QUERN_DEQUANTIZE_PASS};
 
-    qn_text_add(text, "dequantize=%s%s: ", qn_expand_name(choice->way),
+    qn_text_add(text, "dequantize=%s%s: ", qn_dequantize_name(choice->way),
                 choice->tuned ? ", as was measured; by the model" : "");
     for (int i = 0; i < 3; i++) {
         const struct qn_ahead_cost *cost = &choice->cost[ways[i]];
 
         if (cost->cycles > 0)
             qn_text_add(text, "%s %.0f cycles, %.0f of them to move %.0f MB; ",
-                        qn_expand_name(ways[i]), cost->cycles, cost->moving,
+                        qn_dequantize_name(ways[i]), cost->cycles, cost->moving,
                         cost->bytes / 1e6);
     }
     qn_text_add(text, "mainloop %.0f, as products wait for what expands\n",
-                choice->cost[QUERN_EXPAND_INSIDE].cycles);
+                choice->cost[QUERN_DEQUANTIZE_MAINLOOP].cycles);
 }
 
 /* What becomes of the operands, and what it takes. */
 static void add_way(struct qn_session *s, int way, struct qn_text *text)
 {
     const struct qn_recipe *blocks =
-        way == QUERN_EXPAND_FP8 ? qn_reencode_blocks(s->ctx) : NULL;
+        way == QUERN_DEQUANTIZE_FP8 ? qn_reencode_blocks(s->ctx) : NULL;
     struct quern_quantization q;
     struct qn_ahead_space space;
 
-    if (way == QUERN_EXPAND_F16) {
+    if (way == QUERN_DEQUANTIZE_F16) {
         qn_text_add(text, "codes become f16 beside the product, relative to "
                           "each operand's largest scale: exact, where its "
                           "scales are within 2^21 of each other\n\n");
@@ -71,11 +71,11 @@ static void add_wrong(struct qn_session *s, struct qn_text *text)
     const struct quern_problem *p = s->problem;
     const char *why = qn_reencode_wrong(s->ctx, p, s->demand.recipe);
 
-    if (why && p->expand == QUERN_EXPAND_AUTO &&
+    if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
         !qn_ahead_check(s->ctx, p, s->demand.recipe))
         qn_text_add(text, "not as fp8: %s\n", why);
     why = qn_look_wrong(p, s->demand.recipe);
-    if (why && p->expand == QUERN_EXPAND_AUTO &&
+    if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
         !qn_ahead_check(s->ctx, p, s->demand.recipe))
         qn_text_add(text, "not as f16: %s\n", why);
 }
@@ -86,9 +86,9 @@ static int is_small(struct qn_session *s)
     const struct quern_problem *p = s->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
 
-    return p->expand == QUERN_EXPAND_AUTO && !s->demand.kernel &&
+    return p->dequantize == QUERN_DEQUANTIZE_AUTO && !s->demand.kernel &&
            s->demand.backend != QUERN_BACKEND_HOST &&
-           !qn_ahead_wrong(s->ctx, p, recipe, QUERN_EXPAND_AHEAD) &&
+           !qn_ahead_wrong(s->ctx, p, recipe, QUERN_DEQUANTIZE_PASS) &&
            !qn_ahead_end(s->ctx, p, recipe);
 }
 
@@ -100,15 +100,15 @@ void qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
         add_figures(choice, text);
     else if (choice->asked)
         qn_text_add(text, "dequantize=%s, as the problem says\n",
-                    qn_expand_name(choice->way));
+                    qn_dequantize_name(choice->way));
     else if (is_small(s))
         qn_text_add(text,
                     "dequantize=mainloop: too few rows meet each weight to "
                     "expand them in launches of their own\n\n");
-    if (choice->way == QUERN_EXPAND_INSIDE)
+    if (choice->way == QUERN_DEQUANTIZE_MAINLOOP)
         qn_text_add(text, choice->judged ? "\n" : "");
     else if (s->demand.backend == QUERN_BACKEND_HOST &&
-             choice->way != QUERN_EXPAND_AHEAD)
+             choice->way != QUERN_DEQUANTIZE_PASS)
         qn_text_add(text, "on the host none of this: its sums are wide, and "
                           "the values as they are\n\n");
     else

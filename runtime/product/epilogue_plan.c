@@ -43,7 +43,7 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
         return code;
     }
     take_operands(plan, product);
-    plan->problem.expand = product->problem.expand;
+    plan->problem.dequantize = product->problem.dequantize;
     plan->blocks = product->blocks;
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
     return QUERN_OK;
@@ -64,7 +64,7 @@ static int find_cast(const struct qn_session *s, struct quern_quantization *q)
                                      .of = qn_geometry_back(p) ? QUERN_DY
                                                                : QUERN_X,
                                      .type = p->d_type,
-                                     .copies = QUERN_ROW,
+                                     .copies = QUERN_ROWWISE,
                                      .groups = p->groups,
                                      .m = p->m,
                                      .k = p->n,
@@ -110,7 +110,7 @@ static int plan_apart(struct qn_session *s, struct quern_plan **out)
 
     if (!plan)
         return QUERN_ENOMEM;
-    qn_plan_fill(plan, s, s->problem->expand);
+    qn_plan_fill(plan, s, s->problem->dequantize);
     code = add_all(plan, s);
     if (code)
         quern_plan_free(plan);

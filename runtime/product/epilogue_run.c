@@ -35,7 +35,7 @@ static struct quern_problem placed(const struct quern_problem *problem)
 {
     struct quern_problem p = *problem;
 
-    if (p.expand > QUERN_EXPAND_INSIDE)
+    if (p.dequantize > QUERN_DEQUANTIZE_MAINLOOP)
         p.sizes = QUERN_SIZES_DEVICE;
     return p;
 }

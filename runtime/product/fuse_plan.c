@@ -19,7 +19,7 @@ static void find_sums(const struct quern_problem *p,
                       struct quern_quantization *q)
 {
     qn_fuse_quantization(p, recipe, q);
-    q->copies = QUERN_ROW;
+    q->copies = QUERN_ROWWISE;
     memset(q->recipe, 0, sizeof q->recipe);
     strncpy(q->recipe, plain->name, sizeof q->recipe - 1);
 }

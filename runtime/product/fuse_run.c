@@ -113,7 +113,7 @@ int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args)
    columnwise tensor. */
 static int needs_no_cast(const struct qn_frame *f)
 {
-    return qn_fuse_way(f->plan->kernel) == QUERN_INLINE &&
+    return qn_fuse_way(f->plan->kernel) == QUERN_QUANTIZE_MAINLOOP &&
            !f->args->column.data;
 }
 
@@ -160,7 +160,7 @@ int qn_fuse_quantize(struct qn_frame *f, const struct qn_launch *launch)
         return code;
     find_args(f->plan, fitted, f->args, &made);
     set_sizes(f, &made);
-    if (qn_fuse_way(f->plan->kernel) == QUERN_INLINE)
+    if (qn_fuse_way(f->plan->kernel) == QUERN_QUANTIZE_MAINLOOP)
         made.row.data = NULL; /* nobody reads it */
     return qn_quantize_launch(fitted, &made, f->stream);
 }

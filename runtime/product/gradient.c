@@ -18,7 +18,7 @@ static void find_quantization(const struct quern_problem *p,
     *q = (struct quern_quantization){.work = QUERN_QUANTIZE,
                                      .of = QUERN_DY,
                                      .type = p->d_type,
-                                     .copies = QUERN_ROW,
+                                     .copies = QUERN_ROWWISE,
                                      .groups = p->groups,
                                      .m = p->m,
                                      .k = qn_gradient_width(p)};

@@ -147,7 +147,7 @@ void qn_plan_fill(struct quern_plan *plan, const struct qn_session *s, int way)
     plan->ctx = s->ctx;
     plan->problem = *s->problem;
     plan->need = s->need;
-    plan->problem.expand = way;
+    plan->problem.dequantize = way;
     qn_result_product(&plan->problem, &product);
     plan->need.workspace_bytes =
         qn_workspace_bytes(s->ctx, &product, s->demand.recipe);
@@ -176,7 +176,7 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
 {
     int code = QUERN_OK;
 
-    qn_plan_fill(plan, s, QUERN_EXPAND_INSIDE);
+    qn_plan_fill(plan, s, QUERN_DEQUANTIZE_MAINLOOP);
     if (!module)
         return prepare_products(plan, s);
     plan->kernel = module->kernel;
@@ -227,7 +227,7 @@ static int64_t given_total(const struct quern_plan *plan,
         if (g->grouped || role == QN_ROLE_C || tensor->ndim != 2)
             continue;
         given = tensor->shape[g->inner_ragged];
-        if (g->sf.copy == QUERN_COLUMN && g->inner_ragged)
+        if (g->sf.copy == QUERN_COLUMNWISE && g->inner_ragged)
             given = given == g->columns
                         ? most
                         : qn_quantize_tokens(given, plan->problem.groups);

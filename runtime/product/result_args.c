@@ -54,7 +54,7 @@ void qn_result_args(const struct quern_plan *plan,
     *out = cast->need.args;
     qn_result_numbers(plan, args, &out->in);
     out->row = args->d;
-    if (plan->problem.copies & QUERN_COLUMN)
+    if (plan->problem.copies & QUERN_COLUMNWISE)
         out->column = args->t;
     out->scale = args->scale;
     out->history = args->history;

@@ -55,7 +55,7 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
         return code;
     }
     take_operands(plan, product);
-    plan->problem.expand = product->problem.expand;
+    plan->problem.dequantize = product->problem.dequantize;
     plan->blocks = product->blocks;
     plan->cast = product->need.workspace_bytes;
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
@@ -108,7 +108,7 @@ static int plan_result(struct qn_session *s, struct quern_plan **out)
 
     if (!plan)
         return QUERN_ENOMEM;
-    qn_plan_fill(plan, s, s->problem->expand);
+    qn_plan_fill(plan, s, s->problem->dequantize);
     code = add_both(plan, s);
     if (code)
         quern_plan_free(plan);
@@ -125,7 +125,7 @@ int qn_result_make(struct qn_session *s, struct quern_plan **out)
     int code = QUERN_ENOKERNEL;
 
     if (only || (!qn_result_apart(s->problem, s->demand.recipe) &&
-                 s->problem->expand <= QUERN_EXPAND_INSIDE))
+                 s->problem->dequantize <= QUERN_DEQUANTIZE_MAINLOOP))
         code = qn_plan_inside(s, out);
     return only || !qn_plan_given_up(code) ? code : plan_result(s, out);
 }

@@ -27,7 +27,7 @@ static struct cost cost_of(const struct quern_problem *p,
     twice = qn_quantize_needs_amax(&q, qn_quantize_scaling(&q, recipe));
     read = qn_quantize_values(&q) * qn_type_bits(q.type) / 8;
     cost.bytes = twice ? 2 * read : read;
-    for (int which = QUERN_ROW; which <= QUERN_COLUMN; which++) {
+    for (int which = QUERN_ROWWISE; which <= QUERN_COLUMNWISE; which++) {
         if (!(q.copies & which))
             continue;
         qn_quantize_copy(&q, recipe, which, &copy);

@@ -206,7 +206,7 @@ static int put_sizes(const struct quern_plan *plan,
                      void *place, void *stream)
 {
     const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_SIZES);
-    const int64_t *lists[QUERN_MAX_PARTS];
+    const int64_t *lists[QUERN_MAX_MICROBATCHES];
     int any = 0;
 
     for (int i = 0; i < count; i++) {
@@ -331,7 +331,7 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
         code = qn_error_set(QUERN_EINVAL,
                             "args.host_sizes is not NULL: what is measured is "
                             "one launch, with sizes on the device");
-    if (!code && plan->problem.expand > QUERN_EXPAND_INSIDE)
+    if (!code && plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP)
         code =
             qn_error_set(QUERN_EINVAL,
                          "dequantize: what is measured is one launch, this run "
@@ -357,7 +357,7 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
 static int run_sizes(struct qn_frame *f, const struct qn_launch *launch)
 {
     const struct quern_plan *plan = f->plan;
-    void *place = plan->problem.expand > QUERN_EXPAND_INSIDE
+    void *place = plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP
                       ? qn_frame_at(f, qn_ahead_brought(&plan->problem))
                       : sizes_place(plan, f->args->workspace, 0);
 
@@ -470,7 +470,7 @@ int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
     frame.stream = stream;
     if (plan->nlaunches > 1 || plan->launches[0].product)
         find_sizes(&frame);
-    if (plan->problem.expand > QUERN_EXPAND_INSIDE)
+    if (plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP)
         qn_ahead_lay_out(&plan->problem, plan->recipe, plan->blocks,
                          &frame.space);
     if (!plan->driver)

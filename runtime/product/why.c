@@ -58,8 +58,8 @@ void qn_why_line(const struct quern_plan *plan, char *line, size_t size)
 {
     struct quern_problem p = plan->problem;
 
-    if (p.expand == QUERN_EXPAND_INSIDE)
-        p.expand = QUERN_EXPAND_AUTO; /* as most lines have it */
+    if (p.dequantize == QUERN_DEQUANTIZE_MAINLOOP)
+        p.dequantize = QUERN_DEQUANTIZE_AUTO; /* as most lines have it */
     quern_problem_print(&p, line, size);
 }
 
@@ -297,8 +297,8 @@ static void add_candidates(struct qn_session *s, const struct qn_choice *list,
 static int is_unfused(const struct quern_plan *plan,
                       const struct qn_ahead_choice *way)
 {
-    return plan->sums || (way->way == QUERN_EXPAND_INSIDE &&
-                          plan->problem.expand > QUERN_EXPAND_INSIDE);
+    return plan->sums || (way->way == QUERN_DEQUANTIZE_MAINLOOP &&
+                          plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP);
 }
 
 /* The plan's launches, if they are several, and why it has them. */

@@ -52,7 +52,7 @@ static void list_tensors(const struct quern_quantize_plan *plan,
         {NAMES("saved"), &args->saved, &need->saved, 1, 0, 0, 0, 0},
         {NAMES("row"), &args->row, &need->row, 0, scaled, makes, makes, 0},
         {NAMES("column"), &args->column, &need->column, 0, scaled,
-         work <= QUERN_REQUANTIZE, makes, 0},
+         work <= QUERN_TRANSPOSE, makes, 0},
         {NAMES("out"), &args->out, &need->out, 1, 0, 1, 0, 0},
     };
 #undef NAMES
@@ -230,7 +230,7 @@ static int check_arrays(const struct quern_quantize_plan *plan,
     const struct quern_quantization *q = &plan->q;
     int delayed = plan->need.history &&
                   (q->work == QUERN_QUANTIZE || q->work == QUERN_RESCALE ||
-                   q->work == QUERN_REQUANTIZE);
+                   q->work == QUERN_TRANSPOSE);
     /* what no rows have may be NULL */
     int code = check_array("probability", args->probability,
                            q->probability && (q->m > 0 || args->probability),

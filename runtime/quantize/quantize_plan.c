@@ -33,7 +33,7 @@ static int form_of(const struct quern_quantization *q)
 /* Is the row copy of numbers as they are all that is wanted? */
 static int rows_alone(const struct quern_quantization *q)
 {
-    return q->work == QUERN_QUANTIZE && q->copies == QUERN_ROW &&
+    return q->work == QUERN_QUANTIZE && q->copies == QUERN_ROWWISE &&
            !q->activation && !q->probability && !q->dbias;
 }
 
@@ -41,9 +41,9 @@ int qn_quantize_serves(const struct quern_quantization *q, int op,
                        const struct qn_kernel *kernel)
 {
     int reads_f32 = op == QN_HISTORY || op == QN_SUM || op == QN_SUM_ROWS;
-    int input = reads_f32                     ? QUERN_F32
-                : q->work == QUERN_REQUANTIZE ? QUERN_TYPE_NONE
-                                              : q->type;
+    int input = reads_f32                    ? QUERN_F32
+                : q->work == QUERN_TRANSPOSE ? QUERN_TYPE_NONE
+                                             : q->type;
     int form = op == QN_EPILOGUE ? (q->of == QUERN_X ? QN_FORWARD : QN_BACKWARD)
                : reads_f32       ? QN_PLAIN
                : kernel->form == QN_ROWS && rows_alone(q) ? QN_ROWS
@@ -304,7 +304,7 @@ static void fill_values(struct quern_quantize_plan *plan)
     v->groups = q->groups;
     v->m = (int)q->m;
     v->k = (int)q->k;
-    v->input = q->work == QUERN_REQUANTIZE ? QUERN_TYPE_NONE : q->type;
+    v->input = q->work == QUERN_TRANSPOSE ? QUERN_TYPE_NONE : q->type;
     v->form = form_of(q);
     v->dbias_add = q->dbias == QUERN_DBIAS_ADD;
     v->activation = q->activation;

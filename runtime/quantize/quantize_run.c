@@ -214,7 +214,7 @@ static void set_copy(const struct quern_quantize_plan *plan,
 
     qn_quantize_copy(e->q, plan->recipe, e->q->copies, &t);
     stride = t.stride ? t.stride : t.shape[t.ndim - 1];
-    if (e->q->copies == QUERN_ROW) {
+    if (e->q->copies == QUERN_ROWWISE) {
         v->row = e->copy->data;
         v->row_sf = e->copy->sf;
         v->row_stride = stride;

@@ -450,7 +450,7 @@ static int joins(const struct entry *first, const struct entry *e)
 /* The oldest entry that matches, and of the `most` oldest those that join it:
    their places, in order. Returns how many; 0 if none matches. */
 static int collect(const struct quern_queue *queue, int layer, int most,
-                   int places[QUERN_MAX_PARTS])
+                   int places[QUERN_MAX_MICROBATCHES])
 {
     int at = find(queue, layer, 0), count = 0, parts;
     const struct entry *first = &queue->entries[at < 0 ? 0 : at];
@@ -507,7 +507,7 @@ static int launch(const struct quern_queue *queue, const int *places, int count,
                   void *stream)
 {
     const struct entry *first = &queue->entries[places[0]];
-    const struct quern_args *args[QUERN_MAX_PARTS];
+    const struct quern_args *args[QUERN_MAX_MICROBATCHES];
 
     if (first->sums)
         return quern_quantize_run(first->sums, &first->cast, stream);
@@ -521,7 +521,7 @@ static int launch(const struct quern_queue *queue, const int *places, int count,
 int quern_queue_flush(struct quern_queue *queue, int layer, int most,
                       void *stream)
 {
-    int code = check_flush(queue, layer, most), places[QUERN_MAX_PARTS];
+    int code = check_flush(queue, layer, most), places[QUERN_MAX_MICROBATCHES];
     int left = most, count;
 
     if (!most && !code)

@@ -72,7 +72,7 @@ static int make_runners(struct qn_tune_job *job, const struct qn_choice *list,
             continue;
         runner->candidate = list[i].candidate;
         runner->backend = backend_of(job, list[i].candidate->kernel);
-        runner->expand = QUERN_EXPAND_INSIDE;
+        runner->dequantize = QUERN_DEQUANTIZE_MAINLOOP;
         runner->told = told;
         job->count++;
     }
@@ -147,7 +147,7 @@ static void describe_line(const struct qn_tune_job *job,
     snprintf(line->model, sizeof line->model, "%s", r->model);
     line->sms = job->session.demand.sms;
     line->band = r->band;
-    line->expand = r->expand;
+    line->dequantize = r->dequantize;
     line->ns = llround(fmax(r->seconds * 1e9, 1));
     line->model_ns = llround(fmax(r->model_seconds * 1e9, 1));
     line->permille = llround(r->ratio * 1000);
@@ -174,7 +174,7 @@ static int keep(struct qn_tune_job *job, struct quern_tune_result *result)
 static int has_ways(const struct qn_tune_job *job)
 {
     for (int i = 0; i < job->count; i++)
-        if (job->runners[i].expand > QUERN_EXPAND_INSIDE &&
+        if (job->runners[i].dequantize > QUERN_DEQUANTIZE_MAINLOOP &&
             job->runners[i].told->rounds >= 2)
             return 1;
     return 0;
@@ -202,7 +202,8 @@ static int sum_up(struct qn_tune_job *job, struct quern_tune_result *result)
         return fail_all(job);
     result->kernel = best->told->kernel;
     result->band = best->band;
-    result->expand = has_ways(job) ? best->expand : QUERN_EXPAND_AUTO;
+    result->dequantize =
+        has_ways(job) ? best->dequantize : QUERN_DEQUANTIZE_AUTO;
     result->seconds = best->told->seconds;
     result->model = model->told->kernel;
     result->model_seconds = model->told->seconds;
@@ -333,21 +334,21 @@ static int check_problem(const struct quern_context *ctx,
 {
     const struct qn_recipe *recipe = qn_context_recipe(ctx, p->recipe);
 
-    if (p->expand > QUERN_EXPAND_INSIDE)
+    if (p->dequantize > QUERN_DEQUANTIZE_MAINLOOP)
         return qn_error_set(
             QUERN_EINVAL,
             "dequantize=%s: the kernels to be measured are those of "
             "the product in %s, which quern_why names",
-            qn_expand_name(p->expand),
-            p->expand == QUERN_EXPAND_FP8   ? "FP8"
-            : p->expand == QUERN_EXPAND_F16 ? "f16"
-                                            : "bf16");
+            qn_dequantize_name(p->dequantize),
+            p->dequantize == QUERN_DEQUANTIZE_FP8   ? "FP8"
+            : p->dequantize == QUERN_DEQUANTIZE_F16 ? "f16"
+                                                    : "bf16");
     if (p->quantize)
         return qn_error_set(QUERN_EINVAL,
                             "quantize=%s: the kernels to be measured are those "
                             "of quantize=pass, which read a copy that is "
                             "there",
-                            qn_fusion_name(p->quantize));
+                            qn_strategy_name(p->quantize));
     if (p->dbias || p->dprob)
         return qn_error_set(QUERN_EINVAL,
                             "%s: sums take launches of their own: what is "

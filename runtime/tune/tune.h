@@ -32,7 +32,8 @@ struct qn_tune_runner {
     const struct qn_candidate *candidate; /* NULL: of launches */
     int backend;                          /* AOT where it is linked, else JIT */
     int band;                             /* 0: as usual */
-    int expand;               /* enum quern_expand: INSIDE, or of launches */
+    int dequantize;           /* enum quern_dequantize: MAINLOOP, or of
+                                 launches */
     enum qn_tune_state state; /* job->lock while threads compile */
     struct quern_plan *plan;
     struct quern_tune_candidate *told; /* its place in the result */

@@ -134,7 +134,7 @@ static void plan(struct qn_tune_job *job, struct qn_tune_runner *runner)
 
     if (runner->candidate)
         options.kernel = runner->candidate->kernel->name;
-    problem.expand = runner->expand;
+    problem.dequantize = runner->dequantize;
     runner->state = QN_TUNE_RACING;
     if (qn_plan_make(job->ctx, &problem, &options, runner->band, &runner->plan))
         qn_tune_out(runner, "%s", qn_error_text());

@@ -264,7 +264,7 @@ static struct qn_tune_runner *first_of(struct qn_tune_job *job, int way)
 {
     for (int i = 0; i < job->count; i++)
         if (job->runners[i].told->rounds &&
-            (way == QUERN_EXPAND_AUTO || job->runners[i].expand == way))
+            (way == QUERN_DEQUANTIZE_AUTO || job->runners[i].dequantize == way))
             return &job->runners[i];
     return NULL;
 }
@@ -277,7 +277,7 @@ struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job)
 
     if (!found)
         found = first_of(job, qn_ahead_next(&job->choice));
-    return found ? found : first_of(job, QUERN_EXPAND_AUTO);
+    return found ? found : first_of(job, QUERN_DEQUANTIZE_AUTO);
 }
 
 /* In the race, and fastest of those by the rounds that they share. */
@@ -470,7 +470,7 @@ static int add_bands(struct qn_tune_job *job)
         r->candidate = best->candidate;
         r->backend = best->backend;
         r->band = bands[i];
-        r->expand = best->expand;
+        r->dequantize = best->dequantize;
         r->told->kernel = best->told->kernel;
         r->told->band = bands[i];
         came++;
@@ -482,23 +482,23 @@ static int add_bands(struct qn_tune_job *job)
 /* Ways that expand operands in launches of their own. Returns how many came. */
 static int add_ways(struct qn_tune_job *job)
 {
-    static const char *const names[] = {[QUERN_EXPAND_AHEAD] =
-                                            "dequantize=pass",
-                                        [QUERN_EXPAND_FP8] = "dequantize=fp8",
-                                        [QUERN_EXPAND_F16] = "dequantize=f16"};
+    static const char *const names[] = {
+        [QUERN_DEQUANTIZE_PASS] = "dequantize=pass",
+        [QUERN_DEQUANTIZE_FP8] = "dequantize=fp8",
+        [QUERN_DEQUANTIZE_F16] = "dequantize=f16"};
     int came = 0;
 
     pthread_mutex_lock(&job->lock);
-    for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++) {
+    for (int way = QUERN_DEQUANTIZE_PASS; way <= QUERN_DEQUANTIZE_F16; way++) {
         struct qn_tune_runner *r;
 
         if (job->choice.cost[way].cycles <= 0)
             continue;
         r = add_runner(job);
         r->backend = job->options.backend;
-        r->expand = way;
+        r->dequantize = way;
         r->told->kernel = names[way]; /* until it has a plan */
-        r->told->expand = way;
+        r->told->dequantize = way;
         came++;
     }
     pthread_mutex_unlock(&job->lock);
@@ -524,7 +524,8 @@ int qn_tune_race_run(struct qn_tune_job *job)
         calloc((size_t)job->count + QN_TUNE_LATE, sizeof *order);
     int code = order ? QUERN_OK : qn_error_memory();
     /* what the model would take comes first, so that slower kernels leave */
-    int ways = !code && job->choice.way != QUERN_EXPAND_INSIDE && add_ways(job);
+    int ways =
+        !code && job->choice.way != QUERN_DEQUANTIZE_MAINLOOP && add_ways(job);
     int count = 0, rivals = 1, bands = 0;
 
     while (!code && !job->certain && !qn_tune_over(job) &&

@@ -49,8 +49,9 @@ void qn_tune_file_canonical(const struct quern_problem *problem,
     /* launches beside the kernel that is measured */
     bucket->sizes = QUERN_SIZES_DEVICE;
     bucket->dbias = bucket->dprob = 0;
-    if (problem->expand != QUERN_EXPAND_INSIDE) /* which compares no ways */
-        bucket->expand = QUERN_EXPAND_AUTO;
+    if (problem->dequantize != QUERN_DEQUANTIZE_MAINLOOP) /* which compares no
+                                                             ways */
+        bucket->dequantize = QUERN_DEQUANTIZE_AUTO;
     if (problem->ragged != QUERN_AXIS_NONE) {
         int64_t *ragged = axes[problem->ragged - QUERN_AXIS_M];
 
@@ -214,12 +215,13 @@ static int set_model(void *line, const char *key, const char *value)
     return set_name(((struct qn_tune_line *)line)->model, key, value);
 }
 
-static int set_expand(void *user, const char *key, const char *value)
+static int set_dequantize(void *user, const char *key, const char *value)
 {
-    int way = QUERN_EXPAND_AUTO;
-    int code = qn_parse_listed(key, value, &way, qn_expand_find, qn_expand_at);
+    int way = QUERN_DEQUANTIZE_AUTO;
+    int code =
+        qn_parse_listed(key, value, &way, qn_dequantize_find, qn_dequantize_at);
 
-    ((struct qn_tune_line *)user)->expand = way;
+    ((struct qn_tune_line *)user)->dequantize = way;
     return code;
 }
 
@@ -253,7 +255,7 @@ static const struct qn_parse_key keys[] = {
     {"ratio", set_ratio, 1},
     {"mhz", set_mhz, 1},
     {"certain", set_certain, 1},
-    {"dequantize", set_expand, 0},
+    {"dequantize", set_dequantize, 0},
     {NULL, NULL, 0},
 };
 
@@ -399,8 +401,8 @@ void qn_tune_file_print(const struct qn_tune_file *file, struct qn_text *text)
                     "model=%s model_ns=%lld ratio=%lld.%03lld mhz=%lld "
                     "certain=%lld\n",
                     l->problem, (long long)l->sms, l->kernel,
-                    (long long)l->band, l->expand ? " dequantize=" : "",
-                    l->expand ? qn_expand_name((int)l->expand) : "",
+                    (long long)l->band, l->dequantize ? " dequantize=" : "",
+                    l->dequantize ? qn_dequantize_name((int)l->dequantize) : "",
                     (long long)l->ns, l->model, (long long)l->model_ns,
                     (long long)l->permille / 1000,
                     (long long)l->permille % 1000, (long long)l->mhz,

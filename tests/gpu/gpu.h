@@ -43,7 +43,8 @@ struct gpu_choice {
     const char *label;
     struct gpu_kernel *kernel; /* NULL: the model chooses */
     int op;
-    int expand; /* enum quern_expand; AHEAD, FP8: the model chooses products */
+    int dequantize; /* enum quern_dequantize; PASS, FP8: the model chooses
+                       products */
 };
 
 struct gpu_failure {
@@ -130,7 +131,8 @@ int gpu_variant_pick(int (*wanted)(const struct qn_kernel *), int every,
 int gpu_variant_choices(const struct gpu_variant *, int models,
                         struct gpu_choice choices[GPU_MAX_CHOICES]);
 
-/* The dequantize= that a problem of this kernel names: enum quern_expand. */
+/* The dequantize= that a problem of this kernel names: enum
+   quern_dequantize. */
 int gpu_variant_expand(const struct qn_kernel *);
 
 /* The recipe of a kernel whose A or B is scaled, else NULL. */

@@ -113,7 +113,7 @@ static int make_plan(struct gpu_run *r, const struct qt_case *given,
     int code;
 
     c.op = choice->op;
-    c.expand = choice->expand;
+    c.dequantize = choice->dequantize;
     options.kernel = choice->kernel ? choice->label : NULL;
     qt_case_text(&c, line, sizeof line);
     if (choice->kernel && choice->kernel->kernel->parts > 1)
@@ -231,7 +231,7 @@ static const char *compare(const struct gpu_run *r, const struct gpu_case *p)
     if (!d)
         gpu_lost("host memory ran out");
     gpu_buffer_download(&r->d, d);
-    c.expand = r->plan->problem.expand; /* what the model chose */
+    c.dequantize = r->plan->problem.dequantize; /* what the model chose */
     good = qt_compare(&c, &p->data, d, &verdict);
     free(d);
     return good ? NULL : gpu_text("%s", verdict.text);

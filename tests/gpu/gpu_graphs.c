@@ -438,7 +438,7 @@ static void replay_choice(const struct gpu_variant *v, int i,
     struct gpu_run r;
     int code;
 
-    p.c.expand = choice->expand;
+    p.c.dequantize = choice->dequantize;
     open_case(&p, v, "sizes on the host", i / QT_FORMS * QT_FORMS);
     code = gpu_run_open(&r, &p, choice, 0);
     if (code)
@@ -460,7 +460,7 @@ static void replay_host_sizes(void)
         if (!is_replayed(v) || (gpu_options.quick && i % 4))
             continue;
         for (int j = 0; j < count && !choices[j].kernel; j++)
-            if (j == 0 || choices[j].expand)
+            if (j == 0 || choices[j].dequantize)
                 replay_choice(v, i, &choices[j]);
     }
 }

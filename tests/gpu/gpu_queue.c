@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS = 6, TOKENS = 384, PARTS = QUERN_MAX_PARTS };
+enum { GROUPS = 6, TOKENS = 384, PARTS = QUERN_MAX_MICROBATCHES };
 
 /* dbias of all dy: overwritten by the first, to which the others are added. */
 struct sums {

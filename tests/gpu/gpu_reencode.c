@@ -40,26 +40,26 @@ struct block {
 
 /* What becomes of one. */
 static const struct change {
-    int way; /* of enum quern_expand */
+    int way; /* of enum quern_dequantize */
     const char *what;
     int codes; /* all of them */
     int below; /* its scale, below the others'; 0: as given */
     int scale;
     int fits;
 } changes[] = {
-    {QUERN_EXPAND_FP8, "0.5, 2^14 below the others", HALF, 14, 0, 1},
-    {QUERN_EXPAND_FP8, "0.5, 2^15 below the others", HALF, 15, 0, 0},
-    {QUERN_EXPAND_FP8, "1, 2^15 below the others", ONE, 15, 0, 1},
-    {QUERN_EXPAND_FP8, "NaN times 0", 0, 0, NAN_SCALE, 0},
-    {QUERN_EXPAND_FP8, "0 times 2^-127", 0, 0, 0, 1},
-    {QUERN_EXPAND_F16, "2^-9, 2^21 below the others", LEAST, 21, 0, 1},
-    {QUERN_EXPAND_F16, "2^-9, 2^22 below the others", LEAST, 22, 0, 0},
-    {QUERN_EXPAND_F16, "-448, the others 2^10 below", MOST, -10, 0, 1},
-    {QUERN_EXPAND_F16, "-448 times 2^67", MOST, 0, 194, 0},
-    {QUERN_EXPAND_F16, "NaN times 0", 0, 0, NAN_SCALE, 0},
-    {QUERN_EXPAND_F16, "0 times 2^-127", 0, 0, 0, 1},
-    {QUERN_EXPAND_F16, "0 times 2^-75", 0, 0, 52, 1},
-    {QUERN_EXPAND_F16, "2^-9 times 2^-75", LEAST, 0, 52, 0},
+    {QUERN_DEQUANTIZE_FP8, "0.5, 2^14 below the others", HALF, 14, 0, 1},
+    {QUERN_DEQUANTIZE_FP8, "0.5, 2^15 below the others", HALF, 15, 0, 0},
+    {QUERN_DEQUANTIZE_FP8, "1, 2^15 below the others", ONE, 15, 0, 1},
+    {QUERN_DEQUANTIZE_FP8, "NaN times 0", 0, 0, NAN_SCALE, 0},
+    {QUERN_DEQUANTIZE_FP8, "0 times 2^-127", 0, 0, 0, 1},
+    {QUERN_DEQUANTIZE_F16, "2^-9, 2^21 below the others", LEAST, 21, 0, 1},
+    {QUERN_DEQUANTIZE_F16, "2^-9, 2^22 below the others", LEAST, 22, 0, 0},
+    {QUERN_DEQUANTIZE_F16, "-448, the others 2^10 below", MOST, -10, 0, 1},
+    {QUERN_DEQUANTIZE_F16, "-448 times 2^67", MOST, 0, 194, 0},
+    {QUERN_DEQUANTIZE_F16, "NaN times 0", 0, 0, NAN_SCALE, 0},
+    {QUERN_DEQUANTIZE_F16, "0 times 2^-127", 0, 0, 0, 1},
+    {QUERN_DEQUANTIZE_F16, "0 times 2^-75", 0, 0, 52, 1},
+    {QUERN_DEQUANTIZE_F16, "2^-9 times 2^-75", LEAST, 0, 52, 0},
 };
 enum { CHANGES = sizeof changes / sizeof *changes };
 
@@ -91,7 +91,7 @@ static void copy_of(const struct pair *t, int role, struct copy *copy)
 
     qn_scale_source(p, recipe, role, &copy->q);
     qn_quantize_copy(&copy->q, recipe, copy->q.copies, &tensor);
-    column = copy->q.copies == QUERN_COLUMN;
+    column = copy->q.copies == QUERN_COLUMNWISE;
     matrices = copy->q.of == QUERN_W ? copy->q.groups : 1;
     copy->lines = column ? copy->q.k : copy->q.m;
     copy->length = column ? copy->q.m : copy->q.k;
@@ -112,7 +112,7 @@ static int area_of(const struct pair *t, const struct copy *copy, int64_t g,
                    struct area *a)
 {
     const struct qt_case *c = &t->p.c;
-    int column = copy->q.copies == QUERN_COLUMN;
+    int column = copy->q.copies == QUERN_COLUMNWISE;
     int64_t first = 0;
 
     *a = (struct area){0, copy->lines, 0, (copy->length + BLOCK - 1) / BLOCK};
@@ -197,7 +197,7 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
     struct area a, all;
     int64_t line, block, step, first, last;
 
-    if (t->way == QUERN_EXPAND_FP8 &&
+    if (t->way == QUERN_DEQUANTIZE_FP8 &&
         !qn_reencode_does(&t->fp8.plan->problem, t->p.c.recipe, role))
         return 0;
     copy_of(t, role, &copy);
@@ -206,7 +206,7 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
     line = draw(state, a.lines);
     block = draw(state, a.blocks);
     *b = block_at(t, role, &copy, a.line + line, a.block + block);
-    if (t->way == QUERN_EXPAND_F16) { /* all groups have one factor */
+    if (t->way == QUERN_DEQUANTIZE_F16) { /* all groups have one factor */
         for (int64_t g = 0; g < t->p.c.groups; g++)
             if (area_of(t, &copy, g, &all))
                 see_area(t, role, &copy, &all, b);
@@ -400,12 +400,13 @@ static void run_case(const struct gpu_variant *v, int op, int way, int index)
 {
     static const int sides[][2] = {
         {128, 256}, {136, 200}, {264, 392}, {8, 40}, {384, 1000}};
-    const int f16 = way == QUERN_EXPAND_F16;
+    const int f16 = way == QUERN_DEQUANTIZE_F16;
     const struct gpu_choice fp8 = {f16 ? "as f16" : "encoded again", NULL, op,
                                    way};
     const struct gpu_choice wide = {"what stands behind", NULL, op,
-                                    is_beside(v) || f16 ? QUERN_EXPAND_INSIDE
-                                                        : QUERN_EXPAND_AHEAD};
+                                    is_beside(v) || f16
+                                        ? QUERN_DEQUANTIZE_MAINLOOP
+                                        : QUERN_DEQUANTIZE_PASS};
     const struct qt_pattern *pattern = &qt_patterns[index % qt_npatterns];
     const int *side = sides[index % 5];
     uint64_t state = gpu_options.seed + (uint64_t)index;
@@ -455,7 +456,8 @@ void gpu_reencode(void)
         if (!v->recipe || v->epilogue != (is_beside(v) ? QN_SCALE : QN_STORE))
             continue;
         for (int op = 0; op < 3; op++)
-            for (int way = QUERN_EXPAND_FP8; way <= QUERN_EXPAND_F16; way++)
+            for (int way = QUERN_DEQUANTIZE_FP8; way <= QUERN_DEQUANTIZE_F16;
+                 way++)
                 run_way(v, op, way, i);
     }
 }

@@ -99,7 +99,7 @@ static void run_variant(const struct gpu_variant *v, int index)
     gpu_case_begin(&p, "the ends of scales", index, 224);
     for (int role = QT_A; role <= QT_B; role++)
         for (int j = 0; j < count && qt_ends_scaling(&p.c, role); j++)
-            if (choices[j].expand < QUERN_EXPAND_FP8)
+            if (choices[j].dequantize < QUERN_DEQUANTIZE_FP8)
                 run_choice(&p, &choices[j], role);
     gpu_case_close(&p);
 }

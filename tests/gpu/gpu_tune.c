@@ -95,7 +95,7 @@ static const char *tune(struct quern_context *ctx, const char *folder,
         if (!bad)
             bad = replan(folder, line, r.kernel);
         printf("# %s: %s, expand %d, %.1f us, %.3f x, %d rounds, %s, %d MHz\n",
-               line, r.kernel, r.expand, r.seconds * 1e6, r.ratio, r.rounds,
+               line, r.kernel, r.dequantize, r.seconds * 1e6, r.ratio, r.rounds,
                r.certain ? "certain" : "time was up", r.clock_mhz);
     }
     quern_free(r.candidates);

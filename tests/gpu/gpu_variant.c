@@ -170,7 +170,7 @@ static int goes(const struct gpu_variant *v, int op, int way)
 {
     const struct quern_problem p = {.op = op, .d_type = v->d_type};
 
-    if (way == QUERN_EXPAND_F16 && v->epilogue != QN_STORE)
+    if (way == QUERN_DEQUANTIZE_F16 && v->epilogue != QN_STORE)
         return 0;
     return v->ops >> op & 1 && v->recipe &&
            !qn_ahead_wrong(gpu_context, &p, v->recipe, way);
@@ -178,8 +178,8 @@ static int goes(const struct gpu_variant *v, int op, int way)
 
 int gpu_variant_expand(const struct qn_kernel *kernel)
 {
-    return qn_tensormap_takes(kernel, QN_PARAM_bases) ? QUERN_EXPAND_F16
-                                                      : QUERN_EXPAND_AUTO;
+    return qn_tensormap_takes(kernel, QN_PARAM_bases) ? QUERN_DEQUANTIZE_F16
+                                                      : QUERN_DEQUANTIZE_AUTO;
 }
 
 int gpu_variant_choices(const struct gpu_variant *v, int models,
@@ -195,15 +195,15 @@ int gpu_variant_choices(const struct gpu_variant *v, int models,
         if (v->ops >> op & 1)
             choices[count++] = (struct gpu_choice){labels[op], NULL, op, 0};
     for (int op = 0; op < 3 && models; op++) {
-        if (goes(v, op, QUERN_EXPAND_AHEAD))
+        if (goes(v, op, QUERN_DEQUANTIZE_PASS))
             choices[count++] = (struct gpu_choice){"expanded ahead", NULL, op,
-                                                   QUERN_EXPAND_AHEAD};
-        if (goes(v, op, QUERN_EXPAND_FP8))
+                                                   QUERN_DEQUANTIZE_PASS};
+        if (goes(v, op, QUERN_DEQUANTIZE_FP8))
             choices[count++] = (struct gpu_choice){"encoded again", NULL, op,
-                                                   QUERN_EXPAND_FP8};
-        if (goes(v, op, QUERN_EXPAND_F16))
+                                                   QUERN_DEQUANTIZE_FP8};
+        if (goes(v, op, QUERN_DEQUANTIZE_F16))
             choices[count++] =
-                (struct gpu_choice){"as f16", NULL, op, QUERN_EXPAND_F16};
+                (struct gpu_choice){"as f16", NULL, op, QUERN_DEQUANTIZE_F16};
     }
     for (int i = 0; i < v->count; i++) {
         struct gpu_kernel *kernel = &gpu_kernels[v->kernels[i]];

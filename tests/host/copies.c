@@ -102,7 +102,7 @@ static void make_operand(struct pair *x, const struct quern_problem *p,
     expect_ok(x, quern_quantize_plan(host_ctx, &q, &on_host, &plan));
     give(to, 0);
     need.args.in.data = numbers;
-    *(q.copies == QUERN_ROW ? &need.args.row : &need.args.column) = *to;
+    *(q.copies == QUERN_ROWWISE ? &need.args.row : &need.args.column) = *to;
     give_cast(need.history, need.random, &need.args.scale, &need.args.history,
               &need.args.random);
     need.args.first_dims = q.of == QUERN_W ? NULL : x->sizes;
@@ -153,7 +153,7 @@ static void quantize(struct pair *x, const struct quern_problem *p,
     expect_ok(x, quern_quantize_plan(host_ctx, &q, &on_host, &plan));
     need.args.in.data = d->data;
     give(&need.args.row, QT_POISON);
-    if (p->copies & QUERN_COLUMN)
+    if (p->copies & QUERN_COLUMNWISE)
         give(&need.args.column, QT_POISON);
     give_cast(need.history, need.random, &need.args.scale, &need.args.history,
               &need.args.random);
@@ -251,13 +251,13 @@ static void try_line(const char *line, const int64_t *sizes)
 
     args = x->args;
     give(&args.d, QT_POISON);
-    if (p.copies & QUERN_COLUMN)
+    if (p.copies & QUERN_COLUMNWISE)
         give(&args.t, QT_POISON);
     give_cast(need.history, need.random, &args.scale, &args.history,
               &args.random);
     multiply(x, &p, &args);
     expect_same(x, &args.d, &two.row, "row");
-    if (p.copies & QUERN_COLUMN)
+    if (p.copies & QUERN_COLUMNWISE)
         expect_same(x, &args.t, &two.column, "column");
     if (need.history && memcmp(args.history, two.history,
                                (size_t)need.history * sizeof *two.history) != 0)

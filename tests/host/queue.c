@@ -232,7 +232,8 @@ static struct shop *open_shop(const char *recipe, int d_type, int parts,
     s->state = seed;
     s->d_type = d_type;
     s->parts =
-        parts ? parts : 1 + (int)qt_random_below(&s->state, QUERN_MAX_PARTS);
+        parts ? parts
+              : 1 + (int)qt_random_below(&s->state, QUERN_MAX_MICROBATCHES);
     s->groups = 1 + (int)qt_random_below(&s->state, MOST_GROUPS);
     s->overwrite = make_plan(s, recipe, "", &s->args);
     s->accumulate = make_plan(s, recipe, " beta=1", &s->args);
@@ -458,8 +459,8 @@ void test_queue_own_factors(void **state)
 
     (void)state;
     for (int i = 0; i < 8; i++) {
-        struct shop *s = open_shop(recipes[i % 2], QUERN_F32, QUERN_MAX_PARTS,
-                                   (uint64_t)i + 50);
+        struct shop *s = open_shop(recipes[i % 2], QUERN_F32,
+                                   QUERN_MAX_MICROBATCHES, (uint64_t)i + 50);
         struct list list = {.count = 0};
         struct quern_queue *queue;
         struct quern_args args;

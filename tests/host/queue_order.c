@@ -27,9 +27,10 @@ static void *zeros(size_t bytes)
    the first product, then those of the second, and so on. */
 struct stack {
     int count, groups;
-    int32_t sizes[QUERN_MAX_PARTS][MOST_GROUPS], all[MOST_GROUPS];
-    int64_t tokens[QUERN_MAX_PARTS], total;
-    uint16_t *dy[QUERN_MAX_PARTS], *x[QUERN_MAX_PARTS], *all_dy, *all_x;
+    int32_t sizes[QUERN_MAX_MICROBATCHES][MOST_GROUPS], all[MOST_GROUPS];
+    int64_t tokens[QUERN_MAX_MICROBATCHES], total;
+    uint16_t *dy[QUERN_MAX_MICROBATCHES], *x[QUERN_MAX_MICROBATCHES], *all_dy,
+        *all_x;
 };
 
 /* Rows of one product's group to where they are in the whole. */
@@ -42,7 +43,7 @@ static void copy_rows(uint16_t *to, const uint16_t *from, int64_t at,
 
 static void stack_rows(struct stack *k)
 {
-    int64_t at = 0, row[QUERN_MAX_PARTS] = {0};
+    int64_t at = 0, row[QUERN_MAX_MICROBATCHES] = {0};
 
     for (int g = 0; g < k->groups; g++)
         for (int i = 0; i < k->count; i++) {
@@ -139,7 +140,7 @@ static void expect_order(struct stack *k, const char *more, int overwrite)
     struct quern_queue *queue;
     float *d[2];
 
-    assert_int_equal(quern_queue(host_ctx, QUERN_MAX_PARTS, &queue), 0);
+    assert_int_equal(quern_queue(host_ctx, QUERN_MAX_MICROBATCHES, &queue), 0);
     args.workspace = workspace;
     for (int i = 0; i < 2; i++) {
         d[i] = zeros(args.d.bytes);
@@ -172,7 +173,7 @@ void test_queue_order_of_sums(void **state)
     uint64_t seed = 7;
 
     (void)state;
-    for (int count = 1; count <= QUERN_MAX_PARTS; count++) {
+    for (int count = 1; count <= QUERN_MAX_MICROBATCHES; count++) {
         struct stack k = make_stack(&seed, count);
 
         expect_order(&k, " beta=1 microbatches=8", 0);

@@ -46,8 +46,8 @@ static void check_role(const struct qt_case *c, int role)
         if (!qt_ends_right(c, &b, before.d, after.d, without.d,
                            qt_ends[i].outcome, text, sizeof text))
             fail_msg("%s, op %d, ahead %d, code %02x: %s", c->recipe->name,
-                     c->op, c->expand == QUERN_EXPAND_AHEAD, qt_ends[i].code,
-                     text);
+                     c->op, c->dequantize == QUERN_DEQUANTIZE_PASS,
+                     qt_ends[i].code, text);
     }
     *b.scale = scale;
     free(kept);
@@ -67,8 +67,8 @@ static int check_recipe(const struct qn_recipe *recipe)
                             .recipe = recipe,
                             .type = QUERN_BF16,
                             .d_type = recipe->default_d,
-                            .expand =
-                                i % 2 ? QUERN_EXPAND_AHEAD : QUERN_EXPAND_AUTO,
+                            .dequantize = i % 2 ? QUERN_DEQUANTIZE_PASS
+                                                : QUERN_DEQUANTIZE_AUTO,
                             .n = 40,
                             .k = 96,
                             .sizes_type = QUERN_I32,

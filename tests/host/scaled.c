@@ -57,14 +57,14 @@ static void same_otherwise(const struct qt_case *c, int way)
         return;
     assert_int_equal(qt_data_make(c, &data), 0);
     host_multiply(c, &data, 2, &inside);
-    other.expand = way;
+    other.dequantize = way;
     if (c->recipe->scaling[QUERN_X].global && epilogue->alpha) {
         host_case_right(&other);
     } else {
         host_multiply(&other, &data, 2, &ahead);
         if (memcmp(inside.d, ahead.d, inside.d_bytes))
             fail_msg("%s: with dequantize=%s D is another", c->what,
-                     qn_expand_name(way));
+                     qn_dequantize_name(way));
     }
     host_output_free(&inside);
     host_output_free(&ahead);
@@ -103,7 +103,7 @@ static void run_case(const struct qn_recipe *recipe, int op, int index)
         c.m = 5;
     qt_case_layout(&c, pattern);
     host_case_right(&c);
-    for (int way = QUERN_EXPAND_AHEAD; way <= QUERN_EXPAND_F16; way++)
+    for (int way = QUERN_DEQUANTIZE_PASS; way <= QUERN_DEQUANTIZE_F16; way++)
         same_otherwise(&c, way);
 }
 
@@ -167,7 +167,7 @@ static void write_scales(const char *recipe, int groups, int k)
     struct quern_quantize_description need;
     struct quern_quantization q = {.of = QUERN_X,
                                    .type = QUERN_BF16,
-                                   .copies = QUERN_ROW | QUERN_COLUMN,
+                                   .copies = QUERN_ROWWISE | QUERN_COLUMNWISE,
                                    .groups = groups,
                                    .m = ROWS * groups,
                                    .k = k};

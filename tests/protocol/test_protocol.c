@@ -230,9 +230,9 @@ static int same_scaling(const struct qn_recipe *a, const struct qn_recipe *b)
 static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
                      const struct qn_kernel *b)
 {
-    if (strcmp(a->expand, "none") && strcmp(b->expand, "none"))
-        return a->ragged == b->ragged && !strcmp(a->expand, b->expand) &&
-               !strcmp(a->addend, b->addend); /* the rest is as of others */
+    if (strcmp(a->dequantize, "none")) /* the rest is as of others */
+        return a->ragged == b->ragged && !strcmp(a->addend, b->addend) &&
+               !strcmp(a->dequantize, b->dequantize);
     return strcmp(a->template, b->template) == 0 && a->ragged == b->ragged &&
            strcmp(a->quantize, b->quantize) == 0 &&
            a->epilogue == b->epilogue && a->a.major == b->a.major &&
@@ -240,7 +240,7 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
            strcmp(a->schedule, b->schedule) == 0 &&
            strcmp(a->addend, b->addend) == 0 && a->parts == b->parts &&
-           strcmp(a->expand, b->expand) == 0 &&
+           strcmp(a->dequantize, b->dequantize) == 0 &&
            memcmp(a->cluster, b->cluster, sizeof a->cluster) == 0 &&
            same_scaling(recipe_of(r, a), recipe_of(r, b));
 }

@@ -19,7 +19,7 @@ struct form {
     const char *addend;
     int tile_m;         /* 0: any */
     const char *recipe; /* NULL: one without scales */
-    const char *expand; /* NULL: any */
+    const char *codes; /* NULL: any */
     int merges;         /* several products at once */
     const char *activation; /* NULL: there is none */
     int interleave;
@@ -134,54 +134,54 @@ FORM(BLOCK_K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, K,
 ** a row of A.
 */
 FORM(EXPAND_M, M, STORE, cooperative, 128, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 128, .recipe = "mxfp8", .expand = "shared");
+     .addend = "none", .tile_m = 128, .recipe = "mxfp8", .codes = "shared");
 FORM(EXPAND_M_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
-     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .expand = "shared");
+     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .codes = "shared");
 FORM(EXPAND_M_SHORT, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 64, .recipe = "mxfp4", .expand = "shared");
+     .addend = "none", .tile_m = 64, .recipe = "mxfp4", .codes = "shared");
 FORM(EXPAND_K, K, STORE, cooperative, 128, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .expand = "shared");
+     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .codes = "shared");
 FORM(EXPAND_K_ADD, K, ADD, cooperative, 256, 1, 1, F32, K,
-     .addend = "reduce", .tile_m = 128, .recipe = "mxfp8", .expand = "shared");
+     .addend = "reduce", .tile_m = 128, .recipe = "mxfp8", .codes = "shared");
 FORM(EXPAND_K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, K,
-     .addend = "read", .tile_m = 128, .recipe = "nvfp4", .expand = "shared");
+     .addend = "read", .tile_m = 128, .recipe = "nvfp4", .codes = "shared");
 
 /* Six bits and scales in tiles; 4-bit weights beside A as it is. */
 FORM(EXPAND_M_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 128, .recipe = "test_mx6", .expand = "shared");
+     .addend = "none", .tile_m = 128, .recipe = "test_mx6", .codes = "shared");
 FORM(EXPAND_K_TILES, K, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "test_mx6",
-     .expand = "registers");
+     .codes = "registers");
 FORM(EXPAND_M_MIXED, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 64, .recipe = "test_w4", .expand = "shared");
+     .addend = "none", .tile_m = 64, .recipe = "test_w4", .codes = "shared");
 /* A in registers. */
 FORM(EXPAND_M_REGISTERS, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .expand = "registers");
+     .addend = "none", .tile_m = 128, .recipe = "nvfp4", .codes = "registers");
 FORM(EXPAND_K_REGISTERS, K, STORE, cooperative, 128, 1, 1, F32, K,
-     .addend = "none", .tile_m = 128, .recipe = "mxfp8", .expand = "registers");
+     .addend = "none", .tile_m = 128, .recipe = "mxfp8", .codes = "registers");
 /* Rows of B as the tensor cores' rows, in registers; A as it is. */
 FORM(EXPAND_M_SWAPPED, M, STORE, cooperative, 128, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 64, .recipe = "mxfp8", .expand = "swapped");
+     .addend = "none", .tile_m = 64, .recipe = "mxfp8", .codes = "swapped");
 FORM(EXPAND_M_SWAPPED_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
-     .addend = "none", .tile_m = 32, .recipe = "nvfp4", .expand = "swapped");
+     .addend = "none", .tile_m = 32, .recipe = "nvfp4", .codes = "swapped");
 FORM(EXPAND_M_SWAPPED_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 64, .recipe = "test_mx6", .expand = "swapped");
+     .addend = "none", .tile_m = 64, .recipe = "test_mx6", .codes = "swapped");
 FORM(EXPAND_M_SWAPPED_MIXED, M, STORE, cooperative, 256, 1, 1, F32, K,
-     .addend = "none", .tile_m = 64, .recipe = "test_w4", .expand = "swapped");
+     .addend = "none", .tile_m = 64, .recipe = "test_w4", .codes = "swapped");
 /* As f16. */
 FORM(EXPAND_M_REGISTERS_F16, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 128, .recipe = "mxfp8", .expand = "registers",
+     .addend = "none", .tile_m = 128, .recipe = "mxfp8", .codes = "registers",
      .f16 = 1);
 /* As f16 by tiles, and those that do not fit once more as bf16. MORE: some
    tiles have few rows. */
 FORM(EXPAND_M_SWAPPED_EITHER, M, STORE, cooperative, 256, 1, 1, F32, K,
-     .addend = "none", .tile_m = 64, .recipe = "mxfp8", .expand = "swapped",
+     .addend = "none", .tile_m = 64, .recipe = "mxfp8", .codes = "swapped",
      .either = 1);
 FORM(EXPAND_M_SWAPPED_EITHER_MORE, M, STORE, cooperative, 256, 1, 1, BF16, K,
-     .addend = "none", .tile_m = 96, .recipe = "mxfp8", .expand = "swapped",
+     .addend = "none", .tile_m = 96, .recipe = "mxfp8", .codes = "swapped",
      .either = 1);
 FORM(EXPAND_M_SWAPPED_MORE, M, STORE, cooperative, 256, 1, 1, F32, K,
-     .addend = "none", .tile_m = 96, .recipe = "nvfp4", .expand = "swapped");
+     .addend = "none", .tile_m = 96, .recipe = "nvfp4", .codes = "swapped");
 
 /* Merged products. */
 FORM(PARTS, K, STORE, cooperative, 128, 1, 1, BF16, MN,
@@ -208,7 +208,7 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
         return 0;
     return strncmp(k->template, "sm90/gemm", 9) == 0 && k->ragged == f->ragged &&
            (!f->tile_m || k->tile[0] == f->tile_m) &&
-           (!f->expand || strcmp(k->expand, f->expand) == 0) &&
+           (!f->codes || strcmp(k->dequantize, f->codes) == 0) &&
            k->epilogue == f->epilogue &&
            strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
            k->cluster[0] == f->cluster_m && k->cluster[1] == f->cluster_n &&

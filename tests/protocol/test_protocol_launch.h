@@ -28,14 +28,16 @@ struct launch {
     float global[TWIN_D][MAX_GROUPS];
     int starts[MAX_GROUPS], lengths[MAX_GROUPS]; /* of groups in the copies */
     /* merged products */
-    struct twin_part part[QUERN_MAX_PARTS];
+    struct twin_part part[QUERN_MAX_MICROBATCHES];
     struct {
         struct twin_map a, b;
-    } part_maps[QUERN_MAX_PARTS];
-    int part_sizes[QUERN_MAX_PARTS][MAX_GROUPS]; /* as the kernel gets them */
-    int part_starts[QUERN_MAX_PARTS][MAX_GROUPS];
-    int part_lengths[QUERN_MAX_PARTS][MAX_GROUPS]; /* in the copies, maybe */
-    int part_k[QUERN_MAX_PARTS];
+    } part_maps[QUERN_MAX_MICROBATCHES];
+    int part_sizes[QUERN_MAX_MICROBATCHES][MAX_GROUPS]; /* as the kernel gets
+                                                           them */
+    int part_starts[QUERN_MAX_MICROBATCHES][MAX_GROUPS];
+    int part_lengths[QUERN_MAX_MICROBATCHES][MAX_GROUPS]; /* in the copies,
+                                                             maybe */
+    int part_k[QUERN_MAX_MICROBATCHES];
     int totals[MAX_GROUPS]; /* of each group */
     int liar;               /* the part whose sizes lie */
     char *scales_end[TWIN_D];

@@ -13,7 +13,7 @@ static int count_parts(const struct qn_kernel *kernel, const struct shape *s)
 {
     if (!qn_tensormap_takes(kernel, QN_PARAM_parts))
         return 0;
-    return s->seed % 5 == 4 ? QUERN_MAX_PARTS : (int)(1 + s->seed % 4);
+    return s->seed % 5 == 4 ? QUERN_MAX_MICROBATCHES : (int)(1 + s->seed % 4);
 }
 
 static void set_part_sizes(const struct shape *s, int i)

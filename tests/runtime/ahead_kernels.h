@@ -151,7 +151,8 @@ static const unsigned char trail_ahead[] = {
             .op = op_, .ragged = ragged_, .epilogue = epilogue_,               \
             .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},              \
             .d = {.type = QUERN_BF16, .box = {64, 64}},                        \
-            .tile = {128, 128, 64}, .expand = "registers", .params = params_   \
+            .tile = {128, 128, 64}, .dequantize = "registers",                 \
+            .params = params_                                                  \
     }
 #define NARROW(name_, op_, ragged_)                                            \
     {                                                                          \
@@ -168,7 +169,7 @@ static const unsigned char trail_ahead[] = {
             .op = QUERN_FPROP, .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,   \
             .a = {.type = type_}, .b = {.type = type_},                        \
             .d = {.type = QUERN_BF16}, .tile = {128, 128, 64},                 \
-            .expand = "registers", .params = trail_product                     \
+            .dequantize = "registers", .params = trail_product                 \
     }
 
 static const struct qn_kernel kernels[] = {

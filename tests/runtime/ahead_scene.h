@@ -64,7 +64,7 @@ static char *decide(struct quern_context *ctx, const struct decision *row,
 /* Without kernel `lost` the problem runs by another one, unless it says
    `expand`: then it is refused, with `part`. Returns the workspace. */
 static size_t fall_back(const char *lost, const char *text, const char *runs,
-                        int expand, const char *part)
+                        int dequantize, const char *part)
 {
     struct qn_kernel left[sizeof kernels / sizeof *kernels];
     struct quern_registry fewer = test_without(&registry, lost, left);
@@ -78,7 +78,7 @@ static size_t fall_back(const char *lost, const char *text, const char *runs,
     quern_plan_info(plan, &info);
     assert_string_equal(info.kernel, runs);
     quern_plan_free(plan);
-    p.expand = expand;
+    p.dequantize = dequantize;
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL, part);
     assert_null(plan);
     quern_close(ctx);

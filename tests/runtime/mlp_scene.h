@@ -146,7 +146,7 @@ static const struct qn_kernel kernels[] = {
     {COMMON("mx_fprop", "mx"), .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,
      .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},
      .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {1, 1},
-     .expand = "registers", .params = trail_product},
+     .dequantize = "registers", .params = trail_product},
     {COMMON("bf16_fprop", "bf16"), .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,
      .a = {.type = QUERN_BF16}, .b = {.type = QUERN_BF16},
      .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {1, 1},

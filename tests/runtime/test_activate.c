@@ -142,7 +142,7 @@ static struct fixture begin(const char *text)
     }
     if (p.copies)
         f.args.d.sf = f.memory + 10 * ROOM;
-    if (p.copies & QUERN_COLUMN) {
+    if (p.copies & QUERN_COLUMNWISE) {
         f.args.t.data = f.memory + 11 * ROOM;
         f.args.t.sf = f.memory + 12 * ROOM;
     }

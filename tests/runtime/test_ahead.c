@@ -219,7 +219,7 @@ static void refuses(void **state)
                     ctx, "fprop blocks g=1 m=1 n=8 k=8 dequantize=pas", &p),
                 QUERN_EINVAL, "did you mean 'pass'?");
     p = test_problem(ctx, "fprop blocks g=1 m=1 n=8 k=8");
-    p.expand = 5;
+    p.dequantize = 5;
     test_expect(quern_problem_print(&p, text, sizeof text) > 0, 1, "");
     test_expect(quern_describe(ctx, &p, &(struct quern_description){0}),
                 QUERN_EINVAL, "dequantize is 5: not one of the values");
@@ -315,7 +315,7 @@ static void falls_back(void **state)
 {
     (void)state;
     assert_int_equal(fall_back("blocks_x", LARGE, "blocks_inside",
-                               QUERN_EXPAND_AHEAD, "in the expansion of A"),
+                               QUERN_DEQUANTIZE_PASS, "in the expansion of A"),
                      256);
 }
 

@@ -480,7 +480,7 @@ static void refuses_problems(void **state)
                 "the cublaslt backend quantizes nothing");
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "quantize=mainloop: the kernels to be measured");
-    p.quantize = QUERN_FUSE_ANY + 1;
+    p.quantize = QUERN_QUANTIZE_AUTO + 1;
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_EINVAL,
                 "quantize is 3: not one of the values");
     quern_close(ctx);

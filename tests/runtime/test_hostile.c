@@ -473,7 +473,7 @@ static void refuses_shared_casts(void **state)
     CAST_REFUSED(args.out.data = memory, "out.data is not NULL");
     CAST_REFUSED(args.saved.data = memory, "saved.data is not NULL");
     quern_quantize_plan_free(a.cast);
-    a.q.copies = QUERN_ROW;
+    a.q.copies = QUERN_ROWWISE;
     test_expect(quern_quantize_plan(a.ctx, &a.q, NULL, &a.cast), QUERN_OK, "");
     CAST_REFUSED((void)0, "column.data is not NULL: this quantization has "
                           "none");

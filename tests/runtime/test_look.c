@@ -121,7 +121,7 @@ static void refuses(void **state)
    type less time than of bf16. */
 static void rows_are_counted(void **state)
 {
-    struct qn_kernel kernel = {.expand = "swapped",
+    struct qn_kernel kernel = {.dequantize = "swapped",
                                .becomes = "bf16",
                                .a.type = QUERN_E4M3,
                                .b.type = QUERN_E4M3,
@@ -177,9 +177,9 @@ static void model_decides(void **state)
 static void falls_back(void **state)
 {
     (void)state;
-    fall_back("close_look", LARGE, "close_fprop", QUERN_EXPAND_F16,
+    fall_back("close_look", LARGE, "close_fprop", QUERN_DEQUANTIZE_F16,
               "no kernel looks whether values fit f16 for recipe close");
-    fall_back("f16_fprop", LARGE, "close_fprop", QUERN_EXPAND_F16,
+    fall_back("f16_fprop", LARGE, "close_fprop", QUERN_DEQUANTIZE_F16,
               "in the product as f16");
 }
 

@@ -213,7 +213,7 @@ static void model_decides(void **state)
 static void falls_back(void **state)
 {
     (void)state;
-    fall_back("powers_x_again", LARGE, "fprop", QUERN_EXPAND_FP8,
+    fall_back("powers_x_again", LARGE, "fprop", QUERN_DEQUANTIZE_FP8,
               "no kernel encodes a copy again for recipe powers");
 }
 

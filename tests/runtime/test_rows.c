@@ -73,10 +73,10 @@ static void launches(const char *text, const char *const *names, int cleared)
     test_expect(quern_quantize_plan(ctx, &q, &test_aot, &plan), QUERN_OK, "");
     assert_in_range(need.workspace_bytes, 256, sizeof memory[3]);
     args->in.data = memory[0];
-    args->row.data = q.copies & QUERN_ROW ? memory[1] : NULL;
-    args->row.sf = q.copies & QUERN_ROW ? memory[1] + 65536 : NULL;
-    args->column.data = q.copies & QUERN_COLUMN ? memory[2] : NULL;
-    args->column.sf = q.copies & QUERN_COLUMN ? memory[2] + 65536 : NULL;
+    args->row.data = q.copies & QUERN_ROWWISE ? memory[1] : NULL;
+    args->row.sf = q.copies & QUERN_ROWWISE ? memory[1] + 65536 : NULL;
+    args->column.data = q.copies & QUERN_COLUMNWISE ? memory[2] : NULL;
+    args->column.sf = q.copies & QUERN_COLUMNWISE ? memory[2] + 65536 : NULL;
     args->first_dims = rows;
     args->sizes_type = QUERN_I32;
     args->dbias = q.dbias ? dbias : NULL;

@@ -41,7 +41,7 @@ static void expanding_ahead_wins(void **state)
     struct quern_tune_result r = tune(ctx, EITHER);
 
     (void)state;
-    assert_int_equal(r.expand, QUERN_EXPAND_AHEAD);
+    assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_PASS);
     assert_string_equal(r.kernel, "fprop");
     assert_true(r.certain && r.seconds > 79e-6 && r.seconds < 81e-6);
     test_expect_plan(ctx, EITHER, "fprop", 1);
@@ -64,7 +64,7 @@ static void the_kernel_wins(void **state)
     struct quern_tune_result r = tune(ctx, EITHER);
 
     (void)state;
-    assert_int_equal(r.expand, QUERN_EXPAND_INSIDE);
+    assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_MAINLOOP);
     assert_string_equal(r.kernel, "blocks_inside");
     test_expect_plan(ctx, EITHER, "blocks_inside", 1);
     test_expect_why(ctx, EITHER,
@@ -80,9 +80,9 @@ static void compares_with_the_model(void **state)
         int wins;
         double ratio;
     } rows[] = {{"powers_inside=100,powers_x=9,powers_w=9,fprop=42",
-                 QUERN_EXPAND_AHEAD, 1.6},
+                 QUERN_DEQUANTIZE_PASS, 1.6},
                 {"powers_inside=40,powers_x=9,powers_w=9,fprop=42",
-                 QUERN_EXPAND_INSIDE, 1.5}};
+                 QUERN_DEQUANTIZE_MAINLOOP, 1.5}};
     char model[64];
 
     (void)state;
@@ -98,7 +98,7 @@ static void compares_with_the_model(void **state)
         setenv("FAKE_CUDA_TIMES", rows[i].times, 1);
         r = tune(ctx, ANY_OF_4);
         assert_string_equal(r.model, model);
-        assert_int_equal(r.expand, rows[i].wins);
+        assert_int_equal(r.dequantize, rows[i].wins);
         if (strcmp(model, r.kernel))
             assert_true(r.ratio > rows[i].ratio);
         quern_close(ctx);
@@ -115,7 +115,7 @@ static void ways_fail(void **state)
     struct quern_tune_result r = tune(ctx, ANY_OF_4);
 
     (void)state;
-    assert_int_equal(r.expand, QUERN_EXPAND_AHEAD);
+    assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_PASS);
     quern_close(ctx);
 }
 
@@ -129,7 +129,7 @@ static void inside_is_apart(void **state)
     (void)state;
     tune(ctx, EITHER " dequantize=mainloop");
     test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_inside", 1);
-    assert_int_equal(tune(ctx, EITHER).expand, QUERN_EXPAND_AHEAD);
+    assert_int_equal(tune(ctx, EITHER).dequantize, QUERN_DEQUANTIZE_PASS);
     tune(ctx, EITHER " dequantize=mainloop");
     test_expect_plan(ctx, EITHER, "fprop", 1);
     test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_inside", 1);
@@ -160,7 +160,7 @@ static void lost_ways_leave_the_model(void **state)
     char kernel[64];
 
     (void)state;
-    assert_int_equal(r.expand, QUERN_EXPAND_AHEAD);
+    assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_PASS);
     quern_close(ctx);
     for (int i = 0; i < 2; i++) {
         setenv("QUERN_TUNE", "", 1);
@@ -184,12 +184,13 @@ static void only_what_is_open(void **state)
         open_with("blocks_inside=100,blocks_x=1,blocks_w=1,fprop=5");
 
     (void)state;
-    assert_int_equal(tune(ctx, EITHER " dequantize=mainloop").expand,
-                     QUERN_EXPAND_AUTO);
-    assert_int_equal(tune(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048").expand,
-                     QUERN_EXPAND_AUTO);
-    assert_int_equal(tune(ctx, "fprop blocks g=2 m=8 n=1024 k=1024").expand,
-                     QUERN_EXPAND_AUTO);
+    assert_int_equal(tune(ctx, EITHER " dequantize=mainloop").dequantize,
+                     QUERN_DEQUANTIZE_AUTO);
+    assert_int_equal(
+        tune(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048").dequantize,
+        QUERN_DEQUANTIZE_AUTO);
+    assert_int_equal(tune(ctx, "fprop blocks g=2 m=8 n=1024 k=1024").dequantize,
+                     QUERN_DEQUANTIZE_AUTO);
     quern_close(ctx);
 }
 

@@ -178,8 +178,8 @@ void qt_case_text(const struct qt_case *c, char *text, size_t size)
              layouts[c->a_major][c->b_major], axes[c->ragged],
              e->alpha ? "any" : "1", betas[e->beta], c->align ? c->align : 16,
              *letters ? " pointers=" : "", letters,
-             c->expand ? " dequantize=" : "",
-             c->expand ? qn_expand_name(c->expand) : "");
+             c->dequantize ? " dequantize=" : "",
+             c->dequantize ? qn_dequantize_name(c->dequantize) : "");
 }
 
 /* ----------------------------------------------------------------- operands */

@@ -66,7 +66,7 @@ struct qt_case {
     int a_major, b_major, ragged;
     const struct qt_epilogue *epilogue; /* NULL: the first of the table */
     int align;                          /* of the problem; 0: the usual */
-    int expand;                         /* enum quern_expand */
+    int dequantize;                     /* enum quern_dequantize */
     int groups;
     int64_t m, n, k;
     int sizes_type;         /* QUERN_I32 or QUERN_I64 */

@@ -109,7 +109,7 @@ static int quantize(struct maker *m, struct quern_tensor *copy)
     size_t skip = 64 - (uintptr_t)workspace % 64;
 
     args.in.data = d->numbers[m->role];
-    *(m->q.copies == QUERN_ROW ? &args.row : &args.column) = *copy;
+    *(m->q.copies == QUERN_ROWWISE ? &args.row : &args.column) = *copy;
     args.workspace = (char *)workspace + skip;
     args.random = m->need.random ? random : NULL;
     args.scale = m->need.history ? scale : NULL;
@@ -187,7 +187,7 @@ int qt_copies_make(const struct qt_case *c, struct qt_data *data, int role,
 
     if (!failed && state)
         failed = draw_numbers(&m, state);
-    copy = m.q.copies == QUERN_ROW ? m.need.args.row : m.need.args.column;
+    copy = m.q.copies == QUERN_ROWWISE ? m.need.args.row : m.need.args.column;
     if (!failed)
         failed = make_outputs(&m, &copy);
     if (!failed) {

@@ -221,10 +221,10 @@ static int64_t longest_k(const struct qt_case *c)
                                                     COUPLED: tolerances */
 static struct qn_tolerance tolerance(const struct qt_case *c)
 {
-    const struct quern_problem p = {.op = c->op,
-                                    .d_type = c->d_type,
-                                    .expand = c->fp32_sums ? QUERN_EXPAND_AUTO
-                                                           : c->expand};
+    const struct quern_problem p = {
+        .op = c->op,
+        .d_type = c->d_type,
+        .dequantize = c->fp32_sums ? QUERN_DEQUANTIZE_AUTO : c->dequantize};
     const struct qn_recipe plain = {
         .x = QUERN_BF16, .w = QUERN_BF16, .dy = QUERN_BF16};
 
