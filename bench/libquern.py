@@ -43,7 +43,7 @@ class Problem(ctypes.Structure):
                 ("a_major", ctypes.c_int), ("b_major", ctypes.c_int), ("d_type", ctypes.c_int),
                 ("alpha", ctypes.c_int), ("beta", ctypes.c_int),
                 ("alignment", ctypes.c_int), ("pointers", ctypes.c_int),
-                ("parts", ctypes.c_int), ("sizes", ctypes.c_int), ("bias", ctypes.c_int),
+                ("microbatches", ctypes.c_int), ("sizes", ctypes.c_int), ("bias", ctypes.c_int),
                 ("activation", ctypes.c_int), ("interleave", ctypes.c_int),
                 ("probability", ctypes.c_int), ("saved", ctypes.c_int), ("dbias", ctypes.c_int),
                 ("dprob", ctypes.c_int), ("copies", ctypes.c_int),
@@ -93,7 +93,7 @@ class Mlp(ctypes.Structure):
                 ("dw_beta", ctypes.c_int), ("activation", ctypes.c_int),
                 ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
                 ("bias", ctypes.c_int), ("recompute", ctypes.c_int),
-                ("parts", ctypes.c_int), ("sizes", ctypes.c_int), ("groups", ctypes.c_int),
+                ("microbatches", ctypes.c_int), ("sizes", ctypes.c_int), ("groups", ctypes.c_int),
                 ("m", ctypes.c_int64), ("hidden", ctypes.c_int64), ("ffn", ctypes.c_int64), ("split", ctypes.c_char * 256)]
 
 
@@ -122,7 +122,7 @@ class PlanOptions(ctypes.Structure):
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [("kernel", ctypes.c_char_p), ("backend", ctypes.c_int), ("sms", ctypes.c_int),
-                ("workspace_bytes", ctypes.c_size_t), ("parts", ctypes.c_int),
+                ("workspace_bytes", ctypes.c_size_t), ("microbatches", ctypes.c_int),
                 ("tuned", ctypes.c_int), ("streams", ctypes.c_int)]
 
 

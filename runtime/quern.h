@@ -281,18 +281,18 @@ struct quern_problem {
     int ragged;           /* enum quern_axis */
     int a_major, b_major; /* enum quern_major */
     int d_type;
-    int alpha;       /* 0: 1.0, 1: args.alpha */
-    int beta;        /* enum quern_beta */
-    int alignment;   /* 2, 4, 8, 16 bytes: of buffers and, with strides, of rows
+    int alpha;     /* 0: 1.0, 1: args.alpha */
+    int beta;      /* enum quern_beta */
+    int alignment; /* 2, 4, 8, 16 bytes: of buffers and, with strides, of rows
                         and matrices; 0: 16, for TMA */
-    int pointers;    /* enum quern_pointers; a kernel may take more of them */
-    int parts;       /* wgrads of one weight in a launch: 1 to 8; 0: 1 */
-    int sizes;       /* enum quern_sizes */
-    int bias;        /* 1: fprop adds a row per group */
-    int activation;  /* enum quern_activation; dgrad applies its backward */
-    int interleave;  /* as in struct quern_quantization */
-    int probability; /* 1: scale each row of the activation, or of the bias */
-    int saved;       /* 1: runs may also write the pre-activation */
+    int pointers;  /* enum quern_pointers; a kernel may take more of them */
+    int microbatches; /* wgrads of one weight in a launch: 1 to 8; 0: 1 */
+    int sizes;        /* enum quern_sizes */
+    int bias;         /* 1: fprop adds a row per group */
+    int activation;   /* enum quern_activation; dgrad applies its backward */
+    int interleave;   /* as in struct quern_quantization */
+    int probability;  /* 1: scale each row of the activation, or of the bias */
+    int saved;        /* 1: runs may also write the pre-activation */
     int dbias, dprob; /* of dgrad, as in quern_quantization: of D, or of in */
     int copies;       /* enum quern_copies of the result; 0: not quantized */
     int dequantize;   /* enum quern_dequantize */
@@ -413,7 +413,8 @@ struct quern_plan_info {
     int backend;            /* enum quern_backend, never AUTO */
     int sms;                /* CTAs launched, or host threads */
     size_t workspace_bytes; /* of each run; see quern_describe */
-    int parts;              /* products that one launch merges; 1: none */
+    int microbatches;       /* products that one launch merges; 1:
+                               none */
     int tuned;   /* 1: measured to be the fastest, 0: nothing is known */
     int streams; /* of the backend cublaslt; 0 for all others */
 };
@@ -771,23 +772,23 @@ QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 */
 struct quern_mlp {
     char recipe[32];
-    int type;        /* of x, y, their gradients and the weights: QUERN_BF16,
+    int type;         /* of x, y, their gradients and the weights: QUERN_BF16,
                         QUERN_F16 or QUERN_F32 */
-    int dw_type;     /* of dw1 and dw2 */
-    int dw_beta;     /* QUERN_BETA_ZERO, or _ONE: add to them, db1 and db2 */
-    int activation;  /* enum quern_activation, not none */
-    int interleave;  /* as in struct quern_quantization */
-    int probability; /* 1: each row of h has a factor */
-    int bias;        /* 1: there are b1 and b2 */
-    int recompute;   /* 1: save the quantized x instead of pre; backward
+    int dw_type;      /* of dw1 and dw2 */
+    int dw_beta;      /* QUERN_BETA_ZERO, or _ONE: add to them, db1 and db2 */
+    int activation;   /* enum quern_activation, not none */
+    int interleave;   /* as in struct quern_quantization */
+    int probability;  /* 1: each row of h has a factor */
+    int bias;         /* 1: there are b1 and b2 */
+    int recompute;    /* 1: save the quantized x instead of pre; backward
                         recomputes pre, bit-identical */
-    int parts;       /* of dw1 and of dw2: as in struct quern_problem */
-    int sizes;       /* enum quern_sizes */
-    int groups;      /* 1 .. QUERN_MAX_GROUPS */
-    int64_t m;       /* tokens over all groups, 0 to 2^30 */
-    int64_t hidden;  /* features of x and y */
-    int64_t ffn;     /* of h; pre has P: 2 ffn, or ffn for squared_relu */
-    char split[256]; /* how tools draw group sizes; ignored by plans */
+    int microbatches; /* of dw1 and of dw2: as in struct quern_problem */
+    int sizes;        /* enum quern_sizes */
+    int groups;       /* 1 .. QUERN_MAX_GROUPS */
+    int64_t m;        /* tokens over all groups, 0 to 2^30 */
+    int64_t hidden;   /* features of x and y */
+    int64_t ffn;      /* of h; pre has P: 2 ffn, or ffn for squared_relu */
+    char split[256];  /* how tools draw group sizes; ignored by plans */
 };
 
 /*

@@ -60,10 +60,12 @@
     X(a_sf_map, QN_MAP(a_sf), "A's scales -> shared")                          \
     X(b_sf_map, QN_MAP(b_sf), "B's scales -> shared")                          \
     X(in_map, QN_MAP(in), "numbers -> shared")                                 \
-    X(part_maps, "const __grid_constant__ struct part_maps", "of each part")   \
-    X(parts, "const __grid_constant__ struct parts", "operands and sizes")     \
+    X(microbatch_maps, "const __grid_constant__ struct microbatch_maps",       \
+      "of each microbatch")                                                    \
+    X(microbatches, "const __grid_constant__ struct parts",                    \
+      "operands and sizes")                                                    \
     X(noop, "const int *", "a launch does nothing if this is not 0; or null")  \
-    X(part_count, "int", "parts of this launch; 0: it is not merged")          \
+    X(microbatch_count, "int", "microbatches of this launch; 0: not merged")   \
     X(a, "const void *", "A's first element")                                  \
     X(b, "const void *", "B's first element")                                  \
     X(c, "const void *", "C's first element")                                  \
@@ -310,7 +312,8 @@ struct qn_kernel {
                                its parameter, and any interleave */
     int interleave;
     int threads;
-    int parts;                   /* that a launch may merge, at least 1 */
+    int microbatches;            /* that a launch may merge, at least
+                                    1 */
     int ctas;                    /* on a multiprocessor, of persistent casts */
     int smem;                    /* bytes of dynamic shared memory */
     int shipped;                 /* named by specs/kernels/shipped.lua */

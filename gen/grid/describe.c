@@ -25,7 +25,7 @@ static const struct {
     {"cluster", AT(cluster), 2, 1, 16, 1, "2 whole numbers from 1 to 16"},
     {"stages", AT(stages), 1, 0, 64, 0, "a whole number from 0 to 64"},
     {"threads", AT(threads), 1, 1, 1024, 1, "a whole number from 1 to 1024"},
-    {"parts", AT(parts), 1, 1, QUERN_MAX_MICROBATCHES, 1,
+    {"microbatches", AT(microbatches), 1, 1, QUERN_MAX_MICROBATCHES, 1,
      "a whole number from 1 to 8"},
     {"ctas", AT(ctas), 1, 1, 32, 1, "a whole number from 1 to 32"},
     {"smem", AT(smem), 1, 0, 232448, 0, "a whole number from 0 to 232448"},

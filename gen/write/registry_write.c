@@ -270,7 +270,7 @@ static void put_sizes(struct writer *w, const struct qn_kernel *kernel)
     put_string(w, "becomes", kernel->becomes);
     put_quantize(w, kernel->quantize);
     put_int(w, "threads", kernel->threads);
-    put_int(w, "parts", kernel->parts);
+    put_int(w, "microbatches", kernel->microbatches);
     put_int(w, "ctas", kernel->ctas);
     put_int(w, "smem", kernel->smem);
     put_int(w, "shipped", kernel->shipped);

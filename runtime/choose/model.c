@@ -104,7 +104,7 @@ static double whole(double a)
 }
 
 /* Of all operands, packed; A and B of so many products. */
-static double moved_bytes(const struct qn_demand *demand, int parts)
+static double moved_bytes(const struct qn_demand *demand, int microbatches)
 {
     struct qn_geometry g;
     double bytes = 0;
@@ -115,7 +115,7 @@ static double moved_bytes(const struct qn_demand *demand, int parts)
             continue;
         qn_geometry_of(demand->problem, demand->recipe, role, &g);
         bytes += (double)qn_geometry_bytes(&g, 0, 0) *
-                 (role <= QN_ROLE_B ? parts : 1);
+                 (role <= QN_ROLE_B ? microbatches : 1);
     }
     return bytes;
 }
@@ -143,7 +143,7 @@ static double launch_cycles(const struct quern_problem *p,
                             double memory)
 {
     const struct arrival *a = arrivals;
-    int merged = qn_select_parts(p, kernel) > 1;
+    int merged = qn_select_microbatches(p, kernel) > 1;
 
     if (p->beta == QUERN_BETA_ZERO)
         return larger(compute, memory);
@@ -259,14 +259,17 @@ void qn_model_estimate(const struct qn_demand *demand,
            tile_n = larger(kernel->tile[1], 1);
     int cluster = kernel->cluster[0] * kernel->cluster[1];
     double sms = demand->sms - (cluster > 1 ? demand->sms % cluster : 0);
-    int parts = qn_select_parts(p, kernel);
-    int launches = ((p->parts > 1 ? p->parts : 1) + parts - 1) / parts;
+    int microbatches = qn_select_microbatches(p, kernel);
+    int launches =
+        ((p->microbatches > 1 ? p->microbatches : 1) + microbatches - 1) /
+        microbatches;
 
-    lengths[2] *= parts;
+    lengths[2] *= microbatches;
     if (p->ragged != QUERN_AXIS_NONE)
         lengths[p->ragged - QUERN_AXIS_M] /= p->groups;
-    if (parts > 1)
-        lengths[2] += parts * kernel->tile[2] / 2.0; /* each ends in a step */
+    if (microbatches > 1)
+        lengths[2] += microbatches * kernel->tile[2] / 2.0; /* each ends in a
+                                                               step */
     estimate_tile(demand, kernel, lengths[0], lengths[2], f);
     f->tiles =
         p->groups *
@@ -278,7 +281,7 @@ void qn_model_estimate(const struct qn_demand *demand,
     f->waves = whole(f->tiles / larger(sms, 1));
     f->real = p->groups * lengths[0] * lengths[1] /
               (larger(f->tiles, 1) * tile_m * tile_n);
-    f->memory_cycles = moved_bytes(demand, parts) / QN_MEMORY_PER_CYCLE;
+    f->memory_cycles = moved_bytes(demand, microbatches) / QN_MEMORY_PER_CYCLE;
     f->cycles = launches * launch_cycles(p, kernel, f->waves * f->tile_cycles,
                                          f->memory_cycles);
     f->effort = effort(demand, kernel, f);

@@ -77,14 +77,14 @@ static int check_parts(const struct quern_problem *p,
                        const struct qn_kernel *kernel, char *reason,
                        size_t size)
 {
-    int always = qn_tensormap_takes(kernel, QN_PARAM_part_maps);
+    int always = qn_tensormap_takes(kernel, QN_PARAM_microbatch_maps);
 
-    if (!always || p->parts > 1)
+    if (!always || p->microbatches > 1)
         return 1;
     snprintf(
         reason, size,
         "merges up to %d products, the problem does not say microbatches=N",
-        kernel->parts);
+        kernel->microbatches);
     return 0;
 }
 

@@ -57,8 +57,8 @@ int qn_select_requires(const struct quern_problem *problem,
 
 /* How many products of the problem a launch of the kernel merges, at least
    1. */
-int qn_select_parts(const struct quern_problem *problem,
-                    const struct qn_kernel *kernel);
+int qn_select_microbatches(const struct quern_problem *problem,
+                           const struct qn_kernel *kernel);
 
 /* Does the kernel serve the problem's variant: op, layout, ragged axis, types,
    recipe, alpha and beta? */

@@ -13,13 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-int qn_select_parts(const struct quern_problem *p,
-                    const struct qn_kernel *kernel)
+int qn_select_microbatches(const struct quern_problem *p,
+                           const struct qn_kernel *kernel)
 {
-    int wanted = p->parts > 1 ? p->parts : 1;
-    int parts = kernel->parts > 1 ? kernel->parts : 1;
+    int wanted = p->microbatches > 1 ? p->microbatches : 1;
+    int microbatches = kernel->microbatches > 1 ? kernel->microbatches : 1;
 
-    return parts < wanted ? parts : wanted;
+    return microbatches < wanted ? microbatches : wanted;
 }
 
 /* What the variant is but for the type of D and the epilogue. */

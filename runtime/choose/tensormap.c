@@ -97,7 +97,7 @@ int qn_tensormap_needs(const struct qn_kernel *kernel, int map)
 {
     return qn_tensormap_takes(kernel, map) ||
            ((map == QN_PARAM_a_map || map == QN_PARAM_b_map) &&
-            qn_tensormap_takes(kernel, QN_PARAM_part_maps));
+            qn_tensormap_takes(kernel, QN_PARAM_microbatch_maps));
 }
 
 /* 8-bit floats and packed 4-bit ones are bytes to TMA. */

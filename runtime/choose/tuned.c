@@ -24,7 +24,7 @@ static int can_know(const struct qn_session *s)
     return s->driver && s->device.present && !s->demand.kernel &&
            s->demand.backend != QUERN_BACKEND_HOST &&
            s->demand.backend != QUERN_BACKEND_CUBLASLT &&
-           s->problem->parts <= 1 && !s->problem->quantize;
+           s->problem->microbatches <= 1 && !s->problem->quantize;
 }
 
 /* Of a problem that leaves the way open the kernel serves one that does not,

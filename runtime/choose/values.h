@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* One of the products that a launch merges.
-                                             COUPLED: parts */
-struct qn_part {
+                                             COUPLED: microbatches */
+struct qn_microbatch {
     const void *a, *b, *first_dims, *offsets;
     const void *a_sf, *b_sf;
     const float *a_global, *b_global;
@@ -20,8 +20,8 @@ struct qn_part {
     int sizes_bytes, k;
 };
 
-struct qn_parts {
-    struct qn_part part[QUERN_MAX_MICROBATCHES];
+struct qn_microbatches {
+    struct qn_microbatch part[QUERN_MAX_MICROBATCHES];
 };
 
 /* Sizes that the host knows, as many as a launch carries: parameters have 4096
@@ -31,7 +31,7 @@ struct qn_host_sizes {
     int count, size[QN_HOST_SIZES];
 };
 
-struct qn_part_maps {
+struct qn_microbatch_maps {
     struct {
         struct cu_tensor_map a, b;
     } part[QUERN_MAX_MICROBATCHES];
@@ -84,9 +84,9 @@ struct qn_values {
     const int *noop;
     const unsigned int *bases; /* of values as f16 */
     /* of merged launches; what follows is copied for those alone */
-    int part_count;
-    struct qn_parts parts;
-    struct qn_part_maps part_maps;
+    int microbatch_count;
+    struct qn_microbatches microbatches;
+    struct qn_microbatch_maps microbatch_maps;
     /* of the kernel that brings sizes, which has no others */
     struct qn_host_sizes host_sizes;
     int *device_sizes;
@@ -95,7 +95,7 @@ struct qn_values {
 };
 
 /* Values of all launches but merged ones. */
-#define QN_PLAIN_BYTES offsetof(struct qn_values, part_count)
+#define QN_PLAIN_BYTES offsetof(struct qn_values, microbatch_count)
 
 /* Those but for the maps, which come first: a kernel has a few at most, and a
    run copies them one by one. */

@@ -90,7 +90,7 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
 
     if (!qn_scale_any(p, recipe))
         why = "no operand has scales";
-    else if (p->parts > 1)
+    else if (p->microbatches > 1)
         why = "microbatches: merged products have more operands than one "
               "workspace "
               "has room for";

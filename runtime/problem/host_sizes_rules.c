@@ -20,7 +20,8 @@ size_t qn_host_size_bytes(int sizes, int groups, int count)
 size_t qn_host_size_end(const struct quern_problem *p)
 {
     return QN_WORKSPACE_BYTES +
-           qn_host_size_bytes(p->sizes, p->groups, p->parts > 1 ? p->parts : 1);
+           qn_host_size_bytes(p->sizes, p->groups,
+                              p->microbatches > 1 ? p->microbatches : 1);
 }
 
 int qn_host_size_problem(int sizes, int ragged)

@@ -169,7 +169,7 @@ void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     p->sizes = product == QN_MLP_PRE ? mlp->sizes : 0; /* brings them for all */
     p->d_type = p->op == QUERN_WGRAD ? mlp->dw_type : mlp->type;
     p->beta = p->op == QUERN_WGRAD ? mlp->dw_beta : QUERN_BETA_ZERO;
-    p->parts = p->op == QUERN_WGRAD ? mlp->parts : 0;
+    p->microbatches = p->op == QUERN_WGRAD ? mlp->microbatches : 0;
     p->bias = mlp->bias && p->op == QUERN_FPROP;
     p->probability = p->bias && product == QN_MLP_Y && mlp->probability;
     qn_problem_defaults(p, recipe);

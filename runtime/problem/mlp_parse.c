@@ -44,11 +44,11 @@ static int set_integer(void *target, const char *key, const char *value)
                         *key == 'g' ? &mlp->groups : &mlp->interleave);
 }
 
-static int set_parts(void *target, const char *key, const char *value)
+static int set_microbatches(void *target, const char *key, const char *value)
 {
     struct quern_mlp *mlp = target;
 
-    return qn_parse_parts(key, value, &mlp->parts);
+    return qn_parse_microbatches(key, value, &mlp->microbatches);
 }
 
 static int set_switch(void *target, const char *key, const char *value)
@@ -109,7 +109,7 @@ static const struct qn_parse_key keys[] = {
     {"prob", set_switch, 0},
     {"bias", set_switch, 0},
     {"recompute", set_switch, 0},
-    {"microbatches", set_parts, 0},
+    {"microbatches", set_microbatches, 0},
     {"sizes", set_sizes, 0},
     {"split", set_split, 0},
     {NULL, NULL, 0},
@@ -161,7 +161,7 @@ int quern_mlp_parse(struct quern_context *ctx, const char *text,
 
 int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
 {
-    char interleave[32] = "", parts[32] = "";
+    char interleave[32] = "", microbatches[32] = "";
 
     if (!buffer)
         size = 0;
@@ -170,8 +170,9 @@ int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
     if (mlp->interleave)
         snprintf(interleave, sizeof interleave, " interleave=%d",
                  mlp->interleave);
-    if (mlp->parts > 0)
-        snprintf(parts, sizeof parts, " microbatches=%d", mlp->parts);
+    if (mlp->microbatches > 0)
+        snprintf(microbatches, sizeof microbatches, " microbatches=%d",
+                 mlp->microbatches);
     return snprintf(
         buffer, size,
         "mlp %.*s g=%d m=%lld hidden=%lld ffn=%lld in=%s dw=%s%s "
@@ -182,7 +183,7 @@ int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
         mlp->dw_beta == QUERN_BETA_ONE ? " beta=1" : "",
         qn_activation_name(mlp->activation), interleave,
         mlp->probability ? " prob=1" : "", mlp->bias ? " bias=1" : "",
-        mlp->recompute ? " recompute=1" : "", parts,
+        mlp->recompute ? " recompute=1" : "", microbatches,
         mlp->sizes ? " sizes=" : "",
         mlp->sizes ? qn_sizes_name(mlp->sizes) : "",
         mlp->split[0] ? " split=" : "", (int)sizeof mlp->split, mlp->split);

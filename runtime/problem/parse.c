@@ -323,20 +323,20 @@ static int set_pointers(void *problem, const char *key, const char *value)
     return QUERN_OK;
 }
 
-int qn_parse_parts(const char *key, const char *value, int *parts)
+int qn_parse_microbatches(const char *key, const char *value, int *microbatches)
 {
-    int code = qn_parse_int(key, value, parts);
+    int code = qn_parse_int(key, value, microbatches);
 
-    if (!code && !*parts)
-        *parts = -1;
+    if (!code && !*microbatches)
+        *microbatches = -1;
     return code;
 }
 
-static int set_parts(void *problem, const char *key, const char *value)
+static int set_microbatches(void *problem, const char *key, const char *value)
 {
     struct quern_problem *p = problem;
 
-    return qn_parse_parts(key, value, &p->parts);
+    return qn_parse_microbatches(key, value, &p->microbatches);
 }
 
 static int set_sizes(void *problem, const char *key, const char *value)
@@ -433,7 +433,7 @@ static const struct qn_parse_key keys[] = {
     {"beta", set_beta, 0},
     {"align", set_align, 0},
     {"pointers", set_pointers, 0},
-    {"microbatches", set_parts, 0},
+    {"microbatches", set_microbatches, 0},
     {"sizes", set_sizes, 0},
     {"bias", set_flag, 0},
     {"activation", set_activation, 0},
@@ -536,8 +536,8 @@ static void print_unusual(const struct quern_problem *p, char *text,
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (p->pointers >> role & 1)
             ADD("%c", QN_LETTERS[role]);
-    if (p->parts > 0)
-        ADD(" microbatches=%d", p->parts);
+    if (p->microbatches > 0)
+        ADD(" microbatches=%d", p->microbatches);
     if (p->sizes)
         ADD(" sizes=%s", qn_sizes_name(p->sizes));
     if (p->quantize)

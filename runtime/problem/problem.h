@@ -91,7 +91,8 @@ int qn_parse_listed(const char *key, const char *value, int *out,
 int qn_parse_number(const char *key, const char *value, int64_t *out);
 int qn_parse_int(const char *key, const char *value, int *out);
 /* -1 for 0; how many there may be is problem_check.c's to say. */
-int qn_parse_parts(const char *key, const char *value, int *parts);
+int qn_parse_microbatches(const char *key, const char *value,
+                          int *microbatches);
 int qn_parse_split(const char *value, char *split, size_t size);
 int qn_parse_sizes(const char *key, const char *value, int *sizes);
 int qn_parse_dbias(const char *key, const char *value, int *dbias);

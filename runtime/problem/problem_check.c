@@ -106,16 +106,17 @@ static int check_copies(const struct quern_problem *p,
 /* Whole weight gradients are merged, of which tokens are the parts. */
 static int check_parts(const struct quern_problem *p)
 {
-    if (p->parts < 0 || p->parts > QUERN_MAX_MICROBATCHES)
+    if (p->microbatches < 0 || p->microbatches > QUERN_MAX_MICROBATCHES)
         return qn_error_set(QUERN_EINVAL,
-                            "microbatches=%d: 1 to %d is expected", p->parts,
-                            QUERN_MAX_MICROBATCHES);
-    if (p->parts > 1 && (p->op != QUERN_WGRAD || p->ragged != QUERN_AXIS_K))
+                            "microbatches=%d: 1 to %d is expected",
+                            p->microbatches, QUERN_MAX_MICROBATCHES);
+    if (p->microbatches > 1 &&
+        (p->op != QUERN_WGRAD || p->ragged != QUERN_AXIS_K))
         return qn_error_set(
             QUERN_EINVAL,
             "microbatches=%d: only products that sum over the groups' "
             "rows are merged (wgrad, ragged=k)",
-            p->parts);
+            p->microbatches);
     return QUERN_OK;
 }
 

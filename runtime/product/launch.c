@@ -34,7 +34,7 @@ static void speak_for(struct quern_plan *plan, const struct quern_plan *product)
     plan->workers = product->workers;
     plan->driver = product->driver;
     plan->context = product->context;
-    plan->parts = 1;
+    plan->microbatches = 1;
     plan->sums = product->sums;
 }
 

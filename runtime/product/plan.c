@@ -183,7 +183,7 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
     plan->figures = s->figures;
     plan->backend = module->backend;
     plan->function = module->function;
-    plan->parts = qn_select_parts(&plan->problem, plan->kernel);
+    plan->microbatches = qn_select_microbatches(&plan->problem, plan->kernel);
     if (qn_tensormap_takes(plan->kernel, QN_PARAM_bases))
         plan->values.bases = MODEL_ADDRESS;
     fill_maps(plan);

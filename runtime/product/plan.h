@@ -42,7 +42,7 @@ struct quern_plan {
     struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */
     int mapped[QN_ROLES];                  /* the kernel has a map of it */
     int takes_pointers[QN_ROLES];          /* and its matrices' addresses */
-    int parts; /* products that a launch merges, at least 1 */
+    int microbatches; /* products that a launch merges, at least 1 */
     struct qn_plan_map maps[QN_MAPS];
     int nmaps;
     struct qn_values values; /* complete but for addresses */

@@ -80,6 +80,6 @@ void quern_plan_info(const struct quern_plan *plan,
     info->sms = plan->workers;
     info->workspace_bytes = plan->need.workspace_bytes;
     info->streams = plan->streams;
-    info->parts = plan->kernel ? plan->parts : 1;
+    info->microbatches = plan->kernel ? plan->microbatches : 1;
     info->tuned = plan->tuned;
 }

@@ -220,9 +220,9 @@ static int put_sizes(const struct quern_plan *plan,
 }
 
 /* All that one product brings to a launch. */
-static void fill_part(const struct qn_values *v, struct qn_part *part)
+static void fill_part(const struct qn_values *v, struct qn_microbatch *part)
 {
-    *part = (struct qn_part){
+    *part = (struct qn_microbatch){
         .a = v->a,
         .b = v->b,
         .first_dims = v->first_dims,
@@ -256,12 +256,12 @@ static int add_part(const struct quern_plan *plan,
     set_values(fitted, args, one);
     if (plan->driver)
         code = point_maps(fitted, args, one);
-    v->part_count = i + 1;
-    fill_part(one, &v->parts.part[i]);
+    v->microbatch_count = i + 1;
+    fill_part(one, &v->microbatches.part[i]);
     if (args->host_sizes && plan->driver)
-        v->parts.part[i].first_dims = sizes_place(plan, v->error, i);
-    v->part_maps.part[i].a = one->a_map;
-    v->part_maps.part[i].b = one->b_map;
+        v->microbatches.part[i].first_dims = sizes_place(plan, v->error, i);
+    v->microbatch_maps.part[i].a = one->a_map;
+    v->microbatch_maps.part[i].b = one->b_map;
     return code;
 }
 
@@ -316,7 +316,7 @@ static void complete(const struct quern_plan *plan,
                      void **params)
 {
     qn_value_copy(values, &plan->values);
-    values->part_count = 0;
+    values->microbatch_count = 0;
     set_values(plan, args, values);
     if (plan->kernel)
         list_params(plan->kernel, values, params);
@@ -348,8 +348,8 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
     if (code)
         return code;
     complete(plan, args, values, params);
-    return plan->parts > 1 ? add_part(plan, args, 0, values)
-                           : point_maps(plan, args, values);
+    return plan->microbatches > 1 ? add_part(plan, args, 0, values)
+                                  : point_maps(plan, args, values);
 }
 
 /* ---------------------------------------------------------------- launches */
@@ -463,7 +463,7 @@ int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
     struct qn_frame frame;
     int code;
 
-    if (plan->parts > 1)
+    if (plan->microbatches > 1)
         return qn_run_merged(plan, &args, 1, stream);
     frame.plan = plan;
     frame.args = args;

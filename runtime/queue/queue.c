@@ -452,14 +452,16 @@ static int joins(const struct entry *first, const struct entry *e)
 static int collect(const struct quern_queue *queue, int layer, int most,
                    int places[QUERN_MAX_MICROBATCHES])
 {
-    int at = find(queue, layer, 0), count = 0, parts;
+    int at = find(queue, layer, 0), count = 0, microbatches;
     const struct entry *first = &queue->entries[at < 0 ? 0 : at];
 
     if (at < 0)
         return 0;
-    parts = first->plan && first->plan->parts > 1 ? first->plan->parts : 1;
+    microbatches = first->plan && first->plan->microbatches > 1
+                       ? first->plan->microbatches
+                       : 1;
     places[count++] = at;
-    while (count < parts && --most > 0 &&
+    while (count < microbatches && --most > 0 &&
            (at = find(queue, layer, at + 1)) >= 0) {
         const struct entry *e = &queue->entries[at];
 

@@ -10,7 +10,7 @@ local values = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
 
 -- What all of them take behind their operands, and where the layout is a parameter, too.
 local sizes = { "first_dims", "offsets", "sizes_bytes" }
-local rest = { "groups", "m", "n", "k", "error", "part_count", "parts", "noop" }
+local rest = { "groups", "m", "n", "k", "error", "microbatch_count", "microbatches", "noop" }
 local laid_out = join(sizes, { "ragged", "a_major", "b_major" }, rest)
 
 -- What follows a product: a bias and an activation, or the way back through one.
@@ -20,10 +20,10 @@ local back = { "alpha", "scalar_step", "saved", "saved_stride", "probability", "
                "row_partials", "activation", "interleave", "limit", "slope", "shift" }
 
 -- Sums that fit into the vector registers, of 4 floats as of 16, and how many products at once.
-local function tiles (parts)
+local function tiles (microbatches)
   return
   derive "tile" (function () return { 4, 16, 128 } end),
-  derive "parts" (function () return parts end)
+  derive "microbatches" (function () return microbatches end)
 end
 
 local function any_activation ()

@@ -52,7 +52,7 @@ local function common (wide)
   wide and axis "wide" { wide } or derive "wide" (function () return "bf16" end),
   derive "becomes" (function (v) return v.wide end),
   derive "marks" (function (v) return v.wide == "either" and 1024 or 0 end), -- of tiles again
-  derive "parts" (function () return 1 end),
+  derive "microbatches" (function () return 1 end),
   derive "scheduler_rolled" (function () return true end), -- see sm90_gemm.lua
   derive "rolled" (function () return false end),
   derive "whole" (function () return false end),

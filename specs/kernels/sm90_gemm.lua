@@ -29,7 +29,7 @@ end
 local function common (merges)
   return
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
-         or derive "parts" (function () return 1 end),
+         or derive "microbatches" (function () return 1 end),
   derive "quantize" (function () return "pass" end),
 
   -- Values as they are: no scales, all sums in the tensor cores.
@@ -37,7 +37,7 @@ local function common (merges)
   derive "expand" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
-  derive "rolled" (function (v) return v.ragged ~= "none" and v.parts == 1 end),
+  derive "rolled" (function (v) return v.ragged ~= "none" and v.microbatches == 1 end),
   derive "scheduler_rolled" (function (v) return v.rolled end), -- the first of these
   derive "whole" (function () return false end),
   derive "bytes" (function (v) return v.a.bytes end),
@@ -61,7 +61,7 @@ local function common (merges)
 
   -- Of a thread that walks and issues copies, and of one that multiplies: 504 for three warpgroups.
   derive "registers" (function (v)
-    if v.parts > 1 then return { 72, 216 } end
+    if v.microbatches > 1 then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
@@ -319,12 +319,13 @@ kernels "sm90_gemm_k_scale" {
 }
 
 -- The same products of several microbatches that waited, as one: their tokens are one long k.
-local merged = { "a_tail_map", "b_tail_map", "d_map", "d_pointer_map", "part_maps", "parts",
-                 "part_count", "d_pointers", "groups", "m", "n", "band", "error", "noop" }
+local merged = { "a_tail_map", "b_tail_map", "d_map", "d_pointer_map", "microbatch_maps",
+                 "microbatches", "microbatch_count", "d_pointers", "groups", "m", "n", "band",
+                 "error", "noop" }
 
 local function merges ()
   return
-  axis "parts" { 8 },
+  axis "microbatches" { 8 },
   reject "16-bit C beside as many sums leaves too few registers: some would spill"
     (function (v)
       return v.addend == "read" and v.d.bytes == 2 and v.tile.m * v.tile.n > 128 * 128

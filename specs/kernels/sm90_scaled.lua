@@ -45,12 +45,12 @@ local function common (merges, quantizes)
   not quantizes and derive "quantize" (function () return "pass" end)
                or requires "k % 8 == 0" "rows of what is quantized are read 16 bytes at a time",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
-         or derive "parts" (function () return 1 end),
+         or derive "microbatches" (function () return 1 end),
   derive "factors" (factors),
   derive "expand" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
-  derive "scheduler_rolled" (function (v) return v.factors ~= "squares" and v.parts == 1 end),
+  derive "scheduler_rolled" (function (v) return v.factors ~= "squares" and v.microbatches == 1 end),
   derive "rolled" (function (v)
     return v.scheduler_rolled and v.factors ~= "lines" and not follows(v)
   end),
@@ -100,7 +100,7 @@ local function common (merges, quantizes)
   end),
   derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
   derive "registers" (function (v)
-    if v.parts > 1 or v.quantize ~= "pass" then return { 72, 216 } end
+    if v.microbatches > 1 or v.quantize ~= "pass" then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
@@ -439,12 +439,13 @@ end
 -- The same products of several microbatches that waited, as one: their tokens are one long k.
 -- Scales of blocks come along with them; those of whole sums differ from one to the next, so there
 -- each is a launch of its own.
-local merged = { "a_sf_tail_map", "b_sf_tail_map", "d_map", "d_pointer_map", "part_maps", "parts",
-                 "part_count", "d_pointers", "groups", "m", "n", "band", "error", "noop" }
+local merged = { "a_sf_tail_map", "b_sf_tail_map", "d_map", "d_pointer_map", "microbatch_maps",
+                 "microbatches", "microbatch_count", "d_pointers", "groups", "m", "n", "band",
+                 "error", "noop" }
 
 local function merges ()
   return
-  axis "parts" { 8 },
+  axis "microbatches" { 8 },
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   common "merges"
 end

@@ -40,7 +40,7 @@ enum {
     TILE_M = $(tile.m),            /* rows summed side by side */
     TILE_N = $(tile.n),           /* columns, as wide as the widest vector */
     TILE_K = $(tile.k),          /* length of a packed run */
-    PARTS = $(parts),             /* products that a call may merge */
+    MICROBATCHES = $(microbatches),             /* products that a call may merge */
     BLOCK_M = 16 * TILE_M, /* what one worker computes at a time */
     BLOCK_N = 4 * TILE_N
 };
@@ -54,7 +54,7 @@ typedef $(storage[d.type]) d_element;
 
 //$ include "common/check_sizes.c"
 
-//$ include "common/parts.c"
+//$ include "common/merged.c"
 
 //$ include("host/load_" .. a.type .. ".c")
 
@@ -92,7 +92,7 @@ struct stretch {
 struct product {
     int m, n;
     long long k; /* of all stretches */
-    struct stretch stretch[PARTS];
+    struct stretch stretch[MICROBATCHES];
     int stretches;
 //$ if follows then
     struct follow follow;
@@ -225,7 +225,8 @@ struct place {
     unsigned int start, length, end;
 };
 
-static void next_group(struct place *p, const struct part *part, int group, unsigned int total)
+static void next_group(struct place *p, const struct microbatch *part, int group,
+                       unsigned int total)
 {
     p->start = part->offsets ? cut_to_rows(size_at(part->offsets, part->sizes_bytes, group), total)
                              : p->end;
@@ -239,17 +240,17 @@ void $(name)(void *const *params, int worker, int workers)
 {
     //$ include "host/params.c"
     /* Without merging there is one part, as the other parameters say. */
-    const struct part whole = { .a = a, .b = b, .first_dims = first_dims, .offsets = offsets,
+    const struct microbatch whole = { .a = a, .b = b, .first_dims = first_dims, .offsets = offsets,
                                 .a_stride = a_stride, .b_stride = b_stride,
                                 .sizes_bytes = sizes_bytes,
                                 .k = ragged == M ? m : ragged == N ? n : k };
-    const struct part *const part = part_count ? parts->part : &whole;
-    const int count = part_count ? part_count : 1;
+    const struct microbatch *const part = microbatch_count ? microbatches->part : &whole;
+    const int count = microbatch_count ? microbatch_count : 1;
 //$ if not follows and not back then
     const long long c_pitch = ragged == M ? c_stride : ragged == N;
     const long long d_pitch = ragged == M ? d_stride : ragged == N;
 //$ end
-    struct place places[PARTS] = { { 0, 0, 0 } };
+    struct place places[MICROBATCHES] = { { 0, 0, 0 } };
     long long next = 0;
 //$ if back then
     long long runs = 0; /* of 128 rows, in the groups before */
@@ -296,7 +297,7 @@ void $(name)(void *const *params, int worker, int workers)
 //$ end
         for (int j = 0; j < count; j++) {
             struct stretch *const s = &p.stretch[j];
-            const struct part *const of = &part[j];
+            const struct microbatch *const of = &part[j];
 
             s->k = ragged == K ? (int)places[j].length : k;
             p.k += s->k;

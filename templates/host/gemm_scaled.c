@@ -96,7 +96,7 @@ enum {
     CHUNK = $(chunk),   /* values of k whose sum is added by itself; 0: all */
     BLOCK_M = 16 * TILE_M, /* what one worker computes at a time */
     BLOCK_N = 4 * TILE_N,
-    PARTS = $(parts), /* products that a call may merge */
+    MICROBATCHES = $(microbatches), /* products that a call may merge */
     ALIGNED = 128 /* a group's tokens begin at multiples of it in column copies */
 };
 typedef $(codes[a.type] or "unsigned char") a_element;
@@ -108,7 +108,7 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 
 //$ include "common/check_sizes.c"
 
-//$ include "common/parts.c"
+//$ include "common/merged.c"
 
 //$ once "cast/arith.c"
 //$ for _, o in ipairs { a, b } do
@@ -165,7 +165,7 @@ struct stretch {
 struct product {
     int m, n;
     long long k; /* of all stretches */
-    struct stretch stretch[PARTS];
+    struct stretch stretch[MICROBATCHES];
     int stretches;
 //$ if follows then
     struct follow follow;
@@ -379,7 +379,7 @@ static void multiply_block(const struct product *p, int m, int n)
 //$ include "host/gemm_group.c"
 
 /* The next group of one product: where it lies among the tokens, and in its copies. */
-static void next_group(struct scale_group *g, const struct part *part, int group, int groups)
+static void next_group(struct scale_group *g, const struct microbatch *part, int group, int groups)
 {
     const unsigned int total = (unsigned int)part->k;
 
@@ -399,15 +399,15 @@ void $(name)(void *const *params, int worker, int workers)
 {
     //$ include "host/params.c"
     /* Without merging there is one part, as the other parameters say. */
-    const struct part whole = { .a = a, .b = b, .first_dims = first_dims, .offsets = offsets,
+    const struct microbatch whole = { .a = a, .b = b, .first_dims = first_dims, .offsets = offsets,
                                 .a_sf = a_sf, .b_sf = b_sf, .a_global = a_global,
                                 .b_global = b_global, .a_stride = a_stride,
                                 .b_stride = b_stride, .a_sf_stride = a_sf_stride,
                                 .b_sf_stride = b_sf_stride, .sizes_bytes = sizes_bytes,
                                 .k = $(ragged == "k" and "k" or "m") };
-    const struct part *const part = part_count ? parts->part : &whole;
-    const int count = part_count ? part_count : 1;
-    struct scale_group g[PARTS];
+    const struct microbatch *const part = microbatch_count ? microbatches->part : &whole;
+    const int count = microbatch_count ? microbatch_count : 1;
+    struct scale_group g[MICROBATCHES];
 //$ if copies then
     struct result result = {
         .w = { .input = IN_$(d.type == "bf16" and "BF16" or d.type == "f16" and "F16" or "F32"),
@@ -471,7 +471,7 @@ void $(name)(void *const *params, int worker, int workers)
         p.n = count_places(&p.follow);
 //$ end
         for (int j = 0; j < count; j++) {
-            const struct part *const of = &part[j];
+            const struct microbatch *const of = &part[j];
             struct stretch *const t = &p.stretch[j];
 
 //$ if ragged == "k" then

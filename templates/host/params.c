@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ for _, p in ipairs(params) do
-//$   if p.name == "parts" then
-const struct parts *const parts = (const struct parts *)params[$(p.index)];
+//$   if p.name == "microbatches" then
+const struct microbatches *const microbatches = (const struct microbatches *)params[$(p.index)];
 //$   else
 $(p.type) const $(p.name) __attribute__((unused)) = *($(p.type) const *)params[$(p.index)];
 //$   end

@@ -24,8 +24,8 @@
 //$ if ragged ~= "none" then
 ** The groups' lengths along $(ragged) are read on the device.
 //$ end
-//$ if parts > 1 then
-** Up to PARTS products are one: each group's sum goes over its tokens in the first, then over those
+//$ if microbatches > 1 then
+** Up to MICROBATCHES products are one: each group's sum goes over its tokens in the first, then over those
 ** in the second, and so on, and d is touched once.
 //$ end
 **

@@ -7,8 +7,8 @@
 //$ include("common/check_sizes.cu", { rolled = scheduler_rolled })
 
 //$ end
-//$ if parts > 1 then
-//$ include "sm90/parts.cu"
+//$ if microbatches > 1 then
+//$ include "sm90/merged.cu"
 
 //$ end
 //$ include "sm90/scheduler.cu"

@@ -17,8 +17,8 @@ COLUMNS_BYTES = 2 * 512,     /* what columns are multiplied by, for each warpgro
 //$ end
 QUEUE = 4, /* tiles announced at a time */
 SLOT_BYTES = $(ragged == "k" and 48 or 32),
-//$ if parts > 1 then
-PARTS = $(parts),
+//$ if microbatches > 1 then
+MICROBATCHES = $(microbatches),
 //$ end
 TURNS = $(schedule == "pingpong" and 2 or 1), /* warpgroups that take the tiles in turn */
 RAGGED_ROW = 1 << 30

@@ -26,9 +26,9 @@ struct maps {
     int half; /* rows of B from one operand of a result to the other */
     int twice;
 //$ end
-//$ if parts > 1 then
-    const struct parts *parts;
-    const struct part_maps *plain; /* of A and B */
+//$ if microbatches > 1 then
+    const struct microbatches *microbatches;
+    const struct microbatch_maps *plain; /* of A and B */
     int part; /* that is copied */
     int groups;
 //$ end
@@ -48,7 +48,7 @@ FN struct reach reach_from(const void *base, const void *matrix)
 }
 
 //$ end
-//$ if parts > 1 then
+//$ if microbatches > 1 then
 /*
 ** The same for a map of RAGGED_ROW rows that is to end where row `end` of a buffer begins: the last
 ** `length` rows before it are those from RAGGED_ROW - length on.      COUPLED: tail map
@@ -98,9 +98,9 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ local along = packed and "x / 2" or "x"
 //$ local at = o.major == "k" and along .. ", mn" or "mn, x"
 //$ local pad = boxes == 1 and "" or "    "
-//$ local plain = parts > 1 and "&maps->plain->part[maps->part]." .. name or "maps->" .. name
-//$ if parts > 1 and o.major == "mn" then
-    const struct part *part = &maps->parts->part[maps->part];
+//$ local plain = microbatches > 1 and "&maps->plain->part[maps->part]." .. name or "maps->" .. name
+//$ if microbatches > 1 and o.major == "mn" then
+    const struct microbatch *part = &maps->microbatches->part[maps->part];
     const u64 pitch = (u64)part->$(name)_stride * $(o.bytes);
     const struct reach r =
         reach_tail(maps->base, part->$(name), pitch, (u64)t->start + t->length);
@@ -118,7 +118,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
     $(pad)if (x + TILE_K <= (int)t->length)
         $(pad)load_box_2d$(cast)(to, $(plain), full, mn, (int)t->start + x$(ctas));
     $(pad)else
-//$ if parts == 1 then
+//$ if microbatches == 1 then
         $(pad)load_box_4d$(cast)(to, maps->$(name)_ragged, full, mn,
                     $(pad)RAGGED_ROW - (int)t->length + x, RAGGED_ROW,
                     $(pad)(int)(t->start + t->length)$(ctas));
@@ -156,9 +156,9 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 FN void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
                 const struct tile *t, int block)
 {
-//$ if parts > 1 then
+//$ if microbatches > 1 then
     /* Blocks that the part's copies have room for: behind them all, zeros. */
-    const struct part *part = &maps->parts->part[maps->part];
+    const struct microbatch *part = &maps->microbatches->part[maps->part];
     const int blocks = (int)((part->k + (TILE_K - 1ll) * maps->groups) / TILE_K);
     const struct reach a = reach_tail(maps->base, part->a_sf, (u64)part->a_sf_stride * 4,
                                       (u64)blocks);

@@ -4,11 +4,11 @@
 scheduler_twice(&s, &w, &p, &sequence, &maps, cluster, clusters, k, lane);
 //$ else
 scheduler_begin(&w, cluster, clusters, lane);
-//$ if parts > 1 then
+//$ if microbatches > 1 then
 while (uniformly(scheduler_next(&w, &t, lane))) {
     if (elect_lane())
         queue_post(&s, &sequence, &t, &p, 1);
-    for (int i = 0; i < part_count; i++) {
+    for (int i = 0; i < microbatch_count; i++) {
         const struct tile share = scheduler_part(&w, &t, i);
         maps.part = i;
         if (elect_lane())

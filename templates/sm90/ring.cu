@@ -38,7 +38,7 @@ FN int k_length(const struct tile *t)
     return t->length > 0 ? (int)t->length : 1;
 }
 
-//$ if parts > 1 then
+//$ if microbatches > 1 then
 /* Of one part's share in a tile; that step is the first part's. */
 FN int share_length(const struct tile *t, const struct tile *share, int part)
 {

@@ -14,7 +14,7 @@
 ** that the clusters at work share rows of A and columns of B in L2.
 //$ end
 */
-//$ if parts > 1 then
+//$ if microbatches > 1 then
 /*
 ** Of merged products each has sizes of its own. A group is as long as its steps in all of them;
 ** where it lies in each one is looked up when the walk comes to it, and held by as many lanes.
@@ -26,8 +26,8 @@
 //$ local kept = epilogue == "copies" or back
 //$ local runs = kept or expand ~= "none" and a_runs
 struct scheduler {
-//$ if parts > 1 then
-    const struct parts *parts;
+//$ if microbatches > 1 then
+    const struct microbatches *microbatches;
     int count; /* of them */
     /* In lane i, of part i: */
     unsigned int ends, ends_next; /* where the groups before the block end, and those of it */
@@ -169,11 +169,11 @@ FN void scheduler_sort(struct scheduler *w, int lane)
 }
 
 //$ end
-//$ if parts > 1 then
+//$ if microbatches > 1 then
 /* The sizes of one part's groups base .. base + 31, each lane's in `start` and `length`. */
 FN void scheduler_read_part(struct scheduler *w, int part, int lane)
 {
-    const struct part *of = &w->parts->part[part];
+    const struct microbatch *of = &w->microbatches->part[part];
 
     w->first_dims = of->first_dims;
     w->offsets = of->offsets;
@@ -220,7 +220,7 @@ FN struct tile scheduler_part(const struct scheduler *w, const struct tile *t, i
 /* Read the sizes of groups base .. base + 31. */
 FN void scheduler_read(struct scheduler *w, int lane)
 {
-//$ if parts > 1 then
+//$ if microbatches > 1 then
     unsigned int steps = 0;
 
     w->ends = w->ends_next;
@@ -280,7 +280,7 @@ FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int st
     w->base = 0;
     w->tiles_before = 0;
 //$ end
-//$ if parts > 1 then
+//$ if microbatches > 1 then
     w->ends_next = 0;
     w->at = -1;
 //$ if aligned then
@@ -376,7 +376,7 @@ FN int scheduler_next(struct scheduler *w, struct tile *t, int lane)
 //$ else
     t->group = w->base + owner;
 //$ end
-//$ if parts > 1 then
+//$ if microbatches > 1 then
     if (uniformly(t->group != w->at))
         scheduler_find(w, t->group, lane);
     t->start = 0;

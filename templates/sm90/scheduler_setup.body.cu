@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ if ragged ~= "none" and parts == 1 then
+//$ if ragged ~= "none" and microbatches == 1 then
 w.first_dims = first_dims;
 w.offsets = offsets;
 w.sizes_bytes = sizes_bytes;

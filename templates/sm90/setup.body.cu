@@ -16,10 +16,10 @@ maps.$(p.member) = &$(p.name);
 //$ if ragged ~= "none" then
 maps.base = error;
 //$ end
-//$ if parts > 1 then
-maps.parts = &parts;
-maps.plain = &part_maps;
+//$ if microbatches > 1 then
+maps.microbatches = &microbatches;
+maps.plain = &microbatch_maps;
 maps.groups = groups;
-w.parts = &parts;
-w.count = part_count;
+w.microbatches = &microbatches;
+w.count = microbatch_count;
 //$ end

@@ -6,10 +6,10 @@ if (threadIdx.x == 0) {
     prefetch_map(&$(p.name));
 //$ end
 //$ end
-//$ if parts > 1 then
-    for (int i = 0; i < part_count; i++) {
-        prefetch_map(&part_maps.part[i].a);
-        prefetch_map(&part_maps.part[i].b);
+//$ if microbatches > 1 then
+    for (int i = 0; i < microbatch_count; i++) {
+        prefetch_map(&microbatch_maps.part[i].a);
+        prefetch_map(&microbatch_maps.part[i].b);
     }
 //$ end
 }

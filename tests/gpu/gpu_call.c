@@ -82,7 +82,7 @@ static int add_product(struct gpu_call *c)
     c->groups = job->problem.groups;
     c->rows = qn_geometry_length(&job->problem, job->problem.ragged);
     job->args.noop = (const int *)(const void *)c->noop.data;
-    if (!code && job->problem.parts > 1)
+    if (!code && job->problem.microbatches > 1)
         code = quern_queue(gpu_context, GPU_CALL_QUEUED, &c->queue);
     return code;
 }

@@ -116,7 +116,7 @@ static int make_plan(struct gpu_run *r, const struct qt_case *given,
     c.dequantize = choice->dequantize;
     options.kernel = choice->kernel ? choice->label : NULL;
     qt_case_text(&c, line, sizeof line);
-    if (choice->kernel && choice->kernel->kernel->parts > 1)
+    if (choice->kernel && choice->kernel->kernel->microbatches > 1)
         strncat(line, " microbatches=8", sizeof line - strlen(line) - 1);
     snprintf(r->label, sizeof r->label, "%s (%s, %s, form %d, %s, sms=%d): %s",
              c.what, line, qt_case_epilogue(&c)->name, c.form,

@@ -33,7 +33,7 @@ static void line_of(const struct qn_kernel *k, char *line, size_t size)
 
     c.epilogue = gpu_epilogue(k->epilogue, GPU_APART);
     qt_case_text(&c, line, size);
-    if (k->parts > 1)
+    if (k->microbatches > 1)
         strncat(line, " microbatches=8", size - strlen(line) - 1);
 }
 

@@ -363,7 +363,7 @@ void gpu_queue(void)
         for (int j = 0; j < count; j++) {
             int replays = gpu_options.quick ? 8 : turn == 0 ? 1000 : 40;
 
-            if (choices[j].kernel->kernel->parts <= 1)
+            if (choices[j].kernel->kernel->microbatches <= 1)
                 continue;
             run_choice(&gpu_variants[i], &choices[j], 2 + turn % (PARTS - 1),
                        replays, &state);

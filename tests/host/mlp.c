@@ -311,7 +311,7 @@ static void compare_sums(const struct qn_memory *seen, const float *expected,
 
 /* Two microbatches, the second one added to the first, one after the other and
    by a queue, where both wait or none does. */
-static void try_queue(const char *recipe, int parts)
+static void try_queue(const char *recipe, int microbatches)
 {
     static const int made[] = {QN_LAYER_DW1, QN_LAYER_DW2};
     struct qn_layer first = {0}, second = {0};
@@ -322,7 +322,7 @@ static void try_queue(const char *recipe, int parts)
     snprintf(text, sizeof text,
              "mlp %s g=4 m=150 hidden=64 ffn=24 prob=1 dw=f32 split=skew "
              "microbatches=%d",
-             recipe, parts);
+             recipe, microbatches);
     begin(&first, text, NULL);
     snprintf(text + strlen(text), sizeof text - strlen(text), " beta=1");
     begin(&second, text, NULL);
@@ -355,7 +355,8 @@ static void try_queue(const char *recipe, int parts)
                      QN_MEMORY_POISON);
     assert_int_equal(quern_queue_flush(queue, 7, 0, NULL), 0);
     for (int i = 0; i < 2; i++) {
-        compare_sums(&first.memory[made[i]], expected[i], parts > 1, text);
+        compare_sums(&first.memory[made[i]], expected[i], microbatches > 1,
+                     text);
         free(expected[i]);
     }
     quern_queue_free(queue);
@@ -370,8 +371,8 @@ void test_mlp_queue(void **state)
 
     (void)state;
     for (int r = 0; (recipe = recipe_at(r)); r++)
-        for (int parts = 1; parts <= 4; parts += 3)
-            try_queue(recipe->name, parts);
+        for (int microbatches = 1; microbatches <= 4; microbatches += 3)
+            try_queue(recipe->name, microbatches);
 }
 
 /* ---------------------------------------------------------------- arguments */

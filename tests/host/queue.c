@@ -46,7 +46,7 @@ struct batch {
 
 /* What the schedules of one recipe share. */
 struct shop {
-    int groups, d_type, parts;
+    int groups, d_type, microbatches;
     struct quern_plan *overwrite, *accumulate;
     struct quern_args args; /* all but addresses */
     struct batch batches[BATCHES];
@@ -215,7 +215,7 @@ static struct quern_plan *make_plan(const struct shop *s, const char *recipe,
     snprintf(line, sizeof line,
              "wgrad %s g=%d m=%d n=%d k=%d d=%s microbatches=%d sizes=host%s",
              recipe, s->groups, M, N, TOKENS,
-             s->d_type == QUERN_F32 ? "f32" : "bf16", s->parts, more);
+             s->d_type == QUERN_F32 ? "f32" : "bf16", s->microbatches, more);
     if (quern_problem_parse(host_ctx, line, &p) ||
         quern_describe(host_ctx, &p, &need) ||
         quern_plan(host_ctx, &p, &options, &plan))
@@ -224,16 +224,17 @@ static struct quern_plan *make_plan(const struct shop *s, const char *recipe,
     return plan;
 }
 
-static struct shop *open_shop(const char *recipe, int d_type, int parts,
+static struct shop *open_shop(const char *recipe, int d_type, int microbatches,
                               uint64_t seed)
 {
     struct shop *s = zeros(sizeof *s);
 
     s->state = seed;
     s->d_type = d_type;
-    s->parts =
-        parts ? parts
-              : 1 + (int)qt_random_below(&s->state, QUERN_MAX_MICROBATCHES);
+    s->microbatches =
+        microbatches
+            ? microbatches
+            : 1 + (int)qt_random_below(&s->state, QUERN_MAX_MICROBATCHES);
     s->groups = 1 + (int)qt_random_below(&s->state, MOST_GROUPS);
     s->overwrite = make_plan(s, recipe, "", &s->args);
     s->accumulate = make_plan(s, recipe, " beta=1", &s->args);

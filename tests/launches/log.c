@@ -160,10 +160,11 @@ static void map_word(const char *name, const void *map)
 
 /* --------------------------------------------------------------- parameters */
 
-static void parts_words(const struct qn_parts *parts, int count)
+static void microbatches_words(const struct qn_microbatches *microbatches,
+                               int count)
 {
     for (int i = 0; i < count; i++) {
-        const struct qn_part *part = &parts->part[i];
+        const struct qn_microbatch *part = &microbatches->part[i];
 
         word("part %d:", i);
 #define ADDRESS(field) address_word(#field, part->field)
@@ -178,7 +179,8 @@ static void parts_words(const struct qn_parts *parts, int count)
     }
 }
 
-static void part_maps_words(const struct qn_part_maps *maps, int count)
+static void microbatch_maps_words(const struct qn_microbatch_maps *maps,
+                                  int count)
 {
     for (int i = 0; i < count; i++) {
         word("maps %d:", i);
@@ -195,10 +197,10 @@ static void host_sizes_words(const struct qn_host_sizes *sizes)
 }
 
 /* Products that a launch merges; 0 for a launch of one. */
-static int part_count(const struct qn_kernel *kernel, void **params)
+static int microbatch_count(const struct qn_kernel *kernel, void **params)
 {
     for (int i = 0; i < kernel->nparams; i++)
-        if (kernel->params[i] == QN_PARAM_part_count)
+        if (kernel->params[i] == QN_PARAM_microbatch_count)
             return *(const int *)params[i];
     return 0;
 }
@@ -218,7 +220,7 @@ static void plain_word(const char *name, const char *type, const void *value)
         word("%s=%g", name, (double)*(const float *)value);
 }
 
-static void param_words(int param, const void *value, int parts)
+static void param_words(int param, const void *value, int microbatches)
 {
     static const struct {
         const char *name, *type, *kind, *operand, *member;
@@ -229,10 +231,10 @@ static void param_words(int param, const void *value, int parts)
     };
     const char *name = known[param].name, *type = known[param].type;
 
-    if (param == QN_PARAM_parts)
-        parts_words(value, parts);
-    else if (param == QN_PARAM_part_maps)
-        part_maps_words(value, parts);
+    if (param == QN_PARAM_microbatches)
+        microbatches_words(value, microbatches);
+    else if (param == QN_PARAM_microbatch_maps)
+        microbatch_maps_words(value, microbatches);
     else if (param == QN_PARAM_host_sizes)
         host_sizes_words(value);
     else if (strstr(type, "tensor_map"))
@@ -314,7 +316,8 @@ static void told(const char *name, const struct cu_launch *launch,
     }
     log_state.column = 3;
     for (int i = 0; i < kernel->nparams; i++)
-        param_words(kernel->params[i], params[i], part_count(kernel, params));
+        param_words(kernel->params[i], params[i],
+                    microbatch_count(kernel, params));
     fclose(log_state.words);
     put_words(words, length);
     free(words);

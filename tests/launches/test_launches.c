@@ -302,8 +302,8 @@ static void play_product(struct play *play)
     if (failed(play, "plan", quern_plan(play->ctx, &p, &play->options, &plan)))
         return;
     quern_plan_info(plan, &info);
-    fprintf(play->log, "  workspace %zu of %zu, parts %d\n",
-            info.workspace_bytes, need.workspace_bytes, info.parts);
+    fprintf(play->log, "  workspace %zu of %zu, microbatches %d\n",
+            info.workspace_bytes, need.workspace_bytes, info.microbatches);
     run_product(play, &p, &need, plan);
     quern_plan_free(plan);
 }

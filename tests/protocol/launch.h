@@ -117,7 +117,7 @@ struct twin_launch {
        read; NULL where the sizes lie. */
     const int *starts, *lengths; /* merged: lengths over all parts */
     const struct twin_part *part; /* merged products, or NULL */
-    int parts;
+    int microbatches;
     int clusters; /* CTAs, counted in clusters */
     uint64_t seed;
 };

@@ -32,7 +32,7 @@ static int sim_ragged_row(const struct twin_operand *o, u64 address, int rows)
 /* The same of merged products: in which part, and where there. */
 static int sim_tail_row(int role, const struct twin_operand *o, u64 address, int rows)
 {
-    for (int i = 0; i < sim.launch->parts; i++) {
+    for (int i = 0; i < sim.launch->microbatches; i++) {
         const struct twin_part *part = &sim.launch->part[i];
         const u64 offset = address - part->base[role];
         const int64_t row = (int64_t)(offset / o->pitch);

@@ -194,7 +194,7 @@ static void run_merged(const struct twin *twin)
 
 static void test_merged(void **state)
 {
-    const struct form *forms[] = {&PARTS, &PARTS_FETCH, &PARTS_BLOCK};
+    const struct form *forms[] = {&MERGED, &MERGED_FETCH, &MERGED_BLOCK};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_merged);
@@ -238,8 +238,8 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            a->epilogue == b->epilogue && a->a.major == b->a.major &&
            a->b.major == b->b.major &&
            qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
-           strcmp(a->schedule, b->schedule) == 0 &&
-           strcmp(a->addend, b->addend) == 0 && a->parts == b->parts &&
+           !strcmp(a->schedule, b->schedule) && !strcmp(a->addend, b->addend) &&
+           a->microbatches == b->microbatches &&
            strcmp(a->dequantize, b->dequantize) == 0 &&
            memcmp(a->cluster, b->cluster, sizeof a->cluster) == 0 &&
            same_scaling(recipe_of(r, a), recipe_of(r, b));
@@ -457,26 +457,26 @@ static const struct planted defects[] = {
     {&ROW_M, {FACTORS, "y < rows ? a[y] : 0;\n//$ end", "a[y];\n//$ end"}},
     {&ROW_M, {FACTORS, "x < columns ? b[x + 1] : 0", "b[x + 1]"}},
     /* merged products */
-    {&PARTS, {SCHED, "    w->ends = w->ends_next;", ""}},
-    {&PARTS,
+    {&MERGED, {SCHED, "    w->ends = w->ends_next;", ""}},
+    {&MERGED,
      {SCHED, "if (lane == i) {\n            w->ends_next",
       "if (lane == 0) {\n            w->ends_next"}},
-    {&PARTS,
+    {&MERGED,
      {SCHED, "w->steps += (length + TILE_K - 1) / TILE_K * TILE_K",
       "w->steps += length"}},
-    {&PARTS, {SCHED, "t->group != w->at", "w->at < 0"}},
-    {&PARTS, {SCHED, "w->part_start, part)", "w->part_start, 0)"}},
-    {&PARTS, {COPY, "(end - RAGGED_ROW) * pitch", "end * pitch"}},
-    {&PARTS, {COPY, "(u64)t->start + t->length);", "(u64)t->start);"}},
-    {&PARTS, {PRODUCE, "maps.part = i;", "maps.part = 0;"}},
-    {&PARTS, {RING, "t->length == 0 ? 1", "0 ? 1"}},
-    {&PARTS, {"templates/sm90/parts.cu", "error[4] = (unsigned int)i;", ";"}},
-    {&PARTS_FETCH,
+    {&MERGED, {SCHED, "t->group != w->at", "w->at < 0"}},
+    {&MERGED, {SCHED, "w->part_start, part)", "w->part_start, 0)"}},
+    {&MERGED, {COPY, "(end - RAGGED_ROW) * pitch", "end * pitch"}},
+    {&MERGED, {COPY, "(u64)t->start + t->length);", "(u64)t->start);"}},
+    {&MERGED, {PRODUCE, "maps.part = i;", "maps.part = 0;"}},
+    {&MERGED, {RING, "t->length == 0 ? 1", "0 ? 1"}},
+    {&MERGED, {"templates/sm90/merged.cu", "error[4] = (unsigned int)i;", ";"}},
+    {&MERGED_FETCH,
      {SCHED, "    unsigned int steps = 0;", "unsigned steps = 64;"}},
-    {&PARTS_BLOCK, {SCHED, "    w->aligned_ends = w->aligned_ends_next;", ""}},
-    {&PARTS_BLOCK, {COPY, "+ RAGGED_ROW - blocks", "+ RAGGED_ROW"}},
-    {&PARTS_BLOCK, {COPY, "part->b_sf_stride * 4", "part->a_sf_stride * 4"}},
-    {&PARTS_BLOCK,
+    {&MERGED_BLOCK, {SCHED, "    w->aligned_ends = w->aligned_ends_next;", ""}},
+    {&MERGED_BLOCK, {COPY, "+ RAGGED_ROW - blocks", "+ RAGGED_ROW"}},
+    {&MERGED_BLOCK, {COPY, "part->b_sf_stride * 4", "part->a_sf_stride * 4"}},
+    {&MERGED_BLOCK,
      {COPY, "load_box_4d(to, maps->a_sf_tail, full, t->row, block, a.near",
       "load_box_4d(to, maps->a_sf_tail, full, t->row, block, b.near"}},
     /* slabs that a warpgroup shares */

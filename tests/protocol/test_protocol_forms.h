@@ -184,11 +184,11 @@ FORM(EXPAND_M_SWAPPED_MORE, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 96, .recipe = "nvfp4", .codes = "swapped");
 
 /* Merged products. */
-FORM(PARTS, K, STORE, cooperative, 128, 1, 1, BF16, MN,
+FORM(MERGED, K, STORE, cooperative, 128, 1, 1, BF16, MN,
      .addend = "none", .merges = 1);
-FORM(PARTS_FETCH, K, ADD, pingpong, 128, 1, 1, F32, MN,
+FORM(MERGED_FETCH, K, ADD, pingpong, 128, 1, 1, F32, MN,
      .addend = "fetch", .merges = 1);
-FORM(PARTS_BLOCK, K, STORE, cooperative, 128, 1, 1, BF16, K,
+FORM(MERGED_BLOCK, K, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_block", .merges = 1);
 
 static const struct qn_recipe *recipe_of(const struct quern_registry *r,
@@ -213,7 +213,8 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
            strcmp(k->schedule, f->schedule) == 0 && k->tile[1] == f->tile_n &&
            k->cluster[0] == f->cluster_m && k->cluster[1] == f->cluster_n &&
            k->d.type == f->d_type && k->b.major == f->b_major &&
-           (k->parts > 1) == f->merges && strcmp(k->addend, f->addend) == 0 &&
+           (k->microbatches > 1) == f->merges &&
+           strcmp(k->addend, f->addend) == 0 &&
            strcmp(k->activation, f->activation ? f->activation : "") == 0 &&
            k->interleave == f->interleave &&
            qn_tensormap_takes(k, QN_PARAM_bases) == f->f16 &&

@@ -224,12 +224,14 @@ static int64_t place_in_tiles(int role, int group, int line, int block)
 /* Where groups lie: of a part, or of all there is. */
 static const int *starts_of(int part)
 {
-    return launch.twin.parts ? launch.part_starts[part] : launch.twin.starts;
+    return launch.twin.microbatches ? launch.part_starts[part]
+                                    : launch.twin.starts;
 }
 
 static const int *lengths_of(int part)
 {
-    return launch.twin.parts ? launch.part_lengths[part] : launch.twin.lengths;
+    return launch.twin.microbatches ? launch.part_lengths[part]
+                                    : launch.twin.lengths;
 }
 
 /* Where a scale lies, by its group and its place in the group. */
@@ -303,7 +305,7 @@ static void set_scales_of(const struct qn_kernel *kernel, const struct shape *s,
     struct quern_tensor copy = {0};
     struct quern_quantization q;
 
-    if (launch.twin.parts)
+    if (launch.twin.microbatches)
         problem.k = launch.part_k[part];
     launch.scales[role] = NULL;
     if (!qn_scale_source(&problem, launch_recipe(kernel), role, &q))
@@ -331,10 +333,11 @@ static void set_scales_of(const struct qn_kernel *kernel, const struct shape *s,
 static void set_scales(const struct qn_kernel *kernel, const struct shape *s,
                        int role)
 {
-    const int parts = launch.twin.parts ? launch.twin.parts : 1;
+    const int microbatches =
+        launch.twin.microbatches ? launch.twin.microbatches : 1;
 
-    for (int i = 0; i < parts; i++) {
-        struct qn_part *part = &launch.values.parts.part[i];
+    for (int i = 0; i < microbatches; i++) {
+        struct qn_microbatch *part = &launch.values.microbatches.part[i];
 
         set_scales_of(kernel, s, role, i);
         *(role ? &part->b_sf : &part->a_sf) = launch.scales[role];
@@ -492,7 +495,8 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
     const struct qn_scales *a = &launch.geometry[QN_ROLE_A].sf;
     const struct qn_scales *b = &launch.geometry[QN_ROLE_B].sf;
 
-    const struct qn_parts parts = launch.values.parts; /* their scales */
+    const struct qn_microbatches microbatches =
+        launch.values.microbatches; /* their scales */
 
     launch.values = (struct qn_values){
         .b_pointers = (const void *const *)l->operand[TWIN_B].pointers,
@@ -530,15 +534,15 @@ static void set_values(const struct qn_kernel *kernel, const struct shape *s)
         .k = s->k,
         .band = 1 + (int)(s->seed % 16),
         .error = workspace,
-        .part_count = l->parts,
-        .parts = parts,
+        .microbatch_count = l->microbatches,
+        .microbatches = microbatches,
         .bases = bases,
     };
-    for (int i = 0; i < l->parts; i++)
+    for (int i = 0; i < l->microbatches; i++)
         launch_part(kernel, s, i);
     for (int i = 0; i < QN_PARAM_COUNT; i++)
         launch.params[i] = (const char *)&launch.values + qn_value_offsets[i];
-    launch.params[QN_PARAM_part_maps] = launch.part_maps;
+    launch.params[QN_PARAM_microbatch_maps] = launch.microbatch_maps;
 }
 
 const char *twin_launch(const struct twin *twin, const struct shape *s,
@@ -565,7 +569,7 @@ const char *twin_launch(const struct twin *twin, const struct shape *s,
     };
     set_geometry(kernel, s);
     launch_parts(kernel, s);
-    if (!launch.twin.parts)
+    if (!launch.twin.microbatches)
         set_copies(kernel, &launch.twin);
     set_scales(kernel, s, QN_ROLE_A);
     set_scales(kernel, s, QN_ROLE_B);

@@ -31,7 +31,7 @@ struct launch {
     struct twin_part part[QUERN_MAX_MICROBATCHES];
     struct {
         struct twin_map a, b;
-    } part_maps[QUERN_MAX_MICROBATCHES];
+    } microbatch_maps[QUERN_MAX_MICROBATCHES];
     int part_sizes[QUERN_MAX_MICROBATCHES][MAX_GROUPS]; /* as the kernel gets
                                                            them */
     int part_starts[QUERN_MAX_MICROBATCHES][MAX_GROUPS];

@@ -47,7 +47,7 @@ static float twin_scale_of(int role, int part, int group, int row, int k)
 /* How many stretches of k a sum goes over, and where a group has the i-th. */
 static int twin_stretches(void)
 {
-    return sim.launch->part ? sim.launch->parts : 1;
+    return sim.launch->part ? sim.launch->microbatches : 1;
 }
 
 static int twin_stretch(int part, int group, int *start)

@@ -365,8 +365,9 @@ static void casts_without_sizes_refuse_them(void **state)
 
 /* ---------------------------------------------------------- merged products */
 
-static const unsigned char params[] = {QN_PARAM_part_count, QN_PARAM_parts,
-                                       QN_PARAM_d_map, QN_PARAM_error};
+static const unsigned char params[] = {QN_PARAM_microbatch_count,
+                                       QN_PARAM_microbatches, QN_PARAM_d_map,
+                                       QN_PARAM_error};
 #define MADE(symbol)                                                           \
     .name = symbol, .spec = "kernels/queue.lua:1", .template = "queue.cu",     \
     .key = "key of " symbol, .recipe = "bf16", .cluster = {1, 1},              \
@@ -390,14 +391,14 @@ static const struct qn_kernel kernels[] = {
      .a = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN, .box = {64, 32}},
      .b = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN, .box = {64, 32}},
      .d = {.type = QUERN_F32, .box = {32, 16}}, .tile = {128, 128, 64},
-     .addend = "reduce", .parts = 8, .params = params,
+     .addend = "reduce", .microbatches = 8, .params = params,
      .nparams = sizeof params},
     {MADE("w_parts_host"), .arch = "host", .op = QUERN_WGRAD,
      .ragged = QUERN_AXIS_K, .epilogue = QN_ADD,
      .a = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN},
      .b = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN},
-     .d = {.type = QUERN_F32}, .tile = {128, 128, 64}, .addend = "", .parts = 8,
-     .params = params, .nparams = 1, .host = host_parts},
+     .d = {.type = QUERN_F32}, .tile = {128, 128, 64}, .addend = "",
+     .microbatches = 8, .params = params, .nparams = 1, .host = host_parts},
     {LINKED("k_sizes_linked"), .op = QN_SIZES, .input = QUERN_F32, .addend = "",
      .params = size_params, .nparams = sizeof size_params},
 };
@@ -410,7 +411,7 @@ static void merged_products_have_their_own(void **state)
     static const char text[] = "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 "
                                "microbatches=3 sizes=host";
     static const int64_t other[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-    struct qn_part parts[3];
+    struct qn_microbatch microbatches[3];
     struct quern_context *ctx;
     struct quern_queue *queue;
     struct quern_plan *plan;
@@ -433,18 +434,18 @@ static void merged_products_have_their_own(void **state)
     test_expect(quern_queue_put(queue, plan, &args, 0), QUERN_OK, "");
     memset(place, 0xff, 24 * sizeof *place);
     test_cuda->only = "w_parts";
-    test_cuda->param_sizes[1] = sizeof parts;
+    test_cuda->param_sizes[1] = sizeof microbatches;
     test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 2);
     expect_sizes(place, lengths, 8);
     expect_sizes(place + 8, NULL, 8);
     expect_sizes(place + 16, other, 8);
-    memcpy(parts, test_cuda->params[1], sizeof parts);
-    assert_ptr_equal(parts[0].first_dims, place);
-    assert_ptr_equal(parts[1].first_dims, other);
-    assert_int_equal(parts[1].sizes_bytes, 8);
-    assert_ptr_equal(parts[2].first_dims, place + 16);
-    assert_int_equal(parts[2].sizes_bytes, 4);
+    memcpy(microbatches, test_cuda->params[1], sizeof microbatches);
+    assert_ptr_equal(microbatches[0].first_dims, place);
+    assert_ptr_equal(microbatches[1].first_dims, other);
+    assert_int_equal(microbatches[1].sizes_bytes, 8);
+    assert_ptr_equal(microbatches[2].first_dims, place + 16);
+    assert_int_equal(microbatches[2].sizes_bytes, 4);
     quern_queue_free(queue);
     quern_plan_free(plan);
     test_args_free(&args);

@@ -1,6 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* One of the products that a launch merges, as the runtime has it. COUPLED: parts -> plan.h */
-struct part {
+/* One of the products that a launch merges, as the runtime has it. COUPLED: microbatches ->
+   plan.h */
+struct microbatch {
     const void *a, *b, *first_dims, *offsets;
     const void *a_sf, *b_sf;
     const float *a_global, *b_global;
@@ -8,6 +9,6 @@ struct part {
     int sizes_bytes, k;
 };
 
-struct parts {
-    struct part part[PARTS];
+struct microbatches {
+    struct microbatch part[MICROBATCHES];
 };

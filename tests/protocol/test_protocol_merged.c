@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_protocol_parts.c: the merged products of a launch: sizes, operands and
+** test_protocol_merged.c: the merged products of a launch: sizes, operands and
 ** maps of each.
 */
 #include "test_protocol_launch.h"
@@ -11,7 +11,7 @@
    those of other groups: some longer, some empty. */
 static int count_parts(const struct qn_kernel *kernel, const struct shape *s)
 {
-    if (!qn_tensormap_takes(kernel, QN_PARAM_parts))
+    if (!qn_tensormap_takes(kernel, QN_PARAM_microbatches))
         return 0;
     return s->seed % 5 == 4 ? QUERN_MAX_MICROBATCHES : (int)(1 + s->seed % 4);
 }
@@ -51,11 +51,12 @@ void launch_parts(const struct qn_kernel *kernel, const struct shape *s)
     const int scaled = launch.geometry[QN_ROLE_A].sf.scaling != NULL;
     struct twin_launch *l = &launch.twin;
 
-    l->parts = count_parts(kernel, s);
-    l->part = l->parts ? launch.part : NULL;
-    launch.liar = l->parts ? (int)(s->seed % (uint64_t)l->parts) : 0;
+    l->microbatches = count_parts(kernel, s);
+    l->part = l->microbatches ? launch.part : NULL;
+    launch.liar =
+        l->microbatches ? (int)(s->seed % (uint64_t)l->microbatches) : 0;
     memset(launch.totals, 0, sizeof launch.totals);
-    for (int i = 0; i < l->parts; i++) {
+    for (int i = 0; i < l->microbatches; i++) {
         memset(launch.part_sizes[i], 0, sizeof launch.part_sizes[i]);
         launch.part_k[i] = s->k;
         if (s->lengths && i > 0)
@@ -72,7 +73,7 @@ void launch_parts(const struct qn_kernel *kernel, const struct shape *s)
         launch.part[i].starts = launch.part_starts[i];
         launch.part[i].lengths = launch.part_lengths[i];
     }
-    if (l->parts && s->lengths) {
+    if (l->microbatches && s->lengths) {
         l->starts = s->starts; /* any */
         l->lengths = launch.totals;
     }
@@ -92,7 +93,7 @@ static void set_part_map(const struct qn_kernel *kernel, const struct shape *s,
                          int i, int role)
 {
     struct twin_map *to =
-        role ? &launch.part_maps[i].b : &launch.part_maps[i].a;
+        role ? &launch.microbatch_maps[i].b : &launch.microbatch_maps[i].a;
     struct qn_geometry g;
     struct qn_map map;
     char reason[256];
@@ -115,7 +116,7 @@ static void set_part_map(const struct qn_kernel *kernel, const struct shape *s,
 /* One of the merged products, the sizes of some in 64 bits or by offsets. */
 void launch_part(const struct qn_kernel *kernel, const struct shape *s, int i)
 {
-    struct qn_part *part = &launch.values.parts.part[i];
+    struct qn_microbatch *part = &launch.values.microbatches.part[i];
     const int first = s->lengths ? i == 0 : i == launch.liar;
     struct qn_geometry g;
 

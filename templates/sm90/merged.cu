@@ -1,19 +1,19 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ include "common/parts.c"
+//$ include "common/merged.c"
 
 /* Maps of each one's A and B as they lie in memory. */
-struct part_maps {
+struct microbatch_maps {
     struct {
         tensor_map a, b;
-    } part[PARTS];
+    } part[MICROBATCHES];
 };
 
 /* Record the first part whose sizes break a rule, and what check_sizes does. */
-FN void check_parts(const struct parts *parts, int count, int groups, unsigned int *error,
-                    int lane)
+FN void check_microbatches(const struct microbatches *microbatches, int count, int groups,
+                           unsigned int *error, int lane)
 {
     for (int i = 0; i < count; i++) {
-        const struct part *of = &parts->part[i];
+        const struct microbatch *of = &microbatches->part[i];
 
         if (!check_sizes(of->first_dims, of->offsets, of->sizes_bytes, groups,
                          (unsigned int)of->k, error, lane))
