@@ -54,9 +54,9 @@ static const struct {
     const char *name;
     size_t offset;
 } names[] = {
-    {"schedule", AT(schedule)}, {"addend", AT(addend)},
-    {"expand", AT(dequantize)}, {"becomes", AT(becomes)},
-    {"quantize", AT(quantize)}, {"activation", AT(activation)},
+    {"schedule", AT(schedule)},     {"addend", AT(addend)},
+    {"dequantize", AT(dequantize)}, {"becomes", AT(becomes)},
+    {"quantize", AT(quantize)},     {"activation", AT(activation)},
 };
 enum {
     ACTIVATION = sizeof names / sizeof *names - 1,

@@ -2,14 +2,14 @@
 /*
 ** ahead_choose.c: do the operands of a product become bf16 before it?
 **
-** A kernel that expands beside its products is held up by the warps that do
-** it; the model of kernels knows by how much (expand.c), sizes alone do not:
-** there it is INSIDE times what the products take (bench/NOTES.md, 12).
+** A kernel that dequantizes beside its products is held up by the warps that do
+** it; the model of kernels knows by how much (model_dequantize.c), sizes alone
+** do not: there it is INSIDE times what the products take (bench/NOTES.md, 12).
 ** Launches before it read all codes and scales, write two bytes for each value,
 ** and leave a plain product:
 **
 **     ahead  = product + bytes / MOVED + LAUNCHES
-**     inside = max(waves * tile, memory)                      (expand.c)
+**     inside = max(waves * tile, memory)    (model_dequantize.c)
 **              SIXTEENS as many cycles where tokens are summed
 **     fp8    = product in FP8 + bytes / CODED + LAUNCHES_FP8
 **     f16    = inside, as f16 + bytes / LOOKED + LAUNCHES_F16
@@ -22,12 +22,12 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "choose/expand.h"
+#include "choose/model_dequantize.h"
 #include "choose/session.h"
 
 #include <string.h>
 
-#define SIXTEENS 1.1 /* scales of 16 tokens, to who expands beside */
+#define SIXTEENS 1.1 /* scales of 16 tokens, to who dequantizes beside */
 
 /* The kernel that would run of a problem, whatever the options name. */
 static int best(const struct qn_session *s, const struct quern_problem *p,
@@ -62,8 +62,8 @@ static int judge_way(const struct qn_session *s, int way,
     return 1;
 }
 
-/* Compare the kernel that would expand with those that would not have to. FP8
-   needs the way behind it. */
+/* Compare the kernel that would dequantize with those that would not have to.
+   FP8 needs the way behind it. */
 static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
 {
     struct qn_ahead_cost *cost = choice->cost;
@@ -71,8 +71,8 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
     double least;
     int found = best(s, s->problem, s->demand.recipe, &inside);
 
-    if (found <= 0 || (!qn_expand_does(inside.candidate->kernel) &&
-                       qn_ahead_expands(s->problem, s->demand.recipe)))
+    if (found <= 0 || (!qn_model_dequantizes(inside.candidate->kernel) &&
+                       qn_ahead_dequantizes(s->problem, s->demand.recipe)))
         return found < 0 ? QUERN_ENOMEM : QUERN_OK;
     least = inside.figures.waves * inside.figures.tile_cycles;
     if (s->problem->ragged == QUERN_AXIS_K &&

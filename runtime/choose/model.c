@@ -9,8 +9,8 @@
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) does half as many, FP8 twice as many
-**              where codes are expanded, what that takes if it is more
-**              (expand.c)
+**              where codes are dequantized, what that takes if it is more
+**              (model_dequantize.c)
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes / L2 rate
 **              * max(1, k / DRIFT): CTAs fall out of step, and after so many
 **              steps L2 has lost what the last of them asks for
@@ -22,7 +22,7 @@
 **              where it goes back through an activation at least what that
 **              takes, tile_m * tile_n / GRADIENT
 **              (of fewer rows where its tiles often are, and then groups of
-**              two thirds of a tile are one: expand.c)
+**              two thirds of a tile are one: model_dequantize.c)
 **     tile   = max(math, copy) + store + START
 **     memory = (A + B + D once, and C if it is read) / memory rate
 **     launch = max(waves * tile, memory)
@@ -47,7 +47,7 @@
 */
 #include "choose/model.h"
 #include "base/types.h"
-#include "choose/expand.h"
+#include "choose/model_dequantize.h"
 #include "choose/fuse_model.h"
 #include "choose/select.h"
 #include "choose/tensormap.h"
@@ -56,7 +56,7 @@
 
 #include <string.h>
 
-#define EXPANDED        4.0     /* mma.sync on unpacked values: its math */
+#define UNPACKED        4.0     /* mma.sync on unpacked values: its math */
 #define L2_PER_CYCLE    62.0    /* bytes into one multiprocessor, of 64 */
 #define STORE_PER_CYCLE 32.0    /* bytes out of one multiprocessor */
 #define GRADIENT        2.5     /* elements a cycle, bench/NOTES.md, 14 */
@@ -176,15 +176,16 @@ static void estimate_tile(const struct qn_demand *demand,
                           const struct qn_kernel *kernel, double m, double k,
                           struct qn_figures *f)
 {
-    double tile_m = larger(qn_expand_rows(kernel, m), 1),
+    double tile_m = larger(qn_model_dequantize_rows(kernel, m), 1),
            tile_n = larger(kernel->tile[1], 1);
     double a = qn_fuse_bytes(kernel), b = qn_type_bits(kernel->b.type) / 8.0;
 
     f->math = tile_m * tile_n * k / QN_FMA_PER_CYCLE;
     if (!uses_maps(kernel))
-        f->math *= a < 2 || b < 2 ? EXPANDED : 2;
-    else if (qn_expand_does(kernel))
-        f->math = larger(f->math, qn_expand_cycles(kernel, tile_m, k, f->math));
+        f->math *= a < 2 || b < 2 ? UNPACKED : 2;
+    else if (qn_model_dequantizes(kernel))
+        f->math = larger(
+            f->math, qn_model_dequantize_cycles(kernel, tile_m, k, f->math));
     else if (b < 2)
         f->math /= 2;
     f->math = larger(f->math, qn_fuse_tile(kernel, k));
@@ -221,7 +222,7 @@ static double slow_tile(const struct qn_demand *demand,
                        : f->store;
 
     if (!demand->recipe->promote || !uses_maps(kernel) ||
-        qn_expand_does(kernel) || demand->problem->ragged == QUERN_AXIS_K)
+        qn_model_dequantizes(kernel) || demand->problem->ragged == QUERN_AXIS_K)
         return f->tile_cycles;
     while (all->sums < kernel->tile[0] * kernel->tile[1] &&
            all < &promotions[sizeof promotions / sizeof *promotions - 1])
@@ -273,7 +274,7 @@ void qn_model_estimate(const struct qn_demand *demand,
     estimate_tile(demand, kernel, lengths[0], lengths[2], f);
     f->tiles =
         p->groups *
-        (qn_expand_whole(kernel, lengths[0])
+        (qn_model_dequantize_whole(kernel, lengths[0])
              ? 1
              : tiles_along(lengths[0], tile_m, 1, p->ragged == QUERN_AXIS_M)) *
         tiles_along(lengths[1], tile_n, kernel->cluster[1],

@@ -36,7 +36,7 @@ int qn_tuned_look(struct qn_session *session);
 int qn_tuned_band(const struct qn_session *session,
                   const struct qn_kernel *kernel, int usual);
 
-/* For quern_why: what was measured, whether its way to expand is taken, and
+/* For quern_why: what was measured, whether its way to dequantize is taken, and
    which files are not used. */
 void qn_tuned_why(struct qn_session *session, int taken, struct qn_text *text);
 

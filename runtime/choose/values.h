@@ -90,7 +90,7 @@ struct qn_values {
     /* of the kernel that brings sizes, which has no others */
     struct qn_host_sizes host_sizes;
     int *device_sizes;
-    /* and of what is expanded ahead */
+    /* and of what is dequantized in a pass */
     float *factors;
 };
 

@@ -90,8 +90,8 @@ static struct quern_problem without_bias(const struct quern_problem *p)
 
 /*
 ** Where no kernel adds the bias, one does without it, and a pass of its own
-** follows; unless its operands are expanded ahead, so that the kernel of what
-** these are then may add it.
+** follows; unless its operands are dequantized in a pass, so that the kernel of
+** what these are then may add it.
 */
 static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
                         const struct quern_problem *p, int product)
@@ -99,15 +99,15 @@ static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
     const struct quern_problem plain = without_bias(p);
     struct quern_plan **out = &plan->products[product], *other;
     int code = qn_plan_fused(s, p, &s->options, out);
-    struct quern_problem expanded = *p;
+    struct quern_problem dequantized = *p;
 
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
     code = qn_plan_fused(s, &plain, &s->options, out);
     if (code || (*out)->problem.dequantize <= QUERN_DEQUANTIZE_MAINLOOP)
         return code;
-    expanded.dequantize = (*out)->problem.dequantize;
-    code = qn_plan_fused(s, &expanded, &s->options, &other);
+    dequantized.dequantize = (*out)->problem.dequantize;
+    code = qn_plan_fused(s, &dequantized, &s->options, &other);
     if (code)
         return code == QUERN_ENOKERNEL ? QUERN_OK : code;
     quern_plan_free(*out);

@@ -14,7 +14,7 @@
 #include "problem/geometry.h"
 
 /* A scale that tensor cores do not see: those of blocks that are no fp32 are
-   multiplied into the values, which are expanded to bf16 then. */
+   multiplied into the values, which are dequantized to bf16 then. */
 static int is_factor(const struct qn_scaling *s)
 {
     return s && (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32);

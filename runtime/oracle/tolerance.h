@@ -22,7 +22,7 @@ struct qn_tolerance {
 };
 
 /* Of sums over `k` values. `recipe` is the problem's, which says what way its
-   operands are expanded: a plan's does. */
+   operands are dequantized: a plan's does. */
 struct qn_tolerance qn_tolerance_of(const struct quern_problem *problem,
                                     const struct qn_recipe *recipe, int64_t k);
 

@@ -36,7 +36,7 @@ const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx)
     return NULL;
 }
 
-/* What keeps one operand from being expanded; NULL: nothing does. */
+/* What keeps one operand from being dequantized; NULL: nothing does. */
 static const char *wrong_operand(const struct quern_problem *p,
                                  const struct qn_recipe *recipe, int role)
 {
@@ -55,8 +55,8 @@ static const char *wrong_operand(const struct quern_problem *p,
 }
 
 /* Are both to be had in bf16, in launches before the product? */
-int qn_ahead_expands(const struct quern_problem *p,
-                     const struct qn_recipe *recipe)
+int qn_ahead_dequantizes(const struct quern_problem *p,
+                         const struct qn_recipe *recipe)
 {
     return p->dequantize != QUERN_DEQUANTIZE_F16 &&
            !wrong_operand(p, recipe, QN_ROLE_A) &&
@@ -98,16 +98,17 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
         why = "activation: of two products each would leave sums for launches "
               "behind it";
     else if (p->copies)
-        why = "copies: a product of what was expanded makes none of its result";
+        why = "copies: a product of what was dequantized makes none of its "
+              "result";
     else if (p->quantize)
-        why = "quantize: what a run makes of a is expanded where it is "
+        why = "quantize: what a run makes of a is dequantized where it is "
               "multiplied; quantize a by itself";
     if (!why && way == QUERN_DEQUANTIZE_FP8)
         why = qn_reencode_wrong(ctx, p, recipe);
     if (!why && way == QUERN_DEQUANTIZE_F16)
         why = qn_look_wrong(p, recipe);
     else if (!why &&
-             (way != QUERN_DEQUANTIZE_FP8 || qn_ahead_expands(p, recipe)))
+             (way != QUERN_DEQUANTIZE_FP8 || qn_ahead_dequantizes(p, recipe)))
         why = wrong_bf16(ctx, p, recipe);
     return why;
 }
@@ -136,7 +137,7 @@ int qn_ahead_factors(const struct quern_problem *p,
 
         any |= s && s->global;
     }
-    return any && qn_ahead_expands(p, recipe);
+    return any && qn_ahead_dequantizes(p, recipe);
 }
 
 /* ----------------------------------------------------------- what it is of */
@@ -144,7 +145,8 @@ int qn_ahead_factors(const struct quern_problem *p,
 int qn_ahead_cast(const struct quern_problem *p, const struct qn_recipe *recipe,
                   int role, struct quern_quantization *q)
 {
-    if (!qn_scale_source(p, recipe, role, q) || !qn_ahead_expands(p, recipe))
+    if (!qn_scale_source(p, recipe, role, q) ||
+        !qn_ahead_dequantizes(p, recipe))
         return 0;
     q->work = QUERN_DEQUANTIZE;
     return 1;
@@ -163,7 +165,7 @@ int qn_ahead_align(const struct quern_problem *p,
             s->k > align)
             align = s->k;
     }
-    return qn_ahead_expands(p, recipe) ? align : 0;
+    return qn_ahead_dequantizes(p, recipe) ? align : 0;
 }
 
 int64_t qn_ahead_total(const struct quern_problem *p,
@@ -196,7 +198,7 @@ void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
     *product = *p;
     product->sizes = QUERN_SIZES_DEVICE;
     product->dequantize = QUERN_DEQUANTIZE_MAINLOOP;
-    if (!qn_ahead_expands(p, recipe))
+    if (!qn_ahead_dequantizes(p, recipe))
         return;
     memset(product->recipe, 0, sizeof product->recipe);
     strncpy(product->recipe, qn_ahead_plain(ctx)->name,

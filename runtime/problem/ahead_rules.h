@@ -80,7 +80,7 @@ int qn_ahead_cast(const struct quern_problem *problem,
                   const struct qn_recipe *recipe, int role,
                   struct quern_quantization *q);
 
-/* The product of what was expanded. */
+/* The product of what was dequantized. */
 void qn_ahead_product(struct quern_context *ctx,
                       const struct quern_problem *problem,
                       const struct qn_recipe *recipe,
@@ -108,8 +108,8 @@ int64_t qn_ahead_total(const struct quern_problem *problem,
                        const struct qn_recipe *recipe);
 
 /* Do both become bf16 in launches before the product? */
-int qn_ahead_expands(const struct quern_problem *problem,
-                     const struct qn_recipe *recipe);
+int qn_ahead_dequantizes(const struct quern_problem *problem,
+                         const struct qn_recipe *recipe);
 
 /* What the launches before the product take; no cycles yet. */
 struct qn_ahead_cost qn_ahead_cost_of(const struct quern_problem *problem,

@@ -33,7 +33,7 @@ const char *qn_look_wrong(const struct quern_problem *p,
 
     if (p->op == QUERN_WGRAD)
         return "over tokens sums as bf16 are as fast, behind launches that "
-               "expand";
+               "dequantize";
     if (p->alpha || p->beta || p->bias || p->activation || p->probability)
         return "of a product as f16 nothing more is made than D";
     return why ? why : wrong_operand(p, recipe, QN_ROLE_B);

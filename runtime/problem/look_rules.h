@@ -2,7 +2,7 @@
 /*
 ** look_rules.h: products whose operands become f16 beside them.
 **
-** The kernels that expand codes of e4m3 as they multiply take five
+** The kernels that dequantize codes of e4m3 as they multiply take five
 ** instructions for a pair as bf16 and two as f16, which is exact where the
 ** scales of an operand are not too far apart. Whether that is so only the data
 ** know: a launch before looks at the scales, and where some value does not fit

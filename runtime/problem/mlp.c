@@ -410,7 +410,7 @@ static int add_scratch(struct quern_context *ctx, const struct quern_problem *p,
     return code;
 }
 
-/* What products need besides, where operands are expanded ahead. */
+/* What products need besides, where operands are dequantized in a pass. */
 static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
                         const struct qn_recipe *recipe, size_t *scratch)
 {

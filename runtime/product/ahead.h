@@ -15,8 +15,8 @@ struct qn_session;
 struct qn_text;
 struct quern_plan;
 
-/* A plan in a session, whose operands are expanded ahead where that is asked
-   for or takes less time. Errors of quern_plan. */
+/* A plan in a session, whose operands are dequantized in a pass where that is
+   asked for or takes less time. Errors of quern_plan. */
 int qn_ahead_make(struct qn_session *session, struct quern_plan **plan);
 
 /* Launches of those kinds, in the plan's context. QUERN_ECUDA. */

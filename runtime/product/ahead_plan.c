@@ -150,7 +150,7 @@ static int load_step(const struct quern_plan *plan, struct qn_session *s,
                             recipe, plan->backend, &launch->step);
     case QN_WORK_PREPARE:
         return qn_step_load(s, QN_AHEAD, QUERN_X,
-                            "prepares what is expanded ahead", recipe,
+                            "prepares what is dequantized in a pass", recipe,
                             plan->backend, &launch->step);
     case QN_WORK_RANGE:
         return qn_step_load(s, QN_LOOK, QUERN_X, "looks whether values fit f16",
@@ -179,7 +179,7 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
     return code;
 }
 
-/* Launches before the product expand its operands. */
+/* Launches before the product dequantize its operands. */
 static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
 {
     struct quern_plan *plan = qn_plan_new();
@@ -197,7 +197,7 @@ static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
 }
 
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
-   expands inside. */
+   dequantizes inside. */
 int qn_ahead_make(struct qn_session *s, struct quern_plan **out)
 {
     struct qn_ahead_choice choice = {.way = QUERN_DEQUANTIZE_MAINLOOP};
@@ -213,7 +213,7 @@ int qn_ahead_make(struct qn_session *s, struct quern_plan **out)
             (*out)->tuned |= choice.tuned;
         if (choice.asked || !qn_plan_given_up(code))
             return code;
-        qn_context_log(s->ctx, QUERN_LOG_INFO, "not expanded as %s: %s",
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "not dequantized as %s: %s",
                        qn_dequantize_name(choice.way), qn_error_text());
         choice.way = qn_ahead_next(&choice);
         choice.tuned = 0;

@@ -223,7 +223,7 @@ int qn_ahead_dequantize(struct qn_frame *f, const struct qn_launch *launch)
         e.sizes_bytes = qn_frame_sizes(f);
         e.align = qn_ahead_align(&f->plan->problem, f->plan->recipe);
     }
-    return qn_quantize_expand(launch->cast, &e, f->stream);
+    return qn_quantize_unpack(launch->cast, &e, f->stream);
 }
 
 /* ----------------------------------------------------------------- product */

@@ -30,7 +30,7 @@ static void add_figures(const struct qn_ahead_choice *choice,
                         qn_dequantize_name(ways[i]), cost->cycles, cost->moving,
                         cost->bytes / 1e6);
     }
-    qn_text_add(text, "mainloop %.0f, as products wait for what expands\n",
+    qn_text_add(text, "mainloop %.0f, as products wait for what dequantizes\n",
                 choice->cost[QUERN_DEQUANTIZE_MAINLOOP].cycles);
 }
 
@@ -65,7 +65,7 @@ static void add_way(struct qn_session *s, int way, struct qn_text *text)
                     space.end);
 }
 
-/* Why values that may be expanded are not to be had in FP8. */
+/* Why values that may be dequantized are not to be had in FP8. */
 static void add_wrong(struct qn_session *s, struct qn_text *text)
 {
     const struct quern_problem *p = s->problem;
@@ -104,7 +104,7 @@ void qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
     else if (is_small(s))
         qn_text_add(text,
                     "dequantize=mainloop: too few rows meet each weight to "
-                    "expand them in launches of their own\n\n");
+                    "dequantize them in launches of their own\n\n");
     if (choice->way == QUERN_DEQUANTIZE_MAINLOOP)
         qn_text_add(text, choice->judged ? "\n" : "");
     else if (s->demand.backend == QUERN_BACKEND_HOST &&

@@ -137,7 +137,7 @@ static void add_floors(struct qn_text *text, const struct quern_problem *p,
 }
 
 /* In the model's order, but for a measured winner; the first would run, unless
-   operands are expanded `ahead`. */
+   operands are dequantized `ahead`. */
 static void add_choices(struct qn_text *text, const struct qn_choice *list,
                         int count, const struct qn_kernel *tuned, int ahead)
 {

@@ -87,7 +87,7 @@ struct qn_expansion {
 /* Queue it, of arguments that were checked, by a plan of dequantize, in the
    plan's context. Neither allocates nor synchronizes; the host runs it at once.
    QUERN_ECUDA. */
-int qn_quantize_expand(const struct quern_quantize_plan *plan,
+int qn_quantize_unpack(const struct quern_quantize_plan *plan,
                        const struct qn_expansion *expansion, void *stream);
 
 /* The plan of a cast that is part of the session's. Errors are those of

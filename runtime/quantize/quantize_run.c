@@ -225,7 +225,7 @@ static void set_copy(const struct quern_quantize_plan *plan,
     }
 }
 
-int qn_quantize_expand(const struct quern_quantize_plan *plan,
+int qn_quantize_unpack(const struct quern_quantize_plan *plan,
                        const struct qn_expansion *e, void *stream)
 {
     struct qn_values values;

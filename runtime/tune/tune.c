@@ -328,7 +328,7 @@ static void begin(struct qn_tune_job *job)
 }
 
 /* What is measured is one launch, of a kernel that reads its operands, and
-   where the problem leaves it open launches that expand them before. */
+   where the problem leaves it open launches that dequantize them before. */
 static int check_problem(const struct quern_context *ctx,
                          const struct quern_problem *p)
 {

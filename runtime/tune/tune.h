@@ -26,7 +26,7 @@ enum qn_tune_state {
     QN_TUNE_OUT        /* told->reason says why */
 };
 
-/* A kernel, or a kernel with a band of its own, or launches that expand
+/* A kernel, or a kernel with a band of its own, or launches that dequantize
    operands before a product. */
 struct qn_tune_runner {
     const struct qn_candidate *candidate; /* NULL: of launches */
@@ -77,7 +77,7 @@ struct qn_tune_job {
 };
 
 /* Runners that are no kernels as they are: the fastest one's bands, and ways
-   that expand before a product. */
+   that dequantize before a product. */
 enum { QN_TUNE_BANDS = 2, QN_TUNE_WAYS = 3 };
 enum { QN_TUNE_LATE = QN_TUNE_BANDS + QN_TUNE_WAYS };
 

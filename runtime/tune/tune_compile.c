@@ -142,8 +142,8 @@ static void plan(struct qn_tune_job *job, struct qn_tune_runner *runner)
         runner->told->kernel = runner->plan->kernel->name;
 }
 
-/* A way to expand is compiled here, so a kernel is measured first, as long as
-   one has a chance. Needs the lock. */
+/* A way to dequantize is compiled here, so a kernel is measured first, as long
+   as one has a chance. Needs the lock. */
 static int may_plan(const struct qn_tune_job *job,
                     const struct qn_tune_runner *runner)
 {

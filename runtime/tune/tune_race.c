@@ -479,7 +479,8 @@ static int add_bands(struct qn_tune_job *job)
     return came;
 }
 
-/* Ways that expand operands in launches of their own. Returns how many came. */
+/* Ways that dequantize operands in launches of their own. Returns how many
+   came. */
 static int add_ways(struct qn_tune_job *job)
 {
     static const char *const names[] = {

@@ -9,11 +9,11 @@
 **         ns=81234 model=K model_ns=88000 ratio=1.083 mhz=1755 certain=1
 **
 ** (a line is one line; dequantize=WAY comes behind the band where ways to
-** expand were compared, and the kernel is that of the fastest one's product).
-** Left of the bar is the problem of a bucket, as quern_problem_print writes it:
-** the ragged axis has the least length that falls into the bucket. The lines
-** are sorted and none is there twice, so that files can be compared, merged and
-** committed.
+** dequantize were compared, and the kernel is that of the fastest one's
+** product). Left of the bar is the problem of a bucket, as quern_problem_print
+** writes it: the ragged axis has the least length that falls into the bucket.
+** The lines are sorted and none is there twice, so that files can be compared,
+** merged and committed.
 */
 #ifndef QUERN_TUNED_TUNE_FILE_H
 #define QUERN_TUNED_TUNE_FILE_H

@@ -1,6 +1,6 @@
--- What a product needs besides whose operands were expanded ahead: alpha and beta with the scales
--- of the second level, for sums over tokens where each group begins and ends, and where there are
--- two ways, which of them begins as the one that is taken.
+-- What a product needs besides whose operands were dequantized in a pass: alpha and beta with the
+-- scales of the second level, for sums over tokens where each group begins and ends, and where
+-- there are two ways, which of them begins as the one that is taken.
 
 kernels "ahead" {
   op = "ahead", of = "x", input = "f32", element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },

@@ -1,5 +1,5 @@
 -- Quantized products with mma.sync, for what wgmma and TMA cannot take, and for GPUs before and
--- after Hopper: codes are expanded to 16 bits in registers. One operand may be bf16 as it is.
+-- after Hopper: codes are dequantized to 16 bits in registers. One operand may be bf16 as it is.
 
 local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stride",
                  "a_sf", "b_sf", "a_sf_stride", "b_sf_stride", "a_sf_group_stride",
@@ -7,7 +7,7 @@ local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stri
                  "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
                  "noop" }
 
-local function expands (o)
+local function dequantizes (o)
   return o.scale and o.scale.span == "block" and o.scale.type ~= "f32"
 end
 
@@ -35,8 +35,8 @@ local function grid (ops, ragged, more)
     derive "cluster" (function () return { 1, 1 } end),
 
     -- What codes become: scaled ones need bf16's range, and f16 holds all others.
-    derive "expanded" (function (v)
-      local wide = v.a.type == "bf16" or v.b.type == "bf16" or expands(v.a) or expands(v.b)
+    derive "dequantized" (function (v)
+      local wide = v.a.type == "bf16" or v.b.type == "bf16" or dequantizes(v.a) or dequantizes(v.b)
       return wide and "bf16" or "f16"
     end),
 

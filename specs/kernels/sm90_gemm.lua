@@ -34,7 +34,7 @@ local function common (merges)
 
   -- Values as they are: no scales, all sums in the tensor cores.
   derive "factors" (function (v) return v.epilogue == "alpha" and "alpha" or "none" end),
-  derive "expand" (function () return "none" end),
+  derive "dequantize" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
   derive "rolled" (function (v) return v.ragged ~= "none" and v.microbatches == 1 end),

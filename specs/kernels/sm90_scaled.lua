@@ -47,7 +47,7 @@ local function common (merges, quantizes)
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
          or derive "microbatches" (function () return 1 end),
   derive "factors" (factors),
-  derive "expand" (function () return "none" end),
+  derive "dequantize" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
   derive "scheduler_rolled" (function (v) return v.factors ~= "squares" and v.microbatches == 1 end),

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** What a product of $(recipe) needs whose operands were expanded ahead.
+** What a product of $(recipe) needs whose operands were dequantized in a pass.
 **
 **   factors       [2][groups]    fp32: alpha times the scales of the second level, then beta; or
 **                                null

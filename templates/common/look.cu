@@ -7,7 +7,7 @@
 **   a_sf, b_sf [m, ceil(k / BLOCK)], [groups, n, ...]  their scales
 **   flags      [4]  of the product as f16 and of that as bf16, each left out where its flag is not
 **                   0: both where the caller wants none; then the largest code of A's scales and
-**                   of B's                                    COUPLED: f16 -> expand/f16.c
+**                   of B's                                    COUPLED: f16 -> dequantize/f16.c
 **   error           the workspace, in the first page of which lies what CTAs note: zeros before
 **                   and after
 **
@@ -24,7 +24,7 @@ enum {
     NOTES = 16                   /* word of the workspace's first page */
 };
 
-//$ once "expand/f16.c"
+//$ once "dequantize/f16.c"
 //$ include "common/sizes.c"
 
 /* A warp's lanes hold 32 groups. */

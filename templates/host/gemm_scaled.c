@@ -38,11 +38,11 @@
 //$ end
 //$ -- What a scale becomes follows from what shares it and how it is stored.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
-//$ local function expands(o) return of_block(o) and o.scale.type ~= "f32" end
+//$ local function dequantizes(o) return of_block(o) and o.scale.type ~= "f32" end
 //$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
 //$ local function factors(o) return o.scale and not of_block(o) end
 //$ local function gcd(x, y) while y > 0 do x, y = y, x % y end return x end
-//$ local integers = a.type == "i8" and b.type == "i8" and not expands(a) and not expands(b)
+//$ local integers = a.type == "i8" and b.type == "i8" and not dequantizes(a) and not dequantizes(b)
 //$ local chunk = integers and promote == 0 and 131072 or promote
 //$ for _, o in ipairs { a, b } do
 //$   if weighs(o) then chunk = gcd(chunk, o.scale.k) end
@@ -54,8 +54,8 @@
 //$ for _, x in ipairs { "a", "b" } do
 //$   if not all[x].scale then
 **   $(x)  has no scales: its values are summed as they are
-//$   elseif expands(all[x]) then
-**   $(x)  is expanded: value * scale, rounded to bf16, is what is summed
+//$   elseif dequantizes(all[x]) then
+**   $(x)  is dequantized: value * scale, rounded to bf16, is what is summed
 //$   elseif weighs(all[x]) then
 **   $(x)  has an fp32 scale for $(all[x].scale.k) values of k, a factor of their sum
 //$   else
@@ -117,7 +117,7 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 //$     once("cast/from_" .. o.scale.type .. ".c")
 //$   end
 //$ end
-//$ if expands(a) or expands(b) then
+//$ if dequantizes(a) or dequantizes(b) then
 //$   once "cast/to_bf16.c"
 //$   once "cast/from_bf16.c"
 //$ end
@@ -219,7 +219,7 @@ FN term value_$(x)(const struct product *p, const struct stretch *t, long long r
 FN void load_run_$(x)(const struct product *p, const struct stretch *t, term *out, int apart,
                    long long row, long long k, int steps)
 {
-//$   if expands(o) then
+//$   if dequantizes(o) then
     float scale = 0;
 
     for (int i = 0; i < steps; i++) {

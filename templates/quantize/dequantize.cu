@@ -25,7 +25,7 @@ struct copy {
     long long stride; /* values from one line to the next */
     const sf_element *sf;
 //$ if scale.global then
-    const float *global; /* null: what was expanded ahead is not multiplied by them */
+    const float *global; /* null: what was dequantized in a pass is not multiplied by them */
 //$ end
 };
 

@@ -43,7 +43,7 @@ FN struct codes read_codes(const unsigned char *at)
 
 /* What they stand for, without their scale. */
 //$ if element.type == "e2m1" then
-//$ once "expand/permute.c"
+//$ once "dequantize/permute.c"
 /* Magnitudes are looked up as bf16 has them: the upper bytes, then the lower ones. */
 FN void numbers_of(float x[8], const struct codes *c)
 {
@@ -65,7 +65,7 @@ FN void numbers_of(float x[8], const struct codes *c)
     }
 }
 //$ elseif (element.type == "e4m3" or element.type == "e5m2") and arch ~= "sm_80" then
-//$ once("expand/pair_" .. element.type .. ".c")
+//$ once("dequantize/pair_" .. element.type .. ".c")
 FN void numbers_of(float x[8], const struct codes *c)
 {
 #pragma unroll
@@ -110,17 +110,17 @@ FN struct eight multiplied(const struct codes *c, float sf$(second))
 //$ local exact = input.type == "bf16" and scale.type ~= "f32" and arch ~= "sm_80"
 //$     and element.type ~= "i8"
 //$ if exact then
-//$ once("expand/factor_" .. scale.type .. ".c")
-//$ once("expand/" .. element.type .. ".c")
+//$ once("dequantize/factor_" .. scale.type .. ".c")
+//$ once("dequantize/" .. element.type .. ".c")
 /* The same without scales of the second level. */
-FN struct eight expanded(const struct codes *c, sf_element sf)
+FN struct eight dequantized(const struct codes *c, sf_element sf)
 {
     const float factor = factor_$(scale.type)(sf);
     struct eight v;
 
-    expand_$(element.type)(v.word, c->word[0], factor);
+    dequantize_$(element.type)(v.word, c->word[0], factor);
 //$ if bits == 8 then
-    expand_$(element.type)(v.word + 2, c->word[1], factor);
+    dequantize_$(element.type)(v.word + 2, c->word[1], factor);
 //$ end
     return v;
 }
@@ -146,9 +146,9 @@ FN struct eight scaled(const struct codes *c, sf_element sf$(level))
 {
 //$ if exact and scale.global then
     if (!global.exists)
-        return expanded(c, sf);
+        return dequantized(c, sf);
 //$ elseif exact then
-    return expanded(c, sf);
+    return dequantized(c, sf);
 //$ end
 //$ if scale.global or not exact then
     return multiplied(c, from_$(scale.type)(sf)$(scale.global and ", global.value" or ""));

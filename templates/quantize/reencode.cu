@@ -25,8 +25,8 @@
 
 //$ include "quantize/advance.cu"
 
-//$ once("expand/reencode_" .. element.type .. ".c")
-//$ once "expand/reencode_scale.c"
+//$ once("dequantize/reencode_" .. element.type .. ".c")
+//$ once "dequantize/reencode_scale.c"
 enum {
     PIECE = 16,                    /* codes that a thread has of a line */
     PIECES = 128 / PIECE,          /* threads that have a line */

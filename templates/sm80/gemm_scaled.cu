@@ -2,7 +2,7 @@
 //$ local many = { [true] = "groups, ", [false] = "" }
 //$ -- What a scale becomes follows from what shares it and how it is stored.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
-//$ local function expands(o) return of_block(o) and o.scale.type ~= "f32" end
+//$ local function dequantizes(o) return of_block(o) and o.scale.type ~= "f32" end
 //$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
 //$ local function factors(o) return o.scale and (not of_block(o) or o.scale.global) end
 //$ local function stored(o) return o.bits == 6 and 8 or o.bits end -- bits; six have a byte, too
@@ -17,8 +17,8 @@
 //$ for _, x in ipairs(all) do
 //$   if not x[2].scale then
 **   $(x[1])  is what it says
-//$   elseif expands(x[2]) then
-**   $(x[1])  is expanded: value * scale, rounded to bf16, is what is summed
+//$   elseif dequantizes(x[2]) then
+**   $(x[1])  is dequantized: value * scale, rounded to bf16, is what is summed
 //$   elseif weighs(x[2]) then
 **   $(x[1])  has an fp32 scale for $(x[2].scale.k) values of k, a factor of their sum
 //$   else
@@ -26,8 +26,8 @@
 //$   end
 //$ end
 **
-** For every GPU since sm_80: codes become $(expanded) in registers, which holds each of them, and
-** the tensor cores sum in fp32. Rows are copied 16 bytes at a time: a copy's rows start there.
+** For every GPU since sm_80: codes become $(dequantized) in registers, which holds each of them,
+** and the tensor cores sum in fp32. Rows are copied 16 bytes at a time: a copy's rows start there.
 //$ if ragged == "k" then
 ** A group's tokens begin at a multiple of 128, behind the groups before it, and are zeros up to the
 ** next, or what a transform made of these.
@@ -72,7 +72,7 @@ enum {
 
 //$ include "sm80/store.cu"
 
-//$ include "sm80/expand.cu"
+//$ include "sm80/dequantize.cu"
 
 /* An operand as one tile of D needs it. */
 struct source {
@@ -164,7 +164,7 @@ FN float factor_$(name)(const struct source *s, int row, int k)
 //$   end
 }
 
-//$   if expands(o) then
+//$   if dequantizes(o) then
 /* The scale of 4 codes from `k` on in row `row` of the tile's $(name). */
 FN float block_$(name)(const struct source *s, int row, int k, int length)
 {
@@ -213,18 +213,18 @@ FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
     const int lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
     unsigned int x[WARP_M / 16][4];
 
-//$ if part > 0 and (expands(a) or expands(b)) then
+//$ if part > 0 and (dequantizes(a) or dequantizes(b)) then
     asm volatile("" : "+r"(row), "+r"(column)); /* as above */
 //$ end
 #pragma unroll
     for (int i = 0; i < WARP_M / 8; i++) {
         const int at = row + 8 * i + r;
         unsigned int pair[2];
-//$ if expands(a) then
-        expand_scaled_a(pair, load_codes_a(stage + at * A_PITCH, step, q),
-                        block_a(a, at, k + 4 * q, length));
+//$ if dequantizes(a) then
+        dequantize_scaled_a(pair, load_codes_a(stage + at * A_PITCH, step, q),
+                            block_a(a, at, k + 4 * q, length));
 //$ elseif a.scale then
-        expand_a(pair, load_codes_a(stage + at * A_PITCH, step, q));
+        dequantize_a(pair, load_codes_a(stage + at * A_PITCH, step, q));
 //$ else
         load_numbers(pair, stage + at * A_PITCH, step, q);
 //$ end
@@ -235,11 +235,11 @@ FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
     for (int j = 0; j < WARP_N / 8; j++) {
         const int at = column + 8 * j + r;
         unsigned int y[2];
-//$ if expands(b) then
-        expand_scaled_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q),
-                        block_b(b, at, k + 4 * q, length));
+//$ if dequantizes(b) then
+        dequantize_scaled_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q),
+                            block_b(b, at, k + 4 * q, length));
 //$ elseif b.scale then
-        expand_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q));
+        dequantize_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q));
 //$ else
         load_numbers(y, stage + A_BYTES + at * B_PITCH, step, q);
 //$ end

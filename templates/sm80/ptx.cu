@@ -5,7 +5,7 @@
 */
 #define FN __device__ __forceinline__
 
-//$ local codes = a.scale or b.scale -- expanded to 16 bits in registers
+//$ local codes = a.scale or b.scale -- dequantized to 16 bits in registers
 //$ if codes then
 typedef unsigned char element; /* a code of eight bits, or two of four */
 //$ else
@@ -104,7 +104,7 @@ FN void load_matrix_x4_transposed(unsigned int *word, unsigned int from)
 */
 FN void mma(float *sum, const unsigned int *a, const unsigned int *b)
 {
-//$ local type = codes and expanded or a.type
+//$ local type = codes and dequantized or a.type
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.$(type).$(type).f32"
                  " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])

@@ -1,16 +1,16 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* How many arrivals end a phase of each. By one thread. */
 //$ local inline = quantize == "mainloop"
-//$ local makers = expand ~= "none" and 4 or inline and "1 + WARPS" or 1 -- of a stage
+//$ local makers = dequantize ~= "none" and 4 or inline and "1 + WARPS" or 1 -- of a stage
 //$ local multiply = schedule == "cooperative" and 8 or 4
-//$ local between = expand ~= "none" and 4 or inline and 3 or 0
+//$ local between = dequantize ~= "none" and 4 or inline and 3 or 0
 FN void barriers_make(const struct memory *s)
 {
     for (int i = 0; i < STAGES; i++) {
         barrier_init(s->full + i * 8, $(makers));
         barrier_init(s->empty + i * 8, $(multiply) * CTAS);
     }
-//$ if expand ~= "none" then
+//$ if dequantize ~= "none" then
     for (int i = 0; i < PACKED_STAGES; i++) {
         barrier_init(s->packed_full + i * 8, 1);
         barrier_init(s->packed_empty + i * 8, $(packed_readers));

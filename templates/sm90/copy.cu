@@ -139,13 +139,13 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ end
 //$ end
 //$ local of_blocks = factors == "squares" or factors == "lines"
-//$ local wide = expand ~= "none"
+//$ local wide = dequantize ~= "none"
 //$ local loaded = wide and "PACKED_BYTES" or "STAGE_BYTES"
 //$ loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or loaded
 //$ local inline = quantize == "mainloop"
 //$ local given = cluster.n > 1 and " + (CTAS - 1) * NUMBER_ROWS * (TILE_K + 4)" or ""
 //$ loaded = inline and "B_BYTES" .. given or loaded
-//$ local swapped = expand == "swapped"
+//$ local swapped = dequantize == "swapped"
 //$ loaded = swapped and "SPAN * PACKED_BYTES" or loaded
 //$ -- the ring that copies go into, and where B lies in it
 //$ local ring = wide and { "packed_", "packed", "PACKED_BYTES", "A_PACKED", "PACKED_STAGES" }

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 //$ local either = wide == "either"
-//$ local swapped = expand == "swapped"
+//$ local swapped = dequantize == "swapped"
 //$ include "sm90/about_product.body.cu"
 //$ if wide == "f16" then
 ** a and b are what is stored: a code times the scale of its block, exactly, relative to a power of
@@ -19,20 +19,21 @@
 **
 ** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
 ** (struct scheduler). Its first warpgroup
-//$ local into = a_way == b_way and "both" or a_way == "expanded" and "those of A" or "those of B"
-//$ local met = { registers = " by what they expand themselves", copied = " by what lies packed" }
+//$ local into = a_way == b_way and "both" or "those of " .. (a_way == "dequantized" and "A" or "B")
+//$ local met = { registers = " by what they dequantize themselves", copied = " by packed codes" }
 //$ local by = met[a_way] or met[b_way] or ""
-** copies tiles of A and B into PACKED_STAGES packed stages. Its last one expands $(into) into
+** copies tiles of A and B into PACKED_STAGES packed stages. Its last one dequantizes $(into) into
 ** a ring of STAGES stages; the two others multiply what lies there$(by):
 //$ if swapped then
-** the rows of B that they expand are the tensor cores' rows, those of A their columns, and
+** the rows of B that they dequantize are the tensor cores' rows, those of A their columns, and
 //$ end
 //$ include "sm90/about_tiles.body.cu"
 */
 enum {
     //$ include "sm90/constants_tile.body.cu"
-    A_BYTES = $(a_way == "expanded" and "TILE_M * TILE_K * 2" or "0"), /* as they are multiplied */
-    B_BYTES = $(b_way == "expanded" and "TILE_N * TILE_K * 2" or "0"),
+    A_BYTES = $(a_way == "dequantized" and "TILE_M * TILE_K * 2" or "0"), /* as they are
+                                                                             multiplied */
+    B_BYTES = $(b_way == "dequantized" and "TILE_N * TILE_K * 2" or "0"),
     STAGE_BYTES = A_BYTES + B_BYTES,
     A_PACKED = TILE_M * $(packed_row[1]), /* as they are copied */
     B_PACKED = TILE_N * $(packed_row[2]),
@@ -53,7 +54,7 @@ enum {
 //$ include "sm90/factors.cu"
 
 //$ end
-//$ include "sm90/expand.cu"
+//$ include "sm90/dequantize.cu"
 
 //$ include "common/scale_place.c"
 
@@ -76,11 +77,11 @@ FN void release_packed(const struct memory *s, int stage, int lane)
 //$ include "sm90/narrow.cu"
 
 //$ end
-//$ include(swapped and "sm90/expander_swapped.cu" or "sm90/expander.cu")
+//$ include(swapped and "sm90/dequantizer_swapped.cu" or "sm90/dequantizer.cu")
 
 //$ local mainloops = { shared = "multiply", registers = "multiply_registers",
 //$                     swapped = "multiply_swapped" }
-//$ include("sm90/" .. mainloops[expand] .. ".cu")
+//$ include("sm90/" .. mainloops[dequantize] .. ".cu")
 
 //$ if addend == "read" then
 //$ include "sm90/scale.cu"
@@ -140,10 +141,10 @@ $(name)(
 //$ if either then
         while (tile_read(&s, &sequence, &t, &p, lane))
             if (t.as != AS_NOTHING)
-                expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+                dequantize_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
 //$ else
         while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))
-            expand_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+            dequantize_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
 //$ end
         copy_wait(0); /* nothing lands when the CTA is gone */
     } else {
@@ -170,7 +171,7 @@ $(name)(
             //$ include("sm90/before_tile.body.cu", { row = "row" })
 //$ if swapped then
             multiply_tile(sum, &s, &p, &q, &scales, &t, part * COLUMNS, n, $(k_length), lane);
-//$ elseif expand == "registers" then
+//$ elseif dequantize == "registers" then
             multiply_tile(sum, &s, &p, &q, &scales, &t, part * ROWS, $(d_rows), $(k_length), lane);
 //$ else
 //$ local rings = (a_way == "copied" or b_way == "copied") and "&p, &q," or "&q,"
@@ -181,7 +182,7 @@ $(name)(
         }
         if (lane == 0)
             store_wait(0);
-//$ if expand ~= "shared" then
+//$ if dequantize ~= "shared" then
         copy_wait(0); /* nothing lands when the CTA is gone */
 //$ end
     }

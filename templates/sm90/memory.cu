@@ -7,7 +7,7 @@
 struct memory {
     unsigned int ring; /* stages: A_BYTES of A, and behind them B_BYTES of B */
     unsigned int slabs, full, empty;
-//$ if expand ~= "none" then
+//$ if dequantize ~= "none" then
     unsigned int packed; /* stages as they are copied, each an A and behind it a B */
     unsigned int words;  /* WORDS_BYTES of scales */
     unsigned int packed_full, packed_empty;
@@ -34,7 +34,7 @@ FN struct memory memory_layout(void)
     struct memory s;
 
     s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
-    s.slabs = s.ring + STAGES * $(expand ~= "none" and "SPAN * " or "")STAGE_BYTES;
+    s.slabs = s.ring + STAGES * $(dequantize ~= "none" and "SPAN * " or "")STAGE_BYTES;
 //$ if copies then
     s.turned = s.slabs + ALL_SLABS_BYTES;
     s.maxima = s.turned + TURNED_BYTES;
@@ -52,7 +52,7 @@ FN struct memory memory_layout(void)
     s.full = s.numbers_empty + NUMBER_STAGES * 8;
 //$ elseif of_blocks then
     s.full = s.sf + STAGES * SF_BYTES$(whole and " + 8 * AHEAD * SCALES_BYTES" or "");
-//$ elseif expand ~= "none" then
+//$ elseif dequantize ~= "none" then
     s.packed = s.slabs + ALL_SLABS_BYTES;
     s.words = s.packed + PACKED_STAGES * SPAN * PACKED_BYTES;
     s.packed_full = s.words + WORDS_BYTES;

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local columns = split == "n" and tile.n // 2 or tile.n -- of a warpgroup
-//$ local wide = expand ~= "none"
+//$ local wide = dequantize ~= "none"
 //$ local direct = wide and (a_way == "copied" and "A" or b_way == "copied" and "B") or false
 //$ local base = { A = "stage", B = "stage" }
 //$ if direct then

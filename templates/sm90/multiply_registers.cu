@@ -6,13 +6,13 @@
 //$ local each = 32 // stored -- codes in a word
 //$ local kind = a.type .. (apart and "_apart" or "")
 /*
-** sum = a * b over all of k, at least one step. B lies expanded in the ring; these warps expand A
-** themselves, into the registers that the tensor cores take it from, a step ahead: while one batch
-** of products is in flight the next one's values are made.
+** sum = a * b over all of k, at least one step. B lies dequantized in the ring; these warps
+** dequantize A themselves, into the registers that the tensor cores take it from, a step ahead:
+** while one batch of products is in flight the next one's values are made.
 **
 ** Of a row's 64 steps of k, lane l has 16 side by side, from 16 (l % 4) on: the two or four that
 ** are next to each other go into one product. The tensor cores want them elsewhere, but any order
-** will do if B has the same: there the expanders see to that.
+** will do if B has the same: there the dequantizers see to that.
 //$ if apart then
 ** So a pair is two that lie four apart among eight.
 //$ end
@@ -25,8 +25,8 @@ struct fragment {
 };
 
 /* TILE_K steps of this warp's rows from `x` on, which lie at `packed`. */
-FN void expand_fragment(struct fragment *f, const struct memory *s, unsigned int packed, int x,
-                        const int skip[ROWS / 32], int warp_row, int lane$(given))
+FN void dequantize_fragment(struct fragment *f, const struct memory *s, unsigned int packed, int x,
+                            const int skip[ROWS / 32], int warp_row, int lane$(given))
 {
 #pragma unroll
     for (int i = 0; i < ROWS / 32; i++) {
@@ -49,9 +49,9 @@ FN void expand_fragment(struct fragment *f, const struct memory *s, unsigned int
 #pragma unroll
         for (int j = 0; j < $(words); j++)
 //$ if f16 then
-            expand_$(kind)_f16(f->pair[i / 2][i % 2] + $(each // 2) * j, word[j], twice);
+            dequantize_$(kind)_f16(f->pair[i / 2][i % 2] + $(each // 2) * j, word[j], twice);
 //$ else
-            expand_$(kind)(f->pair[i / 2][i % 2] + $(each // 2) * j, word[j], factor);
+            dequantize_$(kind)(f->pair[i / 2][i % 2] + $(each // 2) * j, word[j], factor);
 //$ end
     }
 }
@@ -106,8 +106,8 @@ FN void multiply_step(float sum[SUMS], const struct fragment *now, struct fragme
         __syncwarp(); /* the scales of all lanes are there, and those of the step before read */
         fetch_ahead_a(s, line, x + TILE_K, line_row, lane);
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
-        expand_fragment(next, s, s->packed + p->stage * PACKED_BYTES, x + TILE_K,
-                        skip, warp_row, lane$(low));
+        dequantize_fragment(next, s, s->packed + p->stage * PACKED_BYTES, x + TILE_K,
+                            skip, warp_row, lane$(low));
         copy_engine_fence(); /* what was read may be copied over */
         __syncwarp();
         release_packed(s, p->stage, lane);
@@ -146,7 +146,8 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
     copy_wait(SF_AHEAD);
     __syncwarp();
     barrier_wait(s->packed_full + p->stage * 8, p->parity);
-    expand_fragment(&even, s, s->packed + p->stage * PACKED_BYTES, 0, skip, warp_row, lane$(low));
+    dequantize_fragment(&even, s, s->packed + p->stage * PACKED_BYTES, 0, skip, warp_row,
+                        lane$(low));
     copy_engine_fence(); /* what was read may be copied over */
     __syncwarp();
     release_packed(s, p->stage, lane);

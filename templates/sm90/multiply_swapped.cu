@@ -12,29 +12,29 @@
 //$ local early = b.scale.type == "e8m0" and apart
 /*
 ** sum = (a * b) turned, over all of k, at least one step: the rows of B are the tensor cores' rows,
-** those of A their columns. A lies expanded in the ring; these warps expand B themselves, into the
-** registers that the tensor cores take it from, a step ahead: while one batch of products is in
-** flight the next one's values are made. Their codes are asked for before that batch is begun, so
-** that nothing is waited for behind it. A stage is two steps, its halves, so that what is neither a
-** product nor a value is done half as often.
+** those of A their columns. A lies dequantized in the ring; these warps dequantize B themselves,
+** into the registers that the tensor cores take it from, a step ahead: while one batch of products
+** is in flight the next one's values are made. Their codes are asked for before that batch is
+** begun, so that nothing is waited for behind it. A stage is two steps, its halves, so that what is
+** neither a product nor a value is done half as often.
 **
 ** Of a row's 64 steps of k, lane l has 16 side by side, from 16 (l % 4) on: the two or four that
 ** are next to each other go into one product. The tensor cores want them elsewhere, but any order
-** will do if A has the same: there the expanders see to that.
+** will do if A has the same: there the dequantizers see to that.
 //$ if apart then
 ** So a pair is two that lie four apart among eight.
 //$ end
 //$ if either then
 **
 ** A tile is multiplied as f16 at first, for which its scales must not be too far apart. All of them
-** pass through these warps and those that expand: a tile with one that does not fit is marked, and
-** comes again in the end, as bf16.
+** pass through these warps and those that dequantize: a tile with one that does not fit is marked,
+** and comes again in the end, as bf16.
 //$ end
 */
 enum { LINES = COLUMNS / 4, HELD = LINES / 8 }; /* rows of B: in a warp, in a thread */
 
 //$ if few > 0 then
-enum { FEW = $(few) }; /* rows of A that fewer products are for        COUPLED: few -> expand.c */
+enum { FEW = $(few) }; /* rows of A for fewer products  COUPLED: few -> model_dequantize.c */
 
 //$ end
 /* What one thread has of B for TILE_K steps of k: of 16 rows two, with 8 words of pairs each. */
@@ -183,8 +183,8 @@ FN void load_$(part)(struct raw *raw, const struct memory *s, const struct rows 
 
 //$ end
 /* The values of one half of the stage that begins at `x`. */
-FN void expand_raw(struct fragment *f, const struct raw *raw, const struct rows *rows, int x,
-                   int half)
+FN void dequantize_raw(struct fragment *f, const struct raw *raw, const struct rows *rows, int x,
+                       int half)
 {
 //$ local from = word_k > stage_k and "(x + half * TILE_K)" or "half * TILE_K"
 //$ local next = either and "0x1010" or "0x0101" -- digits; of either they are upper bytes
@@ -210,7 +210,7 @@ FN void expand_raw(struct fragment *f, const struct raw *raw, const struct rows 
         for (int i = 0; i < HELD; i++)
 #pragma unroll
             for (int j = 0; j < $(words); j++)
-                expand_$(kind)_twice(f->pair[i] + $(each // 2) * j, raw->word[i][j],
+                dequantize_$(kind)_twice(f->pair[i] + $(each // 2) * j, raw->word[i][j],
                                twice_$(near)(scale[i]));
         return;
     }
@@ -221,18 +221,18 @@ FN void expand_raw(struct fragment *f, const struct raw *raw, const struct rows 
 #pragma unroll
         for (int j = 0; j < $(words); j++)
 //$ if low then
-            expand_$(kind)_twice(f->pair[i] + $(each // 2) * j, raw->word[i][j],
+            dequantize_$(kind)_twice(f->pair[i] + $(each // 2) * j, raw->word[i][j],
                            twice_e4m3_apart(scale[i] & 255));
 //$ else
-            expand_$(kind)(f->pair[i] + $(each // 2) * j, raw->word[i][j],
+            dequantize_$(kind)(f->pair[i] + $(each // 2) * j, raw->word[i][j],
                      factor_$(b.scale.type)(scale[i] & 255));
 //$ end
 }
 
 //$ if either then
 /* The same as f16. */
-FN void expand_narrow(const struct memory *s, struct fragment *f, struct raw *raw,
-                      const struct rows *rows, int half)
+FN void dequantize_narrow(const struct memory *s, struct fragment *f, struct raw *raw,
+                          const struct rows *rows, int half)
 {
     const unsigned int digits = rows->digits + half * 2 * 0x1010;
 
@@ -244,7 +244,7 @@ FN void expand_narrow(const struct memory *s, struct fragment *f, struct raw *ra
     for (int i = 0; i < HELD; i++)
 #pragma unroll
         for (int j = 0; j < $(words); j++)
-            expand_$(b.type)_f16(f->pair[i] + $(each // 2) * j, raw->word[i][j],
+            dequantize_$(b.type)_f16(f->pair[i] + $(each // 2) * j, raw->word[i][j],
                             permute(raw->scales[i], 0, digits));
 }
 
@@ -338,13 +338,13 @@ FN void multiply_stage(float sum[SUMS], struct fragment *even, struct fragment *
 //$ if mixed then
     if (rows->narrow)
 //$ end
-        expand_narrow(s, odd, raw, rows, 1);
+        dequantize_narrow(s, odd, raw, rows, 1);
 //$ if mixed then
     else
-        expand_raw(odd, raw, rows, x, 1);
+        dequantize_raw(odd, raw, rows, x, 1);
 //$ end
 //$ else
-    expand_raw(odd, raw, rows, x, 1);
+    dequantize_raw(odd, raw, rows, x, 1);
 //$ end
     packed_done(s, p, lane);
     if (next < k) {
@@ -363,13 +363,13 @@ FN void multiply_stage(float sum[SUMS], struct fragment *even, struct fragment *
 //$ if mixed then
         if (rows->narrow)
 //$ end
-            expand_narrow(s, even, raw, rows, 0);
+            dequantize_narrow(s, even, raw, rows, 0);
 //$ if mixed then
         else
-            expand_raw(even, raw, rows, next, 0);
+            dequantize_raw(even, raw, rows, next, 0);
 //$ end
 //$ else
-        expand_raw(even, raw, rows, next, 0);
+        dequantize_raw(even, raw, rows, next, 0);
 //$ end
         fetch_ahead(s, line, next, line_row, lane);
     }
@@ -396,7 +396,7 @@ FN void multiply_again(float sum[SUMS], const struct memory *s, struct pipeline 
 #pragma unroll
         for (int half = 0; half < SPAN; half++) {
             load_raw(&raw, s, rows, p->stage, x, half);
-            expand_raw(&f, &raw, rows, x, half);
+            dequantize_raw(&f, &raw, rows, x, half);
             multiply_step(sum, &f, ring + half * (STAGE_BYTES / 16), rows, x > 0 || half > 0);
             mma_wait(0);
         }
@@ -422,7 +422,7 @@ FN unsigned int sample_scales(const struct memory *s, const struct rows *rows)
     return __reduce_max_sync(~0u, most);
 }
 
-/* What sums of f16 lack: a power of two for each warp that expands, `lows` is of their rows. */
+/* What sums of f16 lack: a power of two for each warp that dequantizes, `lows` is of their rows. */
 FN void raise_sums(float sum[SUMS], unsigned int low, unsigned int lows)
 {
     float unit[4];
@@ -498,13 +498,13 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
 //$ if mixed then
     if (rows.narrow)
 //$ end
-        expand_narrow(s, &even, &raw, &rows, 0);
+        dequantize_narrow(s, &even, &raw, &rows, 0);
 //$ if mixed then
     else
-        expand_raw(&even, &raw, &rows, 0, 0);
+        dequantize_raw(&even, &raw, &rows, 0, 0);
 //$ end
 //$ else
-    expand_raw(&even, &raw, &rows, 0, 0);
+    dequantize_raw(&even, &raw, &rows, 0, 0);
 //$ end
 #pragma unroll 1
     for (int x = 0; x < k; x += SPAN * TILE_K)

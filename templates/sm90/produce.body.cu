@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
-//$ if expand ~= "none" and wide == "either" then
+//$ if dequantize ~= "none" and wide == "either" then
 scheduler_twice(&s, &w, &p, &sequence, &maps, cluster, clusters, k, lane);
 //$ else
 scheduler_begin(&w, cluster, clusters, lane);

@@ -164,7 +164,7 @@ FN void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z
 
 //$ end
 //$ end
-//$ if expand ~= "none" and wide == "either" then
+//$ if dequantize ~= "none" and wide == "either" then
 /* Wait until all of this thread's stores are done, so that others may go to the same places. */
 #define store_wait_done() asm volatile("cp.async.bulk.wait_group 0;" : : : "memory")
 
@@ -206,7 +206,7 @@ FN unsigned int load_shared_half(unsigned int from)
 }
 
 //$ end
-//$ local turned = expand == "swapped"
+//$ local turned = dequantize == "swapped"
 //$ if d.bytes == 2 and not turned then
 /* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8. */
 FN void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
@@ -255,7 +255,7 @@ FN void load_shared_x4(unsigned int from, unsigned int word[4])
                  : "r"(from) : "memory");
 }
 
-//$ if expand ~= "none" or copies then
+//$ if dequantize ~= "none" or copies then
 FN unsigned int load_shared_word(unsigned int from)
 {
     unsigned int word;
@@ -264,7 +264,7 @@ FN unsigned int load_shared_word(unsigned int from)
 }
 
 //$ end
-//$ local either = expand ~= "none" and wide == "either"
+//$ local either = dequantize ~= "none" and wide == "either"
 //$ if either then
 /* Only where `wanted`: without a branch, behind which the compiler would not know that a warp is
    together. */
@@ -285,9 +285,9 @@ FN void store_shared_word(unsigned int to, unsigned int word)
 }
 
 //$ end
-//$ if expand ~= "none" then
-//$ local of_eight = expand == "registers" and a.bits == 4 -- codes or bytes, at a time
-//$ of_eight = expand == "swapped" and (b.bits == 4 or a.bits ~= 4 and a.bits ~= 16) or of_eight
+//$ if dequantize ~= "none" then
+//$ local of_eight = dequantize == "registers" and a.bits == 4 -- codes or bytes, at a time
+//$ of_eight = dequantize == "swapped" and (b.bits == 4 or a.bits ~= 4 and a.bits ~= 16) or of_eight
 //$ if of_eight then
 FN void load_shared_codes(unsigned int from, unsigned int word[2])
 {

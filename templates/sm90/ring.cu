@@ -15,7 +15,7 @@ FN void pipeline_next(struct pipeline *p, int stages)
 
 //$ include "sm90/tile_queue.cu"
 
-//$ if expand ~= "none" and wide == "either" then
+//$ if dequantize ~= "none" and wide == "either" then
 //$ include "sm90/narrow_tiles.cu"
 
 //$ end

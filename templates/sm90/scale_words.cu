@@ -1,8 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Scales of blocks on their way to the warps that expand: four of a row in a word, by copies that
-** do not hold a thread up, SF_AHEAD steps of k before they are needed. A thread that expands whole
-** rows fetches and reads their scales itself, so nobody waits for anybody.
+** Scales of blocks on their way to the warps that dequantize: four of a row in a word, by copies
+** that do not hold a thread up, SF_AHEAD steps of k before they are needed. A thread that
+** dequantizes whole rows fetches and reads their scales itself, so nobody waits for anybody.
 **
 ** A line is a row's scales for all of its group's k. It begins at any byte, words at multiples of
 ** four: what is needed at a time comes out of two neighbouring words.
@@ -97,7 +97,7 @@ FN void fetch_$(name)(const struct memory *s, const struct line *l, int word, in
     fetch_word(slot_$(name)(s, word, row), l, word, $(s.order == "tiles" and 512 or 4));
 }
 
-//$ if expand == "swapped" then
+//$ if dequantize == "swapped" then
 //$ local words = span * tile.k // (4 * s.k) -- that a stage needs
 /* Of the words for the stage that begins at `x` all but the first, which the one before needs. */
 FN void fetch_next_$(name)(const struct memory *s, const struct line *l, int x, int row)

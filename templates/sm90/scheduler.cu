@@ -24,7 +24,7 @@
 //$ -- where scales of a group lie, or its copies
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local kept = epilogue == "copies" or back
-//$ local runs = kept or expand ~= "none" and a_runs
+//$ local runs = kept or dequantize ~= "none" and a_runs
 struct scheduler {
 //$ if microbatches > 1 then
     const struct microbatches *microbatches;
@@ -75,7 +75,7 @@ struct scheduler {
 
 struct tile {
     int group;
-//$ if expand ~= "none" and wide == "either" then
+//$ if dequantize ~= "none" and wide == "either" then
     int as;            /* what it is multiplied as */
     unsigned int sequence; /* that says so */
 //$ end

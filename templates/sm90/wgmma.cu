@@ -14,17 +14,17 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ local transposed = { k = 0, mn = 1 }
 //$ local number = a.type == "i8" and "int" or "float"
 //$ local types = a.type == "i8" and "s32.s8.s8" or "f32." .. a.type .. "." .. b.type
-//$ types = expand ~= "none" and "f32." .. wide .. "." .. wide or types
+//$ types = dequantize ~= "none" and "f32." .. wide .. "." .. wide or types
 //$ local r = a.type == "i8" and "r" or "f"
-//$ if expand == "swapped" then
+//$ if dequantize == "swapped" then
 /*
 ** Swapped: the 64 rows are B's, and they come from registers; the columns are A's rows, which lie
 ** in shared memory. What a thread holds is D turned.
 */
 //$ end
-//$ if expand == "registers" or expand == "swapped" then
+//$ if dequantize == "registers" or dequantize == "swapped" then
 //$ -- of swapped ones also products of fewer columns, and as f16
-//$ local swapped = expand == "swapped"
+//$ local swapped = dequantize == "swapped"
 //$ for _, columns in ipairs(swapped and few > 0 and { mma_n, few } or { mma_n }) do
 //$ for _, type in ipairs(swapped and wide == "either" and { "bf16", "f16" } or { wide }) do
 //$ local count = columns // 2
@@ -107,7 +107,7 @@ FN void mma_finish($(number) *sum, int count)
     for (int i = 0; i < count; i++)
         asm volatile("" : "+$(r)"(sum[i]) : : "memory");
 }
-//$ if expand == "swapped" and lowered > 0 then
+//$ if dequantize == "swapped" and lowered > 0 then
 
 /* What the operands' values lack: a power of two, so nothing is rounded. */
 FN void mma_raise(float *sum, int count)

@@ -133,7 +133,7 @@ int gpu_variant_choices(const struct gpu_variant *, int models,
 
 /* The dequantize= that a problem of this kernel names: enum
    quern_dequantize. */
-int gpu_variant_expand(const struct qn_kernel *);
+int gpu_variant_dequantize(const struct qn_kernel *);
 
 /* The recipe of a kernel whose A or B is scaled, else NULL. */
 const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *);

@@ -29,7 +29,7 @@ static void line_of(const struct qn_kernel *k, char *line, size_t size)
                         .m = 256,
                         .n = 256,
                         .k = 256,
-                        .dequantize = gpu_variant_expand(k)};
+                        .dequantize = gpu_variant_dequantize(k)};
 
     c.epilogue = gpu_epilogue(k->epilogue, GPU_APART);
     qt_case_text(&c, line, size);

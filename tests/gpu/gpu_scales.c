@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_scales.c: the ends of the scales of blocks, of A and of B, in every
-** kernel and expanded ahead: NaN, the largest and the least scale.
+** kernel and dequantized in a pass: NaN, the largest and the least scale.
 */
 #include "gpu.h"
 

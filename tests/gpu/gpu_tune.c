@@ -94,9 +94,10 @@ static const char *tune(struct quern_context *ctx, const char *folder,
         bad = judge(&r);
         if (!bad)
             bad = replan(folder, line, r.kernel);
-        printf("# %s: %s, expand %d, %.1f us, %.3f x, %d rounds, %s, %d MHz\n",
-               line, r.kernel, r.dequantize, r.seconds * 1e6, r.ratio, r.rounds,
-               r.certain ? "certain" : "time was up", r.clock_mhz);
+        printf(
+            "# %s: %s, dequantize %d, %.1f us, %.3f x, %d rounds, %s, %d MHz\n",
+            line, r.kernel, r.dequantize, r.seconds * 1e6, r.ratio, r.rounds,
+            r.certain ? "certain" : "time was up", r.clock_mhz);
     }
     quern_free(r.candidates);
     return bad;

@@ -164,7 +164,7 @@ struct gpu_kernel *gpu_variant_kernel(const char *name)
     return NULL;
 }
 
-/* May the variant's op be expanded that way? A product as f16 is D and no
+/* May the variant's op be dequantized that way? A product as f16 is D and no
    more. */
 static int goes(const struct gpu_variant *v, int op, int way)
 {
@@ -176,7 +176,7 @@ static int goes(const struct gpu_variant *v, int op, int way)
            !qn_ahead_wrong(gpu_context, &p, v->recipe, way);
 }
 
-int gpu_variant_expand(const struct qn_kernel *kernel)
+int gpu_variant_dequantize(const struct qn_kernel *kernel)
 {
     return qn_tensormap_takes(kernel, QN_PARAM_bases) ? QUERN_DEQUANTIZE_F16
                                                       : QUERN_DEQUANTIZE_AUTO;
@@ -196,8 +196,8 @@ int gpu_variant_choices(const struct gpu_variant *v, int models,
             choices[count++] = (struct gpu_choice){labels[op], NULL, op, 0};
     for (int op = 0; op < 3 && models; op++) {
         if (goes(v, op, QUERN_DEQUANTIZE_PASS))
-            choices[count++] = (struct gpu_choice){"expanded ahead", NULL, op,
-                                                   QUERN_DEQUANTIZE_PASS};
+            choices[count++] = (struct gpu_choice){
+                "dequantized in a pass", NULL, op, QUERN_DEQUANTIZE_PASS};
         if (goes(v, op, QUERN_DEQUANTIZE_FP8))
             choices[count++] = (struct gpu_choice){"encoded again", NULL, op,
                                                    QUERN_DEQUANTIZE_FP8};
@@ -211,7 +211,7 @@ int gpu_variant_choices(const struct gpu_variant *v, int models,
         if (!kernel->dropped)
             choices[count++] = (struct gpu_choice){
                 kernel->kernel->name, kernel, kernel->kernel->op,
-                gpu_variant_expand(kernel->kernel)};
+                gpu_variant_dequantize(kernel->kernel)};
     }
     return count;
 }

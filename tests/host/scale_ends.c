@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scale_ends.c: the ends of the scales of blocks on the host, of A and of B,
-** expanded inside and ahead.
+** dequantized inside and ahead.
 */
 #include "support/ends.h"
 #include "host.h"

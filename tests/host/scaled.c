@@ -40,8 +40,9 @@ static int d_type_at(const struct qn_recipe *recipe, int i)
     return types[i % count];
 }
 
-/* The expanded operands are the very same, so each sum on the host is, too: the
-   bits of D agree, but where alpha is rounded with scales of a second level. */
+/* The dequantized operands are the very same, so each sum on the host is, too:
+   the bits of D agree, but where alpha is rounded with scales of a second
+   level. */
 static void same_otherwise(const struct qt_case *c, int way)
 {
     const struct qt_epilogue *epilogue = qt_case_epilogue(c);
@@ -378,7 +379,7 @@ static void put_code(unsigned char *codes, int bits, int64_t at, unsigned code)
 
 /*
 ** A's row s has scale s in all its blocks and every code once; B picks one of
-** them for each column. So D is what each pair of code and scale is expanded
+** them for each column. So D is what each pair of code and scale is dequantized
 ** to: value * scale, rounded to bf16 as fp32 is.
 */
 static void check_pairs(const struct qn_recipe *recipe)

@@ -68,7 +68,7 @@ void test_device_compiles(void **state)
         good++;
     }
     close_both(gen);
-    assert_int_equal(good, 2 * PARTS - 1); /* EXPAND is for Hopper alone */
+    assert_int_equal(good, 2 * PARTS - 1); /* DEQUANTIZE is for Hopper alone */
 }
 
 /* ------------------------------------------------------------------ running */
@@ -163,30 +163,30 @@ static const struct signature pieces[] = {
     {CHANCE, "to_e2m3_stochastic", 1, 256, 0},
     {CHANCE, "to_e3m2_stochastic", 1, 256, 0},
     {CHANCE, "to_e2m1_stochastic", 1, 256, 0},
-    {EXPAND, "expand_e4m3_e8m0", 2, 2, 0},
-    {EXPAND, "expand_e5m2_e8m0", 2, 2, 0},
-    {EXPAND, "expand_e2m3_e8m0", 2, 2, 0},
-    {EXPAND, "expand_e3m2_e8m0", 2, 2, 0},
-    {EXPAND, "expand_e2m1_e8m0", 2, 4, 0},
-    {EXPAND, "expand_e2m1_apart_e8m0", 2, 4, 0},
-    {EXPAND, "expand_e4m3_e4m3", 2, 2, 0},
-    {EXPAND, "expand_e5m2_e4m3", 2, 2, 0},
-    {EXPAND, "expand_e2m3_e4m3", 2, 2, 0},
-    {EXPAND, "expand_e3m2_e4m3", 2, 2, 0},
-    {EXPAND, "expand_e2m1_e4m3", 2, 4, 0},
-    {EXPAND, "expand_e2m1_apart_e4m3", 2, 4, 0},
-    {EXPAND, "expand_e4m3_f16", 3, 4, 0},
-    {EXPAND, "sampled_f16", 2, 7, 0},
-    {EXPAND, "twice_e4m3", 2, 2, 0},
-    {EXPAND, "twice_e5m2", 2, 2, 0},
-    {EXPAND, "twice_e2m3", 2, 2, 0},
-    {EXPAND, "twice_e3m2", 2, 2, 0},
-    {EXPAND, "twice_e2m1", 2, 4, 0},
-    {EXPAND, "twice_e2m1_apart", 2, 4, 0},
-    {EXPAND, "low_e2m1_apart", 2, 4, 0},
-    {EXPAND, "beyond_apart", 1, 1, 0},
-    {EXPAND, "codes_apart", 2, 2, 0},
-    {EXPAND, "pairs_apart", 4, 4, 0},
+    {DEQUANTIZE, "dequantize_e4m3_e8m0", 2, 2, 0},
+    {DEQUANTIZE, "dequantize_e5m2_e8m0", 2, 2, 0},
+    {DEQUANTIZE, "dequantize_e2m3_e8m0", 2, 2, 0},
+    {DEQUANTIZE, "dequantize_e3m2_e8m0", 2, 2, 0},
+    {DEQUANTIZE, "dequantize_e2m1_e8m0", 2, 4, 0},
+    {DEQUANTIZE, "dequantize_e2m1_apart_e8m0", 2, 4, 0},
+    {DEQUANTIZE, "dequantize_e4m3_e4m3", 2, 2, 0},
+    {DEQUANTIZE, "dequantize_e5m2_e4m3", 2, 2, 0},
+    {DEQUANTIZE, "dequantize_e2m3_e4m3", 2, 2, 0},
+    {DEQUANTIZE, "dequantize_e3m2_e4m3", 2, 2, 0},
+    {DEQUANTIZE, "dequantize_e2m1_e4m3", 2, 4, 0},
+    {DEQUANTIZE, "dequantize_e2m1_apart_e4m3", 2, 4, 0},
+    {DEQUANTIZE, "dequantize_e4m3_f16", 3, 4, 0},
+    {DEQUANTIZE, "sampled_f16", 2, 7, 0},
+    {DEQUANTIZE, "twice_e4m3", 2, 2, 0},
+    {DEQUANTIZE, "twice_e5m2", 2, 2, 0},
+    {DEQUANTIZE, "twice_e2m3", 2, 2, 0},
+    {DEQUANTIZE, "twice_e3m2", 2, 2, 0},
+    {DEQUANTIZE, "twice_e2m1", 2, 4, 0},
+    {DEQUANTIZE, "twice_e2m1_apart", 2, 4, 0},
+    {DEQUANTIZE, "low_e2m1_apart", 2, 4, 0},
+    {DEQUANTIZE, "beyond_apart", 1, 1, 0},
+    {DEQUANTIZE, "codes_apart", 2, 2, 0},
+    {DEQUANTIZE, "pairs_apart", 4, 4, 0},
 };
 
 /* The kernel each_NAME over `count` elements; 0 if every call succeeded. */
@@ -258,7 +258,7 @@ static void check_piece(void *module, const struct signature *s)
 static void *load_part(struct qg *gen, enum piece_part part)
 {
     static const char *const parts[] = {"nearest", "chance", "math",
-                                        "activations", "expand"};
+                                        "activations", "dequantize"};
     const struct quern_registry *registry = qg_registry(gen);
     struct qn_compiled compiled;
     void *module = NULL;

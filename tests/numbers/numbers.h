@@ -22,7 +22,7 @@
 
 /* ----------------------------------------------------------------- pieces.c */
 
-enum piece_part { NEAREST, CHANCE, MATH, ACTIVATIONS, EXPAND, PARTS };
+enum piece_part { NEAREST, CHANCE, MATH, ACTIVATIONS, DEQUANTIZE, PARTS };
 
 /* Applies one piece to `count` elements, pairs or rows of an array. */
 typedef void each_fn(const void *in, void *out, long count);
@@ -76,13 +76,13 @@ void test_math(void **state);
 void test_math_ends(void **state);
 void test_activations(void **state);
 void test_activation_ends(void **state);
-void test_expand_every_pair(void **state);
-void test_expand_f16(void **state);
-void test_expand_sampled(void **state);
-void test_expand_encode_again(void **state);
-void test_expand_again_ends(void **state);
-void test_expand_beyond(void **state);
-void test_expand_apart(void **state);
+void test_dequantize_every_pair(void **state);
+void test_dequantize_f16(void **state);
+void test_dequantize_sampled(void **state);
+void test_dequantize_encode_again(void **state);
+void test_dequantize_again_ends(void **state);
+void test_dequantize_beyond(void **state);
+void test_dequantize_apart(void **state);
 void test_device_compiles(void **state);
 void test_device_same_bits(void **state);
 

@@ -16,7 +16,7 @@
 extern char **environ;
 
 static const char *const part_names[PARTS] = {"nearest", "chance", "math",
-                                              "activations", "expand"};
+                                              "activations", "dequantize"};
 
 /* Read from tests/numbers, and given to the generator with its templates. */
 static const char *const own[] = {

@@ -83,7 +83,7 @@ static inline float twin_scale(int role, int group, int line, int block)
     return (float)(1 + (3 * role + 7 * group + 5 * line + 11 * block) % 31);
 }
 
-/* The same of blocks whose scales are expanded with their values. */
+/* The same of blocks whose scales are dequantized with their values. */
 struct twin_blocks {
     int rows, k; /* 0: none */
 };

@@ -12,7 +12,7 @@
 ** The generator says before it how many steps of k are promoted (SIM_PROMOTE), or 0; whether sums
 ** are stored from elsewhere than where they are made (SIM_VALUED); what room a stage's scales
 ** have (SIM_SF_BYTES), and B's scales of the steps ahead (SIM_AHEAD_BYTES); and, of kernels that
-** expand, how packed stages and slots of scales lie.
+** dequantize, how packed stages and slots of scales lie.
 */
 #include "launch.h"
 
@@ -131,7 +131,7 @@ struct sim_thread {
     int noted;    /* it has read a slot that its warp does not know yet */
     int promoted; /* real steps in parts, since a tile was announced */
     unsigned int tile[4], as; /* of the last slot: group, start, length, row; the tile's type */
-    struct sim_packed hand[SIM_HANDS]; /* rows that it expands, the last one first */
+    struct sim_packed hand[SIM_HANDS]; /* rows that it dequantizes, the last one first */
     int products; /* since the last batch */
     struct sim_word word[SIM_WORDS_COPIED];
     int words, batch;
@@ -515,5 +515,5 @@ static int __ffs(unsigned int x) { return __builtin_ffs((int)x); }
 #include "shim_scale.h"
 #include "shim_copy.h"
 #include "shim_narrow.h"
-#include "shim_expand.h"
+#include "shim_dequantize.h"
 #include "shim_store.h"

@@ -165,22 +165,22 @@ static void test_scaled_k(void **state)
 static void test_swapped(void **state)
 {
     const struct form *forms[] = {
-        &EXPAND_M_SWAPPED,        &EXPAND_M_SWAPPED_GLOBAL,
-        &EXPAND_M_SWAPPED_TILES,  &EXPAND_M_SWAPPED_MIXED,
-        &EXPAND_M_SWAPPED_EITHER, &EXPAND_M_SWAPPED_EITHER_MORE,
-        &EXPAND_M_SWAPPED_MORE};
+        &CODES_M_SWAPPED,        &CODES_M_SWAPPED_GLOBAL,
+        &CODES_M_SWAPPED_TILES,  &CODES_M_SWAPPED_MIXED,
+        &CODES_M_SWAPPED_EITHER, &CODES_M_SWAPPED_EITHER_MORE,
+        &CODES_M_SWAPPED_MORE};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_enough);
 }
 
-static void test_expanded(void **state)
+static void test_dequantized(void **state)
 {
     const struct form *forms[] = {
-        &EXPAND_M,           &EXPAND_M_GLOBAL,    &EXPAND_M_SHORT,
-        &EXPAND_K,           &EXPAND_K_ADD,       &EXPAND_K_SCALE,
-        &EXPAND_M_REGISTERS, &EXPAND_K_REGISTERS, &EXPAND_M_TILES,
-        &EXPAND_K_TILES,     &EXPAND_M_MIXED,     &EXPAND_M_REGISTERS_F16};
+        &CODES_M,           &CODES_M_GLOBAL,    &CODES_M_SHORT,
+        &CODES_K,           &CODES_K_ADD,       &CODES_K_SCALE,
+        &CODES_M_REGISTERS, &CODES_K_REGISTERS, &CODES_M_TILES,
+        &CODES_K_TILES,     &CODES_M_MIXED,     &CODES_M_REGISTERS_F16};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_enough);
@@ -564,10 +564,10 @@ static void test_quantizer_defects_are_seen(void **state)
     see_defects(quantizer_defects, COUNT(quantizer_defects));
 }
 
-static void test_expander_defects_are_seen(void **state)
+static void test_dequantizer_defects_are_seen(void **state)
 {
     (void)state;
-    see_defects(expander_defects, COUNT(expander_defects));
+    see_defects(dequantizer_defects, COUNT(dequantizer_defects));
 }
 
 /* With a name, only the tests of that name; it may hold a * for anything. */
@@ -581,7 +581,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_quantizers),
         cmocka_unit_test(test_epilogues),
         cmocka_unit_test(test_scaled_k),
-        cmocka_unit_test(test_expanded),
+        cmocka_unit_test(test_dequantized),
         cmocka_unit_test(test_swapped),
         cmocka_unit_test(test_merged),
         cmocka_unit_test(test_uniform),
@@ -589,7 +589,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_defects_are_seen),
         cmocka_unit_test(test_activation_defects_are_seen),
         cmocka_unit_test(test_quantizer_defects_are_seen),
-        cmocka_unit_test(test_expander_defects_are_seen),
+        cmocka_unit_test(test_dequantizer_defects_are_seen),
     };
 
     if (share_open() || atexit(share_print))

@@ -129,58 +129,58 @@ FORM(BLOCK_K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, K,
      .addend = "read", .tile_m = 128, .recipe = "fp8_block");
 
 /*
-** Expanded: values of blocks times their scales, in shared memory or in
+** Dequantized: values of blocks times their scales, in shared memory or in
 ** registers. GLOBAL: a second level of scales. SHORT: half of the threads have
 ** a row of A.
 */
-FORM(EXPAND_M, M, STORE, cooperative, 128, 1, 1, BF16, K,
+FORM(CODES_M, M, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "mxfp8", .codes = "shared");
-FORM(EXPAND_M_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
+FORM(CODES_M_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 128, .recipe = "nvfp4", .codes = "shared");
-FORM(EXPAND_M_SHORT, M, STORE, cooperative, 256, 1, 1, BF16, K,
+FORM(CODES_M_SHORT, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 64, .recipe = "mxfp4", .codes = "shared");
-FORM(EXPAND_K, K, STORE, cooperative, 128, 1, 1, BF16, K,
+FORM(CODES_K, K, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "nvfp4", .codes = "shared");
-FORM(EXPAND_K_ADD, K, ADD, cooperative, 256, 1, 1, F32, K,
+FORM(CODES_K_ADD, K, ADD, cooperative, 256, 1, 1, F32, K,
      .addend = "reduce", .tile_m = 128, .recipe = "mxfp8", .codes = "shared");
-FORM(EXPAND_K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, K,
+FORM(CODES_K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, K,
      .addend = "read", .tile_m = 128, .recipe = "nvfp4", .codes = "shared");
 
 /* Six bits and scales in tiles; 4-bit weights beside A as it is. */
-FORM(EXPAND_M_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
+FORM(CODES_M_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "test_mx6", .codes = "shared");
-FORM(EXPAND_K_TILES, K, STORE, cooperative, 128, 1, 1, BF16, K,
+FORM(CODES_K_TILES, K, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "test_mx6",
      .codes = "registers");
-FORM(EXPAND_M_MIXED, M, STORE, cooperative, 256, 1, 1, BF16, K,
+FORM(CODES_M_MIXED, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 64, .recipe = "test_w4", .codes = "shared");
 /* A in registers. */
-FORM(EXPAND_M_REGISTERS, M, STORE, cooperative, 256, 1, 1, BF16, K,
+FORM(CODES_M_REGISTERS, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "nvfp4", .codes = "registers");
-FORM(EXPAND_K_REGISTERS, K, STORE, cooperative, 128, 1, 1, F32, K,
+FORM(CODES_K_REGISTERS, K, STORE, cooperative, 128, 1, 1, F32, K,
      .addend = "none", .tile_m = 128, .recipe = "mxfp8", .codes = "registers");
 /* Rows of B as the tensor cores' rows, in registers; A as it is. */
-FORM(EXPAND_M_SWAPPED, M, STORE, cooperative, 128, 1, 1, BF16, K,
+FORM(CODES_M_SWAPPED, M, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 64, .recipe = "mxfp8", .codes = "swapped");
-FORM(EXPAND_M_SWAPPED_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
+FORM(CODES_M_SWAPPED_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 32, .recipe = "nvfp4", .codes = "swapped");
-FORM(EXPAND_M_SWAPPED_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
+FORM(CODES_M_SWAPPED_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 64, .recipe = "test_mx6", .codes = "swapped");
-FORM(EXPAND_M_SWAPPED_MIXED, M, STORE, cooperative, 256, 1, 1, F32, K,
+FORM(CODES_M_SWAPPED_MIXED, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 64, .recipe = "test_w4", .codes = "swapped");
 /* As f16. */
-FORM(EXPAND_M_REGISTERS_F16, M, STORE, cooperative, 256, 1, 1, BF16, K,
+FORM(CODES_M_REGISTERS_F16, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "mxfp8", .codes = "registers",
      .f16 = 1);
 /* As f16 by tiles, and those that do not fit once more as bf16. MORE: some
    tiles have few rows. */
-FORM(EXPAND_M_SWAPPED_EITHER, M, STORE, cooperative, 256, 1, 1, F32, K,
+FORM(CODES_M_SWAPPED_EITHER, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 64, .recipe = "mxfp8", .codes = "swapped",
      .either = 1);
-FORM(EXPAND_M_SWAPPED_EITHER_MORE, M, STORE, cooperative, 256, 1, 1, BF16, K,
+FORM(CODES_M_SWAPPED_EITHER_MORE, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 96, .recipe = "mxfp8", .codes = "swapped",
      .either = 1);
-FORM(EXPAND_M_SWAPPED_MORE, M, STORE, cooperative, 256, 1, 1, F32, K,
+FORM(CODES_M_SWAPPED_MORE, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 96, .recipe = "nvfp4", .codes = "swapped");
 
 /* Merged products. */

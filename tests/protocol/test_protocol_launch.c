@@ -175,7 +175,7 @@ static void set_copies(const struct qn_kernel *kernel, struct twin_launch *l)
 }
 
 /* Are codes multiplied by their scales before they are summed? */
-static int expands(const struct qn_scaling *f)
+static int dequantizes(const struct qn_scaling *f)
 {
     return f->span == QN_SPAN_BLOCK && f->type != QUERN_F32;
 }
@@ -186,12 +186,12 @@ static void set_scaling(int role)
     const struct qn_scaling *f = launch.geometry[role].sf.scaling;
     struct twin_scaling *to = &launch.twin.scaling[role];
 
-    if (expands(f))
+    if (dequantizes(f))
         launch.twin.blocks[role] = (struct twin_blocks){f->rows, f->k};
-    if (expands(f) && !f->global)
+    if (dequantizes(f) && !f->global)
         return;
     *to = (struct twin_scaling){INT_MAX, INT_MAX, f->span != QN_SPAN_TENSOR};
-    if (expands(f))
+    if (dequantizes(f))
         return;
     if (f->span == QN_SPAN_BLOCK || f->span == QN_SPAN_ROW)
         to->rows = f->span == QN_SPAN_BLOCK ? f->rows : 1;

@@ -55,7 +55,7 @@ static const char shim[] =
     "//$ else\n"
     "    SIM_INLINE = 0, SIM_NUMBER_STAGES = 0, SIM_NUMBER_BYTES = 0,\n"
     "//$ end\n"
-    "//$ if expand ~= 'none' then\n"
+    "//$ if dequantize ~= 'none' then\n"
     "    SIM_SPAN = $(span),\n"
     "    SIM_PACKED_BYTES = PACKED_STAGES * $(span) * PACKED_BYTES,\n"
     "    SIM_PACKED_STEP = PACKED_BYTES,\n"
@@ -67,8 +67,8 @@ static const char shim[] =
     "    SIM_B_EACH = $(256 // packed_row[2]),\n"
     "    SIM_BARRIERS_MADE = STAGES + PACKED_STAGES + QUEUE\n"
     "                        + $(addend == 'fetch' and '4 * SLABS' or '0'),\n"
-    "    SIM_PERMUTED = $(expand == 'shared' and 0 or 1),\n"
-    "    SIM_SWAPPED = $(expand == 'swapped' and 1 or 0),\n"
+    "    SIM_PERMUTED = $(dequantize == 'shared' and 0 or 1),\n"
+    "    SIM_SWAPPED = $(dequantize == 'swapped' and 1 or 0),\n"
     "    SIM_EITHER = $(wide == 'either' and 1 or 0),\n"
     "    SIM_MARKED = $(marks > 0 and 4 + marks // 4 + 1 or 0),\n"
     "    SIM_APART = $(apart and 1 or 0)\n"
@@ -94,7 +94,7 @@ static const char *twin_text(const struct qg_file *file)
     if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
         strncmp(file->path, "templates/activation/", 21) == 0 ||
         strncmp(file->path, "templates/sm90/store_", 21) == 0 ||
-        strncmp(file->path, "templates/expand/", 17) == 0)
+        strncmp(file->path, "templates/dequantize/", 21) == 0)
         return "";
     return file->text;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_scene.h: plans that expand ahead, their arguments, and what a run of
-** them launches.
+** ahead_scene.h: plans that dequantize ahead, their arguments, and what a run
+** of them launches.
 */
 #ifndef TEST_AHEAD_SCENE_H
 #define TEST_AHEAD_SCENE_H
@@ -62,7 +62,7 @@ static char *decide(struct quern_context *ctx, const struct decision *row,
 }
 
 /* Without kernel `lost` the problem runs by another one, unless it says
-   `expand`: then it is refused, with `part`. Returns the workspace. */
+   `dequantize`: then it is refused, with `part`. Returns the workspace. */
 static size_t fall_back(const char *lost, const char *text, const char *runs,
                         int dequantize, const char *part)
 {

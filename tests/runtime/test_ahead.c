@@ -10,7 +10,7 @@
 
 /* -------------------------------------------------------------------- order */
 
-static void expands_then_multiplies(void **state)
+static void dequantizes_then_multiplies(void **state)
 {
     struct fixture f = begin("fprop blocks g=3 m=40 n=64 k=96 dequantize=pass");
     int flag = 0;
@@ -355,7 +355,7 @@ static void plans_fail_cleanly(void **state)
 }
 
 /* A program with linked kernels alone takes what these can do, though the model
-   would expand ahead by kernels that only a compiler could make. */
+   would dequantize ahead by kernels that only a compiler could make. */
 static void takes_what_is_linked(void **state)
 {
     struct qn_kernel some[sizeof kernels / sizeof *kernels];
@@ -389,14 +389,22 @@ static void fails_each_allocation(void **state)
 int test_ahead_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(expands_then_multiplies), TEST(turns_columns_back),
-        TEST(sums_whole_blocks),       TEST(multiplies_by_second_levels),
-        TEST(leaves_bf16_alone),       TEST(takes_host_sizes),
-        TEST(fits_fewer_rows),         TEST(refuses),
-        TEST(refuses_options),         TEST(names_arguments),
-        TEST(model_decides),           TEST(falls_back),
-        TEST(fails_each_driver_call),  TEST(plans_fail_cleanly),
-        TEST(fails_each_allocation),   TEST(takes_what_is_linked),
+        TEST(dequantizes_then_multiplies),
+        TEST(turns_columns_back),
+        TEST(sums_whole_blocks),
+        TEST(multiplies_by_second_levels),
+        TEST(leaves_bf16_alone),
+        TEST(takes_host_sizes),
+        TEST(fits_fewer_rows),
+        TEST(refuses),
+        TEST(refuses_options),
+        TEST(names_arguments),
+        TEST(model_decides),
+        TEST(falls_back),
+        TEST(fails_each_driver_call),
+        TEST(plans_fail_cleanly),
+        TEST(fails_each_allocation),
+        TEST(takes_what_is_linked),
     };
 
     return cmocka_run_group_tests_name("ahead", tests, NULL, NULL);

@@ -8,7 +8,7 @@
 
 #include "ahead_scene.h"
 #include "base/context.h"
-#include "choose/expand.h"
+#include "choose/model_dequantize.h"
 
 /* -------------------------------------------------------------------- order */
 
@@ -129,20 +129,20 @@ static void rows_are_counted(void **state)
     double few, many, either;
 
     (void)state;
-    assert_true(qn_expand_rows(&kernel, 40) == 64);
-    assert_true(qn_expand_rows(&kernel, 64) == 80);
-    assert_true(qn_expand_rows(&kernel, 128) == 96);
-    assert_true(qn_expand_whole(&kernel, 64));
-    assert_false(qn_expand_whole(&kernel, 65));
-    few = qn_expand_cycles(&kernel, 64, 64, 512);
-    many = qn_expand_cycles(&kernel, 96, 64, 768);
+    assert_true(qn_model_dequantize_rows(&kernel, 40) == 64);
+    assert_true(qn_model_dequantize_rows(&kernel, 64) == 80);
+    assert_true(qn_model_dequantize_rows(&kernel, 128) == 96);
+    assert_true(qn_model_dequantize_whole(&kernel, 64));
+    assert_false(qn_model_dequantize_whole(&kernel, 65));
+    few = qn_model_dequantize_cycles(&kernel, 64, 64, 512);
+    many = qn_model_dequantize_cycles(&kernel, 96, 64, 768);
     assert_true(many > 1.2 * few && many < 1.5 * few);
     kernel.becomes = "either";
-    either = qn_expand_cycles(&kernel, 64, 64, 512);
+    either = qn_model_dequantize_cycles(&kernel, 64, 64, 512);
     assert_true(either < few);
     kernel.tile[0] = 64;
-    assert_true(qn_expand_rows(&kernel, 128) == 64);
-    assert_false(qn_expand_whole(&kernel, 32));
+    assert_true(qn_model_dequantize_rows(&kernel, 128) == 64);
+    assert_false(qn_model_dequantize_whole(&kernel, 32));
 }
 
 static void model_decides(void **state)

@@ -147,8 +147,8 @@ static char *why(struct fixture *f, const char *sizes)
     return text;
 }
 
-/* The pass is a step of its own, unless what is expanded ahead gets the bias
-   from the kernel of bf16. */
+/* The pass is a step of its own, unless what is dequantized in a pass gets the
+   bias from the kernel of bf16. */
 static void explains_biases(void **state)
 {
     struct fixture f = begin_with("mx", " bias=1", &with_biases);
@@ -182,7 +182,7 @@ static void explains_passes(void **state)
     char *text = why(&f, "g=2 m=65536 hidden=4096 ffn=4096");
 
     (void)state;
-    assert_non_null(strstr(text, "> mx_expand_x"));
+    assert_non_null(strstr(text, "> mx_dequantize_x"));
     assert_non_null(strstr(text, "  pre + b1\n    bias bf16 of=x"));
     assert_non_null(strstr(text, "  y + b2\n    bias bf16 of=x"));
     assert_null(strstr(text, "bias=1 dequantize=pass"));

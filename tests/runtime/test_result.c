@@ -271,7 +271,7 @@ static void casts_in_two_passes(void **state)
 }
 
 /* Where the recipe's kernels have no activation, of what it stands for. */
-static void expands_for_activations(void **state)
+static void dequantizes_for_activations(void **state)
 {
     static const int64_t sizes[] = {20, 0, 20};
     struct fixture f = begin("fprop powers g=3 m=40 n=64 k=32" WORDS);
@@ -302,7 +302,8 @@ static void expands_for_activations(void **state)
     f.args.dbias = room(&f);
     run(&f);
     LAUNCHED("k_sizes_powers", "powers_c", "powers_b", "wide_back", "wide_sum",
-             "powers_dy"); /* sums first, then sizes, then what is expanded */
+             "powers_dy"); /* sums first, then sizes, then what is
+                              dequantized */
     assert_ptr_equal(param(4, SUMS), f.workspace + 256);
     assert_true((char *)param(3, LENGTHS) >=
                 f.workspace + 256 + (40 + 127 * 3) / 128 * 4 * 128 * 4);
@@ -428,7 +429,7 @@ int test_result_group(void)
         TEST(casts_fewer_rows),
         TEST(casts_by_sizes),
         TEST(casts_in_two_passes),
-        TEST(expands_for_activations),
+        TEST(dequantizes_for_activations),
         TEST(refuses),
         TEST(explains),
         TEST(misses_kernels),

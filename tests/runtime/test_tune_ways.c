@@ -34,7 +34,7 @@ static struct quern_tune_result tune(struct quern_context *ctx,
 }
 
 /* Its launches together are faster than the kernel; other processes know. */
-static void expanding_ahead_wins(void **state)
+static void dequantizing_ahead_wins(void **state)
 {
     struct quern_context *ctx =
         open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
@@ -279,7 +279,7 @@ static void fails_each_driver_call(void **state)
 int test_tune_ways_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(expanding_ahead_wins),      TEST(the_kernel_wins),
+        TEST(dequantizing_ahead_wins),   TEST(the_kernel_wins),
         TEST(compares_with_the_model),   TEST(ways_fail),
         TEST(only_what_is_open),         TEST(inside_is_apart),
         TEST(lost_ways_leave_the_model), TEST(plans_measure_first),

@@ -103,65 +103,66 @@ ENTRY each_fma(const float *x, float *y, long count)
     EACH(i, count) y[i] = fma_rn(x[3 * i], x[3 * i + 1], x[3 * i + 2]);
 }
 
-//$ elseif part == "expand" then
+//$ elseif part == "dequantize" then
 //$   for _, scale in ipairs { "e8m0", "e4m3" } do
-//$     once("expand/factor_" .. scale .. ".c")
+//$     once("dequantize/factor_" .. scale .. ".c")
 //$     for i = 1, #narrow + 1 do
 //$       local type = narrow[i] or "e2m1_apart"
-//$       once("expand/" .. type .. ".c")
+//$       once("dequantize/" .. type .. ".c")
 //$       local words = i >= #narrow and 4 or 2
 /* Words of codes, with the scale that each is multiplied by behind it, as pairs of bf16. */
-ENTRY each_expand_$(type)_$(scale)(const unsigned *in, unsigned *pair, long count)
+ENTRY each_dequantize_$(type)_$(scale)(const unsigned *in, unsigned *pair, long count)
 {
     EACH(i, count)
-        expand_$(type)(pair + $(words) * i, in[2 * i], factor_$(scale)(in[2 * i + 1]));
+        dequantize_$(type)(pair + $(words) * i, in[2 * i], factor_$(scale)(in[2 * i + 1]));
 }
 
 //$       local near = type == "e2m1_apart" and "e8m0_apart" or "e8m0"
 //$       if scale == "e8m0" then
-//$         once("expand/twice_" .. near .. ".c")
+//$         once("dequantize/twice_" .. near .. ".c")
 /* The same by the short way, of scales that have one. */
 ENTRY each_twice_$(type)(const unsigned *in, unsigned *pair, long count)
 {
     EACH(i, count)
-        expand_$(type)_twice(pair + $(words) * i, in[2 * i],
+        dequantize_$(type)_twice(pair + $(words) * i, in[2 * i],
                        twice_$(near)(0x10001 * (in[2 * i + 1] < MOST_$(near:upper())
                                                    ? in[2 * i + 1] : MOST_$(near:upper()))));
 }
 
 //$       end
 //$       if scale == "e4m3" and type == "e2m1_apart" then
-//$         once "expand/twice_e4m3_apart.c"
+//$         once "dequantize/twice_e4m3_apart.c"
 /* The same with scales of E4M3, 2^9 too small. */
 ENTRY each_low_e2m1_apart(const unsigned *in, unsigned *pair, long count)
 {
     EACH(i, count)
-        expand_e2m1_apart_twice(pair + 4 * i, in[2 * i], twice_e4m3_apart(in[2 * i + 1]));
+        dequantize_e2m1_apart_twice(pair + 4 * i, in[2 * i], twice_e4m3_apart(in[2 * i + 1]));
 }
 
 //$       end
 //$     end
 //$   end
-//$   once "expand/e4m3_f16.c"
-//$   once "expand/unit_f16.c"
+//$   once "dequantize/e4m3_f16.c"
+//$   once "dequantize/unit_f16.c"
 /*
 ** Words of codes as f16 under a scale, relative to the largest one, `most`; and what a product with
 ** itself is to be multiplied by, and whether the scale may be had.
 */
-ENTRY each_expand_e4m3_f16(const unsigned *in, unsigned *out, long count)
+ENTRY each_dequantize_e4m3_f16(const unsigned *in, unsigned *out, long count)
 {
     EACH(i, count)
     {
         const unsigned low = low_f16(in[3 * i + 2]);
 
-        expand_e4m3_f16(out + 4 * i, in[3 * i], twice_f16(in[3 * i + 1] * 0x10001, low * 0x10001));
+        dequantize_e4m3_f16(out + 4 * i, in[3 * i],
+                            twice_f16(in[3 * i + 1] * 0x10001, low * 0x10001));
         out[4 * i + 2] = bits_of(unit_f16(low, low));
         out[4 * i + 3] = fits_f16(in[3 * i + 2], in[3 * i + 1]);
     }
 }
 
-//$   once "expand/sampled_f16.c"
-//$   once "expand/permute.c"
+//$   once "dequantize/sampled_f16.c"
+//$   once "dequantize/permute.c"
 /*
 ** Four scales of a tile whose first ones' largest is given, as the kernels look at them: each as
 ** f16 in both halves of a word; whether they were near; whether one is too large; and the largest
@@ -190,8 +191,8 @@ ENTRY each_beyond_apart(const unsigned *in, unsigned *out, long count)
     EACH(i, count) out[i] = beyond_e8m0_apart(in[i]);
 }
 
-//$   once "expand/reencode_e2m1.c"
-//$   once "expand/reencode_scale.c"
+//$   once "dequantize/reencode_e2m1.c"
+//$   once "dequantize/reencode_scale.c"
 /*
 ** A word of codes, their scale of e8m0, and the largest that shares a scale with it: words of e4m3,
 ** the bits of their scale, and whether all fit.
@@ -210,7 +211,7 @@ ENTRY each_reencode_e2m1(const unsigned *in, unsigned *out, long count)
     }
 }
 
-//$   once "expand/apart.c"
+//$   once "dequantize/apart.c"
 /* Eight bytes, and eight halves of words, with those that lie 4 apart side by side. */
 ENTRY each_codes_apart(const unsigned *in, unsigned *out, long count)
 {

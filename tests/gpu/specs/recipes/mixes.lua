@@ -1,5 +1,5 @@
 -- Weights with scales of blocks beside other values: recipes that quern itself has none of, so that
--- what is expanded on one side alone, inside and ahead, meets the suite's problems.
+-- what is dequantized on one side alone, inside and ahead, meets the suite's problems.
 
 local function power ()
   return blocked { type = e8m0, per = { k = 32 },
@@ -22,7 +22,8 @@ recipe "mix_16_8" {
   d       = { f32 },
 }
 
--- Eight bits with scales in fp32, as served: for rows, for squares, for all of a tensor; beside bf16.
+-- Eight bits with scales in fp32, as served: for rows, for squares, for all of a tensor; beside
+-- bf16.
 
 local function fitted (amax, of)
   local s = select(eq(amax, 0) | isinf(amax), 1, min(of.element.max / amax, f32.max))

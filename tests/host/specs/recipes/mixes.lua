@@ -47,7 +47,7 @@ recipe "test_blocks" {
   d       = { f32, bf16 },
 }
 
--- Values expanded beside values with a factor.
+-- Values dequantized beside values with a factor.
 
 recipe "test_mixed" {
   element = { x = e4m3, w = e2m1, dy = e5m2 },

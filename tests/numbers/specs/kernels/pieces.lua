@@ -7,11 +7,11 @@ kernels "casts" {
   axis "part" { "nearest", "chance", "math", "activations" },
 }
 
--- Those of templates/expand, which are for Hopper.
+-- Those of templates/dequantize, which are for Hopper.
 kernels "expansions" {
   op = "fprop", element = bf16, recipe = "bf16", layout = "tn", ragged = "m", params = { "a", "d" },
   arch = { "host", "sm_90a" }, template = "casts.cu",
-  axis "part" { "expand" },
+  axis "part" { "dequantize" },
 }
 
 -- SPDX-License-Identifier: Apache-2.0

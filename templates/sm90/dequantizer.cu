@@ -9,21 +9,21 @@
 //$ local all = { { "a", a, "m", tile.m, a_way }, { "b", b, "n", tile.n, b_way } }
 //$ for _, x in ipairs(all) do
 //$ local name, o, way = x[1], x[2], x[5]
-//$ if way == "expanded" then
+//$ if way == "dequantized" then
 //$ local stored = o.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = 64 * stored // 32
 //$ local each = 32 // stored -- codes in a word
 //$ local upper = name:upper()
 //$ local kind = o.type .. (apart and stored == 4 and "_apart" or "") .. (f16 and "_f16" or "")
 /*
-** Row `row` of the tile's $(upper): `codes` is where the packed rows begin, `to` the expanded ones.
-** 16 bytes of a row of $(8 * stored) lie where the copy engine's swizzle puts them, so that the
-** rows of neighbouring threads lie in different banks.
+** Row `row` of the tile's $(upper): `codes` is where the packed rows begin, `to` the dequantized
+** ones. 16 bytes of a row of $(8 * stored) lie where the copy engine's swizzle puts them, so that
+** the rows of neighbouring threads lie in different banks.
 //$ if not in_order then
 ** The order of k is that of the registers that A is multiplied from: see multiply_tile.
 //$ end
 */
-FN void expand_row_$(name)(unsigned int codes, unsigned int to, int row,
+FN void dequantize_row_$(name)(unsigned int codes, unsigned int to, int row,
                          unsigned int scales$(f16 and ", unsigned int low" or ""))
 {
     unsigned int word[$(words)], pair[32];
@@ -47,7 +47,7 @@ FN void expand_row_$(name)(unsigned int codes, unsigned int to, int row,
 //$ end
 #pragma unroll
     for (int i = 0; i < $(words); i++)
-        expand_$(kind)(pair + $(each // 2) * i, word[i], factor[i * $(each) / $(o.scale.k)]);
+        dequantize_$(kind)(pair + $(each // 2) * i, word[i], factor[i * $(each) / $(o.scale.k)]);
 #pragma unroll
     for (int i = 0; i < 8; i++)
 //$ if not in_order then
@@ -61,15 +61,16 @@ FN void expand_row_$(name)(unsigned int codes, unsigned int to, int row,
 
 //$ end
 //$ end
-/* Expand all steps of one tile: `p` is the place of the packed stages, `q` of those of the ring. */
-FN void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
-                    const struct tile *t, const struct scales *scales, int rows, int columns,
-                    int k, int lane)
+/* Dequantize all steps of one tile: `p` is the place of the packed stages, `q` of those of the
+   ring. */
+FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
+                        const struct tile *t, const struct scales *scales, int rows, int columns,
+                        int k, int lane)
 {
     const int thread = threadIdx.x % 128;
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
-//$ if way == "expanded" and x[2].scale then
+//$ if way == "dequantized" and x[2].scale then
     struct line $(name)_line[$((tile_rows + 127) // 128)];
 //$ end
 //$ end
@@ -78,7 +79,7 @@ FN void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline 
 //$ -- a row for each thread, or for half of them
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
-//$ if way == "expanded" and x[2].scale then
+//$ if way == "dequantized" and x[2].scale then
 #pragma unroll
     for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
         const int row = thread + 128 * i;
@@ -99,7 +100,7 @@ FN void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline 
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, way = x[1], x[4], x[5]
 //$ local upper = name:upper()
-//$ if way == "expanded" and x[2].scale then
+//$ if way == "dequantized" and x[2].scale then
         if (later % $(upper)_WORD_K == 0)
 #pragma unroll
             for (int i = 0; i < $((tile_rows + 127) // 128); i++)
@@ -118,12 +119,12 @@ FN void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline 
 //$ local name, tile_rows, way = x[1], x[4], x[5]
 //$ local low = f16 and ", scales->" .. name .. "_low" or ""
 //$ local behind = name == "b" and { " + A_PACKED", " + A_BYTES" } or { "", "" }
-//$ if way == "expanded" then
+//$ if way == "dequantized" then
 #pragma unroll
         for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
             const int row = thread + 128 * i;
             if (row < $(tile_rows))
-                expand_row_$(name)(packed$(behind[1]), stage$(behind[2]), row,
+                dequantize_row_$(name)(packed$(behind[1]), stage$(behind[2]), row,
                              scales_$(name)(s, 8 * $(name)_line[i].skip, x, row)$(low));
         }
 //$ end

@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/permute.c"
+//$ once "dequantize/permute.c"
 /* Eight codes of a byte: the i-th and the one 4 behind it side by side. */
 FN void codes_apart(unsigned word[2])
 {

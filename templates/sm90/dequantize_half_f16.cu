@@ -4,9 +4,9 @@
 ** The same as f16: a word has the factors of four blocks, those of this step are the `step`-th two.
 ** Where codes without a factor `must` be zeros the tile is marked if some are not.
 */
-FN void expand_half_f16(const struct memory *s, unsigned int codes, unsigned int to, int row,
-                        int half, unsigned int factors, int step, int must,
-                        unsigned int sequence)
+FN void dequantize_half_f16(const struct memory *s, unsigned int codes, unsigned int to, int row,
+                            int half, unsigned int factors, int step, int must,
+                            unsigned int sequence)
 {
     unsigned int word[8], pair[16], factor[2];
 
@@ -26,7 +26,7 @@ FN void expand_half_f16(const struct memory *s, unsigned int codes, unsigned int
     }
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        expand_$(kind)_f16(pair + 2 * i, word[i], factor[i / 4]);
+        dequantize_$(kind)_f16(pair + 2 * i, word[i], factor[i / 4]);
 #pragma unroll
     for (int i = 0; i < 4; i++)
         store_shared_x4(to + row * 128 + ((4 * half + i) ^ row % 8) * 16, pair[i], pair[4 + i],

@@ -14,20 +14,20 @@
 enum { EIGHTHS = 64 };
 
 //$ end
-//$ include "sm90/expand_half.cu"
+//$ include "sm90/dequantize_half.cu"
 
 //$ if a.scale then
 /* Half of a row of one step of the stage that begins at `x`; `bits` as word_a has them. */
-FN void expand_step(const struct memory *s, unsigned int packed, unsigned int stage,
-                    unsigned int bits, int x, int step, int row, int half)
+FN void dequantize_step(const struct memory *s, unsigned int packed, unsigned int stage,
+                        unsigned int bits, int x, int step, int row, int half)
 {
-    expand_half_a(packed + step * PACKED_BYTES, stage + step * STAGE_BYTES, row, half,
-                  scales_a(s, bits, x + step * TILE_K, row));
+    dequantize_half_a(packed + step * PACKED_BYTES, stage + step * STAGE_BYTES, row, half,
+                      scales_a(s, bits, x + step * TILE_K, row));
 }
 
 //$ end
 //$ if either then
-//$ include "sm90/expand_half_f16.cu"
+//$ include "sm90/dequantize_half_f16.cu"
 
 /* A row as f16: its scales for a stage become factors. */
 struct narrow_row {
@@ -65,15 +65,16 @@ FN int narrow_rows(const struct memory *s, struct narrow_row *rows, int count,
 FN void narrow_step(const struct memory *s, unsigned int packed, unsigned int stage, int step,
                     const struct narrow_row *r, int half, int far, unsigned int sequence)
 {
-    expand_half_f16(s, packed + step * PACKED_BYTES, stage + step * STAGE_BYTES, r->row, half,
-                    r->scales, step, far && r->needed, sequence);
+    dequantize_half_f16(s, packed + step * PACKED_BYTES, stage + step * STAGE_BYTES, r->row, half,
+                        r->scales, step, far && r->needed, sequence);
 }
 
 //$ end
-/* Expand all steps of one tile: `p` is the place of the packed stages, `q` of those of the ring. */
-FN void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
-                    const struct tile *t, const struct scales *scales, int rows, int columns,
-                    int k, int lane)
+/* Dequantize all steps of one tile: `p` is the place of the packed stages, `q` of those of the
+   ring. */
+FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
+                        const struct tile *t, const struct scales *scales, int rows, int columns,
+                        int k, int lane)
 {
     const int row = threadIdx.x % 128 / 2, half = threadIdx.x % 2;
 //$ if more then
@@ -159,17 +160,17 @@ FN void expand_tile(const struct memory *s, struct pipeline *p, struct pipeline 
 #pragma unroll
         $(pad)for (int i = 0; i < SPAN$(inside); i++)
 //$ if a.scale then
-            $(pad)expand_step(s, packed, stage, bits, x, i, row, half);
+            $(pad)dequantize_step(s, packed, stage, bits, x, i, row, half);
 //$ if more then
         $(pad)if (both)
-            $(pad)expand_step(s, packed, stage, bits >> 8, x, lane / 16, beyond, half);
+            $(pad)dequantize_step(s, packed, stage, bits >> 8, x, lane / 16, beyond, half);
 //$ end
 //$ else
-            expand_half_a(packed + i * PACKED_BYTES, stage + i * STAGE_BYTES, row, half);
+            dequantize_half_a(packed + i * PACKED_BYTES, stage + i * STAGE_BYTES, row, half);
 //$ if more then
         if (both)
-            expand_half_a(packed + lane / 16 * PACKED_BYTES, stage + lane / 16 * STAGE_BYTES,
-                          beyond, half);
+            dequantize_half_a(packed + lane / 16 * PACKED_BYTES, stage + lane / 16 * STAGE_BYTES,
+                              beyond, half);
 //$ end
 //$ end
 //$ if either then

@@ -21,13 +21,13 @@ end
 -- Where an operand becomes bf16: before it is copied, in shared memory, or in registers.
 local function way (o, in_registers)
   if not o.scale then return "copied" end
-  return in_registers and "registers" or "expanded"
+  return in_registers and "registers" or "dequantized"
 end
 
 -- D's columns that a warp has where rows of B are the tensor cores' rows: side by side.
 local function turned_columns (v) return v.tile.n // 8 end
 local function slab_row (v)
-  return v.expand == "swapped" and turned_columns(v) * v.d.bytes or 128
+  return v.dequantize == "swapped" and turned_columns(v) * v.d.bytes or 128
 end
 
 -- Bytes of shared memory: alignment, board and barriers aside, slabs and scales; one stage of what
@@ -38,7 +38,8 @@ local function fixed_memory (v)
   return 2 * KiB + v.marks * 9 // 8 + slabs + words * 4
 end
 local function stage_memory (v)
-  local rows = (v.a_way == "expanded" and v.tile.m or 0) + (v.b_way == "expanded" and v.tile.n or 0)
+  local rows = (v.a_way == "dequantized" and v.tile.m or 0)
+             + (v.b_way == "dequantized" and v.tile.n or 0)
   return v.span * rows * v.tile.k * 2
 end
 local function packed_memory (v)
@@ -47,8 +48,8 @@ end
 
 local function common (wide)
   return
-  -- What codes become; f16 where the scales of each operand are close: see templates/expand/f16.c.
-  -- "either": f16 if those of a tile are, which its own warps see.
+  -- What codes become; f16 where the scales of each operand are close: see
+  -- templates/dequantize/f16.c. "either": f16 if those of a tile are, which its own warps see.
   wide and axis "wide" { wide } or derive "wide" (function () return "bf16" end),
   derive "becomes" (function (v) return v.wide end),
   derive "marks" (function (v) return v.wide == "either" and 1024 or 0 end), -- of tiles again
@@ -65,23 +66,24 @@ local function common (wide)
   derive "bytes" (function () return 2 end),
   -- Steps of k in a stage: where few products wait for much that is neither, it is paid half as
   -- often.
-  derive "span" (function (v) return v.expand == "swapped" and 2 or 1 end),
+  derive "span" (function (v) return v.dequantize == "swapped" and 2 or 1 end),
   derive "ahead" (function (v) return AHEAD // v.span end), -- stages
   derive "a_way" (function (v)
-    if v.expand == "swapped" then return "expanded" end -- bf16, too: into the order of the others
-    return way(v.a, v.expand == "registers")
+    if v.dequantize == "swapped" then return "dequantized" end -- bf16, too: the others' order
+    return way(v.a, v.dequantize == "registers")
   end),
-  derive "b_way" (function (v) return way(v.b, v.expand == "swapped") end),
-  -- Codes of four bits are cheaper to expand four apart; what they meet is in the same order then.
+  derive "b_way" (function (v) return way(v.b, v.dequantize == "swapped") end),
+  -- Codes of four bits are cheaper to dequantize four apart; what they meet is in the same order
+  -- then.
   derive "apart" (function (v)
-    local held = v.expand == "registers" and v.a or v.expand == "swapped" and v.b
+    local held = v.dequantize == "registers" and v.a or v.dequantize == "swapped" and v.b
     return held and held.bits == 4 or false
   end),
   -- Powers of two that sums of them then lack, where something multiplies the sums anyway.
   derive "lowered" (function (v)
     local power = 0
     for _, o in ipairs { v.a, v.b } do
-      if v.expand == "swapped" and v.b.bits == 4 and v.factors == "global" and o.bits == 4
+      if v.dequantize == "swapped" and v.b.bits == 4 and v.factors == "global" and o.bits == 4
          and o.scale and o.scale.type == "e4m3" then
         power = power + 9
       end
@@ -98,21 +100,21 @@ local function common (wide)
     return v.ragged == "m" and v.a.scale and (v.a.scale.apart or v.a.scale.rows > 1) or false
   end),
 
-  -- Two warpgroups multiply, one copies, and one expands.
+  -- Two warpgroups multiply, one copies, and one dequantizes.
   derive "split" (function (v)
-    return (v.tile.m < 128 or v.expand == "swapped") and "n" or "m"
+    return (v.tile.m < 128 or v.dequantize == "swapped") and "n" or "m"
   end),
   derive "threads" (function () return 4 * 128 end),
 
   -- 128 columns at a time: of so many threads the compiler gives none registers for more.
-  derive "mma_n" (function (v) return v.expand == "swapped" and v.tile.m or 128 end),
+  derive "mma_n" (function (v) return v.dequantize == "swapped" and v.tile.m or 128 end),
   -- Where a tile may hold more tokens than 64 it often does not: products of 64 for those.
-  derive "few" (function (v) return v.expand == "swapped" and v.tile.m > 64 and 64 or 0 end),
+  derive "few" (function (v) return v.dequantize == "swapped" and v.tile.m > 64 and 64 or 0 end),
   derive "registers" (function (v)
-    return v.expand ~= "shared" and { 48, 200, 64 } or { 48, 184, 96 }
+    return v.dequantize ~= "shared" and { 48, 200, 64 } or { 48, 184, 96 }
   end),
   derive "packed_readers" (function (v)
-    local direct = v.a_way ~= "expanded" or v.b_way ~= "expanded"
+    local direct = v.a_way ~= "dequantized" or v.b_way ~= "dequantized"
     return 4 + (direct and 8 or 0)
   end),
 
@@ -129,14 +131,14 @@ local function common (wide)
   end),
   derive "packed_stages" (function (v)
     local room = 227 * KiB - fixed_memory(v) - v.stages * stage_memory(v)
-    return math.min(room // packed_memory(v), v.expand == "swapped" and 6 or 8)
+    return math.min(room // packed_memory(v), v.dequantize == "swapped" and 6 or 8)
   end),
   derive "smem" (function (v)
     return fixed_memory(v) + v.stages * stage_memory(v) + v.packed_stages * packed_memory(v)
   end),
   -- Where tiles take as long as they have tokens, too.
   derive "longest_first" (function (v)
-    return (v.ragged == "k" or v.expand == "swapped") and 1 or 0
+    return (v.ragged == "k" or v.dequantize == "swapped") and 1 or 0
   end),
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
@@ -164,22 +166,23 @@ local function common (wide)
     end),
   reject "what is multiplied as it is copied needs no registers"
     (function (v)
-      return v.expand == "registers" and not v.a.scale or v.expand ~= "shared" and not v.b.scale
+      return v.dequantize == "registers" and not v.a.scale
+             or v.dequantize ~= "shared" and not v.b.scale
     end),
   reject "half of fewer rows or columns is less than one product's"
     (function (v)
-      return v.expand ~= "swapped" and (v.tile.m < 64 or v.tile.m == 64 and v.tile.n < 256)
+      return v.dequantize ~= "swapped" and (v.tile.m < 64 or v.tile.m == 64 and v.tile.n < 256)
     end),
   reject "two fragments of B beside sums of more rows leave too few registers: some would spill"
-    (function (v) return v.expand == "swapped" and v.tile.m > 96 end),
+    (function (v) return v.dequantize == "swapped" and v.tile.m > 96 end),
   reject "96 rows are no whole number of products"
-    (function (v) return v.expand ~= "swapped" and v.tile.m == 96 end),
-  reject "two warpgroups would expand the same 64 rows"
-    (function (v) return v.expand == "registers" and v.tile.m < 128 end),
+    (function (v) return v.dequantize ~= "swapped" and v.tile.m == 96 end),
+  reject "two warpgroups would dequantize the same 64 rows"
+    (function (v) return v.dequantize == "registers" and v.tile.m < 128 end),
   reject "A beside as many sums leaves too few registers to fetch C or for scales of e4m3"
     (function (v)
       local e4m3 = v.a.scale and v.a.scale.type == "e4m3"
-      return v.expand == "registers" and v.tile.n == 256
+      return v.dequantize == "registers" and v.tile.n == 256
              and (v.addend == "fetch" or v.ragged == "k" and e4m3)
     end),
   reject "fewer than 2 packed stages cannot hide the latency of TMA"
@@ -215,7 +218,7 @@ local join = table.join
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
 local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 
-kernels "sm90_expanded_m" {
+kernels "sm90_dequantized_m" {
   op = { "fprop", "dgrad" }, element = element, scale = { "none", "block" }, layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm_dequant.cu", params = join(rows, sf, sizes),
 
@@ -223,12 +226,12 @@ kernels "sm90_expanded_m" {
   axis "tile"     { {32, 256, 64}, {64, 128, 64}, {64, 256, 64}, {96, 256, 64}, {128, 128, 64},
                     {128, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared", "registers", "swapped" },
+  axis "dequantize"   { "shared", "registers", "swapped" },
   derive "addend" (function () return "none" end),
   ragged_m()
 }
 
-kernels "sm90_expanded_m_scale" {
+kernels "sm90_dequantized_m_scale" {
   op = { "fprop", "dgrad" }, element = element, scale = { "none", "block" }, layout = "tn",
   ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_dequant.cu",
   params = join(rows, sf, added, scalars, sizes),
@@ -236,7 +239,7 @@ kernels "sm90_expanded_m_scale" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared", "registers" },
+  axis "dequantize"   { "shared", "registers" },
   derive "addend" (function () return "read" end),
   ragged_m()
 }
@@ -244,7 +247,7 @@ kernels "sm90_expanded_m_scale" {
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
 local tokens = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
 
-kernels "sm90_expanded_k" {
+kernels "sm90_dequantized_k" {
   op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
   epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm_dequant.cu",
   params = join(tokens, sf, added, sizes),
@@ -252,7 +255,7 @@ kernels "sm90_expanded_k" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared", "registers" },
+  axis "dequantize"   { "shared", "registers" },
   derive "addend" (function (v)
     if v.epilogue == "store" then return "none" end
     return v.d.bytes == 4 and "reduce" or "read"
@@ -262,7 +265,7 @@ kernels "sm90_expanded_k" {
   ragged_k()
 }
 
-kernels "sm90_expanded_k_fetch" {
+kernels "sm90_dequantized_k_fetch" {
   op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
   epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm_dequant.cu",
   params = join(tokens, sf, sizes),
@@ -270,12 +273,12 @@ kernels "sm90_expanded_k_fetch" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared", "registers" },
+  axis "dequantize"   { "shared", "registers" },
   axis "addend"   { "fetch" },
   ragged_k()
 }
 
-kernels "sm90_expanded_k_scale" {
+kernels "sm90_dequantized_k_scale" {
   op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
   epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_dequant.cu",
   params = join(tokens, sf, added, scalars, sizes),
@@ -283,7 +286,7 @@ kernels "sm90_expanded_k_scale" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "shared", "registers" },
+  axis "dequantize"   { "shared", "registers" },
   derive "addend" (function () return "read" end),
   ragged_k()
 }
@@ -294,27 +297,27 @@ local function far_scales ()
 end
 
 -- The same as f16, which takes two instructions for two codes instead of five.
-kernels "sm90_expanded_f16_m" {
+kernels "sm90_dequantized_f16_m" {
   op = { "fprop", "dgrad" }, element = e4m3, scale = "block", layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm_dequant.cu", params = join(rows, sf, f16),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "registers" },
+  axis "dequantize"   { "registers" },
   derive "addend" (function () return "none" end),
   far_scales(),
   ragged_m "f16"
 }
 
-kernels "sm90_expanded_either_m" {
+kernels "sm90_dequantized_either_m" {
   op = { "fprop", "dgrad" }, element = e4m3, scale = "block", layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm_dequant.cu", params = join(rows, sf, sizes),
 
   axis "schedule" { "cooperative" },
   axis "tile"     { {32, 256, 64}, {64, 256, 64}, {96, 256, 64} },
   axis "cluster"  { {1, 1} },
-  axis "expand"   { "swapped" },
+  axis "dequantize"   { "swapped" },
   derive "addend" (function () return "none" end),
   far_scales(),
   reject "a word of scales is looked at for a stage of 128 steps of k"

@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/permute.c"
+//$ once "dequantize/permute.c"
 /*
 ** Codes of e2m1 under a power-of-two scale as codes of e4m3 under another one: a value times 2^r is
 ** one of e4m3 for each r from -8, where 0.5 is its least denormal, to 6, where 6 is 384 of its 448.

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/permute.c"
-//$ once "expand/multiply.c"
+//$ once "dequantize/permute.c"
+//$ once "dequantize/multiply.c"
 //$ once "cast/arith.c"
 /*
 ** Eight codes, the first in the lowest bits: code i and code i + 4 make a pair of bf16, since they
@@ -16,14 +16,14 @@ FN unsigned bits_e2m1_apart(unsigned codes, int i)
 }
 
 /* Times a scale that is 2^126 too large, which both halves of a word hold. */
-FN void expand_e2m1_apart_twice(unsigned pair[4], unsigned codes, unsigned twice)
+FN void dequantize_e2m1_apart_twice(unsigned pair[4], unsigned codes, unsigned twice)
 {
     for (int i = 0; i < 4; i++)
         pair[i] = multiply_bf16x2(bits_e2m1_apart(codes, i), twice);
 }
 
 /* Times any scale. */
-FN void expand_e2m1_apart(unsigned pair[4], unsigned codes, float factor)
+FN void dequantize_e2m1_apart(unsigned pair[4], unsigned codes, float factor)
 {
     const unsigned twice = permute(bits_of(factor), 0, 0x3232);
 

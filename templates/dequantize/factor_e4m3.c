@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/pair_e4m3.c"
+//$ once "dequantize/pair_e4m3.c"
 /* A block's scale. */
 FN float factor_e4m3(unsigned code)
 {

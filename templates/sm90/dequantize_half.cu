@@ -6,13 +6,13 @@
 //$ local each = 32 // stored -- codes in a word
 /*
 ** Half of row `row` of the tile's A, 8 of each 16 steps of k, into 4 of the 8 chunks of 16 bytes of
-** the expanded row: `codes` is where the packed rows begin, `to` the expanded ones. The copy
+** the dequantized row: `codes` is where the packed rows begin, `to` the dequantized ones. The copy
 ** engine's swizzle keeps the halves and rows of neighbouring threads in different banks. The order
 ** of k is that of the registers that B is multiplied from: see multiply_tile.
 */
 //$ if a.scale then
-FN void expand_half_a(unsigned int codes, unsigned int to, int row, int half,
-                      unsigned int scales)
+FN void dequantize_half_a(unsigned int codes, unsigned int to, int row, int half,
+                          unsigned int scales)
 {
     unsigned int word[$(words)], pair[16], scale[$(blocks)];
 
@@ -43,18 +43,20 @@ FN void expand_half_a(unsigned int codes, unsigned int to, int row, int half,
     if (__ballot_sync(~0u, most > MOST_$(near:upper()) * 0x10001) == 0)
 #pragma unroll
         for (int i = 0; i < $(words); i++)
-            expand_$(kind)_twice(pair + $(each // 2) * i, word[i], twice_$(near)($(of_word)));
+            dequantize_$(kind)_twice(pair + $(each // 2) * i, word[i], twice_$(near)($(of_word)));
     else
 //$ end
 #pragma unroll
     for (int i = 0; i < $(words); i++)
 //$ if lowered > 0 and stored == 4 and a.scale.type == "e4m3" then
-        expand_$(kind)_twice(pair + $(each // 2) * i, word[i], twice_e4m3_apart($(of_word) & 255));
+        dequantize_$(kind)_twice(pair + $(each // 2) * i, word[i],
+                                 twice_e4m3_apart($(of_word) & 255));
 //$ else
-        expand_$(kind)(pair + $(each // 2) * i, word[i], factor_$(a.scale.type)($(of_word) & 255));
+        dequantize_$(kind)(pair + $(each // 2) * i, word[i],
+                           factor_$(a.scale.type)($(of_word) & 255));
 //$ end
 //$ else
-FN void expand_half_a(unsigned int codes, unsigned int to, int row, int half)
+FN void dequantize_half_a(unsigned int codes, unsigned int to, int row, int half)
 {
     unsigned int pair[16];
 

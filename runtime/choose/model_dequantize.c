@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** expand.c: what kernels take that make bf16 of codes beside their products.
-** For 64 steps of k of a tile, the largest of
-**     bytes through shared memory / its rate: 4 KB of B for each 16 steps of
-**         64 x 128 products and, unless an operand comes from registers, 2 KB
-**         of A; codes in and out again; 128 bytes for each row expanded there
+** model_dequantize.c: what kernels take that make bf16 of codes beside their
+** products. For 64 steps of k of a tile, the largest of
+**     bytes through shared memory / its rate: 4 KB of B for each 16 steps of 64
+**         x 128 products and, unless an operand comes from registers, 2 KB of
+**         A; codes in and out again; 128 bytes for each row dequantized there
 **     BY_FOUR for each row that four warps write to shared memory, or
-**         BY_FOUR_BUSY, and BUSY for the step, where the others expand as well
+**         BY_FOUR_BUSY, and BUSY for the step, where the others dequantize as
+**         well
 **     where those that multiply put rows into registers, BEGIN, BY_EIGHT for
 **         each of them, BESIDE for each row of A beside rows of B, since all
 **         these warps take turns, and CONTENDED of the products, whose sums
@@ -18,7 +19,7 @@
 **
 ** Measured in bench/NOTES.md, 12.
 */
-#include "choose/expand.h"
+#include "choose/model_dequantize.h"
 #include "base/types.h"
 #include "choose/tensormap.h"
 
@@ -54,7 +55,7 @@ static enum way way_of(const struct qn_kernel *kernel)
     return NOWHERE;
 }
 
-int qn_expand_does(const struct qn_kernel *kernel)
+int qn_model_dequantizes(const struct qn_kernel *kernel)
 {
     return way_of(kernel) != NOWHERE;
 }
@@ -101,7 +102,7 @@ static int has_few(const struct qn_kernel *kernel)
     return way_of(kernel) == SWAPPED && kernel->tile[0] > FEW;
 }
 
-double qn_expand_rows(const struct qn_kernel *kernel, double length)
+double qn_model_dequantize_rows(const struct qn_kernel *kernel, double length)
 {
     double most = UNEVEN * length, share = (most - FEW) / larger(length, 1);
 
@@ -110,13 +111,13 @@ double qn_expand_rows(const struct qn_kernel *kernel, double length)
     return FEW + (kernel->tile[0] - FEW) * larger(share, 0);
 }
 
-int qn_expand_whole(const struct qn_kernel *kernel, double length)
+int qn_model_dequantize_whole(const struct qn_kernel *kernel, double length)
 {
     return has_few(kernel) && UNEVEN * length <= kernel->tile[0];
 }
 
-double qn_expand_cycles(const struct qn_kernel *kernel, double rows, double k,
-                        double math)
+double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
+                                  double k, double math)
 {
     enum way way = way_of(kernel);
     int f16 = is_f16(kernel);

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/permute.c"
-//$ once "expand/multiply.c"
+//$ once "dequantize/permute.c"
+//$ once "dequantize/multiply.c"
 //$ once "cast/arith.c"
 /*
 ** Eight codes, the first in the lowest bits, as bf16, times a scale that is both halves of a word,
@@ -8,7 +8,7 @@
 ** bytes of bf16, then the lower ones. The sign is every fourth bit, of even codes where `even` has
 ** it.
 */
-FN void expand_e2m1_twice(unsigned pair[4], unsigned codes, unsigned twice)
+FN void dequantize_e2m1_twice(unsigned pair[4], unsigned codes, unsigned twice)
 {
     const unsigned magnitudes = codes & 0x77777777, even = codes << 4;
 
@@ -23,7 +23,7 @@ FN void expand_e2m1_twice(unsigned pair[4], unsigned codes, unsigned twice)
     }
 }
 
-FN void expand_e2m1(unsigned pair[4], unsigned codes, float factor)
+FN void dequantize_e2m1(unsigned pair[4], unsigned codes, float factor)
 {
-    expand_e2m1_twice(pair, codes, permute(bits_of(factor), 0, 0x3232));
+    dequantize_e2m1_twice(pair, codes, permute(bits_of(factor), 0, 0x3232));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** expand.c: codes times scales as bf16, as the products of Hopper expand them:
-** every code with every scale, in every place of a word.
+** model_dequantize.c: codes times scales as bf16, as the products of Hopper
+** dequantize them: every code with every scale, in every place of a word.
 */
 #include "numbers.h"
 
@@ -75,7 +75,7 @@ static void check(const struct format *f, const char *name, const char *type,
             in[i][0] |= (uint32_t)code_at(f, i % words, j) << bits * j;
         in[i][1] = (uint32_t)(i / words);
     }
-    piece(EXPAND, name)(in, out, (long)words * SCALES);
+    piece(DEQUANTIZE, name)(in, out, (long)words * SCALES);
     for (int i = 0; i < words * SCALES; i++)
         for (int j = 0; j < each; j++) {
             int code = code_at(f, i % words, place_of(j, apart));
@@ -97,7 +97,7 @@ static void check_all(const struct format *f, int apart, int most)
     char name[64];
 
     for (int i = 0; i < 2; i++) {
-        snprintf(name, sizeof name, "expand_%s%s_%s", f->name, suffix,
+        snprintf(name, sizeof name, "dequantize_%s%s_%s", f->name, suffix,
                  types[i]);
         check(f, name, types[i], apart, SCALES - 1, 1);
     }
@@ -105,7 +105,7 @@ static void check_all(const struct format *f, int apart, int most)
     check(f, name, "e8m0", apart, most, 1);
 }
 
-void test_expand_every_pair(void **state)
+void test_dequantize_every_pair(void **state)
 {
     (void)state;
     for (int i = 0; i < NARROW; i++)
@@ -155,7 +155,7 @@ static void check_f16(const uint32_t in[3], const uint32_t out[4])
 }
 
 /* Every code in every place, with every scale below every largest one. */
-void test_expand_f16(void **state)
+void test_dequantize_f16(void **state)
 {
     static uint32_t in[256 * SCALES][3], out[256 * SCALES][4];
     const struct format *narrow = format_named("e4m3");
@@ -169,7 +169,7 @@ void test_expand_f16(void **state)
             in[i][1] = (uint32_t)(i / 256);
             in[i][2] = (uint32_t)most;
         }
-        piece(EXPAND, "expand_e4m3_f16")(in, out, 256L * SCALES);
+        piece(DEQUANTIZE, "dequantize_e4m3_f16")(in, out, 256L * SCALES);
         for (int i = 0; i < 256 * SCALES; i++)
             check_f16(in[i], out[i]);
     }
@@ -201,7 +201,7 @@ static void check_sampled(const uint32_t in[2], const uint32_t out[7])
 }
 
 /* Every scale in every place beside others that are near, far, or too large. */
-void test_expand_sampled(void **state)
+void test_dequantize_sampled(void **state)
 {
     enum { OTHERS = 6 };
     static uint32_t in[SCALES * OTHERS * 4][2], out[SCALES * OTHERS * 4][7];
@@ -221,7 +221,7 @@ void test_expand_sampled(void **state)
                                    (uint32_t)code << 8 * place;
                     in[count][1] = (uint32_t)most;
                 }
-        piece(EXPAND, "sampled_f16")(in, out, count);
+        piece(DEQUANTIZE, "sampled_f16")(in, out, count);
         for (int i = 0; i < count; i++)
             check_sampled(in[i], out[i]);
     }
@@ -253,7 +253,7 @@ static void check_again(const struct format *narrow, const struct format *wide,
 
 /* Every code in every place, with every scale and every largest one: the same
    value, where it fits, and zeros always. */
-void test_expand_encode_again(void **state)
+void test_dequantize_encode_again(void **state)
 {
     static uint32_t in[16 * SCALES][3], out[16 * SCALES][4];
     const struct format *narrow = format_named("e2m1");
@@ -272,7 +272,7 @@ void test_expand_encode_again(void **state)
             in[i][1] = (uint32_t)(i / 16);
             in[i][2] = (uint32_t)largest;
         }
-        piece(EXPAND, "reencode_e2m1")(in, out, 16L * SCALES);
+        piece(DEQUANTIZE, "reencode_e2m1")(in, out, 16L * SCALES);
         for (int i = 0; i < 16 * SCALES; i++) {
             assert_true(float_from(out[i][2]) == ldexpf(1, exponent));
             check_again(narrow, wide, in[i], out[i]);
@@ -282,7 +282,7 @@ void test_expand_encode_again(void **state)
 
 /* The largest is 2^6 of the scale that it gets, 6 becomes 384 of 448; 2^14
    below it 0.5 is the least denormal. Further down only larger ones are. */
-void test_expand_again_ends(void **state)
+void test_dequantize_again_ends(void **state)
 {
     static const struct {
         uint32_t code, scale, largest, again, fits;
@@ -300,21 +300,21 @@ void test_expand_again_ends(void **state)
         const uint32_t in[3] = {rows[i].code, rows[i].scale, rows[i].largest};
         uint32_t out[4];
 
-        piece(EXPAND, "reencode_e2m1")(in, out, 1);
+        piece(DEQUANTIZE, "reencode_e2m1")(in, out, 1);
         assert_int_equal(out[3], rows[i].fits);
         assert_int_equal(out[0] & 255, rows[i].again);
     }
 }
 
 /* Above 2 no scale goes the short way, wherever it lies; up to 1 each does. */
-void test_expand_beyond(void **state)
+void test_dequantize_beyond(void **state)
 {
     (void)state;
     for (uint32_t code = 0; code < 256; code++)
         for (int i = 0; i < 4; i++) {
             uint32_t in = code << 8 * i, out;
 
-            piece(EXPAND, "beyond_apart")(&in, &out, 1);
+            piece(DEQUANTIZE, "beyond_apart")(&in, &out, 1);
             if (code > 128)
                 assert_int_not_equal(out, 0);
             if (code < 128)
@@ -323,7 +323,7 @@ void test_expand_beyond(void **state)
 }
 
 /* Eight bytes and eight halves of words, each its own. */
-void test_expand_apart(void **state)
+void test_dequantize_apart(void **state)
 {
     static const uint32_t bytes[] = {0x03020100, 0x07060504};
     static const uint32_t halves[] = {0x00010000, 0x00030002, 0x00050004,
@@ -331,10 +331,10 @@ void test_expand_apart(void **state)
     uint32_t out[4];
 
     (void)state;
-    piece(EXPAND, "codes_apart")(bytes, out, 1);
+    piece(DEQUANTIZE, "codes_apart")(bytes, out, 1);
     for (int i = 0; i < 8; i++)
         assert_int_equal(out[i / 4] >> i % 4 * 8 & 0xff, place_of(i, 1));
-    piece(EXPAND, "pairs_apart")(halves, out, 1);
+    piece(DEQUANTIZE, "pairs_apart")(halves, out, 1);
     for (int i = 0; i < 8; i++)
         assert_int_equal(out[i / 2] >> i % 2 * 16 & 0xffff, place_of(i, 1));
 }

@@ -1,11 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/pair_e5m2.c"
-//$ once "expand/permute.c"
-//$ once "expand/multiply.c"
+//$ once "dequantize/pair_e5m2.c"
+//$ once "dequantize/permute.c"
+//$ once "dequantize/multiply.c"
 //$ once "cast/to_bf16.c"
 //$ once "cast/arith.c"
 /* Four codes, the first in the lowest bits, as bf16, times a scale, both halves of a word. */
-FN void expand_e5m2_twice(unsigned pair[2], unsigned codes, unsigned twice)
+FN void dequantize_e5m2_twice(unsigned pair[2], unsigned codes, unsigned twice)
 {
     for (int i = 0; i < 2; i++) {
         float lo, hi;
@@ -15,7 +15,7 @@ FN void expand_e5m2_twice(unsigned pair[2], unsigned codes, unsigned twice)
     }
 }
 
-FN void expand_e5m2(unsigned pair[2], unsigned codes, float factor)
+FN void dequantize_e5m2(unsigned pair[2], unsigned codes, float factor)
 {
-    expand_e5m2_twice(pair, codes, permute(bits_of(factor), 0, 0x3232));
+    dequantize_e5m2_twice(pair, codes, permute(bits_of(factor), 0, 0x3232));
 }

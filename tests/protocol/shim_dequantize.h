@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** Codes and scales of blocks on their way through the warps that expand.
+** Codes and scales of blocks on their way through the warps that dequantize.
 **
 ** A word of codes is a mark made of the operand, the row and the steps of k that it holds; what is
-** expanded is a mark made of that one, its place in the word and the scale. So what ends up in a
+** dequantized is a mark made of that one, its place in the word and the scale. So what ends up in a
 ** stage of the ring tells whether each pair is there, with its own scale, where the tensor cores
 ** expect it. That the arithmetic is right is for tests/numbers.
 **
@@ -36,7 +36,7 @@ static unsigned int sim_pair(unsigned int codes, int i, int scale)
     return codes ? sim_mix(codes, (unsigned int)(256 * i + scale)) : 0;
 }
 
-static void sim_expand(unsigned int *pair, int pairs, unsigned int codes, float factor, int nan)
+static void sim_dequantize(unsigned int *pair, int pairs, unsigned int codes, float factor, int nan)
 {
     if (!codes && (int)factor == nan)
         sim_fail("zeros times a scale that nobody need have written", nan, 0);
@@ -68,7 +68,7 @@ static void sim_apart(unsigned int *word, int words)
 static void codes_apart(unsigned int word[2]) { sim_apart(word, 2); }
 static void pairs_apart(unsigned int pair[4]) { sim_apart(pair, 4); }
 
-/* The pieces of templates/expand; the type of the scales says which code is NaN. */
+/* The pieces of templates/dequantize; the type of the scales says which code is NaN. */
 static float factor_e8m0(unsigned int code) { return (float)code; }
 static float factor_e4m3(unsigned int code) { return (float)code; }
 static unsigned int twice_e4m3_apart(unsigned int code) { return code; }
@@ -85,23 +85,26 @@ static unsigned int beyond_e8m0_apart(unsigned int codes)
 }
 
 /* As f16: of either, factors are the upper byte of each half. */
-#define expand_e4m3_f16(pair, codes, twice) \
-    sim_expand(pair, 2, codes, (twice) >> 8 * SIM_EITHER & 255, SIM_NAN_SCALE)
+#define dequantize_e4m3_f16(pair, codes, twice) \
+    sim_dequantize(pair, 2, codes, (twice) >> 8 * SIM_EITHER & 255, SIM_NAN_SCALE)
 
 enum { MOST_E8M0 = 80, MOST_E8M0_APART = 80 }; /* less, so that some are more */
 #define SIM_NAN_SCALE (sim.launch->nan_scale)
-#define expand_e2m1(pair, codes, factor) sim_expand(pair, 4, codes, factor, SIM_NAN_SCALE)
-#define expand_e2m1_apart(pair, codes, factor) sim_expand(pair, 4, codes, factor, SIM_NAN_SCALE)
-#define expand_e4m3(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
-#define expand_e5m2(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
-#define expand_e2m3(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
-#define expand_e2m1_twice(pair, codes, twice) sim_expand(pair, 4, codes, twice, SIM_NAN_SCALE)
-#define expand_e2m1_apart_twice expand_e2m1_twice
-#define expand_e4m3_twice(pair, codes, twice) sim_expand(pair, 2, codes, twice, SIM_NAN_SCALE)
-#define expand_e5m2_twice expand_e4m3_twice
-#define expand_e2m3_twice expand_e4m3_twice
-#define expand_e3m2_twice expand_e4m3_twice
-#define expand_e3m2(pair, codes, factor) sim_expand(pair, 2, codes, factor, SIM_NAN_SCALE)
+#define dequantize_e2m1(pair, codes, factor) sim_dequantize(pair, 4, codes, factor, SIM_NAN_SCALE)
+#define dequantize_e2m1_apart(pair, codes, factor) sim_dequantize(pair, 4, codes, factor, \
+    SIM_NAN_SCALE)
+#define dequantize_e4m3(pair, codes, factor) sim_dequantize(pair, 2, codes, factor, SIM_NAN_SCALE)
+#define dequantize_e5m2(pair, codes, factor) sim_dequantize(pair, 2, codes, factor, SIM_NAN_SCALE)
+#define dequantize_e2m3(pair, codes, factor) sim_dequantize(pair, 2, codes, factor, SIM_NAN_SCALE)
+#define dequantize_e2m1_twice(pair, codes, twice) sim_dequantize(pair, 4, codes, twice, \
+    SIM_NAN_SCALE)
+#define dequantize_e2m1_apart_twice dequantize_e2m1_twice
+#define dequantize_e4m3_twice(pair, codes, twice) sim_dequantize(pair, 2, codes, twice, \
+    SIM_NAN_SCALE)
+#define dequantize_e5m2_twice dequantize_e4m3_twice
+#define dequantize_e2m3_twice dequantize_e4m3_twice
+#define dequantize_e3m2_twice dequantize_e4m3_twice
+#define dequantize_e3m2(pair, codes, factor) sim_dequantize(pair, 2, codes, factor, SIM_NAN_SCALE)
 
 static unsigned int __funnelshift_r(unsigned int lo, unsigned int hi, unsigned int shift)
 {
@@ -209,8 +212,9 @@ static int sim_right_scale(const struct sim_packed *p, int k)
     return row < rows && x < length ? twin_scale_code(p->role, group, row / b->rows, x / b->k) : 0;
 }
 
-/* Words of scales: whose they are, and whether they have landed. Where A is expanded by the warps
-   that multiply, and where two lanes expand a row, all lanes of a warp share those of its rows. */
+/* Words of scales: whose they are, and whether they have landed. Where A is dequantized by the
+   warps that multiply, and where two lanes dequantize a row, all lanes of a warp share those of its
+   rows. */
 static struct sim_slot *sim_slot_at(unsigned int address)
 {
     const int all = SIM_SWAPPED || sim.current % THREADS / 128 < 3; /* of a warp */
@@ -316,7 +320,7 @@ static void sim_store_pairs(unsigned int to, const unsigned int word[4])
     const int chunk = (int)(to % 128 / 16) ^ row % 8;
 
     if (role != t->hand[0].role || row != t->hand[0].row)
-        sim_fail("a row is expanded into another one's place", row, t->hand[0].row);
+        sim_fail("a row is dequantized into another one's place", row, t->hand[0].row);
     if (g->filled == ~0ull || g->role != role)
         *g = (struct sim_grain){ .role = role };
     g->valid = 0;

@@ -1,14 +1,14 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/pair_e4m3.c"
-//$ once "expand/permute.c"
-//$ once "expand/multiply.c"
+//$ once "dequantize/pair_e4m3.c"
+//$ once "dequantize/permute.c"
+//$ once "dequantize/multiply.c"
 //$ once "cast/to_bf16.c"
 //$ once "cast/arith.c"
 /*
 ** Four codes, the first in the lowest bits, as bf16, times a scale that is both halves of a word.
 ** Where E4M3 has its bits they stand for values that are 2^6 too small.
 */
-FN void expand_e2m3_twice(unsigned pair[2], unsigned codes, unsigned twice)
+FN void dequantize_e2m3_twice(unsigned pair[2], unsigned codes, unsigned twice)
 {
     const unsigned bits = (codes & 0x1f1f1f1f) | (codes & 0x20202020) << 2;
 
@@ -20,7 +20,7 @@ FN void expand_e2m3_twice(unsigned pair[2], unsigned codes, unsigned twice)
     }
 }
 
-FN void expand_e2m3(unsigned pair[2], unsigned codes, float factor)
+FN void dequantize_e2m3(unsigned pair[2], unsigned codes, float factor)
 {
-    expand_e2m3_twice(pair, codes, permute(bits_of(factor), 0, 0x3232));
+    dequantize_e2m3_twice(pair, codes, permute(bits_of(factor), 0, 0x3232));
 }

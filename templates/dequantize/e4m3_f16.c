@@ -9,7 +9,7 @@
 ** Four codes, the first in the lowest bits, as f16, times a scale that is both halves of a word:
 ** exact where f16 has such numbers.
 */
-FN void expand_e4m3_f16(unsigned pair[2], unsigned codes, unsigned twice)
+FN void dequantize_e4m3_f16(unsigned pair[2], unsigned codes, unsigned twice)
 {
 //$ if arch == "host" then
     for (int i = 0; i < 2; i++) {

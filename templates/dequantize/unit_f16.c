@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/f16.c"
+//$ once "dequantize/f16.c"
 //$ once "cast/arith.c"
 /* What a product of two operands as f16 is to be multiplied by. */
 FN float unit_f16(unsigned low_a, unsigned low_b)

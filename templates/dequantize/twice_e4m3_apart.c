@@ -1,10 +1,10 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/factor_e4m3.c"
-//$ once "expand/permute.c"
+//$ once "dequantize/factor_e4m3.c"
+//$ once "dequantize/permute.c"
 //$ once "cast/arith.c"
 /*
 ** A scale as both halves of a word of bf16, 2^117 times what it is: all that bf16 can hold of the
-** 2^126 that expand_e2m1_apart_twice wants. What comes out is 2^9 too small.
+** 2^126 that dequantize_e2m1_apart_twice wants. What comes out is 2^9 too small.
 */
 FN unsigned twice_e4m3_apart(unsigned code)
 {

@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "expand/f16.c"
+//$ once "dequantize/f16.c"
 /*
 ** Scales as f16 where those who multiply look at each themselves. What they are relative to the
 ** tile's first ones tell, which may become F16_SPARE powers of two larger before one is too large.

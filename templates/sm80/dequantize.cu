@@ -1,8 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Codes of few bits become $(expanded) in registers, four at a time: codes 0 and 1 in one word, 2
-** and 3 in the next. Their bits are put where 16-bit floats have them, and multiplied by the power
-** of two between the exponents' biases, which is exact; denormals come out as the numbers they are.
+** Codes of few bits become $(dequantized) in registers, four at a time: codes 0 and 1 in one word,
+** 2 and 3 in the next. Their bits are put where 16-bit floats have them, and multiplied by the
+** power of two between the exponents' biases, which is exact; denormals come out as the numbers
+** they are.
 */
 FN unsigned int multiply_f16x2(unsigned int x, unsigned int factor)
 {
@@ -125,7 +126,7 @@ FN void halves_$(name)(unsigned int *pair, unsigned int codes)
 //$   local block = o.scale.span == "block"
 //$   if block and o.scale.type ~= "f32" then
 /* Each times the scale of their block. */
-FN void expand_scaled_$(name)(unsigned int *pair, unsigned int codes, float scale)
+FN void dequantize_scaled_$(name)(unsigned int *pair, unsigned int codes, float scale)
 {
     halves_$(name)(pair, codes);
     pair[0] = scale_pair(pair[0], scale);
@@ -133,10 +134,10 @@ FN void expand_scaled_$(name)(unsigned int *pair, unsigned int codes, float scal
 }
 
 //$   else
-FN void expand_$(name)(unsigned int *pair, unsigned int codes)
+FN void dequantize_$(name)(unsigned int *pair, unsigned int codes)
 {
     halves_$(name)(pair, codes);
-//$     if expanded == "bf16" then
+//$     if dequantized == "bf16" then
     pair[0] = scale_pair(pair[0], 1);
     pair[1] = scale_pair(pair[1], 1);
 //$     end
