@@ -172,7 +172,7 @@ enum qn_cast_op {
     QN_SUM,        /* dbias, from what quantize has summed */
     QN_DPROB,      /* the gradient of each row's probability */
     QN_SIZES,      /* sizes from the host to where the others read them */
-    QN_AHEAD,      /* factors and sizes of what was dequantized in a pass */
+    QN_FACTORS,    /* factors and sizes of what was dequantized in a pass */
     QN_BIAS,       /* a bias of each group, added to numbers */
     QN_REENCODE,   /* a copy as one of FP8 in blocks */
     QN_SUM_ROWS,   /* dprob, from what a product has summed */

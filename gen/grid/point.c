@@ -204,8 +204,8 @@ static int index_of(const char *const *names, const char *name)
 static int op_of(const char *op)
 {
     static const char *const names[] = {
-        "fprop",    "dgrad",    "wgrad", "quantize", "amax",  "dequantize",
-        "history",  "sum",      "dprob", "sizes",    "ahead", "bias",
+        "fprop",    "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
+        "history",  "sum",      "dprob", "sizes",    "factors", "bias",
         "reencode", "sum_rows", "look",  "epilogue"};
 
     return index_of(names, op);

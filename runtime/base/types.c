@@ -24,8 +24,8 @@ static const struct {
 
 /* Products, then casts: COUPLED: ops */
 static const char *const ops[] = {
-    "fprop",    "dgrad",    "wgrad", "quantize", "amax",  "dequantize",
-    "history",  "sum",      "dprob", "sizes",    "ahead", "bias",
+    "fprop",    "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
+    "history",  "sum",      "dprob", "sizes",    "factors", "bias",
     "reencode", "sum_rows", "look",  "epilogue"};
 static const char *const works[] = {"quantize", "transpose", "dequantize",
                                     "rescale", "bias"};

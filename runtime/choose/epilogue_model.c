@@ -6,10 +6,10 @@
 #include "choose/epilogue_model.h"
 #include "base/context.h"
 #include "base/types.h"
-#include "choose/ahead_choose.h"
+#include "choose/dequantize_choose.h"
 #include "choose/model.h"
 #include "choose/session.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/epilogue_rules.h"
 #include "problem/geometry.h"
 
@@ -53,10 +53,11 @@ static void find_others(struct quern_context *ctx,
     o->has_product = qn_epilogue_has_sums(p, recipe);
     o->has_wide = qn_epilogue_dequantized(ctx, p, recipe, &dequantized);
     if (o->has_wide)
-        qn_ahead_product(ctx, &dequantized, recipe, &o->wide);
+        qn_dequantize_product(ctx, &dequantized, recipe, &o->wide);
     o->narrow = o->product;
     if (p->dequantize > QUERN_DEQUANTIZE_MAINLOOP)
-        qn_ahead_first(ctx, &o->product, recipe, p->dequantize, &o->narrow);
+        qn_dequantize_first(ctx, &o->product, recipe, p->dequantize,
+                            &o->narrow);
 }
 
 /* The problem that a plan multiplies, where operands are as it says. */
@@ -66,7 +67,7 @@ static void find_fused(struct quern_context *ctx, const struct quern_problem *p,
 {
     *fused = *p;
     if (p->dequantize > QUERN_DEQUANTIZE_MAINLOOP)
-        qn_ahead_first(ctx, p, recipe, p->dequantize, fused);
+        qn_dequantize_first(ctx, p, recipe, p->dequantize, fused);
 }
 
 static void see(struct quern_context *ctx, struct arches *a,
@@ -161,18 +162,18 @@ static int look(const struct qn_session *s, const struct quern_problem *p,
 static int look_product(const struct qn_session *s, double *cycles)
 {
     struct quern_problem product, first;
-    struct qn_ahead_choice way;
+    struct qn_dequantize_choice way;
     struct qn_session one = *s;
     int code;
 
     qn_epilogue_product(s->problem, &product);
     one.problem = one.demand.problem = &product;
-    code = qn_ahead_choose(&one, &way);
+    code = qn_dequantize_choose(&one, &way);
     if (code || (way.judged && way.cost[way.way].cycles > 0)) {
         *cycles = code ? 0 : way.cost[way.way].cycles;
         return code;
     }
-    qn_ahead_first(s->ctx, &product, s->demand.recipe, way.way, &first);
+    qn_dequantize_first(s->ctx, &product, s->demand.recipe, way.way, &first);
     return look(s, &first, 0, cycles);
 }
 
@@ -196,10 +197,11 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
             qn_model_cast(c->bytes, 1 + (p->dbias != 0) + (p->dprob != 0));
     if (code || !qn_epilogue_dequantized(s->ctx, p, recipe, &dequantized))
         return code;
-    qn_ahead_product(s->ctx, &dequantized, recipe, &wide);
+    qn_dequantize_product(s->ctx, &dequantized, recipe, &wide);
     return look(
         s, &wide,
-        qn_ahead_cost_of(&dequantized, recipe, QUERN_DEQUANTIZE_PASS).moving,
+        qn_dequantize_cost_of(&dequantized, recipe, QUERN_DEQUANTIZE_PASS)
+            .moving,
         &c->dequantize);
 }
 

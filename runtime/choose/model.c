@@ -51,7 +51,7 @@
 #include "choose/fuse_model.h"
 #include "choose/select.h"
 #include "choose/tensormap.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 
 #include <string.h>

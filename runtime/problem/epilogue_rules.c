@@ -5,7 +5,7 @@
 */
 #include "problem/epilogue_rules.h"
 #include "base/context.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
 #include "problem/workspace.h"
@@ -41,7 +41,7 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
     *dequantized = *p;
     dequantized->dequantize = QUERN_DEQUANTIZE_PASS;
     return qn_epilogue_has(p) && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
-           !qn_ahead_wrong(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
+           !qn_dequantize_wrong(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
 }
 
 /*

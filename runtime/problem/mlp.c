@@ -7,7 +7,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/describe.h"
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
@@ -111,7 +111,7 @@ static const struct qn_recipe *taking(const struct quern_context *ctx,
                                       const struct qn_recipe *recipe,
                                       int tensor)
 {
-    return qn_mlp_scaled(recipe, tensor) ? qn_ahead_plain(ctx) : recipe;
+    return qn_mlp_scaled(recipe, tensor) ? qn_dequantize_plain(ctx) : recipe;
 }
 
 /* What biases need: sums over rows, or to be added. */

@@ -6,7 +6,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
@@ -324,7 +324,7 @@ int qn_problem_check(struct quern_context *ctx,
     if (!code)
         code = check_pointers(problem, recipe);
     if (!code && problem->dequantize > QUERN_DEQUANTIZE_MAINLOOP)
-        code = qn_ahead_check(ctx, problem, recipe);
+        code = qn_dequantize_check(ctx, problem, recipe);
     if (out)
         *out = recipe;
     return code;

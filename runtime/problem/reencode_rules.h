@@ -8,7 +8,7 @@
 ** from -8 to 6 of 2^r. One scale for 128 values of k, in fp32, is what FP8
 ** tensor cores can be promoted with. Whether all values fit only the data
 ** know; where they do not, a flag on the device leaves that product out, and
-** the one of bf16 (ahead_rules.h) takes its place.
+** the one of bf16 (dequantize_rules.h) takes its place.
 */
 #ifndef QUERN_PROBLEM_REENCODE_RULES_H
 #define QUERN_PROBLEM_REENCODE_RULES_H
@@ -22,7 +22,7 @@ struct quern_context;
 const struct qn_recipe *qn_reencode_blocks(const struct quern_context *ctx);
 
 /* Why the problem's values are not to be had in FP8; NULL: they may be. What
-   keeps them from being bf16 is not looked at: see ahead_rules.h. */
+   keeps them from being bf16 is not looked at: see dequantize_rules.h. */
 const char *qn_reencode_wrong(const struct quern_context *ctx,
                               const struct quern_problem *problem,
                               const struct qn_recipe *recipe);

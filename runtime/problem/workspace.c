@@ -4,7 +4,7 @@
 */
 #include "problem/workspace.h"
 #include "base/context.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/fuse_rules.h"
 #include "problem/gradient_rules.h"
 
@@ -16,6 +16,6 @@ size_t qn_workspace_bytes(struct quern_context *ctx,
 
     if (p->quantize)
         return qn_fuse_end(p, recipe);
-    ahead = qn_ahead_end(ctx, p, recipe);
+    ahead = qn_dequantize_end(ctx, p, recipe);
     return ahead ? ahead : qn_gradient_end(p);
 }

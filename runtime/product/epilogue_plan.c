@@ -7,9 +7,9 @@
 #include "base/text.h"
 #include "choose/epilogue_model.h"
 #include "choose/session.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/epilogue_rules.h"
-#include "product/ahead.h"
+#include "product/dequantize.h"
 #include "product/epilogue.h"
 #include "product/gradient.h"
 #include "product/plan.h"
@@ -37,7 +37,7 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
     qn_epilogue_product(s->problem, &p);
     code = qn_session_inner(&inner, s, &p, &s->options);
     if (!code)
-        code = qn_ahead_make(&inner, &product);
+        code = qn_dequantize_make(&inner, &product);
     if (code) {
         qn_error_add("  in the product whose epilogue is a launch of its own");
         return code;
@@ -54,7 +54,7 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
 static int find_cast(const struct qn_session *s, struct quern_quantization *q)
 {
     const struct quern_problem *p = s->problem;
-    const struct qn_recipe *plain = qn_ahead_plain(s->ctx);
+    const struct qn_recipe *plain = qn_dequantize_plain(s->ctx);
 
     if (!plain)
         return qn_error_set(QUERN_ENOKERNEL,
@@ -134,7 +134,7 @@ static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
                                 &dequantized);
         code = qn_session_inner(&inner, s, &dequantized, &s->options);
         if (!code)
-            code = qn_ahead_make(&inner, out);
+            code = qn_dequantize_make(&inner, out);
         if (!qn_plan_given_up(code))
             return code;
     }
@@ -144,7 +144,7 @@ static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
 int qn_epilogue_make(struct qn_session *s, struct quern_plan **out)
 {
     const int backend = s->demand.backend, tune_ms = s->options.tune_ms;
-    int code = qn_ahead_make(s, out);
+    int code = qn_dequantize_make(s, out);
 
     if (!qn_plan_given_up(code))
         return code;

@@ -6,7 +6,7 @@
 #define QUERN_PRODUCT_FRAME_H
 
 #include "choose/values.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 
 struct quern_plan;
 
@@ -18,7 +18,7 @@ struct qn_frame {
     /* the groups' sizes, as casts and small kernels read them */
     const void *lengths, *offsets;
     int sizes_type;
-    struct qn_ahead_space
+    struct qn_dequantize_space
         space;               /* of the workspace, for dequantized operands */
     struct qn_values values; /* of the last product */
 };

@@ -5,7 +5,7 @@
 #include "product/fuse.h"
 #include "base/error.h"
 #include "choose/session.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/fuse_rules.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
@@ -28,7 +28,7 @@ static void find_sums(const struct quern_problem *p,
 static int add_sums(struct quern_plan *plan, const struct qn_session *s,
                     const struct quern_plan_options *options)
 {
-    const struct qn_recipe *plain = qn_ahead_plain(s->ctx);
+    const struct qn_recipe *plain = qn_dequantize_plain(s->ctx);
     struct quern_quantize_plan *cast;
     struct quern_quantization q;
     int code;

@@ -6,7 +6,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "choose/session.h"
-#include "product/ahead.h"
+#include "product/dequantize.h"
 #include "product/epilogue.h"
 #include "product/result.h"
 
@@ -35,7 +35,7 @@ int qn_plan_fused(const struct qn_session *outer,
     int code = qn_session_inner(&session, outer, problem, options);
 
     *plan = NULL;
-    return code ? code : qn_ahead_make(&session, plan);
+    return code ? code : qn_dequantize_make(&session, plan);
 }
 
 int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,

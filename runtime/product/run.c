@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "choose/host_sizes.h"
 #include "device/driver.h"
-#include "product/ahead.h"
+#include "product/dequantize.h"
 #include "product/args.h"
 #include "product/backend.h"
 #include "product/epilogue.h"
@@ -358,7 +358,7 @@ static int run_sizes(struct qn_frame *f, const struct qn_launch *launch)
 {
     const struct quern_plan *plan = f->plan;
     void *place = plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP
-                      ? qn_frame_at(f, qn_ahead_brought(&plan->problem))
+                      ? qn_frame_at(f, qn_dequantize_brought(&plan->problem))
                       : sizes_place(plan, f->args->workspace, 0);
 
     (void)launch;
@@ -401,7 +401,7 @@ static int multiply_other(struct qn_frame *f, const struct qn_launch *launch)
     if (f->plan->sums)
         qn_epilogue_args(f, &args);
     if (launch->operands)
-        qn_ahead_args(f, launch, &args);
+        qn_dequantize_args(f, launch, &args);
     code = qn_plan_fit(launch->product, &args, &room, &fitted);
     return code ? code : multiply(f, fitted, &args);
 }
@@ -437,10 +437,10 @@ static int run_all(struct qn_frame *f)
     static int (*const run[QN_WORKS])(struct qn_frame *,
                                       const struct qn_launch *) = {
         [QN_WORK_SIZES] = run_sizes,
-        [QN_WORK_PREPARE] = qn_ahead_prepare,
-        [QN_WORK_RANGE] = qn_ahead_range,
-        [QN_WORK_REQUANTIZE] = qn_ahead_requantize,
-        [QN_WORK_DEQUANTIZE] = qn_ahead_dequantize,
+        [QN_WORK_PREPARE] = qn_dequantize_prepare,
+        [QN_WORK_RANGE] = qn_dequantize_check_range,
+        [QN_WORK_REQUANTIZE] = qn_dequantize_to_fp8,
+        [QN_WORK_DEQUANTIZE] = qn_dequantize_to_bf16,
         [QN_WORK_QUANTIZE_A] = qn_fuse_quantize,
         [QN_WORK_SUM_A] = qn_fuse_sum,
         [QN_WORK_PRODUCT] = run_product,
@@ -471,8 +471,8 @@ int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
     if (plan->nlaunches > 1 || plan->launches[0].product)
         find_sizes(&frame);
     if (plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP)
-        qn_ahead_lay_out(&plan->problem, plan->recipe, plan->blocks,
-                         &frame.space);
+        qn_dequantize_lay_out(&plan->problem, plan->recipe, plan->blocks,
+                              &frame.space);
     if (!plan->driver)
         return run_all(&frame);
     code = qn_driver_enter(plan->driver, plan->context, &scope);

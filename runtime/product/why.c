@@ -7,12 +7,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/types.h"
-#include "choose/ahead_choose.h"
+#include "choose/dequantize_choose.h"
 #include "choose/fuse_model.h"
 #include "choose/session.h"
 #include "problem/fuse_rules.h"
 #include "problem/problem.h"
-#include "product/ahead.h"
+#include "product/dequantize.h"
 #include "product/backend.h"
 #include "product/epilogue.h"
 #include "product/plan.h"
@@ -295,7 +295,7 @@ static void add_candidates(struct qn_session *s, const struct qn_choice *list,
 
 /* Does the plan make up for a kernel that fuses the epilogue? */
 static int is_unfused(const struct quern_plan *plan,
-                      const struct qn_ahead_choice *way)
+                      const struct qn_dequantize_choice *way)
 {
     return plan->sums || (way->way == QUERN_DEQUANTIZE_MAINLOOP &&
                           plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP);
@@ -303,7 +303,8 @@ static int is_unfused(const struct quern_plan *plan,
 
 /* The plan's launches, if they are several, and why it has them. */
 static void add_plan(struct qn_session *s, const struct quern_plan *plan,
-                     const struct qn_ahead_choice *way, struct qn_text *text)
+                     const struct qn_dequantize_choice *way,
+                     struct qn_text *text)
 {
     const int apart = plan && qn_launch_find(plan, QN_WORK_QUANTIZE_D);
 
@@ -312,7 +313,7 @@ static void add_plan(struct qn_session *s, const struct quern_plan *plan,
     else if (plan && is_unfused(plan, way))
         qn_epilogue_why(s, text);
     else
-        qn_ahead_why(s, way, text);
+        qn_dequantize_why(s, way, text);
     if (apart && plan->sums)
         qn_text_add(text, "no kernel fuses its bias or activation\n");
     if (!plan || (plan->nlaunches == 1 && !plan->launches[0].product))
@@ -325,9 +326,9 @@ static void add_plan(struct qn_session *s, const struct quern_plan *plan,
 static int explain(struct qn_session *s, struct qn_text *text)
 {
     struct quern_plan *plan = NULL;
-    struct qn_ahead_choice way;
+    struct qn_dequantize_choice way;
     struct qn_choice *list = NULL;
-    int count, served, code = qn_ahead_choose(s, &way);
+    int count, served, code = qn_dequantize_choose(s, &way);
 
     if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
         add_title(text, s);

@@ -103,7 +103,7 @@ static int find_candidates(struct qn_tune_job *job)
 /* What plans would take that know of no measurement. */
 static int find_way(struct qn_tune_job *job)
 {
-    int code = qn_ahead_choose(&job->session, &job->choice);
+    int code = qn_dequantize_choose(&job->session, &job->choice);
 
     job->choice.way = job->choice.model;
     job->choice.tuned = 0;

@@ -5,7 +5,7 @@
 #ifndef QUERN_TUNE_TUNE_H
 #define QUERN_TUNE_TUNE_H
 
-#include "choose/ahead_choose.h"
+#include "choose/dequantize_choose.h"
 #include "choose/session.h"
 
 #include <pthread.h>
@@ -57,10 +57,11 @@ struct qn_tune_job {
     struct qn_session session;
     double start, deadline; /* monotonic seconds */
     struct qn_tune_runner *runners;
-    int count, kernels;                /* of them, and those that came first */
-    struct quern_tune_candidate *told; /* as many and QN_TUNE_LATE more */
-    int told_count;                    /* with those that never were runners */
-    struct qn_ahead_choice choice;     /* of the way, as no measurement says */
+    int count, kernels;                 /* of them, and those that came first */
+    struct quern_tune_candidate *told;  /* as many and QN_TUNE_LATE more */
+    int told_count;                     /* with those that never were runners */
+    struct qn_dequantize_choice choice; /* of the way, as no measurement
+                                           says */
     struct qn_tune_data data;
     struct cu_event *events[QN_TUNE_EVENTS];
     struct qn_nvml *nvml; /* NULL: no clock */

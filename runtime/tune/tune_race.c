@@ -276,7 +276,7 @@ struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job)
     struct qn_tune_runner *found = first_of(job, job->choice.way);
 
     if (!found)
-        found = first_of(job, qn_ahead_next(&job->choice));
+        found = first_of(job, qn_dequantize_next(&job->choice));
     return found ? found : first_of(job, QUERN_DEQUANTIZE_AUTO);
 }
 

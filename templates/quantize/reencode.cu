@@ -15,7 +15,7 @@
 //$ end
 **   flags   [0] becomes 1 and [1] 0 where some value is no such number: of a block that lies within
 **           its group and has NaN as its scale, or values that are not 0 and the power of two of
-**           which is too far from the others'                    COUPLED: reencode -> ahead.cu
+**           which is too far from the others'                    COUPLED: reencode -> factors.cu
 **
 ** All values are the same, to the bit. The source is the row copy, or where that is null the column
 ** copy, and so is the result; what belongs to no group is neither read nor written, but for the

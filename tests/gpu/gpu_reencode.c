@@ -8,9 +8,9 @@
 */
 #include "gpu.h"
 
-#include "product/ahead.h"
+#include "product/dequantize.h"
 #include "base/types.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/quantize.h"
 #include "problem/reencode_rules.h"
 #include "problem/scale.h"
@@ -262,10 +262,10 @@ static const char *check_flags(const struct pair *t, int fits)
 {
     const struct quern_plan *plan = t->fp8.plan;
     struct gpu_buffer flags = t->fp8.workspace;
-    struct qn_ahead_space space;
+    struct qn_dequantize_space space;
     unsigned int value[2];
 
-    qn_ahead_lay_out(&plan->problem, plan->recipe, plan->blocks, &space);
+    qn_dequantize_lay_out(&plan->problem, plan->recipe, plan->blocks, &space);
     flags.data += space.flags;
     flags.bytes = sizeof value;
     gpu_buffer_download(&flags, value);
@@ -440,7 +440,8 @@ static void run_way(const struct gpu_variant *v, int op, int way, int first)
 {
     const struct quern_problem p = {.op = op, .d_type = v->d_type};
 
-    if (!(v->ops >> op & 1) || qn_ahead_wrong(gpu_context, &p, v->recipe, way))
+    if (!(v->ops >> op & 1) ||
+        qn_dequantize_wrong(gpu_context, &p, v->recipe, way))
         return;
     for (int i = first; i < first + 3 * qt_npatterns;
          i += gpu_options.quick ? 2 : 1)

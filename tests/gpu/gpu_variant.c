@@ -6,7 +6,7 @@
 
 #include "base/context.h"
 #include "choose/tensormap.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/fuse_rules.h"
 #include "problem/scale.h"
 
@@ -173,7 +173,7 @@ static int goes(const struct gpu_variant *v, int op, int way)
     if (way == QUERN_DEQUANTIZE_F16 && v->epilogue != QN_STORE)
         return 0;
     return v->ops >> op & 1 && v->recipe &&
-           !qn_ahead_wrong(gpu_context, &p, v->recipe, way);
+           !qn_dequantize_wrong(gpu_context, &p, v->recipe, way);
 }
 
 int gpu_variant_dequantize(const struct qn_kernel *kernel)

@@ -7,7 +7,7 @@
 
 #include "base/context.h"
 #include "base/types.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "quantize/quantize_plan.h"
 #include "oracle/decode.h"
 #include "registry.h"
@@ -54,7 +54,7 @@ static void same_otherwise(const struct qt_case *c, int way)
     struct qt_case other = *c;
     struct qt_data data;
 
-    if (qn_ahead_wrong(qt_context, &p, c->recipe, way))
+    if (qn_dequantize_wrong(qt_context, &p, c->recipe, way))
         return;
     assert_int_equal(qt_data_make(c, &data), 0);
     host_multiply(c, &data, 2, &inside);

@@ -8,7 +8,7 @@ static void sim_load_codes(unsigned int from, unsigned int *word, int words);
 static void sim_store_pairs(unsigned int to, const unsigned int word[4]);
 
 /* Where four of B's scales lie, or null. */
-static unsigned int *sim_ahead(unsigned int address)
+static unsigned int *sim_prefetched(unsigned int address)
 {
     const unsigned int i = (address - SIM_FIRST_AHEAD) / 4;
     return address >= SIM_FIRST_AHEAD && i < SIM_AHEAD_BYTES / 4 ? &sim_cta()->ahead[i] : NULL;
@@ -38,7 +38,7 @@ static void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, u
         sim_store_pairs(to, (unsigned int[]){ r0, r1, r2, r3 });
         return;
     }
-    word = sim_ahead(to) ? sim_ahead(to) : sim_words(to);
+    word = sim_prefetched(to) ? sim_prefetched(to) : sim_words(to);
     word[0] = r0;
     word[1] = r1;
     word[2] = r2;
@@ -52,8 +52,8 @@ static void load_shared_x4(unsigned int from, unsigned int word[4])
         sim_load_codes(from, word, 4);
         return;
     }
-    if (sim_ahead(from)) {
-        memcpy(word, sim_ahead(from), 16);
+    if (sim_prefetched(from)) {
+        memcpy(word, sim_prefetched(from), 16);
         sim_pause();
         return;
     }

@@ -164,7 +164,7 @@ int test_fuse_group(void);
 int test_fuse_sums_group(void);
 int test_mlp_group(void);
 int test_mlp_bias_group(void);
-int test_ahead_group(void);
+int test_dequantize_group(void);
 int test_reencode_group(void);
 int test_look_group(void);
 int test_check_group(void);

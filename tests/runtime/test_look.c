@@ -6,7 +6,7 @@
 */
 #include "test.h"
 
-#include "ahead_scene.h"
+#include "dequantize_scene.h"
 #include "base/context.h"
 #include "choose/model_dequantize.h"
 

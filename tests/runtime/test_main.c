@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     failed += test_fuse_sums_group();
     failed += test_mlp_group();
     failed += test_mlp_bias_group();
-    failed += test_ahead_group();
+    failed += test_dequantize_group();
     failed += test_reencode_group();
     failed += test_look_group();
     failed += test_check_group();

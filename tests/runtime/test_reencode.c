@@ -6,7 +6,7 @@
 */
 #include "test.h"
 
-#include "ahead_scene.h"
+#include "dequantize_scene.h"
 
 /* -------------------------------------------------------------------- order */
 
@@ -103,7 +103,8 @@ static void leaves_fp8_alone(void **state)
     assert_ptr_equal(param(3, A), f.args.a.data);
     assert_ptr_equal(param(3, B), f.args.b.data);
     assert_ptr_equal(param(3, LENGTHS), f.args.a.first_dims);
-    LAUNCHED("beside_begin", "beside_w_again", "narrow_fprop", "beside_inside");
+    LAUNCHED("beside_begin", "beside_w_again", "narrow_fprop",
+             "beside_mainloop");
     end(&f);
 }
 
@@ -186,9 +187,9 @@ static void model_decides(void **state)
     static const struct decision rows[] = {
         {LARGE, NULL, "narrow_fprop", "dequantize=fp8: fp8 "},
         {LARGE " dequantize=pass", NULL, "fprop", "operands become bf16"},
-        {LARGE " dequantize=mainloop", NULL, "powers_inside",
-         "> powers_inside"},
-        {SMALL, NULL, "powers_inside", "dequantize=mainloop: too few rows"},
+        {LARGE " dequantize=mainloop", NULL, "powers_mainloop",
+         "> powers_mainloop"},
+        {SMALL, NULL, "powers_mainloop", "dequantize=mainloop: too few rows"},
         {SMALL " dequantize=fp8", NULL, "narrow_fprop",
          "if some value does not fit"},
         {"fprop blocks g=8 m=32768 n=4096 k=7168", NULL, "fprop",

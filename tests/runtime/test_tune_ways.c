@@ -5,7 +5,7 @@
 */
 #include "test.h"
 
-#include "ahead_kernels.h"
+#include "dequantize_kernels.h"
 
 #include <unistd.h>
 
@@ -34,10 +34,10 @@ static struct quern_tune_result tune(struct quern_context *ctx,
 }
 
 /* Its launches together are faster than the kernel; other processes know. */
-static void dequantizing_ahead_wins(void **state)
+static void dequantize_pass_wins(void **state)
 {
     struct quern_context *ctx =
-        open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
+        open_with("blocks_mainloop=100,blocks_x=10,blocks_w=20,fprop=50");
     struct quern_tune_result r = tune(ctx, EITHER);
 
     (void)state;
@@ -48,7 +48,7 @@ static void dequantizing_ahead_wins(void **state)
     quern_close(ctx);
     ctx = open_with("");
     test_expect_plan(ctx, EITHER, "fprop", 1);
-    test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_inside", 0);
+    test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_mainloop", 0);
     test_expect_why(ctx, EITHER,
                     "dequantize=pass, as was measured; by the model", 1);
     test_expect_why(ctx, EITHER,
@@ -60,13 +60,13 @@ static void dequantizing_ahead_wins(void **state)
 static void the_kernel_wins(void **state)
 {
     struct quern_context *ctx =
-        open_with("blocks_inside=70,blocks_x=10,blocks_w=20,fprop=50");
+        open_with("blocks_mainloop=70,blocks_x=10,blocks_w=20,fprop=50");
     struct quern_tune_result r = tune(ctx, EITHER);
 
     (void)state;
     assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_MAINLOOP);
-    assert_string_equal(r.kernel, "blocks_inside");
-    test_expect_plan(ctx, EITHER, "blocks_inside", 1);
+    assert_string_equal(r.kernel, "blocks_mainloop");
+    test_expect_plan(ctx, EITHER, "blocks_mainloop", 1);
     test_expect_why(ctx, EITHER,
                     "dequantize=mainloop, as was measured; by the model", 1);
     quern_close(ctx);
@@ -79,9 +79,9 @@ static void compares_with_the_model(void **state)
         const char *times;
         int wins;
         double ratio;
-    } rows[] = {{"powers_inside=100,powers_x=9,powers_w=9,fprop=42",
+    } rows[] = {{"powers_mainloop=100,powers_x=9,powers_w=9,fprop=42",
                  QUERN_DEQUANTIZE_PASS, 1.6},
-                {"powers_inside=40,powers_x=9,powers_w=9,fprop=42",
+                {"powers_mainloop=40,powers_x=9,powers_w=9,fprop=42",
                  QUERN_DEQUANTIZE_MAINLOOP, 1.5}};
     char model[64];
 
@@ -110,7 +110,7 @@ static void compares_with_the_model(void **state)
 static void ways_fail(void **state)
 {
     struct quern_context *ctx =
-        open_with("powers_inside=100,powers_x=9,powers_w=9,fprop=30,"
+        open_with("powers_mainloop=100,powers_x=9,powers_w=9,fprop=30,"
                   "narrow_fprop=fail");
     struct quern_tune_result r = tune(ctx, ANY_OF_4);
 
@@ -124,15 +124,15 @@ static void ways_fail(void **state)
 static void inside_is_apart(void **state)
 {
     struct quern_context *ctx =
-        open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
+        open_with("blocks_mainloop=100,blocks_x=10,blocks_w=20,fprop=50");
 
     (void)state;
     tune(ctx, EITHER " dequantize=mainloop");
-    test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_inside", 1);
+    test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_mainloop", 1);
     assert_int_equal(tune(ctx, EITHER).dequantize, QUERN_DEQUANTIZE_PASS);
     tune(ctx, EITHER " dequantize=mainloop");
     test_expect_plan(ctx, EITHER, "fprop", 1);
-    test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_inside", 1);
+    test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_mainloop", 1);
     test_expect_why(ctx, EITHER " dequantize=mainloop",
                     "tuned: the model's choice", 1);
     quern_close(ctx);
@@ -153,7 +153,7 @@ static void lost_ways_leave_the_model(void **state)
 {
     static const char *const lost[] = {"powers_x", "powers_w"};
     struct quern_context *ctx =
-        open_with("powers_inside=100,powers_x=9,powers_w=9,fprop=30");
+        open_with("powers_mainloop=100,powers_x=9,powers_w=9,fprop=30");
     struct quern_tune_result r = tune(ctx, ANY_OF_4);
     struct quern_plan_info info;
     struct quern_plan *plan;
@@ -181,7 +181,7 @@ static void lost_ways_leave_the_model(void **state)
 static void only_what_is_open(void **state)
 {
     struct quern_context *ctx =
-        open_with("blocks_inside=100,blocks_x=1,blocks_w=1,fprop=5");
+        open_with("blocks_mainloop=100,blocks_x=1,blocks_w=1,fprop=5");
 
     (void)state;
     assert_int_equal(tune(ctx, EITHER " dequantize=mainloop").dequantize,
@@ -199,7 +199,7 @@ static void plans_measure_first(void **state)
 {
     const struct quern_plan_options options = {.tune_ms = 10000};
     struct quern_context *ctx =
-        open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
+        open_with("blocks_mainloop=100,blocks_x=10,blocks_w=20,fprop=50");
     struct quern_plan_info info;
     struct quern_plan *plan = test_plan(ctx, EITHER, &options);
 
@@ -216,7 +216,7 @@ static void plans_measure_first(void **state)
 static void files_may_say_anything(void **state)
 {
     struct quern_context *ctx =
-        open_with("blocks_inside=100,blocks_x=10,blocks_w=20,fprop=50");
+        open_with("blocks_mainloop=100,blocks_x=10,blocks_w=20,fprop=50");
     struct quern_tune_result r = tune(ctx, EITHER);
     char text[4096], *way;
     FILE *file = fopen(r.file, "r");
@@ -261,7 +261,7 @@ static void fails_each_driver_call(void **state)
 
     (void)state;
     setenv("FAKE_CUDA_TIMES",
-           "powers_inside=100,powers_x=9,powers_w=9,fprop=30,narrow_fprop=20",
+           "powers_mainloop=100,powers_x=9,powers_w=9,fprop=30,narrow_fprop=20",
            1);
     do {
         test_cuda->calls = 0;
@@ -279,7 +279,7 @@ static void fails_each_driver_call(void **state)
 int test_tune_ways_group(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(dequantizing_ahead_wins),   TEST(the_kernel_wins),
+        TEST(dequantize_pass_wins),      TEST(the_kernel_wins),
         TEST(compares_with_the_model),   TEST(ways_fail),
         TEST(only_what_is_open),         TEST(inside_is_apart),
         TEST(lost_ways_leave_the_model), TEST(plans_measure_first),

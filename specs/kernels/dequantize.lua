@@ -2,10 +2,10 @@
 -- scales of the second level, for sums over tokens where each group begins and ends, and where
 -- there are two ways, which of them begins as the one that is taken.
 
-kernels "ahead" {
-  op = "ahead", of = "x", input = "f32", element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
-  scale = { "none", "blocked" }, arch = { "sm_80", "sm_90a", "sm_120a" },
-  template = "common/ahead.cu",
+kernels "factors" {
+  op = "factors", of = "x", input = "f32", element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1,
+  i8 }, scale = { "none", "blocked" }, arch = { "sm_80", "sm_90a", "sm_120a" },
+  template = "common/factors.cu",
   params = { "a_global", "b_global", "alpha", "beta", "scalar_step", "factors", "first_dims",
              "offsets", "sizes_bytes", "groups", "m", "align", "device_sizes", "flags", "noop" },
   derive "threads" (function () return 256 end),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_ahead.c: products whose operands become bf16 before them: which
+** test_dequantize.c: products whose operands become bf16 before them: which
 ** launches, in what order, that each gets what the one before has made, and
 ** where the workspace has it.
 */
 #include "test.h"
 
-#include "ahead_scene.h"
+#include "dequantize_scene.h"
 
 /* -------------------------------------------------------------------- order */
 
@@ -80,7 +80,7 @@ static void sums_whole_blocks(void **state)
     in_scratch(&f, param(2, OUT), 5 * 128 * 96 * 2);
     assert_ptr_equal(param(3, LENGTHS), sizes);
     assert_ptr_equal(param(3, OFFSETS), sizes + 3 * 4);
-    LAUNCHED("blocks_ahead", "blocks_dy", "blocks_x", "wgrad");
+    LAUNCHED("blocks_factors", "blocks_dy", "blocks_x", "wgrad");
     end(&f);
 }
 
@@ -113,7 +113,7 @@ static void multiplies_by_second_levels(void **state)
         assert_null(param(0, PLACE));
         assert_ptr_equal(param(3, ALPHA), factors);
         assert_ptr_equal(param(3, BETA), i ? factors + 3 * 4 : NULL);
-        LAUNCHED("levels_ahead", "levels_x", "levels_w", "fprop_scale");
+        LAUNCHED("levels_factors", "levels_x", "levels_w", "fprop_scale");
         end(&f);
     }
 }
@@ -183,7 +183,7 @@ static void fits_fewer_rows(void **state)
     less = param(2, OUT);
     assert_int_equal((const char *)most - (const char *)less,
                      (10 - 5) * 128 * 64 * 2);
-    LAUNCHED("blocks_ahead", "blocks_dy", "blocks_x", "wgrad");
+    LAUNCHED("blocks_factors", "blocks_dy", "blocks_x", "wgrad");
     f.args.b.shape[1] += 128;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, "b.shape[1]");
     assert_int_equal(test_cuda->launches, 0);
@@ -231,7 +231,7 @@ static void refuses_options(void **state)
 {
     const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
     const struct quern_plan_options inside = {.backend = QUERN_BACKEND_AOT,
-                                              .kernel = "blocks_inside"};
+                                              .kernel = "blocks_mainloop"};
     const struct quern_plan_options named = {.backend = QUERN_BACKEND_AOT,
                                              .kernel = "fprop_scale"};
     struct quern_context *ctx = test_open_with(&registry);
@@ -289,10 +289,10 @@ static void model_decides(void **state)
 {
     static const struct decision rows[] = {
         {LARGE, NULL, "fprop", "dequantize=pass: pass "},
-        {LARGE " dequantize=mainloop", NULL, "blocks_inside",
-         "> blocks_inside"},
-        {LARGE, "blocks_inside", "blocks_inside", "> blocks_inside"},
-        {SMALL, NULL, "blocks_inside", "> blocks_inside"},
+        {LARGE " dequantize=mainloop", NULL, "blocks_mainloop",
+         "> blocks_mainloop"},
+        {LARGE, "blocks_mainloop", "blocks_mainloop", "> blocks_mainloop"},
+        {SMALL, NULL, "blocks_mainloop", "> blocks_mainloop"},
         {SMALL " dequantize=pass", NULL, "fprop", "as the problem says"},
     };
     struct quern_context *ctx = test_open_with(&registry);
@@ -314,7 +314,7 @@ static void model_decides(void **state)
 static void falls_back(void **state)
 {
     (void)state;
-    assert_int_equal(fall_back("blocks_x", LARGE, "blocks_inside",
+    assert_int_equal(fall_back("blocks_x", LARGE, "blocks_mainloop",
                                QUERN_DEQUANTIZE_PASS, "in the expansion of A"),
                      256);
 }
@@ -367,12 +367,12 @@ static void takes_what_is_linked(void **state)
     (void)state;
     memcpy(some, kernels, sizeof kernels);
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        if (strcmp(some[i].name, "blocks_inside"))
+        if (strcmp(some[i].name, "blocks_mainloop"))
             some[i].cubin = NULL;
     linked.kernels = some;
     setenv("QUERN_NVRTC", "/nonexistent", 1);
     ctx = test_open_with(&linked);
-    test_expect_choice(ctx, LARGE, NULL, "blocks_inside", QUERN_BACKEND_AOT,
+    test_expect_choice(ctx, LARGE, NULL, "blocks_mainloop", QUERN_BACKEND_AOT,
                        132);
     p = test_problem(ctx, LARGE " dequantize=pass");
     test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_EMISSING,
@@ -386,7 +386,7 @@ static void fails_each_allocation(void **state)
     fail_allocations("fprop levels g=3 m=40 n=64 k=96 dequantize=pass", 4);
 }
 
-int test_ahead_group(void)
+int test_dequantize_group(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(dequantizes_then_multiplies),
@@ -407,5 +407,5 @@ int test_ahead_group(void)
         TEST(takes_what_is_linked),
     };
 
-    return cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("dequantize", tests, NULL, NULL);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_kernels.h: recipes and kernels of test_ahead.c, test_reencode.c and
-** test_look.c. Those without scales are of the recipe "bf16", which the tests'
-** registry has.
+** dequantize_kernels.h: recipes and kernels of test_dequantize.c,
+** test_reencode.c and test_look.c. Those without scales are of the recipe
+** "bf16", which the tests' registry has.
 */
-#ifndef TEST_AHEAD_KERNELS_H
-#define TEST_AHEAD_KERNELS_H
+#ifndef TEST_DEQUANTIZE_KERNELS_H
+#define TEST_DEQUANTIZE_KERNELS_H
 
 #include "kernels.h"
 
@@ -97,7 +97,7 @@ static const unsigned char trail_behind[] = {
 static const unsigned char trail_begun[] = {
     P(a_global), P(b_global),   P(alpha), P(beta),
     P(flags),    P(first_dims), P(noop),  P(device_sizes)};
-static const unsigned char trail_ahead[] = {
+static const unsigned char trail_factors[] = {
     P(a_global), P(b_global),   P(alpha),   P(beta),
     P(factors),  P(first_dims), P(offsets), P(device_sizes)};
 
@@ -125,15 +125,15 @@ static const unsigned char trail_ahead[] = {
             .d = {.type = QUERN_BF16}, .tile = {128, 128, 64},                 \
             .params = trail_product                                            \
     }
-#define AHEAD(recipe_)                                                         \
+#define FACTORS(recipe_)                                                       \
     {                                                                          \
-        COMMON(recipe_ "_ahead", recipe_), .op = QN_AHEAD, .input = QUERN_F32, \
-                                           .params = trail_ahead               \
+        COMMON(recipe_ "_factors", recipe_),                                   \
+            .op = QN_FACTORS, .input = QUERN_F32, .params = trail_factors      \
     }
 #define BEGINS(recipe_)                                                        \
     {                                                                          \
-        COMMON(recipe_ "_begin", recipe_), .op = QN_AHEAD, .input = QUERN_F32, \
-                                           .params = trail_begun               \
+        COMMON(recipe_ "_begin", recipe_),                                     \
+            .op = QN_FACTORS, .input = QUERN_F32, .params = trail_begun        \
     }
 #define ENCODE(name_, recipe_, of_)                                            \
     {                                                                          \
@@ -165,7 +165,7 @@ static const unsigned char trail_ahead[] = {
 #define BRINGS(recipe_) TEST_SIZES("k_sizes_" recipe_, recipe_)
 #define INSIDE_OF(recipe_, type_)                                              \
     {                                                                          \
-        COMMON(recipe_ "_inside", recipe_),                                    \
+        COMMON(recipe_ "_mainloop", recipe_),                                  \
             .op = QUERN_FPROP, .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,   \
             .a = {.type = type_}, .b = {.type = type_},                        \
             .d = {.type = QUERN_BF16}, .tile = {128, 128, 64},                 \
@@ -176,8 +176,8 @@ static const struct qn_kernel kernels[] = {
     CASTS("blocks"),
     CASTS("levels"),
     CASTS("weights"),
-    AHEAD("blocks"),
-    AHEAD("levels"),
+    FACTORS("blocks"),
+    FACTORS("levels"),
     BRINGS("blocks"),
     INSIDE_OF("blocks", QUERN_E4M3),
     PRODUCT("fprop", "bf16", QUERN_FPROP, QUERN_AXIS_M, QN_STORE, K, K),
@@ -206,7 +206,7 @@ static const struct qn_kernel kernels[] = {
     NARROW("narrow_dgrad", QUERN_DGRAD, QUERN_AXIS_M),
     NARROW("narrow_wgrad", QUERN_WGRAD, QUERN_AXIS_K)};
 static const struct quern_registry registry = {
-    .hash = "ahead",
+    .hash = "dequantize",
     .recipes = recipes,
     .nrecipes = sizeof recipes / sizeof *recipes,
     .kernels = kernels,

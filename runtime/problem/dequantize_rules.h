@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_rules.h: products whose operands become bf16 before they are
+** dequantize_rules.h: products whose operands become bf16 before they are
 ** multiplied.
 **
 ** Where tensor cores know no scales of blocks, an operand's codes times their
@@ -19,7 +19,7 @@
 struct quern_context;
 
 /* What the workspace holds besides, and where it ends. */
-struct qn_ahead_space {
+struct qn_dequantize_space {
     size_t factors;    /* fp32 [2][G]: alpha and beta */
     size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */
     size_t flags;      /* of the product that is tried, and of that in bf16: do
@@ -33,87 +33,89 @@ struct qn_ahead_space {
 /* What one way is expected to take: bytes that the launches before the product
    read and write, their cycles, and with the product; no cycles: it cannot be,
    or not here. */
-struct qn_ahead_cost {
+struct qn_dequantize_cost {
     double bytes, moving, cycles;
 };
 
 /* The recipe of the product, whose values are bf16 and have no scales; NULL:
    none is known. */
-const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx);
+const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx);
 
 /* Why the problem cannot go that way (enum quern_dequantize from PASS on);
    NULL: it can. */
-const char *qn_ahead_wrong(struct quern_context *ctx,
-                           const struct quern_problem *problem,
-                           const struct qn_recipe *recipe, int way);
+const char *qn_dequantize_wrong(struct quern_context *ctx,
+                                const struct quern_problem *problem,
+                                const struct qn_recipe *recipe, int way);
 
 /* QUERN_EINVAL says why a problem with dequantize=pass, fp8 or f16 cannot
    be. */
-int qn_ahead_check(struct quern_context *ctx,
-                   const struct quern_problem *problem,
-                   const struct qn_recipe *recipe);
+int qn_dequantize_check(struct quern_context *ctx,
+                        const struct quern_problem *problem,
+                        const struct qn_recipe *recipe);
 
 /* May a plan of the problem go that way? By its sizes and the
    recipe alone, so that descriptions need no GPU: whether it does the GPU's
    kernels decide. */
-int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *problem,
-                 const struct qn_recipe *recipe, int way);
+int qn_dequantize_may(struct quern_context *ctx,
+                      const struct quern_problem *problem,
+                      const struct qn_recipe *recipe, int way);
 
 /* The workspace of such a plan; `blocks`: of FP8, or NULL. */
-void qn_ahead_lay_out(const struct quern_problem *problem,
-                      const struct qn_recipe *recipe,
-                      const struct qn_recipe *blocks,
-                      struct qn_ahead_space *space);
+void qn_dequantize_lay_out(const struct quern_problem *problem,
+                           const struct qn_recipe *recipe,
+                           const struct qn_recipe *blocks,
+                           struct qn_dequantize_space *space);
 
 /* Where it has sizes from the host: behind what the product leaves there for
    sums. */
-size_t qn_ahead_brought(const struct quern_problem *problem);
+size_t qn_dequantize_brought(const struct quern_problem *problem);
 
 /* Of all plans that the problem may have; 0: none has any. */
-size_t qn_ahead_end(struct quern_context *ctx,
-                    const struct quern_problem *problem,
-                    const struct qn_recipe *recipe);
+size_t qn_dequantize_end(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         const struct qn_recipe *recipe);
 
 /* The expansion of operand `role` as a quantization, whose copy is read; 0: the
    operand is bf16 as it is. */
-int qn_ahead_cast(const struct quern_problem *problem,
-                  const struct qn_recipe *recipe, int role,
-                  struct quern_quantization *q);
+int qn_dequantize_cast(const struct quern_problem *problem,
+                       const struct qn_recipe *recipe, int role,
+                       struct quern_quantization *q);
 
 /* The product of what was dequantized. */
-void qn_ahead_product(struct quern_context *ctx,
-                      const struct quern_problem *problem,
-                      const struct qn_recipe *recipe,
-                      struct quern_problem *product);
+void qn_dequantize_product(struct quern_context *ctx,
+                           const struct quern_problem *problem,
+                           const struct qn_recipe *recipe,
+                           struct quern_problem *product);
 
 /* The product that runs first, which a plan tells of: of FP8 or f16 where that
    is tried, and of `way` MAINLOOP the problem itself. */
-void qn_ahead_first(struct quern_context *ctx,
-                    const struct quern_problem *problem,
-                    const struct qn_recipe *recipe, int way,
-                    struct quern_problem *product);
+void qn_dequantize_first(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         const struct qn_recipe *recipe, int way,
+                         struct quern_problem *product);
 
 /* Is the operands' second level to be multiplied? */
-int qn_ahead_factors(const struct quern_problem *problem,
-                     const struct qn_recipe *recipe);
+int qn_dequantize_factors(const struct quern_problem *problem,
+                          const struct qn_recipe *recipe);
 
 /* Where tokens are summed groups stay where they are in the copies, and their
    lengths become multiples of this: what is transformed goes on beyond a
    group's end. Else 0. */
-int qn_ahead_align(const struct quern_problem *problem,
-                   const struct qn_recipe *recipe);
+int qn_dequantize_align(const struct quern_problem *problem,
+                        const struct qn_recipe *recipe);
 
 /* The product's length along the ragged axis. */
-int64_t qn_ahead_total(const struct quern_problem *problem,
-                       const struct qn_recipe *recipe);
+int64_t qn_dequantize_total(const struct quern_problem *problem,
+                            const struct qn_recipe *recipe);
 
 /* Do both become bf16 in launches before the product? */
-int qn_ahead_dequantizes(const struct quern_problem *problem,
-                         const struct qn_recipe *recipe);
+int qn_dequantize_dequantizes(const struct quern_problem *problem,
+                              const struct qn_recipe *recipe);
 
 /* What the launches before the product take; no cycles yet. */
-struct qn_ahead_cost qn_ahead_cost_of(const struct quern_problem *problem,
-                                      const struct qn_recipe *recipe, int way);
+struct qn_dequantize_cost
+qn_dequantize_cost_of(const struct quern_problem *problem,
+                      const struct qn_recipe *recipe, int way);
 
 #define QN_FMA_PER_CYCLE 2048.0 /* dense 16-bit, one multiprocessor */
 

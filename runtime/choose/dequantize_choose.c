@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_choose.c: do the operands of a product become bf16 before it?
+** dequantize_choose.c: do the operands of a product become bf16 before it?
 **
 ** A kernel that dequantizes beside its products is held up by the warps that do
 ** it; the model of kernels knows by how much (model_dequantize.c), sizes alone
@@ -18,7 +18,7 @@
 ** be, sizes alone tell, with the products of a whole chip instead of tiles: a
 ** description says what the workspace may have to hold.
 */
-#include "choose/ahead_choose.h"
+#include "choose/dequantize_choose.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -43,36 +43,36 @@ static int best(const struct qn_session *s, const struct quern_problem *p,
 
 /* The way with its product. 0: no kernel serves that; -1: an error. */
 static int judge_way(const struct qn_session *s, int way,
-                     struct qn_ahead_cost *cost)
+                     struct qn_dequantize_cost *cost)
 {
     const struct qn_recipe *recipe = s->demand.recipe;
     struct quern_problem product;
     struct qn_choice plain;
     int found;
 
-    if (!qn_ahead_may(s->ctx, s->problem, recipe, way))
+    if (!qn_dequantize_may(s->ctx, s->problem, recipe, way))
         return 0;
-    qn_ahead_first(s->ctx, s->problem, recipe, way, &product);
+    qn_dequantize_first(s->ctx, s->problem, recipe, way, &product);
     found =
         best(s, &product, qn_context_recipe(s->ctx, product.recipe), &plain);
     if (found <= 0)
         return found;
-    *cost = qn_ahead_cost_of(s->problem, recipe, way);
+    *cost = qn_dequantize_cost_of(s->problem, recipe, way);
     cost->cycles = plain.figures.cycles + cost->moving;
     return 1;
 }
 
 /* Compare the kernel that would dequantize with those that would not have to.
    FP8 needs the way behind it. */
-static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
+static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
 {
-    struct qn_ahead_cost *cost = choice->cost;
+    struct qn_dequantize_cost *cost = choice->cost;
     struct qn_choice inside;
     double least;
     int found = best(s, s->problem, s->demand.recipe, &inside);
 
     if (found <= 0 || (!qn_model_dequantizes(inside.candidate->kernel) &&
-                       qn_ahead_dequantizes(s->problem, s->demand.recipe)))
+                       qn_dequantize_dequantizes(s->problem, s->demand.recipe)))
         return found < 0 ? QUERN_ENOMEM : QUERN_OK;
     least = inside.figures.waves * inside.figures.tile_cycles;
     if (s->problem->ragged == QUERN_AXIS_K &&
@@ -95,7 +95,7 @@ static int judge(struct qn_session *s, struct qn_ahead_choice *choice)
 }
 
 /* What was measured goes before what the model says. */
-static int prefer(struct qn_session *s, struct qn_ahead_choice *choice)
+static int prefer(struct qn_session *s, struct qn_dequantize_choice *choice)
 {
     int code = qn_tuned_look(s);
     int way = s->tuned.known ? (int)s->tuned.found.line.dequantize : 0;
@@ -106,7 +106,8 @@ static int prefer(struct qn_session *s, struct qn_ahead_choice *choice)
     return code;
 }
 
-int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
+int qn_dequantize_choose(struct qn_session *s,
+                         struct qn_dequantize_choice *choice)
 {
     const struct quern_problem *p = s->problem;
     int code;
@@ -123,16 +124,16 @@ int qn_ahead_choose(struct qn_session *s, struct qn_ahead_choice *choice)
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO || s->demand.kernel ||
         s->demand.backend == QUERN_BACKEND_CUBLASLT ||
         s->demand.backend == QUERN_BACKEND_HOST ||
-        !qn_ahead_end(s->ctx, p, s->demand.recipe))
+        !qn_dequantize_end(s->ctx, p, s->demand.recipe))
         return QUERN_OK;
     code = judge(s, choice);
     choice->model = choice->way;
     return code ? code : prefer(s, choice);
 }
 
-int qn_ahead_next(const struct qn_ahead_choice *choice)
+int qn_dequantize_next(const struct qn_dequantize_choice *choice)
 {
-    const struct qn_ahead_cost *cost = choice->cost;
+    const struct qn_dequantize_cost *cost = choice->cost;
 
     if (choice->tuned && choice->way != choice->model)
         return choice->model;

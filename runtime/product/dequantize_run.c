@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_run.c: the launches that dequantize operands before their product, or
-** requantize them to FP8, or check whether f16 holds them. Flags on the device
-** then skip the product that does not fit. Nothing here allocates.
+** dequantize_run.c: the launches that dequantize operands before their product,
+** or requantize them to FP8, or check whether f16 holds them. Flags on the
+** device then skip the product that does not fit. Nothing here allocates.
 */
-#include "product/ahead.h"
-#include "problem/ahead_rules.h"
+#include "product/dequantize.h"
+#include "problem/dequantize_rules.h"
 #include "problem/quantize.h"
 #include "problem/reencode_rules.h"
 #include "product/args.h"
@@ -37,7 +37,7 @@ static unsigned *flags_of(const struct qn_frame *f)
    caller's serve. */
 static float *factors_of(const struct qn_frame *f)
 {
-    return qn_ahead_factors(&f->plan->problem, f->plan->recipe)
+    return qn_dequantize_factors(&f->plan->problem, f->plan->recipe)
                ? qn_frame_at(f, f->space.factors)
                : NULL;
 }
@@ -46,14 +46,14 @@ static float *factors_of(const struct qn_frame *f)
    */
 static int *sizes_of(const struct qn_frame *f)
 {
-    return qn_ahead_align(&f->plan->problem, f->plan->recipe)
+    return qn_dequantize_align(&f->plan->problem, f->plan->recipe)
                ? qn_frame_at(f, f->space.sizes)
                : NULL;
 }
 
 /* ------------------------------------------------------------- preparation */
 
-/* COUPLED: ahead */
+/* COUPLED: factors */
 static void make_factors(const struct quern_args *args, int groups, float *to)
 {
     const float *a = args->a.global, *b = args->b.global;
@@ -82,7 +82,8 @@ static void make_sizes(const struct qn_frame *f, int align, int *to)
 {
     const int groups = f->plan->problem.groups;
     const int64_t rows = f->plan->problem.k;
-    const int64_t most = qn_ahead_total(&f->plan->problem, f->plan->recipe);
+    const int64_t most =
+        qn_dequantize_total(&f->plan->problem, f->plan->recipe);
     int64_t start = 0, first = 0;
 
     for (int i = 0; i < groups; i++) {
@@ -113,16 +114,16 @@ static void prepare_on_host(const struct qn_frame *f)
     if (factors)
         make_factors(f->args, p->groups, factors);
     if (sizes)
-        make_sizes(f, qn_ahead_align(p, f->plan->recipe), sizes);
+        make_sizes(f, qn_dequantize_align(p, f->plan->recipe), sizes);
 }
 
-int qn_ahead_prepare(struct qn_frame *f, const struct qn_launch *launch)
+int qn_dequantize_prepare(struct qn_frame *f, const struct qn_launch *launch)
 {
     const struct quern_plan *plan = f->plan;
     const struct quern_args *args = f->args;
     int step = args->scalars > 1, groups = plan->problem.groups;
     int bytes = qn_frame_sizes(f);
-    int align = qn_ahead_align(&plan->problem, plan->recipe);
+    int align = qn_dequantize_align(&plan->problem, plan->recipe);
     int rows = (int)qn_geometry_length(&plan->problem, plan->problem.ragged);
     const void *a = args->a.global, *b = args->b.global;
     float *factors = factors_of(f);
@@ -153,7 +154,8 @@ int qn_ahead_prepare(struct qn_frame *f, const struct qn_launch *launch)
 
 /* ---------------------------------------------------------------- operands */
 
-int qn_ahead_range(struct qn_frame *f, const struct qn_launch *launch)
+int qn_dequantize_check_range(struct qn_frame *f,
+                              const struct qn_launch *launch)
 {
     const struct quern_plan *plan = f->plan;
     const struct quern_args *args = f->args;
@@ -185,7 +187,7 @@ int qn_ahead_range(struct qn_frame *f, const struct qn_launch *launch)
     return qn_step_launch(plan->driver, &launch->step, values, f->stream);
 }
 
-int qn_ahead_requantize(struct qn_frame *f, const struct qn_launch *launch)
+int qn_dequantize_to_fp8(struct qn_frame *f, const struct qn_launch *launch)
 {
     const int role = launch->role;
     const struct qn_reencoding e = {.problem = &f->plan->problem,
@@ -206,7 +208,7 @@ int qn_ahead_requantize(struct qn_frame *f, const struct qn_launch *launch)
     return qn_reencode_launch(f->plan->driver, &launch->step, &e, f->stream);
 }
 
-int qn_ahead_dequantize(struct qn_frame *f, const struct qn_launch *launch)
+int qn_dequantize_to_bf16(struct qn_frame *f, const struct qn_launch *launch)
 {
     const int role = launch->role;
     struct quern_quantization q;
@@ -216,12 +218,12 @@ int qn_ahead_dequantize(struct qn_frame *f, const struct qn_launch *launch)
                              .noop = flag_of(f, launch->flag),
                              .error = f->args->workspace};
 
-    qn_ahead_cast(&f->plan->problem, f->plan->recipe, role, &q);
+    qn_dequantize_cast(&f->plan->problem, f->plan->recipe, role, &q);
     if (q.of != QUERN_W) {
         e.first_dims = f->lengths;
         e.offsets = f->offsets;
         e.sizes_bytes = qn_frame_sizes(f);
-        e.align = qn_ahead_align(&f->plan->problem, f->plan->recipe);
+        e.align = qn_dequantize_align(&f->plan->problem, f->plan->recipe);
     }
     return qn_quantize_unpack(launch->cast, &e, f->stream);
 }
@@ -245,14 +247,14 @@ static void set_dequantized(const struct qn_frame *f,
     const struct qn_geometry *g = &product->operands[role];
     struct quern_quantization q;
 
-    if (!qn_ahead_cast(p, f->plan->recipe, role, &q)) {
+    if (!qn_dequantize_cast(p, f->plan->recipe, role, &q)) {
         set_given(f, role, t);
         return;
     }
     *t = *qn_args_tensor(&product->need.args, role);
     t->data = qn_frame_at(f, f->space.operand[role]);
     if (!g->grouped)
-        t->shape[g->inner_ragged] = qn_ahead_total(p, f->plan->recipe);
+        t->shape[g->inner_ragged] = qn_dequantize_total(p, f->plan->recipe);
 }
 
 /* In FP8, or the caller's. The groups begin where the caller's do. */
@@ -297,8 +299,8 @@ static void set_factors(const struct qn_frame *f, struct quern_args *a)
     a->scalars = groups;
 }
 
-void qn_ahead_args(const struct qn_frame *f, const struct qn_launch *launch,
-                   struct quern_args *a)
+void qn_dequantize_args(const struct qn_frame *f,
+                        const struct qn_launch *launch, struct quern_args *a)
 {
     const struct quern_plan *product = launch->product;
     const int narrow = launch->operands == QN_OPERANDS_REQUANTIZED;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_scene.h: plans that dequantize ahead, their arguments, and what a run
-** of them launches.
+** dequantize_scene.h: plans that dequantize ahead, their arguments, and what a
+** run of them launches.
 */
-#ifndef TEST_AHEAD_SCENE_H
-#define TEST_AHEAD_SCENE_H
+#ifndef TEST_DEQUANTIZE_SCENE_H
+#define TEST_DEQUANTIZE_SCENE_H
 
-#include "ahead_kernels.h"
+#include "dequantize_kernels.h"
 
 enum { ROOM = 1 << 17, ROOMS = 12, WORKSPACE = 1 << 20 };
 

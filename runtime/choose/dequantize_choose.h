@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_choose.h: do the operands of a product become bf16 before it? By the
-** model, or as was measured.
+** dequantize_choose.h: do the operands of a product become bf16 before it? By
+** the model, or as was measured.
 */
 #ifndef QUERN_CHOOSE_AHEAD_CHOOSE_H
 #define QUERN_CHOOSE_AHEAD_CHOOSE_H
 
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 
 struct qn_session;
 
 /* How the session's problem runs. */
-struct qn_ahead_choice {
+struct qn_dequantize_choice {
     int way;    /* enum quern_dequantize, but for AUTO */
     int model;  /* the same, had nothing been measured */
     int tuned;  /* it was measured to be the fastest */
     int asked;  /* the problem leaves no choice */
     int judged; /* the figures are of kernels that fit */
-    struct qn_ahead_cost cost[QUERN_DEQUANTIZE_F16 + 1]; /* by enum
-                                                            quern_dequantize */
+    struct qn_dequantize_cost cost[QUERN_DEQUANTIZE_F16 + 1]; /* by strategy */
 };
 
 /* For the session's problem and machine. QUERN_EINVAL, QUERN_ENOMEM. */
-int qn_ahead_choose(struct qn_session *session, struct qn_ahead_choice *choice);
+int qn_dequantize_choose(struct qn_session *session,
+                         struct qn_dequantize_choice *choice);
 
 /* The way to take where no kernels are found for the one chosen. */
-int qn_ahead_next(const struct qn_ahead_choice *choice);
+int qn_dequantize_next(const struct qn_dequantize_choice *choice);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_rules.c: which products may have operands that become bf16 before them,
-** what is multiplied then, and how much of the workspace that takes.
+** dequantize_rules.c: which products may have operands that become bf16 before
+** them, what is multiplied then, and how much of the workspace that takes.
 */
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -25,7 +25,7 @@ static int is_plain(const struct qn_recipe *r)
            r->dy == QUERN_BF16;
 }
 
-const struct qn_recipe *qn_ahead_plain(const struct quern_context *ctx)
+const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx)
 {
     const struct quern_registry *const all[] = {ctx->base, ctx->linked};
 
@@ -55,8 +55,8 @@ static const char *wrong_operand(const struct quern_problem *p,
 }
 
 /* Are both to be had in bf16, in launches before the product? */
-int qn_ahead_dequantizes(const struct quern_problem *p,
-                         const struct qn_recipe *recipe)
+int qn_dequantize_dequantizes(const struct quern_problem *p,
+                              const struct qn_recipe *recipe)
 {
     return p->dequantize != QUERN_DEQUANTIZE_F16 &&
            !wrong_operand(p, recipe, QN_ROLE_A) &&
@@ -68,12 +68,12 @@ static const char *wrong_bf16(struct quern_context *ctx,
                               const struct quern_problem *p,
                               const struct qn_recipe *recipe)
 {
-    const struct qn_recipe *plain = qn_ahead_plain(ctx);
+    const struct qn_recipe *plain = qn_dequantize_plain(ctx);
     const char *why = NULL;
 
     for (int role = QN_ROLE_A; !why && role <= QN_ROLE_B; role++)
         why = wrong_operand(p, recipe, role);
-    if (!why && qn_ahead_total(p, recipe) > QN_RAGGED_LIMIT)
+    if (!why && qn_dequantize_total(p, recipe) > QN_RAGGED_LIMIT)
         why = "groups that begin at multiples of 128 would pass 2^30 tokens";
     if (!why && !plain)
         why = "no recipe has bf16 for x, w and dy";
@@ -82,9 +82,9 @@ static const char *wrong_bf16(struct quern_context *ctx,
     return why;
 }
 
-const char *qn_ahead_wrong(struct quern_context *ctx,
-                           const struct quern_problem *p,
-                           const struct qn_recipe *recipe, int way)
+const char *qn_dequantize_wrong(struct quern_context *ctx,
+                                const struct quern_problem *p,
+                                const struct qn_recipe *recipe, int way)
 {
     const char *why = NULL;
 
@@ -107,27 +107,28 @@ const char *qn_ahead_wrong(struct quern_context *ctx,
         why = qn_reencode_wrong(ctx, p, recipe);
     if (!why && way == QUERN_DEQUANTIZE_F16)
         why = qn_look_wrong(p, recipe);
-    else if (!why &&
-             (way != QUERN_DEQUANTIZE_FP8 || qn_ahead_dequantizes(p, recipe)))
+    else if (!why && (way != QUERN_DEQUANTIZE_FP8 ||
+                      qn_dequantize_dequantizes(p, recipe)))
         why = wrong_bf16(ctx, p, recipe);
     return why;
 }
 
-int qn_ahead_check(struct quern_context *ctx, const struct quern_problem *p,
-                   const struct qn_recipe *recipe)
+int qn_dequantize_check(struct quern_context *ctx,
+                        const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
 {
     struct quern_problem product;
     const char *why;
 
     qn_result_product(p, &product);
-    why = qn_ahead_wrong(ctx, &product, recipe, p->dequantize);
+    why = qn_dequantize_wrong(ctx, &product, recipe, p->dequantize);
     return why ? qn_error_set(QUERN_EINVAL, "dequantize=%s: %s",
                               qn_dequantize_name(p->dequantize), why)
                : QUERN_OK;
 }
 
-int qn_ahead_factors(const struct quern_problem *p,
-                     const struct qn_recipe *recipe)
+int qn_dequantize_factors(const struct quern_problem *p,
+                          const struct qn_recipe *recipe)
 {
     struct quern_quantization q;
     int any = 0;
@@ -137,23 +138,24 @@ int qn_ahead_factors(const struct quern_problem *p,
 
         any |= s && s->global;
     }
-    return any && qn_ahead_dequantizes(p, recipe);
+    return any && qn_dequantize_dequantizes(p, recipe);
 }
 
 /* ----------------------------------------------------------- what it is of */
 
-int qn_ahead_cast(const struct quern_problem *p, const struct qn_recipe *recipe,
-                  int role, struct quern_quantization *q)
+int qn_dequantize_cast(const struct quern_problem *p,
+                       const struct qn_recipe *recipe, int role,
+                       struct quern_quantization *q)
 {
     if (!qn_scale_source(p, recipe, role, q) ||
-        !qn_ahead_dequantizes(p, recipe))
+        !qn_dequantize_dequantizes(p, recipe))
         return 0;
     q->work = QUERN_DEQUANTIZE;
     return 1;
 }
 
-int qn_ahead_align(const struct quern_problem *p,
-                   const struct qn_recipe *recipe)
+int qn_dequantize_align(const struct quern_problem *p,
+                        const struct qn_recipe *recipe)
 {
     struct quern_quantization q;
     int align = 0;
@@ -165,17 +167,17 @@ int qn_ahead_align(const struct quern_problem *p,
             s->k > align)
             align = s->k;
     }
-    return qn_ahead_dequantizes(p, recipe) ? align : 0;
+    return qn_dequantize_dequantizes(p, recipe) ? align : 0;
 }
 
-int64_t qn_ahead_total(const struct quern_problem *p,
-                       const struct qn_recipe *recipe)
+int64_t qn_dequantize_total(const struct quern_problem *p,
+                            const struct qn_recipe *recipe)
 {
     struct quern_quantization q;
 
-    if (!qn_ahead_align(p, recipe))
+    if (!qn_dequantize_align(p, recipe))
         return qn_geometry_length(p, p->ragged);
-    qn_ahead_cast(p, recipe, QN_ROLE_A, &q);
+    qn_dequantize_cast(p, recipe, QN_ROLE_A, &q);
     return qn_quantize_tiles(&q) * 128;
 }
 
@@ -186,49 +188,51 @@ static int major_of(const struct quern_problem *p,
 {
     struct quern_quantization q;
 
-    return qn_ahead_cast(p, recipe, role, &q) && q.copies == QUERN_COLUMNWISE
+    return qn_dequantize_cast(p, recipe, role, &q) &&
+                   q.copies == QUERN_COLUMNWISE
                ? QUERN_MAJOR_MN
                : QUERN_MAJOR_K;
 }
 
-void qn_ahead_product(struct quern_context *ctx, const struct quern_problem *p,
-                      const struct qn_recipe *recipe,
-                      struct quern_problem *product)
+void qn_dequantize_product(struct quern_context *ctx,
+                           const struct quern_problem *p,
+                           const struct qn_recipe *recipe,
+                           struct quern_problem *product)
 {
     *product = *p;
     product->sizes = QUERN_SIZES_DEVICE;
     product->dequantize = QUERN_DEQUANTIZE_MAINLOOP;
-    if (!qn_ahead_dequantizes(p, recipe))
+    if (!qn_dequantize_dequantizes(p, recipe))
         return;
     memset(product->recipe, 0, sizeof product->recipe);
-    strncpy(product->recipe, qn_ahead_plain(ctx)->name,
+    strncpy(product->recipe, qn_dequantize_plain(ctx)->name,
             sizeof product->recipe - 1);
     product->a_major = major_of(p, recipe, QN_ROLE_A);
     product->b_major = major_of(p, recipe, QN_ROLE_B);
-    product->alpha |= qn_ahead_factors(p, recipe);
-    if (qn_ahead_align(p, recipe))
-        product->k = qn_ahead_total(p, recipe);
+    product->alpha |= qn_dequantize_factors(p, recipe);
+    if (qn_dequantize_align(p, recipe))
+        product->k = qn_dequantize_total(p, recipe);
     product->dequantize = QUERN_DEQUANTIZE_AUTO;
 }
 
-void qn_ahead_first(struct quern_context *ctx,
-                    const struct quern_problem *problem,
-                    const struct qn_recipe *recipe, int way,
-                    struct quern_problem *product)
+void qn_dequantize_first(struct quern_context *ctx,
+                         const struct quern_problem *problem,
+                         const struct qn_recipe *recipe, int way,
+                         struct quern_problem *product)
 {
     if (way == QUERN_DEQUANTIZE_FP8)
         qn_reencode_product(ctx, problem, product);
     else if (way == QUERN_DEQUANTIZE_F16)
         qn_look_product(problem, product);
     else if (way == QUERN_DEQUANTIZE_PASS)
-        qn_ahead_product(ctx, problem, recipe, product);
+        qn_dequantize_product(ctx, problem, recipe, product);
     else
         *product = *problem;
 }
 
 /* ------------------------------------------------------------------- space */
 
-size_t qn_ahead_brought(const struct quern_problem *p)
+size_t qn_dequantize_brought(const struct quern_problem *p)
 {
     struct quern_problem product = *p;
 
@@ -240,7 +244,7 @@ size_t qn_ahead_brought(const struct quern_problem *p)
 static size_t lay_out_codes(const struct quern_problem *p,
                             const struct qn_recipe *recipe,
                             const struct qn_recipe *blocks, size_t at,
-                            struct qn_ahead_space *space)
+                            struct qn_dequantize_space *space)
 {
     for (int role = QN_ROLE_A; blocks && role <= QN_ROLE_B; role++) {
         struct quern_tensor copy;
@@ -256,23 +260,23 @@ static size_t lay_out_codes(const struct quern_problem *p,
     return at;
 }
 
-void qn_ahead_lay_out(const struct quern_problem *p,
-                      const struct qn_recipe *recipe,
-                      const struct qn_recipe *blocks,
-                      struct qn_ahead_space *space)
+void qn_dequantize_lay_out(const struct quern_problem *p,
+                           const struct qn_recipe *recipe,
+                           const struct qn_recipe *blocks,
+                           struct qn_dequantize_space *space)
 {
     const size_t groups = (size_t)p->groups;
-    size_t at = qn_padded(qn_ahead_brought(p) +
+    size_t at = qn_padded(qn_dequantize_brought(p) +
                           qn_host_size_bytes(p->sizes, p->groups, 1));
     size_t coded;
     struct quern_quantization q;
     size_t rows;
 
     space->factors = at;
-    if (qn_ahead_factors(p, recipe))
+    if (qn_dequantize_factors(p, recipe))
         at += qn_padded(2 * groups * sizeof(float));
     space->sizes = at;
-    if (qn_ahead_align(p, recipe))
+    if (qn_dequantize_align(p, recipe))
         at += qn_padded((2 * groups + 1) * sizeof(int));
     space->flags = at;
     if (blocks || p->dequantize == QUERN_DEQUANTIZE_F16)
@@ -280,28 +284,29 @@ void qn_ahead_lay_out(const struct quern_problem *p,
     coded = lay_out_codes(p, recipe, blocks, at, space);
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         space->operand[role] = at;
-        if (!qn_ahead_cast(p, recipe, role, &q))
+        if (!qn_dequantize_cast(p, recipe, role, &q))
             continue;
         rows = q.of == QUERN_W ? groups * (size_t)q.m
-                               : (size_t)qn_ahead_total(p, recipe);
+                               : (size_t)qn_dequantize_total(p, recipe);
         at += qn_padded(rows * (size_t)q.k * 2);
     }
     space->end = at > coded ? at : coded;
 }
 
-size_t qn_ahead_end(struct quern_context *ctx, const struct quern_problem *p,
-                    const struct qn_recipe *recipe)
+size_t qn_dequantize_end(struct quern_context *ctx,
+                         const struct quern_problem *p,
+                         const struct qn_recipe *recipe)
 {
-    int fp8 = qn_ahead_may(ctx, p, recipe, QUERN_DEQUANTIZE_FP8);
-    int ahead = fp8 || qn_ahead_may(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
+    int fp8 = qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_FP8);
+    int ahead = fp8 || qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
     struct quern_problem f16 = *p;
-    struct qn_ahead_space space;
+    struct qn_dequantize_space space;
 
-    if (!ahead && !qn_ahead_may(ctx, p, recipe, QUERN_DEQUANTIZE_F16))
+    if (!ahead && !qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_F16))
         return 0;
     f16.dequantize = QUERN_DEQUANTIZE_F16;
-    qn_ahead_lay_out(ahead ? p : &f16, recipe,
-                     fp8 ? qn_reencode_blocks(ctx) : NULL, &space);
+    qn_dequantize_lay_out(ahead ? p : &f16, recipe,
+                          fp8 ? qn_reencode_blocks(ctx) : NULL, &space);
     return space.end;
 }
 
@@ -336,10 +341,11 @@ static double moved_bytes(const struct quern_problem *p,
 }
 
 /* What comes before the product. */
-struct qn_ahead_cost qn_ahead_cost_of(const struct quern_problem *p,
-                                      const struct qn_recipe *recipe, int way)
+struct qn_dequantize_cost qn_dequantize_cost_of(const struct quern_problem *p,
+                                                const struct qn_recipe *recipe,
+                                                int way)
 {
-    struct qn_ahead_cost cost;
+    struct qn_dequantize_cost cost;
 
     if (way == QUERN_DEQUANTIZE_FP8) {
         cost.bytes = qn_reencode_bytes(p, recipe);
@@ -355,16 +361,16 @@ struct qn_ahead_cost qn_ahead_cost_of(const struct quern_problem *p,
     return cost;
 }
 
-int qn_ahead_may(struct quern_context *ctx, const struct quern_problem *p,
-                 const struct qn_recipe *recipe, int way)
+int qn_dequantize_may(struct quern_context *ctx, const struct quern_problem *p,
+                      const struct qn_recipe *recipe, int way)
 {
     double math =
         (double)p->m * (double)p->n * (double)p->k / (QN_FMA_PER_CYCLE * SMS);
 
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO)
         return p->dequantize == way;
-    return !qn_ahead_wrong(ctx, p, recipe, way) &&
+    return !qn_dequantize_wrong(ctx, p, recipe, way) &&
            (way == QUERN_DEQUANTIZE_FP8 ? NARROW : 1) * math +
-                   qn_ahead_cost_of(p, recipe, way).moving <
+                   qn_dequantize_cost_of(p, recipe, way).moving <
                INSIDE * math;
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_why.c: explain what operands become before they are multiplied.
+** dequantize_why.c: explain what operands become before they are multiplied.
 */
-#include "product/ahead.h"
+#include "product/dequantize.h"
 #include "base/context.h"
 #include "base/text.h"
 #include "base/types.h"
-#include "choose/ahead_choose.h"
+#include "choose/dequantize_choose.h"
 #include "choose/session.h"
-#include "problem/ahead_rules.h"
+#include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 #include "problem/look_rules.h"
 #include "problem/reencode_rules.h"
 
 /* What was compared. */
-static void add_figures(const struct qn_ahead_choice *choice,
+static void add_figures(const struct qn_dequantize_choice *choice,
                         struct qn_text *text)
 {
     static const int ways[] = {QUERN_DEQUANTIZE_FP8, QUERN_DEQUANTIZE_F16,
@@ -23,7 +23,7 @@ static void add_figures(const struct qn_ahead_choice *choice,
     qn_text_add(text, "dequantize=%s%s: ", qn_dequantize_name(choice->way),
                 choice->tuned ? ", as was measured; by the model" : "");
     for (int i = 0; i < 3; i++) {
-        const struct qn_ahead_cost *cost = &choice->cost[ways[i]];
+        const struct qn_dequantize_cost *cost = &choice->cost[ways[i]];
 
         if (cost->cycles > 0)
             qn_text_add(text, "%s %.0f cycles, %.0f of them to move %.0f MB; ",
@@ -40,7 +40,7 @@ static void add_way(struct qn_session *s, int way, struct qn_text *text)
     const struct qn_recipe *blocks =
         way == QUERN_DEQUANTIZE_FP8 ? qn_reencode_blocks(s->ctx) : NULL;
     struct quern_quantization q;
-    struct qn_ahead_space space;
+    struct qn_dequantize_space space;
 
     if (way == QUERN_DEQUANTIZE_F16) {
         qn_text_add(text, "codes become f16 beside the product, relative to "
@@ -48,7 +48,7 @@ static void add_way(struct qn_session *s, int way, struct qn_text *text)
                           "scales are within 2^21 of each other\n\n");
         return;
     }
-    qn_ahead_lay_out(s->problem, s->demand.recipe, blocks, &space);
+    qn_dequantize_lay_out(s->problem, s->demand.recipe, blocks, &space);
     if (blocks)
         qn_text_add(
             text,
@@ -57,7 +57,7 @@ static void add_way(struct qn_session *s, int way, struct qn_text *text)
             "sums are those of FP8 tensor cores, of about 13 bits for 128 "
             "values; dequantize=mainloop%s sums in fp32\n\n",
             space.end,
-            qn_ahead_cast(s->problem, s->demand.recipe, QN_ROLE_A, &q)
+            qn_dequantize_cast(s->problem, s->demand.recipe, QN_ROLE_A, &q)
                 ? " or ahead"
                 : "");
     else
@@ -72,11 +72,11 @@ static void add_wrong(struct qn_session *s, struct qn_text *text)
     const char *why = qn_reencode_wrong(s->ctx, p, s->demand.recipe);
 
     if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
-        !qn_ahead_check(s->ctx, p, s->demand.recipe))
+        !qn_dequantize_check(s->ctx, p, s->demand.recipe))
         qn_text_add(text, "not as fp8: %s\n", why);
     why = qn_look_wrong(p, s->demand.recipe);
     if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
-        !qn_ahead_check(s->ctx, p, s->demand.recipe))
+        !qn_dequantize_check(s->ctx, p, s->demand.recipe))
         qn_text_add(text, "not as f16: %s\n", why);
 }
 
@@ -88,12 +88,13 @@ static int is_small(struct qn_session *s)
 
     return p->dequantize == QUERN_DEQUANTIZE_AUTO && !s->demand.kernel &&
            s->demand.backend != QUERN_BACKEND_HOST &&
-           !qn_ahead_wrong(s->ctx, p, recipe, QUERN_DEQUANTIZE_PASS) &&
-           !qn_ahead_end(s->ctx, p, recipe);
+           !qn_dequantize_wrong(s->ctx, p, recipe, QUERN_DEQUANTIZE_PASS) &&
+           !qn_dequantize_end(s->ctx, p, recipe);
 }
 
-void qn_ahead_why(struct qn_session *s, const struct qn_ahead_choice *choice,
-                  struct qn_text *text)
+void qn_dequantize_why(struct qn_session *s,
+                       const struct qn_dequantize_choice *choice,
+                       struct qn_text *text)
 {
     add_wrong(s, text);
     if (choice->judged)

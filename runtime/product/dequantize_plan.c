@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ahead_plan.c: the launches of a product with dequantized operands.
+** dequantize_plan.c: the launches of a product with dequantized operands.
 */
-#include "product/ahead.h"
+#include "product/dequantize.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "choose/ahead_choose.h"
+#include "choose/dequantize_choose.h"
 #include "choose/session.h"
 #include "problem/look_rules.h"
 #include "problem/reencode_rules.h"
@@ -32,7 +32,7 @@ static int add_casts(struct quern_plan *plan, const struct qn_session *s)
         struct qn_launch *launch;
         int code;
 
-        if (!qn_ahead_cast(&plan->problem, s->demand.recipe, role, &q))
+        if (!qn_dequantize_cast(&plan->problem, s->demand.recipe, role, &q))
             continue;
         code = qn_quantize_plan_inner(s, &q, &options, &cast);
         if (code) {
@@ -84,7 +84,7 @@ static int add_wide(struct quern_plan *plan, const struct qn_session *s)
 
     if (tried)
         options.kernel = NULL;
-    qn_ahead_product(s->ctx, &plan->problem, s->demand.recipe, &p);
+    qn_dequantize_product(s->ctx, &plan->problem, s->demand.recipe, &p);
     code = qn_plan_alone(s, &p, &options, &product);
     if (code)
         qn_error_add("  in %s", steps[2]);
@@ -131,7 +131,8 @@ static void add_first(struct quern_plan *plan, const struct qn_session *s)
         qn_launch_add(plan, QN_WORK_SIZES);
     if (p->dequantize == QUERN_DEQUANTIZE_F16 && qn_session_gpu(s))
         qn_launch_add(plan, QN_WORK_RANGE);
-    else if (qn_ahead_factors(p, recipe) || qn_ahead_align(p, recipe) || fp8)
+    else if (qn_dequantize_factors(p, recipe) ||
+             qn_dequantize_align(p, recipe) || fp8)
         qn_launch_add(plan, QN_WORK_PREPARE);
     for (int role = QN_ROLE_A; fp8 && role <= QN_ROLE_B; role++)
         if (qn_reencode_does(p, recipe, role))
@@ -149,7 +150,7 @@ static int load_step(const struct quern_plan *plan, struct qn_session *s,
         return qn_step_load(s, QN_SIZES, QUERN_X, "brings sizes from the host",
                             recipe, plan->backend, &launch->step);
     case QN_WORK_PREPARE:
-        return qn_step_load(s, QN_AHEAD, QUERN_X,
+        return qn_step_load(s, QN_FACTORS, QUERN_X,
                             "prepares what is dequantized in a pass", recipe,
                             plan->backend, &launch->step);
     case QN_WORK_RANGE:
@@ -180,7 +181,7 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
 }
 
 /* Launches before the product dequantize its operands. */
-static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
+static int plan_pass(struct qn_session *s, int way, struct quern_plan **out)
 {
     struct quern_plan *plan = qn_plan_new();
     int code;
@@ -198,24 +199,24 @@ static int plan_ahead(struct qn_session *s, int way, struct quern_plan **out)
 
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
    dequantizes inside. */
-int qn_ahead_make(struct qn_session *s, struct quern_plan **out)
+int qn_dequantize_make(struct qn_session *s, struct quern_plan **out)
 {
-    struct qn_ahead_choice choice = {.way = QUERN_DEQUANTIZE_MAINLOOP};
+    struct qn_dequantize_choice choice = {.way = QUERN_DEQUANTIZE_MAINLOOP};
     int code = QUERN_OK;
 
     if (s->problem->dequantize == QUERN_DEQUANTIZE_AUTO)
         code = qn_plan_tune(s);
     if (!code)
-        code = qn_ahead_choose(s, &choice);
+        code = qn_dequantize_choose(s, &choice);
     while (!code && choice.way != QUERN_DEQUANTIZE_MAINLOOP) {
-        code = plan_ahead(s, choice.way, out);
+        code = plan_pass(s, choice.way, out);
         if (!code)
             (*out)->tuned |= choice.tuned;
         if (choice.asked || !qn_plan_given_up(code))
             return code;
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not dequantized as %s: %s",
                        qn_dequantize_name(choice.way), qn_error_text());
-        choice.way = qn_ahead_next(&choice);
+        choice.way = qn_dequantize_next(&choice);
         choice.tuned = 0;
         code = QUERN_OK;
     }
