@@ -206,7 +206,7 @@ static int op_of(const char *op)
     static const char *const names[] = {
         "fprop",    "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
         "history",  "sum",      "dprob", "sizes",    "factors", "bias",
-        "reencode", "sum_rows", "look",  "epilogue"};
+        "reencode", "sum_rows", "range", "epilogue"};
 
     return index_of(names, op);
 }

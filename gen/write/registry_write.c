@@ -53,7 +53,7 @@ static const char *op_name(int op)
         "QUERN_FPROP", "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
         "QN_AMAX",     "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM",
         "QN_DPROB",    "QN_SIZES",      "QN_FACTORS",  "QN_BIAS",
-        "QN_REENCODE", "QN_SUM_ROWS",   "QN_LOOK",     "QN_EPILOGUE"};
+        "QN_REENCODE", "QN_SUM_ROWS",   "QN_RANGE",    "QN_EPILOGUE"};
 
     return names[op];
 }

@@ -26,7 +26,7 @@ static const struct {
 static const char *const ops[] = {
     "fprop",    "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
     "history",  "sum",      "dprob", "sizes",    "factors", "bias",
-    "reencode", "sum_rows", "look",  "epilogue"};
+    "reencode", "sum_rows", "range", "epilogue"};
 static const char *const works[] = {"quantize", "transpose", "dequantize",
                                     "rescale", "bias"};
 static const char *const ofs[] = {"x", "w", "dy"};

@@ -12,7 +12,7 @@
 **     inside = max(waves * tile, memory)    (model_dequantize.c)
 **              SIXTEENS as many cycles where tokens are summed
 **     fp8    = product in FP8 + bytes / CODED + LAUNCHES_FP8
-**     f16    = inside, as f16 + bytes / LOOKED + LAUNCHES_F16
+**     f16    = inside, as f16 + bytes / CHECKED + LAUNCHES_F16
 **
 ** So it is worth its while where many rows meet each weight. Whether it could
 ** be, sizes alone tell, with the products of a whole chip instead of tiles: a

@@ -10,7 +10,7 @@
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
 #include "problem/host_sizes_rules.h"
-#include "problem/look_rules.h"
+#include "problem/range_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/reencode_rules.h"
@@ -106,7 +106,7 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
     if (!why && way == QUERN_DEQUANTIZE_FP8)
         why = qn_reencode_wrong(ctx, p, recipe);
     if (!why && way == QUERN_DEQUANTIZE_F16)
-        why = qn_look_wrong(p, recipe);
+        why = qn_range_wrong(p, recipe);
     else if (!why && (way != QUERN_DEQUANTIZE_FP8 ||
                       qn_dequantize_dequantizes(p, recipe)))
         why = wrong_bf16(ctx, p, recipe);
@@ -223,7 +223,7 @@ void qn_dequantize_first(struct quern_context *ctx,
     if (way == QUERN_DEQUANTIZE_FP8)
         qn_reencode_product(ctx, problem, product);
     else if (way == QUERN_DEQUANTIZE_F16)
-        qn_look_product(problem, product);
+        qn_range_product(problem, product);
     else if (way == QUERN_DEQUANTIZE_PASS)
         qn_dequantize_product(ctx, problem, recipe, product);
     else
@@ -318,7 +318,7 @@ size_t qn_dequantize_end(struct quern_context *ctx,
 #define NARROW       0.5     /* of the cycles of the products: FP8's */
 #define CODED        2000.0 /* bytes in a cycle, two of three of them written */
 #define LAUNCHES_FP8 30000.0 /* of six more, three of which do nothing */
-#define LOOKED       1500.0  /* bytes in a cycle, of scales */
+#define CHECKED      1500.0  /* bytes in a cycle, of scales */
 #define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
 #define SMS          132     /* where no GPU is asked */
 
@@ -351,8 +351,8 @@ struct qn_dequantize_cost qn_dequantize_cost_of(const struct quern_problem *p,
         cost.bytes = qn_reencode_bytes(p, recipe);
         cost.moving = cost.bytes / CODED + LAUNCHES_FP8;
     } else if (way == QUERN_DEQUANTIZE_F16) {
-        cost.bytes = qn_look_bytes(p, recipe);
-        cost.moving = cost.bytes / LOOKED + LAUNCHES_F16;
+        cost.bytes = qn_range_bytes(p, recipe);
+        cost.moving = cost.bytes / CHECKED + LAUNCHES_F16;
     } else {
         cost.bytes = moved_bytes(p, recipe);
         cost.moving = cost.bytes / MOVED + LAUNCHES;

@@ -8,7 +8,7 @@
 #include "base/types.h"
 #include "choose/dequantize_choose.h"
 #include "choose/session.h"
-#include "problem/look_rules.h"
+#include "problem/range_rules.h"
 #include "problem/reencode_rules.h"
 #include "product/plan.h"
 #include "product/reencode.h"
@@ -109,7 +109,7 @@ static int add_narrow(struct quern_plan *plan, struct qn_session *s)
     if (fp8)
         qn_reencode_product(s->ctx, s->problem, &p);
     else
-        qn_look_product(s->problem, &p);
+        qn_range_product(s->problem, &p);
     if (!fp8)
         options.tune_ms = 0;
     code = qn_plan_alone(s, &p, &options, &product);
@@ -154,8 +154,9 @@ static int load_step(const struct quern_plan *plan, struct qn_session *s,
                             "prepares what is dequantized in a pass", recipe,
                             plan->backend, &launch->step);
     case QN_WORK_RANGE:
-        return qn_step_load(s, QN_LOOK, QUERN_X, "looks whether values fit f16",
-                            recipe, plan->backend, &launch->step);
+        return qn_step_load(s, QN_RANGE, QUERN_X,
+                            "checks whether f16 holds the values", recipe,
+                            plan->backend, &launch->step);
     case QN_WORK_REQUANTIZE:
         return qn_reencode_load(s, launch->role, plan->backend, &launch->step);
     default:

@@ -10,7 +10,7 @@
 #include "choose/session.h"
 #include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
-#include "problem/look_rules.h"
+#include "problem/range_rules.h"
 #include "problem/reencode_rules.h"
 
 /* What was compared. */
@@ -74,7 +74,7 @@ static void add_wrong(struct qn_session *s, struct qn_text *text)
     if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
         !qn_dequantize_check(s->ctx, p, s->demand.recipe))
         qn_text_add(text, "not as fp8: %s\n", why);
-    why = qn_look_wrong(p, s->demand.recipe);
+    why = qn_range_wrong(p, s->demand.recipe);
     if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
         !qn_dequantize_check(s->ctx, p, s->demand.recipe))
         qn_text_add(text, "not as f16: %s\n", why);

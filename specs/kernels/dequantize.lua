@@ -32,9 +32,9 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
 end
 
 -- Whether e4m3 under scales of both operands fits f16: rows of codes, each with a row of scales.
-kernels "look" {
-  op = "look", of = "x", input = "f32", element = e4m3, scale = "blocked", arch = "sm_90a",
-  template = "common/look.cu",
+kernels "range" {
+  op = "range", of = "x", input = "f32", element = e4m3, scale = "blocked", arch = "sm_90a",
+  template = "common/range.cu",
   params = { "a", "a_stride", "a_sf", "b", "b_stride", "b_sf", "first_dims", "offsets",
              "sizes_bytes", "groups", "m", "n", "k", "flags", "noop", "error" },
   derive "threads" (function () return 256 end),

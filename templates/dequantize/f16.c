@@ -7,7 +7,7 @@
 **
 ** Largest scales are from code F16_LEAST to F16_MOST, or counted as if, so that the product of two
 ** such factors is a normal number of fp32, and bf16 has all the values, too.
-**                                                            COUPLED: f16 -> common/look.cu
+**                                                            COUPLED: f16 -> common/range.cu
 */
 enum { F16_SCALES = 22, F16_LEAST = 74, F16_MOST = 194 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** dequantize_kernels.h: recipes and kernels of test_dequantize.c,
-** test_reencode.c and test_look.c. Those without scales are of the recipe
+** test_reencode.c and test_range.c. Those without scales are of the recipe
 ** "bf16", which the tests' registry has.
 */
 #ifndef TEST_DEQUANTIZE_KERNELS_H
@@ -88,7 +88,7 @@ static const unsigned char trail_coded[] = {P(row),        P(column), P(row_sf),
                                             P(first_dims), P(noop)};
 static const unsigned char trail_narrow[] = {
     P(a), P(b), P(a_sf), P(b_sf), P(d), P(noop), P(first_dims), P(d_map)};
-static const unsigned char trail_look[] = {
+static const unsigned char trail_range[] = {
     P(a), P(a_sf), P(b), P(b_sf), P(flags), P(first_dims), P(noop), P(error)};
 static const unsigned char trail_tried[] = {
     P(a), P(b), P(d), P(noop), P(bases), P(first_dims), P(offsets), P(d_map)};
@@ -140,10 +140,10 @@ static const unsigned char trail_factors[] = {
         COMMON(name_, recipe_), .op = QN_REENCODE, .of = of_, .ctas = 4,       \
                                 .params = trail_coded                          \
     }
-#define LOOK(name_)                                                            \
+#define RANGE(name_)                                                           \
     {                                                                          \
-        COMMON(name_, "close"), .op = QN_LOOK, .input = QUERN_F32, .ctas = 3,  \
-                                .params = trail_look                           \
+        COMMON(name_, "close"), .op = QN_RANGE, .input = QUERN_F32, .ctas = 3, \
+                                .params = trail_range                          \
     }
 #define TRIED(name_, op_, ragged_, epilogue_, params_)                         \
     {                                                                          \
@@ -197,7 +197,7 @@ static const struct qn_kernel kernels[] = {
     ENCODE("beside_w_again", "beside", QUERN_W),
     INSIDE_OF("beside", QUERN_E4M3),
     BRINGS("close"),
-    LOOK("close_look"),
+    RANGE("close_range"),
     TRIED("f16_fprop", QUERN_FPROP, QUERN_AXIS_M, QN_STORE, trail_tried),
     TRIED("f16_dgrad", QUERN_DGRAD, QUERN_AXIS_M, QN_STORE, trail_tried),
     TRIED("close_fprop", QUERN_FPROP, QUERN_AXIS_M, QN_STORE, trail_behind),

@@ -166,7 +166,7 @@ int test_mlp_group(void);
 int test_mlp_bias_group(void);
 int test_dequantize_group(void);
 int test_reencode_group(void);
-int test_look_group(void);
+int test_range_group(void);
 int test_check_group(void);
 int test_tune_group(void);
 int test_tune_file_group(void);

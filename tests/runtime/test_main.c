@@ -30,7 +30,7 @@ int main(int argc, char **argv)
     failed += test_mlp_bias_group();
     failed += test_dequantize_group();
     failed += test_reencode_group();
-    failed += test_look_group();
+    failed += test_range_group();
     failed += test_check_group();
     failed += test_failure_group();
     failed += test_process_group();

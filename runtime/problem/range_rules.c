@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** look_rules.c: which products may have their operands as f16.
+** range_rules.c: which products may have their operands as f16.
 */
-#include "problem/look_rules.h"
+#include "problem/range_rules.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
 
@@ -26,8 +26,8 @@ static const char *wrong_operand(const struct quern_problem *p,
     return NULL;
 }
 
-const char *qn_look_wrong(const struct quern_problem *p,
-                          const struct qn_recipe *recipe)
+const char *qn_range_wrong(const struct quern_problem *p,
+                           const struct qn_recipe *recipe)
 {
     const char *why = wrong_operand(p, recipe, QN_ROLE_A);
 
@@ -39,16 +39,16 @@ const char *qn_look_wrong(const struct quern_problem *p,
     return why ? why : wrong_operand(p, recipe, QN_ROLE_B);
 }
 
-void qn_look_product(const struct quern_problem *p,
-                     struct quern_problem *product)
+void qn_range_product(const struct quern_problem *p,
+                      struct quern_problem *product)
 {
     *product = *p;
     product->sizes = QUERN_SIZES_DEVICE;
     product->dequantize = QUERN_DEQUANTIZE_F16;
 }
 
-double qn_look_bytes(const struct quern_problem *p,
-                     const struct qn_recipe *recipe)
+double qn_range_bytes(const struct quern_problem *p,
+                      const struct qn_recipe *recipe)
 {
     struct quern_quantization q;
     double bytes = 0;

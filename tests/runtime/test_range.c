@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_look.c: products as f16 behind launches that look whether their operands
-** fit, and before the same products as bf16: which launches, what each is left
-** out by, and where what was seen lies.
+** test_range.c: products as f16 behind launches that look whether their
+** operands fit, and before the same products as bf16: which launches, what each
+** is left out by, and where what was seen lies.
 */
 #include "test.h"
 
@@ -44,7 +44,7 @@ static void tries_f16_first(void **state)
     assert_ptr_equal(param(2, BEHIND), flags + 4);
     for (int i = 0; i < 3; i++)
         assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
-    LAUNCHED("close_look", "f16_fprop", "close_fprop");
+    LAUNCHED("close_range", "f16_fprop", "close_fprop");
     end(&f);
 }
 
@@ -57,7 +57,7 @@ static void looks_at_columns(void **state)
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(0, SEEN_B), f.args.b.data);
     assert_ptr_equal(param(0, SEEN_B_SF), f.args.b.sf);
-    LAUNCHED("close_look", "f16_dgrad", "close_dgrad");
+    LAUNCHED("close_range", "f16_dgrad", "close_dgrad");
     end(&f);
 }
 
@@ -75,7 +75,7 @@ static void brings_sizes_once(void **state)
     assert_ptr_equal(param(1, SEEN_SIZES), f.workspace + 256);
     assert_ptr_equal(param(2, TRIED_SIZES), f.workspace + 256);
     assert_ptr_equal(param(3, LENGTHS), f.workspace + 256);
-    LAUNCHED("k_sizes_close", "close_look", "f16_fprop", "close_fprop");
+    LAUNCHED("k_sizes_close", "close_range", "f16_fprop", "close_fprop");
     end(&f);
 }
 
@@ -166,7 +166,7 @@ static void model_decides(void **state)
         struct quern_plan_info info;
         char *why = decide(ctx, &rows[i], &info);
 
-        assert_true(tried == !!strstr(why, "> close_look\n"));
+        assert_true(tried == !!strstr(why, "> close_range\n"));
         assert_true(tried == !!strstr(why, "within 2^21 of each other"));
         quern_free(why);
     }
@@ -177,8 +177,8 @@ static void model_decides(void **state)
 static void falls_back(void **state)
 {
     (void)state;
-    fall_back("close_look", LARGE, "close_fprop", QUERN_DEQUANTIZE_F16,
-              "no kernel looks whether values fit f16 for recipe close");
+    fall_back("close_range", LARGE, "close_fprop", QUERN_DEQUANTIZE_F16,
+              "no kernel checks whether f16 holds the values for recipe close");
     fall_back("f16_fprop", LARGE, "close_fprop", QUERN_DEQUANTIZE_F16,
               "in the product as f16");
 }
@@ -197,7 +197,7 @@ static void fails_each_allocation(void **state)
     fail_allocations("fprop close g=3 m=40 n=64 k=96 dequantize=f16", 3);
 }
 
-int test_look_group(void)
+int test_range_group(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(tries_f16_first),       TEST(looks_at_columns),
@@ -207,5 +207,5 @@ int test_look_group(void)
         TEST(fails_each_allocation),
     };
 
-    return cmocka_run_group_tests_name("look", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("range", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** look_rules.h: products whose operands become f16 beside them.
+** range_rules.h: products whose operands become f16 beside them.
 **
 ** The kernels that dequantize codes of e4m3 as they multiply take five
 ** instructions for a pair as bf16 and two as f16, which is exact where the
@@ -15,15 +15,15 @@
 #include "registry.h"
 
 /* Why the problem's values are not to be had as f16; NULL: they may be. */
-const char *qn_look_wrong(const struct quern_problem *problem,
-                          const struct qn_recipe *recipe);
+const char *qn_range_wrong(const struct quern_problem *problem,
+                           const struct qn_recipe *recipe);
 
 /* The product that is tried. */
-void qn_look_product(const struct quern_problem *problem,
-                     struct quern_problem *product);
+void qn_range_product(const struct quern_problem *problem,
+                      struct quern_problem *product);
 
 /* Bytes that the launch before it reads: all scales. */
-double qn_look_bytes(const struct quern_problem *problem,
-                     const struct qn_recipe *recipe);
+double qn_range_bytes(const struct quern_problem *problem,
+                      const struct qn_recipe *recipe);
 
 #endif
