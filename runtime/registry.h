@@ -174,7 +174,7 @@ enum qn_cast_op {
     QN_SIZES,      /* sizes from the host to where the others read them */
     QN_FACTORS,    /* factors and sizes of what was dequantized in a pass */
     QN_BIAS,       /* a bias of each group, added to numbers */
-    QN_REENCODE,   /* a copy as one of FP8 in blocks */
+    QN_REQUANTIZE, /* a copy as one of FP8 in blocks */
     QN_SUM_ROWS,   /* dprob, from what a product has summed */
     QN_RANGE,      /* whether two operands' values fit f16 */
     QN_EPILOGUE    /* bias and activation, of sums that a product left */

@@ -204,9 +204,9 @@ static int index_of(const char *const *names, const char *name)
 static int op_of(const char *op)
 {
     static const char *const names[] = {
-        "fprop",    "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
-        "history",  "sum",      "dprob", "sizes",    "factors", "bias",
-        "reencode", "sum_rows", "range", "epilogue"};
+        "fprop",      "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
+        "history",    "sum",      "dprob", "sizes",    "factors", "bias",
+        "requantize", "sum_rows", "range", "epilogue"};
 
     return index_of(names, op);
 }

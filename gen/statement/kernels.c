@@ -23,7 +23,7 @@ static const struct qg_field fields[] = {
     {"op", QG_F_NAMES, 1, AT(op),
      "fprop dgrad wgrad quantize amax dequantize history sum dprob sizes "
      "factors "
-     "bias reencode sum_rows range epilogue",
+     "bias requantize sum_rows range epilogue",
      NULL, "which product of a layer; or which cast"},
     {"element", QG_F_TYPES, 1, AT(element), QG_ELEMENTS, NULL,
      "types of A and B, or of quantized values, that the template takes"},

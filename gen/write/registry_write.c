@@ -50,10 +50,10 @@ static void put_type(struct writer *w, int type)
 static const char *op_name(int op)
 {
     static const char *const names[] = {
-        "QUERN_FPROP", "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
-        "QN_AMAX",     "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM",
-        "QN_DPROB",    "QN_SIZES",      "QN_FACTORS",  "QN_BIAS",
-        "QN_REENCODE", "QN_SUM_ROWS",   "QN_RANGE",    "QN_EPILOGUE"};
+        "QUERN_FPROP",   "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
+        "QN_AMAX",       "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM",
+        "QN_DPROB",      "QN_SIZES",      "QN_FACTORS",  "QN_BIAS",
+        "QN_REQUANTIZE", "QN_SUM_ROWS",   "QN_RANGE",    "QN_EPILOGUE"};
 
     return names[op];
 }

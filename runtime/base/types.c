@@ -24,9 +24,9 @@ static const struct {
 
 /* Products, then casts: COUPLED: ops */
 static const char *const ops[] = {
-    "fprop",    "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
-    "history",  "sum",      "dprob", "sizes",    "factors", "bias",
-    "reencode", "sum_rows", "range", "epilogue"};
+    "fprop",      "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
+    "history",    "sum",      "dprob", "sizes",    "factors", "bias",
+    "requantize", "sum_rows", "range", "epilogue"};
 static const char *const works[] = {"quantize", "transpose", "dequantize",
                                     "rescale", "bias"};
 static const char *const ofs[] = {"x", "w", "dy"};

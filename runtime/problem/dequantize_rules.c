@@ -13,7 +13,7 @@
 #include "problem/range_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
-#include "problem/reencode_rules.h"
+#include "problem/requantize_rules.h"
 #include "problem/result_rules.h"
 
 #include <string.h>
@@ -104,7 +104,7 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
         why = "quantize: what a run makes of a is dequantized where it is "
               "multiplied; quantize a by itself";
     if (!why && way == QUERN_DEQUANTIZE_FP8)
-        why = qn_reencode_wrong(ctx, p, recipe);
+        why = qn_requantize_wrong(ctx, p, recipe);
     if (!why && way == QUERN_DEQUANTIZE_F16)
         why = qn_range_wrong(p, recipe);
     else if (!why && (way != QUERN_DEQUANTIZE_FP8 ||
@@ -221,7 +221,7 @@ void qn_dequantize_first(struct quern_context *ctx,
                          struct quern_problem *product)
 {
     if (way == QUERN_DEQUANTIZE_FP8)
-        qn_reencode_product(ctx, problem, product);
+        qn_requantize_product(ctx, problem, product);
     else if (way == QUERN_DEQUANTIZE_F16)
         qn_range_product(problem, product);
     else if (way == QUERN_DEQUANTIZE_PASS)
@@ -249,9 +249,9 @@ static size_t lay_out_codes(const struct quern_problem *p,
     for (int role = QN_ROLE_A; blocks && role <= QN_ROLE_B; role++) {
         struct quern_tensor copy;
 
-        if (!qn_reencode_does(p, recipe, role))
+        if (!qn_requantize_does(p, recipe, role))
             continue;
-        qn_reencode_copy(p, blocks, role, &copy);
+        qn_requantize_copy(p, blocks, role, &copy);
         space->codes[role] = at;
         at += qn_padded(copy.bytes);
         space->scales[role] = at;
@@ -306,7 +306,7 @@ size_t qn_dequantize_end(struct quern_context *ctx,
         return 0;
     f16.dequantize = QUERN_DEQUANTIZE_F16;
     qn_dequantize_lay_out(ahead ? p : &f16, recipe,
-                          fp8 ? qn_reencode_blocks(ctx) : NULL, &space);
+                          fp8 ? qn_requantize_blocks(ctx) : NULL, &space);
     return space.end;
 }
 
@@ -348,7 +348,7 @@ struct qn_dequantize_cost qn_dequantize_cost_of(const struct quern_problem *p,
     struct qn_dequantize_cost cost;
 
     if (way == QUERN_DEQUANTIZE_FP8) {
-        cost.bytes = qn_reencode_bytes(p, recipe);
+        cost.bytes = qn_requantize_bytes(p, recipe);
         cost.moving = cost.bytes / CODED + LAUNCHES_FP8;
     } else if (way == QUERN_DEQUANTIZE_F16) {
         cost.bytes = qn_range_bytes(p, recipe);

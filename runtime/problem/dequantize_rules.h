@@ -8,8 +8,8 @@
 ** is done by launches before it, into the workspace: the very values, which a
 ** kernel of 16-bit products then reads as if they had never been quantized.
 ** Scales of the second level go into alpha. Before that, FP8 may be tried
-** (reencode_rules.h), or f16 beside the product (range_rules.h): then flags on
-** the device say which of both products runs.
+** (requantize_rules.h), or f16 beside the product (range_rules.h): then flags
+** on the device say which of both products runs.
 */
 #ifndef QUERN_PROBLEM_AHEAD_RULES_H
 #define QUERN_PROBLEM_AHEAD_RULES_H

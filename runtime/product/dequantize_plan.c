@@ -9,9 +9,9 @@
 #include "choose/dequantize_choose.h"
 #include "choose/session.h"
 #include "problem/range_rules.h"
-#include "problem/reencode_rules.h"
+#include "problem/requantize_rules.h"
 #include "product/plan.h"
-#include "product/reencode.h"
+#include "product/requantize.h"
 #include "quantize/quantize_plan.h"
 
 static const char *const steps[] = {"the expansion of A", "the expansion of B",
@@ -107,7 +107,7 @@ static int add_narrow(struct quern_plan *plan, struct qn_session *s)
     if (plan->problem.dequantize == QUERN_DEQUANTIZE_PASS || !qn_session_gpu(s))
         return QUERN_OK;
     if (fp8)
-        qn_reencode_product(s->ctx, s->problem, &p);
+        qn_requantize_product(s->ctx, s->problem, &p);
     else
         qn_range_product(s->problem, &p);
     if (!fp8)
@@ -135,7 +135,7 @@ static void add_first(struct quern_plan *plan, const struct qn_session *s)
              qn_dequantize_align(p, recipe) || fp8)
         qn_launch_add(plan, QN_WORK_PREPARE);
     for (int role = QN_ROLE_A; fp8 && role <= QN_ROLE_B; role++)
-        if (qn_reencode_does(p, recipe, role))
+        if (qn_requantize_does(p, recipe, role))
             qn_launch_add(plan, QN_WORK_REQUANTIZE)->role = role;
 }
 
@@ -158,7 +158,8 @@ static int load_step(const struct quern_plan *plan, struct qn_session *s,
                             "checks whether f16 holds the values", recipe,
                             plan->backend, &launch->step);
     case QN_WORK_REQUANTIZE:
-        return qn_reencode_load(s, launch->role, plan->backend, &launch->step);
+        return qn_requantize_load(s, launch->role, plan->backend,
+                                  &launch->step);
     default:
         return QUERN_OK;
     }
@@ -169,7 +170,7 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
     int code;
 
     if (plan->problem.dequantize == QUERN_DEQUANTIZE_FP8 && qn_session_gpu(s))
-        plan->blocks = qn_reencode_blocks(s->ctx);
+        plan->blocks = qn_requantize_blocks(s->ctx);
     add_first(plan, s);
     code = add_narrow(plan, s);
     if (!code)

@@ -7,11 +7,11 @@
 #include "product/dequantize.h"
 #include "problem/dequantize_rules.h"
 #include "problem/quantize.h"
-#include "problem/reencode_rules.h"
+#include "problem/requantize_rules.h"
 #include "product/args.h"
 #include "product/frame.h"
 #include "product/plan.h"
-#include "product/reencode.h"
+#include "product/requantize.h"
 #include "quantize/quantize_plan.h"
 
 /* The flag that skips a launch. */
@@ -205,7 +205,7 @@ int qn_dequantize_to_fp8(struct qn_frame *f, const struct qn_launch *launch)
                                     .noop = f->args->noop,
                                     .error = f->args->workspace};
 
-    return qn_reencode_launch(f->plan->driver, &launch->step, &e, f->stream);
+    return qn_requantize_launch(f->plan->driver, &launch->step, &e, f->stream);
 }
 
 int qn_dequantize_to_bf16(struct qn_frame *f, const struct qn_launch *launch)
@@ -264,11 +264,11 @@ static void set_requantized(const struct qn_frame *f, int role,
     const struct quern_plan *plan = f->plan;
 
     if (!plan->blocks ||
-        !qn_reencode_does(&plan->problem, plan->recipe, role)) {
+        !qn_requantize_does(&plan->problem, plan->recipe, role)) {
         set_given(f, role, t);
         return;
     }
-    qn_reencode_copy(&plan->problem, plan->blocks, role, t);
+    qn_requantize_copy(&plan->problem, plan->blocks, role, t);
     t->data = qn_frame_at(f, f->space.codes[role]);
     t->sf = qn_frame_at(f, f->space.scales[role]);
     t->sizes_type = QUERN_I32;

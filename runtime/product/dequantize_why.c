@@ -11,7 +11,7 @@
 #include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 #include "problem/range_rules.h"
-#include "problem/reencode_rules.h"
+#include "problem/requantize_rules.h"
 
 /* What was compared. */
 static void add_figures(const struct qn_dequantize_choice *choice,
@@ -38,7 +38,7 @@ static void add_figures(const struct qn_dequantize_choice *choice,
 static void add_way(struct qn_session *s, int way, struct qn_text *text)
 {
     const struct qn_recipe *blocks =
-        way == QUERN_DEQUANTIZE_FP8 ? qn_reencode_blocks(s->ctx) : NULL;
+        way == QUERN_DEQUANTIZE_FP8 ? qn_requantize_blocks(s->ctx) : NULL;
     struct quern_quantization q;
     struct qn_dequantize_space space;
 
@@ -69,7 +69,7 @@ static void add_way(struct qn_session *s, int way, struct qn_text *text)
 static void add_wrong(struct qn_session *s, struct qn_text *text)
 {
     const struct quern_problem *p = s->problem;
-    const char *why = qn_reencode_wrong(s->ctx, p, s->demand.recipe);
+    const char *why = qn_requantize_wrong(s->ctx, p, s->demand.recipe);
 
     if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
         !qn_dequantize_check(s->ctx, p, s->demand.recipe))

@@ -15,9 +15,9 @@ kernels "factors" {
 for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   local sizes = of == "tokens" and { "first_dims", "offsets", "sizes_bytes", "error" } or {}
 
-  kernels("reencode_" .. of) {
-    op = "reencode", of = tensors, input = "copy", element = e2m1, scale = "blocked",
-    arch = "sm_90a", template = "quantize/reencode.cu",
+  kernels("requantize_" .. of) {
+    op = "requantize", of = tensors, input = "copy", element = e2m1, scale = "blocked",
+    arch = "sm_90a", template = "quantize/requantize.cu",
     params = table.join({ "row", "row_stride", "row_sf", "column", "column_stride", "column_sf",
                           "out", "out_stride", "out_sf", "flags", "groups", "m", "k", "noop" },
                         sizes),

@@ -81,7 +81,7 @@ $(name)(
     }
     if (flags && threadIdx.x == 0) {
         flags[0] = noop && *noop;
-        flags[1] = 1; /* COUPLED: reencode */
+        flags[1] = 1; /* COUPLED: requantize */
     }
     if (device_sizes && threadIdx.x < 32)
         place_groups(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, align,

@@ -15,7 +15,7 @@ enum {
 };
 
 //$ once "cast/arith.c"
-//$ if op == "reencode" then
+//$ if op == "requantize" then
 //$ -- codes become others
 //$ elseif input.type == "copy" or op == "dequantize" then
 //$   once("cast/from_" .. element.type .. ".c")
@@ -37,7 +37,7 @@ enum {
 //$     once "cast/to_e4m3.c"
 //$   end
 //$ end
-//$ if op ~= "dequantize" and op ~= "reencode" and scale and scale.hadamard then
+//$ if op ~= "dequantize" and op ~= "requantize" and scale and scale.hadamard then
 //$   once "cast/hadamard.c"
 //$ end
 //$ if form ~= "plain" then

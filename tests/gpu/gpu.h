@@ -307,7 +307,7 @@ void gpu_step(void);
 void gpu_nans(void);
 void gpu_tune(void);
 void gpu_scales(void);
-void gpu_reencode(void);
+void gpu_requantize(void);
 void gpu_coverage(void);
 void gpu_sanitized(void); /* instead of all others under --sanitize */
 

@@ -53,7 +53,7 @@ static struct gpu_family families[] = {
     FAMILY(cublaslt, 1, "the backend cublaslt, every form of a product"),
     FAMILY(nans, 0, "a NaN in one row of a copy stays there"),
     FAMILY(scales, 0, "NaN, the largest and the least scale of one block"),
-    FAMILY(reencode, 0, "as FP8 or as f16, and one block that does not fit"),
+    FAMILY(requantize, 0, "as FP8 or as f16, and one block that does not fit"),
     FAMILY(casts, 1, "every quantization, byte for byte against the host"),
     FAMILY(tune, 1, "winners are measured, kept, and taken by plans"),
     FAMILY(activate, 0, "a bias and an activation in the product's launch"),

@@ -85,7 +85,7 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
 
 /* Every kernel of the variant, and ahead; nothing where no scale is such. With
    one at an end neither FP8 nor f16 is taken, and other bits change: see
-   gpu_reencode.c. */
+   gpu_requantize.c. */
 static void run_variant(const struct gpu_variant *v, int index)
 {
     struct gpu_choice choices[GPU_MAX_CHOICES];

@@ -272,7 +272,7 @@ void test_dequantize_encode_again(void **state)
             in[i][1] = (uint32_t)(i / 16);
             in[i][2] = (uint32_t)largest;
         }
-        piece(DEQUANTIZE, "reencode_e2m1")(in, out, 16L * SCALES);
+        piece(DEQUANTIZE, "requantize_e2m1")(in, out, 16L * SCALES);
         for (int i = 0; i < 16 * SCALES; i++) {
             assert_true(float_from(out[i][2]) == ldexpf(1, exponent));
             check_again(narrow, wide, in[i], out[i]);
@@ -300,7 +300,7 @@ void test_dequantize_again_ends(void **state)
         const uint32_t in[3] = {rows[i].code, rows[i].scale, rows[i].largest};
         uint32_t out[4];
 
-        piece(DEQUANTIZE, "reencode_e2m1")(in, out, 1);
+        piece(DEQUANTIZE, "requantize_e2m1")(in, out, 1);
         assert_int_equal(out[3], rows[i].fits);
         assert_int_equal(out[0] & 255, rows[i].again);
     }

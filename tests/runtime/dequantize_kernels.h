@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** dequantize_kernels.h: recipes and kernels of test_dequantize.c,
-** test_reencode.c and test_range.c. Those without scales are of the recipe
+** test_requantize.c and test_range.c. Those without scales are of the recipe
 ** "bf16", which the tests' registry has.
 */
 #ifndef TEST_DEQUANTIZE_KERNELS_H
@@ -137,7 +137,7 @@ static const unsigned char trail_factors[] = {
     }
 #define ENCODE(name_, recipe_, of_)                                            \
     {                                                                          \
-        COMMON(name_, recipe_), .op = QN_REENCODE, .of = of_, .ctas = 4,       \
+        COMMON(name_, recipe_), .op = QN_REQUANTIZE, .of = of_, .ctas = 4,     \
                                 .params = trail_coded                          \
     }
 #define RANGE(name_)                                                           \

@@ -165,7 +165,7 @@ int test_fuse_sums_group(void);
 int test_mlp_group(void);
 int test_mlp_bias_group(void);
 int test_dequantize_group(void);
-int test_reencode_group(void);
+int test_requantize_group(void);
 int test_range_group(void);
 int test_check_group(void);
 int test_tune_group(void);

@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     failed += test_mlp_group();
     failed += test_mlp_bias_group();
     failed += test_dequantize_group();
-    failed += test_reencode_group();
+    failed += test_requantize_group();
     failed += test_range_group();
     failed += test_check_group();
     failed += test_failure_group();

@@ -191,23 +191,23 @@ ENTRY each_beyond_apart(const unsigned *in, unsigned *out, long count)
     EACH(i, count) out[i] = beyond_e8m0_apart(in[i]);
 }
 
-//$   once "dequantize/reencode_e2m1.c"
-//$   once "dequantize/reencode_scale.c"
+//$   once "dequantize/requantize_e2m1.c"
+//$   once "dequantize/requantize_scale.c"
 /*
 ** A word of codes, their scale of e8m0, and the largest that shares a scale with it: words of e4m3,
 ** the bits of their scale, and whether all fit.
 */
-ENTRY each_reencode_e2m1(const unsigned *in, unsigned *out, long count)
+ENTRY each_requantize_e2m1(const unsigned *in, unsigned *out, long count)
 {
     EACH(i, count) {
-        const int exponent = reencode_exponent((int)in[3 * i + 2]);
+        const int exponent = requantize_exponent((int)in[3 * i + 2]);
         const int r = (int)in[3 * i + 1] - 127 - exponent;
         const struct magnitudes m = magnitudes_of(r);
 
-        reencode_e2m1(out + 4 * i, in[3 * i], &m);
-        out[4 * i + 2] = bits_of(reencode_scale(exponent));
-        out[4 * i + 3] = reencode_always(r) ||
-                         (!reencode_nan(out[4 * i]) && !reencode_nan(out[4 * i + 1]));
+        requantize_e2m1(out + 4 * i, in[3 * i], &m);
+        out[4 * i + 2] = bits_of(requantize_scale(exponent));
+        out[4 * i + 3] = requantize_always(r) ||
+                         (!requantize_nan(out[4 * i]) && !requantize_nan(out[4 * i + 1]));
     }
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** gpu_reencode.c: operands that are encoded again as FP8, or become f16 beside
-** the product, where they fit. What belongs to no group is poison, and must not
-** count; one block anywhere that does not fit, and a run's bits are those of
-** what stands behind; with the block as it was, those of the run before. All of
-** it twice, by runs and by replays of one graph, in the same workspace.
+** gpu_requantize.c: operands that are encoded again as FP8, or become f16
+** beside the product, where they fit. What belongs to no group is poison, and
+** must not count; one block anywhere that does not fit, and a run's bits are
+** those of what stands behind; with the block as it was, those of the run
+** before. All of it twice, by runs and by replays of one graph, in the same
+** workspace.
 */
 #include "gpu.h"
 
@@ -12,7 +13,7 @@
 #include "base/types.h"
 #include "problem/dequantize_rules.h"
 #include "problem/quantize.h"
-#include "problem/reencode_rules.h"
+#include "problem/requantize_rules.h"
 #include "problem/scale.h"
 #include "product/plan.h"
 
@@ -198,7 +199,7 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
     int64_t line, block, step, first, last;
 
     if (t->way == QUERN_DEQUANTIZE_FP8 &&
-        !qn_reencode_does(&t->fp8.plan->problem, t->p.c.recipe, role))
+        !qn_requantize_does(&t->fp8.plan->problem, t->p.c.recipe, role))
         return 0;
     copy_of(t, role, &copy);
     if (!find_area(t, &copy, state, &a))
@@ -449,7 +450,7 @@ static void run_way(const struct gpu_variant *v, int op, int way, int first)
 }
 
 /* Every pattern of groups for each recipe that may be, op and type of D. */
-void gpu_reencode(void)
+void gpu_requantize(void)
 {
     for (int i = 0; i < gpu_nvariants; i++) {
         const struct gpu_variant *v = &gpu_variants[i];

@@ -15,7 +15,7 @@
 //$ end
 **   flags   [0] becomes 1 and [1] 0 where some value is no such number: of a block that lies within
 **           its group and has NaN as its scale, or values that are not 0 and the power of two of
-**           which is too far from the others'                    COUPLED: reencode -> factors.cu
+**           which is too far from the others'                    COUPLED: requantize -> factors.cu
 **
 ** All values are the same, to the bit. The source is the row copy, or where that is null the column
 ** copy, and so is the result; what belongs to no group is neither read nor written, but for the
@@ -25,8 +25,8 @@
 
 //$ include "quantize/advance.cu"
 
-//$ once("dequantize/reencode_" .. element.type .. ".c")
-//$ once "dequantize/reencode_scale.c"
+//$ once("dequantize/requantize_" .. element.type .. ".c")
+//$ once "dequantize/requantize_scale.c"
 enum {
     PIECE = 16,                    /* codes that a thread has of a line */
     PIECES = 128 / PIECE,          /* threads that have a line */
@@ -97,12 +97,12 @@ FN int convert(uint4 *to, const struct part *p, int exponent)
     unsigned word[4];
     int bad = p->scale == NAN_CODE;
 
-    reencode_$(element.type)(word, p->codes.x, &m);
-    reencode_$(element.type)(word + 2, p->codes.y, &m);
+    requantize_$(element.type)(word, p->codes.x, &m);
+    requantize_$(element.type)(word + 2, p->codes.y, &m);
     *to = make_uint4(word[0], word[1], word[2], word[3]);
-    if (!reencode_always(r))
+    if (!requantize_always(r))
         for (int i = 0; i < 4; i++)
-            bad |= reencode_nan(word[i]);
+            bad |= requantize_nan(word[i]);
     return bad;
 }
 
@@ -147,15 +147,15 @@ FN int write_parts(const struct part part[TIMES], const struct goal *g,
 #pragma unroll
     for (int i = 0; i < TIMES; i++)
         largest = max(largest, weight_of(&part[i]));
-    const int exponent = reencode_exponent(largest_of_all(largest, most));
+    const int exponent = requantize_exponent(largest_of_all(largest, most));
     if (threadIdx.x == 0)
-        *g->sf = reencode_scale(exponent);
+        *g->sf = requantize_scale(exponent);
 //$ end
 #pragma unroll
     for (int i = 0; i < TIMES; i++) {
         const int line = first + i * STEP;
 //$ if of ~= "w" then
-        const int exponent = reencode_exponent(largest_of_line(weight_of(&part[i])));
+        const int exponent = requantize_exponent(largest_of_line(weight_of(&part[i])));
 //$ end
         uint4 codes;
 
@@ -164,7 +164,7 @@ FN int write_parts(const struct part part[TIMES], const struct goal *g,
             *(uint4 *)(g->out + line * pitch + value) = codes;
 //$ if of ~= "w" then
         if (line < g->lines && value == 0)
-            g->sf[line] = reencode_scale(exponent);
+            g->sf[line] = requantize_scale(exponent);
 //$ end
     }
     return bad;

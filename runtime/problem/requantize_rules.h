@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** reencode_rules.h: products whose operands become FP8 before they are
+** requantize_rules.h: products whose operands become FP8 before they are
 ** multiplied.
 **
 ** A scale of e8m0 is a power of two, and so an e2m1 value under it is one of
@@ -10,8 +10,8 @@
 ** know; where they do not, a flag on the device leaves that product out, and
 ** the one of bf16 (dequantize_rules.h) takes its place.
 */
-#ifndef QUERN_PROBLEM_REENCODE_RULES_H
-#define QUERN_PROBLEM_REENCODE_RULES_H
+#ifndef QUERN_PROBLEM_REQUANTIZE_RULES_H
+#define QUERN_PROBLEM_REQUANTIZE_RULES_H
 
 #include "registry.h"
 
@@ -19,30 +19,30 @@ struct quern_context;
 
 /* The recipe of the product: e4m3 throughout, scaled as the launches before it
    write scales; NULL: none is known. */
-const struct qn_recipe *qn_reencode_blocks(const struct quern_context *ctx);
+const struct qn_recipe *qn_requantize_blocks(const struct quern_context *ctx);
 
 /* Why the problem's values are not to be had in FP8; NULL: they may be. What
    keeps them from being bf16 is not looked at: see dequantize_rules.h. */
-const char *qn_reencode_wrong(const struct quern_context *ctx,
-                              const struct quern_problem *problem,
-                              const struct qn_recipe *recipe);
+const char *qn_requantize_wrong(const struct quern_context *ctx,
+                                const struct quern_problem *problem,
+                                const struct qn_recipe *recipe);
 
 /* Is operand `role` encoded again? Else it is FP8 in blocks as it is. */
-int qn_reencode_does(const struct quern_problem *problem,
-                     const struct qn_recipe *recipe, int role);
+int qn_requantize_does(const struct quern_problem *problem,
+                       const struct qn_recipe *recipe, int role);
 
 /* The product of what was encoded again. */
-void qn_reencode_product(const struct quern_context *ctx,
-                         const struct quern_problem *problem,
-                         struct quern_problem *product);
+void qn_requantize_product(const struct quern_context *ctx,
+                           const struct quern_problem *problem,
+                           struct quern_problem *product);
 
 /* Operand `role` of it: all but addresses. */
-void qn_reencode_copy(const struct quern_problem *problem,
-                      const struct qn_recipe *blocks, int role,
-                      struct quern_tensor *copy);
+void qn_requantize_copy(const struct quern_problem *problem,
+                        const struct qn_recipe *blocks, int role,
+                        struct quern_tensor *copy);
 
 /* Bytes that the launches before it read and write. */
-double qn_reencode_bytes(const struct quern_problem *problem,
-                         const struct qn_recipe *recipe);
+double qn_requantize_bytes(const struct quern_problem *problem,
+                           const struct qn_recipe *recipe);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** reencode_rules.c: which products may have their operands as FP8.
+** requantize_rules.c: which products may have their operands as FP8.
 */
-#include "problem/reencode_rules.h"
+#include "problem/requantize_rules.h"
 #include "base/context.h"
 #include "base/types.h"
 #include "problem/geometry.h"
@@ -13,7 +13,7 @@
 /* ------------------------------------------------------------------- rules */
 
 /* Scales of 128 values of a line, as the launches before write them.
-                                    COUPLED: reencode */
+                                    COUPLED: requantize */
 static int is_lines(const struct qn_scaling *s)
 {
     return s->span == QN_SPAN_BLOCK && s->type == QUERN_F32 && s->rows == 1 &&
@@ -36,7 +36,7 @@ static int is_blocks(const struct qn_recipe *r)
            is_squares(&r->scaling[QUERN_W]) && is_lines(&r->scaling[QUERN_DY]);
 }
 
-const struct qn_recipe *qn_reencode_blocks(const struct quern_context *ctx)
+const struct qn_recipe *qn_requantize_blocks(const struct quern_context *ctx)
 {
     const struct quern_registry *const all[] = {ctx->base, ctx->linked};
 
@@ -57,8 +57,8 @@ static int is_coded(const struct quern_quantization *q,
            (q->of == QUERN_W ? is_squares(s) : is_lines(s));
 }
 
-int qn_reencode_does(const struct quern_problem *p,
-                     const struct qn_recipe *recipe, int role)
+int qn_requantize_does(const struct quern_problem *p,
+                       const struct qn_recipe *recipe, int role)
 {
     struct quern_quantization q;
 
@@ -90,17 +90,17 @@ static const char *wrong_operand(const struct quern_problem *p,
     return NULL;
 }
 
-const char *qn_reencode_wrong(const struct quern_context *ctx,
-                              const struct quern_problem *p,
-                              const struct qn_recipe *recipe)
+const char *qn_requantize_wrong(const struct quern_context *ctx,
+                                const struct quern_problem *p,
+                                const struct qn_recipe *recipe)
 {
-    const struct qn_recipe *blocks = qn_reencode_blocks(ctx);
+    const struct qn_recipe *blocks = qn_requantize_blocks(ctx);
     const char *why = NULL;
 
     for (int role = QN_ROLE_A; !why && role <= QN_ROLE_B; role++)
         why = wrong_operand(p, recipe, role);
-    if (!why && !qn_reencode_does(p, recipe, QN_ROLE_A) &&
-        !qn_reencode_does(p, recipe, QN_ROLE_B))
+    if (!why && !qn_requantize_does(p, recipe, QN_ROLE_A) &&
+        !qn_requantize_does(p, recipe, QN_ROLE_B))
         why = "its operands are FP8 in blocks as they are";
     if (!why && !blocks)
         why = "no recipe has e4m3 in blocks of 128 for x, w and dy";
@@ -111,21 +111,21 @@ const char *qn_reencode_wrong(const struct quern_context *ctx,
 
 /* ----------------------------------------------------------- what it is of */
 
-void qn_reencode_product(const struct quern_context *ctx,
-                         const struct quern_problem *p,
-                         struct quern_problem *product)
+void qn_requantize_product(const struct quern_context *ctx,
+                           const struct quern_problem *p,
+                           struct quern_problem *product)
 {
     *product = *p;
     memset(product->recipe, 0, sizeof product->recipe);
-    strncpy(product->recipe, qn_reencode_blocks(ctx)->name,
+    strncpy(product->recipe, qn_requantize_blocks(ctx)->name,
             sizeof product->recipe - 1);
     product->sizes = QUERN_SIZES_DEVICE;
     product->dequantize = QUERN_DEQUANTIZE_AUTO;
 }
 
-void qn_reencode_copy(const struct quern_problem *p,
-                      const struct qn_recipe *blocks, int role,
-                      struct quern_tensor *copy)
+void qn_requantize_copy(const struct quern_problem *p,
+                        const struct qn_recipe *blocks, int role,
+                        struct quern_tensor *copy)
 {
     struct quern_quantization q;
 
@@ -134,8 +134,8 @@ void qn_reencode_copy(const struct quern_problem *p,
     qn_quantize_copy(&q, blocks, q.copies, copy);
 }
 
-double qn_reencode_bytes(const struct quern_problem *p,
-                         const struct qn_recipe *recipe)
+double qn_requantize_bytes(const struct quern_problem *p,
+                           const struct qn_recipe *recipe)
 {
     struct quern_quantization q;
     double bytes = 0;
@@ -143,7 +143,7 @@ double qn_reencode_bytes(const struct quern_problem *p,
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
-        if (!qn_reencode_does(p, recipe, role))
+        if (!qn_requantize_does(p, recipe, role))
             continue;
         bytes += qn_quantize_values(&q) *
                  (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +

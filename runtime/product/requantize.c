@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** reencode.c: the launches that encode operands as FP8.
+** requantize.c: the launches that encode operands as FP8.
 */
-#include "product/reencode.h"
+#include "product/requantize.h"
 #include "base/text.h"
 #include "base/types.h"
 #include "choose/session.h"
 #include "choose/step.h"
 #include "problem/quantize.h"
-#include "problem/reencode_rules.h"
+#include "problem/requantize_rules.h"
 #include "problem/scale.h"
 
-int qn_reencode_load(struct qn_session *s, int role, int backend,
-                     struct qn_step *step)
+int qn_requantize_load(struct qn_session *s, int role, int backend,
+                       struct qn_step *step)
 {
     struct quern_quantization q;
 
     qn_scale_source(s->problem, s->demand.recipe, role, &q);
-    return qn_step_load(s, QN_REENCODE, q.of, "encodes a copy again",
+    return qn_step_load(s, QN_REQUANTIZE, q.of, "encodes a copy again",
                         s->problem->recipe, backend, step);
 }
 
-void qn_reencode_why(struct qn_session *s, int role, struct qn_text *text)
+void qn_requantize_why(struct qn_session *s, int role, struct qn_text *text)
 {
     const struct qn_kernel *kernel;
     struct quern_quantization q;
 
     qn_scale_source(s->problem, s->demand.recipe, role, &q);
-    kernel = qn_step_find(s, QN_REENCODE, q.of, s->problem->recipe);
-    qn_text_add(text, "reencode %s of=%s g=%d m=%lld k=%lld copies=%s\n%s %s\n",
+    kernel = qn_step_find(s, QN_REQUANTIZE, q.of, s->problem->recipe);
+    qn_text_add(text,
+                "requantize %s of=%s g=%d m=%lld k=%lld copies=%s\n%s %s\n",
                 s->problem->recipe, qn_of_name(q.of), q.groups, (long long)q.m,
                 (long long)q.k, qn_copies_name(q.copies), kernel ? ">" : " ",
                 kernel ? kernel->name : "no kernel of this GPU does it");
@@ -40,8 +41,8 @@ static long long stride_of(const struct quern_tensor *t)
     return t->stride ? t->stride : t->shape[t->ndim - 1];
 }
 
-int qn_reencode_launch(struct qn_driver *driver, const struct qn_step *step,
-                       const struct qn_reencoding *e, void *stream)
+int qn_requantize_launch(struct qn_driver *driver, const struct qn_step *step,
+                         const struct qn_reencoding *e, void *stream)
 {
     struct quern_tensor from = {.ndim = 0}, to;
     struct quern_quantization q;
@@ -51,7 +52,7 @@ int qn_reencode_launch(struct qn_driver *driver, const struct qn_step *step,
 
     qn_scale_source(e->problem, e->recipe, e->role, &q);
     qn_quantize_copy(&q, e->recipe, q.copies, &from);
-    qn_reencode_copy(e->problem, e->blocks, e->role, &to);
+    qn_requantize_copy(e->problem, e->blocks, e->role, &to);
     column = q.copies == QUERN_COLUMNWISE;
     data[column] = e->copy->data;
     sf[column] = e->copy->sf;

@@ -5,18 +5,18 @@
 ** `largest` as its e8m0 code: the exponent that leaves this block at r = 6. Products of two such
 ** scales with sums of 128 products stay far from both ends of fp32: exponents end at 50.
 */
-enum { REENCODE_END = 50 };
+enum { REQUANTIZE_END = 50 };
 
-FN int reencode_exponent(int largest)
+FN int requantize_exponent(int largest)
 {
     const int exponent = largest - 127 - 6;
 
-    return exponent < -REENCODE_END ? -REENCODE_END
-           : exponent > REENCODE_END ? REENCODE_END
+    return exponent < -REQUANTIZE_END ? -REQUANTIZE_END
+           : exponent > REQUANTIZE_END ? REQUANTIZE_END
                                      : exponent;
 }
 
-FN float reencode_scale(int exponent)
+FN float requantize_scale(int exponent)
 {
     return float_of((unsigned)(exponent + 127) << 23);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_reencode.c: products whose operands become FP8 before them, unless a
+** test_requantize.c: products whose operands become FP8 before them, unless a
 ** flag on the device says that some value does not fit: which launches, what
 ** each is left out by, and where the workspace has what they make.
 */
@@ -232,7 +232,7 @@ static void fails_each_allocation(void **state)
     fail_allocations("fprop powers g=3 m=40 n=64 k=96 dequantize=fp8", 6);
 }
 
-int test_reencode_group(void)
+int test_requantize_group(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(tries_fp8_first),
@@ -248,5 +248,5 @@ int test_reencode_group(void)
         TEST(fails_each_allocation),
     };
 
-    return cmocka_run_group_tests_name("reencode", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("requantize", tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** reencode.h: the launches that encode operands as FP8.
+** requantize.h: the launches that encode operands as FP8.
 */
-#ifndef QUERN_PRODUCT_REENCODE_H
-#define QUERN_PRODUCT_REENCODE_H
+#ifndef QUERN_PRODUCT_REQUANTIZE_H
+#define QUERN_PRODUCT_REQUANTIZE_H
 
 #include "registry.h"
 
@@ -13,12 +13,12 @@ struct qn_step;
 struct qn_text;
 
 /* Load what makes operand `role`: as qn_step_load. */
-int qn_reencode_load(struct qn_session *session, int role, int backend,
-                     struct qn_step *step);
+int qn_requantize_load(struct qn_session *session, int role, int backend,
+                       struct qn_step *step);
 
 /* Say what makes it, and of what. */
-void qn_reencode_why(struct qn_session *session, int role,
-                     struct qn_text *text);
+void qn_requantize_why(struct qn_session *session, int role,
+                       struct qn_text *text);
 
 /* What a run encodes again. */
 struct qn_reencoding {
@@ -35,7 +35,7 @@ struct qn_reencoding {
 };
 
 /* Queue it, in the current context. QUERN_ECUDA. */
-int qn_reencode_launch(struct qn_driver *driver, const struct qn_step *step,
-                       const struct qn_reencoding *encoding, void *stream);
+int qn_requantize_launch(struct qn_driver *driver, const struct qn_step *step,
+                         const struct qn_reencoding *encoding, void *stream);
 
 #endif

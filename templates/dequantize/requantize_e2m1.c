@@ -5,7 +5,7 @@
 ** one of e4m3 for each r from -8, where 0.5 is its least denormal, to 6, where 6 is 384 of its 448.
 ** Below, down to -11, some are. What is none becomes NaN, which no code means.
 */
-FN int reencode_always(int r)
+FN int requantize_always(int r)
 {
     return r >= -8 && r <= 6;
 }
@@ -32,7 +32,7 @@ FN struct magnitudes magnitudes_of(int r)
     const unsigned steps = (unsigned)r;
     struct magnitudes m = { 0x3c383000 + steps * 0x08080800, 0x4c484440 + steps * 0x08080808 };
 
-    if (!reencode_always(r))
+    if (!requantize_always(r))
         return magnitudes_of_few(r);
     if (r < -5)
         m.low = 0x03020100u << ((r + 8) & 3);
@@ -42,7 +42,7 @@ FN struct magnitudes magnitudes_of(int r)
 }
 
 /* Eight codes, the first in the lowest bits. */
-FN void reencode_e2m1(unsigned to[2], unsigned codes, const struct magnitudes *m)
+FN void requantize_e2m1(unsigned to[2], unsigned codes, const struct magnitudes *m)
 {
     const unsigned digits = codes & 0x77777777, even = codes << 4;
 
@@ -54,7 +54,7 @@ FN void reencode_e2m1(unsigned to[2], unsigned codes, const struct magnitudes *m
 }
 
 /* Is a code among four a NaN? */
-FN int reencode_nan(unsigned word)
+FN int requantize_nan(unsigned word)
 {
     return (((word & 0x7f7f7f7f) + 0x01010101) & 0x80808080) != 0;
 }
