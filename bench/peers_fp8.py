@@ -4,14 +4,14 @@
 
     python3 bench/peers_fp8.py [--recipes fp8_row,fp8_tensor,fp8_block] [--ops fprop,dgrad,wgrad,accumulate,layer]
                                [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all] [--budget SECONDS]
-                               [--ways mainloop,pass,fp8] [--json FILE] [--commit HASH]
+                               [--strategies mainloop,pass,fp8] [--json FILE] [--commit HASH]
 
 Peers: torch._scaled_grouped_mm with the very copies and row scales that quern's fp8_row makes (its
 only mode on Hopper; of wgrad the aligned column copies, since it wants groups at multiples of 16),
 dense cuBLAS in FP8 with fast accumulation and without, the faster of both, and dense cuBLAS in BF16,
 to which deepgemm.json's recorded figures of fp8_block are ratios. Recipes whose values have a scale
 each 16 or 32 (--recipes mxfp8,mxfp4,nvfp4) have no peer here: their rows stand beside quern's own
-BF16 kernel on what the copies hold, and the ratio is to that; --ways measures them with dequantize= as
+BF16 kernel on what the copies hold, and the ratio is to that; --strategies measures them with dequantize= as
 well, beside the model's choice. `accumulate` is wgrad added to
 fp32. `layer` is what comes before the product too: x quantized and multiplied, by quern's kernels
 and by torch's operations, compiled where torch can.
@@ -281,7 +281,7 @@ def bench_layer(layer, whole, library, options, watch):
     """Rows of results for one layer."""
     layer.library = library
     plans = peers.plans_of(layer, library, options.all)
-    for way in filter(None, options.ways.split(",")):
+    for way in filter(None, options.strategies.split(",")):
         try:
             plans[f"quern_{way}"] = layer.plan(library, way=way)
         except libquern.Failed as error:  # not of this recipe
@@ -335,7 +335,7 @@ def cases(options):
 def main(argv=None):
     parser = peers.parser_of(__doc__)
     parser.add_argument("--recipes", default="fp8_row,fp8_tensor,fp8_block")
-    parser.add_argument("--ways", default="", help="of MX and NV recipes, by commas")
+    parser.add_argument("--strategies", default="", help="of MX and NV recipes, by commas")
     parser.set_defaults(ops="fprop,dgrad,wgrad,accumulate,layer")
     options = parser.parse_args(argv)
 

@@ -42,22 +42,22 @@ static int best(const struct qn_session *s, const struct quern_problem *p,
 }
 
 /* The way with its product. 0: no kernel serves that; -1: an error. */
-static int judge_way(const struct qn_session *s, int way,
-                     struct qn_dequantize_cost *cost)
+static int judge_strategy(const struct qn_session *s, int strategy,
+                          struct qn_dequantize_cost *cost)
 {
     const struct qn_recipe *recipe = s->demand.recipe;
     struct quern_problem product;
     struct qn_choice plain;
     int found;
 
-    if (!qn_dequantize_may(s->ctx, s->problem, recipe, way))
+    if (!qn_dequantize_may(s->ctx, s->problem, recipe, strategy))
         return 0;
-    qn_dequantize_first(s->ctx, s->problem, recipe, way, &product);
+    qn_dequantize_first(s->ctx, s->problem, recipe, strategy, &product);
     found =
         best(s, &product, qn_context_recipe(s->ctx, product.recipe), &plain);
     if (found <= 0)
         return found;
-    *cost = qn_dequantize_cost_of(s->problem, recipe, way);
+    *cost = qn_dequantize_cost_of(s->problem, recipe, strategy);
     cost->cycles = plain.figures.cycles + cost->moving;
     return 1;
 }
@@ -81,15 +81,16 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
     if (least < inside.figures.memory_cycles)
         least = inside.figures.memory_cycles;
     cost[QUERN_DEQUANTIZE_MAINLOOP].cycles = least;
-    for (int way = QUERN_DEQUANTIZE_PASS; way <= QUERN_DEQUANTIZE_F16; way++) {
-        found = judge_way(s, way, &cost[way]);
+    for (int strategy = QUERN_DEQUANTIZE_PASS; strategy <= QUERN_DEQUANTIZE_F16;
+         strategy++) {
+        found = judge_strategy(s, strategy, &cost[strategy]);
         if (found < 0)
             return QUERN_ENOMEM;
         choice->judged |= found;
-        if (!found || cost[way].cycles >= least)
+        if (!found || cost[strategy].cycles >= least)
             continue;
-        choice->way = way;
-        least = cost[way].cycles;
+        choice->strategy = strategy;
+        least = cost[strategy].cycles;
     }
     return QUERN_OK;
 }
@@ -98,11 +99,11 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
 static int prefer(struct qn_session *s, struct qn_dequantize_choice *choice)
 {
     int code = qn_tuned_look(s);
-    int way = s->tuned.known ? (int)s->tuned.found.line.dequantize : 0;
+    int strategy = s->tuned.known ? (int)s->tuned.found.line.dequantize : 0;
 
-    choice->tuned = choice->cost[way].cycles > 0;
+    choice->tuned = choice->cost[strategy].cycles > 0;
     if (choice->tuned)
-        choice->way = way;
+        choice->strategy = strategy;
     return code;
 }
 
@@ -114,8 +115,9 @@ int qn_dequantize_choose(struct qn_session *s,
 
     memset(choice, 0, sizeof *choice);
     choice->asked = p->dequantize > QUERN_DEQUANTIZE_MAINLOOP;
-    choice->way = choice->asked ? p->dequantize : QUERN_DEQUANTIZE_MAINLOOP;
-    choice->model = choice->way;
+    choice->strategy =
+        choice->asked ? p->dequantize : QUERN_DEQUANTIZE_MAINLOOP;
+    choice->model = choice->strategy;
     if (choice->asked && s->demand.backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
                             "dequantize=%s: the cublaslt backend multiplies "
@@ -127,7 +129,7 @@ int qn_dequantize_choose(struct qn_session *s,
         !qn_dequantize_end(s->ctx, p, s->demand.recipe))
         return QUERN_OK;
     code = judge(s, choice);
-    choice->model = choice->way;
+    choice->model = choice->strategy;
     return code ? code : prefer(s, choice);
 }
 
@@ -135,9 +137,9 @@ int qn_dequantize_next(const struct qn_dequantize_choice *choice)
 {
     const struct qn_dequantize_cost *cost = choice->cost;
 
-    if (choice->tuned && choice->way != choice->model)
+    if (choice->tuned && choice->strategy != choice->model)
         return choice->model;
-    return choice->way == QUERN_DEQUANTIZE_FP8 &&
+    return choice->strategy == QUERN_DEQUANTIZE_FP8 &&
                    cost[QUERN_DEQUANTIZE_PASS].cycles > 0 &&
                    cost[QUERN_DEQUANTIZE_PASS].cycles <
                        cost[QUERN_DEQUANTIZE_MAINLOOP].cycles

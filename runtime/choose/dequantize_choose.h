@@ -12,11 +12,11 @@ struct qn_session;
 
 /* How the session's problem runs. */
 struct qn_dequantize_choice {
-    int way;    /* enum quern_dequantize, but for AUTO */
-    int model;  /* the same, had nothing been measured */
-    int tuned;  /* it was measured to be the fastest */
-    int asked;  /* the problem leaves no choice */
-    int judged; /* the figures are of kernels that fit */
+    int strategy; /* enum quern_dequantize, but for AUTO */
+    int model;    /* the same, had nothing been measured */
+    int tuned;    /* it was measured to be the fastest */
+    int asked;    /* the problem leaves no choice */
+    int judged;   /* the figures are of kernels that fit */
     struct qn_dequantize_cost cost[QUERN_DEQUANTIZE_F16 + 1]; /* by strategy */
 };
 

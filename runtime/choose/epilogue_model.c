@@ -162,18 +162,20 @@ static int look(const struct qn_session *s, const struct quern_problem *p,
 static int look_product(const struct qn_session *s, double *cycles)
 {
     struct quern_problem product, first;
-    struct qn_dequantize_choice way;
+    struct qn_dequantize_choice strategy;
     struct qn_session one = *s;
     int code;
 
     qn_epilogue_product(s->problem, &product);
     one.problem = one.demand.problem = &product;
-    code = qn_dequantize_choose(&one, &way);
-    if (code || (way.judged && way.cost[way.way].cycles > 0)) {
-        *cycles = code ? 0 : way.cost[way.way].cycles;
+    code = qn_dequantize_choose(&one, &strategy);
+    if (code ||
+        (strategy.judged && strategy.cost[strategy.strategy].cycles > 0)) {
+        *cycles = code ? 0 : strategy.cost[strategy.strategy].cycles;
         return code;
     }
-    qn_dequantize_first(s->ctx, &product, s->demand.recipe, way.way, &first);
+    qn_dequantize_first(s->ctx, &product, s->demand.recipe, strategy.strategy,
+                        &first);
     return look(s, &first, 0, cycles);
 }
 

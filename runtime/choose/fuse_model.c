@@ -35,14 +35,14 @@ double qn_fuse_tile(const struct qn_kernel *kernel, double k)
 {
     double rows = kernel->tile[0] / larger(kernel->cluster[1], 1);
 
-    if (qn_fuse_way(kernel) != QUERN_QUANTIZE_MAINLOOP)
+    if (qn_fuse_strategy(kernel) != QUERN_QUANTIZE_MAINLOOP)
         return 0;
     return k * (rows / INLINE + STEP / 128);
 }
 
 double qn_fuse_bytes(const struct qn_kernel *kernel)
 {
-    int numbers = qn_fuse_way(kernel) == QUERN_QUANTIZE_MAINLOOP;
+    int numbers = qn_fuse_strategy(kernel) == QUERN_QUANTIZE_MAINLOOP;
 
     return qn_type_bits(numbers ? QUERN_BF16 : kernel->a.type) / 8.0;
 }
@@ -52,7 +52,7 @@ void qn_fuse_estimate(const struct qn_demand *demand,
                       struct qn_figures *f)
 {
     const double values = (double)demand->problem->m * demand->problem->k;
-    const int way = qn_fuse_way(kernel);
+    const int strategy = qn_fuse_strategy(kernel);
     struct quern_tensor row = {0};
     struct quern_quantization q;
     double bytes;
@@ -63,9 +63,9 @@ void qn_fuse_estimate(const struct qn_demand *demand,
     qn_quantize_copy(&q, demand->recipe, QUERN_ROWWISE, &row);
     bytes = 2 * values + (double)row.bytes + (double)row.sf_bytes;
     f->quantize_cycles = qn_model_cast(bytes, 0);
-    if (way == QUERN_QUANTIZE_PASS)
+    if (strategy == QUERN_QUANTIZE_PASS)
         f->cycles += f->quantize_cycles;
-    if (way == QUERN_QUANTIZE_MAINLOOP) {
+    if (strategy == QUERN_QUANTIZE_MAINLOOP) {
         f->memory_cycles += (2 * values - (double)row.bytes) / rate;
         f->cycles = larger(f->cycles, f->memory_cycles);
     }
@@ -78,18 +78,18 @@ void qn_fuse_why(const struct quern_problem *p, const struct qn_choice *best,
         [QUERN_QUANTIZE_PASS] = "by a launch before the product's",
         [QUERN_QUANTIZE_MAINLOOP] = "in shared memory, beside the products"};
     const struct qn_kernel *kernel = best->candidate->kernel;
-    const int way = qn_fuse_way(kernel);
+    const int strategy = qn_fuse_strategy(kernel);
     int64_t columns = (int64_t)kernel->tile[1] * kernel->cluster[1];
     long long times = columns > 0 ? (p->n + columns - 1) / columns : 1;
 
-    qn_text_add(text, "a is quantized %s; ", where[way]);
-    if (way == QUERN_QUANTIZE_MAINLOOP)
+    qn_text_add(text, "a is quantized %s; ", where[strategy]);
+    if (strategy == QUERN_QUANTIZE_MAINLOOP)
         qn_text_add(text, "at least %.0f cycles of a tile, %lld %s; ",
                     qn_fuse_tile(kernel, (double)p->k), times,
                     times == 1 ? "time for each row" : "times for each row");
     if (qn_fuse_sums(p))
         qn_text_add(text, "its dbias %s; ",
-                    way == QUERN_QUANTIZE_PASS
+                    strategy == QUERN_QUANTIZE_PASS
                         ? "by the same"
                         : "by one of its own, or by that of a column copy");
     qn_text_add(text, "a launch for that alone would take %.0f cycles\n\n",

@@ -42,22 +42,23 @@
 #define UNEVEN           1.5
 
 /* Where they make it. */
-enum way { NOWHERE, SHARED, REGISTERS, SWAPPED };
+enum strategy { NOWHERE, SHARED, REGISTERS, SWAPPED };
 
-static enum way way_of(const struct qn_kernel *kernel)
+static enum strategy strategy_of(const struct qn_kernel *kernel)
 {
     static const char *const names[] = {
         [SHARED] = "shared", [REGISTERS] = "registers", [SWAPPED] = "swapped"};
 
-    for (int way = SHARED; way <= SWAPPED && kernel->dequantize; way++)
-        if (!strcmp(kernel->dequantize, names[way]))
-            return (enum way)way;
+    for (int strategy = SHARED; strategy <= SWAPPED && kernel->dequantize;
+         strategy++)
+        if (!strcmp(kernel->dequantize, names[strategy]))
+            return (enum strategy)strategy;
     return NOWHERE;
 }
 
 int qn_model_dequantizes(const struct qn_kernel *kernel)
 {
-    return way_of(kernel) != NOWHERE;
+    return strategy_of(kernel) != NOWHERE;
 }
 
 static int is_f16(const struct qn_kernel *kernel)
@@ -77,29 +78,32 @@ struct share {
 };
 
 /* 64 steps of one row. Beside B in registers A is moved even if it is bf16. */
-static struct share share_of(const struct qn_operand *o, enum way way, int is_b,
-                             int f16)
+static struct share share_of(const struct qn_operand *o, enum strategy strategy,
+                             int is_b, int f16)
 {
-    int held = (way == REGISTERS && !is_b) || (way == SWAPPED && is_b);
+    int held =
+        (strategy == REGISTERS && !is_b) || (strategy == SWAPPED && is_b);
     double row = 64 * qn_type_bits(o->type) / 8.0;
-    int moved = row < 128 || way == SWAPPED;
+    int moved = row < 128 || strategy == SWAPPED;
     struct share s = {row, 0, 0};
 
     if (moved)
         s.bytes += row + (held ? 0 : 128);
     if (held)
         s.eight = f16 ? BY_EIGHT_F16 : row < 64 ? BY_EIGHT_NARROW : BY_EIGHT;
-    else if (way == SWAPPED)
+    else if (strategy == SWAPPED)
         s.eight = BESIDE;
     if (!held && row < 128)
-        s.four = f16 ? BY_FOUR_F16 : way == SHARED ? BY_FOUR : BY_FOUR_BUSY;
+        s.four = f16                  ? BY_FOUR_F16
+                 : strategy == SHARED ? BY_FOUR
+                                      : BY_FOUR_BUSY;
     return s;
 }
 
 /* May its tiles hold more rows than those that it has fewer products for? */
 static int has_few(const struct qn_kernel *kernel)
 {
-    return way_of(kernel) == SWAPPED && kernel->tile[0] > FEW;
+    return strategy_of(kernel) == SWAPPED && kernel->tile[0] > FEW;
 }
 
 double qn_model_dequantize_rows(const struct qn_kernel *kernel, double length)
@@ -119,12 +123,12 @@ int qn_model_dequantize_whole(const struct qn_kernel *kernel, double length)
 double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
                                   double k, double math)
 {
-    enum way way = way_of(kernel);
+    enum strategy strategy = strategy_of(kernel);
     int f16 = is_f16(kernel);
-    struct share a = share_of(&kernel->a, way, 0, f16),
-                 b = share_of(&kernel->b, way, 1, f16);
+    struct share a = share_of(&kernel->a, strategy, 0, f16),
+                 b = share_of(&kernel->b, strategy, 1, f16);
     double m = rows, n = kernel->tile[1];
-    double bytes = m / 64 * n / 128 * 4 * (way == SHARED ? 6144 : 4096) +
+    double bytes = m / 64 * n / 128 * 4 * (strategy == SHARED ? 6144 : 4096) +
                    m * a.bytes + n * b.bytes;
     double eight = m * a.eight + n * b.eight;
 
@@ -134,8 +138,8 @@ double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
         eight += MORE * (m - FEW);
     if (eight > 0)
         eight = (BEGIN + eight) * k / 64 + CONTENDED * math;
-    if (four > 0 && way != SHARED)
+    if (four > 0 && strategy != SHARED)
         four += BUSY;
     return larger(larger(bytes / SHARED_PER_CYCLE, four) * k / 64, eight) +
-           (way == REGISTERS ? FIRST : 0);
+           (strategy == REGISTERS ? FIRST : 0);
 }

@@ -89,7 +89,7 @@ static const struct qn_column candidate_columns[] = {
 };
 
 /* Nothing where there is but one way, or no other was compared. */
-static void add_way(cJSON *row, int dequantize)
+static void add_strategy(cJSON *row, int dequantize)
 {
     if (dequantize)
         cJSON_AddStringToObject(row, "dequantize",
@@ -108,7 +108,7 @@ static cJSON *describe_candidates(const struct qn_options *opt,
         cJSON *row = cJSON_CreateObject();
 
         cJSON_AddStringToObject(row, "kernel", c->kernel);
-        add_way(row, c->dequantize);
+        add_strategy(row, c->dequantize);
         cJSON_AddNumberToObject(row, "band", c->band);
         cJSON_AddNumberToObject(row, "us", c->seconds * 1e6);
         cJSON_AddNumberToObject(row, "rounds", c->rounds);
@@ -130,7 +130,7 @@ static cJSON *describe(const struct quern_problem *problem,
     quern_problem_print(problem, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
     cJSON_AddStringToObject(row, "kernel", result->kernel);
-    add_way(row, result->dequantize);
+    add_strategy(row, result->dequantize);
     cJSON_AddNumberToObject(row, "band", result->band);
     cJSON_AddNumberToObject(row, "us", result->seconds * 1e6);
     cJSON_AddStringToObject(row, "model", result->model);

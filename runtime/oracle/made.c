@@ -31,7 +31,7 @@ static void list_buffers(struct qn_job *job,
 static int is_inline(const struct qn_job *job)
 {
     return job->plan->kernel &&
-           qn_fuse_way(job->plan->kernel) == QUERN_QUANTIZE_MAINLOOP;
+           qn_fuse_strategy(job->plan->kernel) == QUERN_QUANTIZE_MAINLOOP;
 }
 
 /* Of two copies, fresh and full of poison. */

@@ -84,7 +84,7 @@ static const char *wrong_bf16(struct quern_context *ctx,
 
 const char *qn_dequantize_wrong(struct quern_context *ctx,
                                 const struct quern_problem *p,
-                                const struct qn_recipe *recipe, int way)
+                                const struct qn_recipe *recipe, int strategy)
 {
     const char *why = NULL;
 
@@ -94,7 +94,7 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
         why = "microbatches: merged products have more operands than one "
               "workspace "
               "has room for";
-    else if (qn_geometry_back(p) && way != QUERN_DEQUANTIZE_PASS)
+    else if (qn_geometry_back(p) && strategy != QUERN_DEQUANTIZE_PASS)
         why = "activation: of two products each would leave sums for launches "
               "behind it";
     else if (p->copies)
@@ -103,11 +103,11 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
     else if (p->quantize)
         why = "quantize: what a run makes of a is dequantized where it is "
               "multiplied; quantize a by itself";
-    if (!why && way == QUERN_DEQUANTIZE_FP8)
+    if (!why && strategy == QUERN_DEQUANTIZE_FP8)
         why = qn_requantize_wrong(ctx, p, recipe);
-    if (!why && way == QUERN_DEQUANTIZE_F16)
+    if (!why && strategy == QUERN_DEQUANTIZE_F16)
         why = qn_range_wrong(p, recipe);
-    else if (!why && (way != QUERN_DEQUANTIZE_FP8 ||
+    else if (!why && (strategy != QUERN_DEQUANTIZE_FP8 ||
                       qn_dequantize_dequantizes(p, recipe)))
         why = wrong_bf16(ctx, p, recipe);
     return why;
@@ -217,14 +217,14 @@ void qn_dequantize_product(struct quern_context *ctx,
 
 void qn_dequantize_first(struct quern_context *ctx,
                          const struct quern_problem *problem,
-                         const struct qn_recipe *recipe, int way,
+                         const struct qn_recipe *recipe, int strategy,
                          struct quern_problem *product)
 {
-    if (way == QUERN_DEQUANTIZE_FP8)
+    if (strategy == QUERN_DEQUANTIZE_FP8)
         qn_requantize_product(ctx, problem, product);
-    else if (way == QUERN_DEQUANTIZE_F16)
+    else if (strategy == QUERN_DEQUANTIZE_F16)
         qn_range_product(problem, product);
-    else if (way == QUERN_DEQUANTIZE_PASS)
+    else if (strategy == QUERN_DEQUANTIZE_PASS)
         qn_dequantize_product(ctx, problem, recipe, product);
     else
         *product = *problem;
@@ -343,14 +343,14 @@ static double moved_bytes(const struct quern_problem *p,
 /* What comes before the product. */
 struct qn_dequantize_cost qn_dequantize_cost_of(const struct quern_problem *p,
                                                 const struct qn_recipe *recipe,
-                                                int way)
+                                                int strategy)
 {
     struct qn_dequantize_cost cost;
 
-    if (way == QUERN_DEQUANTIZE_FP8) {
+    if (strategy == QUERN_DEQUANTIZE_FP8) {
         cost.bytes = qn_requantize_bytes(p, recipe);
         cost.moving = cost.bytes / CODED + LAUNCHES_FP8;
-    } else if (way == QUERN_DEQUANTIZE_F16) {
+    } else if (strategy == QUERN_DEQUANTIZE_F16) {
         cost.bytes = qn_range_bytes(p, recipe);
         cost.moving = cost.bytes / CHECKED + LAUNCHES_F16;
     } else {
@@ -362,15 +362,15 @@ struct qn_dequantize_cost qn_dequantize_cost_of(const struct quern_problem *p,
 }
 
 int qn_dequantize_may(struct quern_context *ctx, const struct quern_problem *p,
-                      const struct qn_recipe *recipe, int way)
+                      const struct qn_recipe *recipe, int strategy)
 {
     double math =
         (double)p->m * (double)p->n * (double)p->k / (QN_FMA_PER_CYCLE * SMS);
 
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO)
-        return p->dequantize == way;
-    return !qn_dequantize_wrong(ctx, p, recipe, way) &&
-           (way == QUERN_DEQUANTIZE_FP8 ? NARROW : 1) * math +
-                   qn_dequantize_cost_of(p, recipe, way).moving <
+        return p->dequantize == strategy;
+    return !qn_dequantize_wrong(ctx, p, recipe, strategy) &&
+           (strategy == QUERN_DEQUANTIZE_FP8 ? NARROW : 1) * math +
+                   qn_dequantize_cost_of(p, recipe, strategy).moving <
                INSIDE * math;
 }

@@ -45,7 +45,7 @@ const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx);
    NULL: it can. */
 const char *qn_dequantize_wrong(struct quern_context *ctx,
                                 const struct quern_problem *problem,
-                                const struct qn_recipe *recipe, int way);
+                                const struct qn_recipe *recipe, int strategy);
 
 /* QUERN_EINVAL says why a problem with dequantize=pass, fp8 or f16 cannot
    be. */
@@ -58,7 +58,7 @@ int qn_dequantize_check(struct quern_context *ctx,
    kernels decide. */
 int qn_dequantize_may(struct quern_context *ctx,
                       const struct quern_problem *problem,
-                      const struct qn_recipe *recipe, int way);
+                      const struct qn_recipe *recipe, int strategy);
 
 /* The workspace of such a plan; `blocks`: of FP8, or NULL. */
 void qn_dequantize_lay_out(const struct quern_problem *problem,
@@ -88,10 +88,10 @@ void qn_dequantize_product(struct quern_context *ctx,
                            struct quern_problem *product);
 
 /* The product that runs first, which a plan tells of: of FP8 or f16 where that
-   is tried, and of `way` MAINLOOP the problem itself. */
+   is tried, and of `strategy` MAINLOOP the problem itself. */
 void qn_dequantize_first(struct quern_context *ctx,
                          const struct quern_problem *problem,
-                         const struct qn_recipe *recipe, int way,
+                         const struct qn_recipe *recipe, int strategy,
                          struct quern_problem *product);
 
 /* Is the operands' second level to be multiplied? */
@@ -115,7 +115,7 @@ int qn_dequantize_dequantizes(const struct quern_problem *problem,
 /* What the launches before the product take; no cycles yet. */
 struct qn_dequantize_cost
 qn_dequantize_cost_of(const struct quern_problem *problem,
-                      const struct qn_recipe *recipe, int way);
+                      const struct qn_recipe *recipe, int strategy);
 
 #define QN_FMA_PER_CYCLE 2048.0 /* dense 16-bit, one multiprocessor */
 

@@ -12,30 +12,30 @@
 #include "problem/quantize.h"
 
 /* What a kernel's field `quantize` says. */
-static int way_of(const char *quantize)
+static int strategy_of(const char *quantize)
 {
-    int way = QUERN_QUANTIZE_PASS;
+    int strategy = QUERN_QUANTIZE_PASS;
 
     if (quantize && *quantize)
-        qn_strategy_find(quantize, &way);
-    return way;
+        qn_strategy_find(quantize, &strategy);
+    return strategy;
 }
 
-int qn_fuse_way(const struct qn_kernel *kernel)
+int qn_fuse_strategy(const struct qn_kernel *kernel)
 {
-    return way_of(kernel->quantize);
+    return strategy_of(kernel->quantize);
 }
 
 int qn_fuse_serves(int wanted, const char *quantize)
 {
-    int way = way_of(quantize);
+    int strategy = strategy_of(quantize);
 
-    return !way || wanted == way || wanted == QUERN_QUANTIZE_AUTO;
+    return !strategy || wanted == strategy || wanted == QUERN_QUANTIZE_AUTO;
 }
 
 int qn_fuse_wanted(int wanted, const struct qn_kernel *kernel)
 {
-    return wanted && wanted == qn_fuse_way(kernel);
+    return wanted && wanted == qn_fuse_strategy(kernel);
 }
 
 /* What the run makes of A. */

@@ -13,7 +13,7 @@
 struct quern_context;
 
 /* How a kernel gets A: enum quern_quantize, but for ANY. */
-int qn_fuse_way(const struct qn_kernel *kernel);
+int qn_fuse_strategy(const struct qn_kernel *kernel);
 
 /* Is a kernel of this field `quantize` one for such a problem, and is it the
    way that the problem names? */

@@ -38,7 +38,7 @@ int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
         return qn_geometry_has(&plan->problem, role) &&
                qn_args_tensor(args, role)->data;
     if (role == QN_ROLE_A && plan->problem.quantize && !args->a.data)
-        return qn_fuse_way(plan->kernel) != QUERN_QUANTIZE_MAINLOOP;
+        return qn_fuse_strategy(plan->kernel) != QUERN_QUANTIZE_MAINLOOP;
     return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
 }
 

@@ -183,14 +183,15 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
 }
 
 /* Launches before the product dequantize its operands. */
-static int plan_pass(struct qn_session *s, int way, struct quern_plan **out)
+static int plan_pass(struct qn_session *s, int strategy,
+                     struct quern_plan **out)
 {
     struct quern_plan *plan = qn_plan_new();
     int code;
 
     if (!plan)
         return QUERN_ENOMEM;
-    qn_plan_fill(plan, s, way);
+    qn_plan_fill(plan, s, strategy);
     code = add_all(plan, s);
     if (code)
         quern_plan_free(plan);
@@ -203,22 +204,23 @@ static int plan_pass(struct qn_session *s, int way, struct quern_plan **out)
    dequantizes inside. */
 int qn_dequantize_make(struct qn_session *s, struct quern_plan **out)
 {
-    struct qn_dequantize_choice choice = {.way = QUERN_DEQUANTIZE_MAINLOOP};
+    struct qn_dequantize_choice choice = {.strategy =
+                                              QUERN_DEQUANTIZE_MAINLOOP};
     int code = QUERN_OK;
 
     if (s->problem->dequantize == QUERN_DEQUANTIZE_AUTO)
         code = qn_plan_tune(s);
     if (!code)
         code = qn_dequantize_choose(s, &choice);
-    while (!code && choice.way != QUERN_DEQUANTIZE_MAINLOOP) {
-        code = plan_pass(s, choice.way, out);
+    while (!code && choice.strategy != QUERN_DEQUANTIZE_MAINLOOP) {
+        code = plan_pass(s, choice.strategy, out);
         if (!code)
             (*out)->tuned |= choice.tuned;
         if (choice.asked || !qn_plan_given_up(code))
             return code;
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not dequantized as %s: %s",
-                       qn_dequantize_name(choice.way), qn_error_text());
-        choice.way = qn_dequantize_next(&choice);
+                       qn_dequantize_name(choice.strategy), qn_error_text());
+        choice.strategy = qn_dequantize_next(&choice);
         choice.tuned = 0;
         code = QUERN_OK;
     }

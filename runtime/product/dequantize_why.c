@@ -17,32 +17,33 @@
 static void add_figures(const struct qn_dequantize_choice *choice,
                         struct qn_text *text)
 {
-    static const int ways[] = {QUERN_DEQUANTIZE_FP8, QUERN_DEQUANTIZE_F16,
-                               QUERN_DEQUANTIZE_PASS};
+    static const int strategies[] = {QUERN_DEQUANTIZE_FP8, QUERN_DEQUANTIZE_F16,
+                                     QUERN_DEQUANTIZE_PASS};
 
-    qn_text_add(text, "dequantize=%s%s: ", qn_dequantize_name(choice->way),
+    qn_text_add(text, "dequantize=%s%s: ", qn_dequantize_name(choice->strategy),
                 choice->tuned ? ", as was measured; by the model" : "");
     for (int i = 0; i < 3; i++) {
-        const struct qn_dequantize_cost *cost = &choice->cost[ways[i]];
+        const struct qn_dequantize_cost *cost = &choice->cost[strategies[i]];
 
         if (cost->cycles > 0)
             qn_text_add(text, "%s %.0f cycles, %.0f of them to move %.0f MB; ",
-                        qn_dequantize_name(ways[i]), cost->cycles, cost->moving,
-                        cost->bytes / 1e6);
+                        qn_dequantize_name(strategies[i]), cost->cycles,
+                        cost->moving, cost->bytes / 1e6);
     }
     qn_text_add(text, "mainloop %.0f, as products wait for what dequantizes\n",
                 choice->cost[QUERN_DEQUANTIZE_MAINLOOP].cycles);
 }
 
 /* What becomes of the operands, and what it takes. */
-static void add_way(struct qn_session *s, int way, struct qn_text *text)
+static void add_strategy(struct qn_session *s, int strategy,
+                         struct qn_text *text)
 {
     const struct qn_recipe *blocks =
-        way == QUERN_DEQUANTIZE_FP8 ? qn_requantize_blocks(s->ctx) : NULL;
+        strategy == QUERN_DEQUANTIZE_FP8 ? qn_requantize_blocks(s->ctx) : NULL;
     struct quern_quantization q;
     struct qn_dequantize_space space;
 
-    if (way == QUERN_DEQUANTIZE_F16) {
+    if (strategy == QUERN_DEQUANTIZE_F16) {
         qn_text_add(text, "codes become f16 beside the product, relative to "
                           "each operand's largest scale: exact, where its "
                           "scales are within 2^21 of each other\n\n");
@@ -101,17 +102,17 @@ void qn_dequantize_why(struct qn_session *s,
         add_figures(choice, text);
     else if (choice->asked)
         qn_text_add(text, "dequantize=%s, as the problem says\n",
-                    qn_dequantize_name(choice->way));
+                    qn_dequantize_name(choice->strategy));
     else if (is_small(s))
         qn_text_add(text,
                     "dequantize=mainloop: too few rows meet each weight to "
                     "dequantize them in launches of their own\n\n");
-    if (choice->way == QUERN_DEQUANTIZE_MAINLOOP)
+    if (choice->strategy == QUERN_DEQUANTIZE_MAINLOOP)
         qn_text_add(text, choice->judged ? "\n" : "");
     else if (s->demand.backend == QUERN_BACKEND_HOST &&
-             choice->way != QUERN_DEQUANTIZE_PASS)
+             choice->strategy != QUERN_DEQUANTIZE_PASS)
         qn_text_add(text, "on the host none of this: its sums are wide, and "
                           "the values as they are\n\n");
     else
-        add_way(s, choice->way, text);
+        add_strategy(s, choice->strategy, text);
 }

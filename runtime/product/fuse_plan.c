@@ -60,7 +60,7 @@ int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
     if (!plan->problem.quantize)
         return QUERN_OK;
     qn_fuse_quantization(&plan->problem, s->demand.recipe, &q);
-    if (qn_fuse_way(plan->kernel) && qn_fuse_sums(&plan->problem))
+    if (qn_fuse_strategy(plan->kernel) && qn_fuse_sums(&plan->problem))
         code = add_sums(plan, s, &options);
     if (!code)
         code = qn_quantize_plan_inner(s, &q, &options, &cast);

@@ -69,7 +69,7 @@ static int check_reads(const struct quern_plan *plan,
         return qn_error_set(QUERN_EINVAL,
                             "in.data is %p: it must be a multiple of %d",
                             in->data, QN_ALIGNMENT);
-    if (qn_fuse_way(plan->kernel) && in->stride % NUMBERS)
+    if (qn_fuse_strategy(plan->kernel) && in->stride % NUMBERS)
         return qn_error_set(QUERN_EINVAL,
                             "in.stride is %lld: %s reads rows at multiples of "
                             "%d bytes, a multiple of %d is expected",
@@ -113,7 +113,7 @@ int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args)
    columnwise tensor. */
 static int needs_no_cast(const struct qn_frame *f)
 {
-    return qn_fuse_way(f->plan->kernel) == QUERN_QUANTIZE_MAINLOOP &&
+    return qn_fuse_strategy(f->plan->kernel) == QUERN_QUANTIZE_MAINLOOP &&
            !f->args->column.data;
 }
 
@@ -160,7 +160,7 @@ int qn_fuse_quantize(struct qn_frame *f, const struct qn_launch *launch)
         return code;
     find_args(f->plan, fitted, f->args, &made);
     set_sizes(f, &made);
-    if (qn_fuse_way(f->plan->kernel) == QUERN_QUANTIZE_MAINLOOP)
+    if (qn_fuse_strategy(f->plan->kernel) == QUERN_QUANTIZE_MAINLOOP)
         made.row.data = NULL; /* nobody reads it */
     return qn_quantize_launch(fitted, &made, f->stream);
 }

@@ -140,14 +140,15 @@ static int prepare_launch(struct quern_plan *plan,
 
 /* What follows from problem and machine, whoever computes. Where the way was
    not said, it is now, and with it the workspace. */
-void qn_plan_fill(struct quern_plan *plan, const struct qn_session *s, int way)
+void qn_plan_fill(struct quern_plan *plan, const struct qn_session *s,
+                  int strategy)
 {
     struct quern_problem product;
 
     plan->ctx = s->ctx;
     plan->problem = *s->problem;
     plan->need = s->need;
-    plan->problem.dequantize = way;
+    plan->problem.dequantize = strategy;
     qn_result_product(&plan->problem, &product);
     plan->need.workspace_bytes =
         qn_workspace_bytes(s->ctx, &product, s->demand.recipe);

@@ -295,25 +295,25 @@ static void add_candidates(struct qn_session *s, const struct qn_choice *list,
 
 /* Does the plan make up for a kernel that fuses the epilogue? */
 static int is_unfused(const struct quern_plan *plan,
-                      const struct qn_dequantize_choice *way)
+                      const struct qn_dequantize_choice *strategy)
 {
-    return plan->sums || (way->way == QUERN_DEQUANTIZE_MAINLOOP &&
+    return plan->sums || (strategy->strategy == QUERN_DEQUANTIZE_MAINLOOP &&
                           plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP);
 }
 
 /* The plan's launches, if they are several, and why it has them. */
 static void add_plan(struct qn_session *s, const struct quern_plan *plan,
-                     const struct qn_dequantize_choice *way,
+                     const struct qn_dequantize_choice *strategy,
                      struct qn_text *text)
 {
     const int apart = plan && qn_launch_find(plan, QN_WORK_QUANTIZE_D);
 
     if (s->problem->copies)
         qn_result_why(s, apart, text);
-    else if (plan && is_unfused(plan, way))
+    else if (plan && is_unfused(plan, strategy))
         qn_epilogue_why(s, text);
     else
-        qn_dequantize_why(s, way, text);
+        qn_dequantize_why(s, strategy, text);
     if (apart && plan->sums)
         qn_text_add(text, "no kernel fuses its bias or activation\n");
     if (!plan || (plan->nlaunches == 1 && !plan->launches[0].product))
@@ -326,9 +326,9 @@ static void add_plan(struct qn_session *s, const struct quern_plan *plan,
 static int explain(struct qn_session *s, struct qn_text *text)
 {
     struct quern_plan *plan = NULL;
-    struct qn_dequantize_choice way;
+    struct qn_dequantize_choice strategy;
     struct qn_choice *list = NULL;
-    int count, served, code = qn_dequantize_choose(s, &way);
+    int count, served, code = qn_dequantize_choose(s, &strategy);
 
     if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
         add_title(text, s);
@@ -340,9 +340,9 @@ static int explain(struct qn_session *s, struct qn_text *text)
         code = choose(s, &list, &count);
     if (!code) {
         add_title(text, s);
-        add_plan(s, plan, &way, text);
-        qn_tuned_why(s, way.tuned, text);
-        if (!way.asked || !plan)
+        add_plan(s, plan, &strategy, text);
+        qn_tuned_why(s, strategy.tuned, text);
+        if (!strategy.asked || !plan)
             add_candidates(s, list, count, plan, text);
     }
     quern_plan_free(plan);

@@ -105,7 +105,7 @@ static int find_way(struct qn_tune_job *job)
 {
     int code = qn_dequantize_choose(&job->session, &job->choice);
 
-    job->choice.way = job->choice.model;
+    job->choice.strategy = job->choice.model;
     job->choice.tuned = 0;
     return code;
 }
@@ -171,7 +171,7 @@ static int keep(struct qn_tune_job *job, struct quern_tune_result *result)
 }
 
 /* Was any way but that of kernels which read the operands measured? */
-static int has_ways(const struct qn_tune_job *job)
+static int has_strategies(const struct qn_tune_job *job)
 {
     for (int i = 0; i < job->count; i++)
         if (job->runners[i].dequantize > QUERN_DEQUANTIZE_MAINLOOP &&
@@ -203,7 +203,7 @@ static int sum_up(struct qn_tune_job *job, struct quern_tune_result *result)
     result->kernel = best->told->kernel;
     result->band = best->band;
     result->dequantize =
-        has_ways(job) ? best->dequantize : QUERN_DEQUANTIZE_AUTO;
+        has_strategies(job) ? best->dequantize : QUERN_DEQUANTIZE_AUTO;
     result->seconds = best->told->seconds;
     result->model = model->told->kernel;
     result->model_seconds = model->told->seconds;

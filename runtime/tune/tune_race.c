@@ -260,11 +260,12 @@ static void tell_times(struct qn_tune_job *job)
 /* ------------------------------------------------------------------ ranking */
 
 /* The first in the model's order that ran: of one way, or AUTO: of any. */
-static struct qn_tune_runner *first_of(struct qn_tune_job *job, int way)
+static struct qn_tune_runner *first_of(struct qn_tune_job *job, int strategy)
 {
     for (int i = 0; i < job->count; i++)
         if (job->runners[i].told->rounds &&
-            (way == QUERN_DEQUANTIZE_AUTO || job->runners[i].dequantize == way))
+            (strategy == QUERN_DEQUANTIZE_AUTO ||
+             job->runners[i].dequantize == strategy))
             return &job->runners[i];
     return NULL;
 }
@@ -273,7 +274,7 @@ static struct qn_tune_runner *first_of(struct qn_tune_job *job, int way)
    would try one after the other. */
 struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job)
 {
-    struct qn_tune_runner *found = first_of(job, job->choice.way);
+    struct qn_tune_runner *found = first_of(job, job->choice.strategy);
 
     if (!found)
         found = first_of(job, qn_dequantize_next(&job->choice));
@@ -490,16 +491,17 @@ static int add_ways(struct qn_tune_job *job)
     int came = 0;
 
     pthread_mutex_lock(&job->lock);
-    for (int way = QUERN_DEQUANTIZE_PASS; way <= QUERN_DEQUANTIZE_F16; way++) {
+    for (int strategy = QUERN_DEQUANTIZE_PASS; strategy <= QUERN_DEQUANTIZE_F16;
+         strategy++) {
         struct qn_tune_runner *r;
 
-        if (job->choice.cost[way].cycles <= 0)
+        if (job->choice.cost[strategy].cycles <= 0)
             continue;
         r = add_runner(job);
         r->backend = job->options.backend;
-        r->dequantize = way;
-        r->told->kernel = names[way]; /* until it has a plan */
-        r->told->dequantize = way;
+        r->dequantize = strategy;
+        r->told->kernel = names[strategy]; /* until it has a plan */
+        r->told->dequantize = strategy;
         came++;
     }
     pthread_mutex_unlock(&job->lock);
@@ -507,15 +509,15 @@ static int add_ways(struct qn_tune_job *job)
 }
 
 /* When the order is certain, once each. Returns how many came. */
-static int add_more(struct qn_tune_job *job, int *bands, int *ways)
+static int add_more(struct qn_tune_job *job, int *bands, int *strategies)
 {
     int came = *bands ? 0 : add_bands(job);
 
     *bands = 1;
     if (came)
         return came;
-    came = *ways ? 0 : add_ways(job);
-    *ways = 1;
+    came = *strategies ? 0 : add_ways(job);
+    *strategies = 1;
     return came;
 }
 
@@ -525,8 +527,9 @@ int qn_tune_race_run(struct qn_tune_job *job)
         calloc((size_t)job->count + QN_TUNE_LATE, sizeof *order);
     int code = order ? QUERN_OK : qn_error_memory();
     /* what the model would take comes first, so that slower kernels leave */
-    int ways =
-        !code && job->choice.way != QUERN_DEQUANTIZE_MAINLOOP && add_ways(job);
+    int strategies = !code &&
+                     job->choice.strategy != QUERN_DEQUANTIZE_MAINLOOP &&
+                     add_ways(job);
     int count = 0, rivals = 1, bands = 0;
 
     while (!code && !job->certain && !qn_tune_over(job) &&
@@ -542,7 +545,7 @@ int qn_tune_race_run(struct qn_tune_job *job)
         rivals = rank(job);
         if (!code && !rivals && compiling == 0) {
             job->certain = 1;
-            job->certain = !add_more(job, &bands, &ways);
+            job->certain = !add_more(job, &bands, &strategies);
         }
         tell(job, compiling);
     }

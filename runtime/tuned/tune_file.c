@@ -217,11 +217,11 @@ static int set_model(void *line, const char *key, const char *value)
 
 static int set_dequantize(void *user, const char *key, const char *value)
 {
-    int way = QUERN_DEQUANTIZE_AUTO;
-    int code =
-        qn_parse_listed(key, value, &way, qn_dequantize_find, qn_dequantize_at);
+    int strategy = QUERN_DEQUANTIZE_AUTO;
+    int code = qn_parse_listed(key, value, &strategy, qn_dequantize_find,
+                               qn_dequantize_at);
 
-    ((struct qn_tune_line *)user)->dequantize = way;
+    ((struct qn_tune_line *)user)->dequantize = strategy;
     return code;
 }
 

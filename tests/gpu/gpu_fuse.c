@@ -149,7 +149,7 @@ static const char *twin_of(const struct qn_kernel *k)
     for (int i = 0; i < registry->nkernels; i++) {
         const struct qn_kernel *other = &registry->kernels[i];
 
-        if (!qn_fuse_way(other) && other->op == k->op &&
+        if (!qn_fuse_strategy(other) && other->op == k->op &&
             !strcmp(other->recipe, k->recipe) &&
             !strcmp(other->arch, k->arch) && other->d.type == k->d.type &&
             other->epilogue == k->epilogue &&
@@ -303,7 +303,8 @@ static void run_any(int i, void *unused)
 /* Side by side, as most of the time is the compiler's and the host's. */
 void gpu_fuse(void)
 {
-    work.count = gpu_variant_pick(qn_fuse_way, 3, work.kernels, MOST_KERNELS);
+    work.count =
+        gpu_variant_pick(qn_fuse_strategy, 3, work.kernels, MOST_KERNELS);
     if (!work.count) {
         gpu_skip("no kernel here quantizes on the way");
         return;

@@ -41,7 +41,7 @@ struct block {
 
 /* What becomes of one. */
 static const struct change {
-    int way; /* of enum quern_dequantize */
+    int strategy; /* of enum quern_dequantize */
     const char *what;
     int codes; /* all of them */
     int below; /* its scale, below the others'; 0: as given */
@@ -67,7 +67,7 @@ enum { CHANGES = sizeof changes / sizeof *changes };
 /* Both ways of a case, and a graph of the first. */
 struct pair {
     struct gpu_case p;
-    int way;
+    int strategy;
     struct gpu_run fp8, wide; /* fp8: or f16; wide: what stands behind */
     void *graph;              /* NULL: runs */
     void *base;               /* D in FP8 of the data as they are */
@@ -198,7 +198,7 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
     struct area a, all;
     int64_t line, block, step, first, last;
 
-    if (t->way == QUERN_DEQUANTIZE_FP8 &&
+    if (t->strategy == QUERN_DEQUANTIZE_FP8 &&
         !qn_requantize_does(&t->fp8.plan->problem, t->p.c.recipe, role))
         return 0;
     copy_of(t, role, &copy);
@@ -207,7 +207,7 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
     line = draw(state, a.lines);
     block = draw(state, a.blocks);
     *b = block_at(t, role, &copy, a.line + line, a.block + block);
-    if (t->way == QUERN_DEQUANTIZE_F16) { /* all groups have one factor */
+    if (t->strategy == QUERN_DEQUANTIZE_F16) { /* all groups have one factor */
         for (int64_t g = 0; g < t->p.c.groups; g++)
             if (area_of(t, &copy, g, &all))
                 see_area(t, role, &copy, &all, b);
@@ -345,7 +345,7 @@ static void run_changes(struct pair *t, uint64_t *state)
         for (int i = 0; i < CHANGES && find_block(t, role, state, &b); i++) {
             const char *bad;
 
-            if (changes[i].way != t->way ||
+            if (changes[i].strategy != t->strategy ||
                 (changes[i].below && b.largest < changes[i].below))
                 continue;
             bad = run_change(t, &b, &changes[i]);
@@ -397,13 +397,14 @@ static int is_beside(const struct gpu_variant *v)
     return v->recipe->scaling[QUERN_X].type == QUERN_F32;
 }
 
-static void run_case(const struct gpu_variant *v, int op, int way, int index)
+static void run_case(const struct gpu_variant *v, int op, int strategy,
+                     int index)
 {
     static const int sides[][2] = {
         {128, 256}, {136, 200}, {264, 392}, {8, 40}, {384, 1000}};
-    const int f16 = way == QUERN_DEQUANTIZE_F16;
+    const int f16 = strategy == QUERN_DEQUANTIZE_F16;
     const struct gpu_choice fp8 = {f16 ? "as f16" : "encoded again", NULL, op,
-                                   way};
+                                   strategy};
     const struct gpu_choice wide = {"what stands behind", NULL, op,
                                     is_beside(v) || f16
                                         ? QUERN_DEQUANTIZE_MAINLOOP
@@ -411,7 +412,7 @@ static void run_case(const struct gpu_variant *v, int op, int way, int index)
     const struct qt_pattern *pattern = &qt_patterns[index % qt_npatterns];
     const int *side = sides[index % 5];
     uint64_t state = gpu_options.seed + (uint64_t)index;
-    struct pair t = {.way = way};
+    struct pair t = {.strategy = strategy};
     int code;
 
     gpu_variant_case(v, &t.p.c);
@@ -437,16 +438,17 @@ static void run_case(const struct gpu_variant *v, int op, int way, int index)
     gpu_case_close(&t.p);
 }
 
-static void run_way(const struct gpu_variant *v, int op, int way, int first)
+static void run_way(const struct gpu_variant *v, int op, int strategy,
+                    int first)
 {
     const struct quern_problem p = {.op = op, .d_type = v->d_type};
 
     if (!(v->ops >> op & 1) ||
-        qn_dequantize_wrong(gpu_context, &p, v->recipe, way))
+        qn_dequantize_wrong(gpu_context, &p, v->recipe, strategy))
         return;
     for (int i = first; i < first + 3 * qt_npatterns;
          i += gpu_options.quick ? 2 : 1)
-        run_case(v, op, way, i);
+        run_case(v, op, strategy, i);
 }
 
 /* Every pattern of groups for each recipe that may be, op and type of D. */
@@ -458,8 +460,8 @@ void gpu_requantize(void)
         if (!v->recipe || v->epilogue != (is_beside(v) ? QN_SCALE : QN_STORE))
             continue;
         for (int op = 0; op < 3; op++)
-            for (int way = QUERN_DEQUANTIZE_FP8; way <= QUERN_DEQUANTIZE_F16;
-                 way++)
-                run_way(v, op, way, i);
+            for (int strategy = QUERN_DEQUANTIZE_FP8;
+                 strategy <= QUERN_DEQUANTIZE_F16; strategy++)
+                run_way(v, op, strategy, i);
     }
 }

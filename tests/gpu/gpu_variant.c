@@ -115,7 +115,7 @@ void gpu_variant_list(const char *only)
         struct gpu_variant *v;
 
         if (k->op > QUERN_WGRAD || k->epilogue >= QN_ACTIVATE ||
-            qn_fuse_way(k) || !gpu_variant_serves(k) ||
+            qn_fuse_strategy(k) || !gpu_variant_serves(k) ||
             (gpu_options.quick && is_twin(gpu_variant_recipe(k))) ||
             (only && fnmatch(only, k->name, 0)))
             continue;
@@ -166,14 +166,14 @@ struct gpu_kernel *gpu_variant_kernel(const char *name)
 
 /* May the variant's op be dequantized that way? A product as f16 is D and no
    more. */
-static int goes(const struct gpu_variant *v, int op, int way)
+static int goes(const struct gpu_variant *v, int op, int strategy)
 {
     const struct quern_problem p = {.op = op, .d_type = v->d_type};
 
-    if (way == QUERN_DEQUANTIZE_F16 && v->epilogue != QN_STORE)
+    if (strategy == QUERN_DEQUANTIZE_F16 && v->epilogue != QN_STORE)
         return 0;
     return v->ops >> op & 1 && v->recipe &&
-           !qn_dequantize_wrong(gpu_context, &p, v->recipe, way);
+           !qn_dequantize_wrong(gpu_context, &p, v->recipe, strategy);
 }
 
 int gpu_variant_dequantize(const struct qn_kernel *kernel)

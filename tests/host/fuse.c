@@ -18,7 +18,7 @@ enum { GROUPS = 4, ROWS = 150, N = 40, K = 264, BUFFERS = 8 };
 static const int64_t sizes[GROUPS] = {0, 129, 1, 17};
 
 /* Buffers of one way. */
-struct way {
+struct strategy {
     void *row, *row_sf, *row_global, *column, *column_sf, *column_global, *d;
     void *workspace;
 };
@@ -32,10 +32,10 @@ static void *zeros(size_t bytes)
     return memory;
 }
 
-static struct way make_way(const struct quern_description *need)
+static struct strategy make_way(const struct quern_description *need)
 {
     const struct quern_args *args = &need->args;
-    const struct way w = {
+    const struct strategy w = {
         zeros(args->a.bytes),         zeros(args->a.sf_bytes),
         zeros(args->a.global_bytes),  zeros(args->column.bytes),
         zeros(args->column.sf_bytes), zeros(args->column.global_bytes),
@@ -45,7 +45,7 @@ static struct way make_way(const struct quern_description *need)
     return w;
 }
 
-static void free_way(struct way *w)
+static void free_way(struct strategy *w)
 {
     void *all[BUFFERS] = {w->row,    w->row_sf,    w->row_global,
                           w->column, w->column_sf, w->column_global,
@@ -56,8 +56,8 @@ static void free_way(struct way *w)
 }
 
 /* A and the column copy, as arguments have them. */
-static void point(const struct way *w, int global, struct quern_tensor *row,
-                  struct quern_tensor *column)
+static void point(const struct strategy *w, int global,
+                  struct quern_tensor *row, struct quern_tensor *column)
 {
     row->data = w->row;
     row->sf = w->row_sf;
@@ -69,7 +69,7 @@ static void point(const struct way *w, int global, struct quern_tensor *row,
 
 /* Both copies by a quantization of their own. */
 static void quantize(struct quern_context *ctx, const char *recipe, int of,
-                     void *in, int global, const struct way *w)
+                     void *in, int global, const struct strategy *w)
 {
     const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
     struct quern_quantize_description need;
@@ -94,7 +94,7 @@ static void quantize(struct quern_context *ctx, const char *recipe, int of,
 
 /* One product, of numbers or of a copy. */
 static void multiply(struct quern_context *ctx, const char *line, void *in,
-                     void *b, void *b_sf, int global, const struct way *w)
+                     void *b, void *b_sf, int global, const struct strategy *w)
 {
     const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
     struct quern_description need;
@@ -133,13 +133,13 @@ static void *draw_numbers(size_t count)
     return in;
 }
 
-static void compare(const char *op, const char *recipe, const char *way)
+static void compare(const char *op, const char *recipe, const char *strategy)
 {
     const int of = strcmp(op, "fprop") ? QUERN_DY : QUERN_X;
     struct quern_context *ctx;
     struct quern_description need;
     struct quern_problem p;
-    struct way one, two;
+    struct strategy one, two;
     char apart[160], fused[200];
     void *in = draw_numbers(ROWS * K), *b, *b_sf = zeros(1 << 19);
     int global;
@@ -147,7 +147,7 @@ static void compare(const char *op, const char *recipe, const char *way)
     assert_int_equal(quern_open(NULL, &ctx), QUERN_OK);
     snprintf(apart, sizeof apart, "%s %s g=%d m=%d n=%d k=%d", op, recipe,
              GROUPS, ROWS, N, K);
-    snprintf(fused, sizeof fused, "%s quantize=%s", apart, way);
+    snprintf(fused, sizeof fused, "%s quantize=%s", apart, strategy);
     assert_int_equal(quern_problem_parse(ctx, fused, &p), QUERN_OK);
     assert_int_equal(quern_describe(ctx, &p, &need), QUERN_OK);
     global = need.args.a.global_bytes > 0;

@@ -43,7 +43,7 @@ static int d_type_at(const struct qn_recipe *recipe, int i)
 /* The dequantized operands are the very same, so each sum on the host is, too:
    the bits of D agree, but where alpha is rounded with scales of a second
    level. */
-static void same_otherwise(const struct qt_case *c, int way)
+static void same_otherwise(const struct qt_case *c, int strategy)
 {
     const struct qt_epilogue *epilogue = qt_case_epilogue(c);
     const struct quern_problem p = {.op = c->op,
@@ -54,18 +54,18 @@ static void same_otherwise(const struct qt_case *c, int way)
     struct qt_case other = *c;
     struct qt_data data;
 
-    if (qn_dequantize_wrong(qt_context, &p, c->recipe, way))
+    if (qn_dequantize_wrong(qt_context, &p, c->recipe, strategy))
         return;
     assert_int_equal(qt_data_make(c, &data), 0);
     host_multiply(c, &data, 2, &inside);
-    other.dequantize = way;
+    other.dequantize = strategy;
     if (c->recipe->scaling[QUERN_X].global && epilogue->alpha) {
         host_case_right(&other);
     } else {
         host_multiply(&other, &data, 2, &ahead);
         if (memcmp(inside.d, ahead.d, inside.d_bytes))
             fail_msg("%s: with dequantize=%s D is another", c->what,
-                     qn_dequantize_name(way));
+                     qn_dequantize_name(strategy));
     }
     host_output_free(&inside);
     host_output_free(&ahead);
@@ -104,8 +104,9 @@ static void run_case(const struct qn_recipe *recipe, int op, int index)
         c.m = 5;
     qt_case_layout(&c, pattern);
     host_case_right(&c);
-    for (int way = QUERN_DEQUANTIZE_PASS; way <= QUERN_DEQUANTIZE_F16; way++)
-        same_otherwise(&c, way);
+    for (int strategy = QUERN_DEQUANTIZE_PASS; strategy <= QUERN_DEQUANTIZE_F16;
+         strategy++)
+        same_otherwise(&c, strategy);
 }
 
 /* Every pattern of groups with every recipe and op, twice; with sanitizers,

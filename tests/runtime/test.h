@@ -170,7 +170,7 @@ int test_range_group(void);
 int test_check_group(void);
 int test_tune_group(void);
 int test_tune_file_group(void);
-int test_tune_ways_group(void);
+int test_tune_strategies_group(void);
 int test_failure_group(void);
 int test_process_group(void);
 int test_hostile_group(void);

@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     failed += test_host_sizes_group();
     failed += test_tune_group();
     failed += test_tune_file_group();
-    failed += test_tune_ways_group();
+    failed += test_tune_strategies_group();
     failed += test_cublaslt_scaled_group();
     failed += test_cublaslt_lanes_group();
     failed += test_cublaslt_groups_group();

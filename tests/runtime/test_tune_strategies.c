@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_tune_ways.c: where a problem leaves open how scaled operands become what
-** tensor cores multiply, the tuner measures that, too, and plans follow it.
+** test_tune_strategies.c: where a problem leaves open how scaled operands
+** become what tensor cores multiply, the tuner measures that, too, and plans
+** follow it.
 */
 #include "test.h"
 
@@ -218,7 +219,7 @@ static void files_may_say_anything(void **state)
     struct quern_context *ctx =
         open_with("blocks_mainloop=100,blocks_x=10,blocks_w=20,fprop=50");
     struct quern_tune_result r = tune(ctx, EITHER);
-    char text[4096], *way;
+    char text[4096], *strategy;
     FILE *file = fopen(r.file, "r");
     size_t length;
 
@@ -227,10 +228,10 @@ static void files_may_say_anything(void **state)
     length = fread(text, 1, sizeof text - 1, file);
     text[length] = 0;
     fclose(file);
-    way = strstr(text, " dequantize=pass ");
-    assert_non_null(way);
+    strategy = strstr(text, " dequantize=pass ");
+    assert_non_null(strategy);
     for (int i = 0; i < 2; i++) {
-        memcpy(way, i ? " dequantize=aheap " : " dequantize=fp8   ", 14);
+        memcpy(strategy, i ? " dequantize=aheap " : " dequantize=fp8   ", 14);
         file = fopen(r.file, "w");
         fputs(text, file);
         fclose(file);
@@ -276,7 +277,7 @@ static void fails_each_driver_call(void **state)
     assert_true(n > 100);
 }
 
-int test_tune_ways_group(void)
+int test_tune_strategies_group(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(dequantize_pass_wins),      TEST(the_kernel_wins),
