@@ -38,10 +38,10 @@ static void run_file(struct qg *q, int file)
     qg_lex_twice(q, file);
     lua_rawgeti(L, LUA_REGISTRYINDEX, q->env);
     lua_setupvalue(L, 1, 1);
-    if (qg_sandbox_call(q, 0, 0, (struct qg_place){file, 1}))
+    if (qg_sandbox_call(q, 0, 0, (struct qg_location){file, 1}))
         q->words = NULL; /* cut short: what is unfinished says nothing */
     else if (!q->words && q->errors == errors)
-        qg_diag_note(q, (struct qg_place){file, 0}, QG_E_FILE_EMPTY);
+        qg_diag_note(q, (struct qg_location){file, 0}, QG_E_FILE_EMPTY);
     qg_word_finish(q);
     lua_settop(L, 0);
 }

@@ -41,7 +41,7 @@ enum {
 /* ----------------------------------------------------------- places, files */
 
 /* A line of a file; `file` indexes qg.files, line 0: the file as a whole. */
-struct qg_place {
+struct qg_location {
     int file;
     int line;
 };
@@ -79,25 +79,25 @@ struct qg {
     void *user;
     struct qg_block *blocks; /* the arena */
 
-    size_t held, bound;      /* bytes of Lua's */
-    enum qg_refusal refused; /* why Lua was denied memory */
-    long long steps;         /* bound on the instructions of all calls */
-    long long left, total;   /* what is left for this call, for all */
-    long long deadline;      /* in processor time, nanoseconds */
-    enum qg_fault fault;     /* why everything is being unwound */
-    struct qg_place where;   /* of the Lua error being unwound */
+    size_t held, bound;       /* bytes of Lua's */
+    enum qg_refusal refused;  /* why Lua was denied memory */
+    long long steps;          /* bound on the instructions of all calls */
+    long long left, total;    /* what is left for this call, for all */
+    long long deadline;       /* in processor time, nanoseconds */
+    enum qg_fault fault;      /* why everything is being unwound */
+    struct qg_location where; /* of the Lua error being unwound */
 
     struct qg_text diagnostics;
     int errors;
-    struct qg_text output;        /* a generated file, or a registry */
-    struct qg_text chunk;         /* a template as Lua */
-    const char *rendering;        /* name of the kernel being generated, .. */
-    struct qg_place rendering_of; /* .. and of its statement */
-    int render_env;               /* reference */
-    int depth, indent;            /* of includes; columns of the next one */
-    struct qg_decls *decls;       /* of the text */
-    int renders;                  /* kernels rendered so far */
-    struct qg_point *point;       /* the kernel being generated */
+    struct qg_text output; /* a generated file, or a registry */
+    struct qg_text chunk;  /* a template as Lua */
+    const char *rendering; /* name of the kernel being generated, .. */
+    struct qg_location rendering_of; /* .. and of its statement */
+    int render_env;                  /* reference */
+    int depth, indent;               /* of includes; columns of the next one */
+    struct qg_decls *decls;          /* of the text */
+    int renders;                     /* kernels rendered so far */
+    struct qg_point *point;          /* the kernel being generated */
     int noted; /* the Lua error being unwound is noted already */
 
     struct qg_input *files;

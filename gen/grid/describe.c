@@ -64,14 +64,14 @@ enum {
 };
 
 /* The axis or derive that gives a value, to blame it on that line. */
-static struct qg_place place_of(const struct qg_kernels *kernels,
-                                const char *name)
+static struct qg_location place_of(const struct qg_kernels *kernels,
+                                   const char *name)
 {
     for (int i = 0; i < kernels->count; i++)
         if (kernels->items[i]->kind <= QG_DERIVE &&
             !strcmp(kernels->items[i]->name, name))
-            return kernels->items[i]->word->place;
-    return kernels->place;
+            return kernels->items[i]->word->location;
+    return kernels->location;
 }
 
 static int wrong(struct qg *q, const struct qg_kernels *kernels,

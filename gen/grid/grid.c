@@ -32,10 +32,10 @@
     for (; list; list = list->next)                                            \
     qg_nearest_try(nearest, list->name)
 
-static struct qg_place field_place(struct qg *q, const struct qg_kernels *k,
-                                   const char *field)
+static struct qg_location field_place(struct qg *q, const struct qg_kernels *k,
+                                      const char *field)
 {
-    return qg_lex_field(q, k->place, field, 1);
+    return qg_lex_field(q, k->location, field, 1);
 }
 
 /* A name that no statement declares, at the line of the field that has it. */
@@ -167,7 +167,7 @@ static int next_choice(const struct qg_kernels *k, int *choice)
 static void too_many(struct qg *q, const struct qg_kernels *k)
 {
     if (q->npoints++ == q->most)
-        qg_diag_note(q, k->place, QG_E_POINTS, k->name, q->most,
+        qg_diag_note(q, k->location, QG_E_POINTS, k->name, q->most,
                      QG_RECIPE_POINTS);
 }
 
@@ -367,8 +367,8 @@ static void find_twins(struct qg *q)
             continue;
         one = a->kernels;
         two = b->kernels;
-        qg_diag_note(q, two->place, QG_E_KERNEL_TWICE, b->kernel.name,
-                     qg_files_print(q, one->place));
+        qg_diag_note(q, two->location, QG_E_KERNEL_TWICE, b->kernel.name,
+                     qg_files_print(q, one->location));
     }
 }
 
@@ -396,7 +396,7 @@ static int find_storage(struct qg *q, struct qg_scale *scale)
     qg_nearest_start(&nearest, scale->storage);
     TRY_ALL(&nearest, other);
     qg_diag_note(
-        q, qg_lex_field(q, scale->place, "storage", 1), QG_E_UNKNOWN_NAME,
+        q, qg_lex_field(q, scale->location, "storage", 1), QG_E_UNKNOWN_NAME,
         "storage", scale->storage,
         qg_nearest_hint(&nearest, "declare it: ", qg_word_usage("storage")));
     return 1;

@@ -101,6 +101,6 @@ const char *qg_name_make(struct qg *q, const struct qg_variant *v,
 
     if (used < sizeof buffer)
         return qg_mem_string(q, buffer, used);
-    qg_diag_note(q, v->kernels->place, QG_E_KERNEL_NAME, MAX_SYMBOL, buffer);
+    qg_diag_note(q, v->kernels->location, QG_E_KERNEL_NAME, MAX_SYMBOL, buffer);
     return NULL;
 }

@@ -262,13 +262,13 @@ static void describe_product(const struct qg_variant *v,
 static void describe_variant(struct qg *q, const struct qg_variant *v,
                              struct qn_kernel *kernel)
 {
-    struct qg_place place = v->kernels->place;
+    struct qg_location location = v->kernels->location;
 
     kernel->recipe = v->recipe->name;
     kernel->arch = v->arch;
     kernel->template = v->kernels->template;
     kernel->spec =
-        qg_mem_print(q, "%s:%d", q->files[place.file].name, place.line);
+        qg_mem_print(q, "%s:%d", q->files[location.file].name, location.line);
     kernel->op = op_of(v->op);
     if (is_cast(v)) {
         kernel->of = v->of;
@@ -403,7 +403,7 @@ static int check_number(struct qg *q, const struct qg_item *item)
     if (lua_isinteger(q->L, -1))
         return 0;
     lua_pushvalue(q->L, -1);
-    qg_diag_note(q, item->word->place, QG_E_DERIVED_FLOAT, item->name,
+    qg_diag_note(q, item->word->location, QG_E_DERIVED_FLOAT, item->name,
                  lua_tostring(q->L, -1));
     return 1;
 }
@@ -421,7 +421,7 @@ static int check_derived(struct qg *q, const struct qg_item *item)
     case LUA_TSTRING:
         if (plain_text(lua_tostring(L, -1)))
             return 0;
-        qg_diag_note(q, item->word->place, QG_E_DERIVED_NAME, item->name,
+        qg_diag_note(q, item->word->location, QG_E_DERIVED_NAME, item->name,
                      lua_tostring(L, -1));
         return 1;
     case LUA_TTABLE:
@@ -436,7 +436,7 @@ static int check_derived(struct qg *q, const struct qg_item *item)
         }
         break;
     }
-    qg_diag_note(q, item->word->place, QG_E_DERIVED_KIND, item->name,
+    qg_diag_note(q, item->word->location, QG_E_DERIVED_KIND, item->name,
                  qg_object_kind(L, -1));
     return 1;
 }
@@ -446,7 +446,7 @@ static int call(struct qg *q, const struct qg_item *item)
 {
     lua_rawgeti(q->L, LUA_REGISTRYINDEX, item->function);
     lua_pushvalue(q->L, 2);
-    return qg_sandbox_call(q, 1, 1, item->word->place);
+    return qg_sandbox_call(q, 1, 1, item->word->location);
 }
 
 /* Returns 0, or -1 and noted. */
@@ -465,7 +465,7 @@ static int reject(struct qg *q, const struct qg_item *item,
     if (call(q, item))
         return -1;
     if (!lua_isboolean(q->L, -1)) {
-        qg_diag_note(q, item->word->place, QG_E_REJECT_KIND,
+        qg_diag_note(q, item->word->location, QG_E_REJECT_KIND,
                      qg_object_kind(q->L, -1));
         return -1;
     }

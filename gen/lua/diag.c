@@ -35,11 +35,11 @@ static void make_printable(char *text, size_t length)
 }
 
 /* The line itself, cut to what fits a screen; nothing where there is none. */
-static void put_source_line(struct qg *q, struct qg_place place)
+static void put_source_line(struct qg *q, struct qg_location location)
 {
     struct qg_text *text = &q->diagnostics;
     int length;
-    const char *line = qg_files_line(q, place, &length);
+    const char *line = qg_files_line(q, location, &length);
     size_t start;
 
     if (!length)
@@ -64,14 +64,15 @@ static void stop_after_too_many(struct qg *q)
     lua_error(q->L);
 }
 
-void qg_diag_note(struct qg *q, struct qg_place place, enum qg_message id, ...)
+void qg_diag_note(struct qg *q, struct qg_location location, enum qg_message id,
+                  ...)
 {
     struct qg_text *text = &q->diagnostics;
     size_t start;
     va_list list;
 
-    if (place.file >= 0)
-        qg_text_print(q, text, "%s: ", qg_files_print(q, place));
+    if (location.file >= 0)
+        qg_text_print(q, text, "%s: ", qg_files_print(q, location));
     qg_text_put(q, text, "error: ");
     start = text->length;
     va_start(list, id);
@@ -79,7 +80,7 @@ void qg_diag_note(struct qg *q, struct qg_place place, enum qg_message id, ...)
     va_end(list);
     make_printable(text->data + start, text->length - start);
     qg_text_put(q, text, "\n");
-    put_source_line(q, place);
+    put_source_line(q, location);
     if (q->rendering)
         qg_text_print(q, text, "    while generating %s, of %s\n", q->rendering,
                       qg_files_print(q, q->rendering_of));

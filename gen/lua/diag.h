@@ -15,7 +15,7 @@ enum qg_message {
 };
 
 /* Note an error and go on; the last one allowed unwinds everything. */
-void qg_diag_note(struct qg *, struct qg_place, enum qg_message, ...);
+void qg_diag_note(struct qg *, struct qg_location, enum qg_message, ...);
 /* Raise it in the spec's code instead: the line is the one that runs. */
 int qg_diag_raise(lua_State *, enum qg_message, ...);
 void qg_diag_clear(struct qg *);

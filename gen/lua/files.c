@@ -19,17 +19,17 @@ int qg_files_template(const struct qg *q, const char *name)
 }
 
 /* The text of a line without the blanks around it. */
-const char *qg_files_line(const struct qg *q, struct qg_place place,
+const char *qg_files_line(const struct qg *q, struct qg_location location,
                           int *length)
 {
     const char *at, *end, *stop;
 
     *length = 0;
-    if (place.file < 0 || place.line < 1)
+    if (location.file < 0 || location.line < 1)
         return "";
-    at = q->files[place.file].text;
-    end = at + q->files[place.file].length;
-    for (int line = 1; line < place.line && at < end; line++) {
+    at = q->files[location.file].text;
+    end = at + q->files[location.file].length;
+    for (int line = 1; line < location.line && at < end; line++) {
         stop = memchr(at, '\n', (size_t)(end - at));
         at = stop ? stop + 1 : end;
     }
@@ -47,19 +47,19 @@ const char *qg_files_line(const struct qg *q, struct qg_place place,
 ** The first line of the comment above a statement, without its dashes; where
 ** there is none, that of the file.
 */
-const char *qg_files_doc(struct qg *q, struct qg_place place)
+const char *qg_files_doc(struct qg *q, struct qg_location location)
 {
     const char *found = "";
     int found_length = 0, first_length;
     const char *first =
-        qg_files_line(q, (struct qg_place){place.file, 1}, &first_length);
+        qg_files_line(q, (struct qg_location){location.file, 1}, &first_length);
 
-    while (place.line > 1) {
+    while (location.line > 1) {
         int length;
         const char *line;
 
-        place.line--;
-        line = qg_files_line(q, place, &length);
+        location.line--;
+        line = qg_files_line(q, location, &length);
         if (length >= 2 && !memcmp(line, "--", 2)) {
             found = line;
             found_length = length;
@@ -80,11 +80,11 @@ const char *qg_files_doc(struct qg *q, struct qg_place place)
 }
 
 /* "file:line", or "file" for all of it. */
-const char *qg_files_print(struct qg *q, struct qg_place place)
+const char *qg_files_print(struct qg *q, struct qg_location location)
 {
-    const char *path = q->files[place.file].path;
+    const char *path = q->files[location.file].path;
 
-    if (!place.line)
+    if (!location.line)
         return path;
-    return qg_mem_print(q, "%s:%d", path, place.line);
+    return qg_mem_print(q, "%s:%d", path, location.line);
 }

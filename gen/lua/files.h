@@ -9,8 +9,8 @@
 
 void qg_files_load(struct qg *, const struct qg_options *);
 int qg_files_template(const struct qg *, const char *name); /* -1: none */
-const char *qg_files_line(const struct qg *, struct qg_place, int *length);
-const char *qg_files_doc(struct qg *, struct qg_place);
-const char *qg_files_print(struct qg *, struct qg_place);
+const char *qg_files_line(const struct qg *, struct qg_location, int *length);
+const char *qg_files_doc(struct qg *, struct qg_location);
+const char *qg_files_print(struct qg *, struct qg_location);
 
 #endif

@@ -124,7 +124,7 @@ static const char *reason(int error)
 static void add_file(struct qg *q, const char *path, const char *name)
 {
     int index = add(q, QG_SPEC, path, name);
-    struct qg_place place = {index, 0};
+    struct qg_location location = {index, 0};
     struct stat status;
     char *text;
     int error = stat(path, &status) ? errno : 0;
@@ -133,7 +133,7 @@ static void add_file(struct qg *q, const char *path, const char *name)
         error = EINVAL;
     if (!error && status.st_size > QG_MAX_SPEC) {
         q->files[index].failed = 1;
-        qg_diag_note(q, place, QG_E_FILE_SIZE, QG_MAX_SPEC,
+        qg_diag_note(q, location, QG_E_FILE_SIZE, QG_MAX_SPEC,
                      (size_t)status.st_size);
         return;
     }
@@ -149,7 +149,7 @@ static void add_file(struct qg *q, const char *path, const char *name)
     }
     q->files[index].failed = error != 0;
     if (error)
-        qg_diag_note(q, place, QG_E_OPEN, reason(error));
+        qg_diag_note(q, location, QG_E_OPEN, reason(error));
 }
 
 static int by_name(const void *a, const void *b)
@@ -211,7 +211,8 @@ static int add_part(struct qg *q, const char *dir, const char *part)
 
     if (!list(q, folder, &names)) {
         if (errno != ENOENT)
-            qg_diag_note(q, (struct qg_place){add(q, QG_FOLDER, folder, ""), 0},
+            qg_diag_note(q,
+                         (struct qg_location){add(q, QG_FOLDER, folder, ""), 0},
                          QG_E_OPEN, strerror(errno));
         return 0;
     }
@@ -222,7 +223,8 @@ static int add_part(struct qg *q, const char *dir, const char *part)
             add_file(q, path,
                      qg_mem_print(q, "specs/%s/%s", part, names.at[i]));
         else
-            qg_diag_note(q, (struct qg_place){add(q, QG_FOLDER, path, ""), 0},
+            qg_diag_note(q,
+                         (struct qg_location){add(q, QG_FOLDER, path, ""), 0},
                          QG_E_FILE_NAME);
     }
     return names.count;
@@ -236,7 +238,7 @@ static int note_loose(struct qg *q, const char *dir)
     list(q, dir, &names);
     for (int i = 0; i < names.count; i++)
         qg_diag_note(q,
-                     (struct qg_place){
+                     (struct qg_location){
                          add(q, QG_FOLDER,
                              qg_mem_print(q, "%s/%s", dir, names.at[i]), ""),
                          0},
@@ -250,7 +252,7 @@ static void add_folder(struct qg *q, const char *given)
     static const char *const parts[] = {"recipes", "layouts", "ragged",
                                         "kernels"};
     size_t length = strlen(given);
-    struct qg_place place;
+    struct qg_location location;
     const char *dir;
     struct stat status;
     int count = 0;
@@ -258,9 +260,9 @@ static void add_folder(struct qg *q, const char *given)
     while (length > 1 && given[length - 1] == '/')
         length--;
     dir = qg_mem_string(q, given, length);
-    place = (struct qg_place){add(q, QG_FOLDER, dir, ""), 0};
+    location = (struct qg_location){add(q, QG_FOLDER, dir, ""), 0};
     if (stat(dir, &status) || !S_ISDIR(status.st_mode)) {
-        qg_diag_note(q, place, QG_E_OPEN,
+        qg_diag_note(q, location, QG_E_OPEN,
                      strerror(access(dir, F_OK) ? errno : ENOTDIR));
         return;
     }
@@ -268,7 +270,7 @@ static void add_folder(struct qg *q, const char *given)
         count += add_part(q, dir, parts[i]);
     count += note_loose(q, dir);
     if (!count)
-        qg_diag_note(q, place, QG_E_NO_SPECS);
+        qg_diag_note(q, location, QG_E_NO_SPECS);
 }
 
 /* Embedded ones, or the caller's, then the folders in their order. */

@@ -190,20 +190,20 @@ int qg_lex_nesting(const struct qg_lex *lex)
     return 0;
 }
 
-struct qg_place qg_lex_field(const struct qg *q, struct qg_place place,
-                             const char *field, int depth)
+struct qg_location qg_lex_field(const struct qg *q, struct qg_location location,
+                                const char *field, int depth)
 {
     const struct qg_input *file;
-    struct qg_place found = place;
+    struct qg_location found = location;
     struct qg_lex lex;
     int level = 0;
 
-    if (place.file < 0)
-        return place;
-    file = &q->files[place.file];
+    if (location.file < 0)
+        return location;
+    file = &q->files[location.file];
     qg_lex_start(&lex, file->text, file->length);
     while (qg_lex_next(&lex)) {
-        if (lex.line < place.line)
+        if (lex.line < location.line)
             continue;
         level += qg_lex_nesting(&lex);
         if (level == depth && lex.token == QG_NAME && qg_lex_is(&lex, field)) {
@@ -213,7 +213,7 @@ struct qg_place qg_lex_field(const struct qg *q, struct qg_place place,
             level += qg_lex_nesting(&lex);
         }
     }
-    return place;
+    return location;
 }
 
 /* A table, or whatever else brackets and blocks enclose; and a name in it. */
@@ -291,26 +291,26 @@ void qg_lex_twice(struct qg *q, int file)
         first = keep(&s, name);
         if (first)
             qg_diag_note(
-                q, (struct qg_place){file, name.line}, QG_E_FIELD_TWICE,
+                q, (struct qg_location){file, name.line}, QG_E_FIELD_TWICE,
                 qg_mem_print(q, "%.*s", name.length, name.start), first->line);
     }
 }
 
-struct qg_place qg_lex_text(const struct qg *q, struct qg_place place,
-                            const char *text)
+struct qg_location qg_lex_text(const struct qg *q, struct qg_location location,
+                               const char *text)
 {
     const struct qg_input *file;
     size_t length = strlen(text);
     struct qg_lex lex;
 
-    if (place.file < 0)
-        return place;
-    file = &q->files[place.file];
+    if (location.file < 0)
+        return location;
+    file = &q->files[location.file];
     qg_lex_start(&lex, file->text, file->length);
     while (qg_lex_next(&lex))
-        if (lex.token == QG_STRING && lex.line >= place.line &&
+        if (lex.token == QG_STRING && lex.line >= location.line &&
             (size_t)lex.length == length + 2 &&
             !memcmp(lex.start + 1, text, length))
-            return (struct qg_place){place.file, lex.line};
-    return place;
+            return (struct qg_location){location.file, lex.line};
+    return location;
 }

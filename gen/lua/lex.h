@@ -21,11 +21,11 @@ int qg_lex_next(struct qg_lex *); /* 0 at the end */
 int qg_lex_is(const struct qg_lex *, const char *text);
 int qg_lex_nesting(const struct qg_lex *); /* what it adds to the depth */
 /* The line of `field =`, `depth` tables inside what starts at `place`. */
-struct qg_place qg_lex_field(const struct qg *, struct qg_place place,
-                             const char *field, int depth);
+struct qg_location qg_lex_field(const struct qg *, struct qg_location location,
+                                const char *field, int depth);
 /* The line of the first "text" in quotes from `place` on, else `place`. */
-struct qg_place qg_lex_text(const struct qg *, struct qg_place place,
-                            const char *text);
+struct qg_location qg_lex_text(const struct qg *, struct qg_location location,
+                               const char *text);
 /* Note what one table of the file names twice. */
 void qg_lex_twice(struct qg *, int file);
 

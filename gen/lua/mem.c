@@ -98,13 +98,13 @@ const char *qg_mem_print(struct qg *q, const char *format, ...)
 /* The line that runs is kept: Lua calls no handler when memory is denied. */
 static int denied(struct qg *q, enum qg_refusal why)
 {
-    struct qg_place place = {-1, 0};
+    struct qg_location location = {-1, 0};
 
     q->refused = why;
     if (q->L)
-        place = qg_sandbox_place(q->L);
-    if (place.file >= 0) /* none is left after unwinding */
-        q->where = place;
+        location = qg_sandbox_location(q->L);
+    if (location.file >= 0) /* none is left after unwinding */
+        q->where = location;
     return 0;
 }
 

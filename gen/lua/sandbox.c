@@ -63,13 +63,13 @@ void qg_sandbox_charge(lua_State *L, long long steps)
 /* ------------------------------------------------------------------ errors */
 
 /* "12:34: text", as Lua begins its messages: file and line. */
-static const char *split_message(const char *text, struct qg_place *place)
+static const char *split_message(const char *text, struct qg_location *location)
 {
     int file, line, used = 0;
 
     if (text[0] >= '0' && text[0] <= '9' &&
         sscanf(text, "%9d:%9d: %n", &file, &line, &used) == 2 && used) {
-        *place = (struct qg_place){file, line};
+        *location = (struct qg_location){file, line};
         return text + used;
     }
     return text;
@@ -81,7 +81,7 @@ static int on_error(lua_State *L)
     struct qg *q = qg_sandbox_owner(L);
 
     if (!q->fault)
-        q->where = qg_sandbox_place(L);
+        q->where = qg_sandbox_location(L);
     return 1;
 }
 
@@ -112,48 +112,49 @@ static const char *sign_of_lua(const char *text)
 }
 
 /* Lua's own words, with what would be right where they do not say it. */
-static void note_text(struct qg *q, struct qg_place place, const char *text)
+static void note_text(struct qg *q, struct qg_location location,
+                      const char *text)
 {
     if (strstr(text, "got value of a rule")) {
-        qg_diag_note(q, place, QG_E_NOT_VALUES, text, q->calls);
+        qg_diag_note(q, location, QG_E_NOT_VALUES, text, q->calls);
     } else if (strstr(text, "C stack overflow") ||
                strstr(text, "too many C levels")) {
-        qg_diag_note(q, place, QG_E_TOO_DEEP);
+        qg_diag_note(q, location, QG_E_TOO_DEEP);
     } else {
-        qg_diag_note(q, place, QG_E_LUA,
+        qg_diag_note(q, location, QG_E_LUA,
                      qg_mem_print(q, "%s%s", text, sign_of_lua(text)));
     }
 }
 
 /* Note what went wrong in the spec's code; the message is on the stack. */
-static void note_failure(struct qg *q, int status, struct qg_place place)
+static void note_failure(struct qg *q, int status, struct qg_location location)
 {
     const char *text = lua_tostring(q->L, -1);
 
     if (q->noted)
         return;
     if (status == LUA_ERRMEM && q->refused == QG_LONG_STRING) {
-        qg_diag_note(q, place, QG_E_STRING, QG_MAX_STRING);
+        qg_diag_note(q, location, QG_E_STRING, QG_MAX_STRING);
     } else if (status == LUA_ERRMEM) {
-        qg_diag_note(q, place, QG_E_MEMORY, q->bound);
+        qg_diag_note(q, location, QG_E_MEMORY, q->bound);
     } else if (!text) {
-        qg_diag_note(q, place, QG_E_NOT_TEXT, qg_object_kind(q->L, -1));
+        qg_diag_note(q, location, QG_E_NOT_TEXT, qg_object_kind(q->L, -1));
     } else {
-        text = split_message(text, &place);
-        if (place.file < 0 || place.file >= q->nfiles)
-            place = (struct qg_place){-1, 0};
-        note_text(q, place, text);
+        text = split_message(text, &location);
+        if (location.file < 0 || location.file >= q->nfiles)
+            location = (struct qg_location){-1, 0};
+        note_text(q, location, text);
     }
 }
 
 /* After a failed call: note it, or go on unwinding. */
-static void handle(struct qg *q, int status, struct qg_place place)
+static void handle(struct qg *q, int status, struct qg_location location)
 {
     if (status == LUA_ERRMEM && !q->refused)
         q->fault = QG_NO_MEMORY;
     if (q->fault)
         lua_error(q->L);
-    note_failure(q, status, q->where.file >= 0 ? q->where : place);
+    note_failure(q, status, q->where.file >= 0 ? q->where : location);
     lua_pop(q->L, 1);
     if (q->total < 0) {
         q->fault = QG_STOPPED;
@@ -167,7 +168,7 @@ static void handle(struct qg *q, int status, struct qg_place place)
 ** at `place`, and nothing is left on the stack.
 */
 int qg_sandbox_call(struct qg *q, int arguments, int results,
-                    struct qg_place place)
+                    struct qg_location location)
 {
     lua_State *L = q->L;
     int base = lua_gettop(L) - arguments, status;
@@ -178,34 +179,34 @@ int qg_sandbox_call(struct qg *q, int arguments, int results,
     q->left = QG_CALL_STEPS;
     q->refused = QG_GRANTED;
     q->noted = 0;
-    q->where = (struct qg_place){-1, 0};
+    q->where = (struct qg_location){-1, 0};
     status = lua_pcall(L, arguments, results, base);
     lua_remove(L, base);
     if (status == LUA_OK)
         return 0;
-    handle(q, status, place);
+    handle(q, status, location);
     return 1;
 }
 
 /* Compile text, never bytecode. Pushes the function and returns 0, or 1. */
 int qg_sandbox_load(struct qg *q, int file, const char *text, size_t length)
 {
-    struct qg_place place = {file, 1};
+    struct qg_location location = {file, 1};
     char name[16];
     int status;
 
     if (length && text[0] == LUA_SIGNATURE[0]) {
-        qg_diag_note(q, place, QG_E_BINARY);
+        qg_diag_note(q, location, QG_E_BINARY);
         return 1;
     }
     snprintf(name, sizeof name, "@%d", file);
     q->refused = QG_GRANTED;
     q->noted = 0;
-    q->where = (struct qg_place){-1, 0};
+    q->where = (struct qg_location){-1, 0};
     status = luaL_loadbufferx(q->L, text, length, name, "t");
     if (status == LUA_OK)
         return 0;
-    handle(q, status, place);
+    handle(q, status, location);
     return 1;
 }
 
@@ -231,10 +232,10 @@ static void note_unexpected(struct qg *q, void *text)
 {
     q->rendering = NULL;
     if (!text) {
-        qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_MEMORY, q->bound);
+        qg_diag_note(q, (struct qg_location){-1, 0}, QG_E_MEMORY, q->bound);
         return;
     }
-    qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_LUA, text);
+    qg_diag_note(q, (struct qg_location){-1, 0}, QG_E_LUA, text);
 }
 
 /* Returns 1 when an error has to be noted, its message on the stack. */

@@ -171,7 +171,7 @@ static int call(const struct call *c)
         push_facts(c);
     lua_sethook(L, on_call, LUA_MASKCOUNT | LUA_MASKCALL, QG_STEP);
     q->tracing = 1;
-    failed = qg_sandbox_call(q, arguments, 3, c->scale->place);
+    failed = qg_sandbox_call(q, arguments, 3, c->scale->location);
     q->tracing = 0;
     lua_sethook(L, qg_sandbox_count, LUA_MASKCOUNT, QG_STEP);
     return failed;
@@ -189,25 +189,25 @@ static const char *kind_at(lua_State *L, int index)
 }
 
 /* Where the rule begins; a function of C's has no place of its own. */
-struct qg_place qg_rule_place(struct qg *q, const struct qg_scale *scale,
-                              int global)
+struct qg_location qg_rule_location(struct qg *q, const struct qg_scale *scale,
+                                    int global)
 {
     lua_Debug debug;
 
     lua_rawgeti(q->L, LUA_REGISTRYINDEX, global ? scale->global : scale->rule);
     if (!lua_isfunction(q->L, -1)) {
         lua_pop(q->L, 1);
-        return scale->place;
+        return scale->location;
     }
     lua_getinfo(q->L, ">S", &debug);
     if (debug.source[0] != '@')
-        return scale->place;
-    return (struct qg_place){atoi(debug.source + 1), debug.linedefined};
+        return scale->location;
+    return (struct qg_location){atoi(debug.source + 1), debug.linedefined};
 }
 
-static struct qg_place place_of(const struct call *c)
+static struct qg_location place_of(const struct call *c)
 {
-    return qg_rule_place(c->q, c->scale, c->is_global);
+    return qg_rule_location(c->q, c->scale, c->is_global);
 }
 
 /* What is stored: of the kind that the scale's type has. */

@@ -12,7 +12,8 @@
 ** whatever the number of inputs. */
 int qg_rule_trace_all(struct qg *, struct qg_scale *);
 /* Where a scale's rule begins, or its second level's. */
-struct qg_place qg_rule_place(struct qg *, const struct qg_scale *, int global);
+struct qg_location qg_rule_location(struct qg *, const struct qg_scale *,
+                                    int global);
 /* What a rule usually returns, for a message; of the second level, too. */
 const char *qg_rule_usual(const struct qg_scale *, int global);
 /* Do they make sense of ordinary numbers? Returns 0, or 1 and noted. */

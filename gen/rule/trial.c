@@ -156,20 +156,20 @@ struct subject {
     struct qg *q;
     const struct qg_scale *scale;
     const struct qg_rule_trace *rule, *global;
-    struct qg_place place, global_place;
+    struct qg_location location, global_place;
 };
 
 /* Finite magnitudes must give finite results: 0 * inf would be NaN. */
-static int check_finite(struct qg *q, struct qg_place place, float amax,
+static int check_finite(struct qg *q, struct qg_location location, float amax,
                         struct outcome o)
 {
     if (isfinite(o.stored) && isfinite(o.factor))
         return 0;
     if (!isfinite(o.factor))
-        qg_diag_note(q, place, QG_E_RULE_FINITE, (double)amax, "multiplies by",
-                     (double)o.factor);
+        qg_diag_note(q, location, QG_E_RULE_FINITE, (double)amax,
+                     "multiplies by", (double)o.factor);
     else
-        qg_diag_note(q, place, QG_E_RULE_FINITE, (double)amax, "stores",
+        qg_diag_note(q, location, QG_E_RULE_FINITE, (double)amax, "stores",
                      (double)o.stored);
     return 1;
 }
@@ -190,10 +190,10 @@ static int check_typical(const struct subject *s, float amax, struct outcome o,
         (s->global || amax < 0x1p-6f))
         return 0;
     if (!(largest > type->tiny / 2) || largest > 4 * type->max)
-        qg_diag_note(s->q, s->place, QG_E_RULE_RANGE, (double)amax, largest,
+        qg_diag_note(s->q, s->location, QG_E_RULE_RANGE, (double)amax, largest,
                      type->name, type->tiny, type->max);
     else if (!(product > 0.75 && product < 1.5))
-        qg_diag_note(s->q, s->place, QG_E_RULE_INVERSE, (double)amax,
+        qg_diag_note(s->q, s->location, QG_E_RULE_INVERSE, (double)amax,
                      (double)o.stored, (double)o.factor,
                      outer == 1 ? "" : ", with the second level,", product,
                      qg_rule_usual(s->scale, 0));
@@ -207,7 +207,7 @@ static int try_block(const struct subject *s, float amax, struct outcome outer)
 {
     struct outcome o = run(s->rule, amax, outer.factor);
 
-    if (check_finite(s->q, s->place, amax, o))
+    if (check_finite(s->q, s->location, amax, o))
         return 1;
     return amax >= 0x1p-8f && amax <= 0x1p8f &&
            check_typical(s, amax, o, outer.stored);
@@ -251,8 +251,8 @@ int qg_trial_check(struct qg *q, const struct qg_scale *scale)
 {
     struct subject s = {.q = q, .scale = scale};
 
-    s.place = qg_rule_place(q, scale, 0);
-    s.global_place = qg_rule_place(q, scale, 1);
+    s.location = qg_rule_location(q, scale, 0);
+    s.global_place = qg_rule_location(q, scale, 1);
     for (int i = 0; i < (scale->by_input ? QG_INPUTS : 1); i++) {
         s.rule = &scale->rules[i];
         s.global = scale->global ? &scale->globals[i] : NULL;

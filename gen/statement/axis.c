@@ -106,13 +106,13 @@ static void take_entry(struct qg *q, struct qg_item *item, int index)
 
     memset(value, 0, sizeof *value);
     if (!take_value(q, value)) {
-        qg_diag_note(q, item->word->place, QG_E_AXIS_VALUE, index, item->name,
-                     describe(q));
+        qg_diag_note(q, item->word->location, QG_E_AXIS_VALUE, index,
+                     item->name, describe(q));
         return;
     }
     for (int i = 0; i < item->count; i++)
         if (equal(value, &item->values[i])) {
-            qg_diag_note(q, item->word->place, QG_E_AXIS_AGAIN, item->name,
+            qg_diag_note(q, item->word->location, QG_E_AXIS_AGAIN, item->name,
                          print(q, value));
             return;
         }
@@ -137,10 +137,11 @@ int qg_axis_take(struct qg *q, struct qg_word *word)
         key = qg_pairs_other(q->L, 1);
     }
     if (key)
-        qg_diag_note(q, word->place, QG_E_FIELD_LIST, qg_word_print(q, word),
+        qg_diag_note(q, word->location, QG_E_FIELD_LIST, qg_word_print(q, word),
                      key);
     else if (count < 1 || count > QG_MAX_VALUES)
-        qg_diag_note(q, word->place, QG_E_AXIS_LIST, word->name, QG_MAX_VALUES);
+        qg_diag_note(q, word->location, QG_E_AXIS_LIST, word->name,
+                     QG_MAX_VALUES);
     else
         for (int i = 1; i <= (int)count; i++) {
             lua_rawgeti(q->L, 1, i);

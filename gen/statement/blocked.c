@@ -67,7 +67,7 @@ int qg_blocked_take(struct qg *q, struct qg_word *word)
 {
     struct qg_scale *scale = qg_mem_new(q, sizeof *scale);
 
-    scale->place = word->place;
+    scale->location = word->location;
     scale->word = word;
     scale->storage = "plain";
     scale->rounding = "nearest";

@@ -19,9 +19,9 @@
 struct reader {
     struct qg *q;
     const struct qg_word *word;
-    struct qg_place place; /* of the table */
-    const char *owner;     /* whose fields they are, for messages */
-    int depth;             /* tables around the fields */
+    struct qg_location location; /* of the table */
+    const char *owner;           /* whose fields they are, for messages */
+    int depth;                   /* tables around the fields */
     int errors;
     int items; /* it has entries without names */
     const struct qg_field *field;
@@ -47,9 +47,9 @@ const char *const qg_field_kinds[QG_F_COUNT] = {
 };
 
 /* The line that sets the field, as near as its text tells. */
-static struct qg_place place_of(const struct reader *r)
+static struct qg_location place_of(const struct reader *r)
 {
-    return qg_lex_field(r->q, r->word->place, r->field->name, r->depth);
+    return qg_lex_field(r->q, r->word->location, r->field->name, r->depth);
 }
 
 static int takes_types(const struct qg_field *field)
@@ -390,7 +390,7 @@ static const char *join(struct qg *q, const char *around, const char *name)
 static void missing(struct reader *r)
 {
     if (!r->items)
-        qg_diag_note(r->q, r->place, QG_E_FIELD_MISSING,
+        qg_diag_note(r->q, r->location, QG_E_FIELD_MISSING,
                      qg_word_print(r->q, r->word), r->shown, r->field->doc);
     r->errors++;
 }
@@ -430,7 +430,7 @@ static void unknown(struct reader *r, const struct qg_fields *set,
     qg_nearest_start(&nearest, name);
     for (int i = 0; i < set->count; i++)
         qg_nearest_try(&nearest, set->fields[i].name);
-    qg_diag_note(r->q, qg_lex_field(r->q, word->place, name, r->depth),
+    qg_diag_note(r->q, qg_lex_field(r->q, word->location, name, r->depth),
                  QG_E_FIELD_UNKNOWN, qg_word_print(r->q, word),
                  join(r->q, around, name),
                  qg_nearest_hint(&nearest, "it has: ", names_of(r->q, set)));
@@ -452,7 +452,7 @@ static void check_key(struct reader *r, const struct qg_fields *set,
         return;
     lua_pushvalue(L, -1);
     lua_rawget(L, table);
-    qg_diag_note(r->q, r->place, QG_E_FIELD_ITEM, r->owner,
+    qg_diag_note(r->q, r->location, QG_E_FIELD_ITEM, r->owner,
                  (long long)lua_tointeger(L, -2), qg_object_kind(L, -1),
                  names_of(r->q, set));
     lua_pop(L, 1);
@@ -467,7 +467,7 @@ static void check_keys(struct reader *r, const struct qg_fields *set,
     int table = lua_gettop(L), count = qg_pairs_keys(L, table);
 
     if (count < 0) {
-        qg_diag_note(r->q, r->place, QG_E_FIELD_KEY, r->owner,
+        qg_diag_note(r->q, r->location, QG_E_FIELD_KEY, r->owner,
                      qg_object_kind(L, -1));
         r->errors++;
     }
@@ -486,7 +486,7 @@ static int read_table(struct reader *r, void *out)
     struct reader inner = {
         .q = r->q,
         .word = r->word,
-        .place = place_of(r),
+        .location = place_of(r),
         .owner = qg_mem_print(r->q, "field '%s'", r->shown),
         .depth = r->depth + 1,
     };
@@ -505,13 +505,13 @@ int qg_field_read(struct qg *q, const struct qg_word *word,
     struct reader r = {
         .q = q,
         .word = word,
-        .place = word->place,
+        .location = word->location,
         .owner = qg_word_print(q, word),
         .depth = 1,
     };
 
     if (lua_type(q->L, 1) != LUA_TTABLE) {
-        qg_diag_note(q, word->place, QG_E_TABLE_KIND, r.owner,
+        qg_diag_note(q, word->location, QG_E_TABLE_KIND, r.owner,
                      qg_object_kind(q->L, 1));
         return 1;
     }

@@ -91,15 +91,15 @@ static int check_item_name(struct qg *q, const struct qg_kernels *kernels,
     if (item->kind != QG_AXIS && item->kind != QG_DERIVE)
         return 0;
     if (reserved(q, item->name)) {
-        qg_diag_note(q, item->word->place, QG_E_ITEM_RESERVED, item->name);
+        qg_diag_note(q, item->word->location, QG_E_ITEM_RESERVED, item->name);
         return 1;
     }
     for (int i = 0; i < kernels->count; i++) {
         const struct qg_item *other = kernels->items[i];
 
         if (other->kind <= QG_DERIVE && !strcmp(other->name, item->name)) {
-            qg_diag_note(q, item->word->place, QG_E_ITEM_NAME, item->name,
-                         qg_files_print(q, other->word->place));
+            qg_diag_note(q, item->word->location, QG_E_ITEM_NAME, item->name,
+                         qg_files_print(q, other->word->location));
             return 1;
         }
     }
@@ -115,13 +115,13 @@ static int take_item(struct qg *q, struct qg_kernels *kernels, int index)
     if (lua_iscfunction(q->L, -1))
         return 1; /* a word without its second part says so itself */
     if (!item) {
-        qg_diag_note(q, kernels->place, QG_E_ITEM_KIND, (long long)index,
+        qg_diag_note(q, kernels->location, QG_E_ITEM_KIND, (long long)index,
                      kernels->name, qg_object_kind(q->L, -1));
         return 1;
     }
     item->word->used = 1;
     if (kernels->count == MOST) {
-        qg_diag_note(q, item->word->place, QG_E_ITEM_COUNT, kernels->name,
+        qg_diag_note(q, item->word->location, QG_E_ITEM_COUNT, kernels->name,
                      MOST);
         return 1;
     }
@@ -147,7 +147,7 @@ static int take_items(struct qg *q, struct qg_kernels *kernels)
     for (int i = 0; i < kernels->count; i++)
         axes += kernels->items[i]->kind == QG_AXIS;
     if (axes > QG_MAX_AXES) {
-        qg_diag_note(q, kernels->place, QG_E_AXIS_COUNT, kernels->name,
+        qg_diag_note(q, kernels->location, QG_E_AXIS_COUNT, kernels->name,
                      QG_MAX_AXES);
         errors++;
     }
@@ -178,16 +178,16 @@ static int check_family(struct qg *q, const struct qg_kernels *k)
     cast = is_cast(k->op.at[0]);
     for (int i = 1; i < k->op.count; i++)
         if (is_cast(k->op.at[i]) != cast) {
-            qg_diag_note(q, k->place, QG_E_KERNELS_MIXED, k->name, k->op.at[0],
-                         k->op.at[i]);
+            qg_diag_note(q, k->location, QG_E_KERNELS_MIXED, k->name,
+                         k->op.at[0], k->op.at[i]);
             return 1;
         }
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
         if (needs[i].cast == cast && !needs[i].count)
-            qg_diag_note(q, k->place, QG_E_KERNELS_NEEDS, k->name, k->op.at[0],
-                         needs[i].name, needs[i].doc);
+            qg_diag_note(q, k->location, QG_E_KERNELS_NEEDS, k->name,
+                         k->op.at[0], needs[i].name, needs[i].doc);
         else if (needs[i].cast != cast && needs[i].count)
-            qg_diag_note(q, qg_lex_field(q, k->place, needs[i].name, 1),
+            qg_diag_note(q, qg_lex_field(q, k->location, needs[i].name, 1),
                          QG_E_KERNELS_OTHER, k->name, k->op.at[0],
                          needs[i].name, cast ? "products" : "casts");
         else
@@ -206,14 +206,14 @@ int qg_kernels_take(struct qg *q, struct qg_word *word)
     struct qg_kernels *kernels = qg_mem_new(q, sizeof *kernels);
     int errors;
 
-    kernels->place = word->place;
+    kernels->location = word->location;
     kernels->name = word->name;
     kernels->scale = (struct qg_names){1, {"none"}};
     kernels->epilogue = (struct qg_names){1, {"store"}};
     kernels->form = (struct qg_names){1, {"plain"}};
     for (struct qg_kernels *other = q->kernels; other; other = other->next)
         if (!strcmp(other->name, word->name) &&
-            qg_word_taken(q, word, other->place))
+            qg_word_taken(q, word, other->location))
             return 0;
     errors = qg_field_read(q, word, &qg_kernels_fields, kernels);
     errors += take_items(q, kernels);

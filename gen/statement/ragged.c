@@ -30,17 +30,17 @@ int qg_ragged_take(struct qg *q, struct qg_word *word)
 {
     struct qg_ragged *ragged = qg_mem_new(q, sizeof *ragged);
 
-    *ragged = (struct qg_ragged){.place = word->place,
+    *ragged = (struct qg_ragged){.location = word->location,
                                  .name = word->name,
                                  .a = "none",
                                  .b = "none",
                                  .d = "none"};
     for (struct qg_ragged *other = q->ragged; other; other = other->next)
         if (!strcmp(other->name, word->name) &&
-            qg_word_taken(q, word, other->place))
+            qg_word_taken(q, word, other->location))
             return 0;
     if (!strstr(" m n k none ", qg_mem_print(q, " %s ", word->name))) {
-        qg_diag_note(q, word->place, QG_E_RAGGED_NAME, word->name);
+        qg_diag_note(q, word->location, QG_E_RAGGED_NAME, word->name);
         return 0;
     }
     if (qg_field_read(q, word, &qg_ragged_fields, ragged))

@@ -73,7 +73,7 @@ static int check_block(struct qg *q, struct qg_scale *scale, int of)
     if (block->span != QN_SPAN_BLOCK)
         return 0;
     if (scale->by_role && *other) {
-        qg_diag_note(q, scale->place, QG_E_BLOCK_ROWS, names[of],
+        qg_diag_note(q, scale->location, QG_E_BLOCK_ROWS, names[of],
                      of == QUERN_W ? "n" : "m", of == QUERN_W ? "m" : "n");
         return 1;
     }
@@ -82,7 +82,7 @@ static int check_block(struct qg *q, struct qg_scale *scale, int of)
     if ((k == 16 || k == 32 || k == 64 || k == 128) &&
         (*rows == 1 || *rows == k))
         return 0;
-    qg_diag_note(q, scale->place, QG_E_BLOCK_SHAPE, *rows, k);
+    qg_diag_note(q, scale->location, QG_E_BLOCK_SHAPE, *rows, k);
     return 1;
 }
 
@@ -125,7 +125,7 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
 
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].wrong) {
-            qg_diag_note(q, qg_lex_field(q, scale->place, rules[i].field, 1),
+            qg_diag_note(q, qg_lex_field(q, scale->location, rules[i].field, 1),
                          QG_E_SCALE_PARTS, names[of], rules[i].text);
             return 1;
         }
@@ -140,7 +140,7 @@ static int check_pair(struct qg *q, const struct qg_recipe *recipe)
 
     if (x == dy || (x && dy && !strcmp(x, dy)))
         return 0;
-    qg_diag_note(q, recipe->scale[x ? QUERN_X : QUERN_DY].place,
+    qg_diag_note(q, recipe->scale[x ? QUERN_X : QUERN_DY].location,
                  QG_E_SCALE_PARTS, "x and dy",
                  "wgrad multiplies both after their transforms, which cancel "
                  "only if they are the same; write the same 'hadamard' for "
@@ -173,13 +173,13 @@ int qg_recipe_take(struct qg *q, struct qg_word *word)
 {
     struct qg_recipe *recipe = qg_mem_new(q, sizeof *recipe);
 
-    recipe->place = word->place;
+    recipe->location = word->location;
     recipe->name = word->name;
     recipe->accum = QUERN_F32;
-    recipe->doc = qg_files_doc(q, word->place);
+    recipe->doc = qg_files_doc(q, word->location);
     for (struct qg_recipe *other = q->recipes; other; other = other->next)
         if (!strcmp(other->name, word->name) &&
-            qg_word_taken(q, word, other->place))
+            qg_word_taken(q, word, other->location))
             return 0;
     if (qg_field_read(q, word, &qg_recipe_fields, recipe) ||
         check_scales(q, recipe))

@@ -23,7 +23,7 @@ static void check(struct qg *q, const struct qg_item *item)
     const char *error = qn_expr_eval(item->name, &values, &result);
 
     if (error)
-        qg_diag_note(q, item->word->place, QG_E_REQUIRES_TEXT, item->name,
+        qg_diag_note(q, item->word->location, QG_E_REQUIRES_TEXT, item->name,
                      error);
 }
 
@@ -39,7 +39,7 @@ int qg_requires_take(struct qg *q, struct qg_word *word)
     item->name = word->name;
     item->reason = qg_mem_string(q, reason, strlen(reason));
     if (!qg_word_sentence(reason))
-        qg_diag_note(q, word->place, QG_E_SENTENCE, "requires",
+        qg_diag_note(q, word->location, QG_E_SENTENCE, "requires",
                      word->kind->usage);
     if (!word->used) /* its name was not refused before */
         check(q, item);

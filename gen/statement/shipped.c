@@ -19,13 +19,13 @@ static void take_name(struct qg *q, const struct qg_word *word, int entry)
     const char *name;
 
     if (lua_type(q->L, -1) != LUA_TSTRING) {
-        qg_diag_note(q, word->place, QG_E_SHIPPED_LIST, entry,
+        qg_diag_note(q, word->location, QG_E_SHIPPED_LIST, entry,
                      qg_object_kind(q->L, -1));
         return;
     }
     name = lua_tostring(q->L, -1);
     shipped = qg_mem_new(q, sizeof *shipped);
-    shipped->place = qg_lex_text(q, word->place, name);
+    shipped->location = qg_lex_text(q, word->location, name);
     shipped->name = qg_mem_string(q, name, strlen(name));
     shipped->next = q->shipped;
     q->shipped = shipped;
@@ -38,18 +38,18 @@ int qg_shipped_take(struct qg *q, struct qg_word *word)
     int count;
 
     if (lua_type(q->L, 1) != LUA_TTABLE) {
-        qg_diag_note(q, word->place, QG_E_SHIPPED_KIND,
+        qg_diag_note(q, word->location, QG_E_SHIPPED_KIND,
                      qg_object_kind(q->L, 1));
         return 0;
     }
     key = qg_pairs_other(q->L, 1);
     if (key) {
-        qg_diag_note(q, word->place, QG_E_FIELD_LIST, "shipped", key);
+        qg_diag_note(q, word->location, QG_E_FIELD_LIST, "shipped", key);
         return 0;
     }
     count = (int)lua_rawlen(q->L, 1);
     if (count > QG_MAX_SHIPPED) {
-        qg_diag_note(q, word->place, QG_E_SHIPPED_COUNT, QG_MAX_SHIPPED);
+        qg_diag_note(q, word->location, QG_E_SHIPPED_COUNT, QG_MAX_SHIPPED);
         return 0;
     }
     for (int i = 1; i <= count; i++) {

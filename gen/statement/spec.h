@@ -27,7 +27,7 @@ struct qg_value {
 
 /* A use of one of the language's words, e.g. `recipe "bf16"`. */
 struct qg_word {
-    struct qg_place place;
+    struct qg_location location;
     const struct qg_word_kind *kind;
     const char *name;
     int done; /* it got its table or function */
@@ -37,7 +37,7 @@ struct qg_word {
 
 /* How a matrix of scales lies in memory. */
 struct qg_storage {
-    struct qg_place place;
+    struct qg_location location;
     const char *name;
     const char *order;  /* "rows", "columns", "tiles" */
     const char *groups; /* "together", "apart" */
@@ -66,7 +66,7 @@ enum qg_input_type { QG_IN_BF16, QG_IN_F16, QG_IN_F32, QG_IN_COPY, QG_INPUTS };
 
 /* The scales of one of a layer's tensors; kind 0 stands for none. */
 struct qg_scale {
-    struct qg_place place;
+    struct qg_location location;
     int blocked, type;
     struct qg_sharing block;
     const char *storage, *rounding;
@@ -86,7 +86,7 @@ struct qg_scale {
 };
 
 struct qg_recipe {
-    struct qg_place place;
+    struct qg_location location;
     const char *name;
     const char *doc;
     struct {
@@ -100,14 +100,14 @@ struct qg_recipe {
 };
 
 struct qg_layout {
-    struct qg_place place;
+    struct qg_location location;
     const char *name;
     const char *a, *b;
     struct qg_layout *next;
 };
 
 struct qg_ragged {
-    struct qg_place place;
+    struct qg_location location;
     const char *name;
     const char *a, *b, *d;
     struct qg_ragged *next;
@@ -127,7 +127,7 @@ struct qg_item {
 };
 
 struct qg_kernels {
-    struct qg_place place;
+    struct qg_location location;
     const char *name;
     struct qg_names op, layout, ragged, epilogue, arch;
     struct qg_names of, input, form; /* of casts */
@@ -149,7 +149,7 @@ struct qg_kernels {
 };
 
 struct qg_shipped {
-    struct qg_place place;
+    struct qg_location location;
     const char *name;
     struct qg_shipped *next;
 };

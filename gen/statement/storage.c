@@ -48,7 +48,7 @@ static int take_tiles(struct qg *q, struct qg_storage *storage)
     storage->groups = "apart";
     for (int i = 0; i < 2; i++)
         if (lua_getfield(q->L, 1, given[i]) != LUA_TNIL) {
-            qg_diag_note(q, qg_lex_field(q, storage->place, given[i], 1),
+            qg_diag_note(q, qg_lex_field(q, storage->location, given[i], 1),
                          QG_E_TILES, given[i]);
             return 1;
         }
@@ -66,7 +66,7 @@ static int check_pad(struct qg *q, const struct qg_storage *storage)
         if (given[i] > MOST) {
             const char *name = pad_fields[i].name;
 
-            qg_diag_note(q, qg_lex_field(q, storage->place, name, 2),
+            qg_diag_note(q, qg_lex_field(q, storage->location, name, 2),
                          QG_E_FIELD_RANGE, qg_mem_print(q, "pad.%s", name),
                          MOST, qg_mem_print(q, "%d", given[i]));
             return 1;
@@ -79,13 +79,13 @@ int qg_storage_take(struct qg *q, struct qg_word *word)
 {
     struct qg_storage *storage = qg_mem_new(q, sizeof *storage);
 
-    storage->place = word->place;
+    storage->location = word->location;
     storage->name = word->name;
     storage->groups = "together";
     storage->pad.rows = storage->pad.columns = 1;
     for (struct qg_storage *other = q->storages; other; other = other->next)
         if (!strcmp(other->name, word->name) &&
-            qg_word_taken(q, word, other->place))
+            qg_word_taken(q, word, other->location))
             return 0;
     if (qg_field_read(q, word, &qg_storage_fields, storage) ||
         check_pad(q, storage))

@@ -44,7 +44,7 @@ static struct qg_word *start(struct qg *q, const struct qg_word_kind *kind)
     struct qg_word *word = qg_mem_new(q, sizeof *word);
 
     word->kind = kind;
-    word->place = qg_sandbox_place(q->L);
+    word->location = qg_sandbox_location(q->L);
     word->next = q->words;
     q->words = word;
     return word;
@@ -76,16 +76,17 @@ static void check_name(struct qg *q, struct qg_word *word)
     word->name = qg_mem_string(q, text, strlen(text));
     if (!is_text) {
         drop(word);
-        qg_diag_note(q, word->place, QG_E_NAME_KIND, kind->word, kind->usage);
+        qg_diag_note(q, word->location, QG_E_NAME_KIND, kind->word,
+                     kind->usage);
     } else if (kind->named == QG_IDENTIFIER &&
                (!whole || !qg_word_identifier(text, QG_MAX_NAME))) {
         drop(word);
-        qg_diag_note(q, word->place, QG_E_NAME_FORM, text, kind->word,
+        qg_diag_note(q, word->location, QG_E_NAME_FORM, text, kind->word,
                      QG_MAX_NAME);
     } else if (kind->named == QG_SENTENCE &&
                (!whole || !qg_word_sentence(text))) {
         drop(word);
-        qg_diag_note(q, word->place, QG_E_SENTENCE, kind->word, kind->usage);
+        qg_diag_note(q, word->location, QG_E_SENTENCE, kind->word, kind->usage);
     }
 }
 
@@ -143,10 +144,11 @@ void qg_word_finish(struct qg *q)
         const struct qg_word_kind *kind = word->kind;
 
         if (!word->done)
-            qg_diag_note(q, word->place, QG_E_UNFINISHED, kind->word,
+            qg_diag_note(q, word->location, QG_E_UNFINISHED, kind->word,
                          kind->usage);
         else if (kind->is_part && !word->used)
-            qg_diag_note(q, word->place, QG_E_UNUSED, kind->word, kind->usage);
+            qg_diag_note(q, word->location, QG_E_UNUSED, kind->word,
+                         kind->usage);
     }
 }
 
@@ -162,11 +164,11 @@ const char *qg_word_print(struct qg *q, const struct qg_word *word)
 ** were made before it: that they are used nowhere now is no second error.
 */
 int qg_word_taken(struct qg *q, const struct qg_word *word,
-                  struct qg_place before)
+                  struct qg_location before)
 {
     for (struct qg_word *part = q->words; part; part = part->next)
         part->used = 1;
-    qg_diag_note(q, word->place, QG_E_TWICE, word->kind->word, word->name,
+    qg_diag_note(q, word->location, QG_E_TWICE, word->kind->word, word->name,
                  qg_files_print(q, before));
     return 1;
 }
@@ -179,7 +181,7 @@ int qg_word_function(struct qg *q, const struct qg_word *word)
         lua_pushvalue(L, 1);
         return luaL_ref(L, LUA_REGISTRYINDEX);
     }
-    qg_diag_note(q, word->place, QG_E_ITEM_FUNCTION, word->kind->word,
+    qg_diag_note(q, word->location, QG_E_ITEM_FUNCTION, word->kind->word,
                  qg_object_kind(L, 1), word->kind->usage);
     return 0;
 }

@@ -28,7 +28,8 @@ void qg_word_add(lua_State *, const struct qg_word_kind *);
 #define QG_ITEM  "entry"
 #define QG_SCALE "scale"
 /* Note a name that is declared already. Returns 1 then. */
-int qg_word_taken(struct qg *, const struct qg_word *, struct qg_place before);
+int qg_word_taken(struct qg *, const struct qg_word *,
+                  struct qg_location before);
 /* The function at stack index 1 as a reference; 0 and noted otherwise. */
 int qg_word_function(struct qg *, const struct qg_word *);
 /* The word with its name, if it has one, for messages: "recipe 'x'". */

@@ -41,7 +41,7 @@ static void nothing(struct qg *q, const struct qg_selection *s)
 {
     const char *filter = s->filter && s->filter[0] ? s->filter : NULL;
 
-    qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_NOTHING_SELECTED,
+    qg_diag_note(q, (struct qg_location){-1, 0}, QG_E_NOTHING_SELECTED,
                  filter ? " '" : "", filter ? filter : "", filter ? "'" : "",
                  s->arch ? " of " : "", s->arch ? s->arch : "");
 }

@@ -95,7 +95,7 @@ int qg_include(lua_State *L)
 {
     struct qg *q = qg_sandbox_owner(L);
     const char *name = luaL_checkstring(L, 1);
-    int file = qg_files_template(q, name), from = qg_sandbox_place(L).file;
+    int file = qg_files_template(q, name), from = qg_sandbox_location(L).file;
 
     size_t begin = q->output.length;
     int columns = q->indent;

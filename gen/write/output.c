@@ -182,7 +182,7 @@ int qg_output_write(struct qg *q, const char *dir, struct qg_output_file *files,
         what = qg_mem_print(q, "%s/%s", dir, files[failed].name);
         errno = error;
     }
-    qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_WRITE, what,
+    qg_diag_note(q, (struct qg_location){-1, 0}, QG_E_WRITE, what,
                  strerror(errno));
     return 1;
 }

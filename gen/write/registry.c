@@ -94,8 +94,8 @@ static struct qn_recipe describe(struct qg *q, const struct qg_recipe *recipe)
     struct qn_recipe row = {
         .name = recipe->name,
         .doc = recipe->doc,
-        .spec = qg_mem_print(q, "%s:%d", q->files[recipe->place.file].name,
-                             recipe->place.line),
+        .spec = qg_mem_print(q, "%s:%d", q->files[recipe->location.file].name,
+                             recipe->location.line),
         .x = recipe->element.x,
         .w = recipe->element.w,
         .dy = recipe->element.dy,

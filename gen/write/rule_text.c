@@ -78,7 +78,7 @@ int qg_rule(lua_State *L)
         return qg_diag_raise(L, QG_E_RULE_WHICH, which);
     rule = is_global ? &scale->globals[number] : &scale->rules[number];
     bring_casts(L, rule->stored->uses | rule->factor->uses);
-    qg_sweep_origin(q, scale->place.file);
+    qg_sweep_origin(q, scale->location.file);
     qg_trace_print(q, &q->output,
                    head(q, scale, "FN",
                         qg_mem_print(q, "%s_of%s%s", which, input ? "_" : "",
@@ -86,7 +86,7 @@ int qg_rule(lua_State *L)
                         is_global),
                    rule->stored, rule->factor,
                    strcmp(kernel->arch, "host") ? QG_CUDA : QG_C);
-    qg_sweep_origin(q, qg_sandbox_place(L).file);
+    qg_sweep_origin(q, qg_sandbox_location(L).file);
     return 0;
 }
 
@@ -107,7 +107,7 @@ static void print_rule(struct qg *q, void *argument)
         recipe = recipe->next;
     scale = recipe ? &recipe->scale[request->of] : NULL;
     if (!scale || !scale->blocked) {
-        qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_RULE_UNKNOWN,
+        qg_diag_note(q, (struct qg_location){-1, 0}, QG_E_RULE_UNKNOWN,
                      request->recipe,
                      recipe ? "has no rule" : "does not exist");
         return;
@@ -151,7 +151,7 @@ static const char *cut_function(struct qg *q, const char *text)
 /* The rule as its author wrote it, its lines joined, without comments. */
 const char *qg_rule_source(struct qg *q, const struct qg_scale *scale)
 {
-    struct qg_place place = {0, 0};
+    struct qg_location location = {0, 0};
     lua_Debug debug;
     struct qg_text *out = &q->chunk;
     const char *line;
@@ -161,12 +161,13 @@ const char *qg_rule_source(struct qg *q, const struct qg_scale *scale)
         return "";
     lua_rawgeti(q->L, LUA_REGISTRYINDEX, scale->rule);
     lua_getinfo(q->L, ">S", &debug);
-    place.file = debug.source[0] == '@' ? atoi(debug.source + 1) : -1;
+    location.file = debug.source[0] == '@' ? atoi(debug.source + 1) : -1;
     qg_text_clear(out);
     qg_text_put(q, out, "");
-    for (place.line = debug.linedefined;
-         place.file >= 0 && place.line <= debug.lastlinedefined; place.line++) {
-        line = qg_files_line(q, place, &length);
+    for (location.line = debug.linedefined;
+         location.file >= 0 && location.line <= debug.lastlinedefined;
+         location.line++) {
+        line = qg_files_line(q, location, &length);
         for (; length && *line == ' '; length--)
             line++;
         for (int i = 0; i + 1 < length; i++)

@@ -33,7 +33,7 @@ static int render(struct qg *q, struct qg_point *point)
     failed = qg_template_push(q, file);
     if (!failed) {
         qg_template_run(q);
-        failed = qg_sandbox_call(q, 3, 0, (struct qg_place){file, 1}) ||
+        failed = qg_sandbox_call(q, 3, 0, (struct qg_location){file, 1}) ||
                  qg_sweep(q, point->kernel.name, file);
     }
     luaL_unref(L, LUA_REGISTRYINDEX, q->render_env);
@@ -46,7 +46,7 @@ static int render_named(struct qg *q, struct qg_point *point)
     int failed;
 
     q->rendering = point->kernel.name;
-    q->rendering_of = point->kernels->place;
+    q->rendering_of = point->kernels->location;
     q->point = point;
     failed = render(q, point);
     q->rendering = NULL;
@@ -79,8 +79,8 @@ int qg_source_key(struct qg *q, struct qg_point *point)
 /* Does it need a spec of the user's? */
 static int is_own(const struct qg *q, const struct qg_point *point)
 {
-    const struct qg_input *kernels = &q->files[point->kernels->place.file];
-    const struct qg_input *recipe = &q->files[point->recipe->place.file];
+    const struct qg_input *kernels = &q->files[point->kernels->location.file];
+    const struct qg_input *recipe = &q->files[point->recipe->location.file];
 
     return strcmp(kernels->path, kernels->name) != 0 ||
            strcmp(recipe->path, recipe->name) != 0;
@@ -149,8 +149,8 @@ struct pair {
 
 static int is_proved(const struct qg *q, const struct qg_point *point)
 {
-    return q->files[point->kernels->place.file].proved &&
-           q->files[point->recipe->place.file].proved;
+    return q->files[point->kernels->location.file].proved &&
+           q->files[point->recipe->location.file].proved;
 }
 
 /* Errors that only the user's specs bring out show when these are opened. */
@@ -191,7 +191,7 @@ static void unknown(struct qg *q, const char *name)
     qg_nearest_start(&nearest, name);
     for (int i = 0; i < q->registry.nkernels; i++)
         qg_nearest_try(&nearest, q->registry.kernels[i].name);
-    qg_diag_note(q, (struct qg_place){-1, 0}, QG_E_KERNEL_UNKNOWN, name,
+    qg_diag_note(q, (struct qg_location){-1, 0}, QG_E_KERNEL_UNKNOWN, name,
                  qg_nearest_hint(&nearest, "quern list prints them", ""));
 }
 

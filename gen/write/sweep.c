@@ -239,7 +239,7 @@ int qg_sweep(struct qg *q, const char *kernel, int file)
     if (wrong) {
         const char *stop = wrong + strcspn(wrong, "\n");
 
-        qg_diag_note(q, (struct qg_place){file, 0}, QG_E_TEXT_UNBALANCED,
+        qg_diag_note(q, (struct qg_location){file, 0}, QG_E_TEXT_UNBALANCED,
                      line_of(q->output.data, wrong),
                      (int)(stop - wrong < 40 ? stop - wrong : 40), wrong);
         return 1;

@@ -83,7 +83,7 @@ static const char *closing(const char *at, const char *end)
 }
 
 /* Returns 0, or 1 and noted. */
-static int put_line(struct qg *q, struct qg_place place, const char *at,
+static int put_line(struct qg *q, struct qg_location location, const char *at,
                     const char *end)
 {
     const char *start = at, *close;
@@ -93,7 +93,7 @@ static int put_line(struct qg *q, struct qg_place place, const char *at,
             continue;
         close = closing(at + 2, end);
         if (!close) {
-            qg_diag_note(q, place, QG_E_DOLLAR);
+            qg_diag_note(q, location, QG_E_DOLLAR);
             return 1;
         }
         put_text(q, start, (size_t)(at - start));
@@ -131,7 +131,7 @@ static int translate(struct qg *q, int file)
 {
     const char *at = q->files[file].text;
     const char *end = at + q->files[file].length;
-    struct qg_place place = {file, 0};
+    struct qg_location location = {file, 0};
 
     qg_text_clear(&q->chunk);
     qg_text_put(q, &q->chunk, "local __t,__v,__i=...;");
@@ -140,11 +140,11 @@ static int translate(struct qg *q, int file)
         const char *next = stop ? stop + 1 : end;
         const char *lua = lua_of(at, next);
 
-        place.line++;
+        location.line++;
         if (lua) {
             put_indent(q, lua - strlen("//$") - at, lua, next);
             qg_text_add(q, &q->chunk, lua, (size_t)((stop ? stop : end) - lua));
-        } else if (put_line(q, place, at, next)) {
+        } else if (put_line(q, location, at, next)) {
             return 1;
         }
         qg_text_put(q, &q->chunk, "\n");

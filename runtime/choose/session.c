@@ -143,7 +143,7 @@ int qn_session_capture(const struct qn_session *s, void *stream,
     return code;
 }
 
-void qn_session_imagine(struct qn_session *s, int backend)
+void qn_session_assume_h200(struct qn_session *s, int backend)
 {
     qn_driver_no_device(&s->device);
     s->demand.device = &s->device;
@@ -192,7 +192,7 @@ int qn_session_explain(struct qn_session *s, struct quern_context *ctx,
     if (code != QUERN_ENODEVICE &&
         (code || wanted != QUERN_BACKEND_AUTO || s->driver))
         return code;
-    qn_session_imagine(s, wanted);
+    qn_session_assume_h200(s, wanted);
     qn_text_add(
         text, "%s\nfigures are for %s%s\n\n", qn_error_text(), s->device.name,
         wanted == QUERN_BACKEND_AUTO ? "; on this machine the host computes"

@@ -65,7 +65,7 @@ int qn_session_capture(const struct qn_session *session, void *stream,
                        const char *what);
 
 /* Where there is no GPU: go on as on an H200. */
-void qn_session_imagine(struct qn_session *session, int backend);
+void qn_session_assume_h200(struct qn_session *session, int backend);
 
 /* QUERN_EINVAL if the options name a kernel that does not exist. */
 int qn_session_name(const struct qn_session *session);

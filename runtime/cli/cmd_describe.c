@@ -68,7 +68,7 @@ static const char *const tensors[][QN_ROLES] = {
 
 static const char *tensor_of(const struct quern_problem *problem, int role)
 {
-    return role == QN_ROLE_D && qn_geometry_back(problem)
+    return role == QN_ROLE_D && qn_geometry_backward(problem)
                ? "the gradient of what the activation was given"
                : tensors[problem->op][role];
 }
@@ -147,10 +147,11 @@ static void add_sums(cJSON *rows, const struct quern_problem *problem)
     if (problem->dbias) {
         snprintf(text, sizeof text, "[%d, %zu]", problem->groups,
                  qn_gradient_dbias(problem) / (size_t)problem->groups / 4);
-        qn_argument_row(
-            rows, "dbias", "f32", text, qn_gradient_dbias(problem), 4,
-            qn_geometry_back(problem) ? "sums over each group's rows of d"
-                                      : "sums over each group's rows of in");
+        qn_argument_row(rows, "dbias", "f32", text, qn_gradient_dbias(problem),
+                        4,
+                        qn_geometry_backward(problem)
+                            ? "sums over each group's rows of d"
+                            : "sums over each group's rows of in");
     }
     if (problem->dprob) {
         snprintf(text, sizeof text, "[%lld]", (long long)problem->m);

@@ -54,16 +54,16 @@ static int find(struct quern_context *ctx, const char *name,
 }
 
 /* The kernel of the plan's product on an H200, where there is no GPU. */
-static int imagine(struct quern_context *ctx,
-                   const struct quern_problem *problem,
-                   const struct qn_candidate **out)
+static int assume(struct quern_context *ctx,
+                  const struct quern_problem *problem,
+                  const struct qn_candidate **out)
 {
     struct quern_plan *plan = NULL;
     struct qn_session s;
     int code = qn_session_open(&s, ctx, problem, NULL);
 
     if (!code) {
-        qn_session_imagine(&s, QUERN_BACKEND_JIT);
+        qn_session_assume_h200(&s, QUERN_BACKEND_JIT);
         s.outline = 1;
         code = qn_plan_session(&s, &plan);
     }
@@ -75,15 +75,15 @@ static int imagine(struct quern_context *ctx,
     return code;
 }
 
-static int imagine_cast(struct quern_context *ctx,
-                        const struct quern_quantization *q,
-                        const struct qn_candidate **out)
+static int assume_cast(struct quern_context *ctx,
+                       const struct quern_quantization *q,
+                       const struct qn_candidate **out)
 {
     struct qn_session s;
     int code = qn_session_machine(&s, ctx, NULL);
 
     if (!code) {
-        qn_session_imagine(&s, QUERN_BACKEND_JIT);
+        qn_session_assume_h200(&s, QUERN_BACKEND_JIT);
         code = qn_quantize_find(&s, q, out);
     }
     qn_session_close(&s);
@@ -91,8 +91,8 @@ static int imagine_cast(struct quern_context *ctx,
 }
 
 /* Would the host compute, which nobody asked for? */
-static int is_imagined(const struct qn_options *opt,
-                       const struct quern_plan_info *info)
+static int is_assumed(const struct qn_options *opt,
+                      const struct quern_plan_info *info)
 {
     return info->backend == QUERN_BACKEND_HOST &&
            opt->backend == QUERN_BACKEND_AUTO;
@@ -114,8 +114,8 @@ static int choose_product(const struct qn_options *opt,
     code = quern_plan(ctx, &problem, &options, &plan);
     if (!code) {
         quern_plan_info(plan, &info);
-        code = is_imagined(opt, &info) ? imagine(ctx, &problem, out)
-                                       : find(ctx, info.kernel, out);
+        code = is_assumed(opt, &info) ? assume(ctx, &problem, out)
+                                      : find(ctx, info.kernel, out);
     }
     if (code)
         status = qn_message_code(opt, code, quern_errmsg(ctx));
@@ -140,8 +140,8 @@ static int choose_cast(const struct qn_options *opt, struct quern_context *ctx,
         code = quern_quantize_plan(ctx, &q, &options, &plan);
     if (!code) {
         quern_quantize_plan_info(plan, &info);
-        code = is_imagined(opt, &info) ? imagine_cast(ctx, &q, out)
-                                       : find(ctx, info.kernel, out);
+        code = is_assumed(opt, &info) ? assume_cast(ctx, &q, out)
+                                      : find(ctx, info.kernel, out);
     }
     quern_quantize_plan_free(plan);
     return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;

@@ -104,7 +104,7 @@ struct loop {
 };
 
 /* Where a group begins. */
-struct place {
+struct slot {
     int group;
     int64_t start, length; /* along the ragged axis */
     int64_t tiles;         /* of 128 rows in the groups before it */
@@ -229,7 +229,7 @@ static void move_to(const struct qn_geometry *g, int group, int64_t start,
 
 /* The scales of one group, by how many of them lie before it. */
 static const void *scales_of(const struct qn_geometry *g, const void *sf,
-                             const struct place *at)
+                             const struct slot *at)
 {
     const struct qn_scales *s = &g->sf;
     const int bytes = s->scaling ? qn_type_bits(s->scaling->type) / 8 : 0;
@@ -341,7 +341,7 @@ static struct qn_cublaslt_matrix in_bytes(struct qn_cublaslt_matrix matrix,
 
 /* The last rows of a group, fewer than 4: by way of the lane's memory. */
 static int multiply_rest(const struct loop *l, struct qn_cublaslt_product *p,
-                         const struct place *at, int64_t rows)
+                         const struct slot *at, int64_t rows)
 {
     const struct quern_problem *problem = &l->plan->problem;
     const int type = l->plan->operands[QN_ROLE_A].type;
@@ -375,7 +375,7 @@ static int multiply_rest(const struct loop *l, struct qn_cublaslt_product *p,
 /* A group whose scales lie among those of the others. */
 static int multiply_gathered(const struct loop *l,
                              const struct qn_cublaslt_product *group,
-                             const struct place *at)
+                             const struct slot *at)
 {
     const int64_t rest = at->length % QN_CUBLASLT_ROWS;
     struct qn_cublaslt_product p = *group;
@@ -391,7 +391,7 @@ static int multiply_gathered(const struct loop *l,
 }
 
 /* What belongs to the group alone; m, n or k may become 0. */
-static void set_group(const struct loop *l, const struct place *at,
+static void set_group(const struct loop *l, const struct slot *at,
                       struct qn_cublaslt_product *p)
 {
     static const int roles[QN_LT_MATRICES] = {QN_ROLE_A, QN_ROLE_B, QN_ROLE_C,
@@ -415,7 +415,7 @@ static void set_group(const struct loop *l, const struct place *at,
 }
 
 /* On the lane that has the least to do. */
-static int multiply_group(struct loop *l, const struct place *at)
+static int multiply_group(struct loop *l, const struct slot *at)
 {
     struct qn_cublaslt_product p = l->product;
     int lane;
@@ -442,7 +442,7 @@ static int multiply_batch(struct loop *l)
 }
 
 /* To the next group; column copies start theirs at multiples. */
-static void advance(const struct loop *l, struct place *at)
+static void advance(const struct loop *l, struct slot *at)
 {
     const int64_t step =
         l->scaled && l->plan->problem.ragged == QUERN_AXIS_K ? BLOCK : 1;
@@ -456,7 +456,7 @@ static void advance(const struct loop *l, struct place *at)
 
 static int multiply_groups(struct loop *l, const int64_t *sizes)
 {
-    struct place at = {0};
+    struct slot at = {0};
     int code = QUERN_OK;
 
     for (; !code && at.group < l->plan->problem.groups; advance(l, &at)) {
@@ -472,7 +472,7 @@ static int multiply_groups(struct loop *l, const int64_t *sizes)
 
 /* From `at` on, the next group that has something to multiply; 0: none has. */
 static int find_product(const struct loop *l, const int64_t *sizes,
-                        struct place *at, struct qn_cublaslt_product *p)
+                        struct slot *at, struct qn_cublaslt_product *p)
 {
     for (; at->group < l->plan->problem.groups; advance(l, at)) {
         at->length = sizes[at->group];
@@ -489,7 +489,7 @@ static int put_array(const struct loop *l, const int64_t *sizes, int array,
                      struct qn_host_words *words)
 {
     struct qn_cublaslt_product p;
-    struct place at = {0};
+    struct slot at = {0};
     int code = QUERN_OK;
 
     for (; !code && find_product(l, sizes, &at, &p); advance(l, &at)) {
@@ -513,7 +513,7 @@ static void sum_up(const struct loop *l, const int64_t *sizes,
 {
     uintptr_t bits[QN_LT_MATRICES] = {0};
     struct qn_cublaslt_product p;
-    struct place at = {0};
+    struct slot at = {0};
     int64_t m = 0, n = 0, k = 0, count = 0;
 
     for (; find_product(l, sizes, &at, &p); advance(l, &at), count++) {

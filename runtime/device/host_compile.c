@@ -89,45 +89,48 @@ static int run(const char *const *arguments, const char *log)
 }
 
 /* A folder that only we can enter, and the paths in it. */
-struct place {
+struct scratch {
     char path[PATH_MAX - 32];
     char source[PATH_MAX], object[PATH_MAX], log[PATH_MAX];
     int folder;
 };
 
 /* In $TMPDIR, else /tmp; mkdtemp makes it 0700. */
-static int make_place(const struct quern_context *ctx, struct place *place)
+static int make_place(const struct quern_context *ctx, struct scratch *scratch)
 {
     const char *base = ctx->temporary ? ctx->temporary : "/tmp";
     int need =
-        snprintf(place->path, sizeof place->path, "%s/quern-XXXXXX", base);
+        snprintf(scratch->path, sizeof scratch->path, "%s/quern-XXXXXX", base);
 
-    place->folder = -1;
-    if (need < 0 || (size_t)need >= sizeof place->path || !mkdtemp(place->path))
+    scratch->folder = -1;
+    if (need < 0 || (size_t)need >= sizeof scratch->path ||
+        !mkdtemp(scratch->path))
         return qn_error_set(QUERN_EIO, "no folder can be made in '%s': %s",
                             base, strerror(errno));
-    snprintf(place->source, sizeof place->source, "%s/kernel.c", place->path);
-    snprintf(place->object, sizeof place->object, "%s/kernel.so", place->path);
-    snprintf(place->log, sizeof place->log, "%s/log", place->path);
-    place->folder = qn_file_folder(AT_FDCWD, place->path, 0);
-    if (place->folder < 0) {
-        rmdir(place->path);
-        return qn_error_set(QUERN_EIO, "'%s' cannot be opened", place->path);
+    snprintf(scratch->source, sizeof scratch->source, "%s/kernel.c",
+             scratch->path);
+    snprintf(scratch->object, sizeof scratch->object, "%s/kernel.so",
+             scratch->path);
+    snprintf(scratch->log, sizeof scratch->log, "%s/log", scratch->path);
+    scratch->folder = qn_file_folder(AT_FDCWD, scratch->path, 0);
+    if (scratch->folder < 0) {
+        rmdir(scratch->path);
+        return qn_error_set(QUERN_EIO, "'%s' cannot be opened", scratch->path);
     }
     return QUERN_OK;
 }
 
-static void remove_place(struct place *place)
+static void remove_place(struct scratch *scratch)
 {
-    if (place->folder < 0)
+    if (scratch->folder < 0)
         return;
-    close(place->folder);
-    qn_file_remove(AT_FDCWD, place->path);
-    place->folder = -1;
+    close(scratch->folder);
+    qn_file_remove(AT_FDCWD, scratch->path);
+    scratch->folder = -1;
 }
 
 /* Source in, object and log out; all in the folder. */
-static int compile_in(struct quern_context *ctx, struct place *place,
+static int compile_in(struct quern_context *ctx, struct scratch *scratch,
                       const struct qn_kernel *kernel, const char *source,
                       struct qn_compiled *out)
 {
@@ -137,13 +140,13 @@ static int compile_in(struct quern_context *ctx, struct place *place,
 
     memcpy(arguments + 1, options, sizeof options);
     arguments[NOPTIONS + 1] = "-o";
-    arguments[NOPTIONS + 2] = place->object;
-    arguments[NOPTIONS + 3] = place->source;
-    if (!qn_file_write(place->folder, "kernel.c", source, strlen(source)))
+    arguments[NOPTIONS + 2] = scratch->object;
+    arguments[NOPTIONS + 3] = scratch->source;
+    if (!qn_file_write(scratch->folder, "kernel.c", source, strlen(source)))
         return qn_error_set(QUERN_EIO, "%s cannot be written: %s",
-                            place->source, strerror(errno));
-    code = run(arguments, place->log);
-    qn_file_read(place->folder, "log", LOG_LIMIT, QN_TRUST_ALL, &log);
+                            scratch->source, strerror(errno));
+    code = run(arguments, scratch->log);
+    qn_file_read(scratch->folder, "log", LOG_LIMIT, QN_TRUST_ALL, &log);
     out->log = log.data ? log.data : qn_text_copy("");
     if (code) {
         qn_error_add("%s: %s", kernel->name, out->log ? out->log : "");
@@ -151,7 +154,7 @@ static int compile_in(struct quern_context *ctx, struct place *place,
     }
     if (!out->log)
         return qn_error_memory();
-    if (qn_file_read(place->folder, "kernel.so", OBJECT_LIMIT, QN_TRUST_ALL,
+    if (qn_file_read(scratch->folder, "kernel.so", OBJECT_LIMIT, QN_TRUST_ALL,
                      &object) != QN_FILE_OK)
         return qn_error_set(QUERN_ECOMPILE, "%s: '%s' wrote nothing usable",
                             kernel->name, compiler(ctx));
@@ -163,13 +166,13 @@ static int compile_in(struct quern_context *ctx, struct place *place,
 int qn_host_compile(struct quern_context *ctx, const struct qn_kernel *kernel,
                     const char *source, struct qn_compiled *out)
 {
-    struct place place;
-    int code = make_place(ctx, &place);
+    struct scratch scratch;
+    int code = make_place(ctx, &scratch);
 
     memset(out, 0, sizeof *out);
     if (!code)
-        code = compile_in(ctx, &place, kernel, source, out);
-    remove_place(&place);
+        code = compile_in(ctx, &scratch, kernel, source, out);
+    remove_place(&scratch);
     return code;
 }
 
@@ -179,12 +182,12 @@ int qn_host_version(struct quern_context *ctx, char *text, size_t size)
 {
     const char *arguments[] = {compiler(ctx), "--version", NULL};
     struct qn_file_text log = {NULL, 0};
-    struct place place;
-    int code = make_place(ctx, &place);
+    struct scratch scratch;
+    int code = make_place(ctx, &scratch);
 
     if (!code)
-        code = run(arguments, place.log);
-    if (!code && qn_file_read(place.folder, "log", LOG_LIMIT, QN_TRUST_ALL,
+        code = run(arguments, scratch.log);
+    if (!code && qn_file_read(scratch.folder, "log", LOG_LIMIT, QN_TRUST_ALL,
                               &log) != QN_FILE_OK)
         code = QUERN_ECOMPILE;
     if (code == QUERN_ECOMPILE)
@@ -196,6 +199,6 @@ int qn_host_version(struct quern_context *ctx, char *text, size_t size)
         snprintf(text, size, "%s %.*s", qn_host_machine(),
                  (int)strcspn(log.data, "\n"), log.data);
     free(log.data);
-    remove_place(&place);
+    remove_place(&scratch);
     return code;
 }

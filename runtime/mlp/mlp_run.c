@@ -25,7 +25,7 @@ struct run {
 /* What lies in `saved` or the workspace; no data where it is not kept. */
 static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
 {
-    const struct qn_mlp_place *place = &run->plan->space.places[slot];
+    const struct qn_mlp_slice *place = &run->plan->space.places[slot];
     char *base = run->args->workspace;
     int column = slot >= QN_MLP_COLUMN;
 

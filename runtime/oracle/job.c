@@ -15,7 +15,7 @@
 #include "problem/geometry.h"
 #include "problem/sizes.h"
 #include "product/args.h"
-#include "oracle/back.h"
+#include "oracle/backward.h"
 #include "oracle/copies.h"
 #include "oracle/made.h"
 #include "oracle/timing.h"
@@ -93,7 +93,7 @@ static int is_read(const struct qn_job *job, int role)
     return role <= QN_ROLE_B ||
            (role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ANY) ||
            (role == QN_ROLE_D && job->problem.beta == QUERN_BETA_ONE) ||
-           (role == QN_ROLE_P && qn_geometry_back(&job->problem));
+           (role == QN_ROLE_P && qn_geometry_backward(&job->problem));
 }
 
 static const struct quern_tensor *need_of(const struct qn_job *job, int role)
@@ -197,7 +197,7 @@ static int fill_epilogue(struct qn_job *job, uint64_t seed)
                           &job->probability_memory);
     if (!code)
         code = qn_twice_fill(job, seed);
-    return code ? code : qn_back_fill(job);
+    return code ? code : qn_backward_fill(job);
 }
 
 static int fill_workspace(struct qn_job *job)

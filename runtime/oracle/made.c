@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle/back.h"
+#include "oracle/backward.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "problem/fuse_rules.h"

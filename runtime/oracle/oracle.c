@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle/back.h"
+#include "oracle/backward.h"
 #include "oracle/copies.h"
 #include "base/element.h"
 #include "base/error.h"
@@ -146,8 +146,8 @@ static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
     if (!isnan(verdict->error) && !(error <= verdict->error))
         verdict->error = error; /* a NaN stays */
     verdict->rows = s.count;
-    if (!code && qn_geometry_back(&job->problem))
-        code = qn_back_judge(job, &s, &verdict->sums, &verdict->error);
+    if (!code && qn_geometry_backward(&job->problem))
+        code = qn_backward_judge(job, &s, &verdict->sums, &verdict->error);
     free(reference);
     free(s.rows);
     return code;
@@ -168,13 +168,13 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
 {
     const struct quern_problem *p = &job->problem;
     struct quern_problem planned = *p;
-    const int sums = qn_geometry_back(p) || p->dbias;
+    const int sums = qn_geometry_backward(p) || p->dbias;
     int code;
 
     planned.dequantize = job->plan->problem.dequantize;
     if (p->copies)
         return qn_twice_judge(job, oracle, most, verdict);
-    code = sums ? qn_back_begin(job) : QUERN_OK;
+    code = sums ? qn_backward_begin(job) : QUERN_OK;
     if (!code && sums && !job->host[QN_ROLE_D])
         code = qn_job_run(job);
     if (!code)

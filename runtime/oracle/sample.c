@@ -424,7 +424,7 @@ static int columns_of(const struct part *p, int64_t j, int64_t columns[2])
         problem->interleave ? problem->interleave : problem->n / 2;
 
     columns[0] = j;
-    if (qn_geometry_back(problem)) {
+    if (qn_geometry_backward(problem)) {
         columns[0] = p->sums ? j : result_of(problem, j);
         return 1;
     }
@@ -475,7 +475,7 @@ static void refer_column(const struct part *p, int64_t j, const double *a,
         for (int c = 0; c < count; c++)
             x[c] =
                 finish(p, dot(a + i * p->k, b + c * p->k, p->k), i, columns[c]);
-        if (!qn_geometry_back(&p->job->problem))
+        if (!qn_geometry_backward(&p->job->problem))
             reference[p->rows[i].at + j] = activated(p, x, i);
         else if (!p->sums)
             reference[p->rows[i].at + j] = went_back(p, x[0], i, j);

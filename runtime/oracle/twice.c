@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle/back.h"
+#include "oracle/backward.h"
 #include "product/result.h"
 #include "base/error.h"
 #include "problem/geometry.h"
@@ -207,8 +207,8 @@ static char *sums_of(struct qn_job *job, const struct qn_memory *memory)
 {
     char *data = malloc(memory->bytes + 1);
 
-    if (data && !qn_back_begin(job) && !qn_job_run(job) && !qn_job_check(job) &&
-        !qn_memory_read(memory, 0, data, memory->bytes))
+    if (data && !qn_backward_begin(job) && !qn_job_run(job) &&
+        !qn_job_check(job) && !qn_memory_read(memory, 0, data, memory->bytes))
         return data;
     free(data);
     return NULL;
@@ -257,7 +257,7 @@ int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         code = quantize(job, &first.memory[QN_ROLE_D], &step);
     if (!code)
         code = compare_copies(job, &step, &verdict->differ);
-    if (!code && qn_geometry_back(&job->problem))
+    if (!code && qn_geometry_backward(&job->problem))
         code = compare_sums(job, &first, &verdict->differ);
     if (!code)
         code = qn_oracle_guards(job, &verdict->guards);

@@ -94,7 +94,7 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
         why = "microbatches: merged products have more operands than one "
               "workspace "
               "has room for";
-    else if (qn_geometry_back(p) && strategy != QUERN_DEQUANTIZE_PASS)
+    else if (qn_geometry_backward(p) && strategy != QUERN_DEQUANTIZE_PASS)
         why = "activation: of two products each would leave sums for launches "
               "behind it";
     else if (p->copies)

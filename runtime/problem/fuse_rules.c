@@ -50,7 +50,7 @@ void qn_fuse_quantization(const struct quern_problem *p,
 
 int qn_fuse_sums(const struct quern_problem *p)
 {
-    return p->dbias && p->quantize && !qn_geometry_back(p);
+    return p->dbias && p->quantize && !qn_geometry_backward(p);
 }
 
 int qn_fuse_problem(const struct quern_problem *p,

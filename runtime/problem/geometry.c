@@ -24,14 +24,14 @@ int qn_geometry_halves(const struct quern_problem *p)
     return p->activation && p->activation != QUERN_SQUARED_RELU;
 }
 
-int qn_geometry_back(const struct quern_problem *p)
+int qn_geometry_backward(const struct quern_problem *p)
 {
     return p->op == QUERN_DGRAD && p->activation;
 }
 
 int qn_geometry_has(const struct quern_problem *p, int role)
 {
-    return role == QN_ROLE_P   ? p->saved || qn_geometry_back(p)
+    return role == QN_ROLE_P   ? p->saved || qn_geometry_backward(p)
            : role == QN_ROLE_T ? (p->copies & QUERN_COLUMNWISE) != 0
                                : 1;
 }

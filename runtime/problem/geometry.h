@@ -36,7 +36,7 @@ int qn_geometry_halves(const struct quern_problem *problem);
 
 /* Does the product go back through the activation, so that D and P are as wide
    as what this was given? */
-int qn_geometry_back(const struct quern_problem *problem);
+int qn_geometry_backward(const struct quern_problem *problem);
 
 /* Does the problem have the operand? C lies as D does, wanted or not. */
 int qn_geometry_has(const struct quern_problem *problem, int role);

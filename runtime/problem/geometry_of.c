@@ -24,11 +24,11 @@ static int type_of(const struct quern_problem *p,
 static void fit_operands(const struct quern_problem *p, int role,
                          struct qn_geometry *g)
 {
-    if (qn_geometry_back(p) && (role == QN_ROLE_D || role == QN_ROLE_P))
+    if (qn_geometry_backward(p) && (role == QN_ROLE_D || role == QN_ROLE_P))
         g->columns *= 2;
-    else if (qn_geometry_back(p) && role == QN_ROLE_T)
+    else if (qn_geometry_backward(p) && role == QN_ROLE_T)
         g->rows *= 2;
-    else if (!qn_geometry_back(p) && role == QN_ROLE_D)
+    else if (!qn_geometry_backward(p) && role == QN_ROLE_D)
         g->columns /= 2;
     else if (role == QN_ROLE_T)
         g->rows /= 2;

@@ -25,7 +25,7 @@ int64_t qn_gradient_width(const struct quern_problem *p)
 /* Without an activation dbias is of what a run quantizes. */
 size_t qn_gradient_dbias(const struct quern_problem *p)
 {
-    const int64_t width = qn_geometry_back(p) ? qn_gradient_width(p) : p->k;
+    const int64_t width = qn_geometry_backward(p) ? qn_gradient_width(p) : p->k;
 
     return (size_t)p->groups * (size_t)width * sizeof(float);
 }
@@ -39,7 +39,7 @@ static int64_t strips_of(const struct quern_problem *p)
 void qn_gradient_lay_out(const struct quern_problem *p,
                          struct qn_gradient_space *s)
 {
-    const int dbias = p->dbias && qn_geometry_back(p);
+    const int dbias = p->dbias && qn_geometry_backward(p);
 
     s->partials = s->end = qn_host_size_end(p);
     if (dbias || p->dprob)

@@ -459,7 +459,7 @@ static void lay_out(const struct quern_mlp *mlp, struct qn_mlp_space *s,
          QN_MLP_ROW + QUERN_MLP_DPRE}};
 
     for (int i = 0; i < QN_MLP_SLOTS; i++) {
-        struct qn_mlp_place *place = &s->places[i];
+        struct qn_mlp_slice *place = &s->places[i];
 
         place->saved = is_saved(mlp, recipe, i);
         if (place->saved)
@@ -473,7 +473,7 @@ static void lay_out(const struct quern_mlp *mlp, struct qn_mlp_space *s,
         size_t used = scratch;
 
         for (int i = 0; i < 3; i++) {
-            struct qn_mlp_place *place = &s->places[turns[turn][i]];
+            struct qn_mlp_slice *place = &s->places[turns[turn][i]];
 
             if ((place->saved && turn) ||
                 (mlp->recompute && turns[turn][i] == QN_MLP_PRE_SLOT))

@@ -44,7 +44,7 @@ enum qn_mlp_slot {
 };
 
 /* One of them: all but the address, and its place. */
-struct qn_mlp_place {
+struct qn_mlp_slice {
     struct quern_tensor need; /* ndim 0: there is none */
     int saved;                /* in args.saved, else in the workspace */
     size_t at;                /* then its scales, then those above these */
@@ -53,7 +53,7 @@ struct qn_mlp_place {
 };
 
 struct qn_mlp_space {
-    struct qn_mlp_place places[QN_MLP_SLOTS];
+    struct qn_mlp_slice places[QN_MLP_SLOTS];
     size_t saved, workspace; /* bytes of both */
     size_t sizes; /* where in the workspace those from the host lie */
 };

@@ -98,7 +98,7 @@ static int same_activation(const struct quern_problem *p,
 int qn_problem_takes(const struct quern_problem *p, int epilogue,
                      const char *activation, int interleave)
 {
-    if (qn_geometry_back(p))
+    if (qn_geometry_backward(p))
         return epilogue == (p->copies ? QN_GRADIENT_COPIES : QN_GRADIENT) &&
                same_activation(p, activation, interleave);
     if (p->bias || p->activation || p->copies)

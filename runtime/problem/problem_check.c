@@ -139,7 +139,7 @@ static const char *wrong_gradient(const struct quern_problem *p)
 /* What an activation needs, and what a bias. */
 static const char *wrong_epilogue(const struct quern_problem *p)
 {
-    if (!qn_geometry_back(p) &&
+    if (!qn_geometry_backward(p) &&
         (p->dprob || (p->dbias && !(p->op == QUERN_DGRAD && p->quantize))))
         return "dbias and dprob are of dgrad with an activation, of whose "
                "gradients they are sums; dbias of dgrad with quantize=, too, "
@@ -154,9 +154,9 @@ static const char *wrong_epilogue(const struct quern_problem *p)
         return "interleave: there is no activation whose operands alternate";
     if (!p->activation && !p->bias)
         return NULL;
-    if (qn_geometry_back(p) && wrong_gradient(p))
+    if (qn_geometry_backward(p) && wrong_gradient(p))
         return wrong_gradient(p);
-    if (!qn_geometry_back(p) &&
+    if (!qn_geometry_backward(p) &&
         (p->op != QUERN_FPROP || p->ragged != QUERN_AXIS_M))
         return "bias is of fprop, activation of fprop and dgrad, with ragged=m";
     if (p->beta != QUERN_BETA_ZERO)
@@ -169,7 +169,7 @@ static const char *wrong_epilogue(const struct quern_problem *p)
 static int check_epilogue(const struct quern_problem *p)
 {
     const char *wrong = wrong_epilogue(p);
-    const int64_t results = qn_geometry_back(p) ? p->n : p->n / 2;
+    const int64_t results = qn_geometry_backward(p) ? p->n : p->n / 2;
 
     if (wrong)
         return qn_error_set(QUERN_EINVAL, "%s", wrong);
@@ -179,7 +179,7 @@ static int check_epilogue(const struct quern_problem *p)
                             p->interleave);
     if (!qn_geometry_halves(p))
         return QUERN_OK;
-    if (p->n % 2 && !qn_geometry_back(p))
+    if (p->n % 2 && !qn_geometry_backward(p))
         return qn_error_set(QUERN_EINVAL,
                             "n=%lld: an activation's two operands are an even "
                             "number of columns",
@@ -189,7 +189,7 @@ static int check_epilogue(const struct quern_problem *p)
                             "interleave=%d does not divide %lld results of a "
                             "row",
                             p->interleave, (long long)results);
-    if (qn_geometry_back(p) && p->n > INT32_MAX / 2)
+    if (qn_geometry_backward(p) && p->n > INT32_MAX / 2)
         return qn_error_set(QUERN_EINVAL,
                             "n=%lld: twice as many columns of D are 1 to %d",
                             (long long)p->n, INT32_MAX);

@@ -27,9 +27,9 @@ const struct qn_scaling *qn_result_source(const struct quern_problem *p,
     q->copies = role == QN_ROLE_D ? QUERN_ROWWISE : QUERN_COLUMNWISE;
     q->groups = p->groups;
     q->m = p->m;
-    q->k = !qn_geometry_halves(p) ? p->n
-           : qn_geometry_back(p)  ? 2 * p->n
-                                  : p->n / 2;
+    q->k = !qn_geometry_halves(p)    ? p->n
+           : qn_geometry_backward(p) ? 2 * p->n
+                                     : p->n / 2;
     return &recipe->scaling[q->of];
 }
 

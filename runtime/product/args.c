@@ -32,7 +32,7 @@ const void *qn_args_lengths(const struct quern_tensor *tensor,
 int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
                 int role)
 {
-    if (role == QN_ROLE_P && qn_geometry_back(&plan->problem))
+    if (role == QN_ROLE_P && qn_geometry_backward(&plan->problem))
         return 1;
     if (role == QN_ROLE_P || role == QN_ROLE_T)
         return qn_geometry_has(&plan->problem, role) &&

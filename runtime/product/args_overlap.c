@@ -96,7 +96,7 @@ static void list_operand(const struct quern_plan *plan,
     const struct quern_tensor *t = qn_args_tensor(args, role);
     const struct qn_region data = qn_args_region(plan, args, role);
     const int made = role == QN_ROLE_A && plan->problem.quantize;
-    const int read = role == QN_ROLE_P && qn_geometry_back(&plan->problem);
+    const int read = role == QN_ROLE_P && qn_geometry_backward(&plan->problem);
     const size_t groups = (size_t)plan->problem.groups,
                  entry = t->sizes_type == QUERN_I64 ? 8 : 4;
     const struct qn_scaling *s = plan->operands[role].sf.scaling;

@@ -61,8 +61,8 @@ static int find_cast(const struct qn_session *s, struct quern_quantization *q)
                             "no recipe has bf16 for x, w and dy, whose kernels "
                             "would be the epilogue of sums");
     *q = (struct quern_quantization){.work = QUERN_QUANTIZE,
-                                     .of = qn_geometry_back(p) ? QUERN_DY
-                                                               : QUERN_X,
+                                     .of = qn_geometry_backward(p) ? QUERN_DY
+                                                                   : QUERN_X,
                                      .type = p->d_type,
                                      .copies = QUERN_ROWWISE,
                                      .groups = p->groups,

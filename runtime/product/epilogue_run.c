@@ -68,8 +68,8 @@ int qn_epilogue_run(struct qn_frame *f, const struct qn_launch *launch)
     v->first_dims = f->lengths;
     v->offsets = f->offsets;
     v->sizes_bytes = qn_frame_sizes(f);
-    v->k =
-        (int)(qn_geometry_halves(&p) && !qn_geometry_back(&p) ? p.n / 2 : p.n);
+    v->k = (int)(qn_geometry_halves(&p) && !qn_geometry_backward(&p) ? p.n / 2
+                                                                     : p.n);
     qn_gradient_set(&p, &args, v);
     return qn_quantize_step_run(launch->cast, launch->index, v, f->stream);
 }

@@ -32,7 +32,7 @@ int qn_gradient_plan(struct quern_plan *plan, struct qn_session *s)
     struct quern_quantization q;
     int ops[2], count = 0, code;
 
-    if (p->dbias && qn_geometry_back(p))
+    if (p->dbias && qn_geometry_backward(p))
         ops[count++] = QN_SUM;
     if (p->dprob)
         ops[count++] = QN_SUM_ROWS;
@@ -55,7 +55,7 @@ void qn_gradient_set(const struct quern_problem *p,
     char *const base = args->workspace;
     struct qn_gradient_space s;
 
-    if (!qn_geometry_back(p))
+    if (!qn_geometry_backward(p))
         return; /* other kernels know sums of their own by these names */
     qn_gradient_lay_out(p, &s);
     v->partials = p->dbias ? (float *)(void *)(base + s.partials) : NULL;

@@ -16,7 +16,7 @@
 
 #include "test_cli.h"
 
-/* The stand-ins' GPU moves this many bytes a second at most; a launch takes a
+/* The fakes' GPU moves this many bytes a second at most; a launch takes a
    millisecond. */
 #define PEAK_BYTES (2 * 2e9 * 512 / 8)
 
@@ -29,7 +29,7 @@ static double number(const cJSON *row, const char *name)
     return item->valuedouble;
 }
 
-/* `quern bench` with stand-ins for the driver, the compiler and NVML. */
+/* `quern bench` with fakes for the driver, the compiler and NVML. */
 static void bench(const char *problem, const char *more)
 {
     char folder[] = "/tmp/quern-observe-XXXXXX";
@@ -139,7 +139,7 @@ void test_names_are_symbols(void **state)
 #define FAST                                                                   \
     "quern_bf16_fprop_tn_m_bf16_sm90a_pingpong_tile128x128x64_cluster1x1"
 
-/* A command on stand-ins whose GPU runs FAST in 0.8 ms and all else in 1 ms;
+/* A command on fakes whose GPU runs FAST in 0.8 ms and all else in 1 ms;
    winners are read from a folder of `folder`. */
 static void expect_tuned(const char *folder, const char *tune,
                          const char *command, const char *says)

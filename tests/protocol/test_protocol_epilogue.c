@@ -179,7 +179,7 @@ static void take(struct run *r, struct quern_tensor *t, const float *from)
 static void begin(struct run *r, const struct quern_problem *p, int64_t gap)
 {
     struct quern_description need;
-    const int back = qn_geometry_back(p);
+    const int back = qn_geometry_backward(p);
 
     memset(r, 0, sizeof *r);
     r->problem = *p;
@@ -274,7 +274,7 @@ static void run_twin(twin_fn *twin, struct run *r, const struct run *sums)
     v.slope = r->args.slope;
     v.shift = r->args.shift;
     v.first_dims = lengths;
-    v.k = (int)(qn_geometry_back(p) ? p->n : r->args.d.shape[1]);
+    v.k = (int)(qn_geometry_backward(p) ? p->n : r->args.d.shape[1]);
     v.partials = p->dbias ? partials : NULL;
     v.row_partials = p->dprob ? row_partials : NULL;
     for (int i = 0; i < QN_PARAM_COUNT; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** fake.h: what the tests and the stand-ins for libcuda, libnvrtc, libcublasLt
+** fake.h: what the tests and the fakes for libcuda, libnvrtc, libcublasLt
 ** and libquern_gen know of each other.
 **
-** Each stand-in appends lines to the file $FAKE_LOG, so that the tests see
+** Each fake appends lines to the file $FAKE_LOG, so that the tests see
 ** across processes who opened and compiled what:
 **
 **     cuda open | nvrtc open | nvrtc compile NAME | gen open | gen source NAME

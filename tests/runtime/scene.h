@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scene.h: a program that calls every function of the library, on every backend
-** that the stand-ins can play.
+** that the fakes can play.
 */
 #ifndef TEST_SCENE_H
 #define TEST_SCENE_H

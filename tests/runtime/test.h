@@ -2,7 +2,7 @@
 /*
 ** test.h: what the tests of the runtime share.
 **
-** Each test starts with an empty folder, the stand-ins in place of the real
+** Each test starts with an empty folder, the fakes in place of the real
 ** libraries, and a driver that has forgotten everything.
 */
 #ifndef TEST_H
@@ -39,7 +39,7 @@ void test_expect(int code, int expected, const char *part);
 /* fork, of a process that has not used CUDA, whatever this one did. */
 int test_fork(void);
 
-/* Lines of the stand-ins' log that begin with `start`. */
+/* Lines of the fakes' log that begin with `start`. */
 int test_count(const char *start);
 
 /* Open with the log collected in test_messages. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_cublaslt.c: the backend cublaslt over a stand-in that computes from the
+** test_cublaslt.c: the backend cublaslt over a fake that computes from the
 ** descriptors alone.
 */
 #include "test_cublaslt.h"
@@ -152,7 +152,7 @@ static void multiplies_every_form(void **state)
     quern_close(ctx);
 }
 
-/* What the stand-in takes, the real one must take, too: that needs no GPU. */
+/* What the fake takes, the real one must take, too: that needs no GPU. */
 static void agrees_with_the_real_one(void **state)
 {
     const int32_t operation = LT_OP_T, batch = 5, sms = 100;

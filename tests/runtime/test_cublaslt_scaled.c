@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt_scaled.c: FP8 copies with their scales through the backend
-** cublaslt, over a stand-in that computes from the descriptors alone. What is
+** cublaslt, over a fake that computes from the descriptors alone. What is
 ** expected follows from what quern.h says of copies: rows padded with zeros,
 ** groups of a column copy at multiples of 128, scales by rows or by groups.
 **
@@ -396,7 +396,7 @@ static void scales_by_blocks(void **state)
     assert_int_equal(test_cublaslt->modes[0], LT_SCALE_VECTOR_128);
 }
 
-/* No GPU of ours has them; the stand-in does as NVIDIA's manual says. */
+/* No GPU of ours has them; the fake does as NVIDIA's manual says. */
 static void scales_by_tiles(void **state)
 {
     (void)state;

@@ -32,7 +32,7 @@ struct failure {
     const char *text;
 };
 
-/* May nobody notice? Without a device the host computes, and quern_why imagines
+/* May nobody notice? Without a device the host computes, and quern_why assumes
    one. A plan of cuBLAS's enters its context to be freed. */
 static int may_pass(const struct scene *scene, const struct failure *failure,
                     const char *call)

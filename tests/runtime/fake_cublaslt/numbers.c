@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** numbers.c: what the stand-in for cuBLASLt computes.
+** numbers.c: what the fake for cuBLASLt computes.
 */
 #include "product.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** product.h: what the stand-in for cuBLASLt keeps in the library's
+** product.h: what the fake for cuBLASLt keeps in the library's
 ** opaque structures.
 */
 #ifndef FAKE_CUBLASLT_PRODUCT_H

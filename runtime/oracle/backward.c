@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** back.c: dbias and dprob of jobs that go back through an activation.
+** backward.c: dbias and dprob of jobs that go back through an activation.
 */
-#include "oracle/back.h"
+#include "oracle/backward.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
 
-int qn_back_fill(struct qn_job *job)
+int qn_backward_fill(struct qn_job *job)
 {
     const struct quern_problem *p = &job->problem;
     int code = QUERN_OK;
@@ -28,7 +28,7 @@ int qn_back_fill(struct qn_job *job)
     return code;
 }
 
-int qn_back_begin(struct qn_job *job)
+int qn_backward_begin(struct qn_job *job)
 {
     const size_t count = job->dbias.bytes / sizeof(float);
     float *before = malloc((count + 1) * sizeof *before);
@@ -126,8 +126,8 @@ static int judge_dprob(const struct qn_job *job, const struct qn_sample *s,
     return code;
 }
 
-int qn_back_judge(const struct qn_job *job, const struct qn_sample *s,
-                  int *alike, double *error)
+int qn_backward_judge(const struct qn_job *job, const struct qn_sample *s,
+                      int *alike, double *error)
 {
     int code = job->problem.dbias ? judge_dbias(job, alike) : QUERN_OK;
 

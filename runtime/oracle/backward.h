@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** back.h: dbias and dprob of jobs that go back through an activation.
+** backward.h: dbias and dprob of jobs that go back through an activation.
 */
 #ifndef QN_BACK_H
 #define QN_BACK_H
@@ -12,11 +12,11 @@
 #define QN_BACK_BEFORE 1.5f
 
 /* Room for what the problem has of them. Codes of the library. */
-int qn_back_fill(struct qn_job *);
+int qn_backward_fill(struct qn_job *);
 
 /* Before the run that is judged: dbias holds numbers that it may be added to,
    dprob poison. */
-int qn_back_begin(struct qn_job *);
+int qn_backward_begin(struct qn_job *);
 
 /*
 ** Behind it: `*alike` stays if dbias is, to the bit, the sums of D's rows, 32
@@ -24,7 +24,7 @@ int qn_back_begin(struct qn_job *);
 ** the sampled rows are compared with sums in double: `*error` becomes
 ** |dprob - reference| / |reference| if that is larger.
 */
-int qn_back_judge(const struct qn_job *, const struct qn_sample *, int *alike,
-                  double *error);
+int qn_backward_judge(const struct qn_job *, const struct qn_sample *,
+                      int *alike, double *error);
 
 #endif
