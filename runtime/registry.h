@@ -112,23 +112,24 @@
     X(k, "int", "length of the summed axis, over all groups if ragged")        \
     X(band, "int", "strips of tiles that are visited together, about")         \
     X(error, "unsigned int *", "error record in the workspace")                \
-    X(in, "const void *", "what is quantized, or the row copy of it")          \
+    X(in, "const void *", "what is quantized, or the rowwise tensor of it")    \
     X(in_pointers, "const void *const *", "[groups] w's matrices, or null")    \
     X(in_stride, "long long", "elements from one row of it to the next")       \
     X(in_group_stride, "long long", "elements from one matrix to the next")    \
     X(saved, "const void *", "what the activation was given; P, or null")      \
     X(saved_stride, "long long", "elements from one row of it to the next")    \
     X(probability, "const float *", "[m] factor of each row, or null")         \
-    X(row, "unsigned char *", "row copy, or null")                             \
+    X(row, "unsigned char *", "rowwise tensor, or null")                       \
     X(row_stride, "long long", "elements from one row to the next")            \
     X(row_sf, "void *", "its scales")                                          \
     X(row_global, "float *", "[groups] its scales of the second level")        \
-    X(column, "unsigned char *", "column copy, or null")                       \
+    X(column, "unsigned char *", "columnwise tensor, or null")                 \
     X(column_stride, "long long", "elements from one feature to the next")     \
     X(column_sf, "void *", "its scales")                                       \
     X(column_global, "float *", "[groups] its scales of the second level")     \
-    X(row_amax, "unsigned int *", "bits of the largest magnitudes, row copy")  \
-    X(column_amax, "unsigned int *", "the same, column copy")                  \
+    X(row_amax, "unsigned int *",                                              \
+      "bits of the largest magnitudes, rowwise tensor")                        \
+    X(column_amax, "unsigned int *", "the same, columnwise tensor")            \
     X(out, "void *", "values again: [m, k]")                                   \
     X(out_stride, "long long", "elements from one row to the next")            \
     X(out_sf, "float *", "scales of what is encoded again")                    \
@@ -137,7 +138,8 @@
     X(partials, "float *", "sums over 32 rows each, in the workspace")         \
     X(row_partials, "float *", "[n / 64][m] sums of rows, in the workspace")   \
     X(dprob, "float *", "[m] gradient of each row's probability")              \
-    X(input, "int", "type before the cast: enum quern_type; 0: row copy")      \
+    X(input, "int",                                                            \
+      "type before the cast: enum quern_type; 0: rowwise tensor")              \
     X(form, "int", "what is quantized: enum qn_form")                          \
     X(activation, "int", "which one: enum quern_activation")                   \
     X(interleave, "int", "run of features of one half; 0: halves")             \
@@ -182,7 +184,8 @@ enum qn_cast_op {
 
 /* What is quantized: numbers as they are, an activation's result, or the
    gradient of what the activation was given; or numbers where nothing but the
-   row copy is wanted, of which a kernel reads whole rows. COUPLED: forms */
+   rowwise tensor is wanted, of which a kernel reads whole rows. COUPLED:
+   forms */
 enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD, QN_ROWS };
 
 /*
@@ -250,8 +253,8 @@ enum qn_order { QN_ORDER_ROWS, QN_ORDER_COLUMNS, QN_ORDER_TILES };
 
 /*
 ** How a tensor is scaled. Row i, column j of its scales is block j of row i of
-** the row copy; of the column copy, block j (along the rows) of feature i.
-** COUPLED: scaling
+** the rowwise tensor; of the columnwise tensor, block j (along the rows) of
+** feature i. COUPLED: scaling
 */
 struct qn_scaling {
     int type;                  /* enum quern_type; none: no scales */
@@ -262,7 +265,8 @@ struct qn_scaling {
     int apart;                 /* each group's matrix by itself */
     int global;                /* a second level: fp32, one for each group */
     int stochastic;            /* rounding by chance */
-    int hadamard;              /* the column copy's values are transformed */
+    int hadamard;              /* the columnwise tensor's values are
+                                  transformed */
     int history;               /* slots of delayed scaling; 0: none */
 };
 
@@ -292,7 +296,7 @@ struct qn_kernel {
     const char *arch; /* "sm_90a", "host" */
     int op;           /* enum quern_op, enum qn_cast_op */
     int of;           /* enum quern_of, of a cast */
-    int input;        /* enum quern_type, of a cast; NONE: the row copy */
+    int input;        /* enum quern_type, of a cast; NONE: the rowwise tensor */
     int form;         /* enum qn_form, of a cast */
     int ragged;       /* enum quern_axis */
     int epilogue;     /* enum qn_epilogue */

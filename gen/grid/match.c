@@ -38,9 +38,9 @@ static int takes(const struct qg_kernels *k, const struct qg_factor *f)
 /*
 ** Does the statement's template take what the recipe gives it? One that lists
 ** scales is for scaled products: "none" then is for one operand beside another
-** that has some, and reads as a row copy does; there is no column copy of it.
-** Operands with scales are k-major, and split among the groups as the copies
-** are.
+** that has some, and reads as a rowwise tensor does; there is no columnwise
+** tensor of it. Operands with scales are k-major, and split among the groups as
+** the copies are.
 */
 int qg_match_product(struct qg_variant *v)
 {

@@ -110,8 +110,8 @@ static int sign_bits(const char *signs)
 
 /*
 ** v.scale, v.a.scale, v.b.scale: how the tensor is scaled, false where it is
-** not. An operand's also names the copy: rows of a column copy are features,
-** and its k counts rows of the tensor, as the product does.
+** not. An operand's also names the copy: rows of a columnwise tensor are
+** features, and its k counts rows of the tensor, as the product does.
 */
 static void set_scale(lua_State *L, const struct qg_scale *s, int of,
                       const char *copy)
@@ -218,7 +218,7 @@ static int form_of(const char *form)
     return index_of(names, form);
 }
 
-/* enum quern_type; none for a row copy. */
+/* enum quern_type; none for a rowwise tensor. */
 static int input_of(int input)
 {
     static const int types[QG_INPUTS] = {QUERN_BF16, QUERN_F16, QUERN_F32,

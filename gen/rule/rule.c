@@ -114,7 +114,7 @@ struct call {
     int is_global; /* the rule of the second level */
 };
 
-/* What a row copy holds was rounded already: its values are fp32 then. */
+/* What a rowwise tensor holds was rounded already: its values are fp32 then. */
 static int input_type(int input)
 {
     static const int types[QG_INPUTS] = {QUERN_BF16, QUERN_F16, QUERN_F32,

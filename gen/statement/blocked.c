@@ -52,7 +52,8 @@ static const struct qg_field fields[] = {
     {"rounding", QG_F_NAME, 0, AT(rounding), "nearest stochastic", NULL,
      "how values are rounded (default \"nearest\")"},
     {"hadamard", QG_F_SIGNS, 0, AT(hadamard), NULL, NULL,
-     "16 values along the rows are transformed for the column copy, after "
+     "16 values along the rows are transformed for the columnwise tensor, "
+     "after "
      "these "
      "signs"},
     {"delayed", QG_F_TABLE, 0, AT(delayed), NULL, &delayed_set,

@@ -112,15 +112,17 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
         {!strcmp(scale->rounding, "stochastic") && scale->element == QUERN_I8,
          "rounding", "i8 is rounded to nearest; write: rounding = \"nearest\""},
         {scale->hadamard && of == QUERN_W, "hadamard",
-         "dgrad multiplies w's column copy with dy's row copy, which is not "
+         "dgrad multiplies w's columnwise tensor with dy's rowwise tensor, "
+         "which is not "
          "transformed; give 'hadamard' to x and dy alone: scale = { x = ..., w "
          "= ..., dy = ... }"},
         {scale->hadamard && block && scale->block.per.m > 1, "hadamard",
-         "a square block has one scale for both copies, and the column copy's "
+         "a square block has one scale for both copies, and the columnwise "
+         "tensor's "
          "values are transformed; write: per = { k = ... } alone"},
         {scale->hadamard && delayed, "hadamard",
          "'delayed' keeps the magnitudes of values as they are, and those of "
-         "the column copy are transformed; write: one of both"},
+         "the columnwise tensor are transformed; write: one of both"},
     };
 
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -132,7 +134,8 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
     return 0;
 }
 
-/* wgrad multiplies both column copies: their transforms cancel, or nothing. */
+/* wgrad multiplies both columnwise tensors: their transforms cancel, or
+   nothing. */
 static int check_pair(struct qg *q, const struct qg_recipe *recipe)
 {
     const char *x = recipe->scale[QUERN_X].hadamard;

@@ -61,7 +61,7 @@ struct qg_rule_trace {
     int given; /* the factor is the rule's own, and none of an e8m0's */
 };
 
-/* The types of what is quantized; the last one is a row copy. */
+/* The types of what is quantized; the last one is a rowwise tensor. */
 enum qg_input_type { QG_IN_BF16, QG_IN_F16, QG_IN_F32, QG_IN_COPY, QG_INPUTS };
 
 /* The scales of one of a layer's tensors; kind 0 stands for none. */

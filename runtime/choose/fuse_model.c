@@ -12,9 +12,9 @@
 #include "problem/quantize.h"
 
 /*
-** Figures are of runs that want no column copy: with one, a cast of both copies
-** moves a byte more for each value, and one before an inline product three.
-** A cast by itself waits for memory (qn_model_cast):
+** Figures are of runs that want no columnwise tensor: with one, a cast of both
+** copies moves a byte more for each value, and one before an inline product
+** three. A cast by itself waits for memory (qn_model_cast):
 **     apart     cycles + those of the cast
 ** Next to the math warps three warps quantize so many values of a tile's rows
 ** a cycle, and need STEP for 128 of k besides; again for each column of tiles,
@@ -88,10 +88,11 @@ void qn_fuse_why(const struct quern_problem *p, const struct qn_choice *best,
                     qn_fuse_tile(kernel, (double)p->k), times,
                     times == 1 ? "time for each row" : "times for each row");
     if (qn_fuse_sums(p))
-        qn_text_add(text, "its dbias %s; ",
-                    strategy == QUERN_QUANTIZE_PASS
-                        ? "by the same"
-                        : "by one of its own, or by that of a column copy");
+        qn_text_add(
+            text, "its dbias %s; ",
+            strategy == QUERN_QUANTIZE_PASS
+                ? "by the same"
+                : "by one of its own, or by that of a columnwise tensor");
     qn_text_add(text, "a launch for that alone would take %.0f cycles\n\n",
                 best->figures.quantize_cycles);
 }

@@ -420,8 +420,8 @@ int qn_cast_command_describe(const struct qn_options *opt,
     qn_argument_tensor(rows, "in", "what is quantized", &need.args.in, sf);
     qn_argument_tensor(rows, "saved", "what the activation was given",
                        &need.args.saved, sf);
-    qn_argument_tensor(rows, "row", "row copy", &need.args.row, sf);
-    qn_argument_tensor(rows, "column", "column copy, transposed",
+    qn_argument_tensor(rows, "row", "rowwise tensor", &need.args.row, sf);
+    qn_argument_tensor(rows, "column", "columnwise tensor, transposed",
                        &need.args.column, sf);
     qn_argument_tensor(rows, "out",
                        q.work == QUERN_BIAS ? "what the bias is added to"

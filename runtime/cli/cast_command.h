@@ -8,7 +8,7 @@
 #include "cli.h"
 
 /* 1 - 2xy / (xx + yy) of normal bf16 numbers x and what the host makes of them
-   in the row copy of the recipe's tensor. 0; or 1, after printing. */
+   in the rowwise tensor of the recipe's tensor. 0; or 1, after printing. */
 int qn_cast_error(const struct qn_options *, struct quern_context *,
                   const char *recipe, int of, double *error);
 

@@ -89,8 +89,8 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
             continue;
         snprintf(text, sizeof text, "%s%s%s: %s", tensor_of(problem, role),
                  !g->sf.scaling                ? ""
-                 : g->sf.copy == QUERN_ROWWISE ? ", row copy"
-                                               : ", column copy",
+                 : g->sf.copy == QUERN_ROWWISE ? ", rowwise tensor"
+                                               : ", columnwise tensor",
                  role == QN_ROLE_A && problem->quantize ? ", or room for it"
                                                         : "",
                  g->grouped        ? "one matrix per group"
@@ -114,7 +114,7 @@ static void add_made(cJSON *rows, const struct quern_problem *problem,
     if (!problem->quantize)
         return;
     add_operand(rows, "in", "the numbers that a is made of", &need->in);
-    add_operand(rows, "column", "column copy of the same, if wanted",
+    add_operand(rows, "column", "columnwise tensor of the same, if wanted",
                 &need->column);
     add_scales(rows, "column", &need->column, a);
 }

@@ -242,12 +242,13 @@ const struct qn_command qn_cmd_recipes = {
     .name = "recipes",
     .arguments = "[RECIPE]",
     .summary = "Show the recipes, or the fields of the spec language",
-    .help = "A recipe is a file below specs/recipes/. bits: of a value of x "
-            "(or w, where x is not quantized), with its share of the scale. "
-            "error: 1 - 2xy/(xx + yy) of normal numbers x and the row copy's "
-            "y, by the host backend. With RECIPE, "
-            "its scale rule too. Example:\n"
-            "  quern recipes --specs ~/my-specs",
+    .help =
+        "A recipe is a file below specs/recipes/. bits: of a value of x "
+        "(or w, where x is not quantized), with its share of the scale. "
+        "error: 1 - 2xy/(xx + yy) of normal numbers x and the rowwise tensor's "
+        "y, by the host backend. With RECIPE, "
+        "its scale rule too. Example:\n"
+        "  quern recipes --specs ~/my-specs",
     .options = options,
     .run = run,
 };

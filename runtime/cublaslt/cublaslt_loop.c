@@ -25,7 +25,7 @@
 #include "product/plan.h"
 
 enum {
-    BLOCK = 128, /* groups of a column copy start at multiples; fp32 scales */
+    BLOCK = 128, /* columnwise groups start at multiples; fp32 scales */
     TILE_COLUMNS = 4
 };
 
@@ -441,7 +441,7 @@ static int multiply_batch(struct loop *l)
     return qn_cublaslt_multiply(l->plan->products, &l->product);
 }
 
-/* To the next group; column copies start theirs at multiples. */
+/* To the next group; columnwise tensors start theirs at multiples. */
 static void advance(const struct loop *l, struct slot *at)
 {
     const int64_t step =

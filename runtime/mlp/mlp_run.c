@@ -215,8 +215,8 @@ static void set_sizes(const struct quern_mlp_args *args,
     a->sizes_type = args->sizes_type;
 }
 
-/* What an activation takes besides pre, and where the column copy of what the
-   product makes of it goes. */
+/* What an activation takes besides pre, and where the columnwise tensor of what
+   the product makes of it goes. */
 static void set_activation(const struct run *run, int tensor,
                            struct quern_args *a)
 {
@@ -228,7 +228,7 @@ static void set_activation(const struct run *run, int tensor,
 }
 
 /* What makes h of pre; this is kept where backward will read it, as is h's
-   column copy; or now. */
+   columnwise tensor; or now. */
 static void set_epilogue(const struct run *run, struct quern_args *a)
 {
     if (run->again || (run->args->saved && !run->plan->mlp.recompute))

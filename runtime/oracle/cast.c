@@ -317,7 +317,7 @@ double qn_cast_bytes(const struct qn_cast *c)
         if (part <= QN_CAST_PROBABILITY || part >= QN_CAST_ROW)
             bytes += (double)part_bytes(c, part) *
                      (part == QN_CAST_DBIAS ? 1 : share);
-    /* the column copy's bound is more than what is written */
+    /* the columnwise tensor's bound is more than what is written */
     if (q->of != QUERN_W && c->need.args.column.bytes) {
         double bound = (double)c->need.args.column.shape[1], used = 0;
 

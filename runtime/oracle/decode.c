@@ -108,7 +108,7 @@ static int64_t in_order(int order, int64_t stride, int64_t i, int64_t j)
            j % 4;
 }
 
-/* Of a column copy of tokens: groups lie side by side, or one by one. */
+/* Of a columnwise tensor of tokens: groups lie side by side, or one by one. */
 static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
                             int64_t j)
 {
@@ -131,7 +131,7 @@ static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
            in_order(s->order, own, i, j);
 }
 
-/* Of a row copy of tokens: one matrix for all groups, or one for each. */
+/* Of a rowwise tensor of tokens: one matrix for all groups, or one for each. */
 static int64_t row_scale(const struct qn_decode *d, int group, int64_t i,
                          int64_t j)
 {

@@ -43,7 +43,8 @@ struct qn_job {
     struct qn_memory bias_memory, probability_memory;
     struct qn_memory dbias, dprob;           /* where a run makes them */
     struct qn_memory scale, history, random; /* where copies of D need them */
-    void *numbers; /* of which runs make A, and the column copy beside it */
+    void *numbers; /* of which runs make A, and the columnwise tensor beside
+                      it */
     struct qn_memory in, column, column_sf, column_global;
     int borrowed; /* all but D, its pointers and the workspace are another
                      job's */

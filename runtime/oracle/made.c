@@ -15,7 +15,8 @@
 #include "problem/scale.h"
 #include "quantize/quantize_plan.h"
 
-/* The row copy lies where A does, the column copy behind the roles. */
+/* The rowwise tensor lies where A does, the columnwise tensor behind the
+   roles. */
 static void list_buffers(struct qn_job *job,
                          struct qn_memory *list[QN_MADE_BUFFERS])
 {

@@ -23,16 +23,16 @@ enum {
 int qn_made_fill(struct qn_job *, uint64_t seed, float scale);
 
 /* Where all of it lies, into the job's arguments: beside an inline product no
-   column copy is made. */
+   columnwise tensor is made. */
 void qn_made_point(struct qn_job *);
 
 /* `*alike` becomes 1 if both copies hold, to the byte, what the host quantizes
    the numbers to, and nothing else. Copies that an inline product has no need
-   of must be as they were, and the row copy is put there afterwards. Codes of
-   the library. */
+   of must be as they were, and the rowwise tensor is put there afterwards.
+   Codes of the library. */
 int qn_made_judge(struct qn_job *, int *alike);
 
-/* The same of the column copy alone, which a run was asked for. */
+/* The same of the columnwise tensor alone, which a run was asked for. */
 int qn_made_columns(struct qn_job *, int *alike);
 
 void qn_made_free(struct qn_job *);

@@ -190,7 +190,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         .sums = 1,
         .held = 1,
     };
-    if (!code && p->quantize) /* D's reference reads the row copy */
+    if (!code && p->quantize) /* D's reference reads the rowwise tensor */
         code = qn_made_judge(job, &verdict->copies);
     for (int role = QN_ROLE_A; role <= QN_ROLE_B && !code; role++)
         code = judge_copy(job, role, &verdict->held);

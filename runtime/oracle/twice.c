@@ -17,7 +17,8 @@
 /* Host memory of the second step: D as numbers, and what becomes of it. */
 struct step {
     char *numbers, *workspace;
-    char *copy[2], *sf[2], *global[2]; /* of the row copy, the column copy */
+    char *copy[2], *sf[2], *global[2]; /* of the rowwise tensor, the columnwise
+                                          tensor */
     float *history;
     struct quern_quantize_args args;
 };

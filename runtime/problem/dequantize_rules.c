@@ -181,8 +181,8 @@ int64_t qn_dequantize_total(const struct quern_problem *p,
     return qn_quantize_tiles(&q) * 128;
 }
 
-/* A row copy stays k-major; of a column copy the numbers lie as they did before
-   they were quantized. */
+/* A rowwise tensor stays k-major; of a columnwise tensor the numbers lie as
+   they did before they were quantized. */
 static int major_of(const struct quern_problem *p,
                     const struct qn_recipe *recipe, int role)
 {

@@ -64,7 +64,7 @@ int qn_fuse_problem(const struct quern_problem *p,
         return QUERN_OK;
     if (p->op == QUERN_WGRAD)
         return qn_error_set(QUERN_EINVAL,
-                            "quantize=%s: wgrad multiplies column copies, "
+                            "quantize=%s: wgrad multiplies columnwise tensors, "
                             "which fprop and dgrad make",
                             word);
     s = qn_scale_source(p, recipe, QN_ROLE_A, &q);

@@ -2,8 +2,8 @@
 /*
 ** fuse_rules.h: products that quantize what they multiply. If the problem says
 ** quantize=, a run gets A's numbers and quantizes them in the product's
-** mainloop or in a launch before it, which writes the column copy too if it is
-** wanted.
+** mainloop or in a launch before it, which writes the columnwise tensor too if
+** it is wanted.
 */
 #ifndef QUERN_PROBLEM_FUSE_RULES_H
 #define QUERN_PROBLEM_FUSE_RULES_H
@@ -32,8 +32,8 @@ int qn_fuse_sums(const struct quern_problem *problem);
 size_t qn_fuse_end(const struct quern_problem *problem,
                    const struct qn_recipe *recipe);
 
-/* What such a problem needs besides: numbers and a column copy. Nothing of
-   other problems. */
+/* What such a problem needs besides: numbers and a columnwise tensor. Nothing
+   of other problems. */
 int qn_fuse_describe(struct quern_context *ctx,
                      const struct quern_problem *problem,
                      const struct qn_recipe *recipe,

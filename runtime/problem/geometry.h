@@ -16,8 +16,8 @@ static inline size_t qn_padded(size_t bytes)
 /* Length of an axis; the ragged one's total. */
 int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
 
-/* C lies as D does; P is what an activation was given; T the column copy, where
-   D is a row copy. */
+/* C lies as D does; P is what an activation was given; T the columnwise tensor,
+   where D is a rowwise tensor. */
 enum qn_role {
     QN_ROLE_A,
     QN_ROLE_B,

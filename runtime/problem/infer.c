@@ -240,8 +240,8 @@ static int find_op(const struct qn_recipe *recipe, int a, int b,
 }
 
 /*
-** A column copy's columns are a bound on the tokens of all groups, each aligned
-** to 128: the most tokens that need no more columns.
+** A columnwise tensor's columns are a bound on the tokens of all groups, each
+** aligned to 128: the most tokens that need no more columns.
 */
 static int find_tokens(const struct qn_recipe *recipe, struct quern_problem *p)
 {
@@ -252,10 +252,11 @@ static int find_tokens(const struct qn_recipe *recipe, struct quern_problem *p)
     p->k = columns + (tile - 1) * (1 - (int64_t)p->groups);
     if (columns % tile == 0 && p->k >= 0)
         return QUERN_OK;
-    return qn_error_set(QUERN_EINVAL,
-                        "a sums %lld columns: a column copy of k tokens in %d "
-                        "groups has (k + 127 * %d) / 128 * 128 of them",
-                        (long long)columns, p->groups, p->groups);
+    return qn_error_set(
+        QUERN_EINVAL,
+        "a sums %lld columns: a columnwise tensor of k tokens in %d "
+        "groups has (k + 127 * %d) / 128 * 128 of them",
+        (long long)columns, p->groups, p->groups);
 }
 
 /* ----------------------------------------------------------------------- d */

@@ -446,9 +446,10 @@ static int is_saved(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
 
 /*
 ** `saved` has what backward and wgrad read: pre, or where that is computed
-** again x's row copy, and of each tensor the column copy, or where it is not
-** scaled the tensor. In the workspace, behind what the steps need, and pre if
-** it is not saved, forward and backward have the same bytes in turns.
+** again x's rowwise tensor, and of each tensor the columnwise tensor, or where
+** it is not scaled the tensor. In the workspace, behind what the steps need,
+** and pre if it is not saved, forward and backward have the same bytes in
+** turns.
 */
 static void lay_out(const struct quern_mlp *mlp, struct qn_mlp_space *s,
                     const struct qn_recipe *recipe, size_t scratch)

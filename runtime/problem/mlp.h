@@ -34,7 +34,7 @@ enum {
 };
 
 /* What lies in `saved` or in the workspace. Rows of x, h, dy and dpre are
-   their row copies, columns their column copies. */
+   their rowwise tensors, columns their columnwise tensors. */
 enum qn_mlp_slot {
     QN_MLP_PRE_SLOT,
     QN_MLP_DH_SLOT,

@@ -159,7 +159,7 @@ static int check_work(const struct quern_quantization *q)
         wrong = "activation, interleave, prob, dbias and dprob are of quantize "
                 "alone, and prob of bias";
     else if (q->work == QUERN_TRANSPOSE && q->copies != QUERN_COLUMNWISE)
-        wrong = "transpose makes the column copy: copies=columnwise";
+        wrong = "transpose makes the columnwise tensor: copies=columnwise";
     else if (q->work == QUERN_DEQUANTIZE &&
              q->copies == (QUERN_ROWWISE | QUERN_COLUMNWISE))
         wrong =

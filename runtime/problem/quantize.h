@@ -15,8 +15,9 @@ struct qn_quantize_space {
     size_t row_amax, column_amax, partials, sizes, end;
 };
 
-/* Are the scales of a row and a column copy the same numbers, so that both may
-   lie in one place? Those of blocks and rows follow the copy's own axis. */
+/* Are the scales of a row and a columnwise tensor the same numbers, so that
+   both may lie in one place? Those of blocks and rows follow the copy's own
+   axis. */
 int qn_quantize_same_sf(const struct qn_scaling *scaling);
 
 /* How the recipe scales the tensor. */
@@ -43,7 +44,8 @@ double qn_quantize_values(const struct quern_quantization *q);
 /* Tiles of 128 rows that the groups have at most. */
 int64_t qn_quantize_tiles(const struct quern_quantization *q);
 
-/* The most rows of which a column copy has so many columns; -1: of none. */
+/* The most rows of which a columnwise tensor has so many columns; -1: of
+   none. */
 int64_t qn_quantize_tokens(int64_t columns, int groups);
 
 /* Blocks of `size` in a length, and the length of as many whole ones. */

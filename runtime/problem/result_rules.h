@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** result_rules.h: a product's result as copies of an x, or of dgrad as copies
-** of a dy: D is the row copy, T the other.
+** of a dy: D is the rowwise tensor, T the other.
 **
 ** Where a kernel makes them they leave the product's own launch. Else a plan is
 ** of two: the product, whose D are numbers in the workspace, and the cast that

@@ -4,9 +4,10 @@
 ** lie.
 **
 ** A product reads copies that quern_quantize_run made, each k-major for it: of
-** x or dy a row copy, of w the row or the column copy, and where tokens are
-** summed two column copies. So what a copy is, is said in one place only,
-** quantize.c; this file names the quantization and derives strides from it.
+** x or dy a rowwise tensor, of w the row or the columnwise tensor, and where
+** tokens are summed two columnwise tensors. So what a copy is, is said in one
+** place only, quantize.c; this file names the quantization and derives strides
+** from it.
 **                                             COUPLED: scales
 */
 #include "problem/scale.h"

@@ -214,8 +214,8 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
 
 /*
 ** The total of the ragged axis that the arguments give, by the first operand
-** that has the axis. Columns of a column copy stand for as many tokens as they
-** may hold. -1: there is no such total.
+** that has the axis. Columns of a columnwise tensor stand for as many tokens as
+** they may hold. -1: there is no such total.
 */
 static int64_t given_total(const struct quern_plan *plan,
                            const struct quern_args *args, int64_t most)

@@ -27,7 +27,7 @@ struct tensor {
 
 enum { TENSORS = 5, OTHERS = 13 };
 
-/* Else the row copy is plain numbers, and may be left out where dbias is
+/* Else the rowwise tensor is plain numbers, and may be left out where dbias is
    wanted alone. */
 static int is_scaled(const struct quern_quantize_plan *plan)
 {

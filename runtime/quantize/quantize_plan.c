@@ -5,7 +5,7 @@
 ** There is one kernel for each op, tensor, type of input and form on each
 ** architecture, so nothing has to be weighed: of those that run on the device,
 ** the one made for the latest architecture is taken, and of two for that the
-** one that makes nothing but row copies, where nothing else is wanted.
+** one that makes nothing but rowwise tensors, where nothing else is wanted.
 */
 #include "quantize/quantize_plan.h"
 #include "base/context.h"
@@ -30,7 +30,7 @@ static int form_of(const struct quern_quantization *q)
     return q->of == QUERN_X ? QN_FORWARD : QN_BACKWARD;
 }
 
-/* Is the row copy of numbers as they are all that is wanted? */
+/* Is the rowwise tensor of numbers as they are all that is wanted? */
 static int rows_alone(const struct quern_quantization *q)
 {
     return q->work == QUERN_QUANTIZE && q->copies == QUERN_ROWWISE &&

@@ -79,7 +79,7 @@ struct qn_expansion {
     void *out;
     const void *first_dims, *offsets; /* none of w */
     int sizes_bytes;
-    int align; /* as the kernels' parameter; 0 of w and of row copies */
+    int align; /* as the kernels' parameter; 0 of w and of rowwise tensors */
     const int *noop;
     void *error;
 };

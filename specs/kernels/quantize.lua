@@ -69,8 +69,8 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   end
 end
 
--- Where only the row copy is wanted and a row has one scale: rows lie in shared memory until their
--- largest magnitude is known.
+-- Where only the rowwise tensor is wanted and a row has one scale: rows lie in shared memory until
+-- their largest magnitude is known.
 kernels "cast_rows" {
   op = "quantize", of = { "x", "dy" }, input = numbers, form = "rows", element = narrow,
   scale = "blocked", arch = "sm_90a", template = "quantize/rows.cu",

@@ -95,7 +95,8 @@ local function common (wide)
     return { word_slots(v.a, v.span), word_slots(v.b, v.span) }
   end),
 
-  -- Scales of a row copy that begin anew with each group: where, follows from the groups before.
+  -- Scales of a rowwise tensor that begin anew with each group: where, follows from the groups
+  -- before.
   derive "a_runs" (function (v)
     return v.ragged == "m" and v.a.scale and (v.a.scale.apart or v.a.scale.rows > 1) or false
   end),

@@ -30,7 +30,7 @@ local function number_memory (v) return v.tile.m // v.cluster.n * v.tile.k * 2 e
 local function slab_memory (v)
   local rows = v.store == "warps" and 8 * 16 or 2 * 64
   local made = v.epilogue == "copies" or v.epilogue == "gradient_copies"
-  local copies = made and 21 * KiB or 0 -- a column copy on its way
+  local copies = made and 21 * KiB or 0 -- a columnwise tensor on its way
   local barriers = v.addend == "fetch" and 8 * v.slabs * 8 or 0
   local ahead = v.whole and v.factors == "squares" and 8 * 32 * 16 or 0
   return 1 * KiB + v.slabs * rows * 128 + barriers + copies + 512 + ahead

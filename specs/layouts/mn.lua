@@ -1,5 +1,5 @@
 -- Scales of 128 x 128 tiles read a column at once: [blocks of a row][rows, to a multiple of 4]. The
--- column copy has such a matrix for each group, since its blocks end with the group's tokens.
+-- columnwise tensor has such a matrix for each group, since its blocks end with the group's tokens.
 
 storage "mn" { order = "columns", pad = { rows = 4 } }
 

@@ -1,4 +1,5 @@
--- FP8, one scale for each row of activations and weights; column copy: for each feature of a group.
+-- FP8, one scale for each row of activations and weights; columnwise tensor: for each feature of a
+-- group.
 
 recipe "fp8_row" {
   element = { x = e4m3, w = e4m3, dy = e4m3 },

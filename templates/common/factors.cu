@@ -5,7 +5,7 @@
 **   factors       [2][groups]    fp32: alpha times the scales of the second level, then beta; or
 **                                null
 **   device_sizes  [2 groups + 1] int32: lengths at multiples of `align`, then where the groups
-**                                begin, at multiples of 128 as in a column copy; or null
+**                                begin, at multiples of 128 as in a columnwise tensor; or null
 **   flags         [2]            of a product in FP8 and of one in bf16, each left out where its
 **                                flag is not 0; or null: the first one's, until some value does
 **                                not fit; both where the caller wants none

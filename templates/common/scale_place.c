@@ -4,7 +4,7 @@ struct scale_group {
     int number;
     long long start, length; /* rows, or tokens */
     long long first;         /* runs of 128 of them in the groups before it */
-    long long k;             /* of a row copy */
+    long long k;             /* of a rowwise tensor */
 };
 
 /* Where the scales of an operand's group lie, those of a row, group or tensor from `base` on. */

@@ -2,10 +2,10 @@
 /*
 ** A copy back to numbers of any type, on the host.
 **
-**   out  [m, k]  from the row copy, or where that is null from the column copy
+**   out  [m, k]  from the rowwise tensor, or where that is null from the columnwise tensor
 //$ if of ~= "w" then
-**   align        0, or of the column copy: groups begin at multiples of 128 there, as in the copy,
-**                and their last rows reach to a multiple of so many
+**   align        0, or of the columnwise tensor: groups begin at multiples of 128 there, as in the
+**                copy, and their last rows reach to a multiple of so many
 //$ end
 **
 ** One rounding for each factor, to fp32, and one to the result's type. What was transformed stays

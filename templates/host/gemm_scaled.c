@@ -10,7 +10,8 @@
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
 **   d  $(d.type) [m, n], or [m, n / 2] where an activation takes two operands; p [m, n], or null
 //$ if copies then
-**      d is what is quantized: the row copy, and the column copy or null, are what is stored
+**      d is what is quantized: the rowwise tensor, and the columnwise tensor or null, are what is
+**      stored
 //$ end
 **
 //$ elseif back then
@@ -20,7 +21,8 @@
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
 **   d  $(d.type) [m, 2 n], or [m, n] where the activation takes one operand; p the same
 //$ if copies then
-**      d is what is quantized: the row copy, and the column copy or null, are what is stored
+**      d is what is quantized: the rowwise tensor, and the columnwise tensor or null, are what is
+**      stored
 //$ end
 **
 //$ else
@@ -31,7 +33,8 @@
 **
 //$ end
 //$ if ragged == "k" then
-** Groups split k: the tokens of both column copies, where each group begins at a multiple of 128.
+** Groups split k: the tokens of both columnwise tensors, where each group begins at a multiple of
+** 128.
 //$ else
 //$ local given = (follows or back) and "p" or "c"
 ** Groups split the rows of a, d and $(given); b has a matrix for each group.
@@ -97,7 +100,7 @@ enum {
     BLOCK_M = 16 * TILE_M, /* what one worker computes at a time */
     BLOCK_N = 4 * TILE_N,
     MICROBATCHES = $(microbatches), /* products that a call may merge */
-    ALIGNED = 128 /* a group's tokens begin at multiples of it in column copies */
+    ALIGNED = 128 /* a group's tokens begin at multiples of it in columnwise tensors */
 };
 typedef $(codes[a.type] or "unsigned char") a_element;
 typedef $(codes[b.type] or "unsigned char") b_element;

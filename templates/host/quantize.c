@@ -2,9 +2,9 @@
 /*
 ** Quantize on the host, from any type of input and in any form.
 **
-**   row     [m, k]       the row copy, scaled along k
-**   column  [k, tokens]  the column copy, scaled along the rows: transposed, each group from a
-**                        multiple of 128 on, with zeros up to the next one
+**   row     [m, k]       the rowwise tensor, scaled along k
+**   column  [k, tokens]  the columnwise tensor, scaled along the rows: transposed, each group from
+**                        a multiple of 128 on, with zeros up to the next one
 **   dbias   [groups, k]  sums over the rows: of 32 rows each, in order, then of these
 **
 ** Any of the three may be null. Tiles of 128 x 128 are dealt out to the workers; the result does

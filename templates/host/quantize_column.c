@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* A tile of the column copy: lines are features. Those of w end where their matrix does. */
+/* A tile of the columnwise tensor: lines are features. Those of w end where their matrix does. */
 static void quantize_column(const struct work *w, const struct group *g, int row, int feature,
                             float tile[TILE][TILE])
 {

@@ -52,7 +52,7 @@ void $(name)(void *const *params, int worker, int workers)
         g.length = (int)cut_to_rows(group_length(first_dims, offsets, sizes_bytes, i),
                                     (unsigned int)m - g.start);
         if (g.first + ceil_div(g.length, TILE) > most_tiles(&w.all))
-            g.length = 0; /* groups that overlap would not fit into the column copy */
+            g.length = 0; /* groups that overlap would not fit into the columnwise tensor */
 //$ end
         do_group(&w, &g, &next);
     }

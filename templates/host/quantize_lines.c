@@ -2,7 +2,7 @@
 //$ local across, down = scale.k > 0 and scale.k or 128, scale.rows > 0 and scale.rows or 1
 /*
 ** A tile of one copy, as lines of 128 values. Both copies are made by the same code: lines are rows
-** of the row copy and features of the column copy.
+** of the rowwise tensor and features of the columnwise tensor.
 */
 struct lines {
     const struct copy *copy;

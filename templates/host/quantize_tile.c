@@ -71,7 +71,7 @@ static float backward(const struct work *w, long long row, int f)
 }
 
 //$ if scale then
-/* What the row copy holds. */
+/* What the rowwise tensor holds. */
 static float copied(const struct work *w, const struct group *g, int row, int f)
 {
     const long long at = row_of(w, g, row) * w->row.stride + f;

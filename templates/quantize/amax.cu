@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The largest magnitudes that quantizing needs before it begins: $(of) in $(recipe), from
-** $(input.type == "copy" and "its row copy" or input.type).
+** $(input.type == "copy" and "its rowwise tensor" or input.type).
 **
 //$ if scale.span == "row" then
 **   row_amax     [m]          of each row

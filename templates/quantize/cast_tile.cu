@@ -7,13 +7,14 @@
 //$ end
 /*
 //$ if scale.hadamard then
-** All of a thread's values into the row copy, and their sums.
+** All of a thread's values into the rowwise tensor, and their sums.
 //$ else
 ** All of a thread's values into both copies, and their sums: 16 rows are read, and what becomes of
-** them lies where they were, until the row copy's part is stored, and later the column copy's.
+** them lies where they were, until the rowwise tensor's part is stored, and later the columnwise
+** tensor's.
 //$ end
-** `stored` rows of the row copy are, `rows` are in the group; the others are zeros. `at` is where
-** the first value lies that the thread stores. FULL: all of them, of either.
+** `stored` rows of the rowwise tensor are, `rows` are in the group; the others are zeros. `at` is
+** where the first value lies that the thread stores. FULL: all of them, of either.
 */
 template <int FULL>
 FN void cast_rows(struct shared *shared, const struct coord *p, const struct copy *row,
@@ -40,7 +41,7 @@ FN void cast_rows(struct shared *shared, const struct coord *p, const struct cop
 //$ if not direct then
         const float factors[2] = { column_factor(f, 0, first), column_factor(f, 1, first) };
         packed here[16];
-        unsigned made[16]; /* codes of the row copy */
+        unsigned made[16]; /* codes of the rowwise tensor */
         unsigned words[2][WORDS];
         float before[2] = { 0, 0 }; /* the row above, times the columns' factors */
 //$ if scale.stochastic then
@@ -112,7 +113,7 @@ FN void cast_rows(struct shared *shared, const struct coord *p, const struct cop
 }
 
 //$ if scale.hadamard then
-/* Sixteen values of a line of the column copy, of which `at` is the number of the first. */
+/* Sixteen values of a line of the columnwise tensor, of which `at` is the number of the first. */
 FN void cast_line(const struct copy *column, unsigned words[WORDS], const float c[16], float factor,
                   long long at)
 {
@@ -136,8 +137,8 @@ FN void cast_line(const struct copy *column, unsigned words[WORDS], const float 
 //$ local blockwise = scale.span == "block" and scale.k <= 32 -- else a factor is known before
 //$ if scale.hadamard and blockwise then
 /*
-** The column copy of values that are transformed first, block after block: $(scale.k) rows of a
-** feature are transformed, scaled and cast while they are in registers.
+** The columnwise tensor of values that are transformed first, block after block: $(scale.k) rows of
+** a feature are transformed, scaled and cast while they are in registers.
 */
 FN void cast_turned(struct shared *shared, const struct coord *p, const struct group *g,
                     const struct tile *t, const struct shape *all, const struct copy *column,
@@ -178,7 +179,7 @@ FN void cast_turned(struct shared *shared, const struct coord *p, const struct g
 }
 
 //$ elseif scale.hadamard then
-/* The column copy of values that are transformed first. */
+/* The columnwise tensor of values that are transformed first. */
 FN void cast_turned(struct shared *shared, const struct coord *p, const struct copy *column,
                     packed *tile, const struct factors *f, long long at)
 {
@@ -205,7 +206,7 @@ FN void cast_turned(struct shared *shared, const struct coord *p, const struct c
 //$ local and_sums = of ~= "w" and ", and each thread's sums if there is room for them" or ""
 /*
 ** A tile: both copies$(and_sums). All threads come
-** here together, and may leave before all of the column copy has been stored.
+** here together, and may leave before all of the columnwise tensor has been stored.
 */
 FN void cast_tile(struct shared *shared, const struct coord *p, const struct group *g,
                   const struct tile *t, const struct shape *all, const struct copy *row,

@@ -65,7 +65,8 @@ FN unsigned char *kept(unsigned char *address)
 }
 
 //$ end
-/* Where feature `feature` of the tile lies in a thread's first row of the row copy, in values. */
+/* Where feature `feature` of the tile lies in a thread's first row of the rowwise tensor, in
+   values. */
 FN long long row_at(const struct copy *copy, const struct coord *p, const struct group *g,
                     const struct tile *t, const struct shape *all, int feature)
 {
@@ -73,7 +74,7 @@ FN long long row_at(const struct copy *copy, const struct coord *p, const struct
     return ($(first) + t->row + ROWS * p->part) * copy->stride + t->column + feature;
 }
 
-/* Where the tile's first value lies in the column copy, in values. */
+/* Where the tile's first value lies in the columnwise tensor, in values. */
 FN long long column_at(const struct copy *copy, const struct group *g, const struct tile *t,
                        const struct shape *all)
 {
@@ -86,7 +87,7 @@ FN long long column_at(const struct copy *copy, const struct group *g, const str
 
 enum { WORDS = 16 * $(bits) / 32 }; /* of 16 values */
 
-/* Two values of a column copy's line into the words that a thread gathers of 16. */
+/* Two values of a columnwise tensor's line into the words that a thread gathers of 16. */
 FN void gather(unsigned words[WORDS], int r, unsigned codes)
 {
     const int at = r % $(32 // bits) * $(bits), word = r % 16 / $(32 // bits);
@@ -95,10 +96,10 @@ FN void gather(unsigned words[WORDS], int r, unsigned codes)
 }
 
 /*
-** Until a line of the column copy is stored, its parts lie where the values were that they come
-** from: those of 16 rows in the place of these, or, if they have 4 bits, of 32 rows in the place of
-** the first 16. Which chunk of 16 bytes a line gets there spreads them over the banks, both when
-** they are written for neighbouring features and when they are read for a line.
+** Until a line of the columnwise tensor is stored, its parts lie where the values were that they
+** come from: those of 16 rows in the place of these, or, if they have 4 bits, of 32 rows in the
+** place of the first 16. Which chunk of 16 bytes a line gets there spreads them over the banks,
+** both when they are written for neighbouring features and when they are read for a line.
 */
 FN unsigned char *staged_part(packed *tile, int line, int part, int second_half)
 {
@@ -140,8 +141,8 @@ enum {
 };
 
 /*
-** Until they are stored, rows of the row copy lie there too, in what 16 rows' parts of the column
-** copy leave of these: row r of the 16 from `first` on.
+** Until they are stored, rows of the rowwise tensor lie there too, in what 16 rows' parts of the
+** columnwise tensor leave of these: row r of the 16 from `first` on.
 */
 FN unsigned char *staged_row(packed *tile, const struct coord *p, int first, int r)
 {
@@ -168,7 +169,7 @@ FN void store_rows(packed *tile, const struct coord *p, int first, unsigned char
 }
 
 //$ end
-/* The column copy's lines, $(16 * bits) bytes of each. */
+/* The columnwise tensor's lines, $(16 * bits) bytes of each. */
 FN void store_stage(packed *tile, const struct copy *copy, const struct group *g,
                     const struct tile *t, const struct shape *all)
 {

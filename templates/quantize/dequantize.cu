@@ -2,16 +2,16 @@
 /*
 ** A copy of $(of) in $(recipe) back to numbers, as $(input.type).
 **
-**   out  [m, k]  from the row copy, or where that is null from the column copy
+**   out  [m, k]  from the rowwise tensor, or where that is null from the columnwise tensor
 //$ if of ~= "w" then
-**   align        0, or of the column copy: groups begin at multiples of 128 there, as in the copy,
-**                and their last rows reach to a multiple of so many: what is transformed goes on
-**                beyond a group's end
+**   align        0, or of the columnwise tensor: groups begin at multiples of 128 there, as in the
+**                copy, and their last rows reach to a multiple of so many: what is transformed goes
+**                on beyond a group's end
 //$ end
 **
 ** One rounding for each factor, to fp32, and one to $(input.type). What was transformed stays so.
 ** Neighbouring threads read and store what lies side by side, eight codes of a line each: those of
-** the column copy lie along the rows, and turn on their way through shared memory.
+** the columnwise tensor lie along the rows, and turn on their way through shared memory.
 */
 //$ include "quantize/head.cu"
 
@@ -51,8 +51,8 @@ FN int thread_here(void)
 //$ local blocks = scale.span == "block"
 //$ local stepped = blocks and scale.order == "rows" and (scale.rows == 1 or scale.rows == 16)
 /*
-** From the row copy: each thread has eight features of every STEP-th row, AT_ONCE on their way. Of
-** a tile that is `complete` all rows and columns exist, and begin at multiples of 16 bytes.
+** From the rowwise tensor: each thread has eight features of every STEP-th row, AT_ONCE on their
+** way. Of a tile that is `complete` all rows and columns exist, and begin at multiples of 16 bytes.
 */
 FN void do_rows(const struct copy *copy, const struct result *out, const struct group *g,
                 const struct tile *t, const struct shape *all, const int complete)
@@ -146,7 +146,7 @@ $(name)(
             look_ahead(&schedule, 1 - turn / 32, lane);
 //$ if of ~= "w" then
         if (g.first + t.row / TILE_M >= most_tiles(&all))
-            continue; /* groups that overlap would not fit into the column copy */
+            continue; /* groups that overlap would not fit into the columnwise tensor */
 //$ end
 //$ local start = "(align ? (long long)g.first * TILE_M : g.start)"
 //$ local first = of == "w" and "(long long)g.number * m" or start

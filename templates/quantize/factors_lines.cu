@@ -3,7 +3,7 @@
 //$ local gathered = scale.words
 //$ local more = scale.global and ", global" or ""
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
-/* Blocks of one line: 1 x $(wide) values of the row copy. A lane has a row. */
+/* Blocks of one line: 1 x $(wide) values of the rowwise tensor. A lane has a row. */
 FN void find_row_factors(struct shared *shared, const struct coord *p, const struct group *g,
                          const struct tile *t, const struct shape *all, const struct copy *copy,
                          const float most[BLOCKS])
@@ -49,7 +49,7 @@ FN void store_column_sf(struct shared *shared, const struct coord *p, const stru
 }
 
 //$ if not (scale.hadamard and wide <= 32) then
-/* $(wide) x 1 values of the column copy. */
+/* $(wide) x 1 values of the columnwise tensor. */
 FN void find_column_factors(struct shared *shared, const struct coord *p, const struct group *g,
                             const struct tile *t, const struct shape *all,
                             const struct copy *copy, const float most[2][PARTS],
@@ -79,7 +79,7 @@ FN void find_column_factors(struct shared *shared, const struct coord *p, const 
     }
 }
 
-/* The largest magnitudes of the columns, as the column copy takes them. */
+/* The largest magnitudes of the columns, as the columnwise tensor takes them. */
 FN void find_columns(const packed *v, float most[2][PARTS])
 {
 //$ if scale.hadamard then

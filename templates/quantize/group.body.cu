@@ -9,5 +9,5 @@ g.start = t.start;
 g.length = (int)t.length;
 g.first = (int)((w.next - w.stride) / w.across) - t.row / TILE_M; /* COUPLED: bands */
 if (g.first + t.row / TILE_M >= most_tiles(&all))
-    continue; /* groups that overlap would not fit into the column copy */
+    continue; /* groups that overlap would not fit into the columnwise tensor */
 //$ end

@@ -58,7 +58,7 @@ FN void take(const packed *v, int second, float c[16])
         c[r] = second ? hi_of(value(v, r)) : lo_of(value(v, r));
 }
 
-/* The same as the column copy takes them. */
+/* The same as the columnwise tensor takes them. */
 FN void turn(const packed *v, int second, float c[16])
 {
     take(v, second, c);

@@ -16,10 +16,9 @@
 **
 ** Either copy may be null. Persistent CTAs walk over tiles of 128 x 128, whose values they bring
 //$ local ahead = stages == 2 and ", those of the next tile while they work on one" or ""
-** into shared memory$(ahead).
-** A thread is concerned with two features of 32 rows, so that sums and maxima along the rows need
-** no other thread, and pairs of rows become neighbours in the column copy; those along the features
-** go through shuffles.
+** into shared memory$(ahead). A thread is concerned with two features of 32 rows, so that sums and
+** maxima along the rows need no other thread, and pairs of rows become neighbours in the columnwise
+** tensor; those along the features go through shuffles.
 */
 //$ include "quantize/head.cu"
 
@@ -117,7 +116,7 @@ $(name)(
         most = larger(most, larger(low_of(both), high_of(both)));
 //$ end
 //$ if of ~= "w" then
-        /* Groups that overlap would not fit into the column copy. */
+        /* Groups that overlap would not fit into the columnwise tensor. */
         if (g.first + t.row / TILE_M >= most_tiles(&all)) {
             __syncthreads();
             continue;

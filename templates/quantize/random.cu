@@ -8,8 +8,8 @@ FN unsigned round_two(unsigned bytes, float lo, float hi)
 }
 
 /*
-** The bytes of the row copy's values. Eight lanes need the same sixteen of each row, so each draws
-** for four rows. `at` is the number of the thread's first value in the copy.
+** The bytes of the rowwise tensor's values. Eight lanes need the same sixteen of each row, so each
+** draws for four rows. `at` is the number of the thread's first value in the copy.
 */
 FN void draw_rows(struct shared *shared, const struct coord *p, const struct copy *row,
                   long long at)

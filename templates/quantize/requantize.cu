@@ -17,9 +17,9 @@
 **           its group and has NaN as its scale, or values that are not 0 and the power of two of
 **           which is too far from the others'                    COUPLED: requantize -> factors.cu
 **
-** All values are the same, to the bit. The source is the row copy, or where that is null the column
-** copy, and so is the result; what belongs to no group is neither read nor written, but for the
-** column copy's zeros up to multiples of 128 tokens.
+** All values are the same, to the bit. The source is the rowwise tensor, or where that is null the
+** columnwise tensor, and so is the result; what belongs to no group is neither read nor written,
+** but for the columnwise tensor's zeros up to multiples of 128 tokens.
 */
 //$ include "quantize/head.cu"
 
@@ -171,7 +171,7 @@ FN int write_parts(const struct part part[TIMES], const struct goal *g,
 }
 
 //$ local tokens = of ~= "w"
-/* Of the row copy: lines are rows. */
+/* Of the rowwise tensor: lines are rows. */
 FN struct coord place_rows(const struct group *g, const struct tile *t, const struct shape *all)
 {
     struct coord p;
@@ -184,7 +184,8 @@ FN struct coord place_rows(const struct group *g, const struct tile *t, const st
     return p;
 }
 
-/* Of the column copy: lines are features, and the last block of tokens has all of its values. */
+/* Of the columnwise tensor: lines are features, and the last block of tokens has all of its
+   values. */
 FN struct coord place_columns(const struct group *g, const struct tile *t, const struct shape *all)
 {
     struct coord p;
@@ -209,7 +210,7 @@ struct job {
     unsigned char *out;
     long long pitch;
     float *out_sf;
-    int turned;                 /* it is the column copy */
+    int turned;                 /* it is the columnwise tensor */
     struct shape all;
 };
 
@@ -225,7 +226,7 @@ FN struct goal begin_tile(struct part part[TIMES], const struct job *j, const st
     const long long value = j->turned ? (long long)g.first * TILE_M + p.value : p.value;
 
     if (g.first + t->row / TILE_M >= most_tiles(&j->all))
-        p.lines = 0; /* groups that overlap would not fit into the column copy */
+        p.lines = 0; /* groups that overlap would not fit into the columnwise tensor */
     goal.sf = j->out_sf + value / 128 * padded(j->turned ? j->all.k : j->all.m, 4) + line;
     goal.values = j->turned ? TILE_M : p.values; /* zeros follow up to 128 tokens */
 //$ else

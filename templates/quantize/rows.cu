@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Quantize $(of) for $(recipe), from $(input.type), where only the row copy is wanted: groups of
-** rows.
+** Quantize $(of) for $(recipe), from $(input.type), where only the rowwise tensor is wanted: groups
+** of rows.
 **
 **   row  [m, k]  $(element.type), a scale for each row
 **

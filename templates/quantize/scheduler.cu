@@ -1,7 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The tile scheduler, over the tiles of all groups. Tiles at work at a time cover an area about as
-** high as wide, so that rows of the input and lines of the column copy both come in long pieces.
+** high as wide, so that rows of the input and lines of the columnwise tensor both come in long
+** pieces.
 */
 struct tile {
     int group;

@@ -28,7 +28,7 @@ FN int most_tiles(const struct shape *all)
 
 //$ if scale then
 //$ local across, down = scale.k > 0 and scale.k or 1, scale.rows > 0 and scale.rows or 1
-/* Of the row copy: a row of scales for each $(down == 1 and "row" or down .. " rows"). */
+/* Of the rowwise tensor: a row of scales for each $(down == 1 and "row" or down .. " rows"). */
 FN struct scales row_scales(const struct group *g, const struct shape *all)
 {
     struct scales s;
@@ -58,7 +58,7 @@ FN struct scales row_scales(const struct group *g, const struct shape *all)
 }
 
 //$ local what = down == 1 and "feature" or down .. " features"
-/* Of the column copy: a row of scales for each $(what). */
+/* Of the columnwise tensor: a row of scales for each $(what). */
 FN struct scales column_scales(const struct group *g, const struct shape *all)
 {
     struct scales s;

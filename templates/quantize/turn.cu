@@ -1,7 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** From the column copy, through a stage in shared memory: rows of 256 bytes, the pieces of which
-** change places so that neighbouring threads meet different banks, as they write and as they read.
+** From the columnwise tensor, through a stage in shared memory: rows of 256 bytes, the pieces of
+** which change places so that neighbouring threads meet different banks, as they write and as they
+** read.
 */
 enum {
     PIECES = 16,              /* of a row */

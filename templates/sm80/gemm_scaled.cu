@@ -44,7 +44,7 @@ enum {
     WARP_M = $(warp[1]), /* rows of D that one warp sums */
     WARP_N = $(warp[2]),
     STAGES = $(stages),
-    ALIGNED = 128, /* a group's tokens begin at multiples of it in column copies */
+    ALIGNED = 128, /* a group's tokens begin at multiples of it in columnwise tensors */
     /* Bytes of a row in a stage. With 16 more, 8 rows lie in different banks. */
     A_ROW = TILE_K * $(stored(a)) / 8,
     B_ROW = TILE_K * $(stored(b)) / 8,

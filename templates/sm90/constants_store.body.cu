@@ -11,7 +11,7 @@ SLABS = $(slabs), /* of each */
 ALL_SLABS_BYTES = $(warps and 8 or 2) * SLABS * SLAB_BYTES,
 ROW_SLABS = COLUMNS / SLAB_COLUMNS,
 //$ if epilogue == "copies" or epilogue == "gradient_copies" then
-TURNED_BYTES = 2 * 128 * 64, /* a tile's column copy, of each warpgroup's rows */
+TURNED_BYTES = 2 * 128 * 64, /* a tile's columnwise tensor, of each warpgroup's rows */
 MAXIMA_BYTES = 2 * 8 * 256,  /* of each warp's columns, of this tile and the one before */
 COLUMNS_BYTES = 2 * 512,     /* what columns are multiplied by, for each warpgroup */
 //$ end

@@ -3,9 +3,9 @@
 ** A tile's results as the copies that quantize makes of them: rounded to $(d.type) first, as it
 ** reads them. They are 128 rows x 128 columns, one block of scales of either copy.
 **
-**   row copy     a scale for a row's 128 results: a warp has 16 rows of them
-**   column copy  a scale for a column's 128 rows, behind the group's last one zeros, transposed:
-**                the warps tell each other what is largest in their columns
+**   rowwise tensor     a scale for a row's 128 results: a warp has 16 rows of them
+**   columnwise tensor  a scale for a column's 128 rows, behind the group's last one zeros,
+**                transposed: the warps tell each other what is largest in their columns
 **
 ** A thread holds results of two rows, `row` + lane / 4 and 8 below, packed in pairs: pair j of a
 ** row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
@@ -82,7 +82,7 @@ FN void find_results(struct packed *packed, float sum[SUMS], struct slabs *slabs
 }
 
 //$ end
-/* ------------------------------------------------------------------ row copy */
+/* ------------------------------------------------------------------ rowwise tensor */
 
 /* The largest magnitudes of the thread's two rows. */
 FN void largest_of_rows(const struct packed *packed, float most[2])
@@ -105,13 +105,14 @@ FN void largest_of_rows(const struct packed *packed, float most[2])
 }
 
 //$ if back then
-/* A warp's rows of the row copy, and their scales, from column x on; nothing reads the slab. */
+/* A warp's rows of the rowwise tensor, and their scales, from column x on; nothing reads the
+   slab. */
 FN void store_row_copy(const struct packed *packed, unsigned int slab, const struct tile *t,
                        const struct maps *maps, const struct copies *c, int x, int row,
                        int rows, int lane)
 {
 //$ else
-/* A warp's rows of the row copy, and their scales, from column x on. */
+/* A warp's rows of the rowwise tensor, and their scales, from column x on. */
 FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const struct tile *t,
                        const struct maps *maps, const struct copies *c, int x, int row,
                        int rows, int lane)
@@ -154,7 +155,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
         store_slab(maps, slab, t, x, row, rows);
 }
 
-/* --------------------------------------------------------------- column copy */
+/* --------------------------------------------------------------- columnwise tensor */
 
 /* A warp's largest magnitudes of each column, for all warps: halves of what lanes have go round. */
 FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)

@@ -325,7 +325,7 @@ FN int block_at(const struct tile *t, int i, int columns)
 //$ end
 }
 
-/* One warp's rows of a tile: those that are not in the group are zeros of the column copy. */
+/* One warp's rows of a tile: those that are not in the group are zeros of the columnwise tensor. */
 FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                    const struct maps *maps, const struct finish *s, int row, int rows, int lane)
 {

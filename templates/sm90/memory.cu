@@ -23,7 +23,7 @@ struct memory {
     unsigned int arrived; /* of $(back and "P" or "C"), a barrier for each slab */
 //$ end
 //$ if copies then
-    unsigned int turned, maxima, columns; /* of the column copy: see sm90/copies.cu */
+    unsigned int turned, maxima, columns; /* of the columnwise tensor: see sm90/copies.cu */
 //$ end
     unsigned int posted, read, queue;
 };

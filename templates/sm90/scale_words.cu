@@ -29,7 +29,7 @@ struct scales {
     long long $(x[1])_stride, $(x[1])_group_stride;
 //$ end
 //$ end
-    int k; /* of a row copy */
+    int k; /* of a rowwise tensor */
 //$ if wide == "f16" then
     unsigned int a_low, b_low; /* what scales are relative to, in both halves: see twice_f16 */
 //$ end

@@ -76,7 +76,7 @@ static const struct {
     {"describe fprop bf16 g=8 m=64 n=32 k=16 ragged=n layout=nn", 0,
      "b.last_dims"},
     {"describe dgrad fp8_block g=8 m=64 n=32 k=40", 0,
-     "w, column copy: one matrix per group"},
+     "w, columnwise tensor: one matrix per group"},
     {"describe wgrad nvfp4 g=2 m=64 n=32 k=40", 0, "a.global"},
     {"describe wgrad mxfp8 g=2 m=64 n=32 k=40 layout=nt", 2,
      "layout=tn is expected"},

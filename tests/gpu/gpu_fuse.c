@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_fuse.c: products that quantize A in their mainloop: D against float64,
-** and to the byte against two launches, for any numbers; the column copy
+** and to the byte against two launches, for any numbers; the columnwise tensor
 ** against the host's bytes; runs again, replays after the sizes have changed,
 ** and invalid sizes.
 */
@@ -224,7 +224,8 @@ static const char *compare(struct qn_job *job, const struct qn_kernel *k)
     return bad;
 }
 
-/* The column copy that a run makes if it is asked to, by a launch before. */
+/* The columnwise tensor that a run makes if it is asked to, by a launch
+   before. */
 static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
 {
     struct quern_args args = job->args;
@@ -236,10 +237,10 @@ static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
         qn_made_columns(job, &alike))
         return quern_errmsg(gpu_context);
     if (!alike)
-        return "the column copy is not what the host quantizes to";
+        return "the columnwise tensor is not what the host quantizes to";
     return forget(job) || qn_job_run(job)
                ? quern_errmsg(gpu_context)
-               : judge(job, "without a column copy", text, size);
+               : judge(job, "without a columnwise tensor", text, size);
 }
 
 /* All that a job goes through. Alone: a capture is in other threads' way. */

@@ -55,7 +55,7 @@ static void free_way(struct strategy *w)
         free(all[i]);
 }
 
-/* A and the column copy, as arguments have them. */
+/* A and the columnwise tensor, as arguments have them. */
 static void point(const struct strategy *w, int global,
                   struct quern_tensor *row, struct quern_tensor *column)
 {

@@ -58,9 +58,9 @@ void host_lie(struct qt_case *c, const struct qt_lie *lie, int sizes_type);
 /* The same with data of its own, compared with float64. */
 void host_case_right(const struct qt_case *c);
 
-/* The row copy that a cast makes of fp32, with the activation, rows and groups
-   of a product whose result it would be: `of` an x or a dy. `given` has all
-   addresses but the workspace's. Returns the copy's stride, 0 if packed. */
+/* The rowwise tensor that a cast makes of fp32, with the activation, rows and
+   groups of a product whose result it would be: `of` an x or a dy. `given` has
+   all addresses but the workspace's. Returns the copy's stride, 0 if packed. */
 int64_t host_cast(const struct quern_problem *problem, int of, int64_t features,
                   const struct quern_quantize_args *given);
 

@@ -128,7 +128,7 @@ cast_plan(const char *line, struct quern_quantize_description *need)
     return plan;
 }
 
-/* The column copy of a recipe with scales. */
+/* The columnwise tensor of a recipe with scales. */
 static void quantize(struct shop *s, const char *recipe, const char *of,
                      struct batch *b, int64_t tokens, int64_t columns,
                      void *numbers, struct quern_tensor *out, void **memory)

@@ -465,7 +465,7 @@ static void run_lie(const struct qt_lie *lie, const struct qn_recipe *recipe,
     host_lie(&c, lie, sizes_type);
 }
 
-/* Aligned tokens must stay inside the column copies whatever sizes say. */
+/* Aligned tokens must stay inside the columnwise tensors whatever sizes say. */
 void test_scaled_lies(void **state)
 {
     (void)state;

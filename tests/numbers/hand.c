@@ -158,7 +158,7 @@ static const struct rule {
 
 /* -------------------------------------------------------------- the library */
 
-/* The row copy and its scales; the caller frees all four. */
+/* The rowwise tensor and its scales; the caller frees all four. */
 struct made {
     unsigned char *row, *sf;
     float *global, *x;

@@ -302,7 +302,8 @@ static void launches(void **state)
     end(&f);
 }
 
-/* D is a row copy, T a column copy; a kernel's D is in boxes of 128 bytes. */
+/* D is a rowwise tensor, T a columnwise tensor; a kernel's D is in boxes of 128
+   bytes. */
 static void launches_copies(void **state)
 {
     struct fixture f = begin(COPIES);

@@ -3,7 +3,8 @@
 ** test_cublaslt_scaled.c: FP8 copies with their scales through the backend
 ** cublaslt, over a fake that computes from the descriptors alone. What is
 ** expected follows from what quern.h says of copies: rows padded with zeros,
-** groups of a column copy at multiples of 128, scales by rows or by groups.
+** groups of a columnwise tensor at multiples of 128, scales by rows or by
+** groups.
 **
 ** Values are small and scales powers of two, so all sums are exact.
 */
@@ -110,7 +111,8 @@ static void fill_rows(unsigned char *at, int rows, int columns, int pitch,
             at[i * pitch + j] = j < columns ? draw(&seed, mantissa) : 0;
 }
 
-/* Columns of a column copy: groups at multiples of 128, zeros behind each. */
+/* Columns of a columnwise tensor: groups at multiples of 128, zeros behind
+   each. */
 static void fill_columns(unsigned char *at, const int64_t *lengths, int rows,
                          int pitch, int mantissa, unsigned seed)
 {
@@ -186,7 +188,7 @@ static int scale_index(const char *recipe, int group, int row, int rows)
     return strcmp(recipe, "of_rows") ? group : group * rows + row;
 }
 
-/* d[i,:] = x[i,:] * w[g]^T over row copies. */
+/* d[i,:] = x[i,:] * w[g]^T over rowwise tensors. */
 static void check_fprop(const char *recipe)
 {
     struct quern_context *ctx = test_open_with(&registry);
@@ -220,7 +222,8 @@ static void check_fprop(const char *recipe)
     quern_close(ctx);
 }
 
-/* dw[g] = dy^T x over column copies, onto beta * C; a group may be empty. */
+/* dw[g] = dy^T x over columnwise tensors, onto beta * C; a group may be
+   empty. */
 static void check_wgrad(const char *recipe)
 {
     static const float beta = 2;
@@ -338,7 +341,7 @@ static void check_wide_fprop(const char *recipe, int beta, int streams)
     quern_close(ctx);
 }
 
-/* dw[g] = dy^T x over column copies of groups with several blocks. */
+/* dw[g] = dy^T x over columnwise tensors of groups with several blocks. */
 static void check_wide_wgrad(const char *recipe)
 {
     const int tiles = !strcmp(recipe, "in_tiles"), tokens = 400;

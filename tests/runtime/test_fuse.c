@@ -284,7 +284,7 @@ static struct fake_map map_of(int param)
     return map;
 }
 
-/* One launch, which reads numbers and writes D alone; a column copy has a
+/* One launch, which reads numbers and writes D alone; a columnwise tensor has a
    launch of its own, before it. */
 static void quantizes_beside(void **state)
 {
@@ -449,7 +449,7 @@ static void refuses_problems(void **state)
         const char *text, *part;
     } rows[] = {
         {"wgrad blocks g=3 m=64 n=64 k=40 quantize=mainloop",
-         "quantize=mainloop: wgrad multiplies column copies"},
+         "quantize=mainloop: wgrad multiplies columnwise tensors"},
         {"fprop weights g=3 m=40 n=64 k=64 quantize=auto",
          "quantize=auto: recipe weights keeps a as it is"},
         {"fprop bf16 g=3 m=40 n=64 k=64 quantize=mainloop",

@@ -102,7 +102,7 @@ static void expect_sums(const struct fixture *f, const char *cast_end)
     assert_ptr_equal(param(1, DBIAS), f->args.dbias);
 }
 
-/* A column copy is a cast, which reads dy anyway. */
+/* A columnwise tensor is a cast, which reads dy anyway. */
 static void sums_beside(void **state)
 {
     struct fixture f = begin(LINE "mainloop", "mainloop");

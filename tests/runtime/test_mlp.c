@@ -136,7 +136,8 @@ static void runs_fused(void **state)
     end(&f);
 }
 
-/* The same, h being copies, the column copy for backward: no cast between. */
+/* The same, h being copies, the columnwise tensor for backward: no cast
+   between. */
 static void runs_fused_copies(void **state)
 {
     struct fixture f = begin_with("scaled", "", &with_fused);
@@ -153,7 +154,8 @@ static void runs_fused_copies(void **state)
 }
 
 /* Which way was taken, and why the other was not. */
-/* By the plan of forward, of the row copy that is kept, into the workspace. */
+/* By the plan of forward, of the rowwise tensor that is kept, into the
+   workspace. */
 static void computes_again(void **state)
 {
     struct fixture f = begin_with("scaled", " recompute=1", &registry);

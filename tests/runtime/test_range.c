@@ -48,7 +48,7 @@ static void tries_f16_first(void **state)
     end(&f);
 }
 
-/* Weights' column copy has its rows along k as well. */
+/* Weights' columnwise tensor has its rows along k as well. */
 static void looks_at_columns(void **state)
 {
     struct fixture f = begin("dgrad close g=3 m=40 n=64 k=96 dequantize=f16");

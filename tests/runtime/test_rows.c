@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_rows.c: which kernel quantizes where nothing but the row copy is
+** test_rows.c: which kernel quantizes where nothing but the rowwise tensor is
 ** wanted, and that rows which it holds whole need no launch for their maxima.
 */
 #include "test.h"

@@ -115,7 +115,7 @@ static void describes_copies(void **state)
         {"fprop blocks g=4 m=100 n=200 k=130",
          {2, {100, 130}, 144, 14400, 800, 0},
          {3, {4, 200, 130}, 144, 115200, 128, 0}},
-        /* the column copy of w: features of x by those of y */
+        /* the columnwise tensor of w: features of x by those of y */
         {"dgrad blocks g=4 m=99 n=300 k=130",
          {2, {99, 130}, 144, 99 * 144, 800, 0},
          {3, {4, 300, 130}, 144, 172800, 4 * 3 * 4 * 4, 0}},
@@ -202,7 +202,8 @@ static void refuses_problems(void **state)
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
     p = test_problem(ctx, "wgrad blocks g=4 m=100 n=200 k=130");
     assert_int_equal(p.a_major, QUERN_MAJOR_K);
-    /* what it keeps as it is lies as a row copy would, and may have gaps */
+    /* what it keeps as it is lies as a rowwise tensor would, and may have
+       gaps */
     p = test_problem(ctx, "dgrad half g=4 m=100 n=200 k=130");
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
     quern_close(ctx);
@@ -468,7 +469,8 @@ static struct quern_shape shape(int64_t first, int64_t second, int64_t third,
     return s;
 }
 
-/* Copies as a front end has them: a column copy's columns bound the tokens. */
+/* Copies as a front end has them: a columnwise tensor's columns bound the
+   tokens. */
 static void infers(void **state)
 {
     struct quern_context *ctx = test_open_with(&registry);
@@ -490,9 +492,10 @@ static void infers(void **state)
     assert_int_equal((p.k + 127 * 4) / 128 * 128, 512);
     assert_int_equal((p.k + 1 + 127 * 4) / 128 * 128, 640);
     c.a.shape[1] = c.b.shape[1] = 500;
-    test_expect(quern_infer(ctx, &c, &p), QUERN_EINVAL,
-                "a sums 500 columns: a column copy of k tokens in 4 groups "
-                "has (k + 127 * 4) / 128 * 128 of them");
+    test_expect(
+        quern_infer(ctx, &c, &p), QUERN_EINVAL,
+        "a sums 500 columns: a columnwise tensor of k tokens in 4 groups "
+        "has (k + 127 * 4) / 128 * 128 of them");
     c.a.shape[1] = c.b.shape[1] = 128;
     test_expect(quern_infer(ctx, &c, &p), QUERN_EINVAL, "a sums 128 columns");
     quern_close(ctx);

@@ -4,9 +4,10 @@
 **
 **     y = x w^T      dx = dy w      dw = dy^T x         for each group
 **
-** Row copies of x, w and dy are multiplied for y and dx, the column copy of w
-** for dx, those of dy and x for dw, as the recipe makes them: NVFP4's weights
-** in blocks of 16 x 16, its dw of transformed tokens, dy rounded by chance.
+** Row copies of x, w and dy are multiplied for y and dx, the columnwise tensor
+** of w for dx, those of dy and x for dw, as the recipe makes them: NVFP4's
+** weights in blocks of 16 x 16, its dw of transformed tokens, dy rounded by
+** chance.
 **
 ** Shared by the host tests and the GPU suite.
 */

@@ -189,7 +189,7 @@ static int find_one_sided(struct qt_step *s, char *text)
     return right;
 }
 
-/* Each block of x's column copy gets the scale of the next one. */
+/* Each block of x's columnwise tensor gets the scale of the next one. */
 static int find_scales(struct qt_step *s, char *text)
 {
     struct qn_memory *sf = &s->copies[QUERN_X].column[QT_STEP_SF];

@@ -75,7 +75,8 @@ struct side {
     double *value, *variance;
 };
 
-/* Which tensor each op has as A and B, and whether turned: its column copy. */
+/* Which tensor each op has as A and B, and whether turned: its columnwise
+   tensor. */
 static const struct {
     int of, turned;
 } sides[][2] = {{{QUERN_X, 0}, {QUERN_W, 0}},
