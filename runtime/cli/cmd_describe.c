@@ -40,7 +40,7 @@ static void add_operand(cJSON *rows, const char *name, const char *role,
     cJSON_AddItemToArray(rows, row);
 }
 
-/* Of a quantized copy, as quern_quantize_run makes them. */
+/* Of a quantized tensor, as quern_quantize_run makes them. */
 static void add_scales(cJSON *rows, const char *name,
                        const struct quern_tensor *tensor,
                        const struct qn_geometry *g)

@@ -142,9 +142,10 @@ static int check_scales(const struct row *row, const struct quern_tensor *given,
         return qn_quantize_check_sf(row->name, given, need);
     if (!given->sf && !given->global)
         return QUERN_OK;
-    return qn_error_set(QUERN_EINVAL,
-                        "%s.%s is not NULL: numbers have no scale factors",
-                        row->name, given->sf ? "sf" : "global");
+    return qn_error_set(
+        QUERN_EINVAL,
+        "%s.%s is not NULL: unquantized tensors have no scale factors",
+        row->name, given->sf ? "sf" : "global");
 }
 
 static int check_tensor(const struct row *row, const struct quern_tensor *given,

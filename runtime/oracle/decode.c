@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** decode.c: the numbers that a quantized copy stands for, in double.
+** decode.c: the numbers that a quantized tensor stands for, in double.
 */
 #include "oracle/decode.h"
 

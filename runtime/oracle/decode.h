@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** decode.h: the numbers that a quantized copy stands for, in double.
+** decode.h: the numbers that a quantized tensor stands for, in double.
 **
 ** Written from the definitions alone, apart from all templates: what these say
 ** is compared with it.

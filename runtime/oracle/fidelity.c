@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** fidelity.c: does a quantized copy hold the numbers that it was made of?
+** fidelity.c: does a quantized tensor hold the numbers that it was made of?
 */
 #include "oracle/fidelity.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** fidelity.h: does a quantized copy hold the numbers that it was made of, where
-** quern_describe says that they lie?
+** fidelity.h: does a quantized tensor hold the numbers that it was made of,
+** where quern_describe says that they lie?
 **
 ** Values are found by decode.c, which shares nothing with any kernel, so that a
 ** cast that lays its copy out otherwise is seen, though products and casts back

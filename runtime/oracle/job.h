@@ -87,7 +87,7 @@ int64_t qn_job_columns(const struct qn_job *, int role, int group);
 int64_t qn_job_element(const struct qn_job *, int role, int group, int64_t x,
                        int64_t y);
 
-/* Is A or B a quantized copy? */
+/* Is A or B a quantized tensor? */
 int qn_job_scaled(const struct qn_job *);
 
 /* Run `runs` times (0: as many as fit into about a second). */

@@ -95,14 +95,14 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
               "workspace "
               "has room for";
     else if (qn_geometry_backward(p) && strategy != QUERN_DEQUANTIZE_PASS)
-        why = "activation: of two products each would leave sums for launches "
-              "behind it";
+        why = "activation: both products of dgrad with an activation would "
+              "write partial sums";
     else if (p->copies)
-        why = "copies: a product of what was dequantized makes none of its "
+        why = "copies: a product of dequantized operands does not quantize its "
               "result";
     else if (p->quantize)
-        why = "quantize: what a run makes of a is dequantized where it is "
-              "multiplied; quantize a by itself";
+        why = "quantize: a run that quantizes a multiplies it in the mainloop; "
+              "quantize a by itself";
     if (!why && strategy == QUERN_DEQUANTIZE_FP8)
         why = qn_requantize_wrong(ctx, p, recipe);
     if (!why && strategy == QUERN_DEQUANTIZE_F16)

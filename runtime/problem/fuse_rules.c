@@ -70,7 +70,7 @@ int qn_fuse_problem(const struct quern_problem *p,
     s = qn_scale_source(p, recipe, QN_ROLE_A, &q);
     if (!s)
         return qn_error_set(QUERN_EINVAL,
-                            "quantize=%s: recipe %s keeps a as it is, there is "
+                            "quantize=%s: recipe %s does not scale a: there is "
                             "nothing to quantize",
                             word, p->recipe);
     if (s->stochastic || s->history)

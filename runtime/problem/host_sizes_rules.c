@@ -79,8 +79,7 @@ int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
         return QUERN_EINVAL;
     if (first_dims || offsets)
         return qn_error_set(QUERN_EINVAL,
-                            "%s is not NULL: host_sizes are given, which say "
-                            "it all",
+                            "%s is not NULL: host_sizes are given",
                             first_dims ? "first_dims" : "offsets");
     return qn_host_size_check(host, groups, "m", m);
 }

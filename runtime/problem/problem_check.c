@@ -83,22 +83,21 @@ static int check_copies(const struct quern_problem *p,
     qn_problem_defaults(&usual, recipe);
     if (p->a_major != usual.a_major || p->b_major != usual.b_major)
         return qn_error_set(QUERN_EINVAL,
-                            "layout=%s: the copies of recipe %s are k-major "
-                            "for each product, layout=tn is expected",
+                            "layout=%s: quantized tensors of recipe %s are "
+                            "k-major, layout=tn is expected",
                             qn_layout_name(p->a_major, p->b_major),
                             recipe->name);
     if (p->ragged != usual.ragged)
         return qn_error_set(QUERN_EINVAL,
-                            "ragged=%s: the copies of recipe %s have groups of "
-                            "tokens, ragged=%s is expected",
+                            "ragged=%s: quantized tensors of recipe %s are "
+                            "split along the tokens, ragged=%s is expected",
                             qn_axis_name(p->ragged), recipe->name,
                             qn_axis_name(usual.ragged));
     if (p->op == QUERN_WGRAD && (!qn_scale_source(p, recipe, QN_ROLE_A, &q) ||
                                  !qn_scale_source(p, recipe, QN_ROLE_B, &q)))
         return qn_error_set(QUERN_EINVAL,
-                            "wgrad: recipe %s scales one of x and dy and keeps "
-                            "the other as it is, of which there is no copy "
-                            "along the tokens",
+                            "wgrad: recipe %s scales one of x and dy; the "
+                            "other has no columnwise tensor",
                             recipe->name);
     return QUERN_OK;
 }
@@ -113,9 +112,7 @@ static int check_parts(const struct quern_problem *p)
     if (p->microbatches > 1 &&
         (p->op != QUERN_WGRAD || p->ragged != QUERN_AXIS_K))
         return qn_error_set(
-            QUERN_EINVAL,
-            "microbatches=%d: only products that sum over the groups' "
-            "rows are merged (wgrad, ragged=k)",
+            QUERN_EINVAL, "microbatches=%d: only wgrad with ragged=k is merged",
             p->microbatches);
     return QUERN_OK;
 }
@@ -124,15 +121,13 @@ static int check_parts(const struct quern_problem *p)
 static const char *wrong_gradient(const struct quern_problem *p)
 {
     if (p->ragged != QUERN_AXIS_M)
-        return "an activation of dgrad is one of ragged=m";
+        return "an activation of dgrad needs ragged=m";
     if (p->bias)
-        return "bias=1: of dgrad there is dbias, the gradient of that which "
-               "fprop adds";
+        return "bias=1: dgrad has dbias, the gradient of fprop's bias";
     if (p->dprob && !p->probability)
-        return "dprob=1: there is no prob=1, of whose numbers it is the "
-               "gradient";
+        return "dprob=1 needs prob=1";
     if (p->saved)
-        return "saved=1: dgrad reads p, what the activation was given, always";
+        return "saved=1: dgrad always reads the pre-activation p";
     return NULL;
 }
 
@@ -141,27 +136,23 @@ static const char *wrong_epilogue(const struct quern_problem *p)
 {
     if (!qn_geometry_backward(p) &&
         (p->dprob || (p->dbias && !(p->op == QUERN_DGRAD && p->quantize))))
-        return "dbias and dprob are of dgrad with an activation, of whose "
-               "gradients they are sums; dbias of dgrad with quantize=, too, "
-               "of dy";
+        return "dprob needs dgrad with an activation; dbias needs that, or "
+               "dgrad with quantize=";
     if (!p->activation && !p->bias && p->probability)
-        return "prob=1: there is neither an activation, whose result a row's "
-               "number multiplies, nor a bias";
+        return "prob=1 needs an activation or a bias";
     if (!p->activation && p->saved)
-        return "saved=1: there is no activation, so D is what it would be "
-               "given";
+        return "saved=1 needs an activation";
     if (!p->activation && p->interleave)
-        return "interleave: there is no activation whose operands alternate";
+        return "interleave needs an activation";
     if (!p->activation && !p->bias)
         return NULL;
     if (qn_geometry_backward(p) && wrong_gradient(p))
         return wrong_gradient(p);
     if (!qn_geometry_backward(p) &&
         (p->op != QUERN_FPROP || p->ragged != QUERN_AXIS_M))
-        return "bias is of fprop, activation of fprop and dgrad, with ragged=m";
+        return "bias needs fprop, an activation fprop or dgrad, with ragged=m";
     if (p->beta != QUERN_BETA_ZERO)
-        return "beta: where there is a bias or an activation nothing is added "
-               "to D, beta=0 is expected";
+        return "beta: a bias or an activation needs beta=0";
     return NULL;
 }
 
@@ -181,8 +172,8 @@ static int check_epilogue(const struct quern_problem *p)
         return QUERN_OK;
     if (p->n % 2 && !qn_geometry_backward(p))
         return qn_error_set(QUERN_EINVAL,
-                            "n=%lld: an activation's two operands are an even "
-                            "number of columns",
+                            "n=%lld: the two operands of an activation need an "
+                            "even number of columns",
                             (long long)p->n);
     if (p->interleave && results % p->interleave)
         return qn_error_set(QUERN_EINVAL,
@@ -190,9 +181,9 @@ static int check_epilogue(const struct quern_problem *p)
                             "row",
                             p->interleave, (long long)results);
     if (qn_geometry_backward(p) && p->n > INT32_MAX / 2)
-        return qn_error_set(QUERN_EINVAL,
-                            "n=%lld: twice as many columns of D are 1 to %d",
-                            (long long)p->n, INT32_MAX);
+        return qn_error_set(
+            QUERN_EINVAL, "n=%lld: D has 2*n columns; at most %d are supported",
+            (long long)p->n, INT32_MAX);
     return QUERN_OK;
 }
 
@@ -225,14 +216,14 @@ static int check_pointers(const struct quern_problem *p,
         if (!g.grouped)
             return qn_error_set(QUERN_EINVAL,
                                 "pointers=%c: with ragged=%s %c has no group "
-                                "axis, all groups lie in one buffer",
+                                "axis: all groups are in one buffer",
                                 QN_LETTERS[role], qn_axis_name(p->ragged),
                                 QN_LETTERS[role]);
         if (g.sf.scaling)
-            return qn_error_set(QUERN_EINVAL,
-                                "pointers=%c: quantized copies of all groups "
-                                "lie in one buffer",
-                                QN_LETTERS[role]);
+            return qn_error_set(
+                QUERN_EINVAL,
+                "pointers=%c: quantized tensors have all groups in one buffer",
+                QN_LETTERS[role]);
         if (role == QN_ROLE_C && p->beta != QUERN_BETA_ANY)
             return qn_error_set(QUERN_EINVAL,
                                 "pointers=c: beta=%s has no C of its own",

@@ -123,11 +123,12 @@ static int check_recipe(const struct quern_quantization *q,
         return check_bias(q, recipe);
     if (s->type == QUERN_TYPE_NONE &&
         (q->work != QUERN_QUANTIZE || (!q->activation && !q->dbias)))
-        return qn_error_set(QUERN_EINVAL,
-                            "recipe %s keeps %s as %s: there is nothing to %s",
-                            recipe->name, qn_of_name(q->of),
-                            qn_type_name(qn_quantize_element(q, recipe)),
-                            qn_work_name(q->work));
+        return qn_error_set(
+            QUERN_EINVAL,
+            "recipe %s does not scale %s (%s): there is nothing to %s",
+            recipe->name, qn_of_name(q->of),
+            qn_type_name(qn_quantize_element(q, recipe)),
+            qn_work_name(q->work));
     if (q->probability && !q->activation &&
         (s->type != QUERN_TYPE_NONE || q->of != QUERN_DY || !q->dbias))
         return qn_error_set(QUERN_EINVAL,
@@ -171,7 +172,7 @@ static int check_work(const struct quern_quantization *q)
     else if (q->dprob && (q->of != QUERN_DY || !q->probability))
         wrong = "dprob=1: the gradient is of prob=1 and comes from of=dy";
     else if (q->interleave && !q->activation)
-        wrong = "interleave: there is no activation whose operands alternate";
+        wrong = "interleave needs an activation";
     if (!wrong)
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL, "%s", wrong);

@@ -19,7 +19,7 @@ static const char *wrong_operand(const struct quern_problem *p,
         return "codes of e4m3 become f16, no others: of four bits bf16 takes "
                "no longer, and e5m2 has too many exponents";
     if (s->type != QUERN_E8M0 || s->span != QN_SPAN_BLOCK || s->global)
-        return "a scale that is no power of two has digits of its own";
+        return "its scale type is no power of two; e8m0 is";
     if (s->k != 32 || s->order != QN_ORDER_ROWS || s->rows > 1 ||
         s->pad_rows > 1 || s->pad_columns > 1 || s->apart)
         return "scales of 32 values are looked at, line by line";
@@ -35,7 +35,8 @@ const char *qn_range_wrong(const struct quern_problem *p,
         return "over tokens sums as bf16 are as fast, behind launches that "
                "dequantize";
     if (p->alpha || p->beta || p->bias || p->activation || p->probability)
-        return "of a product as f16 nothing more is made than D";
+        return "only a plain store is supported: no alpha, beta, bias or "
+               "activation";
     return why ? why : wrong_operand(p, recipe, QN_ROLE_B);
 }
 

@@ -79,8 +79,8 @@ static int check_group_stride(char name, const struct quern_tensor *tensor,
                             name, (long long)given, name);
     if (tensor->pointers)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.group_stride is %lld: %c.pointers says where "
-                            "each matrix lies, 0 is expected",
+                            "%c.group_stride is %lld: %c.pointers has the "
+                            "address of each matrix, 0 is expected",
                             name, (long long)given, name);
     if (given < 0 || !matrices_apart(g, qn_args_stride(tensor, g), given))
         return qn_error_set(
@@ -101,7 +101,7 @@ static int check_pointers(const struct quern_plan *plan, int role,
     if (!plan->operands[role].grouped)
         return qn_error_set(QUERN_EINVAL,
                             "%c.pointers is not NULL: %c has the ragged axis, "
-                            "so all groups lie in %c.data",
+                            "so all groups are in %c.data",
                             name, name, name);
     if (tensor->data)
         return qn_error_set(QUERN_EINVAL,
@@ -174,20 +174,19 @@ static int check_copy_place(char name, const struct quern_tensor *given,
                             const struct quern_tensor *need)
 {
     if (given->stride != need->stride)
-        return qn_error_set(QUERN_EINVAL,
-                            "%c.stride is %lld: a quantized copy has %lld, as "
-                            "described",
-                            name, (long long)given->stride,
-                            (long long)need->stride);
+        return qn_error_set(
+            QUERN_EINVAL,
+            "%c.stride is %lld: a quantized tensor has %lld, as described",
+            name, (long long)given->stride, (long long)need->stride);
     if (given->group_stride)
         return qn_error_set(QUERN_EINVAL,
                             "%c.group_stride is %lld: matrices of a quantized "
-                            "copy lie one behind the other, 0 is expected",
+                            "tensor are contiguous, 0 is expected",
                             name, (long long)given->group_stride);
     if (given->pointers)
         return qn_error_set(QUERN_EINVAL,
                             "%c.pointers is not NULL: all matrices of a "
-                            "quantized copy lie in %c.data",
+                            "quantized tensor are in %c.data",
                             name, name);
     return QUERN_OK;
 }
@@ -321,8 +320,7 @@ static int check_host_sizes(const struct quern_plan *plan,
         if (qn_args_has(plan, args, role) &&
             (t->first_dims || t->last_dims || t->offsets))
             return qn_error_set(QUERN_EINVAL,
-                                "%c.%s is not NULL: host_sizes are given, "
-                                "which say it all",
+                                "%c.%s is not NULL: host_sizes are given",
                                 names[role],
                                 t->first_dims  ? "first_dims"
                                 : t->last_dims ? "last_dims"
@@ -442,9 +440,9 @@ static int check_noop(const struct quern_plan *plan,
                       const struct quern_args *args)
 {
     if (args->noop && plan->products)
-        return qn_error_set(QUERN_EINVAL,
-                            "noop is not NULL: the cublaslt backend has no "
-                            "launch that looks at it");
+        return qn_error_set(
+            QUERN_EINVAL,
+            "noop is not NULL: the cublaslt backend does not support it");
     if ((uintptr_t)args->noop % sizeof *args->noop)
         return qn_error_set(QUERN_EINVAL,
                             "noop is %p: it must be a multiple of %zu",

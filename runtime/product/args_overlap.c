@@ -48,7 +48,7 @@ static int check_c_overlap(const struct quern_plan *plan,
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
                         "c.%s overlaps d.%s: C must be D itself, with the same "
-                        "strides, or lie apart",
+                        "strides, or not overlap it",
                         c->data ? "data" : "pointers",
                         c->data ? "data" : "pointers");
 }

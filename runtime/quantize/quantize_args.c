@@ -82,10 +82,10 @@ static int check_stride(const struct tensor *t)
     if (qn_problem_stride(t->name, stride, least))
         return QUERN_EINVAL;
     if (t->given->pointers && !t->by_address)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.pointers is not NULL: all matrices lie in "
-                            "%s.data",
-                            t->name, t->name);
+        return qn_error_set(
+            QUERN_EINVAL,
+            "%s.pointers is not NULL: all matrices are in %s.data", t->name,
+            t->name);
     return QUERN_OK;
 }
 
@@ -132,10 +132,10 @@ static int check_data(const struct tensor *t)
     int64_t bytes = span_of(t);
 
     if (given->group_stride)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.group_stride is %lld: matrices lie one behind "
-                            "the other, 0 is expected",
-                            t->name, (long long)given->group_stride);
+        return qn_error_set(
+            QUERN_EINVAL,
+            "%s.group_stride is %lld: matrices are contiguous, 0 is expected",
+            t->name, (long long)given->group_stride);
     if (given->pointers)
         return check_pointers(t);
     if ((uint64_t)bytes > given->bytes)
@@ -372,7 +372,7 @@ static int check_sizes(const struct quern_quantize_plan *plan,
     if (args->first_dims || args->offsets)
         return qn_error_set(QUERN_EINVAL,
                             "first_dims and offsets must be NULL: the groups "
-                            "of w are alike");
+                            "of w have equal sizes");
     return check_sizes_type(args->sizes_type);
 }
 

@@ -122,14 +122,14 @@ static int check_sums(const struct entry *old, const struct entry *new)
 
     if (x->groups != y->groups || x->k != y->k)
         return qn_error_set(QUERN_EINVAL,
-                            "dbias is [%d, %lld]: sums for it wait that are "
-                            "[%d, %lld]",
+                            "dbias has shape [%d, %lld], but pending work for "
+                            "it has shape [%d, %lld]",
                             y->groups, (long long)y->k, x->groups,
                             (long long)x->k);
     if (y->dbias != QUERN_DBIAS_ADD)
         return qn_error_set(QUERN_EINVAL,
                             "dbias: the plan has dbias=1 and would overwrite "
-                            "what waits for it; flush that first, or add");
+                            "pending work; flush that first, or use dbias=add");
     return QUERN_OK;
 }
 
@@ -141,28 +141,28 @@ static int check_form(const struct entry *old, const struct entry *new)
     const struct qn_geometry *h = &new->plan->operands[QN_ROLE_D];
 
     if (a->type != b->type)
-        return qn_error_set(QUERN_EINVAL,
-                            "d.type is %s: products for these matrices wait "
-                            "that have %s",
-                            qn_type_name(b->type), qn_type_name(a->type));
-    if (g->groups != h->groups || g->rows != h->rows ||
-        g->columns != h->columns)
         return qn_error_set(
             QUERN_EINVAL,
-            "d.shape is [%lld, %lld, %lld]: products for these matrices wait "
-            "that have [%lld, %lld, %lld]",
-            (long long)h->groups, (long long)h->rows, (long long)h->columns,
-            (long long)g->groups, (long long)g->rows, (long long)g->columns);
+            "d.type is %s: pending products for these matrices have %s",
+            qn_type_name(b->type), qn_type_name(a->type));
+    if (g->groups != h->groups || g->rows != h->rows ||
+        g->columns != h->columns)
+        return qn_error_set(QUERN_EINVAL,
+                            "d.shape is [%lld, %lld, %lld]: pending products "
+                            "for these matrices have [%lld, %lld, %lld]",
+                            (long long)h->groups, (long long)h->rows,
+                            (long long)h->columns, (long long)g->groups,
+                            (long long)g->rows, (long long)g->columns);
     if (qn_args_stride(a, g) != qn_args_stride(b, h) ||
         qn_args_group_stride(a, g) != qn_args_group_stride(b, h))
         return qn_error_set(QUERN_EINVAL,
                             "d.stride or d.group_stride differs from that of "
-                            "products for these matrices that wait");
+                            "pending products for these matrices");
     if (new->plan->problem.beta == QUERN_BETA_ZERO)
-        return qn_error_set(QUERN_EINVAL,
-                            "d.data: the plan has beta=0 and would overwrite "
-                            "what waits for these matrices; flush that first, "
-                            "or accumulate");
+        return qn_error_set(
+            QUERN_EINVAL,
+            "d.data: the plan has beta=0 and would overwrite pending products "
+            "for these matrices; flush them first, or accumulate");
     return QUERN_OK;
 }
 
@@ -260,8 +260,7 @@ static int check_product(struct entry *new)
 
     if (new->plan->problem.op != QUERN_WGRAD)
         return qn_error_set(QUERN_EINVAL,
-                            "plan: its op is %s, and only the weight gradient "
-                            "may wait (wgrad)",
+                            "plan: its op is %s; a queue takes only wgrad",
                             qn_op_name(new->plan->problem.op));
     code = qn_context_process(new->plan->ctx, "plan");
     if (!code)
@@ -292,7 +291,7 @@ static int check_dbias(struct entry *new)
                             plan->recipe->name);
     if (args->row.data)
         return qn_error_set(QUERN_EINVAL,
-                            "row.data is not NULL: only dbias may wait");
+                            "row.data is not NULL: a queue takes only dbias");
     code = qn_context_process(plan->ctx, "plan");
     if (!code)
         code = qn_quantize_args(plan, args);
@@ -312,8 +311,7 @@ static int put(struct quern_queue *queue, struct entry *new)
     code = (new->sums ? check_dbias : check_product)(new);
     if (!code && queue->count == queue->capacity)
         code = qn_error_set(QUERN_EFULL,
-                            "queue: %d products wait, as many as it was made "
-                            "for; flush some",
+                            "queue: it is full with %d products; flush some",
                             queue->count);
     if (!code)
         code = check_conflicts(queue, new);
@@ -391,7 +389,7 @@ static int check_flush(const struct quern_queue *queue, int layer, int most)
                             "most is %d: 0 (all) or more is expected", most);
     if (layer != QUERN_ALL_LAYERS && !quern_queue_count(queue, layer))
         return qn_error_set(QUERN_EINVAL,
-                            "layer %d: nothing waits for it; it was flushed "
+                            "layer %d has no pending work: it was flushed "
                             "already, or never put",
                             layer);
     return QUERN_OK;

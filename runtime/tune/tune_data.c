@@ -4,7 +4,7 @@
 **
 ** Values need not be right, but must be like real ones: a GPU that multiplies
 ** zeros draws less power and runs at a higher clock. So a block of random
-** numbers, or of random codes where the operand is a quantized copy, is laid
+** numbers, or of random codes where the operand is a quantized tensor, is laid
 ** out again and again.
 */
 #include "tune/tune.h"

@@ -474,7 +474,7 @@ void test_result_refusals(void **state)
         {"fprop bf16 g=1 m=8 n=256 k=64 bias=1 copies=both",
          "recipe bf16: the recipe keeps x as it is"},
         {"dgrad fp8_block g=1 m=8 n=256 k=64 bias=1 copies=rowwise",
-         "bias is of fprop, activation of fprop and dgrad"},
+         "bias needs fprop, an activation fprop or dgrad"},
         {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=ro",
          "did you mean 'row'?"},
     };

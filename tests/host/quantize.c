@@ -176,7 +176,7 @@ void test_quantize_arguments(void **state)
     REFUSED(s.need.args.first_dims = NULL, "the groups have no sizes");
     REFUSED(s.need.args.sizes_type = QUERN_F32, "sizes_type is f32");
     REFUSED(s.need.args.in.pointers = addresses,
-            "in.pointers is not NULL: all matrices lie in in.data");
+            "in.pointers is not NULL: all matrices are in in.data");
     REFUSED_OF("of=w g=4 m=75 k=96", s.need.args.in.pointers = addresses,
                "in.pointers and in.data are both given");
     REFUSED_OF("of=w g=4 m=75 k=96",

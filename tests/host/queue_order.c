@@ -310,9 +310,9 @@ void test_queue_keeps_types(void **state)
     args.d.data = narrow.d.data = d;
     assert_int_equal(quern_queue_put(queue, add, &args, 0), QUERN_OK);
     assert_int_equal(quern_queue_put(queue, other, &narrow, 0), QUERN_EINVAL);
-    assert_non_null(strstr(quern_errmsg(host_ctx),
-                           "d.type is bf16: products for these matrices wait "
-                           "that have f32"));
+    assert_non_null(
+        strstr(quern_errmsg(host_ctx),
+               "d.type is bf16: pending products for these matrices have f32"));
     quern_queue_free(queue);
     quern_plan_free(add);
     quern_plan_free(other);

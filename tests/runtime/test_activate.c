@@ -353,7 +353,7 @@ static void refuses_copies(void **state)
     BREAK(f.args.d.type = QUERN_BF16, "d.type is bf16, the plan's is e4m3");
     BREAK(f.args.d.sf = NULL, "d.sf is NULL: 160 bytes are needed");
     BREAK(f.args.d.sf_bytes = 8, "d.sf_bytes is 8");
-    BREAK(f.args.d.stride = 256, "d.stride is 256: a quantized copy has 0");
+    BREAK(f.args.d.stride = 256, "d.stride is 256: a quantized tensor has 0");
     BREAK(f.args.t.sf = NULL, "t.sf is NULL: 512 bytes are needed");
     BREAK(f.args.t.shape[1] = 64, "t.shape[1] is 64, the plan's is 128");
     BREAK(f.args.t.bytes = 100, "t.bytes is 100");

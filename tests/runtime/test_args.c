@@ -454,7 +454,7 @@ static void refuses_pointers(void **state)
     BREAK(args.d.data = NULL, "d.data is NULL, and its pointers are, too");
     BREAK((args.d.data = NULL, args.d.pointers = array,
            args.d.group_stride = 1536),
-          "d.group_stride is 1536: d.pointers says where");
+          "d.group_stride is 1536: d.pointers has the address");
     end(&f);
     f = begin("fprop bf16 g=3 m=16 n=24 k=64 d=f32 ragged=none", NULL);
     BREAK((args.b.data = NULL, args.b.pointers = place(&f, 5)),

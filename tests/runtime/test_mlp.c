@@ -439,7 +439,8 @@ static void queues_all_or_nothing(void **state)
             "y.first_dims is not NULL: groups' sizes are args.first_dims");
     REFUSED(FORWARD, a.w2_row.offsets = a.first_dims, "w2_row.offsets is not");
     REFUSED(BACKWARD, a.dw1.last_dims = a.first_dims, "dw1.last_dims is not");
-    REFUSED(FORWARD, a.y.sf = a.x.data, "y.sf is not NULL: numbers have no");
+    REFUSED(FORWARD, a.y.sf = a.x.data,
+            "y.sf is not NULL: unquantized tensors have no");
     REFUSED(BACKWARD, a.dw2.global = a.x.data, "dw2.global is not NULL");
     REFUSED(WEIGHTS, a.w2_column.sf = a.w2.data, "w2_column.sf overlaps w2");
     REFUSED(WEIGHTS, a.w2_row.sf = a.w1_row.sf, "w1_row.sf overlaps w2_row.sf");

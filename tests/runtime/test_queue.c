@@ -134,7 +134,7 @@ static void flushes_some(void **state)
     test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
                 "");
     test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_EINVAL,
-                "layer 0: nothing waits for it; it was flushed already");
+                "layer 0 has no pending work: it was flushed already");
     tear_down(&b);
 }
 
@@ -180,9 +180,10 @@ static void is_full(void **state)
     for (int i = 0; i < 4; i++)
         test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
     test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_EFULL,
-                "queue: 4 products wait, as many as it was made for");
+                "queue: it is full with 4 products");
     assert_int_equal(quern_queue_count(b.queue, 0), 4);
-    test_expect(quern_queue_drop(b.queue, 1), QUERN_EINVAL, "layer 1: nothing");
+    test_expect(quern_queue_drop(b.queue, 1), QUERN_EINVAL,
+                "layer 1 has no pending");
     test_expect(quern_queue_drop(b.queue, 0), QUERN_OK, "");
     assert_int_equal(quern_queue_count(b.queue, 0), 0);
     test_expect(quern_queue_drop(b.queue, QUERN_ALL_LAYERS), QUERN_OK, "");
@@ -206,7 +207,7 @@ static void refuses_conflicts(void **state)
     args = b.narrow;
     args.d.data = b.args.d.data;
     test_expect(quern_queue_put(b.queue, b.narrower, &args, 0), QUERN_EINVAL,
-                "d.shape is [3, 16, 16]: products for these matrices wait that "
+                "d.shape is [3, 16, 16]: pending products for these matrices "
                 "have [3, 16, 24]");
     args = b.other;
     args.d.data = b.args.d.data;

@@ -93,8 +93,8 @@ static void refuses(void **state)
         {"fprop weights g=3 m=40 n=64 k=96", "more exponents than f16"},
         {"wgrad close g=3 m=40 n=64 k=96", "over tokens"},
         {"fprop coarse g=3 m=40 n=64 k=96", "scales of 32 values"},
-        {"fprop close g=3 m=40 n=64 k=96 alpha=any", "nothing more is made"},
-        {"fprop close g=3 m=40 n=64 k=96 beta=1", "nothing more is made"},
+        {"fprop close g=3 m=40 n=64 k=96 alpha=any", "only a plain store"},
+        {"fprop close g=3 m=40 n=64 k=96 beta=1", "only a plain store"},
     };
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;

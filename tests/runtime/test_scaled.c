@@ -183,12 +183,13 @@ static void refuses_problems(void **state)
     static const struct {
         const char *text, *says;
     } rows[] = {
-        {"dgrad blocks g=4 m=100 n=200 k=130 layout=nn", "layout=nn: the"},
+        {"dgrad blocks g=4 m=100 n=200 k=130 layout=nn",
+         "layout=nn: quantized"},
         {"wgrad blocks g=4 m=100 n=200 k=130 layout=nt", "layout=tn is"},
         {"fprop rows g=4 m=100 n=200 k=130 ragged=n", "ragged=m is expected"},
         {"wgrad rows g=4 m=100 n=200 k=130 ragged=none", "ragged=k is"},
         {"fprop rows g=4 m=100 n=200 k=130 pointers=b",
-         "pointers=b: quantized copies of all groups lie in one buffer"},
+         "pointers=b: quantized tensors have all groups in one buffer"},
         {"wgrad half g=4 m=100 n=200 k=130", "scales one of x and dy"},
     };
     struct quern_context *ctx = test_open_with(&registry);
@@ -418,11 +419,11 @@ static void refuses_arguments(void **state)
     REFUSED(f.args.a.sf = (char *)f.args.a.sf + 8, "must be a multiple of 16");
     REFUSED(f.args.a.global = (char *)f.args.a.global + 4, "a.global is");
     REFUSED(f.args.a.type = QUERN_E4M3, "a.type is e4m3, the plan's is e2m1");
-    REFUSED(f.args.a.stride = 0, "a.stride is 0: a quantized copy has 160");
-    REFUSED(f.args.b.stride = 192, "b.stride is 192: a quantized copy");
+    REFUSED(f.args.a.stride = 0, "a.stride is 0: a quantized tensor has 160");
+    REFUSED(f.args.b.stride = 192, "b.stride is 192: a quantized tensor");
     REFUSED(f.args.b.group_stride = 64000, "b.group_stride is 64000");
     REFUSED((f.args.b.pointers = place(&f, 8), f.args.b.data = NULL),
-            "b.pointers is not NULL: all matrices of a quantized copy");
+            "b.pointers is not NULL: all matrices of a quantized tensor");
     REFUSED(f.args.a.data = NULL, "a.data is NULL");
     REFUSED(f.args.a.bytes = 100, "a.bytes is 100");
     REFUSED(f.args.a.data = (char *)f.args.a.data + 8, "a multiple of 16");

@@ -140,7 +140,7 @@ int64_t *qt_axis(struct qt_case *, int axis);
 int64_t qt_length(const struct qt_case *, int axis); /* a ragged one's total */
 int64_t qt_extent(const struct qt_case *, int axis, int group);
 
-/* Is A or B of the case a quantized copy? */
+/* Is A or B of the case a quantized tensor? */
 int qt_scaled(const struct qt_case *, int role);
 
 /* Place the groups of a pattern; sets groups, start, length and the length of
