@@ -109,7 +109,7 @@ static int choose_cache(struct quern_context *ctx, const char *given)
     return ctx->cache_list ? QUERN_OK : qn_error_memory();
 }
 
-/* What another version made would be misread. */
+/* Data of another version would be misread. */
 static int check_layout(const struct quern_registry *registry, int code,
                         const char *what)
 {

@@ -296,7 +296,7 @@ static int expand_casts(struct qg *q, struct qg_variant *v)
     return 0;
 }
 
-/* What does not depend on the variant. */
+/* Values that do not depend on the variant. */
 static void prepare(struct qg *q, struct qg_kernels *k)
 {
     check_recipe(q, k);

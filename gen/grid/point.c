@@ -258,7 +258,7 @@ static void describe_product(const struct qg_variant *v,
     kernel->d.ragged = axis_of(v->ragged->d);
 }
 
-/* What every point of the variant shares. */
+/* Values that all points of a variant share. */
 static void describe_variant(struct qg *q, const struct qg_variant *v,
                              struct qn_kernel *kernel)
 {

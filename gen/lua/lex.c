@@ -226,7 +226,7 @@ struct name {
     int length, line;
 };
 
-/* What surrounds the token; hostile depths and lengths are cut off. */
+/* The text around the token; hostile depths and lengths are cut off. */
 struct scopes {
     struct scope at[64];
     int depth; /* may be more than there is room for */

@@ -126,7 +126,7 @@ static unsigned int evaluate(struct trial *t, const struct qg_node *node)
 
 /* ------------------------------------------------------------ what is asked */
 
-/* What a rule gives for one magnitude. */
+/* A rule's result for one magnitude. */
 struct outcome {
     float stored, factor;
 };

@@ -156,7 +156,7 @@ struct qg_shipped {
 
 /* ---------------------------------------------------------------- recipe.c */
 
-/* What a product reads of a recipe's tensor. */
+/* The part of a recipe's tensor that a product reads. */
 struct qg_factor {
     int of;                       /* enum quern_of */
     const char *copy;             /* "row", "column" */

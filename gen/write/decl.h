@@ -30,7 +30,7 @@ struct qg_decl {
     int kept;
 };
 
-/* What an item declares. Names with one hash form a list. */
+/* Names that an item declares. Names with one hash form a list. */
 struct qg_decl_name {
     const char *at;
     size_t length;

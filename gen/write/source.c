@@ -86,7 +86,7 @@ static int is_own(const struct qg *q, const struct qg_point *point)
            strcmp(recipe->path, recipe->name) != 0;
 }
 
-/* What it says is deterministic: no date, no path of a machine. */
+/* The text is deterministic: no date, no path of a machine. */
 int qg_source_keep(struct qg *q, struct qg_point *point)
 {
     const struct qn_kernel *kernel = &point->kernel;

@@ -164,7 +164,7 @@ static int64_t divide(struct state *s, int64_t a, int64_t b, int remainder)
     return remainder ? a % b : a / b;
 }
 
-/* What may overflow, checked. */
+/* Checked arithmetic. */
 static int64_t arithmetic(struct state *s, enum operation operation, int64_t a,
                           int64_t b)
 {

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* What a text may name. */
+/* The names in an expression. */
 struct qn_expr_values {
     int64_t m, n, k, groups;
 };

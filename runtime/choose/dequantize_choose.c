@@ -95,7 +95,7 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
     return QUERN_OK;
 }
 
-/* What was measured goes before what the model says. */
+/* A measured choice takes precedence over the model's. */
 static int prefer(struct qn_session *s, struct qn_dequantize_choice *choice)
 {
     int code = qn_tuned_look(s);

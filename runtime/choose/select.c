@@ -72,7 +72,7 @@ static int check_pointers(const struct quern_problem *p,
     return 1;
 }
 
-/* What a kernel pays for merging, nobody should who merges nothing. */
+/* Merging kernels carry overhead: use one only if microbatches > 1. */
 static int check_parts(const struct quern_problem *p,
                        const struct qn_kernel *kernel, char *reason,
                        size_t size)

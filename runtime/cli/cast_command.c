@@ -344,7 +344,7 @@ int qn_cast_command_bench(const struct qn_options *opt,
 
 /* ---------------------------------------------------------------- describe */
 
-/* What else a run is given. */
+/* Further arguments of a run. */
 static void add_arrays(cJSON *rows, const struct quern_quantization *q,
                        const struct quern_quantize_description *need)
 {

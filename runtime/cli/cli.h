@@ -41,7 +41,7 @@ enum {
     QN_KEY_END
 };
 
-/* What of a kernel's code is to be shown. */
+/* The parts of a kernel's code to print. */
 enum { QN_SHOW_PTX = 1, QN_SHOW_SASS = 2, QN_SHOW_RESOURCES = 4 };
 
 /* One row for each option, so that it reads alike in every command. */

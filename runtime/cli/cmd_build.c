@@ -190,7 +190,7 @@ static double archive_bytes(const char *folder)
     return stat(path, &status) ? 0 : (double)status.st_size;
 }
 
-/* What each kernel adds to a program that links it. */
+/* The size of each kernel in a program that links it. */
 static cJSON *list_kernels(const struct qn_compile *work)
 {
     cJSON *rows = cJSON_CreateArray();

@@ -160,7 +160,7 @@ static void add_sums(cJSON *rows, const struct quern_problem *problem)
     }
 }
 
-/* What copies of the result need besides their places. */
+/* Arguments for copies of the result, besides the tensors. */
 static void add_cast(cJSON *rows, const struct quern_description *need)
 {
     char text[64];

@@ -41,7 +41,7 @@ static int why_product(const struct qn_options *opt, struct quern_context *ctx)
     return status;
 }
 
-/* What a problem must be like for this kernel to run. */
+/* A kernel's requirements on the problem. */
 static void explain_kernel(const struct qn_kernel *kernel, struct qn_text *text)
 {
     qn_text_add(

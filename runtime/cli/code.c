@@ -30,7 +30,7 @@
 #include "oracle/cubin.h"
 #include "line.h"
 
-/* What is shown, as far as it is asked for. */
+/* Prints the requested parts. */
 struct code {
     const struct qn_candidate *candidate;
     struct qn_compiled made; /* its log may be missing */
@@ -211,7 +211,7 @@ static int compile(struct quern_context *ctx, int show, struct code *code)
     return error;
 }
 
-/* What was compiled before: linked, or in the cache. */
+/* Code that was compiled before: linked, or in the cache. */
 static int take(struct quern_context *ctx, struct code *code)
 {
     const struct qn_kernel *kernel = code->candidate->kernel;

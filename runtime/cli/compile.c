@@ -19,7 +19,7 @@
 
 enum { MAX_JOBS = 64 };
 
-/* What the threads share; the lock guards `next` and `progress`. */
+/* State shared by the threads; the lock guards `next` and `progress`. */
 struct shop {
     struct qn_compile *work;
     struct qn_nvrtc *nvrtc;
@@ -115,7 +115,7 @@ static int collect(const struct qn_options *opt, struct qg *generator,
     return QN_EXIT_OK;
 }
 
-/* What went wrong, as a compiler says it: the spec, the kernel, the log. */
+/* The error as a compiler prints it: the spec, the kernel, the log. */
 static int report(const struct qn_options *opt, const struct qn_compile *work)
 {
     int status = QN_EXIT_OK;

@@ -23,7 +23,7 @@ int qn_layer_command_describe(const struct qn_options *, struct quern_context *,
 int qn_layer_command_why(const struct qn_options *, struct quern_context *,
                          const char *text);
 
-/* What a command does with each kind of line. */
+/* A command's function for each kind of line. */
 struct qn_line_commands {
     int (*product)(const struct qn_options *, struct quern_context *);
     int (*cast)(const struct qn_options *, struct quern_context *,

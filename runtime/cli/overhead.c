@@ -77,7 +77,7 @@ struct times {
     double open, cold, cpu, warm, again, run, bare;
 };
 
-/* What is planned, and where its cache is. */
+/* The plans, and their cache folder. */
 struct subject {
     const struct qn_options *opt;
     const struct quern_problem *problem;

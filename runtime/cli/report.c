@@ -70,7 +70,7 @@ static double roofline(const struct qn_job *job, double seconds)
     return least / seconds;
 }
 
-/* What the time amounts to. */
+/* Rates that follow from the time. */
 static void add_time(cJSON *row, const struct qn_job *job,
                      const struct qn_job_time *time)
 {

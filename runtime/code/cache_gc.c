@@ -66,7 +66,7 @@ static int visit_fault(const struct walk *walk, const char *part,
     return walk->visit(walk->user, &shown);
 }
 
-/* What is no key, or is gone meanwhile, is passed over. */
+/* Files that are no keys, or that are gone meanwhile, are skipped. */
 static int visit_entry(void *user, const char *name)
 {
     const struct walk *walk = user;
@@ -110,7 +110,7 @@ static int has_entry(const struct qn_cache *cache, const char *key)
     return 0;
 }
 
-/* What is no key is passed over, as among entries. */
+/* Files that are no keys are skipped, as among entries. */
 static int visit_index(void *user, const char *name)
 {
     const struct walk *walk = user;

@@ -120,7 +120,7 @@ static int parse_sums(const char *sums, struct qn_entry *entry, char *key)
     return 1;
 }
 
-/* What the text of `sums` says about the entry `wanted`. */
+/* The line of `sums` for the entry `wanted`. */
 static enum qn_entry_state judge_sums(const struct qn_file_text *text,
                                       const char *wanted,
                                       struct qn_entry *entry)

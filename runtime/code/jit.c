@@ -23,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-/* What makes objects: NVRTC for GPUs, the system's compiler for the host. */
+/* Compilers: NVRTC for GPUs, the system's compiler for the host. */
 struct maker {
     const char *(*options)(void);
     int (*version)(struct quern_context *ctx, char *text, size_t size);
@@ -174,7 +174,7 @@ static int make(struct job *job, struct qn_cache_object *object)
     return code;
 }
 
-/* What the cache holds, if it is fit for use. */
+/* The cache's entry, if it is usable. */
 static int take(struct job *job, struct qn_cache_object *object)
 {
     const char *name = job->candidate->kernel->name;

@@ -52,7 +52,7 @@ static void read_version(struct qn_cublaslt *lt)
              lt->version);
 }
 
-/* What no version is too old for. */
+/* Functions that every version has. */
 static void load_optional(struct qn_cublaslt *lt)
 {
     static const struct qn_library_symbol grouped = {

@@ -33,7 +33,7 @@ static const float one = 1, zero = 0;
 
 /* ---------------------------------------------------------------- checking */
 
-/* What lies on the device stays there: the host cannot read it. */
+/* The host cannot read device memory. */
 static int check_tensor(char name, const struct quern_tensor *t)
 {
     const struct {
@@ -103,7 +103,7 @@ struct loop {
     struct qn_cublaslt_fork fork;
 };
 
-/* Where a group begins. */
+/* The start of a group. */
 struct slot {
     int group;
     int64_t start, length; /* along the ragged axis */
@@ -390,7 +390,7 @@ static int multiply_gathered(const struct loop *l,
     return code || !rest ? code : multiply_rest(l, &p, at, rest);
 }
 
-/* What belongs to the group alone; m, n or k may become 0. */
+/* The group's own part; m, n or k may become 0. */
 static void set_group(const struct loop *l, const struct slot *at,
                       struct qn_cublaslt_product *p)
 {

@@ -60,7 +60,7 @@ struct qn_cublaslt_product {
     struct cu_stream *stream;
 };
 
-/* What products have in common, besides their sizes. */
+/* Properties that products share, besides their sizes. */
 struct qn_cublaslt_form {
     int a_major, b_major; /* enum quern_major */
     struct lt_desc desc;

@@ -24,7 +24,7 @@ struct qn_driver {
 #undef QN_DRIVER_FIELD
 };
 
-/* What a choice of kernel needs to know of the machine. */
+/* Properties of the machine that the choice of a kernel needs. */
 struct qn_device {
     int present; /* 0: figures of an H200, for people without a GPU */
     int ordinal;

@@ -300,7 +300,7 @@ static int check_arrays(const struct quern_mlp_plan *plan,
 
 enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 14, FIELDS = 3 };
 
-/* What phases use. */
+/* Tensors that each phase uses. */
 struct list {
     struct qn_region at[OTHERS + ROWS * FIELDS];
     int count, phases;

@@ -36,7 +36,7 @@ const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx)
     return NULL;
 }
 
-/* What keeps one operand from being dequantized; NULL: nothing does. */
+/* Why one operand cannot be dequantized; NULL: it can. */
 static const char *wrong_operand(const struct quern_problem *p,
                                  const struct qn_recipe *recipe, int role)
 {
@@ -340,7 +340,7 @@ static double moved_bytes(const struct quern_problem *p,
     return bytes;
 }
 
-/* What comes before the product. */
+/* The launches before the product. */
 struct qn_dequantize_cost qn_dequantize_cost_of(const struct quern_problem *p,
                                                 const struct qn_recipe *recipe,
                                                 int strategy)

@@ -18,7 +18,7 @@
 
 struct quern_context;
 
-/* What the workspace holds besides, and where it ends. */
+/* The layout of the workspace, and its end. */
 struct qn_dequantize_space {
     size_t factors;    /* fp32 [2][G]: alpha and beta */
     size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */

@@ -39,7 +39,7 @@ static void describe_operand(const struct quern_problem *problem,
     tensor->alignment = (size_t)qn_problem_alignment(problem, g.type);
 }
 
-/* What copies of the result need besides their places. */
+/* Arguments for copies of the result, besides the tensors. */
 static void describe_result(const struct quern_problem *p,
                             const struct qn_recipe *recipe,
                             struct quern_description *d)

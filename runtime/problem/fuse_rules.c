@@ -11,7 +11,7 @@
 #include "problem/problem.h"
 #include "problem/quantize.h"
 
-/* What a kernel's field `quantize` says. */
+/* The strategy in a kernel's field `quantize`. */
 static int strategy_of(const char *quantize)
 {
     int strategy = QUERN_QUANTIZE_PASS;
@@ -38,7 +38,7 @@ int qn_fuse_wanted(int wanted, const struct qn_kernel *kernel)
     return wanted && wanted == qn_fuse_strategy(kernel);
 }
 
-/* What the run makes of A. */
+/* The quantized A that the run makes. */
 void qn_fuse_quantization(const struct quern_problem *p,
                           const struct qn_recipe *recipe,
                           struct quern_quantization *q)

@@ -39,7 +39,7 @@ int qn_fuse_describe(struct quern_context *ctx,
                      const struct qn_recipe *recipe,
                      struct quern_description *description);
 
-/* What the run makes of A. */
+/* The quantized A that the run makes. */
 void qn_fuse_quantization(const struct quern_problem *problem,
                           const struct qn_recipe *recipe,
                           struct quern_quantization *q);

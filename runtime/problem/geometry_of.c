@@ -20,7 +20,7 @@ static int type_of(const struct quern_problem *p,
                : p->d_type;
 }
 
-/* Where the activation has two operands: of a result, or of its gradient. */
+/* 1: the activation has two operands, forward or backward. */
 static void fit_operands(const struct quern_problem *p, int role,
                          struct qn_geometry *g)
 {

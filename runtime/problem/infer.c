@@ -317,7 +317,7 @@ static int check_d_shape(const struct quern_shape *d,
                         (long long)p->m, (long long)p->n);
 }
 
-/* What is given of D must be what follows. */
+/* A given D must agree with the inferred one. */
 static int check_d(const struct quern_shape *d, const struct quern_problem *p)
 {
     int code = check_d_arrays(d, p->ragged);

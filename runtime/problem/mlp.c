@@ -114,7 +114,7 @@ static const struct qn_recipe *taking(const struct quern_context *ctx,
     return qn_mlp_scaled(recipe, tensor) ? qn_dequantize_plain(ctx) : recipe;
 }
 
-/* What biases need: sums over rows, or to be added. */
+/* Requirements of biases: sums over rows, or an addition. */
 static void set_bias(const struct quern_mlp *mlp, int tensor,
                      struct quern_quantization *q)
 {
@@ -251,7 +251,7 @@ static int check_lengths(const struct quern_mlp *mlp)
     return code;
 }
 
-/* What is not scaled is multiplied as it is. */
+/* Operands without scales are multiplied directly. */
 static int check_type(const struct quern_mlp *mlp,
                       const struct qn_recipe *recipe)
 {
@@ -410,7 +410,7 @@ static int add_scratch(struct quern_context *ctx, const struct quern_problem *p,
     return code;
 }
 
-/* What products need besides, where operands are dequantized in a pass. */
+/* Further needs of products with a dequantize pass. */
 static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
                         const struct qn_recipe *recipe, size_t *scratch)
 {

@@ -117,7 +117,7 @@ static int check_parts(const struct quern_problem *p)
     return QUERN_OK;
 }
 
-/* What going back through an activation does without. */
+/* Keys that an activation backward does not support. */
 static const char *wrong_gradient(const struct quern_problem *p)
 {
     if (p->ragged != QUERN_AXIS_M)
@@ -131,7 +131,7 @@ static const char *wrong_gradient(const struct quern_problem *p)
     return NULL;
 }
 
-/* What an activation needs, and what a bias. */
+/* Requirements of an activation and of a bias. */
 static const char *wrong_epilogue(const struct quern_problem *p)
 {
     if (!qn_geometry_backward(p) &&
@@ -198,7 +198,7 @@ static int check_result(const struct quern_problem *p,
                         qn_copies_name(p->copies), recipe->name, wrong);
 }
 
-/* Only what has a group axis has many matrices. */
+/* Only operands with a group axis have many matrices. */
 static int check_pointers(const struct quern_problem *p,
                           const struct qn_recipe *recipe)
 {

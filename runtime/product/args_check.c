@@ -18,7 +18,7 @@ static const char names[] = QN_LETTERS;
 
 /* ---------------------------------------------------------------- operands */
 
-/* What TMA copies starts at multiples of 16 bytes. */
+/* TMA copies start at multiples of 16 bytes. */
 static int check_multiple(char name, const char *field, int64_t elements,
                           const struct qn_geometry *g, const char *what)
 {
@@ -378,7 +378,7 @@ static int check_scalars(const struct quern_problem *p, int scalars)
                         scalars, p->groups);
 }
 
-/* What no beta multiplies is not taken, lest it be missed. */
+/* An unused C is refused, so that a missing beta is noticed. */
 static int check_no_c(const struct quern_problem *p,
                       const struct quern_tensor *c)
 {

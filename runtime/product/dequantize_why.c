@@ -13,7 +13,7 @@
 #include "problem/range_rules.h"
 #include "problem/requantize_rules.h"
 
-/* What was compared. */
+/* The candidates and their costs. */
 static void add_figures(const struct qn_dequantize_choice *choice,
                         struct qn_text *text)
 {
@@ -34,7 +34,7 @@ static void add_figures(const struct qn_dequantize_choice *choice,
                 choice->cost[QUERN_DEQUANTIZE_MAINLOOP].cycles);
 }
 
-/* What becomes of the operands, and what it takes. */
+/* The launches for the operands, and their costs. */
 static void add_strategy(struct qn_session *s, int strategy,
                          struct qn_text *text)
 {
@@ -111,8 +111,8 @@ void qn_dequantize_why(struct qn_session *s,
         qn_text_add(text, choice->judged ? "\n" : "");
     else if (s->demand.backend == QUERN_BACKEND_HOST &&
              choice->strategy != QUERN_DEQUANTIZE_PASS)
-        qn_text_add(text, "on the host none of this: its sums are wide, and "
-                          "the values as they are\n\n");
+        qn_text_add(text, "the host backend does not need this: it accumulates "
+                          "in wide precision on the original values\n\n");
     else
         add_strategy(s, choice->strategy, text);
 }

@@ -46,7 +46,7 @@ static void find_args(const struct quern_plan *plan,
     out->workspace = (char *)args->workspace + qn_fuse_begin(&whole);
 }
 
-/* Where the caller has the groups' sizes. */
+/* The caller's group sizes. */
 static void find_sizes(const struct quern_plan *plan,
                        const struct quern_args *args,
                        struct quern_quantize_args *out)
@@ -61,7 +61,7 @@ static void find_sizes(const struct quern_plan *plan,
     out->sizes_type = args->host_sizes ? QUERN_I64 : tensor->sizes_type;
 }
 
-/* What kernels of products ask for besides. */
+/* Further requirements of product kernels. */
 static int check_reads(const struct quern_plan *plan,
                        const struct quern_tensor *in)
 {
@@ -78,7 +78,7 @@ static int check_reads(const struct quern_plan *plan,
     return QUERN_OK;
 }
 
-/* What only such problems have. */
+/* Arguments that only such problems have. */
 static int check_none(const struct quern_args *args)
 {
     if (!args->in.data && !args->column.data)

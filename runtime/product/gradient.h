@@ -17,7 +17,7 @@ struct quern_plan;
    the plan's backend. */
 int qn_gradient_plan(struct quern_plan *plan, struct qn_session *session);
 
-/* What the kernels find in the plan's values. */
+/* Parameters that the kernels read from the plan's values. */
 void qn_gradient_set(const struct quern_problem *problem,
                      const struct quern_args *args, struct qn_values *values);
 

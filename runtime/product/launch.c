@@ -25,7 +25,7 @@ struct qn_launch *qn_launch_add(struct quern_plan *plan, int work)
     return launch;
 }
 
-/* What a plan says of its kernel. */
+/* A plan's facts about its kernel. */
 static void speak_for(struct quern_plan *plan, const struct quern_plan *product)
 {
     plan->kernel = product->kernel;
