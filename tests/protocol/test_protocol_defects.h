@@ -71,7 +71,7 @@ static const struct planted activation_defects[] = {
       "    if (lane == 0)\n        store_slab"}},
 };
 
-#define DEQUANT  "templates/sm90/dequantizer.cu"
+#define DEQUANTIZER "templates/sm90/dequantizer.cu"
 #define WORDS     "templates/sm90/scale_words.cu"
 #define PLACES    "templates/common/scale_place.c"
 #define REGISTERS "templates/sm90/multiply_registers.cu"
@@ -84,11 +84,11 @@ static const struct planted activation_defects[] = {
 static const struct planted dequantizer_defects[] = {
     /* the two rings */
     {&CODES_M,
-     {DEQUANT, "barrier_wait(s->packed_full", "(void)(s->packed_full"}},
-    {&CODES_M, {DEQUANT, "barrier_wait(s->empty", "(void)(s->empty"}},
-    {&CODES_M, {DEQUANT, "        copy_engine_fence();", "        //"}},
+     {DEQUANTIZER, "barrier_wait(s->packed_full", "(void)(s->packed_full"}},
+    {&CODES_M, {DEQUANTIZER, "barrier_wait(s->empty", "(void)(s->empty"}},
+    {&CODES_M, {DEQUANTIZER, "        copy_engine_fence();", "        //"}},
     {&CODES_M,
-     {DEQUANT, "        __syncwarp();\n        release", "        release"}},
+     {DEQUANTIZER, "        __syncwarp();\n        release", "        release"}},
     {&CODES_M, {DEQUANT, "s->packed_empty + stage", "s->packed_full + stage"}},
     {&CODES_M, {COPY, "\"PACKED_BYTES\" or", "\"A_PACKED\" or"}},
     {&CODES_M, {COPY, "\"A_PACKED\", \"PACKED", "\"B_PACKED + 8\", \"PACKED"}},
@@ -99,21 +99,21 @@ static const struct planted dequantizer_defects[] = {
     {&CODES_M, {MULTIPLY, "mma_wait(1);", "mma_wait(2);"}},
     {&CODES_M_GLOBAL, {MULTIPLY, "j * MMA_N * TILE_K", "0 * TILE_K"}},
     /* rows and their codes */
-    {&CODES_M, {DEQUANT, "row / 2 % 4", "row % 4"}},
-    {&CODES_M_GLOBAL, {DEQUANT, "row / 4 % 2", "row / 2 % 2"}},
-    {&CODES_M_REGISTERS, {DEQUANT, "i ^ row % 8", "i ^ row % 4"}},
+    {&CODES_M, {DEQUANTIZER, "row / 2 % 4", "row % 4"}},
+    {&CODES_M_GLOBAL, {DEQUANTIZER, "row / 4 % 2", "row / 2 % 2"}},
+    {&CODES_M_REGISTERS, {DEQUANTIZER, "i ^ row % 8", "i ^ row % 4"}},
     {&CODES_M_GLOBAL, {COPY, "\"x / 2\" or", "\"x\" or"}},
     {&CODES_M_SHORT,
-     {DEQUANT, "            if (row < $(tile_rows))\n",
+     {DEQUANTIZER, "            if (row < $(tile_rows))\n",
       "            if (row < 64)\n"}},
     /* scales */
-    {&CODES_M, {DEQUANT, "    copy_wait(0);", "    //"}},
-    {&CODES_M, {DEQUANT, "copy_wait(SF_AHEAD)", "copy_wait(SF_AHEAD + 2)"}},
+    {&CODES_M, {DEQUANTIZER, "    copy_wait(0);", "    //"}},
+    {&CODES_M, {DEQUANTIZER, "copy_wait(SF_AHEAD)", "copy_wait(SF_AHEAD + 2)"}},
     {&CODES_M_GLOBAL,
-     {DEQUANT, "x = -SF_AHEAD * TILE_K", "x = -SF_AHEAD * TILE_K + TILE_K"}},
-    {&CODES_M, {DEQUANT, "_WORD_K + 1,", "_WORD_K,"}},
-    {&CODES_M, {DEQUANT, "$(place) + row, $(most)", "row, $(most)"}},
-    {&CODES_M, {DEQUANT, "8 * $(name)_line[i].skip", "0"}},
+     {DEQUANTIZER, "x = -SF_AHEAD * TILE_K", "x = -SF_AHEAD * TILE_K + TILE_K"}},
+    {&CODES_M, {DEQUANTIZER, "_WORD_K + 1,", "_WORD_K,"}},
+    {&CODES_M, {DEQUANTIZER, "$(place) + row, $(most)", "row, $(most)"}},
+    {&CODES_M, {DEQUANTIZER, "8 * $(name)_line[i].skip", "0"}},
     {&CODES_M, {WORDS, ">> x / $(s.k) % 4 * 8", ""}},
     {&CODES_M, {WORDS, "word % $(upper)_SLOTS", "word % 2"}},
     {&CODES_M, {WORDS, "row < rows ? skip + blocks : 0", "skip + blocks"}},
@@ -122,8 +122,8 @@ static const struct planted dequantizer_defects[] = {
     {&CODES_M, {PLACES, "\"g->start\"", "\"0\""}},
     {&CODES_M, {PLACES, "g->number * group_stride", "group_stride"}},
     /* bases */
-    {&CODES_M_REGISTERS_F16, {DEQUANT, "scales->\" .. name ..", "scales->a\" .."}},
-    {&CODES_M_REGISTERS_F16, {DEQUANT, "low_f16(bases[1])", "low_f16(bases[0])"}},
+    {&CODES_M_REGISTERS_F16, {DEQUANTIZER, "scales->\" .. name ..", "scales->a\" .."}},
+    {&CODES_M_REGISTERS_F16, {DEQUANTIZER, "low_f16(bases[1])", "low_f16(bases[0])"}},
     {&CODES_M_SWAPPED_EITHER,
      {HALVES, "lows_of(s, t->sequence)", "lows_of(s, 0)"}},
     {&CODES_M_SWAPPED_EITHER,
@@ -165,7 +165,7 @@ static const struct planted dequantizer_defects[] = {
     {&CODES_M_REGISTERS,
      {REGISTERS, "barrier_wait(s->full", "(void)(s->full"}},
     {&CODES_M_REGISTERS,
-     {DEQUANT, "pair[i], pair[8 + i]", "pair[i], pair[9 + i]"}},
+     {DEQUANTIZER, "pair[i], pair[8 + i]", "pair[i], pair[9 + i]"}},
     {&CODES_K_REGISTERS, {REGISTERS, "lane % 4 ^ row", "lane % 2 ^ row"}},
     {&CODES_M_REGISTERS,
      {REGISTERS, "        barrier_wait(s->packed_full",
@@ -208,7 +208,7 @@ static const struct planted dequantizer_defects[] = {
      {SWAPPED, "        barrier_wait(s->packed_full",
       "        (void)(s->packed_full"}},
     {&CODES_M_SWAPPED, {SWAPPED, "t->column + warp_row", "t->column"}},
-    {&CODES_M_SWAPPED, {DEQUANT, "part * COLUMNS, n,", "0, n,"}},
+    {&CODES_M_SWAPPED, {DEQUANTIZER, "part * COLUMNS, n,", "0, n,"}},
     {&CODES_M_SWAPPED,
      {STORE, "threadIdx.x / 32 % 4 * SLAB_COLUMNS", "0"}},
     {&CODES_M_SWAPPED_GLOBAL, {STORE, "sum + i * (SLAB_ROWS / 2)", "sum"}},
