@@ -159,6 +159,7 @@ int test_scaled_group(void);
 int test_activate_group(void);
 int test_result_group(void);
 int test_rows_group(void);
+int test_epilogue_group(void);
 int test_gradient_group(void);
 int test_fuse_group(void);
 int test_fuse_sums_group(void);

@@ -23,6 +23,7 @@ int main(int argc, char **argv)
     failed += test_activate_group();
     failed += test_result_group();
     failed += test_rows_group();
+    failed += test_epilogue_group();
     failed += test_gradient_group();
     failed += test_fuse_group();
     failed += test_fuse_sums_group();
