@@ -62,7 +62,7 @@
     X(in_map, QN_MAP(in), "numbers -> shared")                                 \
     X(microbatch_maps, "const __grid_constant__ struct microbatch_maps",       \
       "of each microbatch")                                                    \
-    X(microbatches, "const __grid_constant__ struct parts",                    \
+    X(microbatches, "const __grid_constant__ struct microbatches",             \
       "operands and sizes")                                                    \
     X(noop, "const int *", "a launch does nothing if this is not 0; or null")  \
     X(microbatch_count, "int", "microbatches of this launch; 0: not merged")   \
@@ -184,8 +184,8 @@ enum qn_cast_op {
 
 /* What is quantized: numbers as they are, an activation's result, or the
    gradient of what the activation was given; or numbers where nothing but the
-   rowwise tensor is wanted, of which a kernel reads whole rows. COUPLED:
-   forms */
+   rowwise tensor is wanted, of which a kernel reads whole rows.
+                                                     COUPLED: forms */
 enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD, QN_ROWS };
 
 /*

@@ -50,7 +50,9 @@ local function common (merges, quantizes)
   derive "dequantize" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
-  derive "scheduler_rolled" (function (v) return v.factors ~= "squares" and v.microbatches == 1 end),
+  derive "scheduler_rolled" (function (v)
+    return v.factors ~= "squares" and v.microbatches == 1
+  end),
   derive "rolled" (function (v)
     return v.scheduler_rolled and v.factors ~= "lines" and not follows(v)
   end),

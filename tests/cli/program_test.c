@@ -276,7 +276,7 @@ static const struct {
     {"why mlp mxfp8 g=3 m=90 hidden=64 ffn=48 --backend host", 0,
      "> quern_mxfp8_fprop_tn_m_bf16_scale_host"},
     {"why mlp bf16 g=3 m=90 hidden=64 ffn=48 beta=1 dw=f32 microbatches=4", 0,
-     "_parts8"},
+     "_microbatches8"},
     {"bench 'mlp fp16 g=3 m=90 hidden=64 ffn=48' --backend host --repeat 3", 0,
      "TFLOP/s"},
     {"demo fp8_blok --backend host", 2, "did you mean 'fp8_block'?"},

@@ -476,7 +476,7 @@ void test_result_refusals(void **state)
         {"dgrad fp8_block g=1 m=8 n=256 k=64 bias=1 copies=rowwise",
          "bias needs fprop, an activation fprop or dgrad"},
         {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=ro",
-         "did you mean 'row'?"},
+         "none, rowwise, columnwise, both is expected"},
     };
     struct quern_problem p;
     struct quern_mlp mlp;

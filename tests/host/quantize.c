@@ -200,7 +200,7 @@ static const struct {
     {"quantize mxfp8 g=1 m=1", "k= is missing"},
     {"quantize mxfp8 g=1 m=1 k=1 k=2", "given twice"},
     {"quantize mxfp8 g=1 m=1 k=1 coppies=row", "did you mean 'copies'?"},
-    {"quantize mxfp8 g=1 m=1 k=1 copies=none", "row, column or both"},
+    {"quantize mxfp8 g=1 m=1 k=1 copies=none", "rowwise, columnwise or both"},
     {"quantize mxfp8 g=1 m=1 k=1 of=dx", "x, w, dy is expected"},
     {"quantize mxfp8 g=1 m=1 k=1 in=e4m3", "bf16, f16 or f32"},
     {"quantize mxfp8 g=1 m=1 k=1 out=f32", "quantize has in="},

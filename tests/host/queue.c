@@ -525,7 +525,7 @@ void test_queue_refuses_dbias(void **state)
     REFUSED(layer = -1, "layer is -1: 0 or more");
     REFUSED(plan = none, "a quantization with dbias=1 or dbias=add");
     REFUSED(plan = scaled, "recipe fp8_block makes dbias beside its copies");
-    REFUSED(args.row.data = s->d[0], "row.data is not NULL: only dbias may");
+    REFUSED(args.row.data = s->d[0], "row.data is not NULL: a queue takes only dbias");
     REFUSED(args.dbias = NULL, "there is nothing to make");
     REFUSED(args.in.stride = M - 1, "in.stride is");
     assert_int_equal(quern_queue_put_dbias(NULL, plan, &good, 0), QUERN_EINVAL);
