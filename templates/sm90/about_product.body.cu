@@ -25,8 +25,8 @@
 ** The groups' lengths along $(ragged) are read on the device.
 //$ end
 //$ if microbatches > 1 then
-** Up to MICROBATCHES products are one: each group's sum goes over its tokens in the first, then over
-** those in the second, and so on, and d is touched once.
+** Up to MICROBATCHES products are one: each group's sum goes over its tokens in the first one, then
+** over those in the second, and so on, and d is touched once.
 //$ end
 **
 **   a  $(shape[1])   $(a.type)

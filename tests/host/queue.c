@@ -525,7 +525,8 @@ void test_queue_refuses_dbias(void **state)
     REFUSED(layer = -1, "layer is -1: 0 or more");
     REFUSED(plan = none, "a quantization with dbias=1 or dbias=add");
     REFUSED(plan = scaled, "recipe fp8_block makes dbias beside its copies");
-    REFUSED(args.row.data = s->d[0], "row.data is not NULL: a queue takes only dbias");
+    REFUSED(args.row.data = s->d[0],
+            "row.data is not NULL: a queue takes only dbias");
     REFUSED(args.dbias = NULL, "there is nothing to make");
     REFUSED(args.in.stride = M - 1, "in.stride is");
     assert_int_equal(quern_queue_put_dbias(NULL, plan, &good, 0), QUERN_EINVAL);
@@ -533,7 +534,7 @@ void test_queue_refuses_dbias(void **state)
     REFUSED(plan = s->batches[0].sums[0], "dbias=1 and would overwrite");
     REFUSED((plan = narrow, args.in.shape[1] = M - 8, args.in.bytes -= 16,
              args.row = need.args.row),
-            "dbias is [");
+            "dbias has shape [");
     REFUSED(args.dbias = dbias + 1, "dbias overlaps dbias of a bias "
                                     "gradient that waits for layer 0");
     REFUSED(args.dbias = (float *)args.in.data, "dbias overlaps in.data");
