@@ -200,7 +200,7 @@ class Case:
 
     def check_dequantize(self, side):
         quantization, need = self.library.describe(
-            f"dequantize {self.problem} out=f32 copies={side}")
+            f"dequantize {self.problem} out=f32 copies={side}wise")
         out = np.zeros(self.x.shape, np.float32)
         give(getattr(need.args, side), self.got[side])
         need.args.out.data = out.ctypes.data
