@@ -49,22 +49,6 @@ void qn_text_add(struct qn_text *text, const char *format, ...)
     text->length += (size_t)need;
 }
 
-void qn_text_add_chosen(struct qn_text *text, const char *indent,
-                        const char *why)
-{
-    int chosen = 0;
-
-    while (*why) {
-        size_t length = strcspn(why, "\n");
-
-        if (strncmp(why, "    ", 4))
-            chosen = *why == '>';
-        if (chosen)
-            qn_text_add(text, "%s%.*s\n", indent, (int)length, why);
-        why += length + (why[length] == '\n');
-    }
-}
-
 char *qn_text_take(struct qn_text *text)
 {
     char *data;

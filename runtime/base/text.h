@@ -19,11 +19,6 @@ struct qn_text {
 void qn_text_add(struct qn_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Of an explanation (quern_why), what it says about the kernels that would run:
-   the lines that begin with '>', and those that belong to them. */
-void qn_text_add_chosen(struct qn_text *text, const char *indent,
-                        const char *why);
-
 /* Hand over the string (freed with free); NULL if memory ran out. */
 char *qn_text_take(struct qn_text *text);
 

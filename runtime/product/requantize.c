@@ -21,20 +21,6 @@ int qn_requantize_load(struct qn_session *s, int role, int backend,
                         s->problem->recipe, backend, step);
 }
 
-void qn_requantize_why(struct qn_session *s, int role, struct qn_text *text)
-{
-    const struct qn_kernel *kernel;
-    struct quern_quantization q;
-
-    qn_scale_source(s->problem, s->demand.recipe, role, &q);
-    kernel = qn_step_find(s, QN_REQUANTIZE, q.of, s->problem->recipe);
-    qn_text_add(text,
-                "requantize %s of=%s g=%d m=%lld k=%lld copies=%s\n%s %s\n",
-                s->problem->recipe, qn_of_name(q.of), q.groups, (long long)q.m,
-                (long long)q.k, qn_copies_name(q.copies), kernel ? ">" : " ",
-                kernel ? kernel->name : "no kernel of this GPU does it");
-}
-
 /* Elements from one line of a copy to the next. */
 static long long stride_of(const struct quern_tensor *t)
 {

@@ -16,10 +16,6 @@ struct qn_text;
 int qn_requantize_load(struct qn_session *session, int role, int backend,
                        struct qn_step *step);
 
-/* Say what makes it, and of what. */
-void qn_requantize_why(struct qn_session *session, int role,
-                       struct qn_text *text);
-
 /* What a run encodes again. */
 struct qn_reencoding {
     const struct quern_problem *problem; /* of as many rows as the run */

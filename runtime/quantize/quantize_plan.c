@@ -158,13 +158,6 @@ static int no_kernel(const struct qn_session *s,
     return code;
 }
 
-const struct qn_candidate *
-qn_quantize_candidate(const struct qn_session *s,
-                      const struct quern_quantization *q, int op)
-{
-    return find(s, q, op, s->demand.backend);
-}
-
 int qn_quantize_find(const struct qn_session *s,
                      const struct quern_quantization *q,
                      const struct qn_candidate **out)

@@ -110,12 +110,6 @@ int qn_quantize_step_run(const struct quern_quantize_plan *plan, int step,
 int qn_quantize_serves(const struct quern_quantization *q, int op,
                        const struct qn_kernel *kernel);
 
-/* The kernel of an op (enum qn_cast_op) on the session's machine; NULL: there
-   is none. */
-const struct qn_candidate *
-qn_quantize_candidate(const struct qn_session *session,
-                      const struct quern_quantization *q, int op);
-
 /* The kernel that makes the result on the session's machine. QUERN_ENOKERNEL */
 int qn_quantize_find(const struct qn_session *session,
                      const struct quern_quantization *q,
