@@ -32,6 +32,9 @@ struct twin {
     pid_t compiler; /* while it works */
 };
 
+/* Whether the file has the text that the defect replaces. */
+int twin_has_text(const struct defect *defect);
+
 int twin_make_folder(void **state);
 int twin_remove_folder(void **state);
 

@@ -132,6 +132,14 @@ static int is_needed(const char *path, const char *recipe)
            strcmp(path + length, ".lua") == 0;
 }
 
+int twin_has_text(const struct defect *defect)
+{
+    for (int i = 0; i < qg_embedded_count; i++)
+        if (!strcmp(qg_embedded[i].path, defect->file))
+            return strstr(twin_text(&qg_embedded[i]), defect->from) != NULL;
+    return 0;
+}
+
 /* The text with its defect, which must be there, or NULL where there is none;
    the caller frees it. */
 static char *break_text(const struct qg_file *file, const struct defect *defect)
