@@ -142,29 +142,13 @@ static double bytes_of(const struct quern_problem *p,
     return bytes + (double)qn_geometry_bytes(&g, 0, 0);
 }
 
-/* The kernel of a problem; *cycles stays where there is none. */
-static int look(const struct qn_session *s, const struct quern_problem *p,
-                double more, double *cycles)
-{
-    struct qn_demand demand = s->demand;
-    struct qn_choice best;
-    int found;
-
-    demand.problem = p;
-    demand.recipe = qn_context_recipe(s->ctx, p->recipe);
-    found = qn_select_best(s->ctx, &demand, &best);
-    if (found > 0)
-        *cycles = best.figures.cycles + more;
-    return found < 0 ? QUERN_ENOMEM : QUERN_OK;
-}
-
 /* The product, as its plan would choose. */
 static int look_product(const struct qn_session *s, double *cycles)
 {
     struct quern_problem product, first;
     struct qn_dequantize_choice strategy;
     struct qn_session one = *s;
-    int code;
+    int served, code;
 
     qn_epilogue_product(s->problem, &product);
     one.problem = one.demand.problem = &product;
@@ -176,7 +160,7 @@ static int look_product(const struct qn_session *s, double *cycles)
     }
     qn_dequantize_first(s->ctx, &product, s->demand.recipe, strategy.strategy,
                         &first);
-    return look(s, &first, 0, cycles);
+    return qn_select_cycles(s->ctx, &s->demand, &first, &served, cycles);
 }
 
 int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
@@ -184,7 +168,7 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
     const struct quern_problem *p = s->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
     struct quern_problem dequantized, wide;
-    int code = QUERN_OK;
+    int served, code = QUERN_OK;
 
     memset(c, 0, sizeof *c);
     if (s->demand.backend == QUERN_BACKEND_HOST ||
@@ -200,11 +184,12 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
     if (code || !qn_epilogue_dequantized(s->ctx, p, recipe, &dequantized))
         return code;
     qn_dequantize_product(s->ctx, &dequantized, recipe, &wide);
-    return look(
-        s, &wide,
-        qn_dequantize_cost_of(&dequantized, recipe, QUERN_DEQUANTIZE_PASS)
-            .moving,
-        &c->dequantize);
+    code = qn_select_cycles(s->ctx, &s->demand, &wide, &served, &c->dequantize);
+    if (served)
+        c->dequantize +=
+            qn_dequantize_cost_of(&dequantized, recipe, QUERN_DEQUANTIZE_PASS)
+                .moving;
+    return code;
 }
 
 int qn_epilogue_dequantizes(const struct qn_epilogue_choice *c)
