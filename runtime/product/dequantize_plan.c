@@ -47,31 +47,6 @@ static int add_casts(struct quern_plan *plan, const struct qn_session *s)
     return QUERN_OK;
 }
 
-/* What the product says of operands that are the caller's. Of two products both
-   have a say. */
-static void take_operands(struct quern_plan *plan,
-                          const struct quern_plan *product)
-{
-    const int first = !plan->kernel;
-
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        if (plan->operands[role].sf.scaling &&
-            plan->problem.dequantize != QUERN_DEQUANTIZE_F16)
-            continue;
-        plan->mapped[role] =
-            product->mapped[role] || (!first && plan->mapped[role]);
-        plan->takes_pointers[role] = product->takes_pointers[role] &&
-                                     (first || plan->takes_pointers[role]);
-    }
-}
-
-static void add_product(struct quern_plan *plan, struct quern_plan *product,
-                        int operands, int flag)
-{
-    take_operands(plan, product);
-    qn_launch_absorb(plan, product, operands, flag);
-}
-
 /* The product that every value fits. If there are two products, a kernel that
    is named is the other's. */
 static int add_wide(struct quern_plan *plan, const struct qn_session *s)
@@ -89,8 +64,8 @@ static int add_wide(struct quern_plan *plan, const struct qn_session *s)
     if (code)
         qn_error_add("  in %s", steps[2]);
     else
-        add_product(plan, product, QN_OPERANDS_DEQUANTIZED,
-                    tried ? QN_FLAG_FIT : QN_FLAG_CALLER);
+        qn_launch_absorb(plan, product, QN_OPERANDS_DEQUANTIZED,
+                         tried ? QN_FLAG_FIT : QN_FLAG_CALLER);
     return code;
 }
 
@@ -116,7 +91,8 @@ static int add_narrow(struct quern_plan *plan, struct qn_session *s)
     if (code)
         qn_error_add("  in %s", steps[fp8 ? 3 : 4]);
     else
-        add_product(plan, product, QN_OPERANDS_REQUANTIZED, QN_FLAG_MISFIT);
+        qn_launch_absorb(plan, product, QN_OPERANDS_REQUANTIZED,
+                         QN_FLAG_MISFIT);
     return code;
 }
 
@@ -182,24 +158,6 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
     return code;
 }
 
-/* Launches before the product dequantize its operands. */
-static int plan_pass(struct qn_session *s, int strategy,
-                     struct quern_plan **out)
-{
-    struct quern_plan *plan = qn_plan_new();
-    int code;
-
-    if (!plan)
-        return QUERN_ENOMEM;
-    qn_plan_fill(plan, s, strategy);
-    code = add_all(plan, s);
-    if (code)
-        quern_plan_free(plan);
-    else
-        *out = plan;
-    return code;
-}
-
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
    dequantizes inside. */
 int qn_dequantize_make(struct qn_session *s, struct quern_plan **out)
@@ -213,7 +171,7 @@ int qn_dequantize_make(struct qn_session *s, struct quern_plan **out)
     if (!code)
         code = qn_dequantize_choose(s, &choice);
     while (!code && choice.strategy != QUERN_DEQUANTIZE_MAINLOOP) {
-        code = plan_pass(s, choice.strategy, out);
+        code = qn_plan_several(s, choice.strategy, add_all, out);
         if (!code)
             (*out)->tuned |= choice.tuned;
         if (choice.asked || !qn_plan_given_up(code))

@@ -17,16 +17,6 @@
 
 #include <string.h>
 
-/* What the product says of operands that are the caller's. */
-static void take_operands(struct quern_plan *plan,
-                          const struct quern_plan *product)
-{
-    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
-        plan->mapped[role] = product->mapped[role];
-        plan->takes_pointers[role] = product->takes_pointers[role];
-    }
-}
-
 static int add_product(struct quern_plan *plan, const struct qn_session *s)
 {
     struct qn_session inner;
@@ -42,7 +32,6 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
         qn_error_add("  in the product whose epilogue is a launch of its own");
         return code;
     }
-    take_operands(plan, product);
     plan->problem.dequantize = product->problem.dequantize;
     plan->blocks = product->blocks;
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
@@ -91,31 +80,15 @@ static int add_epilogue(struct quern_plan *plan, struct qn_session *s)
 
 static int add_all(struct quern_plan *plan, struct qn_session *s)
 {
-    int code = add_product(plan, s);
+    int code;
 
+    plan->sums = qn_epilogue_begin(s->ctx, s->problem, s->demand.recipe);
+    code = add_product(plan, s);
     if (!code)
         code = add_epilogue(plan, s);
     if (!code)
         code = qn_gradient_plan(plan, s);
-    plan->sums = qn_epilogue_begin(s->ctx, s->problem, s->demand.recipe);
     plan->need.workspace_bytes = plan->sums + qn_epilogue_sums(s->problem);
-    return code;
-}
-
-/* A launch after the product makes D of its sums. */
-static int plan_apart(struct qn_session *s, struct quern_plan **out)
-{
-    struct quern_plan *plan = qn_plan_new();
-    int code;
-
-    if (!plan)
-        return QUERN_ENOMEM;
-    qn_plan_fill(plan, s, s->problem->dequantize);
-    code = add_all(plan, s);
-    if (code)
-        quern_plan_free(plan);
-    else
-        *out = plan;
     return code;
 }
 
@@ -138,7 +111,9 @@ static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
         if (!qn_plan_given_up(code))
             return code;
     }
-    return choice.apart > 0 ? plan_apart(s, out) : code;
+    return choice.apart > 0
+               ? qn_plan_several(s, s->problem->dequantize, add_all, out)
+               : code;
 }
 
 int qn_epilogue_make(struct qn_session *s, struct quern_plan **out)

@@ -101,12 +101,11 @@ int qn_plan_alone(const struct qn_session *session,
                   const struct quern_plan_options *options,
                   struct quern_plan **plan);
 
-/* An empty plan, NULL if memory ran out; and all of it that follows from
-   problem and machine. Where `strategy` (enum quern_dequantize) was not said,
-   it is now, and with it the workspace. */
-struct quern_plan *qn_plan_new(void);
-void qn_plan_fill(struct quern_plan *plan, const struct qn_session *session,
-                  int strategy);
+/* A plan of several launches, which `add` appends. Where `strategy` (enum
+   quern_dequantize) was not said, it is now, and with it the workspace. */
+int qn_plan_several(struct qn_session *session, int strategy,
+                    int (*add)(struct quern_plan *, struct qn_session *),
+                    struct quern_plan **plan);
 
 /* What the options ask for where nothing is known: the measurement lands in the
    files, or in the log if it fails. */

@@ -27,18 +27,6 @@ static int is_named(const struct qn_session *s)
     return 0;
 }
 
-/* What the product says of operands that are the caller's. */
-static void take_operands(struct quern_plan *plan,
-                          const struct quern_plan *product)
-{
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        if (role == QN_ROLE_D || role == QN_ROLE_T)
-            continue;
-        plan->mapped[role] = product->mapped[role];
-        plan->takes_pointers[role] = product->takes_pointers[role];
-    }
-}
-
 static int add_product(struct quern_plan *plan, const struct qn_session *s)
 {
     struct quern_problem p;
@@ -54,7 +42,6 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
         qn_error_add("  in the product whose result a cast would quantize");
         return code;
     }
-    take_operands(plan, product);
     plan->problem.dequantize = product->problem.dequantize;
     plan->blocks = product->blocks;
     plan->cast = product->need.workspace_bytes;
@@ -98,25 +85,6 @@ static int add_both(struct quern_plan *plan, struct qn_session *s)
     return QUERN_OK;
 }
 
-/* --------------------------------------------------------------------- why */
-
-/* A cast behind it quantizes the result. */
-static int plan_result(struct qn_session *s, struct quern_plan **out)
-{
-    struct quern_plan *plan = qn_plan_new();
-    int code;
-
-    if (!plan)
-        return QUERN_ENOMEM;
-    qn_plan_fill(plan, s, s->problem->dequantize);
-    code = add_both(plan, s);
-    if (code)
-        quern_plan_free(plan);
-    else
-        *out = plan;
-    return code;
-}
-
 /* Copies leave the product's own launch where a kernel makes them. */
 int qn_result_make(struct qn_session *s, struct quern_plan **out)
 {
@@ -127,5 +95,7 @@ int qn_result_make(struct qn_session *s, struct quern_plan **out)
     if (only || (!qn_result_apart(s->problem, s->demand.recipe) &&
                  s->problem->dequantize <= QUERN_DEQUANTIZE_MAINLOOP))
         code = qn_plan_inside(s, out);
-    return only || !qn_plan_given_up(code) ? code : plan_result(s, out);
+    if (only || !qn_plan_given_up(code))
+        return code;
+    return qn_plan_several(s, s->problem->dequantize, add_both, out);
 }
