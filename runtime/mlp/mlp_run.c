@@ -8,6 +8,7 @@
 #include "choose/host_sizes.h"
 #include "device/check.h"
 #include "device/driver.h"
+#include "problem/space.h"
 #include "product/plan.h"
 #include "product/run.h"
 #include "quantize/quantize_plan.h"
@@ -27,6 +28,7 @@ static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
 {
     const struct qn_mlp_slice *place = &run->plan->space.places[slot];
     char *base = run->args->workspace;
+    size_t used = 0;
     int column = slot >= QN_MLP_COLUMN;
 
     *t = place->need;
@@ -38,11 +40,9 @@ static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
         base = (char *)run->args->saved + place->at;
     else
         base += place->loose;
-    t->data = base;
-    t->sf = t->sf_bytes ? base + qn_padded(t->bytes) : NULL;
-    t->global = t->global_bytes
-                    ? base + qn_padded(t->bytes) + qn_padded(t->sf_bytes)
-                    : NULL;
+    t->data = base + qn_space_add(&used, t->bytes);
+    t->sf = t->sf_bytes ? base + qn_space_add(&used, t->sf_bytes) : NULL;
+    t->global = t->global_bytes ? base + used : NULL;
 }
 
 /* The numbers of a tensor that is used as it is, or is to be quantized. */

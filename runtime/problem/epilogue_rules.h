@@ -32,11 +32,12 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
                             const struct qn_recipe *recipe,
                             struct quern_problem *dequantized);
 
-/* The place of its sums in the workspace, and their bytes. */
-size_t qn_epilogue_begin(struct quern_context *ctx,
-                         const struct quern_problem *problem,
-                         const struct qn_recipe *recipe);
+/* Bytes of its sums; their place in the workspace, of which this returns the
+   end. */
 size_t qn_epilogue_sums(const struct quern_problem *problem);
+size_t qn_epilogue_lay_out(struct quern_context *ctx,
+                           const struct quern_problem *problem,
+                           const struct qn_recipe *recipe, size_t *sums);
 
 /* The end of the workspace of all such plans. */
 size_t qn_epilogue_end(struct quern_context *ctx,

@@ -14,6 +14,7 @@
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
+#include "problem/space.h"
 #include "problem/split.h"
 #include "problem/workspace.h"
 
@@ -338,19 +339,13 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* ------------------------------------------------------------------- space */
 
-/* Bytes of a tensor and all its scales. */
-static size_t room_of(const struct quern_tensor *t)
-{
-    return qn_padded(t->bytes) + qn_padded(t->sf_bytes) +
-           qn_padded(t->global_bytes);
-}
-
-/* The next place in one of the buffers. */
+/* The place of a tensor and all its scales in one of the buffers. */
 static size_t take(size_t *used, const struct quern_tensor *t)
 {
-    size_t at = *used;
+    const size_t at = qn_space_add(used, t->bytes);
 
-    *used += room_of(t);
+    qn_space_add(used, t->sf_bytes);
+    qn_space_add(used, t->global_bytes);
     return at;
 }
 
@@ -536,6 +531,7 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
 
     if (code)
         return code;
+    qn_space_add(&scratch, sizes);
     memset(d, 0, sizeof *d);
     set_numbers(&space.places[QN_MLP_PRE_SLOT].need, mlp->type, 0, mlp->m,
                 qn_mlp_operands(mlp));
@@ -546,11 +542,8 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
         code = find_scratch(ctx, mlp, recipe, &scratch);
     if (code)
         return code;
-    if (QN_WORKSPACE_BYTES + sizes > scratch)
-        scratch = QN_WORKSPACE_BYTES + sizes;
-    lay_out(mlp, &space, recipe, qn_padded(scratch));
-    space.sizes = space.workspace;
-    space.workspace += sizes;
+    lay_out(mlp, &space, recipe, scratch);
+    space.sizes = qn_space_add(&space.workspace, sizes);
     describe_numbers(mlp, &d->args);
     describe_weights(ctx, mlp, recipe, &d->args);
     d->saved_bytes = space.saved;

@@ -12,10 +12,13 @@ size_t qn_workspace_bytes(struct quern_context *ctx,
                           const struct quern_problem *p,
                           const struct qn_recipe *recipe)
 {
+    struct qn_fuse_space fuse;
     size_t ahead;
 
-    if (p->quantize)
-        return qn_fuse_end(p, recipe);
+    if (p->quantize) {
+        qn_fuse_lay_out(p, recipe, &fuse);
+        return fuse.end;
+    }
     ahead = qn_dequantize_end(ctx, p, recipe);
     return ahead ? ahead : qn_gradient_end(p);
 }

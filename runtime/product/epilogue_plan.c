@@ -82,13 +82,13 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
 {
     int code;
 
-    plan->sums = qn_epilogue_begin(s->ctx, s->problem, s->demand.recipe);
+    plan->need.workspace_bytes =
+        qn_epilogue_lay_out(s->ctx, s->problem, s->demand.recipe, &plan->sums);
     code = add_product(plan, s);
     if (!code)
         code = add_epilogue(plan, s);
     if (!code)
         code = qn_gradient_plan(plan, s);
-    plan->need.workspace_bytes = plan->sums + qn_epilogue_sums(s->problem);
     return code;
 }
 

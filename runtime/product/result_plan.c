@@ -44,7 +44,7 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
     }
     plan->problem.dequantize = product->problem.dequantize;
     plan->blocks = product->blocks;
-    plan->cast = product->need.workspace_bytes;
+    plan->need.workspace_bytes = product->need.workspace_bytes;
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
     return QUERN_OK;
 }
@@ -77,8 +77,8 @@ static int add_both(struct quern_plan *plan, struct qn_session *s)
         code = add_cast(plan, s);
     if (code)
         return code;
-    space.cast = plan->cast;
-    qn_result_lay_out(&plan->problem, s->demand.recipe, &space);
+    qn_result_lay_out(&plan->problem, s->demand.recipe,
+                      plan->need.workspace_bytes, &space);
     plan->cast = space.cast;
     plan->numbers = space.numbers;
     plan->need.workspace_bytes = space.end;

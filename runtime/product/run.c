@@ -358,7 +358,7 @@ static int run_sizes(struct qn_frame *f, const struct qn_launch *launch)
 {
     const struct quern_plan *plan = f->plan;
     void *place = plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP
-                      ? qn_frame_at(f, qn_dequantize_brought(&plan->problem))
+                      ? qn_frame_at(f, f->space.brought)
                       : sizes_place(plan, f->args->workspace, 0);
 
     (void)launch;
