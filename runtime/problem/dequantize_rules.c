@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "problem/fuse_rules.h"
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
 #include "problem/host_sizes_rules.h"
@@ -101,9 +102,9 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
     else if (p->copies)
         why = "copies: a product of dequantized operands does not quantize its "
               "result";
-    else if (p->quantize)
-        why = "quantize: a run that quantizes a multiplies it in the mainloop; "
-              "quantize a by itself";
+    else if (p->quantize && p->dequantize != QUERN_DEQUANTIZE_PASS)
+        why = "quantize: a that a run quantizes is dequantized in the mainloop "
+              "or by dequantize=pass";
     if (!why && strategy == QUERN_DEQUANTIZE_FP8)
         why = qn_requantize_wrong(ctx, p, recipe);
     if (!why && strategy == QUERN_DEQUANTIZE_F16)
@@ -203,6 +204,9 @@ void qn_dequantize_product(struct quern_context *ctx,
     *product = *p;
     product->sizes = QUERN_SIZES_DEVICE;
     product->dequantize = QUERN_DEQUANTIZE_MAINLOOP;
+    if (qn_fuse_sums(p)) /* by the cast */
+        product->dbias = QUERN_NO_DBIAS;
+    product->quantize = 0;
     if (!qn_dequantize_dequantizes(p, recipe))
         return;
     memset(product->recipe, 0, sizeof product->recipe);

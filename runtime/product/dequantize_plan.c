@@ -10,6 +10,7 @@
 #include "choose/session.h"
 #include "problem/range_rules.h"
 #include "problem/requantize_rules.h"
+#include "product/fuse.h"
 #include "product/plan.h"
 #include "product/requantize.h"
 #include "quantize/quantize_plan.h"
@@ -97,14 +98,18 @@ static int add_narrow(struct quern_plan *plan, struct qn_session *s)
 }
 
 /* Small kernels that run before all others. */
-static void add_first(struct quern_plan *plan, const struct qn_session *s)
+static int add_first(struct quern_plan *plan, const struct qn_session *s)
 {
     const struct quern_problem *p = &plan->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
     const int fp8 = p->dequantize == QUERN_DEQUANTIZE_FP8 && qn_session_gpu(s);
+    int code;
 
     if (p->sizes && qn_session_gpu(s))
         qn_launch_add(plan, QN_WORK_SIZES);
+    code = qn_fuse_plan(plan, s);
+    if (code)
+        return code;
     if (p->dequantize == QUERN_DEQUANTIZE_F16 && qn_session_gpu(s))
         qn_launch_add(plan, QN_WORK_RANGE);
     else if (qn_dequantize_factors(p, recipe) ||
@@ -113,6 +118,7 @@ static void add_first(struct quern_plan *plan, const struct qn_session *s)
     for (int role = QN_ROLE_A; fp8 && role <= QN_ROLE_B; role++)
         if (qn_requantize_does(p, recipe, role))
             qn_launch_add(plan, QN_WORK_REQUANTIZE)->role = role;
+    return QUERN_OK;
 }
 
 /* Their kernels, of the backend that the product's kernel has. */
@@ -147,8 +153,9 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
 
     if (plan->problem.dequantize == QUERN_DEQUANTIZE_FP8 && qn_session_gpu(s))
         plan->blocks = qn_requantize_blocks(s->ctx);
-    add_first(plan, s);
-    code = add_narrow(plan, s);
+    code = add_first(plan, s);
+    if (!code)
+        code = add_narrow(plan, s);
     if (!code)
         code = add_casts(plan, s);
     if (!code)
