@@ -137,7 +137,7 @@ enum quern_sizes {
 enum quern_dequantize {
     QUERN_DEQUANTIZE_AUTO, /* the measured winner, else the model's choice */
     QUERN_DEQUANTIZE_MAINLOOP, /* to bf16 in the mainloop */
-    QUERN_DEQUANTIZE_PASS,     /* to bf16 in a separate pass */
+    QUERN_DEQUANTIZE_PASS,     /* to bf16 in a separate pass; any d of bf16 */
     QUERN_DEQUANTIZE_FP8,      /* pass to e4m3; bf16 on misfit */
     QUERN_DEQUANTIZE_F16       /* mainloop to f16; bf16 on misfit */
 };

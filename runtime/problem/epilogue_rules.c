@@ -16,7 +16,13 @@ int qn_epilogue_has(const struct quern_problem *p)
     return p->bias || p->activation;
 }
 
+static int writes_f32(const struct qn_recipe *recipe)
+{
+    return recipe->d_types >> QUERN_F32 & 1;
+}
+
 void qn_epilogue_product(const struct quern_problem *p,
+                         const struct qn_recipe *recipe,
                          struct quern_problem *product)
 {
     *product = *p;
@@ -26,12 +32,22 @@ void qn_epilogue_product(const struct quern_problem *p,
     product->dprob = 0;
     product->copies = 0;
     product->d_type = QUERN_F32;
+    if (!writes_f32(recipe))
+        product->dequantize = QUERN_DEQUANTIZE_PASS;
 }
 
-int qn_epilogue_has_sums(const struct quern_problem *p,
+int qn_epilogue_has_sums(struct quern_context *ctx,
+                         const struct quern_problem *p,
                          const struct qn_recipe *recipe)
 {
-    return qn_epilogue_has(p) && !p->copies && recipe->d_types >> QUERN_F32 & 1;
+    struct quern_problem product;
+
+    if (!qn_epilogue_has(p) || p->copies || writes_f32(recipe))
+        return qn_epilogue_has(p) && !p->copies;
+    qn_epilogue_product(p, recipe, &product);
+    return (p->dequantize == QUERN_DEQUANTIZE_AUTO ||
+            p->dequantize == QUERN_DEQUANTIZE_PASS) &&
+           !qn_dequantize_wrong(ctx, &product, recipe, QUERN_DEQUANTIZE_PASS);
 }
 
 int qn_epilogue_dequantized(struct quern_context *ctx,
@@ -56,7 +72,7 @@ size_t qn_epilogue_lay_out(struct quern_context *ctx,
     struct quern_problem product;
     size_t end;
 
-    qn_epilogue_product(p, &product);
+    qn_epilogue_product(p, recipe, &product);
     end = qn_workspace_bytes(ctx, &product, recipe);
     qn_space_add(&end, qn_gradient_end(p));
     *sums = qn_space_add(&end, qn_epilogue_sums(p));
@@ -74,7 +90,7 @@ size_t qn_epilogue_end(struct quern_context *ctx, const struct quern_problem *p,
     struct quern_problem dequantized;
     size_t end = 0, sums, other;
 
-    if (qn_epilogue_has_sums(p, recipe))
+    if (qn_epilogue_has_sums(ctx, p, recipe))
         end = qn_epilogue_lay_out(ctx, p, recipe, &sums);
     if (!qn_epilogue_dequantized(ctx, p, recipe, &dequantized))
         return end;

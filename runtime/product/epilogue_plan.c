@@ -24,7 +24,7 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
     struct quern_problem p;
     int code;
 
-    qn_epilogue_product(s->problem, &p);
+    qn_epilogue_product(s->problem, s->demand.recipe, &p);
     code = qn_session_inner(&inner, s, &p, &s->options);
     if (!code)
         code = qn_dequantize_make(&inner, &product);
@@ -157,6 +157,10 @@ int qn_epilogue_why(const struct qn_session *s, struct qn_text *text)
                     "a launch after the product makes D of its sums, %.0f "
                     "cycles with the product, and moves %.0f MB",
                     c.apart, c.bytes / 1e6);
+        if (!(s->demand.recipe->d_types >> QUERN_F32 & 1))
+            qn_text_add(text,
+                        "; the recipe writes no fp32, so these are of operands "
+                        "dequantized in a pass");
         if (c.dequantize > 0)
             qn_text_add(text,
                         "; operands dequantized for a kernel of bf16 that "
