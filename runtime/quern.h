@@ -365,8 +365,8 @@ QUERN_API int quern_infer(struct quern_context *ctx,
 struct quern_description {
     struct quern_args args; /* all but the addresses: type, shape, stride,
                                bytes and alignment of each operand */
-    size_t workspace_bytes; /* for any backend but cublaslt; quern_plan_info has
-                               the exact number of a plan */
+    size_t workspace_bytes; /* the maximum over all GPUs and backends but
+                               cublaslt; quern_plan_info has a plan's own */
     int history, random;    /* of copies=, as of quern_quantize_description */
 };
 
