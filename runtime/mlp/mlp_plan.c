@@ -31,7 +31,7 @@ static int check_options(const struct quern_plan_options *options)
 static int plan_one(struct quern_mlp_plan *plan, const struct qn_session *s,
                     const struct quern_problem *p, int product)
 {
-    struct quern_plan **out = &plan->products[product];
+    struct quern_plan **out = &plan->launches[product].product;
 
     return p->copies ? qn_plan_alone(s, p, &s->options, out)
                      : qn_plan_fused(s, p, &s->options, out);
@@ -69,14 +69,10 @@ static int plan_back(struct quern_mlp_plan *plan, const struct qn_session *s)
 }
 
 /* Does a kernel that makes pre and h, or dpre, do it? */
-static int is_fused(const struct qn_mlp_step *step, int fused, int back)
+static int is_fused(const struct quern_mlp_plan *plan, int index)
 {
-    const int i = step->index;
-
-    return (fused &&
-            i == (step->is_cast ? (int)QUERN_MLP_H : (int)QN_MLP_PRE)) ||
-           (back &&
-            i == (step->is_cast ? (int)QUERN_MLP_DPRE : (int)QN_MLP_DH));
+    return (plan->fused && (index == QUERN_MLP_H || index == QN_MLP_PRE)) ||
+           (plan->back && (index == QUERN_MLP_DPRE || index == QN_MLP_DH));
 }
 
 /* The same product without its bias. */
@@ -97,7 +93,7 @@ static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
                         const struct quern_problem *p, int product)
 {
     const struct quern_problem plain = without_bias(p);
-    struct quern_plan **out = &plan->products[product], *other;
+    struct quern_plan **out = &plan->launches[product].product, *other;
     int code = qn_plan_fused(s, p, &s->options, out);
     struct quern_problem dequantized = *p;
 
@@ -116,39 +112,38 @@ static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
 }
 
 /* Is the cast a pass for a bias that its product (fused or not) adds? */
-static int is_added(const struct quern_mlp_plan *plan,
-                    const struct qn_mlp_step *step)
+static int is_added(const struct quern_mlp_plan *plan, int index)
 {
-    int first = step->index == QN_MLP_ADD_B1;
+    const int product = index == QN_MLP_ADD_B1 ? QN_MLP_PRE : QN_MLP_Y;
 
-    return step->is_cast && (first || step->index == QN_MLP_ADD_B2) &&
-           plan->products[first ? QN_MLP_PRE : QN_MLP_Y]->problem.bias;
+    return (index == QN_MLP_ADD_B1 || index == QN_MLP_ADD_B2) &&
+           plan->launches[product].product->problem.bias;
 }
 
-/* One step's plan, if there is something to do. */
+/* One step's launch, if there is something to do. */
 static int plan_step(struct quern_mlp_plan *plan, const struct qn_session *s,
                      const struct qn_mlp_step *step)
 {
+    const int index = step->index;
+    struct qn_launch *launch = &plan->launches[index];
     struct quern_quantization q;
     struct quern_problem p;
     int code = QUERN_OK;
 
     if (qn_mlp_again(step))
         return QUERN_OK; /* there it is */
-    if (!step->is_cast && step->index == QN_MLP_PRE)
+    launch->work = index < QN_MLP_PRE ? QN_WORK_QUANTIZE_A : QN_WORK_PRODUCT;
+    if (index == QN_MLP_PRE)
         code = plan_fused(plan, s);
-    else if (!step->is_cast && step->index == QN_MLP_DH)
+    else if (index == QN_MLP_DH)
         code = plan_back(plan, s);
-    if (code || is_fused(step, plan->fused, plan->back) ||
-        is_added(plan, step)) {
+    if (code || is_fused(plan, index) || is_added(plan, index)) {
         /* failed, or done */
-    } else if (!step->is_cast) {
-        qn_mlp_product(&plan->mlp, plan->recipe, step->index, &p);
-        code = plan_product(plan, s, &p, step->index);
-    } else if (qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, step->index,
-                           &q)) {
-        code = qn_quantize_plan_inner(s, &q, &s->options,
-                                      &plan->casts[step->index]);
+    } else if (index >= QN_MLP_PRE) {
+        qn_mlp_product(&plan->mlp, plan->recipe, index, &p);
+        code = plan_product(plan, s, &p, index);
+    } else if (qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, index, &q)) {
+        code = qn_quantize_plan_inner(s, &q, &s->options, &launch->cast);
     }
     if (code)
         qn_error_add("  in the step %s", step->name);
@@ -159,10 +154,10 @@ void quern_mlp_plan_free(struct quern_mlp_plan *plan)
 {
     if (!plan)
         return;
-    for (int i = 0; i < QN_MLP_CASTS; i++)
-        quern_quantize_plan_free(plan->casts[i]);
-    for (int i = 0; i < QN_MLP_PRODUCTS; i++)
-        quern_plan_free(plan->products[i]);
+    for (int i = 0; i < QN_MLP_LAUNCHES; i++) {
+        quern_quantize_plan_free(plan->launches[i].cast);
+        quern_plan_free(plan->launches[i].product);
+    }
     free(plan);
 }
 
@@ -213,15 +208,11 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* --------------------------------------------------------------------- why */
 
-/* A product with the launches that it is made of. */
-static void explain_product(const struct quern_plan *plan, const char *name,
-                            struct qn_text *text)
+static void explain_launch(const struct quern_mlp_plan *plan, int index,
+                           const char *name, struct qn_text *text)
 {
-    char line[512];
-
-    qn_why_line(plan, line, sizeof line);
-    qn_text_add(text, "  %s\n    %s\n", name, line);
-    qn_why_list(plan, "    ", text);
+    qn_text_add(text, "  %s\n", name);
+    qn_why_launch(NULL, &plan->launches[index], "    ", text);
 }
 
 /* A problem that no one launch solves. */
@@ -241,8 +232,8 @@ static void explain_fused(const struct quern_mlp_plan *plan,
     struct quern_problem p;
 
     if (plan->fused)
-        explain_product(plan->products[QN_MLP_PRE],
-                        "pre = x w1^T and h = activation(pre)", text);
+        explain_launch(plan, QN_MLP_PRE, "pre = x w1^T and h = activation(pre)",
+                       text);
     else if (qn_mlp_fused(&plan->mlp, plan->recipe, &p))
         add_line("h apart from pre: no kernel serves", &p, text);
     else
@@ -263,8 +254,8 @@ static void explain_back(const struct quern_mlp_plan *plan,
         return;
     }
     if (plan->back)
-        explain_product(plan->products[QN_MLP_DH],
-                        "dh = dy w2 and dpre, from dh and pre", text);
+        explain_launch(plan, QN_MLP_DH, "dh = dy w2 and dpre, from dh and pre",
+                       text);
     else
         add_line(f->served ? "dpre apart from dh: in one launch it is slower"
                            : "dpre apart from dh: no kernel serves",
@@ -279,30 +270,19 @@ static void explain_back(const struct quern_mlp_plan *plan,
 static void explain_step(const struct quern_mlp_plan *plan,
                          const struct qn_mlp_step *step, struct qn_text *text)
 {
-    const struct quern_quantize_plan *cast;
-    char line[512];
+    const struct qn_launch *launch = &plan->launches[step->index];
 
     if (qn_mlp_again(step)) {
-        if (plan->mlp.recompute && !step->is_cast)
+        if (plan->mlp.recompute && launch->product)
             qn_text_add(text, "  pre again, as in forward\n");
         return;
     }
-    if (!step->is_cast && step->index == QN_MLP_PRE)
+    if (step->index == QN_MLP_PRE)
         explain_fused(plan, text);
-    else if (!step->is_cast && step->index == QN_MLP_DH)
+    else if (step->index == QN_MLP_DH)
         explain_back(plan, text);
-    if (is_fused(step, plan->fused, plan->back))
-        return;
-    if (!step->is_cast) {
-        explain_product(plan->products[step->index], step->name, text);
-        return;
-    }
-    cast = plan->casts[step->index];
-    if (!cast)
-        return;
-    quern_quantize_print(&cast->q, line, sizeof line);
-    qn_text_add(text, "  %s\n    %s\n", step->name, line);
-    qn_why_cast(cast, "    ", text);
+    if (!is_fused(plan, step->index) && (launch->cast || launch->product))
+        explain_launch(plan, step->index, step->name, text);
 }
 
 static int explain(const struct qn_session *s, const struct quern_mlp *mlp,
