@@ -7,13 +7,15 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "choose/session.h"
+#include "product/dequantize.h"
 #include "product/plan.h"
 #include "product/why.h"
 #include "quantize/quantize_plan.h"
 
 #include <stdlib.h>
 
-static int check_options(const struct quern_plan_options *options)
+static int check(struct quern_context *ctx, const struct quern_mlp *mlp,
+                 const struct quern_plan_options *options)
 {
     if (options && options->backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
@@ -24,17 +26,16 @@ static int check_options(const struct quern_plan_options *options)
                             "options.kernel is '%s': an MLP runs many kernels, "
                             "and none is to be named",
                             options->kernel);
-    return QUERN_OK;
+    return qn_mlp_check(ctx, mlp, NULL);
 }
 
-/* One launch: copies that a cast would have to make are a step of their own. */
-static int plan_one(struct quern_mlp_plan *plan, const struct qn_session *s,
-                    const struct quern_problem *p, int product)
+/* A product of one launch. If it makes copies and a cast would have to, that is
+   a step. */
+static int plan_one(const struct qn_session *s, const struct quern_problem *p,
+                    struct quern_plan **out)
 {
-    struct quern_plan **out = &plan->launches[product].product;
-
-    return p->copies ? qn_plan_alone(s, p, &s->options, out)
-                     : qn_plan_fused(s, p, &s->options, out);
+    return qn_plan_inner(s, p, &s->options,
+                         p->copies ? qn_plan_inside : qn_dequantize_make, out);
 }
 
 /* pre and h at once, where a kernel does that. */
@@ -45,7 +46,7 @@ static int plan_fused(struct quern_mlp_plan *plan, const struct qn_session *s)
 
     if (!qn_mlp_fused(&plan->mlp, plan->recipe, &p))
         return QUERN_OK;
-    code = plan_one(plan, s, &p, QN_MLP_PRE);
+    code = plan_one(s, &p, &plan->launches[QN_MLP_PRE].product);
     plan->fused = !code;
     return code == QUERN_ENOKERNEL ? QUERN_OK : code;
 }
@@ -63,7 +64,7 @@ static int plan_back(struct quern_mlp_plan *plan, const struct qn_session *s)
     code = qn_gradient_compare(s, &p, &plain, &plan->compared);
     if (code || !plan->compared.better)
         return code;
-    code = plan_one(plan, s, &p, QN_MLP_DH);
+    code = plan_one(s, &p, &plan->launches[QN_MLP_DH].product);
     plan->back = !code;
     return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE ? QUERN_OK : code;
 }
@@ -94,16 +95,16 @@ static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
 {
     const struct quern_problem plain = without_bias(p);
     struct quern_plan **out = &plan->launches[product].product, *other;
-    int code = qn_plan_fused(s, p, &s->options, out);
+    int code = plan_one(s, p, out);
     struct quern_problem dequantized = *p;
 
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
-    code = qn_plan_fused(s, &plain, &s->options, out);
+    code = plan_one(s, &plain, out);
     if (code || (*out)->problem.dequantize <= QUERN_DEQUANTIZE_MAINLOOP)
         return code;
     dequantized.dequantize = (*out)->problem.dequantize;
-    code = qn_plan_fused(s, &dequantized, &s->options, &other);
+    code = plan_one(s, &dequantized, &other);
     if (code)
         return code == QUERN_ENOKERNEL ? QUERN_OK : code;
     quern_plan_free(*out);
@@ -193,11 +194,9 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (!ctx || !mlp || !out)
         return qn_error_null("ctx", ctx, "mlp", mlp, "plan");
     *out = NULL;
-    code = check_options(options);
+    code = check(ctx, mlp, options);
     if (!code)
-        code = qn_mlp_check(ctx, mlp, NULL);
-    if (!code)
-        code = qn_session_machine(&session, ctx, options);
+        code = qn_session_open(&session, ctx, NULL, options);
     if (!code)
         code = qn_session_capture(&session, NULL, "making a plan");
     if (!code)
@@ -318,18 +317,10 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (!ctx || !mlp || !out)
         return qn_error_null("ctx", ctx, "mlp", mlp, "text");
     *out = NULL;
-    code = check_options(options);
-    if (!code)
-        code = qn_mlp_check(ctx, mlp, NULL);
+    code = check(ctx, mlp, options);
     if (!code)
         code = qn_session_explain(&session, ctx, NULL, options, &text);
     if (!code)
         code = explain(&session, mlp, &text);
-    qn_session_close(&session);
-    if (!code) {
-        *out = qn_text_take(&text);
-        code = *out ? QUERN_OK : qn_error_memory();
-    }
-    qn_text_free(&text);
-    return qn_error_done(code);
+    return qn_session_explained(&session, code, &text, out);
 }

@@ -61,7 +61,7 @@ static int add_wide(struct quern_plan *plan, const struct qn_session *s)
     if (tried)
         options.kernel = NULL;
     qn_dequantize_product(s->ctx, &plan->problem, s->demand.recipe, &p);
-    code = qn_plan_alone(s, &p, &options, &product);
+    code = qn_plan_inner(s, &p, &options, qn_plan_inside, &product);
     if (code)
         qn_error_add("  in %s", steps[2]);
     else
@@ -88,7 +88,7 @@ static int add_narrow(struct quern_plan *plan, struct qn_session *s)
         qn_range_product(s->problem, &p);
     if (!fp8)
         options.tune_ms = 0;
-    code = qn_plan_alone(s, &p, &options, &product);
+    code = qn_plan_inner(s, &p, &options, qn_plan_inside, &product);
     if (code)
         qn_error_add("  in %s", steps[fp8 ? 3 : 4]);
     else
@@ -125,26 +125,24 @@ static int add_first(struct quern_plan *plan, const struct qn_session *s)
 static int load_step(const struct quern_plan *plan, struct qn_session *s,
                      struct qn_launch *launch)
 {
-    const char *recipe = plan->problem.recipe;
+    static const struct {
+        int op;
+        const char *task; /* NULL: the launch has no such kernel */
+    } kernels[QN_WORKS] = {
+        [QN_WORK_SIZES] = {QN_SIZES, "brings sizes from the host"},
+        [QN_WORK_PREPARE] = {QN_FACTORS, "prepares what is dequantized in a "
+                                         "pass"},
+        [QN_WORK_RANGE] = {QN_RANGE, "checks whether f16 holds the values"}};
+    const int work = launch->work;
 
-    switch (launch->work) {
-    case QN_WORK_SIZES:
-        return qn_step_load(s, QN_SIZES, QUERN_X, "brings sizes from the host",
-                            recipe, plan->backend, &launch->step);
-    case QN_WORK_PREPARE:
-        return qn_step_load(s, QN_FACTORS, QUERN_X,
-                            "prepares what is dequantized in a pass", recipe,
-                            plan->backend, &launch->step);
-    case QN_WORK_RANGE:
-        return qn_step_load(s, QN_RANGE, QUERN_X,
-                            "checks whether f16 holds the values", recipe,
-                            plan->backend, &launch->step);
-    case QN_WORK_REQUANTIZE:
+    if (work == QN_WORK_REQUANTIZE)
         return qn_requantize_load(s, launch->role, plan->backend,
                                   &launch->step);
-    default:
-        return QUERN_OK;
-    }
+    return kernels[work].task
+               ? qn_step_load(s, kernels[work].op, QUERN_X, kernels[work].task,
+                              plan->problem.recipe, plan->backend,
+                              &launch->step)
+               : QUERN_OK;
 }
 
 static int add_all(struct quern_plan *plan, struct qn_session *s)

@@ -19,15 +19,12 @@
 
 static int add_product(struct quern_plan *plan, const struct qn_session *s)
 {
-    struct qn_session inner;
     struct quern_plan *product;
     struct quern_problem p;
     int code;
 
     qn_epilogue_product(s->problem, s->demand.recipe, &p);
-    code = qn_session_inner(&inner, s, &p, &s->options);
-    if (!code)
-        code = qn_dequantize_make(&inner, &product);
+    code = qn_plan_inner(s, &p, &s->options, qn_dequantize_make, &product);
     if (code) {
         qn_error_add("  in the product whose epilogue is a launch of its own");
         return code;
@@ -97,7 +94,6 @@ static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
 {
     struct qn_epilogue_choice choice;
     struct quern_problem dequantized;
-    struct qn_session inner;
     const int error = qn_epilogue_choose(s, &choice);
 
     if (error)
@@ -105,9 +101,8 @@ static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
     if (qn_epilogue_dequantizes(&choice)) {
         qn_epilogue_dequantized(s->ctx, s->problem, s->demand.recipe,
                                 &dequantized);
-        code = qn_session_inner(&inner, s, &dequantized, &s->options);
-        if (!code)
-            code = qn_dequantize_make(&inner, out);
+        code = qn_plan_inner(s, &dequantized, &s->options, qn_dequantize_make,
+                             out);
         if (!qn_plan_given_up(code))
             return code;
     }

@@ -45,21 +45,6 @@ static void find_args(const struct quern_plan *plan,
     out->workspace = (char *)args->workspace + space_of(plan).cast;
 }
 
-/* The caller's group sizes. */
-static void find_sizes(const struct quern_plan *plan,
-                       const struct quern_args *args,
-                       struct quern_quantize_args *out)
-{
-    const int from = qn_args_sizes(plan, args);
-    const struct quern_tensor *tensor = qn_args_tensor(args, from);
-
-    out->first_dims = args->host_sizes
-                          ? (const void *)args->host_sizes
-                          : qn_args_lengths(tensor, &plan->operands[from]);
-    out->offsets = args->host_sizes ? NULL : tensor->offsets;
-    out->sizes_type = args->host_sizes ? QUERN_I64 : tensor->sizes_type;
-}
-
 /* Further requirements of product kernels. */
 static int check_reads(const struct quern_plan *plan,
                        const struct quern_tensor *in)
@@ -104,7 +89,8 @@ int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args)
     if (code)
         return code;
     find_args(plan, fitted, args, &made);
-    find_sizes(plan, args, &made);
+    qn_args_given(plan, args, &made.first_dims, &made.offsets,
+                  &made.sizes_type);
     return qn_quantize_args_given(fitted, &made);
 }
 

@@ -429,14 +429,15 @@ const char *qn_plan_name(const struct quern_plan *plan)
     return plan->kernel ? plan->kernel->name : plan->name;
 }
 
-int qn_plan_alone(const struct qn_session *outer,
+int qn_plan_inner(const struct qn_session *outer,
                   const struct quern_problem *problem,
                   const struct quern_plan_options *options,
+                  int (*make)(struct qn_session *, struct quern_plan **),
                   struct quern_plan **plan)
 {
     struct qn_session session;
     int code = qn_session_inner(&session, outer, problem, options);
 
     *plan = NULL;
-    return code ? code : qn_plan_inside(&session, plan);
+    return code ? code : make(&session, plan);
 }

@@ -30,14 +30,11 @@ static int is_named(const struct qn_session *s)
 static int add_product(struct quern_plan *plan, const struct qn_session *s)
 {
     struct quern_problem p;
-    struct qn_session inner;
-    struct quern_plan *product = NULL;
+    struct quern_plan *product;
     int code;
 
     qn_result_product(&plan->problem, &p);
-    code = qn_session_inner(&inner, s, &p, &s->options);
-    if (!code)
-        code = qn_epilogue_make(&inner, &product);
+    code = qn_plan_inner(s, &p, &s->options, qn_epilogue_make, &product);
     if (code) {
         qn_error_add("  in the product whose result a cast would quantize");
         return code;

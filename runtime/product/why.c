@@ -360,11 +360,5 @@ int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
         code = qn_session_name(&session);
     if (!code)
         code = explain(&session, &text);
-    qn_session_close(&session);
-    if (!code) {
-        *out = qn_text_take(&text);
-        code = *out ? QUERN_OK : qn_error_memory();
-    }
-    qn_text_free(&text);
-    return qn_error_done(code);
+    return qn_session_explained(&session, code, &text, out);
 }
