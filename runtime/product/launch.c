@@ -40,8 +40,8 @@ static void speak_for(struct quern_plan *plan, const struct quern_plan *product)
 }
 
 /* Rules of the kernel on operands that it gets from the caller: not what is
-   dequantized, nor a result that later launches make. Of two products both have
-   a say. */
+   dequantized, nor a result that later launches make. Operands obey the rules
+   of both products if there are two. */
 static void take_operands(struct quern_plan *plan,
                           const struct quern_plan *product)
 {

@@ -138,7 +138,7 @@ static int prepare_launch(struct quern_plan *plan,
     return code;
 }
 
-/* What follows from problem and machine, whoever computes. */
+/* All that follows from problem and machine on any backend. */
 static void fill(struct quern_plan *plan, const struct qn_session *s,
                  int strategy)
 {

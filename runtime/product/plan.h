@@ -97,8 +97,8 @@ int qn_plan_inner(const struct qn_session *session,
                   int (*make)(struct qn_session *, struct quern_plan **),
                   struct quern_plan **plan);
 
-/* A plan of several launches, which `add` appends. Where `strategy` (enum
-   quern_dequantize) was not said, it is now, and with it the workspace. */
+/* A plan of several launches, which `add` appends. Its dequantize strategy is
+   `strategy`, from which the workspace follows. */
 int qn_plan_several(struct qn_session *session, int strategy,
                     int (*add)(struct quern_plan *, struct qn_session *),
                     struct quern_plan **plan);

@@ -48,7 +48,7 @@ void qn_result_args(const struct quern_plan *plan,
     out->workspace = place(args, plan->cast);
 }
 
-/* What only casts take. */
+/* Arguments that only casts take. */
 static int check_none(const struct quern_args *args)
 {
     const char *given = args->scale     ? "scale"
