@@ -137,7 +137,7 @@ enum quern_sizes {
 enum quern_dequantize {
     QUERN_DEQUANTIZE_AUTO, /* the measured winner, else the model's choice */
     QUERN_DEQUANTIZE_MAINLOOP, /* to bf16 in the mainloop */
-    QUERN_DEQUANTIZE_PASS,     /* to bf16 in a separate pass */
+    QUERN_DEQUANTIZE_PASS,     /* to bf16 in a separate pass; any d of bf16 */
     QUERN_DEQUANTIZE_FP8,      /* pass to e4m3; bf16 on misfit */
     QUERN_DEQUANTIZE_F16       /* mainloop to f16; bf16 on misfit */
 };
@@ -365,8 +365,8 @@ QUERN_API int quern_infer(struct quern_context *ctx,
 struct quern_description {
     struct quern_args args; /* all but the addresses: type, shape, stride,
                                bytes and alignment of each operand */
-    size_t workspace_bytes; /* for any backend but cublaslt; quern_plan_info has
-                               the exact number of a plan */
+    size_t workspace_bytes; /* the maximum over all GPUs and backends but
+                               cublaslt; quern_plan_info has a plan's own */
     int history, random;    /* of copies=, as of quern_quantize_description */
 };
 

@@ -29,36 +29,24 @@
 
 #define SIXTEENS 1.1 /* scales of 16 tokens, to who dequantizes beside */
 
-/* The kernel that would run of a problem, whatever the options name. */
-static int best(const struct qn_session *s, const struct quern_problem *p,
-                const struct qn_recipe *recipe, struct qn_choice *out)
-{
-    struct qn_demand demand = s->demand;
-
-    demand.problem = p;
-    demand.recipe = recipe;
-    demand.kernel = NULL;
-    return qn_select_best(s->ctx, &demand, out);
-}
-
 /* The way with its product. 0: no kernel serves that; -1: an error. */
 static int judge_strategy(const struct qn_session *s, int strategy,
                           struct qn_dequantize_cost *cost)
 {
     const struct qn_recipe *recipe = s->demand.recipe;
     struct quern_problem product;
-    struct qn_choice plain;
-    int found;
+    double cycles = 0;
+    int served;
 
     if (!qn_dequantize_may(s->ctx, s->problem, recipe, strategy))
         return 0;
     qn_dequantize_first(s->ctx, s->problem, recipe, strategy, &product);
-    found =
-        best(s, &product, qn_context_recipe(s->ctx, product.recipe), &plain);
-    if (found <= 0)
-        return found;
+    if (qn_select_cycles(s->ctx, &s->demand, &product, &served, &cycles))
+        return -1;
+    if (!served)
+        return 0;
     *cost = qn_dequantize_cost_of(s->problem, recipe, strategy);
-    cost->cycles = plain.figures.cycles + cost->moving;
+    cost->cycles = cycles + cost->moving;
     return 1;
 }
 
@@ -69,7 +57,7 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
     struct qn_dequantize_cost *cost = choice->cost;
     struct qn_choice inside;
     double least;
-    int found = best(s, s->problem, s->demand.recipe, &inside);
+    int found = qn_select_best(s->ctx, &s->demand, &inside);
 
     if (found <= 0 || (!qn_model_dequantizes(inside.candidate->kernel) &&
                        qn_dequantize_dequantizes(s->problem, s->demand.recipe)))

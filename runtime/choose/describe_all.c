@@ -35,8 +35,7 @@ static size_t workspace(struct quern_context *ctx,
     if (!p->copies)
         return product_bytes(ctx, p, recipe);
     qn_result_product(p, &product);
-    space.cast = product_bytes(ctx, &product, recipe);
-    qn_result_lay_out(p, recipe, &space);
+    qn_result_lay_out(p, recipe, product_bytes(ctx, &product, recipe), &space);
     return space.end;
 }
 

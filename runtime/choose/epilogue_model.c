@@ -39,7 +39,7 @@ static int index_of(struct arches *a, const char *arch)
 
 /* The problems that serve one where no kernel fuses its epilogue. */
 struct others {
-    struct quern_problem product, narrow, wide;
+    struct quern_problem narrow, wide;
     int has_product, has_wide;
 };
 
@@ -47,27 +47,14 @@ static void find_others(struct quern_context *ctx,
                         const struct quern_problem *p,
                         const struct qn_recipe *recipe, struct others *o)
 {
-    struct quern_problem dequantized;
+    struct quern_problem product, dequantized;
 
-    qn_epilogue_product(p, &o->product);
-    o->has_product = qn_epilogue_has_sums(p, recipe);
+    qn_epilogue_product(p, recipe, &product);
+    o->has_product = qn_epilogue_has_sums(ctx, p, recipe);
     o->has_wide = qn_epilogue_dequantized(ctx, p, recipe, &dequantized);
     if (o->has_wide)
         qn_dequantize_product(ctx, &dequantized, recipe, &o->wide);
-    o->narrow = o->product;
-    if (p->dequantize > QUERN_DEQUANTIZE_MAINLOOP)
-        qn_dequantize_first(ctx, &o->product, recipe, p->dequantize,
-                            &o->narrow);
-}
-
-/* The problem that a plan multiplies, where operands are as it says. */
-static void find_fused(struct quern_context *ctx, const struct quern_problem *p,
-                       const struct qn_recipe *recipe,
-                       struct quern_problem *fused)
-{
-    *fused = *p;
-    if (p->dequantize > QUERN_DEQUANTIZE_MAINLOOP)
-        qn_dequantize_first(ctx, p, recipe, p->dequantize, fused);
+    qn_dequantize_first(ctx, &product, recipe, product.dequantize, &o->narrow);
 }
 
 static void see(struct quern_context *ctx, struct arches *a,
@@ -113,7 +100,7 @@ int qn_epilogue_apart(struct quern_context *ctx, const struct quern_problem *p,
     if (!qn_epilogue_has(p) || p->copies)
         return 0;
     find_others(ctx, p, recipe, &o);
-    find_fused(ctx, p, recipe, &fused);
+    qn_dequantize_first(ctx, p, recipe, p->dequantize, &fused);
     see_all(ctx, &a, &fused, &fused, &o);
     see_all(ctx, &a, &o.narrow, &fused, &o);
     if (o.has_wide)
@@ -142,31 +129,15 @@ static double bytes_of(const struct quern_problem *p,
     return bytes + (double)qn_geometry_bytes(&g, 0, 0);
 }
 
-/* The kernel of a problem; *cycles stays where there is none. */
-static int look(const struct qn_session *s, const struct quern_problem *p,
-                double more, double *cycles)
-{
-    struct qn_demand demand = s->demand;
-    struct qn_choice best;
-    int found;
-
-    demand.problem = p;
-    demand.recipe = qn_context_recipe(s->ctx, p->recipe);
-    found = qn_select_best(s->ctx, &demand, &best);
-    if (found > 0)
-        *cycles = best.figures.cycles + more;
-    return found < 0 ? QUERN_ENOMEM : QUERN_OK;
-}
-
 /* The product, as its plan would choose. */
 static int look_product(const struct qn_session *s, double *cycles)
 {
     struct quern_problem product, first;
     struct qn_dequantize_choice strategy;
     struct qn_session one = *s;
-    int code;
+    int served, code;
 
-    qn_epilogue_product(s->problem, &product);
+    qn_epilogue_product(s->problem, s->demand.recipe, &product);
     one.problem = one.demand.problem = &product;
     code = qn_dequantize_choose(&one, &strategy);
     if (code ||
@@ -176,7 +147,12 @@ static int look_product(const struct qn_session *s, double *cycles)
     }
     qn_dequantize_first(s->ctx, &product, s->demand.recipe, strategy.strategy,
                         &first);
-    return look(s, &first, 0, cycles);
+    code = qn_select_cycles(s->ctx, &s->demand, &first, &served, cycles);
+    if (served && strategy.strategy > QUERN_DEQUANTIZE_MAINLOOP)
+        *cycles +=
+            qn_dequantize_cost_of(&product, s->demand.recipe, strategy.strategy)
+                .moving;
+    return code;
 }
 
 int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
@@ -184,7 +160,7 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
     const struct quern_problem *p = s->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
     struct quern_problem dequantized, wide;
-    int code = QUERN_OK;
+    int served, code = QUERN_OK;
 
     memset(c, 0, sizeof *c);
     if (s->demand.backend == QUERN_BACKEND_HOST ||
@@ -192,7 +168,7 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
         !qn_epilogue_apart(s->ctx, p, recipe))
         return QUERN_OK;
     c->bytes = bytes_of(p, recipe);
-    if (qn_epilogue_has_sums(p, recipe))
+    if (qn_epilogue_has_sums(s->ctx, p, recipe))
         code = look_product(s, &c->apart);
     if (c->apart > 0)
         c->apart +=
@@ -200,11 +176,12 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
     if (code || !qn_epilogue_dequantized(s->ctx, p, recipe, &dequantized))
         return code;
     qn_dequantize_product(s->ctx, &dequantized, recipe, &wide);
-    return look(
-        s, &wide,
-        qn_dequantize_cost_of(&dequantized, recipe, QUERN_DEQUANTIZE_PASS)
-            .moving,
-        &c->dequantize);
+    code = qn_select_cycles(s->ctx, &s->demand, &wide, &served, &c->dequantize);
+    if (served)
+        c->dequantize +=
+            qn_dequantize_cost_of(&dequantized, recipe, QUERN_DEQUANTIZE_PASS)
+                .moving;
+    return code;
 }
 
 int qn_epilogue_dequantizes(const struct qn_epilogue_choice *c)

@@ -42,23 +42,6 @@ static double sum_cycles(const struct quern_problem *p)
     return qn_model_cast(2 * (double)(s.end - s.partials), launches);
 }
 
-/* Of one of them; `cycles` stays where nothing serves it. */
-static int look(const struct qn_session *s, const struct quern_problem *p,
-                int *served, double *cycles)
-{
-    struct qn_demand demand = s->demand;
-    struct qn_choice choice;
-    int found;
-
-    demand.problem = p;
-    demand.recipe = qn_context_recipe(s->ctx, p->recipe);
-    found = qn_select_best(s->ctx, &demand, &choice);
-    *served = found > 0;
-    if (found > 0)
-        *cycles = choice.figures.cycles;
-    return found < 0 ? QUERN_ENOMEM : QUERN_OK;
-}
-
 int qn_gradient_compare(const struct qn_session *s,
                         const struct quern_problem *p,
                         const struct quern_problem *plain,
@@ -67,9 +50,9 @@ int qn_gradient_compare(const struct qn_session *s,
     int apart = 0, code;
 
     memset(f, 0, sizeof *f);
-    code = look(s, p, &f->served, &f->cycles);
+    code = qn_select_cycles(s->ctx, &s->demand, p, &f->served, &f->cycles);
     if (!code)
-        code = look(s, plain, &apart, &f->product);
+        code = qn_select_cycles(s->ctx, &s->demand, plain, &apart, &f->product);
     f->cycles += sum_cycles(p);
     f->cast = cast_cycles(p);
     f->better = f->served && (!qn_session_gpu(s) || !apart ||

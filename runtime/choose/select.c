@@ -234,6 +234,22 @@ int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,
     return found;
 }
 
+int qn_select_cycles(struct quern_context *ctx, const struct qn_demand *demand,
+                     const struct quern_problem *p, int *served, double *cycles)
+{
+    struct qn_demand other = *demand;
+    struct qn_choice best;
+    int found;
+
+    other.problem = p;
+    other.recipe = qn_context_recipe(ctx, p->recipe);
+    found = qn_select_best(ctx, &other, &best);
+    *served = found > 0;
+    if (*served)
+        *cycles += best.figures.cycles;
+    return found < 0 ? QUERN_ENOMEM : QUERN_OK;
+}
+
 /* What the kernels of the problem's layout and ragged axis write. */
 static int add_outputs(struct quern_context *ctx, const struct quern_problem *p)
 {

@@ -83,6 +83,12 @@ int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
 int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,
                    struct qn_choice *best);
 
+/* Does one serve another problem on the same machine? Its cycles are added.
+   QUERN_ENOMEM. */
+int qn_select_cycles(struct quern_context *ctx, const struct qn_demand *demand,
+                     const struct quern_problem *problem, int *served,
+                     double *cycles);
+
 /* Set the message for a problem that nothing serves; QUERN_ENOKERNEL. */
 int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
                    const struct qn_choice *list, int count);

@@ -86,25 +86,6 @@ static int check_options(const struct quern_plan_options *options)
     return QUERN_OK;
 }
 
-int qn_session_machine(struct qn_session *s, struct quern_context *ctx,
-                       const struct quern_plan_options *options)
-{
-    int code;
-
-    memset(s, 0, sizeof *s);
-    s->ctx = ctx;
-    if (options)
-        s->options = *options;
-    code = qn_context_process(ctx, "ctx");
-    if (!code)
-        code = check_options(&s->options);
-    if (!code)
-        code = open_backend(s);
-    if (!code && s->options.sms && s->options.sms < s->demand.sms)
-        s->demand.sms = s->options.sms;
-    return code;
-}
-
 int qn_session_open(struct qn_session *s, struct quern_context *ctx,
                     const struct quern_problem *problem,
                     const struct quern_plan_options *options)
@@ -121,7 +102,7 @@ int qn_session_open(struct qn_session *s, struct quern_context *ctx,
     code = qn_context_process(ctx, "ctx");
     if (!code)
         code = check_options(&s->options);
-    if (!code)
+    if (!code && problem)
         code = qn_describe(ctx, problem, &s->need, &s->demand.recipe);
     if (!code)
         code = open_backend(s);
@@ -185,8 +166,7 @@ int qn_session_explain(struct qn_session *s, struct quern_context *ctx,
                        struct qn_text *text)
 {
     const int wanted = options ? options->backend : QUERN_BACKEND_AUTO;
-    int code = problem ? qn_session_open(s, ctx, problem, options)
-                       : qn_session_machine(s, ctx, options);
+    int code = qn_session_open(s, ctx, problem, options);
 
     s->outline = 1;
     if (code != QUERN_ENODEVICE &&
@@ -204,6 +184,18 @@ void qn_session_close(struct qn_session *s)
 {
     if (s->driver)
         qn_driver_leave(s->driver, &s->scope);
+}
+
+int qn_session_explained(struct qn_session *s, int code, struct qn_text *text,
+                         char **out)
+{
+    qn_session_close(s);
+    if (!code) {
+        *out = qn_text_take(text);
+        code = *out ? QUERN_OK : qn_error_memory();
+    }
+    qn_text_free(text);
+    return qn_error_done(code);
 }
 
 int qn_session_name(const struct qn_session *s)

@@ -30,16 +30,13 @@ struct qn_session {
 };
 
 /*
-** Check problem and options and open what the backend needs; with a GPU, its
-** context is current until the session is closed, which is due after errors
-** too. AUTO without a GPU becomes HOST.
+** Check problem (NULL: there is none) and options and open what the backend
+** needs; with a GPU, its context is current until the session is closed, which
+** is due after errors too. AUTO without a GPU becomes HOST.
 */
 int qn_session_open(struct qn_session *session, struct quern_context *ctx,
                     const struct quern_problem *problem,
                     const struct quern_plan_options *options);
-/* The same without a problem. */
-int qn_session_machine(struct qn_session *session, struct quern_context *ctx,
-                       const struct quern_plan_options *options);
 void qn_session_close(struct qn_session *session);
 
 /* The same machine, for a problem that is part of the outer one: NULL for a
@@ -54,6 +51,11 @@ int qn_session_explain(struct qn_session *session, struct quern_context *ctx,
                        const struct quern_problem *problem,
                        const struct quern_plan_options *options,
                        struct qn_text *text);
+
+/* Close it and give the explanation to the caller, or `code` if that is an
+   error. */
+int qn_session_explained(struct qn_session *session, int code,
+                         struct qn_text *text, char **out);
 
 /* Do kernels run on a GPU, which may be an assumed one? */
 int qn_session_gpu(const struct qn_session *session);

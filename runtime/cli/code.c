@@ -80,7 +80,7 @@ static int assume_cast(struct quern_context *ctx,
                        const struct qn_candidate **out)
 {
     struct qn_session s;
-    int code = qn_session_machine(&s, ctx, NULL);
+    int code = qn_session_open(&s, ctx, NULL, NULL);
 
     if (!code) {
         qn_session_assume_h200(&s, QUERN_BACKEND_JIT);

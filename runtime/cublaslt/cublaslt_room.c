@@ -6,14 +6,9 @@
 #include "base/types.h"
 #include "cublaslt/cublaslt_product.h"
 #include "problem/geometry.h"
+#include "problem/space.h"
 
-enum { CONSTANTS = QN_WORKSPACE_BYTES, ZEROS = CONSTANTS + 256, BLOCK = 128 };
-
-static size_t round_up(size_t value)
-{
-    return (value + QN_CUBLASLT_ALIGNMENT - 1) &
-           ~(size_t)(QN_CUBLASLT_ALIGNMENT - 1);
-}
+enum { CONSTANTS = 256, BLOCK = 128 };
 
 /* Both operands of beta C for an empty sum, which share their zeros. */
 static size_t zeros_bytes(const struct quern_problem *p)
@@ -54,18 +49,18 @@ void qn_cublaslt_room(const struct quern_problem *p,
     const int gathers = qn_cublaslt_gathers(a);
     const size_t rows = gathers ? QN_CUBLASLT_ROWS : 0;
     const size_t groups = grouped ? (size_t)p->groups : 0;
+    size_t at = QN_WORKSPACE_BYTES + CONSTANTS;
 
-    room->zeros = ZEROS;
     room->zeros_bytes = zeros_bytes(p);
-    room->arrays = room->zeros + round_up(room->zeros_bytes);
-    room->scales = room->arrays + round_up(groups * QN_CUBLASLT_GROUP_BYTES);
-    room->lanes = room->scales + (gathers ? round_up(scales_bytes(p)) : 0);
-    room->a_rows = QN_CUBLASLT_SCRATCH;
-    room->d_rows =
-        room->a_rows + round_up(rows * (size_t)qn_cublaslt_row(p->k));
-    room->lane_bytes =
-        room->d_rows +
-        round_up(rows * (size_t)p->n * (size_t)qn_type_bits(p->d_type) / 8);
+    room->zeros = qn_space_add(&at, room->zeros_bytes);
+    room->arrays = qn_space_add(&at, groups * QN_CUBLASLT_GROUP_BYTES);
+    room->scales = qn_space_add(&at, gathers ? scales_bytes(p) : 0);
+    room->lanes = at;
+    at = QN_CUBLASLT_SCRATCH;
+    room->a_rows = qn_space_add(&at, rows * (size_t)qn_cublaslt_row(p->k));
+    room->d_rows = qn_space_add(&at, rows * (size_t)p->n *
+                                         (size_t)qn_type_bits(p->d_type) / 8);
+    room->lane_bytes = at;
     room->bytes =
         room->lanes + QN_CUBLASLT_ALIGNMENT + (size_t)lanes * room->lane_bytes;
 }

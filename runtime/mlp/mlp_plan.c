@@ -7,13 +7,15 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "choose/session.h"
+#include "product/dequantize.h"
 #include "product/plan.h"
 #include "product/why.h"
 #include "quantize/quantize_plan.h"
 
 #include <stdlib.h>
 
-static int check_options(const struct quern_plan_options *options)
+static int check(struct quern_context *ctx, const struct quern_mlp *mlp,
+                 const struct quern_plan_options *options)
 {
     if (options && options->backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
@@ -24,17 +26,16 @@ static int check_options(const struct quern_plan_options *options)
                             "options.kernel is '%s': an MLP runs many kernels, "
                             "and none is to be named",
                             options->kernel);
-    return QUERN_OK;
+    return qn_mlp_check(ctx, mlp, NULL);
 }
 
-/* One launch: copies that a cast would have to make are a step of their own. */
-static int plan_one(struct quern_mlp_plan *plan, const struct qn_session *s,
-                    const struct quern_problem *p, int product)
+/* A product of one launch. If it makes copies and a cast would have to, that is
+   a step. */
+static int plan_one(const struct qn_session *s, const struct quern_problem *p,
+                    struct quern_plan **out)
 {
-    struct quern_plan **out = &plan->products[product];
-
-    return p->copies ? qn_plan_alone(s, p, &s->options, out)
-                     : qn_plan_fused(s, p, &s->options, out);
+    return qn_plan_inner(s, p, &s->options,
+                         p->copies ? qn_plan_inside : qn_dequantize_make, out);
 }
 
 /* pre and h at once, where a kernel does that. */
@@ -45,7 +46,7 @@ static int plan_fused(struct quern_mlp_plan *plan, const struct qn_session *s)
 
     if (!qn_mlp_fused(&plan->mlp, plan->recipe, &p))
         return QUERN_OK;
-    code = plan_one(plan, s, &p, QN_MLP_PRE);
+    code = plan_one(s, &p, &plan->launches[QN_MLP_PRE].product);
     plan->fused = !code;
     return code == QUERN_ENOKERNEL ? QUERN_OK : code;
 }
@@ -63,20 +64,16 @@ static int plan_back(struct quern_mlp_plan *plan, const struct qn_session *s)
     code = qn_gradient_compare(s, &p, &plain, &plan->compared);
     if (code || !plan->compared.better)
         return code;
-    code = plan_one(plan, s, &p, QN_MLP_DH);
+    code = plan_one(s, &p, &plan->launches[QN_MLP_DH].product);
     plan->back = !code;
     return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE ? QUERN_OK : code;
 }
 
 /* Does a kernel that makes pre and h, or dpre, do it? */
-static int is_fused(const struct qn_mlp_step *step, int fused, int back)
+static int is_fused(const struct quern_mlp_plan *plan, int index)
 {
-    const int i = step->index;
-
-    return (fused &&
-            i == (step->is_cast ? (int)QUERN_MLP_H : (int)QN_MLP_PRE)) ||
-           (back &&
-            i == (step->is_cast ? (int)QUERN_MLP_DPRE : (int)QN_MLP_DH));
+    return (plan->fused && (index == QUERN_MLP_H || index == QN_MLP_PRE)) ||
+           (plan->back && (index == QUERN_MLP_DPRE || index == QN_MLP_DH));
 }
 
 /* The same product without its bias. */
@@ -97,17 +94,17 @@ static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
                         const struct quern_problem *p, int product)
 {
     const struct quern_problem plain = without_bias(p);
-    struct quern_plan **out = &plan->products[product], *other;
-    int code = qn_plan_fused(s, p, &s->options, out);
+    struct quern_plan **out = &plan->launches[product].product, *other;
+    int code = plan_one(s, p, out);
     struct quern_problem dequantized = *p;
 
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
-    code = qn_plan_fused(s, &plain, &s->options, out);
+    code = plan_one(s, &plain, out);
     if (code || (*out)->problem.dequantize <= QUERN_DEQUANTIZE_MAINLOOP)
         return code;
     dequantized.dequantize = (*out)->problem.dequantize;
-    code = qn_plan_fused(s, &dequantized, &s->options, &other);
+    code = plan_one(s, &dequantized, &other);
     if (code)
         return code == QUERN_ENOKERNEL ? QUERN_OK : code;
     quern_plan_free(*out);
@@ -116,39 +113,38 @@ static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
 }
 
 /* Is the cast a pass for a bias that its product (fused or not) adds? */
-static int is_added(const struct quern_mlp_plan *plan,
-                    const struct qn_mlp_step *step)
+static int is_added(const struct quern_mlp_plan *plan, int index)
 {
-    int first = step->index == QN_MLP_ADD_B1;
+    const int product = index == QN_MLP_ADD_B1 ? QN_MLP_PRE : QN_MLP_Y;
 
-    return step->is_cast && (first || step->index == QN_MLP_ADD_B2) &&
-           plan->products[first ? QN_MLP_PRE : QN_MLP_Y]->problem.bias;
+    return (index == QN_MLP_ADD_B1 || index == QN_MLP_ADD_B2) &&
+           plan->launches[product].product->problem.bias;
 }
 
-/* One step's plan, if there is something to do. */
+/* One step's launch, if there is something to do. */
 static int plan_step(struct quern_mlp_plan *plan, const struct qn_session *s,
                      const struct qn_mlp_step *step)
 {
+    const int index = step->index;
+    struct qn_launch *launch = &plan->launches[index];
     struct quern_quantization q;
     struct quern_problem p;
     int code = QUERN_OK;
 
     if (qn_mlp_again(step))
         return QUERN_OK; /* there it is */
-    if (!step->is_cast && step->index == QN_MLP_PRE)
+    launch->work = index < QN_MLP_PRE ? QN_WORK_QUANTIZE_A : QN_WORK_PRODUCT;
+    if (index == QN_MLP_PRE)
         code = plan_fused(plan, s);
-    else if (!step->is_cast && step->index == QN_MLP_DH)
+    else if (index == QN_MLP_DH)
         code = plan_back(plan, s);
-    if (code || is_fused(step, plan->fused, plan->back) ||
-        is_added(plan, step)) {
+    if (code || is_fused(plan, index) || is_added(plan, index)) {
         /* failed, or done */
-    } else if (!step->is_cast) {
-        qn_mlp_product(&plan->mlp, plan->recipe, step->index, &p);
-        code = plan_product(plan, s, &p, step->index);
-    } else if (qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, step->index,
-                           &q)) {
-        code = qn_quantize_plan_inner(s, &q, &s->options,
-                                      &plan->casts[step->index]);
+    } else if (index >= QN_MLP_PRE) {
+        qn_mlp_product(&plan->mlp, plan->recipe, index, &p);
+        code = plan_product(plan, s, &p, index);
+    } else if (qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, index, &q)) {
+        code = qn_quantize_plan_inner(s, &q, &s->options, &launch->cast);
     }
     if (code)
         qn_error_add("  in the step %s", step->name);
@@ -159,10 +155,10 @@ void quern_mlp_plan_free(struct quern_mlp_plan *plan)
 {
     if (!plan)
         return;
-    for (int i = 0; i < QN_MLP_CASTS; i++)
-        quern_quantize_plan_free(plan->casts[i]);
-    for (int i = 0; i < QN_MLP_PRODUCTS; i++)
-        quern_plan_free(plan->products[i]);
+    for (int i = 0; i < QN_MLP_LAUNCHES; i++) {
+        quern_quantize_plan_free(plan->launches[i].cast);
+        quern_plan_free(plan->launches[i].product);
+    }
     free(plan);
 }
 
@@ -198,11 +194,9 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (!ctx || !mlp || !out)
         return qn_error_null("ctx", ctx, "mlp", mlp, "plan");
     *out = NULL;
-    code = check_options(options);
+    code = check(ctx, mlp, options);
     if (!code)
-        code = qn_mlp_check(ctx, mlp, NULL);
-    if (!code)
-        code = qn_session_machine(&session, ctx, options);
+        code = qn_session_open(&session, ctx, NULL, options);
     if (!code)
         code = qn_session_capture(&session, NULL, "making a plan");
     if (!code)
@@ -213,15 +207,11 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* --------------------------------------------------------------------- why */
 
-/* A product with the launches that it is made of. */
-static void explain_product(const struct quern_plan *plan, const char *name,
-                            struct qn_text *text)
+static void explain_launch(const struct quern_mlp_plan *plan, int index,
+                           const char *name, struct qn_text *text)
 {
-    char line[512];
-
-    qn_why_line(plan, line, sizeof line);
-    qn_text_add(text, "  %s\n    %s\n", name, line);
-    qn_why_list(plan, "    ", text);
+    qn_text_add(text, "  %s\n", name);
+    qn_why_launch(NULL, &plan->launches[index], "    ", text);
 }
 
 /* A problem that no one launch solves. */
@@ -241,8 +231,8 @@ static void explain_fused(const struct quern_mlp_plan *plan,
     struct quern_problem p;
 
     if (plan->fused)
-        explain_product(plan->products[QN_MLP_PRE],
-                        "pre = x w1^T and h = activation(pre)", text);
+        explain_launch(plan, QN_MLP_PRE, "pre = x w1^T and h = activation(pre)",
+                       text);
     else if (qn_mlp_fused(&plan->mlp, plan->recipe, &p))
         add_line("h apart from pre: no kernel serves", &p, text);
     else
@@ -263,8 +253,8 @@ static void explain_back(const struct quern_mlp_plan *plan,
         return;
     }
     if (plan->back)
-        explain_product(plan->products[QN_MLP_DH],
-                        "dh = dy w2 and dpre, from dh and pre", text);
+        explain_launch(plan, QN_MLP_DH, "dh = dy w2 and dpre, from dh and pre",
+                       text);
     else
         add_line(f->served ? "dpre apart from dh: in one launch it is slower"
                            : "dpre apart from dh: no kernel serves",
@@ -279,30 +269,19 @@ static void explain_back(const struct quern_mlp_plan *plan,
 static void explain_step(const struct quern_mlp_plan *plan,
                          const struct qn_mlp_step *step, struct qn_text *text)
 {
-    const struct quern_quantize_plan *cast;
-    char line[512];
+    const struct qn_launch *launch = &plan->launches[step->index];
 
     if (qn_mlp_again(step)) {
-        if (plan->mlp.recompute && !step->is_cast)
+        if (plan->mlp.recompute && launch->product)
             qn_text_add(text, "  pre again, as in forward\n");
         return;
     }
-    if (!step->is_cast && step->index == QN_MLP_PRE)
+    if (step->index == QN_MLP_PRE)
         explain_fused(plan, text);
-    else if (!step->is_cast && step->index == QN_MLP_DH)
+    else if (step->index == QN_MLP_DH)
         explain_back(plan, text);
-    if (is_fused(step, plan->fused, plan->back))
-        return;
-    if (!step->is_cast) {
-        explain_product(plan->products[step->index], step->name, text);
-        return;
-    }
-    cast = plan->casts[step->index];
-    if (!cast)
-        return;
-    quern_quantize_print(&cast->q, line, sizeof line);
-    qn_text_add(text, "  %s\n    %s\n", step->name, line);
-    qn_why_cast(cast, "    ", text);
+    if (!is_fused(plan, step->index) && (launch->cast || launch->product))
+        explain_launch(plan, step->index, step->name, text);
 }
 
 static int explain(const struct qn_session *s, const struct quern_mlp *mlp,
@@ -338,18 +317,10 @@ int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
     if (!ctx || !mlp || !out)
         return qn_error_null("ctx", ctx, "mlp", mlp, "text");
     *out = NULL;
-    code = check_options(options);
-    if (!code)
-        code = qn_mlp_check(ctx, mlp, NULL);
+    code = check(ctx, mlp, options);
     if (!code)
         code = qn_session_explain(&session, ctx, NULL, options, &text);
     if (!code)
         code = explain(&session, mlp, &text);
-    qn_session_close(&session);
-    if (!code) {
-        *out = qn_text_take(&text);
-        code = *out ? QUERN_OK : qn_error_memory();
-    }
-    qn_text_free(&text);
-    return qn_error_done(code);
+    return qn_session_explained(&session, code, &text, out);
 }

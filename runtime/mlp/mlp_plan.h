@@ -7,10 +7,9 @@
 
 #include "choose/gradient_model.h"
 #include "problem/mlp.h"
+#include "product/launch.h"
 
 struct quern_context;
-struct quern_plan;
-struct quern_quantize_plan;
 
 struct quern_mlp_plan {
     struct quern_context *ctx;
@@ -18,9 +17,9 @@ struct quern_mlp_plan {
     const struct qn_recipe *recipe;
     struct quern_mlp_description need;
     struct qn_mlp_space space;
-    /* NULL: nothing to do */
-    struct quern_quantize_plan *casts[QN_MLP_CASTS];
-    struct quern_plan *products[QN_MLP_PRODUCTS];
+    struct qn_launch launches[QN_MLP_LAUNCHES]; /* of casts and products, run
+                                                   in the order of steps;
+                                                   neither: nothing to do */
     int fused; /* the product of pre makes h, too, so no cast does */
     int back;  /* and that of dh dpre, db1 and dprob */
     struct qn_gradient_figures compared; /* both ways to make dpre */

@@ -8,6 +8,7 @@
 #include "choose/host_sizes.h"
 #include "device/check.h"
 #include "device/driver.h"
+#include "problem/space.h"
 #include "product/plan.h"
 #include "product/run.h"
 #include "quantize/quantize_plan.h"
@@ -27,6 +28,7 @@ static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
 {
     const struct qn_mlp_slice *place = &run->plan->space.places[slot];
     char *base = run->args->workspace;
+    size_t used = 0;
     int column = slot >= QN_MLP_COLUMN;
 
     *t = place->need;
@@ -38,11 +40,9 @@ static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
         base = (char *)run->args->saved + place->at;
     else
         base += place->loose;
-    t->data = base;
-    t->sf = t->sf_bytes ? base + qn_padded(t->bytes) : NULL;
-    t->global = t->global_bytes
-                    ? base + qn_padded(t->bytes) + qn_padded(t->sf_bytes)
-                    : NULL;
+    t->data = base + qn_space_add(&used, t->bytes);
+    t->sf = t->sf_bytes ? base + qn_space_add(&used, t->sf_bytes) : NULL;
+    t->global = t->global_bytes ? base + used : NULL;
 }
 
 /* The numbers of a tensor that is used as it is, or is to be quantized. */
@@ -147,11 +147,9 @@ static void find_rest(const struct run *run, int tensor,
 
 static int run_cast(const struct run *run, int tensor)
 {
-    const struct quern_quantize_plan *plan = run->plan->casts[tensor];
+    const struct quern_quantize_plan *plan = run->plan->launches[tensor].cast;
     struct quern_quantize_args a;
 
-    if (!plan)
-        return QUERN_OK;
     a = plan->need.args;
     find_input(run, tensor, &a);
     if (tensor < QUERN_MLP_TENSORS)
@@ -170,7 +168,7 @@ static int run_cast(const struct run *run, int tensor)
 static void find_operand(const struct run *run, int product, int role,
                          struct quern_tensor *t)
 {
-    const struct quern_plan *plan = run->plan->products[product];
+    const struct quern_plan *plan = run->plan->launches[product].product;
     const int tensor = qn_mlp_operand(product, role);
     const struct qn_geometry *g = &plan->operands[role];
 
@@ -240,7 +238,8 @@ static void set_epilogue(const struct run *run, struct quern_args *a)
 static void set_back(const struct run *run, struct quern_args *a)
 {
     const struct quern_mlp_args *args = run->args;
-    const struct quern_problem *p = &run->plan->products[QN_MLP_DH]->problem;
+    const struct quern_problem *p =
+        &run->plan->launches[QN_MLP_DH].product->problem;
 
     find_slot(run, QN_MLP_PRE_SLOT, &a->p);
     set_activation(run, QUERN_MLP_DPRE, a);
@@ -251,10 +250,8 @@ static void set_back(const struct run *run, struct quern_args *a)
 /* The arguments of its run. 0: it is not wanted, or of no tokens. */
 static int set_product(const struct run *run, int product, struct quern_args *a)
 {
-    const struct quern_plan *plan = run->plan->products[product];
+    const struct quern_plan *plan = run->plan->launches[product].product;
 
-    if (!plan)
-        return 0;
     *a = plan->need.args;
     find_result(run, product, &a->d);
     if (!a->d.data)
@@ -279,7 +276,8 @@ static int run_product(const struct run *run, int product)
     struct quern_args a;
 
     return set_product(run, product, &a)
-               ? qn_run_checked(run->plan->products[product], &a, run->stream)
+               ? qn_run_checked(run->plan->launches[product].product, &a,
+                                run->stream)
                : QUERN_OK;
 }
 
@@ -290,7 +288,7 @@ static int run_product(const struct run *run, int product)
 static int bring_sizes(const struct quern_mlp_plan *plan,
                        struct quern_mlp_args *args, void *stream)
 {
-    const struct quern_plan *pre = plan->products[QN_MLP_PRE];
+    const struct quern_plan *pre = plan->launches[QN_MLP_PRE].product;
     const int64_t *sizes = args->host_sizes;
     void *place = (char *)args->workspace + plan->space.sizes;
 
@@ -312,12 +310,15 @@ static int run_steps(struct run *run, int phase)
 
     for (int i = 0; i < QN_MLP_STEPS && !code; i++) {
         const struct qn_mlp_step *step = &qn_mlp_steps[i];
+        const struct qn_launch *launch = &run->plan->launches[step->index];
 
         run->again = qn_mlp_again(step);
         if (step->phase != phase || (run->again && !run->plan->mlp.recompute))
             continue;
-        code = step->is_cast ? run_cast(run, step->index)
-                             : run_product(run, step->index);
+        if (launch->cast)
+            code = run_cast(run, step->index);
+        else if (launch->product)
+            code = run_product(run, step->index);
         if (code)
             qn_error_add("  in the step %s", step->name);
     }
@@ -355,7 +356,7 @@ static int run_phases(const struct quern_mlp_plan *plan,
     if (!plan || !args)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             !plan ? "plan" : "args");
-    pre = plan->products[QN_MLP_PRE];
+    pre = plan->launches[QN_MLP_PRE].product;
     code = qn_context_process(pre->ctx, "plan");
     if (!code)
         code = qn_mlp_args(plan, args, first, last);
@@ -401,7 +402,7 @@ int quern_mlp_check(const struct quern_mlp_plan *plan,
 
     if (!plan || !args || !args->workspace)
         return qn_error_null("plan", plan, "args", args, "workspace");
-    product = plan->products[QN_MLP_PRE];
+    product = plan->launches[QN_MLP_PRE].product;
     code = qn_context_process(product->ctx, "plan");
     if (code)
         return code;

@@ -309,7 +309,7 @@ static int plan(struct qn_layer *l, const struct qn_options *opt, int backend)
         code = quern_mlp_plan(l->ctx, &l->mlp, &options, &l->plan);
     if (code)
         return code;
-    quern_plan_info(l->plan->products[QN_MLP_PRE], &info);
+    quern_plan_info(l->plan->launches[QN_MLP_PRE].product, &info);
     if (info.backend == QUERN_BACKEND_HOST)
         return QUERN_OK;
     return qn_gpu_open(l->ctx, &l->gpu);

@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "problem/fuse_rules.h"
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
 #include "problem/host_sizes_rules.h"
@@ -15,6 +16,7 @@
 #include "problem/quantize.h"
 #include "problem/requantize_rules.h"
 #include "problem/result_rules.h"
+#include "problem/space.h"
 
 #include <string.h>
 
@@ -100,9 +102,9 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
     else if (p->copies)
         why = "copies: a product of dequantized operands does not quantize its "
               "result";
-    else if (p->quantize)
-        why = "quantize: a run that quantizes a multiplies it in the mainloop; "
-              "quantize a by itself";
+    else if (p->quantize && p->dequantize != QUERN_DEQUANTIZE_PASS)
+        why = "quantize: a that a run quantizes is dequantized in the mainloop "
+              "or by dequantize=pass";
     if (!why && strategy == QUERN_DEQUANTIZE_FP8)
         why = qn_requantize_wrong(ctx, p, recipe);
     if (!why && strategy == QUERN_DEQUANTIZE_F16)
@@ -202,6 +204,9 @@ void qn_dequantize_product(struct quern_context *ctx,
     *product = *p;
     product->sizes = QUERN_SIZES_DEVICE;
     product->dequantize = QUERN_DEQUANTIZE_MAINLOOP;
+    if (qn_fuse_sums(p)) /* by the cast */
+        product->dbias = QUERN_NO_DBIAS;
+    product->quantize = 0;
     if (!qn_dequantize_dequantizes(p, recipe))
         return;
     memset(product->recipe, 0, sizeof product->recipe);
@@ -232,14 +237,6 @@ void qn_dequantize_first(struct quern_context *ctx,
 
 /* ------------------------------------------------------------------- space */
 
-size_t qn_dequantize_brought(const struct quern_problem *p)
-{
-    struct quern_problem product = *p;
-
-    product.sizes = QUERN_SIZES_DEVICE;
-    return qn_padded(qn_gradient_end(&product));
-}
-
 /* FP8 from `at` on; returns where it ends. */
 static size_t lay_out_codes(const struct quern_problem *p,
                             const struct qn_recipe *recipe,
@@ -252,12 +249,23 @@ static size_t lay_out_codes(const struct quern_problem *p,
         if (!qn_requantize_does(p, recipe, role))
             continue;
         qn_requantize_copy(p, blocks, role, &copy);
-        space->codes[role] = at;
-        at += qn_padded(copy.bytes);
-        space->scales[role] = at;
-        at += qn_padded(copy.sf_bytes);
+        space->codes[role] = qn_space_add(&at, copy.bytes);
+        space->scales[role] = qn_space_add(&at, copy.sf_bytes);
     }
     return at;
+}
+
+/* Bytes of an operand in bf16; 0: it is not dequantized. */
+static size_t bytes_of(const struct quern_problem *p,
+                       const struct qn_recipe *recipe, int role)
+{
+    struct quern_quantization q;
+    int64_t rows;
+
+    if (!qn_dequantize_cast(p, recipe, role, &q))
+        return 0;
+    rows = q.of == QUERN_W ? q.groups * q.m : qn_dequantize_total(p, recipe);
+    return (size_t)rows * (size_t)q.k * 2;
 }
 
 void qn_dequantize_lay_out(const struct quern_problem *p,
@@ -266,30 +274,25 @@ void qn_dequantize_lay_out(const struct quern_problem *p,
                            struct qn_dequantize_space *space)
 {
     const size_t groups = (size_t)p->groups;
-    size_t at = qn_padded(qn_dequantize_brought(p) +
-                          qn_host_size_bytes(p->sizes, p->groups, 1));
-    size_t coded;
-    struct quern_quantization q;
-    size_t rows;
+    const int has_factors = qn_dequantize_factors(p, recipe);
+    const int has_sizes = qn_dequantize_align(p, recipe) != 0;
+    const int has_flags = blocks || p->dequantize == QUERN_DEQUANTIZE_F16;
+    struct quern_problem product = *p;
+    size_t at, coded;
 
-    space->factors = at;
-    if (qn_dequantize_factors(p, recipe))
-        at += qn_padded(2 * groups * sizeof(float));
-    space->sizes = at;
-    if (qn_dequantize_align(p, recipe))
-        at += qn_padded((2 * groups + 1) * sizeof(int));
-    space->flags = at;
-    if (blocks || p->dequantize == QUERN_DEQUANTIZE_F16)
-        at += qn_padded(QN_FLAGS * sizeof(unsigned));
+    product.sizes = QUERN_SIZES_DEVICE;
+    at = qn_gradient_end(&product);
+    space->brought =
+        qn_space_add(&at, qn_host_size_bytes(p->sizes, p->groups, 1));
+    space->factors =
+        qn_space_add(&at, has_factors ? 2 * groups * sizeof(float) : 0);
+    space->sizes =
+        qn_space_add(&at, has_sizes ? (2 * groups + 1) * sizeof(int) : 0);
+    space->flags =
+        qn_space_add(&at, has_flags ? QN_FLAGS * sizeof(unsigned) : 0);
     coded = lay_out_codes(p, recipe, blocks, at, space);
-    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
-        space->operand[role] = at;
-        if (!qn_dequantize_cast(p, recipe, role, &q))
-            continue;
-        rows = q.of == QUERN_W ? groups * (size_t)q.m
-                               : (size_t)qn_dequantize_total(p, recipe);
-        at += qn_padded(rows * (size_t)q.k * 2);
-    }
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
+        space->operand[role] = qn_space_add(&at, bytes_of(p, recipe, role));
     space->end = at > coded ? at : coded;
 }
 

@@ -20,6 +20,8 @@ struct quern_context;
 
 /* The layout of the workspace, and its end. */
 struct qn_dequantize_space {
+    size_t brought;    /* int32 [G]: sizes from the host, after what the
+                          product leaves for sums */
     size_t factors;    /* fp32 [2][G]: alpha and beta */
     size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */
     size_t flags;      /* of the product that is tried, and of that in bf16: do
@@ -65,10 +67,6 @@ void qn_dequantize_lay_out(const struct quern_problem *problem,
                            const struct qn_recipe *recipe,
                            const struct qn_recipe *blocks,
                            struct qn_dequantize_space *space);
-
-/* Where it has sizes from the host: behind what the product leaves there for
-   sums. */
-size_t qn_dequantize_brought(const struct quern_problem *problem);
 
 /* Of all plans that the problem may have; 0: none has any. */
 size_t qn_dequantize_end(struct quern_context *ctx,

@@ -8,6 +8,7 @@
 #include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
+#include "problem/space.h"
 #include "problem/workspace.h"
 
 int qn_epilogue_has(const struct quern_problem *p)
@@ -15,7 +16,13 @@ int qn_epilogue_has(const struct quern_problem *p)
     return p->bias || p->activation;
 }
 
+static int writes_f32(const struct qn_recipe *recipe)
+{
+    return recipe->d_types >> QUERN_F32 & 1;
+}
+
 void qn_epilogue_product(const struct quern_problem *p,
+                         const struct qn_recipe *recipe,
                          struct quern_problem *product)
 {
     *product = *p;
@@ -25,12 +32,22 @@ void qn_epilogue_product(const struct quern_problem *p,
     product->dprob = 0;
     product->copies = 0;
     product->d_type = QUERN_F32;
+    if (!writes_f32(recipe))
+        product->dequantize = QUERN_DEQUANTIZE_PASS;
 }
 
-int qn_epilogue_has_sums(const struct quern_problem *p,
+int qn_epilogue_has_sums(struct quern_context *ctx,
+                         const struct quern_problem *p,
                          const struct qn_recipe *recipe)
 {
-    return qn_epilogue_has(p) && !p->copies && recipe->d_types >> QUERN_F32 & 1;
+    struct quern_problem product;
+
+    if (!qn_epilogue_has(p) || p->copies || writes_f32(recipe))
+        return qn_epilogue_has(p) && !p->copies;
+    qn_epilogue_product(p, recipe, &product);
+    return (p->dequantize == QUERN_DEQUANTIZE_AUTO ||
+            p->dequantize == QUERN_DEQUANTIZE_PASS) &&
+           !qn_dequantize_wrong(ctx, &product, recipe, QUERN_DEQUANTIZE_PASS);
 }
 
 int qn_epilogue_dequantized(struct quern_context *ctx,
@@ -48,15 +65,18 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
 ** The product has the first part, whichever way it goes, with room for what is
 ** added up for dbias and dprob; then come its sums.
 */
-size_t qn_epilogue_begin(struct quern_context *ctx,
-                         const struct quern_problem *p,
-                         const struct qn_recipe *recipe)
+size_t qn_epilogue_lay_out(struct quern_context *ctx,
+                           const struct quern_problem *p,
+                           const struct qn_recipe *recipe, size_t *sums)
 {
     struct quern_problem product;
+    size_t end;
 
-    qn_epilogue_product(p, &product);
-    return qn_padded(qn_workspace_bytes(ctx, &product, recipe)) +
-           qn_padded(qn_gradient_end(p));
+    qn_epilogue_product(p, recipe, &product);
+    end = qn_workspace_bytes(ctx, &product, recipe);
+    qn_space_add(&end, qn_gradient_end(p));
+    *sums = qn_space_add(&end, qn_epilogue_sums(p));
+    return end;
 }
 
 size_t qn_epilogue_sums(const struct quern_problem *p)
@@ -68,10 +88,10 @@ size_t qn_epilogue_end(struct quern_context *ctx, const struct quern_problem *p,
                        const struct qn_recipe *recipe)
 {
     struct quern_problem dequantized;
-    size_t end = 0, other;
+    size_t end = 0, sums, other;
 
-    if (qn_epilogue_has_sums(p, recipe))
-        end = qn_epilogue_begin(ctx, p, recipe) + qn_epilogue_sums(p);
+    if (qn_epilogue_has_sums(ctx, p, recipe))
+        end = qn_epilogue_lay_out(ctx, p, recipe, &sums);
     if (!qn_epilogue_dequantized(ctx, p, recipe, &dequantized))
         return end;
     other = qn_workspace_bytes(ctx, &dequantized, recipe);

@@ -6,7 +6,8 @@
 ** The product leaves alpha * A * B in fp32 in the workspace. A launch of its
 ** own makes D of that, P, and the sums for dbias and dprob: the bytes of a
 ** kernel that fuses the epilogue and has the same sums. Operands that may be
-** dequantized can be multiplied by a kernel of bf16 instead, which fuses it.
+** dequantized can be multiplied by a kernel of bf16 instead, which fuses it. If
+** the recipe writes no fp32, the sums are those of dequantized operands.
 */
 #ifndef QUERN_PROBLEM_EPILOGUE_RULES_H
 #define QUERN_PROBLEM_EPILOGUE_RULES_H
@@ -19,11 +20,13 @@ struct quern_context;
 int qn_epilogue_has(const struct quern_problem *problem);
 
 /* May its product leave sums in fp32? */
-int qn_epilogue_has_sums(const struct quern_problem *problem,
+int qn_epilogue_has_sums(struct quern_context *ctx,
+                         const struct quern_problem *problem,
                          const struct qn_recipe *recipe);
 
 /* The product without its epilogue, whose D are its sums in fp32. */
 void qn_epilogue_product(const struct quern_problem *problem,
+                         const struct qn_recipe *recipe,
                          struct quern_problem *product);
 
 /* The problem with dequantized operands; 0: it cannot be. */
@@ -32,11 +35,12 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
                             const struct qn_recipe *recipe,
                             struct quern_problem *dequantized);
 
-/* The place of its sums in the workspace, and their bytes. */
-size_t qn_epilogue_begin(struct quern_context *ctx,
-                         const struct quern_problem *problem,
-                         const struct qn_recipe *recipe);
+/* Bytes of its sums; their place in the workspace, of which this returns the
+   end. */
 size_t qn_epilogue_sums(const struct quern_problem *problem);
+size_t qn_epilogue_lay_out(struct quern_context *ctx,
+                           const struct quern_problem *problem,
+                           const struct qn_recipe *recipe, size_t *sums);
 
 /* The end of the workspace of all such plans. */
 size_t qn_epilogue_end(struct quern_context *ctx,

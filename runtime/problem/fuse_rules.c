@@ -10,6 +10,7 @@
 #include "problem/gradient_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
+#include "problem/space.h"
 
 /* The strategy in a kernel's field `quantize`. */
 static int strategy_of(const char *quantize)
@@ -82,36 +83,19 @@ int qn_fuse_problem(const struct quern_problem *p,
     return QUERN_OK;
 }
 
-/* The part of a cast begins after the sums of a product that goes back through
-   an activation. */
-size_t qn_fuse_begin(const struct quern_problem *p)
+/* Sums that no cast makes have as much room as a cast, more than they need. */
+void qn_fuse_lay_out(const struct quern_problem *p,
+                     const struct qn_recipe *recipe,
+                     struct qn_fuse_space *space)
 {
-    return qn_padded(qn_gradient_end(p));
-}
-
-/* The part of sums that no cast makes comes after it. */
-size_t qn_fuse_cast_end(const struct quern_problem *p,
-                        const struct qn_recipe *recipe)
-{
-    struct qn_quantize_space apart;
+    struct qn_quantize_space cast;
     struct quern_quantization q;
 
     qn_fuse_quantization(p, recipe, &q);
-    qn_quantize_lay_out(&q, recipe, &apart);
-    return qn_fuse_begin(p) + apart.end;
-}
-
-size_t qn_fuse_end(const struct quern_problem *p,
-                   const struct qn_recipe *recipe)
-{
-    struct qn_quantize_space sums;
-    struct quern_quantization q;
-
-    if (!qn_fuse_sums(p))
-        return qn_fuse_cast_end(p, recipe);
-    qn_fuse_quantization(p, recipe, &q);
-    qn_quantize_lay_out(&q, recipe, &sums); /* which has more than it needs */
-    return qn_padded(qn_fuse_cast_end(p, recipe)) + sums.end;
+    qn_quantize_lay_out(&q, recipe, &cast);
+    space->end = qn_gradient_end(p);
+    space->cast = qn_space_add(&space->end, cast.end);
+    space->sums = qn_space_add(&space->end, qn_fuse_sums(p) ? cast.end : 0);
 }
 
 int qn_fuse_describe(struct quern_context *ctx, const struct quern_problem *p,

@@ -27,10 +27,16 @@ int qn_fuse_problem(const struct quern_problem *problem,
 /* Does the problem want the sums of what a run quantizes? */
 int qn_fuse_sums(const struct quern_problem *problem);
 
-/* The end of the workspace of such a problem: the launches before the product
-   have the last part. */
-size_t qn_fuse_end(const struct quern_problem *problem,
-                   const struct qn_recipe *recipe);
+/* The workspace of such a problem after the sums of a product that goes back
+   through an activation: what the cast needs, and a launch for sums that no
+   cast makes. */
+struct qn_fuse_space {
+    size_t cast, sums, end;
+};
+
+void qn_fuse_lay_out(const struct quern_problem *problem,
+                     const struct qn_recipe *recipe,
+                     struct qn_fuse_space *space);
 
 /* What such a problem needs besides: numbers and a columnwise tensor. Nothing
    of other problems. */
@@ -43,12 +49,5 @@ int qn_fuse_describe(struct quern_context *ctx,
 void qn_fuse_quantization(const struct quern_problem *problem,
                           const struct qn_recipe *recipe,
                           struct quern_quantization *q);
-
-/* The cast's part of the workspace: its begin, after the sums of a product that
-   goes back through an activation, and its end, where the part of sums begins
-   that no cast makes. */
-size_t qn_fuse_begin(const struct quern_problem *problem);
-size_t qn_fuse_cast_end(const struct quern_problem *problem,
-                        const struct qn_recipe *recipe);
 
 #endif

@@ -7,12 +7,6 @@
 
 #include "problem/scale.h"
 
-/* So many bytes, up to where the next buffer of a workspace may begin. */
-static inline size_t qn_padded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 /* Length of an axis; the ragged one's total. */
 int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
 

@@ -14,6 +14,7 @@
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/quantize.h"
+#include "problem/space.h"
 
 enum { COLUMNS = 64 }; /* COUPLED: row partials */
 
@@ -40,17 +41,15 @@ void qn_gradient_lay_out(const struct quern_problem *p,
                          struct qn_gradient_space *s)
 {
     const int dbias = p->dbias && qn_geometry_backward(p);
+    const int64_t strips = dbias ? strips_of(p) : 0;
+    const int64_t rows = p->dprob ? p->m : 0;
 
-    s->partials = s->end = qn_host_size_end(p);
-    if (dbias || p->dprob)
-        s->partials = s->end = qn_padded(s->end);
-    if (dbias)
-        s->end += qn_padded((size_t)(strips_of(p) * qn_gradient_width(p)) *
-                            sizeof(float));
-    s->row_partials = s->end;
-    if (p->dprob)
-        s->end += (size_t)(qn_quantize_ceil_div(p->n, COLUMNS) * p->m) *
-                  sizeof(float);
+    s->end = qn_host_size_end(p);
+    s->partials = qn_space_add(
+        &s->end, (size_t)(strips * qn_gradient_width(p)) * sizeof(float));
+    s->row_partials = qn_space_add(
+        &s->end,
+        (size_t)(qn_quantize_ceil_div(p->n, COLUMNS) * rows) * sizeof(float));
 }
 
 size_t qn_gradient_end(const struct quern_problem *p)

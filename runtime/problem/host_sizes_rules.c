@@ -5,23 +5,23 @@
 #include "problem/host_sizes_rules.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "problem/space.h"
 #include "registry.h"
 
 size_t qn_host_size_bytes(int sizes, int groups, int count)
 {
-    size_t bytes = (size_t)groups * (size_t)count * sizeof(int);
-
-    if (sizes == QUERN_SIZES_DEVICE)
-        return 0;
-    return (bytes + QN_WORKSPACE_BYTES - 1) / QN_WORKSPACE_BYTES *
-           QN_WORKSPACE_BYTES;
+    return sizes == QUERN_SIZES_DEVICE
+               ? 0
+               : (size_t)groups * (size_t)count * sizeof(int);
 }
 
 size_t qn_host_size_end(const struct quern_problem *p)
 {
-    return QN_WORKSPACE_BYTES +
-           qn_host_size_bytes(p->sizes, p->groups,
-                              p->microbatches > 1 ? p->microbatches : 1);
+    const int count = p->microbatches > 1 ? p->microbatches : 1;
+    size_t end = QN_WORKSPACE_BYTES;
+
+    qn_space_add(&end, qn_host_size_bytes(p->sizes, p->groups, count));
+    return end;
 }
 
 int qn_host_size_problem(int sizes, int ragged)

@@ -14,6 +14,7 @@
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
+#include "problem/space.h"
 #include "problem/split.h"
 #include "problem/workspace.h"
 
@@ -22,29 +23,29 @@
 /* ------------------------------------------------------------------- steps */
 
 const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
-    {QN_MLP_WEIGHTS, 1, QUERN_MLP_W1, "w1"},
-    {QN_MLP_WEIGHTS, 1, QUERN_MLP_W2, "w2"},
-    {QN_MLP_FORWARD, 1, QUERN_MLP_X, "x"},
-    {QN_MLP_FORWARD, 0, QN_MLP_PRE, "pre = x w1^T"},
-    {QN_MLP_FORWARD, 1, QN_MLP_ADD_B1, "pre + b1"},
-    {QN_MLP_FORWARD, 1, QUERN_MLP_H, "h = activation(pre)"},
-    {QN_MLP_FORWARD, 0, QN_MLP_Y, "y = h w2^T"},
-    {QN_MLP_FORWARD, 1, QN_MLP_ADD_B2, "y + b2"},
-    {QN_MLP_BACKWARD, 0, QN_MLP_PRE, "pre again"},
-    {QN_MLP_BACKWARD, 1, QN_MLP_ADD_B1, "pre + b1 again"},
-    {QN_MLP_BACKWARD, 1, QUERN_MLP_DY, "dy"},
-    {QN_MLP_BACKWARD, 0, QN_MLP_DH, "dh = dy w2"},
-    {QN_MLP_BACKWARD, 1, QUERN_MLP_DPRE, "dpre, from dh and pre"},
-    {QN_MLP_BACKWARD, 1, QN_MLP_B2, "db2 and its part of dprob, from dy"},
-    {QN_MLP_BACKWARD, 0, QN_MLP_DX, "dx = dpre w1"},
-    {QN_MLP_WGRAD, 0, QN_MLP_DW2, "dw2 = dy^T h"},
-    {QN_MLP_WGRAD, 0, QN_MLP_DW1, "dw1 = dpre^T x"},
+    {QN_MLP_WEIGHTS, QUERN_MLP_W1, "w1"},
+    {QN_MLP_WEIGHTS, QUERN_MLP_W2, "w2"},
+    {QN_MLP_FORWARD, QUERN_MLP_X, "x"},
+    {QN_MLP_FORWARD, QN_MLP_PRE, "pre = x w1^T"},
+    {QN_MLP_FORWARD, QN_MLP_ADD_B1, "pre + b1"},
+    {QN_MLP_FORWARD, QUERN_MLP_H, "h = activation(pre)"},
+    {QN_MLP_FORWARD, QN_MLP_Y, "y = h w2^T"},
+    {QN_MLP_FORWARD, QN_MLP_ADD_B2, "y + b2"},
+    {QN_MLP_BACKWARD, QN_MLP_PRE, "pre again"},
+    {QN_MLP_BACKWARD, QN_MLP_ADD_B1, "pre + b1 again"},
+    {QN_MLP_BACKWARD, QUERN_MLP_DY, "dy"},
+    {QN_MLP_BACKWARD, QN_MLP_DH, "dh = dy w2"},
+    {QN_MLP_BACKWARD, QUERN_MLP_DPRE, "dpre, from dh and pre"},
+    {QN_MLP_BACKWARD, QN_MLP_B2, "db2 and its part of dprob, from dy"},
+    {QN_MLP_BACKWARD, QN_MLP_DX, "dx = dpre w1"},
+    {QN_MLP_WGRAD, QN_MLP_DW2, "dw2 = dy^T h"},
+    {QN_MLP_WGRAD, QN_MLP_DW1, "dw1 = dpre^T x"},
 };
 
 int qn_mlp_again(const struct qn_mlp_step *step)
 {
     return step->phase == QN_MLP_BACKWARD &&
-           step->index == (step->is_cast ? (int)QN_MLP_ADD_B1 : QN_MLP_PRE);
+           (step->index == QN_MLP_ADD_B1 || step->index == QN_MLP_PRE);
 }
 
 /* Lengths of an MLP. */
@@ -68,7 +69,7 @@ static const struct {
 static const struct {
     int op, a, b; /* tensors */
     enum length m, n, k;
-} products[QN_MLP_PRODUCTS] = {
+} products[QN_MLP_LAUNCHES] = {
     [QN_MLP_PRE] = {QUERN_FPROP, QUERN_MLP_X, QUERN_MLP_W1, TOKENS, OPERANDS,
                     HIDDEN},
     [QN_MLP_Y] = {QUERN_FPROP, QUERN_MLP_H, QUERN_MLP_W2, TOKENS, HIDDEN, FFN},
@@ -291,7 +292,7 @@ static int check_steps(struct quern_context *ctx, const struct quern_mlp *mlp,
     for (int i = 0; i < QN_MLP_STEPS && !code; i++) {
         const struct qn_mlp_step *step = &qn_mlp_steps[i];
 
-        if (!step->is_cast) {
+        if (step->index >= QN_MLP_PRE) {
             qn_mlp_product(mlp, recipe, step->index, &p);
             code = qn_problem_check(ctx, &p, NULL);
         } else if (qn_mlp_cast(ctx, mlp, recipe, step->index, &q)) {
@@ -338,19 +339,13 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* ------------------------------------------------------------------- space */
 
-/* Bytes of a tensor and all its scales. */
-static size_t room_of(const struct quern_tensor *t)
-{
-    return qn_padded(t->bytes) + qn_padded(t->sf_bytes) +
-           qn_padded(t->global_bytes);
-}
-
-/* The next place in one of the buffers. */
+/* The place of a tensor and all its scales in one of the buffers. */
 static size_t take(size_t *used, const struct quern_tensor *t)
 {
-    size_t at = *used;
+    const size_t at = qn_space_add(used, t->bytes);
 
-    *used += room_of(t);
+    qn_space_add(used, t->sf_bytes);
+    qn_space_add(used, t->global_bytes);
     return at;
 }
 
@@ -417,7 +412,8 @@ static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
     struct quern_problem p;
     int code = QUERN_OK;
 
-    for (int product = 0; product < QN_MLP_PRODUCTS && !code; product++) {
+    for (int product = QN_MLP_PRE; product < QN_MLP_LAUNCHES && !code;
+         product++) {
         qn_mlp_product(mlp, recipe, product, &p);
         code = add_scratch(ctx, &p, scratch);
     }
@@ -536,6 +532,7 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
 
     if (code)
         return code;
+    qn_space_add(&scratch, sizes);
     memset(d, 0, sizeof *d);
     set_numbers(&space.places[QN_MLP_PRE_SLOT].need, mlp->type, 0, mlp->m,
                 qn_mlp_operands(mlp));
@@ -546,11 +543,8 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
         code = find_scratch(ctx, mlp, recipe, &scratch);
     if (code)
         return code;
-    if (QN_WORKSPACE_BYTES + sizes > scratch)
-        scratch = QN_WORKSPACE_BYTES + sizes;
-    lay_out(mlp, &space, recipe, qn_padded(scratch));
-    space.sizes = space.workspace;
-    space.workspace += sizes;
+    lay_out(mlp, &space, recipe, scratch);
+    space.sizes = qn_space_add(&space.workspace, sizes);
     describe_numbers(mlp, &d->args);
     describe_weights(ctx, mlp, recipe, &d->args);
     d->saved_bytes = space.saved;

@@ -14,23 +14,25 @@
 
 struct quern_context;
 
-enum qn_mlp_product {
-    QN_MLP_PRE, /* x w1^T */
-    QN_MLP_Y,   /* h w2^T */
-    QN_MLP_DH,  /* dy w2 */
-    QN_MLP_DX,  /* dpre w1 */
-    QN_MLP_DW2, /* dy^T h */
-    QN_MLP_DW1, /* dpre^T x */
-    QN_MLP_PRODUCTS
-};
-
-/* Casts besides those of tensors: what b2 gets of dy, its gradient and with a
-   probability that one's; and biases that the product before does not add. */
+/* Launches of casts: those of tensors (enum quern_mlp_tensor), then what b2
+   gets of dy, its gradient and with a probability that one's; and biases that
+   the product before does not add. */
 enum {
     QN_MLP_B2 = QUERN_MLP_TENSORS,
     QN_MLP_ADD_B1,
     QN_MLP_ADD_B2,
     QN_MLP_CASTS
+};
+
+/* And of products. */
+enum qn_mlp_product {
+    QN_MLP_PRE = QN_MLP_CASTS, /* x w1^T */
+    QN_MLP_Y,                  /* h w2^T */
+    QN_MLP_DH,                 /* dy w2 */
+    QN_MLP_DX,                 /* dpre w1 */
+    QN_MLP_DW2,                /* dy^T h */
+    QN_MLP_DW1,                /* dpre^T x */
+    QN_MLP_LAUNCHES
 };
 
 /* What lies in `saved` or in the workspace. Rows of x, h, dy and dpre are
@@ -68,8 +70,7 @@ enum qn_mlp_phase {
 
 struct qn_mlp_step {
     int phase;
-    int is_cast;
-    int index; /* a cast's, or enum qn_mlp_product */
+    int index; /* of a launch */
     const char *name;
 };
 enum { QN_MLP_STEPS = 17 };

@@ -52,13 +52,16 @@ static int check_alignment(const struct quern_problem *p)
                         QN_ALIGNMENT);
 }
 
-/* The message lists what the recipe does write. */
+/* The message lists what the recipe does write. A product of dequantized
+   operands writes what bf16's do, which qn_dequantize_check knows. */
 static int check_d_type(const struct quern_problem *p,
                         const struct qn_recipe *recipe)
 {
     char names[128] = "";
 
-    if (p->d_type > 0 && p->d_type < 32 && (recipe->d_types >> p->d_type & 1))
+    if (p->d_type > 0 && p->d_type < 32 &&
+        (recipe->d_types >> p->d_type & 1 ||
+         p->dequantize == QUERN_DEQUANTIZE_PASS))
         return QUERN_OK;
     for (int type = 1; type < 32; type++)
         if (recipe->d_types >> type & 1) {

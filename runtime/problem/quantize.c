@@ -9,6 +9,7 @@
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
+#include "problem/space.h"
 #include "problem/split.h"
 
 #include <string.h>
@@ -419,26 +420,20 @@ void qn_quantize_lay_out(const struct quern_quantization *q,
                          struct qn_quantize_space *w)
 {
     const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
-    int64_t word = (int64_t)sizeof(unsigned);
-    int amax = qn_quantize_needs_amax(q, s);
-    size_t at = QN_WORKSPACE_BYTES;
+    const int64_t word = (int64_t)sizeof(unsigned);
+    int64_t rows = 0, columns = 0, tiles = q->dbias ? qn_quantize_tiles(q) : 0;
 
-    w->row_amax = at;
-    if (amax)
-        at += (size_t)((s->global ? q->groups
-                                  : count_scales(q, s, QUERN_ROWWISE)) *
-                       word);
-    w->column_amax = at;
-    if (amax)
-        at += (size_t)((s->global ? q->groups
-                                  : count_scales(q, s, QUERN_COLUMNWISE)) *
-                       word);
-    w->partials = at = qn_padded(at);
-    if (q->dbias)
-        at += (size_t)(qn_quantize_tiles(q) * (TILE / 32) * q->k * word);
-    w->sizes = qn_padded(at);
-    w->end =
-        q->sizes ? w->sizes + qn_host_size_bytes(q->sizes, q->groups, 1) : at;
+    if (qn_quantize_needs_amax(q, s)) {
+        rows = s->global ? q->groups : count_scales(q, s, QUERN_ROWWISE);
+        columns = s->global ? q->groups : count_scales(q, s, QUERN_COLUMNWISE);
+    }
+    w->end = QN_WORKSPACE_BYTES;
+    w->row_amax = qn_space_add(&w->end, (size_t)((rows + columns) * word));
+    w->column_amax = w->row_amax + (size_t)(rows * word);
+    w->partials =
+        qn_space_add(&w->end, (size_t)(tiles * (TILE / 32) * q->k * word));
+    w->sizes =
+        qn_space_add(&w->end, qn_host_size_bytes(q->sizes, q->groups, 1));
 }
 
 int qn_quantize_describe(struct quern_context *ctx,

@@ -47,10 +47,9 @@ void qn_result_cast(const struct quern_problem *problem,
                     const struct qn_recipe *recipe,
                     struct quern_quantization *q);
 
-/* The rest of the workspace behind the product's part, which ends at
-   space->cast. */
+/* The rest of the workspace, after the product's part. */
 void qn_result_lay_out(const struct quern_problem *problem,
-                       const struct qn_recipe *recipe,
+                       const struct qn_recipe *recipe, size_t begin,
                        struct qn_result_space *space);
 
 #endif

@@ -6,9 +6,10 @@
 #include "base/context.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
+#include "problem/space.h"
 
 void qn_result_lay_out(const struct quern_problem *p,
-                       const struct qn_recipe *recipe,
+                       const struct qn_recipe *recipe, size_t begin,
                        struct qn_result_space *space)
 {
     struct qn_quantize_space cast;
@@ -20,7 +21,8 @@ void qn_result_lay_out(const struct quern_problem *p,
     qn_result_cast(p, recipe, &q);
     qn_quantize_lay_out(&q, recipe, &cast);
     qn_geometry_of(&product, recipe, QN_ROLE_D, &numbers);
-    space->cast = qn_padded(space->cast);
-    space->numbers = space->cast + qn_padded(cast.end);
-    space->end = space->numbers + (size_t)qn_geometry_bytes(&numbers, 0, 0);
+    space->end = begin;
+    space->cast = qn_space_add(&space->end, cast.end);
+    space->numbers =
+        qn_space_add(&space->end, (size_t)qn_geometry_bytes(&numbers, 0, 0));
 }

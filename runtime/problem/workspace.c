@@ -12,10 +12,11 @@ size_t qn_workspace_bytes(struct quern_context *ctx,
                           const struct quern_problem *p,
                           const struct qn_recipe *recipe)
 {
-    size_t ahead;
+    const size_t end = qn_dequantize_end(ctx, p, recipe);
+    struct qn_fuse_space fuse;
 
-    if (p->quantize)
-        return qn_fuse_end(p, recipe);
-    ahead = qn_dequantize_end(ctx, p, recipe);
-    return ahead ? ahead : qn_gradient_end(p);
+    if (!p->quantize)
+        return end ? end : qn_gradient_end(p);
+    qn_fuse_lay_out(p, recipe, &fuse); /* in the same bytes, before that */
+    return end > fuse.end ? end : fuse.end;
 }

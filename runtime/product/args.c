@@ -59,3 +59,20 @@ int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args)
     }
     return first;
 }
+
+void qn_args_given(const struct quern_plan *plan, const struct quern_args *args,
+                   const void **lengths, const void **offsets, int *type)
+{
+    const int from = qn_args_sizes(plan, args);
+    const struct quern_tensor *t;
+
+    *lengths = args->host_sizes;
+    *offsets = NULL;
+    *type = QUERN_I64;
+    if (args->host_sizes || from < 0)
+        return;
+    t = qn_args_tensor(args, from);
+    *lengths = qn_args_lengths(t, &plan->operands[from]);
+    *offsets = t->offsets;
+    *type = t->sizes_type;
+}

@@ -41,6 +41,10 @@ int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args);
 const void *qn_args_lengths(const struct quern_tensor *tensor,
                             const struct qn_geometry *geometry);
 
+/* The groups' sizes as the caller gives them, on the host or the device. */
+void qn_args_given(const struct quern_plan *plan, const struct quern_args *args,
+                   const void **lengths, const void **offsets, int *type);
+
 /* All rules of quern_run. QUERN_EINVAL names argument and rule. */
 int qn_args_check(const struct quern_plan *plan, const struct quern_args *args);
 

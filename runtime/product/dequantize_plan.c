@@ -10,6 +10,7 @@
 #include "choose/session.h"
 #include "problem/range_rules.h"
 #include "problem/requantize_rules.h"
+#include "product/fuse.h"
 #include "product/plan.h"
 #include "product/requantize.h"
 #include "quantize/quantize_plan.h"
@@ -47,31 +48,6 @@ static int add_casts(struct quern_plan *plan, const struct qn_session *s)
     return QUERN_OK;
 }
 
-/* What the product says of operands that are the caller's. Of two products both
-   have a say. */
-static void take_operands(struct quern_plan *plan,
-                          const struct quern_plan *product)
-{
-    const int first = !plan->kernel;
-
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        if (plan->operands[role].sf.scaling &&
-            plan->problem.dequantize != QUERN_DEQUANTIZE_F16)
-            continue;
-        plan->mapped[role] =
-            product->mapped[role] || (!first && plan->mapped[role]);
-        plan->takes_pointers[role] = product->takes_pointers[role] &&
-                                     (first || plan->takes_pointers[role]);
-    }
-}
-
-static void add_product(struct quern_plan *plan, struct quern_plan *product,
-                        int operands, int flag)
-{
-    take_operands(plan, product);
-    qn_launch_absorb(plan, product, operands, flag);
-}
-
 /* The product that every value fits. If there are two products, a kernel that
    is named is the other's. */
 static int add_wide(struct quern_plan *plan, const struct qn_session *s)
@@ -85,12 +61,12 @@ static int add_wide(struct quern_plan *plan, const struct qn_session *s)
     if (tried)
         options.kernel = NULL;
     qn_dequantize_product(s->ctx, &plan->problem, s->demand.recipe, &p);
-    code = qn_plan_alone(s, &p, &options, &product);
+    code = qn_plan_inner(s, &p, &options, qn_plan_inside, &product);
     if (code)
         qn_error_add("  in %s", steps[2]);
     else
-        add_product(plan, product, QN_OPERANDS_DEQUANTIZED,
-                    tried ? QN_FLAG_FIT : QN_FLAG_CALLER);
+        qn_launch_absorb(plan, product, QN_OPERANDS_DEQUANTIZED,
+                         tried ? QN_FLAG_FIT : QN_FLAG_CALLER);
     return code;
 }
 
@@ -112,23 +88,28 @@ static int add_narrow(struct quern_plan *plan, struct qn_session *s)
         qn_range_product(s->problem, &p);
     if (!fp8)
         options.tune_ms = 0;
-    code = qn_plan_alone(s, &p, &options, &product);
+    code = qn_plan_inner(s, &p, &options, qn_plan_inside, &product);
     if (code)
         qn_error_add("  in %s", steps[fp8 ? 3 : 4]);
     else
-        add_product(plan, product, QN_OPERANDS_REQUANTIZED, QN_FLAG_MISFIT);
+        qn_launch_absorb(plan, product, QN_OPERANDS_REQUANTIZED,
+                         QN_FLAG_MISFIT);
     return code;
 }
 
 /* Small kernels that run before all others. */
-static void add_first(struct quern_plan *plan, const struct qn_session *s)
+static int add_first(struct quern_plan *plan, const struct qn_session *s)
 {
     const struct quern_problem *p = &plan->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
     const int fp8 = p->dequantize == QUERN_DEQUANTIZE_FP8 && qn_session_gpu(s);
+    int code;
 
     if (p->sizes && qn_session_gpu(s))
         qn_launch_add(plan, QN_WORK_SIZES);
+    code = qn_fuse_plan(plan, s);
+    if (code)
+        return code;
     if (p->dequantize == QUERN_DEQUANTIZE_F16 && qn_session_gpu(s))
         qn_launch_add(plan, QN_WORK_RANGE);
     else if (qn_dequantize_factors(p, recipe) ||
@@ -137,32 +118,31 @@ static void add_first(struct quern_plan *plan, const struct qn_session *s)
     for (int role = QN_ROLE_A; fp8 && role <= QN_ROLE_B; role++)
         if (qn_requantize_does(p, recipe, role))
             qn_launch_add(plan, QN_WORK_REQUANTIZE)->role = role;
+    return QUERN_OK;
 }
 
 /* Their kernels, of the backend that the product's kernel has. */
 static int load_step(const struct quern_plan *plan, struct qn_session *s,
                      struct qn_launch *launch)
 {
-    const char *recipe = plan->problem.recipe;
+    static const struct {
+        int op;
+        const char *task; /* NULL: the launch has no such kernel */
+    } kernels[QN_WORKS] = {
+        [QN_WORK_SIZES] = {QN_SIZES, "brings sizes from the host"},
+        [QN_WORK_PREPARE] = {QN_FACTORS, "prepares what is dequantized in a "
+                                         "pass"},
+        [QN_WORK_RANGE] = {QN_RANGE, "checks whether f16 holds the values"}};
+    const int work = launch->work;
 
-    switch (launch->work) {
-    case QN_WORK_SIZES:
-        return qn_step_load(s, QN_SIZES, QUERN_X, "brings sizes from the host",
-                            recipe, plan->backend, &launch->step);
-    case QN_WORK_PREPARE:
-        return qn_step_load(s, QN_FACTORS, QUERN_X,
-                            "prepares what is dequantized in a pass", recipe,
-                            plan->backend, &launch->step);
-    case QN_WORK_RANGE:
-        return qn_step_load(s, QN_RANGE, QUERN_X,
-                            "checks whether f16 holds the values", recipe,
-                            plan->backend, &launch->step);
-    case QN_WORK_REQUANTIZE:
+    if (work == QN_WORK_REQUANTIZE)
         return qn_requantize_load(s, launch->role, plan->backend,
                                   &launch->step);
-    default:
-        return QUERN_OK;
-    }
+    return kernels[work].task
+               ? qn_step_load(s, kernels[work].op, QUERN_X, kernels[work].task,
+                              plan->problem.recipe, plan->backend,
+                              &launch->step)
+               : QUERN_OK;
 }
 
 static int add_all(struct quern_plan *plan, struct qn_session *s)
@@ -171,32 +151,15 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
 
     if (plan->problem.dequantize == QUERN_DEQUANTIZE_FP8 && qn_session_gpu(s))
         plan->blocks = qn_requantize_blocks(s->ctx);
-    add_first(plan, s);
-    code = add_narrow(plan, s);
+    code = add_first(plan, s);
+    if (!code)
+        code = add_narrow(plan, s);
     if (!code)
         code = add_casts(plan, s);
     if (!code)
         code = add_wide(plan, s);
     for (int i = 0; !code && qn_session_gpu(s) && i < plan->nlaunches; i++)
         code = load_step(plan, s, &plan->launches[i]);
-    return code;
-}
-
-/* Launches before the product dequantize its operands. */
-static int plan_pass(struct qn_session *s, int strategy,
-                     struct quern_plan **out)
-{
-    struct quern_plan *plan = qn_plan_new();
-    int code;
-
-    if (!plan)
-        return QUERN_ENOMEM;
-    qn_plan_fill(plan, s, strategy);
-    code = add_all(plan, s);
-    if (code)
-        quern_plan_free(plan);
-    else
-        *out = plan;
     return code;
 }
 
@@ -213,7 +176,7 @@ int qn_dequantize_make(struct qn_session *s, struct quern_plan **out)
     if (!code)
         code = qn_dequantize_choose(s, &choice);
     while (!code && choice.strategy != QUERN_DEQUANTIZE_MAINLOOP) {
-        code = plan_pass(s, choice.strategy, out);
+        code = qn_plan_several(s, choice.strategy, add_all, out);
         if (!code)
             (*out)->tuned |= choice.tuned;
         if (choice.asked || !qn_plan_given_up(code))

@@ -17,32 +17,18 @@
 
 #include <string.h>
 
-/* What the product says of operands that are the caller's. */
-static void take_operands(struct quern_plan *plan,
-                          const struct quern_plan *product)
-{
-    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
-        plan->mapped[role] = product->mapped[role];
-        plan->takes_pointers[role] = product->takes_pointers[role];
-    }
-}
-
 static int add_product(struct quern_plan *plan, const struct qn_session *s)
 {
-    struct qn_session inner;
     struct quern_plan *product;
     struct quern_problem p;
     int code;
 
-    qn_epilogue_product(s->problem, &p);
-    code = qn_session_inner(&inner, s, &p, &s->options);
-    if (!code)
-        code = qn_dequantize_make(&inner, &product);
+    qn_epilogue_product(s->problem, s->demand.recipe, &p);
+    code = qn_plan_inner(s, &p, &s->options, qn_dequantize_make, &product);
     if (code) {
         qn_error_add("  in the product whose epilogue is a launch of its own");
         return code;
     }
-    take_operands(plan, product);
     plan->problem.dequantize = product->problem.dequantize;
     plan->blocks = product->blocks;
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
@@ -91,31 +77,15 @@ static int add_epilogue(struct quern_plan *plan, struct qn_session *s)
 
 static int add_all(struct quern_plan *plan, struct qn_session *s)
 {
-    int code = add_product(plan, s);
+    int code;
 
+    plan->need.workspace_bytes =
+        qn_epilogue_lay_out(s->ctx, s->problem, s->demand.recipe, &plan->sums);
+    code = add_product(plan, s);
     if (!code)
         code = add_epilogue(plan, s);
     if (!code)
         code = qn_gradient_plan(plan, s);
-    plan->sums = qn_epilogue_begin(s->ctx, s->problem, s->demand.recipe);
-    plan->need.workspace_bytes = plan->sums + qn_epilogue_sums(s->problem);
-    return code;
-}
-
-/* A launch after the product makes D of its sums. */
-static int plan_apart(struct qn_session *s, struct quern_plan **out)
-{
-    struct quern_plan *plan = qn_plan_new();
-    int code;
-
-    if (!plan)
-        return QUERN_ENOMEM;
-    qn_plan_fill(plan, s, s->problem->dequantize);
-    code = add_all(plan, s);
-    if (code)
-        quern_plan_free(plan);
-    else
-        *out = plan;
     return code;
 }
 
@@ -124,7 +94,6 @@ static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
 {
     struct qn_epilogue_choice choice;
     struct quern_problem dequantized;
-    struct qn_session inner;
     const int error = qn_epilogue_choose(s, &choice);
 
     if (error)
@@ -132,13 +101,14 @@ static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
     if (qn_epilogue_dequantizes(&choice)) {
         qn_epilogue_dequantized(s->ctx, s->problem, s->demand.recipe,
                                 &dequantized);
-        code = qn_session_inner(&inner, s, &dequantized, &s->options);
-        if (!code)
-            code = qn_dequantize_make(&inner, out);
+        code = qn_plan_inner(s, &dequantized, &s->options, qn_dequantize_make,
+                             out);
         if (!qn_plan_given_up(code))
             return code;
     }
-    return choice.apart > 0 ? plan_apart(s, out) : code;
+    return choice.apart > 0
+               ? qn_plan_several(s, s->problem->dequantize, add_all, out)
+               : code;
 }
 
 int qn_epilogue_make(struct qn_session *s, struct quern_plan **out)
@@ -182,6 +152,10 @@ int qn_epilogue_why(const struct qn_session *s, struct qn_text *text)
                     "a launch after the product makes D of its sums, %.0f "
                     "cycles with the product, and moves %.0f MB",
                     c.apart, c.bytes / 1e6);
+        if (!(s->demand.recipe->d_types >> QUERN_F32 & 1))
+            qn_text_add(text,
+                        "; the recipe writes no fp32, so these are of operands "
+                        "dequantized in a pass");
         if (c.dequantize > 0)
             qn_text_add(text,
                         "; operands dequantized for a kernel of bf16 that "

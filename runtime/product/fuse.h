@@ -13,7 +13,7 @@ struct qn_session;
 struct quern_plan;
 
 /* Append the launches that quantize A before the product, to a plan that has
-   its kernel. */
+   its kernel, or none yet where dequantized operands follow. */
 int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *session);
 
 /* The rules of quern_run on what is quantized and made. QUERN_EINVAL. */

@@ -49,9 +49,7 @@ static int add_sums(struct quern_plan *plan, const struct qn_session *s,
 int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
 {
     const struct quern_plan_options options = {
-        .backend = qn_session_gpu(s) && s->options.backend == QUERN_BACKEND_AUTO
-                       ? QUERN_BACKEND_AUTO
-                       : plan->backend,
+        .backend = qn_session_gpu(s) ? s->options.backend : QUERN_BACKEND_HOST,
         .sms = s->options.sms};
     struct quern_quantize_plan *cast;
     struct quern_quantization q;
@@ -60,7 +58,8 @@ int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
     if (!plan->problem.quantize)
         return QUERN_OK;
     qn_fuse_quantization(&plan->problem, s->demand.recipe, &q);
-    if (qn_fuse_strategy(plan->kernel) && qn_fuse_sums(&plan->problem))
+    if (plan->kernel && qn_fuse_strategy(plan->kernel) &&
+        qn_fuse_sums(&plan->problem))
         code = add_sums(plan, s, &options);
     if (!code)
         code = qn_quantize_plan_inner(s, &q, &options, &cast);

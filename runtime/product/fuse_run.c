@@ -18,14 +18,15 @@
 /* Numbers are read 16 bytes at a time. */
 enum { NUMBERS = QN_ALIGNMENT / 2 };
 
-/* The plan's own problem, of a run that may have fewer rows: each part of the
-   workspace stays where it was. */
-static struct quern_problem whole_of(const struct quern_plan *plan)
+/* The slices of the workspace, which fewer rows of a run do not move. */
+static struct qn_fuse_space space_of(const struct quern_plan *plan)
 {
     struct quern_problem whole = plan->problem;
+    struct qn_fuse_space space;
 
     whole.m = qn_launch_find(plan, QN_WORK_QUANTIZE_A)->cast->q.m;
-    return whole;
+    qn_fuse_lay_out(&whole, plan->recipe, &space);
+    return space;
 }
 
 /* The arguments of a cast; its sizes are those of the run. `a` is room that a
@@ -35,30 +36,13 @@ static void find_args(const struct quern_plan *plan,
                       const struct quern_args *args,
                       struct quern_quantize_args *out)
 {
-    const struct quern_problem whole = whole_of(plan);
-
     *out = cast->need.args;
     out->in = args->in;
     out->row = args->a;
     out->column = args->column;
     out->dbias = qn_fuse_sums(&plan->problem) ? args->dbias : NULL;
     out->noop = args->noop;
-    out->workspace = (char *)args->workspace + qn_fuse_begin(&whole);
-}
-
-/* The caller's group sizes. */
-static void find_sizes(const struct quern_plan *plan,
-                       const struct quern_args *args,
-                       struct quern_quantize_args *out)
-{
-    const int from = qn_args_sizes(plan, args);
-    const struct quern_tensor *tensor = qn_args_tensor(args, from);
-
-    out->first_dims = args->host_sizes
-                          ? (const void *)args->host_sizes
-                          : qn_args_lengths(tensor, &plan->operands[from]);
-    out->offsets = args->host_sizes ? NULL : tensor->offsets;
-    out->sizes_type = args->host_sizes ? QUERN_I64 : tensor->sizes_type;
+    out->workspace = (char *)args->workspace + space_of(plan).cast;
 }
 
 /* Further requirements of product kernels. */
@@ -105,7 +89,8 @@ int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args)
     if (code)
         return code;
     find_args(plan, fitted, args, &made);
-    find_sizes(plan, args, &made);
+    qn_args_given(plan, args, &made.first_dims, &made.offsets,
+                  &made.sizes_type);
     return qn_quantize_args_given(fitted, &made);
 }
 
@@ -127,7 +112,6 @@ static void set_sizes(const struct qn_frame *f, struct quern_quantize_args *a)
 int qn_fuse_sum(struct qn_frame *f, const struct qn_launch *launch)
 {
     const struct quern_quantize_plan *fitted;
-    const struct quern_problem whole = whole_of(f->plan);
     struct quern_quantize_plan room;
     struct quern_quantize_args sums;
     int code;
@@ -141,8 +125,7 @@ int qn_fuse_sum(struct qn_frame *f, const struct qn_launch *launch)
     set_sizes(f, &sums);
     sums.row = fitted->need.args.row;
     sums.column = fitted->need.args.column;
-    sums.workspace =
-        qn_frame_at(f, qn_padded(qn_fuse_cast_end(&whole, f->plan->recipe)));
+    sums.workspace = qn_frame_at(f, space_of(f->plan).sums);
     return qn_quantize_launch(fitted, &sums, f->stream);
 }
 

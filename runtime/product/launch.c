@@ -35,7 +35,27 @@ static void speak_for(struct quern_plan *plan, const struct quern_plan *product)
     plan->driver = product->driver;
     plan->context = product->context;
     plan->microbatches = 1;
-    plan->sums = product->sums;
+    if (!plan->sums)
+        plan->sums = product->sums;
+}
+
+/* Rules of the kernel on operands that it gets from the caller: not what is
+   dequantized, nor a result that later launches make. Operands obey the rules
+   of both products if there are two. */
+static void take_operands(struct quern_plan *plan,
+                          const struct quern_plan *product)
+{
+    const int first = !plan->kernel;
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
+        if (plan->operands[role].sf.scaling !=
+                product->operands[role].sf.scaling ||
+            (plan->sums && role > QN_ROLE_B))
+            continue;
+        plan->mapped[role] |= product->mapped[role];
+        plan->takes_pointers[role] = product->takes_pointers[role] &&
+                                     (first || plan->takes_pointers[role]);
+    }
 }
 
 /* Does the launch read or write what belongs to one product? Others follow the
@@ -52,6 +72,7 @@ void qn_launch_absorb(struct quern_plan *plan, struct quern_plan *other,
 {
     int kept = 0; /* `other` is a product of its own */
 
+    take_operands(plan, other);
     if (!plan->kernel) /* of several the first is meant to run */
         speak_for(plan, other);
     for (int i = 0; i < other->nlaunches; i++) {

@@ -68,8 +68,8 @@ struct qn_launch *qn_launch_add(struct quern_plan *plan, int work);
 
 /*
 ** Append the launches of another plan, which becomes part of `plan`; products
-** among them get `operands` and `flag`. What `plan` says of its kernel is then
-** that of `other`.
+** among them get `operands` and `flag`. The plan's facts about its kernel and
+** about the caller's operands are then those of `other`.
 */
 void qn_launch_absorb(struct quern_plan *plan, struct quern_plan *other,
                       int operands, int flag);

@@ -138,10 +138,9 @@ static int prepare_launch(struct quern_plan *plan,
     return code;
 }
 
-/* What follows from problem and machine, whoever computes. Where the way was
-   not said, it is now, and with it the workspace. */
-void qn_plan_fill(struct quern_plan *plan, const struct qn_session *s,
-                  int strategy)
+/* All that follows from problem and machine on any backend. */
+static void fill(struct quern_plan *plan, const struct qn_session *s,
+                 int strategy)
 {
     struct quern_problem product;
 
@@ -177,7 +176,7 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
 {
     int code = QUERN_OK;
 
-    qn_plan_fill(plan, s, QUERN_DEQUANTIZE_MAINLOOP);
+    fill(plan, s, QUERN_DEQUANTIZE_MAINLOOP);
     if (!module)
         return prepare_products(plan, s);
     plan->kernel = module->kernel;
@@ -365,7 +364,7 @@ int qn_plan_tune(struct qn_session *s)
 }
 
 /* aligned_alloc: tensor maps lie at multiples of 128 bytes. */
-struct quern_plan *qn_plan_new(void)
+static struct quern_plan *new_plan(void)
 {
     struct quern_plan *plan =
         aligned_alloc(_Alignof(struct quern_plan), sizeof *plan);
@@ -388,10 +387,28 @@ int qn_plan_inside(struct qn_session *s, struct quern_plan **out)
         code = choose(s, &module);
     if (code)
         return code;
-    plan = qn_plan_new();
+    plan = new_plan();
     if (!plan)
         return QUERN_ENOMEM;
     code = prepare(plan, s, module);
+    if (code)
+        quern_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+int qn_plan_several(struct qn_session *s, int strategy,
+                    int (*add)(struct quern_plan *, struct qn_session *),
+                    struct quern_plan **out)
+{
+    struct quern_plan *plan = new_plan();
+    int code;
+
+    if (!plan)
+        return QUERN_ENOMEM;
+    fill(plan, s, strategy);
+    code = add(plan, s);
     if (code)
         quern_plan_free(plan);
     else
@@ -412,14 +429,15 @@ const char *qn_plan_name(const struct quern_plan *plan)
     return plan->kernel ? plan->kernel->name : plan->name;
 }
 
-int qn_plan_alone(const struct qn_session *outer,
+int qn_plan_inner(const struct qn_session *outer,
                   const struct quern_problem *problem,
                   const struct quern_plan_options *options,
+                  int (*make)(struct qn_session *, struct quern_plan **),
                   struct quern_plan **plan)
 {
     struct qn_session session;
     int code = qn_session_inner(&session, outer, problem, options);
 
     *plan = NULL;
-    return code ? code : qn_plan_inside(&session, plan);
+    return code ? code : make(&session, plan);
 }

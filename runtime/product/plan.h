@@ -86,27 +86,22 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
    of quern_plan. Of an outline it has kernels, but nothing to run. */
 int qn_plan_session(struct qn_session *session, struct quern_plan **plan);
 
-/* The same of a problem that is part of the session's, by kernels that fuse its
-   epilogue. */
-int qn_plan_fused(const struct qn_session *session,
-                  const struct quern_problem *problem,
-                  const struct quern_plan_options *options,
-                  struct quern_plan **plan);
-
 /* A plan of one kernel that reads the operands, whatever the problem says of
-   launches before it: of the session's problem, and of a part of that. */
+   launches before it. */
 int qn_plan_inside(struct qn_session *session, struct quern_plan **plan);
-int qn_plan_alone(const struct qn_session *session,
+
+/* A plan of a problem that is part of the session's, as `make` makes it. */
+int qn_plan_inner(const struct qn_session *session,
                   const struct quern_problem *problem,
                   const struct quern_plan_options *options,
+                  int (*make)(struct qn_session *, struct quern_plan **),
                   struct quern_plan **plan);
 
-/* An empty plan, NULL if memory ran out; and all of it that follows from
-   problem and machine. Where `strategy` (enum quern_dequantize) was not said,
-   it is now, and with it the workspace. */
-struct quern_plan *qn_plan_new(void);
-void qn_plan_fill(struct quern_plan *plan, const struct qn_session *session,
-                  int strategy);
+/* A plan of several launches, which `add` appends. Its dequantize strategy is
+   `strategy`, from which the workspace follows. */
+int qn_plan_several(struct qn_session *session, int strategy,
+                    int (*add)(struct quern_plan *, struct qn_session *),
+                    struct quern_plan **plan);
 
 /* What the options ask for where nothing is known: the measurement lands in the
    files, or in the log if it fails. */

@@ -26,18 +26,6 @@ int qn_plan_session(struct qn_session *s, struct quern_plan **plan)
                               : qn_epilogue_make(s, plan);
 }
 
-int qn_plan_fused(const struct qn_session *outer,
-                  const struct quern_problem *problem,
-                  const struct quern_plan_options *options,
-                  struct quern_plan **plan)
-{
-    struct qn_session session;
-    int code = qn_session_inner(&session, outer, problem, options);
-
-    *plan = NULL;
-    return code ? code : qn_dequantize_make(&session, plan);
-}
-
 int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
                  const struct quern_plan_options *options, int band,
                  struct quern_plan **plan)

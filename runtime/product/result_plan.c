@@ -27,37 +27,21 @@ static int is_named(const struct qn_session *s)
     return 0;
 }
 
-/* What the product says of operands that are the caller's. */
-static void take_operands(struct quern_plan *plan,
-                          const struct quern_plan *product)
-{
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        if (role == QN_ROLE_D || role == QN_ROLE_T)
-            continue;
-        plan->mapped[role] = product->mapped[role];
-        plan->takes_pointers[role] = product->takes_pointers[role];
-    }
-}
-
 static int add_product(struct quern_plan *plan, const struct qn_session *s)
 {
     struct quern_problem p;
-    struct qn_session inner;
-    struct quern_plan *product = NULL;
+    struct quern_plan *product;
     int code;
 
     qn_result_product(&plan->problem, &p);
-    code = qn_session_inner(&inner, s, &p, &s->options);
-    if (!code)
-        code = qn_epilogue_make(&inner, &product);
+    code = qn_plan_inner(s, &p, &s->options, qn_epilogue_make, &product);
     if (code) {
         qn_error_add("  in the product whose result a cast would quantize");
         return code;
     }
-    take_operands(plan, product);
     plan->problem.dequantize = product->problem.dequantize;
     plan->blocks = product->blocks;
-    plan->cast = product->need.workspace_bytes;
+    plan->need.workspace_bytes = product->need.workspace_bytes;
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
     return QUERN_OK;
 }
@@ -90,31 +74,12 @@ static int add_both(struct quern_plan *plan, struct qn_session *s)
         code = add_cast(plan, s);
     if (code)
         return code;
-    space.cast = plan->cast;
-    qn_result_lay_out(&plan->problem, s->demand.recipe, &space);
+    qn_result_lay_out(&plan->problem, s->demand.recipe,
+                      plan->need.workspace_bytes, &space);
     plan->cast = space.cast;
     plan->numbers = space.numbers;
     plan->need.workspace_bytes = space.end;
     return QUERN_OK;
-}
-
-/* --------------------------------------------------------------------- why */
-
-/* A cast behind it quantizes the result. */
-static int plan_result(struct qn_session *s, struct quern_plan **out)
-{
-    struct quern_plan *plan = qn_plan_new();
-    int code;
-
-    if (!plan)
-        return QUERN_ENOMEM;
-    qn_plan_fill(plan, s, s->problem->dequantize);
-    code = add_both(plan, s);
-    if (code)
-        quern_plan_free(plan);
-    else
-        *out = plan;
-    return code;
 }
 
 /* Copies leave the product's own launch where a kernel makes them. */
@@ -127,5 +92,7 @@ int qn_result_make(struct qn_session *s, struct quern_plan **out)
     if (only || (!qn_result_apart(s->problem, s->demand.recipe) &&
                  s->problem->dequantize <= QUERN_DEQUANTIZE_MAINLOOP))
         code = qn_plan_inside(s, out);
-    return only || !qn_plan_given_up(code) ? code : plan_result(s, out);
+    if (only || !qn_plan_given_up(code))
+        return code;
+    return qn_plan_several(s, s->problem->dequantize, add_both, out);
 }

@@ -1,12 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** result_run.c: launch the cast that quantizes a product's result. Nothing here
-** allocates.
+** result_run.c: the arguments and the launch of the cast that quantizes a
+** product's result. Nothing here allocates.
 */
+#include "product/result.h"
+#include "base/error.h"
+#include "product/args.h"
 #include "product/frame.h"
 #include "product/plan.h"
-#include "product/result.h"
 #include "quantize/quantize_plan.h"
+
+static void *place(const struct quern_args *args, size_t at)
+{
+    return (char *)args->workspace + at;
+}
+
+/* D as numbers, of as many rows; its sizes may be those of the run. */
+void qn_result_numbers(const struct quern_plan *plan,
+                       const struct quern_args *args, struct quern_tensor *t)
+{
+    const struct qn_launch *last = qn_launch_find(plan, QN_WORK_EPILOGUE);
+
+    if (!last)
+        last = qn_launch_find(plan, QN_WORK_PRODUCT);
+    *t = last->product->need.args.d;
+    t->shape[0] = plan->problem.m;
+    t->data = place(args, plan->numbers);
+    t->first_dims = args->d.first_dims;
+    t->offsets = args->d.offsets;
+    t->sizes_type = args->d.sizes_type;
+}
+
+void qn_result_args(const struct quern_plan *plan,
+                    const struct quern_quantize_plan *cast,
+                    const struct quern_args *args,
+                    struct quern_quantize_args *out)
+{
+    *out = cast->need.args;
+    qn_result_numbers(plan, args, &out->in);
+    out->row = args->d;
+    if (plan->problem.copies & QUERN_COLUMNWISE)
+        out->column = args->t;
+    out->scale = args->scale;
+    out->history = args->history;
+    out->random = args->random;
+    out->noop = args->noop;
+    out->workspace = place(args, plan->cast);
+}
+
+/* Arguments that only casts take. */
+static int check_none(const struct quern_args *args)
+{
+    const char *given = args->scale     ? "scale"
+                        : args->history ? "history"
+                        : args->random  ? "random"
+                                        : NULL;
+
+    return given ? qn_error_set(QUERN_EINVAL,
+                                "%s is not NULL: only copies of a result have "
+                                "one, where the recipe needs it",
+                                given)
+                 : QUERN_OK;
+}
+
+int qn_result_check(const struct quern_plan *plan,
+                    const struct quern_args *args)
+{
+    const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_QUANTIZE_D);
+    const struct quern_quantize_plan *fitted;
+    struct quern_quantize_plan room;
+    struct quern_quantize_args cast;
+    int code;
+
+    if (!launch)
+        return check_none(args);
+    code = qn_quantize_fit(launch->cast, plan->problem.m, &room, &fitted);
+    if (code)
+        return code;
+    qn_result_args(plan, fitted, args, &cast);
+    qn_args_given(plan, args, &cast.first_dims, &cast.offsets,
+                  &cast.sizes_type);
+    return qn_quantize_args(fitted, &cast);
+}
 
 void qn_result_product_args(const struct qn_frame *frame,
                             struct quern_args *args)

@@ -358,7 +358,7 @@ static int run_sizes(struct qn_frame *f, const struct qn_launch *launch)
 {
     const struct quern_plan *plan = f->plan;
     void *place = plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP
-                      ? qn_frame_at(f, qn_dequantize_brought(&plan->problem))
+                      ? qn_frame_at(f, f->space.brought)
                       : sizes_place(plan, f->args->workspace, 0);
 
     (void)launch;
@@ -414,23 +414,6 @@ static int run_product(struct qn_frame *f, const struct qn_launch *launch)
 
 /* --------------------------------------------------------------------- run */
 
-/* The caller's sizes, as they are. */
-static void find_sizes(struct qn_frame *f)
-{
-    const int from = qn_args_sizes(f->plan, f->args);
-    const struct quern_tensor *t;
-
-    f->lengths = f->args->host_sizes;
-    f->offsets = NULL;
-    f->sizes_type = QUERN_I64;
-    if (f->args->host_sizes || from < 0)
-        return;
-    t = qn_args_tensor(f->args, from);
-    f->lengths = qn_args_lengths(t, &f->plan->operands[from]);
-    f->offsets = t->offsets;
-    f->sizes_type = t->sizes_type;
-}
-
 /* In the plan's context. */
 static int run_all(struct qn_frame *f)
 {
@@ -469,7 +452,8 @@ int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
     frame.args = args;
     frame.stream = stream;
     if (plan->nlaunches > 1 || plan->launches[0].product)
-        find_sizes(&frame);
+        qn_args_given(plan, args, &frame.lengths, &frame.offsets,
+                      &frame.sizes_type);
     if (plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP)
         qn_dequantize_lay_out(&plan->problem, plan->recipe, plan->blocks,
                               &frame.space);

@@ -47,14 +47,7 @@ static void add_product(const struct quern_plan *plan, const char *indent,
                     f->store, 100 * f->real);
 }
 
-void qn_why_cast(const struct quern_quantize_plan *cast, const char *indent,
-                 struct qn_text *text)
-{
-    for (int i = 0; i < cast->nsteps; i++)
-        add_kernel(cast->steps[i].kernel->name, indent, text);
-}
-
-void qn_why_line(const struct quern_plan *plan, char *line, size_t size)
+static void print_line(const struct quern_plan *plan, char *line, size_t size)
 {
     struct quern_problem p = plan->problem;
 
@@ -80,17 +73,25 @@ static const char *condition_of(const struct qn_launch *launch)
                                           : "";
 }
 
-static void add_launch(const struct quern_plan *plan,
-                       const struct qn_launch *launch, const char *indent,
-                       struct qn_text *text)
+static void add_list(const struct quern_plan *plan, const char *indent,
+                     struct qn_text *text)
+{
+    for (int i = 0; i < plan->nlaunches; i++)
+        qn_why_launch(plan, &plan->launches[i], indent, text);
+}
+
+void qn_why_launch(const struct quern_plan *plan,
+                   const struct qn_launch *launch, const char *indent,
+                   struct qn_text *text)
 {
     const struct quern_plan *product = launch->product;
+    const struct quern_quantize_plan *cast = launch->cast;
     char line[512] = "";
 
     if (launch->work == QN_WORK_PRODUCT && product)
-        qn_why_line(product, line, sizeof line);
-    else if (launch->cast && !purposes[launch->work])
-        quern_quantize_print(&launch->cast->q, line, sizeof line);
+        print_line(product, line, sizeof line);
+    else if (cast && !purposes[launch->work])
+        quern_quantize_print(&cast->q, line, sizeof line);
     if (purposes[launch->work])
         qn_text_add(text, "%s%s", indent, purposes[launch->work]);
     if (launch->work == QN_WORK_REQUANTIZE)
@@ -99,22 +100,16 @@ static void add_launch(const struct quern_plan *plan,
         qn_text_add(text, "%s%s", indent, line);
     if (*line || purposes[launch->work])
         qn_text_add(text, "%s\n", condition_of(launch));
-    if (launch->work == QN_WORK_PRODUCT)
+    if (launch->work == QN_WORK_PRODUCT && product && product->nlaunches)
+        add_list(product, indent, text);
+    else if (launch->work == QN_WORK_PRODUCT)
         add_product(product ? product : plan, indent, text);
     else if (launch->work == QN_WORK_SUM || launch->work == QN_WORK_EPILOGUE)
-        add_kernel(launch->cast->steps[launch->index].kernel->name, indent,
-                   text);
-    else if (launch->cast)
-        qn_why_cast(launch->cast, indent, text);
+        add_kernel(cast->steps[launch->index].kernel->name, indent, text);
     else if (launch->step.kernel)
         add_kernel(launch->step.kernel->name, indent, text);
-}
-
-void qn_why_list(const struct quern_plan *plan, const char *indent,
-                 struct qn_text *text)
-{
-    for (int i = 0; i < plan->nlaunches; i++)
-        add_launch(plan, &plan->launches[i], indent, text);
+    for (int i = 0; *line && cast && i < cast->nsteps; i++)
+        add_kernel(cast->steps[i].kernel->name, indent, text);
 }
 
 /* -------------------------------------------------------------- candidates */
@@ -319,7 +314,7 @@ static void add_plan(struct qn_session *s, const struct quern_plan *plan,
     if (!plan || (plan->nlaunches == 1 && !plan->launches[0].product))
         return;
     qn_text_add(text, "launches\n");
-    qn_why_list(plan, "", text);
+    add_list(plan, "", text);
     qn_text_add(text, "\n");
 }
 
@@ -365,11 +360,5 @@ int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
         code = qn_session_name(&session);
     if (!code)
         code = explain(&session, &text);
-    qn_session_close(&session);
-    if (!code) {
-        *out = qn_text_take(&text);
-        code = *out ? QUERN_OK : qn_error_memory();
-    }
-    qn_text_free(&text);
-    return qn_error_done(code);
+    return qn_session_explained(&session, code, &text, out);
 }

@@ -5,22 +5,14 @@
 #ifndef QUERN_PRODUCT_WHY_H
 #define QUERN_PRODUCT_WHY_H
 
-#include <stddef.h>
-
+struct qn_launch;
 struct qn_text;
 struct quern_plan;
-struct quern_quantize_plan;
 
-/* Each launch with its line and its kernels, in the order of a run. The product
-   of a plan that has no other kernel has no line. */
-void qn_why_list(const struct quern_plan *plan, const char *indent,
-                 struct qn_text *text);
-
-/* The line of the plan's problem. */
-void qn_why_line(const struct quern_plan *plan, char *line, size_t size);
-
-/* The kernels of a cast. */
-void qn_why_cast(const struct quern_quantize_plan *cast, const char *indent,
-                 struct qn_text *text);
+/* A launch with its line and its kernels, or if its product has a list each of
+   that. The product of `plan` itself has no line. */
+void qn_why_launch(const struct quern_plan *plan,
+                   const struct qn_launch *launch, const char *indent,
+                   struct qn_text *text);
 
 #endif

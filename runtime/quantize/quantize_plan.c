@@ -436,7 +436,7 @@ int quern_quantize_plan(struct quern_context *ctx,
     if (!code)
         code = qn_quantize_check(ctx, q, NULL);
     if (!code)
-        code = qn_session_machine(&session, ctx, options);
+        code = qn_session_open(&session, ctx, NULL, options);
     if (!code)
         code = qn_session_capture(&session, NULL, "making a plan");
     if (!code)
@@ -532,16 +532,12 @@ int quern_quantize_why(struct quern_context *ctx,
     if (!code)
         code = qn_quantize_check(ctx, q, &recipe);
     if (!code)
-        code = qn_session_machine(&session, ctx, options);
+        code = qn_session_open(&session, ctx, NULL, options);
     if (!code) {
         backend = session.demand.backend == QUERN_BACKEND_AUTO
                       ? QUERN_BACKEND_JIT
                       : session.demand.backend;
         explain(&session, q, recipe, backend, &text);
-        *out = qn_text_take(&text);
-        code = *out ? QUERN_OK : qn_error_memory();
     }
-    qn_session_close(&session);
-    qn_text_free(&text);
-    return qn_error_done(code);
+    return qn_session_explained(&session, code, &text, out);
 }

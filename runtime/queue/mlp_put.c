@@ -27,6 +27,6 @@ int quern_mlp_put(const struct quern_mlp_plan *plan,
         return code;
     for (int i = 0; i < 2; i++)
         if (qn_mlp_product_args(plan, args, order[i], &all[count]))
-            plans[count++] = plan->products[order[i]];
+            plans[count++] = plan->launches[order[i]].product;
     return qn_queue_put_all(queue, plans, all, count, layer);
 }

@@ -249,8 +249,11 @@ static const struct {
      0, "passed"},
     {"describe dgrad fp8_block g=3 m=200 n=64 k=128 quantize=auto dbias=1", 0,
      "sums over each group's rows of in"},
-    {"describe fprop mxfp8 g=3 m=200 n=128 k=128 quantize=auto dequantize=pass",
-     2, "quantize a by itself"},
+    {"describe fprop mxfp8 g=3 m=200 n=128 k=128 quantize=auto dequantize=f16",
+     2, "or by dequantize=pass"},
+    {"run dgrad mxfp4 g=3 m=200 n=64 k=160 quantize=auto dbias=1 "
+     "dequantize=pass split=17,0,183 --backend host --check",
+     0, "passed"},
     {"describe fprop mxfp8 g=3 m=200 n=128 k=128 dequantize=fp8", 2,
      "use all of e4m3's exponents"},
     {"run fprop mxfp4 g=3 m=200 n=64 k=160 dequantize=fp8 split=17,0,183 "

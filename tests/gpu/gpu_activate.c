@@ -277,12 +277,6 @@ static int is_copied(const struct qn_recipe *recipe)
            !(gpu_options.quick && s->span == QN_SPAN_BLOCK && s->k == 128);
 }
 
-/* Recipes whose products may leave fp32 sums for an epilogue. */
-static int leaves_sums(const struct qn_recipe *recipe)
-{
-    return gpu_variant_wants(recipe) && recipe->d_types >> QUERN_F32 & 1;
-}
-
 /* All lines of a list, of each recipe that is wanted. */
 static void copy_all(const char *const *lines, int nlines,
                      int (*wants)(const struct qn_recipe *))
@@ -315,5 +309,5 @@ void gpu_activate(void)
         gpu_record(*bad ? bad : NULL);
     }
     copy_all(copied, COPIED, is_copied);
-    copy_all(apart, APART, leaves_sums);
+    copy_all(apart, APART, gpu_variant_wants);
 }

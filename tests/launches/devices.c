@@ -4,6 +4,7 @@
 */
 #define _GNU_SOURCE
 #include "devices.h"
+#include "base/context.h"
 #include "log.h"
 
 #include <stdlib.h>
@@ -20,28 +21,34 @@ static const struct device {
 static struct {
     struct quern_registry registry;
     struct qn_kernel *kernels;
+    struct quern_context *specs; /* owns what the registry is a copy of */
     struct quern_context *contexts[DEVICES];
 } all;
 
 /* -------------------------------------------------------------------- setup */
 
-int device_set_up(void **state)
+/* The registry, with cubins. */
+static void take(const struct quern_registry *registry)
 {
-    const struct quern_registry *builtin = &qn_registry_builtin;
-    size_t bytes = (size_t)builtin->nkernels * sizeof *all.kernels;
+    size_t bytes = (size_t)registry->nkernels * sizeof *all.kernels;
 
-    (void)state;
-    log_open();
     all.kernels = malloc(bytes);
     assert_non_null(all.kernels);
-    memcpy(all.kernels, builtin->kernels, bytes);
-    for (int i = 0; i < builtin->nkernels; i++)
+    memcpy(all.kernels, registry->kernels, bytes);
+    for (int i = 0; i < registry->nkernels; i++)
         if (strcmp(all.kernels[i].arch, "host") != 0) {
             all.kernels[i].cubin = "\177ELF";
             all.kernels[i].cubin_bytes = 4;
         }
-    all.registry = *builtin;
+    all.registry = *registry;
     all.registry.kernels = all.kernels;
+}
+
+int device_set_up(void **state)
+{
+    (void)state;
+    log_open();
+    take(&qn_registry_builtin);
     return 0;
 }
 
@@ -52,8 +59,20 @@ int device_tear_down(void **state)
         quern_close(all.contexts[i]);
         all.contexts[i] = NULL;
     }
+    quern_close(all.specs);
     free(all.kernels);
     return 0;
+}
+
+void device_specs(const char *folder)
+{
+    const struct quern_open_options options = {
+        .cache = "", .tune = "", .specs = &folder, .specs_count = 1};
+
+    device_tear_down(NULL);
+    if (quern_open(&options, &all.specs))
+        fail_msg("%s", quern_errmsg(NULL));
+    take(all.specs->base);
 }
 
 struct quern_context *device_use(int index)

@@ -13,6 +13,9 @@ enum { DEVICES = 3 };
 int device_set_up(void **state);
 int device_tear_down(void **state);
 
+/* From now on all contexts have the kernels of these specs, too. */
+void device_specs(const char *folder);
+
 /* The word of a line that names the device. */
 const char *device_word(int index);
 

@@ -75,6 +75,9 @@ const char *const launch_lines[] = {
     "fprop mxfp8" SIZES " copies=both",
     "dgrad mxfp8" BACK " copies=both dequantize=pass",
     "wgrad mxfp8" SIZES " d=f32 beta=1 dequantize=pass | queue=2",
+    "dgrad mxfp4" SIZES " quantize=auto dequantize=pass dbias=1 | fewer",
+    "fprop mxfp8" SIZES
+    " quantize=auto dequantize=pass bias=1 sizes=host | device=8.0",
     "wgrad mxfp8" SIZES " d=f32 dequantize=fp8",
     "fprop nvfp4" SIZES " dequantize=pass alpha=any",
     "fprop nvfp4" SIZES " dequantize=fp8",

@@ -38,6 +38,7 @@ static const char *const plain[] = {
     " sizes=host",
     " dequantize=mainloop",
     " dequantize=pass",
+    " quantize=auto dequantize=pass",
 };
 static const char *const biased[] = {
     " bias=1",
@@ -45,11 +46,15 @@ static const char *const biased[] = {
     " bias=1 copies=both",
     " bias=1 sizes=host",
     " bias=1 quantize=auto",
-    " bias=1 dequantize=mainloop",
     " bias=1 dequantize=pass",
-    " bias=1 prob=1 activation=swiglu dequantize=mainloop",
     " bias=1 prob=1 activation=geglu interleave=1 dequantize=pass",
 };
+
+/* A kernel that dequantizes in the mainloop leaves sums, if the recipe writes
+   fp32. */
+static const char *const mainloop[] = {
+    " bias=1 dequantize=mainloop",
+    " bias=1 prob=1 activation=swiglu dequantize=mainloop"};
 
 /* A strategy that a line names may need what only Hopper's kernels have. */
 static const char *const hopper[] = {" dequantize=fp8", " dequantize=f16",
@@ -61,7 +66,7 @@ enum { SHOWN = 20 };
 
 static struct {
     struct quern_context *ctx;
-    int device, valid, unserved, apart;
+    int device, own, valid, unserved, apart;
 } walk;
 
 static void complain(const char *line, const char *what)
@@ -112,7 +117,7 @@ static void try_line(const char *line)
         return;
     walk.valid++;
     try_plan(line, &p, &need, QUERN_BACKEND_AOT);
-    if (!walk.device)
+    if (!walk.device && walk.own)
         try_plan(line, &p, &need, QUERN_BACKEND_HOST);
 }
 
@@ -161,6 +166,8 @@ static void try_recipe(const char *recipe)
                 try_product(ops[op], recipe, results[d], plain[i]);
         for (int i = 0; i < COUNT(biased); i++)
             try_product("fprop", recipe, results[d], biased[i]);
+        for (int i = 0; i < COUNT(mainloop) && walk.own; i++)
+            try_product("fprop", recipe, results[d], mainloop[i]);
         for (int i = 0; i < COUNT(hopper) && !walk.device; i++)
             for (int op = 0; op < COUNT(ops); op++)
                 try_product(ops[op], recipe, results[d], hopper[i]);
@@ -168,19 +175,38 @@ static void try_recipe(const char *recipe)
     }
 }
 
-void served_lines(void **state)
+/* All recipes that write D in these types alone. quern's `own` write fp32, and
+   have kernels for the host. */
+static void try_recipes(unsigned d_types, int own)
 {
     const struct quern_registry *registry = device_registry();
 
-    (void)state;
-    for (walk.device = 0; walk.device < DEVICES; walk.device++) {
+    memset(&walk, 0, sizeof walk);
+    walk.own = own;
+    for (; walk.device < DEVICES; walk.device++) {
         walk.ctx = device_use(walk.device);
         for (int r = 0; r < registry->nrecipes; r++)
-            try_recipe(registry->recipes[r].name);
+            if (!(registry->recipes[r].d_types & ~d_types))
+                try_recipe(registry->recipes[r].name);
     }
     print_message("  %d valid lines, %d with an epilogue of its own\n",
                   walk.valid, walk.apart);
     if (walk.unserved)
         fail_msg("%d valid lines are not served", walk.unserved);
     assert_true(walk.apart > 0);
+}
+
+void served_lines(void **state)
+{
+    (void)state;
+    try_recipes(~0u, 1);
+}
+
+/* Recipes that write no fp32: sums are those of dequantized operands. Their
+   kernels for the host would have to be compiled. */
+void served_mixes(void **state)
+{
+    (void)state;
+    device_specs("tests/gpu/specs");
+    try_recipes(~(1u << QUERN_F32), 0);
 }

@@ -6,5 +6,6 @@
 #define TEST_SERVED_H
 
 void served_lines(void **state);
+void served_mixes(void **state);
 
 #endif

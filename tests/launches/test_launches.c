@@ -529,6 +529,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_as_accepted),
         cmocka_unit_test(served_lines),
+        cmocka_unit_test(served_mixes),
     };
 
     return cmocka_run_group_tests_name("launches", tests, device_set_up,

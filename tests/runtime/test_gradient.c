@@ -70,6 +70,7 @@ static void launches(const char *text, const char *const *names)
     struct quern_plan *plan;
     const struct fake_launch *trail = test_cuda->trail;
     const uint64_t workspace = (uint64_t)(uintptr_t)memory[7];
+    uint64_t end;
     int i = 0;
 
     p = test_problem(ctx, text);
@@ -102,8 +103,8 @@ static void launches(const char *text, const char *const *names)
     if (p.dprob) {
         assert_int_equal(trail[i - 1].params[0], trail[0].params[1]);
         assert_int_equal(trail[i - 1].params[1], (uintptr_t)memory[6]);
-        assert_int_equal(trail[0].params[1] +
-                             (uint64_t)((p.n + 63) / 64 * p.m * 4),
+        end = trail[0].params[1] + (uint64_t)((p.n + 63) / 64 * p.m * 4);
+        assert_int_equal((end + 255) / 256 * 256,
                          workspace + need.workspace_bytes);
     }
     test_cuda->trailed = 0;

@@ -4,6 +4,7 @@
 */
 #include "test.h"
 #include "old_spellings.h"
+#include "problem/space.h"
 
 static void parses_defaults(void **state)
 {
@@ -323,6 +324,24 @@ static void describes_operands(void **state)
     quern_close(ctx);
 }
 
+/* A workspace that is too large to count stays too large. */
+static void slices_are_aligned(void **state)
+{
+    size_t used = 256;
+
+    (void)state;
+    assert_int_equal(qn_space_add(&used, 0), 256);
+    assert_int_equal(qn_space_add(&used, 1), 256);
+    assert_int_equal(qn_space_add(&used, 256), 512);
+    assert_int_equal(used, 768);
+    qn_space_add(&used, SIZE_MAX - 768 - 255);
+    assert_true(used == SIZE_MAX - 255);
+    qn_space_add(&used, 1);
+    assert_true(used == SIZE_MAX);
+    qn_space_add(&used, 256);
+    assert_true(used == SIZE_MAX);
+}
+
 static void opens_with_care(void **state)
 {
     const struct quern_open_options negative = {.specs_count = -1};
@@ -355,6 +374,7 @@ int test_problem_group(void)
         TEST(names_what_is_wrong), TEST(refuses_long_words),
         TEST(checks_each_field),   TEST(describes_operands),
         TEST(opens_with_care),     TEST(refuses_old_spellings),
+        TEST(slices_are_aligned),
     };
 
     return cmocka_run_group_tests_name("problem", tests, NULL, NULL);
