@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** hostile_test.c: commands with wrong, missing, doubled and extreme arguments,
-** output that nobody takes, an interrupt. Each is told in one sentence, with
-** the status that belongs to it, and leaves no file behind.
+** a closed output, an interrupt. Each is told in one sentence, with the status
+** that belongs to it, and leaves no file after.
 */
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,10 +41,10 @@ static const struct {
     {"build -o x 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
     {"list -k 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
     {"demo bf16 x", 2, "'x': the demo takes a recipe"},
-    {"cache ls gc", 2, "'gc' is not expected behind ls"},
+    {"cache ls gc", 2, "'gc' is not expected after ls"},
     {"cache lst gc", 2, "'lst': it must be one of ls, verify, gc and where"},
-    {"--version extra", 2, "'extra' is not expected behind --version"},
-    {"--help run", 2, "'run' is not expected behind --help"},
+    {"--version extra", 2, "'extra' is not expected after --version"},
+    {"--help run", 2, "'run' is not expected after --help"},
     {"help run", 2, "`quern COMMAND --help` explains a command"},
     {"recipes a b", 2, ""},
     {"why", 2, "a problem is missing"},

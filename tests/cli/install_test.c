@@ -2,7 +2,7 @@
 /*
 ** install_test.c: what `make install` puts in place serves programs in C and
 ** C++, linked through pkg-config with kernels for several architectures; and
-** what `make uninstall` leaves behind.
+** what `make uninstall` leaves after.
 */
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,7 +126,7 @@ static void check_programs(void)
     check_device("9.0", "none");
 }
 
-/* Where a distribution has its libraries; nothing tells where it was built. */
+/* Installed as a distribution does; nothing tells where it was built. */
 static void check_folders(void)
 {
     static const char *const folders[] = {"lib64", PREFIX "/lib64",

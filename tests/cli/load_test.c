@@ -34,7 +34,7 @@ static int refuse(void *device, unsigned *milliwatts)
     return 3; /* NVML_ERROR_NOT_SUPPORTED */
 }
 
-/* What NVML does not give stays 0, which tables print as "-". */
+/* Values missing from NVML stay 0, which tables print as "-". */
 void test_load_is_what_nvml_says(void **state)
 {
     struct qn_nvml nvml = {.clock = clock_of, .power = power_of};
@@ -76,7 +76,7 @@ static void check_room(int version, int threads, int registers, int shared,
         assert_null(o.by);
 }
 
-/* By the vendor's tables of what a multiprocessor has. */
+/* By the vendor's tables of a multiprocessor. */
 void test_peaks(void **state)
 {
     (void)state;

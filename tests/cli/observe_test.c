@@ -64,7 +64,7 @@ static void check_shares(const char *problem)
     cJSON_Delete(rows);
 }
 
-/* Of products and casts, in JSON and in tables. */
+/* Products and casts, in JSON and in tables. */
 void test_bench_says_how_hard(void **state)
 {
     static const char *const words[] = {"of roofline", "1485", "432"};
@@ -78,7 +78,7 @@ void test_bench_says_how_hard(void **state)
             fail_msg("the table lacks '%s': %s", words[i], test_output);
 }
 
-/* What goes to stderr of a small run. */
+/* The stderr of a small run. */
 static void log_of(const char *level)
 {
     if (test_shell("QUERN_CACHE= QUERN_LOG=%s '%s/quern' run fprop bf16 g=3 "
@@ -196,7 +196,7 @@ static void expect_cache(const char *folder, const char *command, int status,
         fail_msg("quern cache %s: %s", command, test_output);
 }
 
-/* What is kept of a run, damaged behind its back. */
+/* A kept run, damaged between two calls. */
 void test_cache_is_verified(void **state)
 {
     char folder[] = "/tmp/quern-verify-XXXXXX";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** program_test.c: commands, their exit status and what they say. The program
-** that lies beside this test is run, with a cache of its own.
+** that is next to this test is run, with a cache of its own.
 */
 #include <stdarg.h>
 #include <stddef.h>
@@ -188,7 +188,7 @@ static const struct {
     {"run quantize bf16 of=dy g=3 m=200 k=96 dbias=1 copies=rowwise --backend "
      "host "
      "--check",
-     0, "from the numbers before"},
+     0, "from the values before"},
     {"run quantize bf16 of=dy g=3 m=200 k=99 dbias=1 copies=rowwise --backend "
      "host "
      "--check",
@@ -208,7 +208,8 @@ static const struct {
     {"run dgrad mxfp8_ocp g=1 m=128 n=1 k=32 split=skew --seed 8 --backend "
      "host --check",
      0, "passed"},
-    /* of ReGLU eleven rows are few: where its gate turns, an error is large */
+    /* eleven rows are few for ReGLU: where its gate changes sign, an error
+       is large */
     {"run mlp mxfp8 g=3 m=279 hidden=48 ffn=66 in=f32 activation=reglu bias=1 "
      "split=144,128,7 --seed 44 --backend host --check",
      0, "on 11 rows"},
@@ -352,7 +353,7 @@ void test_overhead(void **state)
     assert_non_null(strstr(test_output, "this run is several"));
 }
 
-/* What a parser knows is in its part of the help. */
+/* Every word of a parser is in its part of the help. */
 static void check_help(const char *line, const char *begin, const char *end)
 {
     char known[1024], word[32];
@@ -447,7 +448,7 @@ void test_code(void **state)
                      2);
 }
 
-/* What is shown on a machine without a GPU is what an H200 runs. */
+/* A machine without a GPU shows what an H200 runs. */
 void test_code_without_gpu(void **state)
 {
     static const char *const lines[] = {

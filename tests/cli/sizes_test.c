@@ -177,7 +177,7 @@ void test_files_are_text(void **state)
     unlink(path);
 }
 
-/* The sum of a file's numbers, whatever stands between them; -1 if bad. */
+/* The sum of a file's values, with any separators; -1 if bad. */
 static int64_t sum_file(const char *text)
 {
     char path[] = "/tmp/quern-sum-XXXXXX";

@@ -61,7 +61,7 @@ void test_installed(void **state);
 
 /* ------------------------------------------------------------------ shell.c */
 
-/* The folder that this program lies in. */
+/* The folder that this program is in. */
 const char *test_own_folder(void);
 
 /* The exit status of a shell's command; what it printed is in test_output. */

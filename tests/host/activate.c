@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 enum { GROUPS = 4, ROWS = 61, K = 40, MOST_N = 144 };
-static const int32_t lengths[GROUPS] = {17, 0, 33, 8}; /* 3 rows are nobody's */
+static const int32_t lengths[GROUPS] = {17, 0, 33, 8}; /* 3 rows of no group */
 
-/* What runs share: numbers that bf16 and fp16 hold. */
+/* Inputs of all runs: values that bf16 and fp16 hold. */
 struct numbers {
     float a[ROWS * K], b[GROUPS * MOST_N * K];
     float bias[GROUPS * MOST_N], probability[ROWS];
@@ -75,7 +75,7 @@ static void *poison(int64_t count)
     return memset(memory, QT_POISON, (size_t)count * 4 + 64);
 }
 
-/* What the problem reads of the numbers. */
+/* The tensors that the problem reads. */
 static void set_args(const struct numbers *x, const struct run *r,
                      struct quern_args *args)
 {
@@ -157,7 +157,7 @@ static double in_double(int activation, double a, double b)
     }
 }
 
-/* What multiplies the row's result, or without an activation its bias. */
+/* The factor of the row's result, or without an activation of its bias. */
 static double weight_of(const struct numbers *x, const struct run *r, int row)
 {
     return r->problem.probability ? (double)x->probability[row] : 1;
@@ -220,7 +220,7 @@ static void check_row(const struct numbers *x, const char *line,
                     given(x, r, group, row, j), 3e-7);
 }
 
-/* All groups' rows; those behind them still hold their poison. */
+/* All groups' rows; those after them still hold their poison. */
 static void check_rows(const struct numbers *x, const char *line,
                        const struct run *r)
 {
@@ -242,7 +242,7 @@ static const char *const activations[] = {
     "geglu", "reglu",  "squared_relu"};
 enum { ACTIVATIONS = sizeof activations / sizeof *activations };
 
-/* The i-th way to ask for one; `bias` alone where there is none. */
+/* The i-th activation; `bias` only without one. */
 static void write_line(char *line, size_t size, const char *recipe,
                        const char *type, int activation, int i)
 {

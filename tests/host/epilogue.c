@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** epilogue.c: what is in D and C before a run, and rows that lie far away.
-*/
+/* epilogue.c: what is in D and C before a run, and rows that are far away. */
 #define _GNU_SOURCE
 #include "host.h"
 
@@ -84,7 +82,7 @@ void test_empty_groups(void **state)
     }
 }
 
-/* Address space without memory behind it, but where it is touched. */
+/* Address space without memory after it, but where it is touched. */
 static void *reserve(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

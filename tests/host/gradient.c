@@ -14,11 +14,11 @@
 #include <cmocka.h>
 
 enum { GROUPS = 5, ROWS = 171, K = 40, MOST_N = 144, GAP = 8 };
-/* The last 3 rows are nobody's. */
+/* The last 3 rows are of no group. */
 static const int32_t lengths[GROUPS] = {17, 0, 130, 1, 20};
 static const float alpha = 0.75f;
 
-/* What runs share: numbers that bf16 and fp16 hold. */
+/* Inputs of all runs: values that bf16 and fp16 hold. */
 struct numbers {
     float a[ROWS * K], b[GROUPS * MOST_N * K], p[ROWS * 2 * MOST_N];
     float probability[ROWS];
@@ -58,7 +58,7 @@ static void *poison(size_t bytes)
     return memset(memory, QT_POISON, bytes + 64);
 }
 
-/* Rows of `width` numbers, GAP more from one to the next. */
+/* Rows of `width` values, GAP more from one to the next. */
 static void *as_rows(const float *from, int64_t rows, int64_t width, int gap,
                      int type)
 {
@@ -70,7 +70,7 @@ static void *as_rows(const float *from, int64_t rows, int64_t width, int gap,
     return to;
 }
 
-/* What the problem reads, and where its sums go. */
+/* The problem's inputs, and the sums' output. */
 static void set_args(const struct numbers *x, struct run *r,
                      struct quern_args *args)
 {
@@ -198,7 +198,7 @@ static void check_dprob(const char *line, const struct run *r,
         assert_true(isnan(r->dprob[i]));
 }
 
-/* Rows of groups are the cast's; what lies behind and between them is as it
+/* Rows of groups are the cast's; what is after and between them is as it
    was. */
 static void check_rows(const char *line, const struct run *r, const void *made)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** held.c: is it seen when a copy does not hold what it was made of, where
-** it is said to lie?
+** held.c: is it seen when a copy does not hold what it was made of, where it is
+** said to are?
 */
 #include "oracle/fidelity.h"
 #include "host.h"
@@ -20,7 +20,7 @@ enum { ROWS = 200, FEATURES = 144, GROUPS = 3 };
 
 static const struct qn_options options = {.seed = 1};
 
-/* Made by the library itself; `copy` lies where the judge looks. */
+/* Made by the library itself; `copy` is what the judge checks. */
 struct made {
     struct qn_cast cast;
     struct qn_fidelity f;
@@ -88,7 +88,7 @@ static void judge(const char *recipe, const char *of, const char *copy)
     if (!held(&m))
         fail_msg("%s of=%s copies=%s: a right copy fails", recipe, of, copy);
     disturb(&m, m.f.copy->data, m.f.copy->bytes, 16);
-    /* scales in others' places, and one alone that is wrong */
+    /* swapped scales, and one wrong scale */
     if (m.f.copy->sf_bytes > 64) {
         if (*of != 'w') /* neighbours in squares are nearly alike */
             disturb(&m, m.f.copy->sf, m.f.copy->sf_bytes, 4);
@@ -114,7 +114,7 @@ void test_fidelity(void **state)
         }
 }
 
-/* What a group's tokens do not fill is zero. */
+/* Padding of a group is zero. */
 void test_fidelity_of_padding(void **state)
 {
     struct made m;

@@ -11,7 +11,8 @@ extern struct quern_context *host_ctx;
 
 enum { HOST_GUARD = 1 << 16 }; /* bytes on both sides of D */
 
-/* D between two guards, and all else that a run takes besides its data. */
+/* D between two guards, and all else that a run takes in addition to its
+   data. */
 struct host_output {
     unsigned char *memory;
     void *d;
@@ -31,7 +32,7 @@ struct host_specs {
 void host_specs_open(struct host_specs *, const char *folder);
 void host_specs_close(struct host_specs *);
 
-/* A plan of the host backend; fails the test if there is none. */
+/* A plan of the host backend; fails the test if it cannot be made. */
 struct quern_plan *host_plan(const struct qt_case *c, int threads,
                              struct quern_args *args);
 
@@ -51,9 +52,10 @@ int host_run(const struct quern_plan *plan, struct quern_args *args,
 void host_multiply(const struct qt_case *c, const struct qt_data *data,
                    int threads, struct host_output *out);
 
-/* The case with sizes that lie: reported for the first wrong group, and nothing
-   written outside of the buffers. */
-void host_lie(struct qt_case *c, const struct qt_lie *lie, int sizes_type);
+/* The case with invalid sizes: reported for the first wrong group, and
+   nothing written outside of the buffers. */
+void host_lie(struct qt_case *c, const struct qt_bad_size *bad_size,
+              int sizes_type);
 
 /* The same with data of its own, compared with float64. */
 void host_case_right(const struct qt_case *c);
@@ -87,7 +89,7 @@ void test_scaled_specs(void **state);
 void test_scaled_threads(void **state);
 void test_scaled_nan(void **state);
 void test_scaled_pairs(void **state);
-void test_scaled_lies(void **state);
+void test_scaled_bad_sizes(void **state);
 void test_quantize_arguments(void **state);
 void test_quantize_texts(void **state);
 void test_quantize_lying_sizes(void **state);
@@ -129,7 +131,7 @@ void test_mlp_queue(void **state);
 void test_mlp_limits(void **state);
 void test_mlp_arguments(void **state);
 void test_mlp_texts(void **state);
-void test_mlp_lies(void **state);
+void test_mlp_bad_sizes(void **state);
 
 /* scale_ends.c */
 void test_scale_ends(void **state);

@@ -166,8 +166,8 @@ void test_mlp_sizes(void **state)
     try_line("mlp bf16 g=2 m=0 hidden=40 ffn=24 beta=1 bias=1", NULL);
 }
 
-/* Gradients of the weights later, and forward alone: the same bytes; with every
-   other recipe of sizes in host_sizes, too. */
+/* Gradients of the weights later, and forward only: the same bytes; with
+   every other recipe of sizes in host_sizes, too. */
 void test_mlp_phases(void **state)
 {
     const struct qn_recipe *recipe;
@@ -209,8 +209,8 @@ void test_mlp_phases(void **state)
     }
 }
 
-/* Of a recomputed pre nothing is kept, neither in `saved` nor where forward had
-   its workspace, and of scaled x not the numbers either. */
+/* A recomputed pre is kept neither in `saved` nor in forward's workspace;
+   nor are the values of scaled x. */
 void test_mlp_recompute(void **state)
 {
     const struct qn_recipe *recipe;
@@ -273,7 +273,7 @@ void test_mlp_limits(void **state)
         for (int part = QN_LAYER_Y; part <= QN_LAYER_DX; part++)
             if (!memcmp(usual.memory[part].data, other.memory[part].data,
                         usual.memory[part].bytes) != !(i / 3))
-                fail_msg("%s: %s as before with other numbers (%d)", text,
+                fail_msg("%s: %s as before with other values (%d)", text,
                          part == QN_LAYER_Y ? "y" : "dx", i / 3);
         qn_layer_free(&usual);
         qn_layer_free(&other);
@@ -503,12 +503,12 @@ void test_mlp_texts(void **state)
     }
 }
 
-/* -------------------------------------------------------------------- lies */
+/* -------------------------------------------------------------- bad sizes */
 
 /* The group is blamed, and nothing around the buffers is written. */
-void test_mlp_lies(void **state)
+void test_mlp_bad_sizes(void **state)
 {
-    static const int64_t lies[] = {-1, 301, INT64_MAX, INT64_MIN};
+    static const int64_t bad[] = {-1, 301, INT64_MAX, INT64_MIN};
     const struct qn_recipe *recipe;
     char text[256], group[24];
 
@@ -526,7 +526,7 @@ void test_mlp_lies(void **state)
             int64_t *size =
                 (int64_t *)(void *)l.memory[QN_LAYER_SIZES].data + i;
 
-            *size = lies[i];
+            *size = bad[i];
             assert_int_equal(qn_layer_run(&l), QUERN_ESIZES);
             snprintf(group, sizeof group, "group %d", i);
             assert_non_null(strstr(quern_errmsg(host_ctx), group));

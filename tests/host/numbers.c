@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** numbers.c: the host backend against float64, and against a plain loop.
-*/
+/* numbers.c: the host backend against float64, and against a plain loop. */
 #include "host.h"
 
 #include <stdarg.h>
@@ -10,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* What the recipes write: type of A and B, type of D. */
+/* The recipes' types: of A and B, of D. */
 static const int types[][2] = {{QUERN_BF16, QUERN_BF16},
                                {QUERN_BF16, QUERN_F32},
                                {QUERN_F16, QUERN_F16},
@@ -68,7 +66,7 @@ void test_every_variant(void **state)
     }
 }
 
-/* Every pattern of groups, told in each of the three ways, for each op. */
+/* Every pattern of groups, in each of the three forms, for each op. */
 void test_torture_sizes(void **state)
 {
     static const int sides[][2] = {{19, 33}, {64, 64}, {7, 128}, {40, 5}};
@@ -97,7 +95,7 @@ void test_torture_sizes(void **state)
         }
 }
 
-/* Sides that fill no vector, rows with gaps behind them, both sizes types. */
+/* Sides that fill no vector, rows with gaps after them, both sizes types. */
 void test_odd_shapes(void **state)
 {
     static const int sides[] = {1, 2, 3, 15, 17, 31, 77, 129, 255, 257};

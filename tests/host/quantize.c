@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** quantize.c: quantization through the public header: arguments, sizes that
-** lie, threads. That the bytes are right is shown by tests/numbers.
+** quantize.c: quantization through the public header: arguments, invalid sizes,
+** threads. That the bytes are right is shown by tests/numbers.
 */
 #include "host.h"
 
@@ -272,7 +272,7 @@ void test_quantize_texts(void **state)
    run with right sizes is right. */
 void test_quantize_lying_sizes(void **state)
 {
-    static const int64_t lies[] = {-1, 301, INT64_MAX, INT64_MIN};
+    static const int64_t bad[] = {-1, 301, INT64_MAX, INT64_MIN};
     char text[160], group[24];
     struct setup s;
 
@@ -283,7 +283,7 @@ void test_quantize_lying_sizes(void **state)
         for (int i = 0; i < GROUPS; i++) {
             int64_t right = s.sizes[i];
 
-            s.sizes[i] = lies[i];
+            s.sizes[i] = bad[i];
             assert_int_equal(quern_quantize_run(s.plan, &s.need.args, NULL),
                              QUERN_OK);
             assert_int_equal(quern_quantize_check(s.plan, &s.need.args, NULL),
@@ -300,8 +300,7 @@ void test_quantize_lying_sizes(void **state)
     }
 }
 
-/* What is added is what would be written, in one rounding; an empty group's
-   stays as it is. */
+/* The sum is rounded once; an empty group's stays unchanged. */
 void test_quantize_adds_dbias(void **state)
 {
     char text[160];
@@ -315,7 +314,7 @@ void test_quantize_adds_dbias(void **state)
         setup_make(&whole, text);
         strcpy(strstr(text, "dbias=1"), "dbias=add");
         setup_make(&sum, text);
-        if (r == RECIPES) /* sums alone */
+        if (r == RECIPES) /* sums only */
             whole.need.args.row.data = whole.need.args.column.data =
                 sum.need.args.row.data = sum.need.args.column.data = NULL;
         stored = (float *)(void *)whole.dbias.data;
@@ -431,7 +430,7 @@ void test_quantize_one_copy(void **state)
 
 /* ---------------------------------------------------- gradients of a bias */
 
-/* What a bias gets that probabilities multiply, in the order that NUMERICS
+/* Gradients of a bias scaled by probabilities, in the order that NUMERICS
    gives dbias and dprob. */
 struct bias_numbers {
     float probability[ROWS], bias[GROUPS * K], dprob[ROWS];
@@ -490,12 +489,12 @@ static void check_bias(const struct setup *s, const struct bias_numbers *x)
             assert_memory_equal(&x->dprob[start], &want, sizeof want);
         }
     }
-    for (; start < ROWS; start++) /* nobody's */
+    for (; start < ROWS; start++) /* no group's */
         assert_true(x->dprob[start] >= (float)start &&
                     x->dprob[start] <= (float)start);
 }
 
-/* To the bit, with rows of nobody, an empty group and factors that are 0. */
+/* To the bit, with rows of no group, an empty group and factors that are 0. */
 void test_quantize_bias(void **state)
 {
     static const char text[] = "quantize bf16 of=dy g=4 m=300 k=96 "
@@ -525,13 +524,13 @@ void test_quantize_bias(void **state)
     assert_int_equal(quern_quantize_run(s.plan, a, NULL), QUERN_EINVAL);
     assert_non_null(strstr(quern_errmsg(host_ctx), "row.data is not NULL"));
     a->row.data = NULL;
-    s.sizes[3] = 150; /* and 13 rows are nobody's */
+    s.sizes[3] = 150; /* and 13 rows are no group's */
     assert_int_equal(quern_quantize_run(s.plan, a, NULL), 0);
     check_bias(&s, &x);
     setup_free(&s);
 }
 
-/* Of one type: what a pass makes of numbers, whose rows lie apart. */
+/* One type: the output of a pass over values in strided rows. */
 static void add_biases(int type, int weighs)
 {
     enum { STRIDE = K + 8 };

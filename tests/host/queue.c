@@ -8,7 +8,7 @@
 ** queue, a plain list, says which of them each call must launch or which error
 ** it must return; the model's are computed by quern_run and quern_quantize_run,
 ** one by one. Operands are small integers, so that sums are exact in any order:
-** every bit of every D must agree. Bias gradients begin with numbers that round
+** every bit of every D must agree. Bias gradients begin with values that round
 ** at each sum, so that their order shows.
 */
 #include "host.h"
@@ -44,7 +44,7 @@ struct batch {
     void *scratch; /* the casts' workspace */
 };
 
-/* What the schedules of one recipe share. */
+/* Shared by the schedules of one recipe. */
 struct shop {
     int groups, d_type, microbatches;
     struct quern_plan *overwrite, *accumulate;
@@ -78,7 +78,7 @@ static void *zeros(size_t bytes)
     return memory;
 }
 
-/* Lengths: nothing, everything in one group, or whatever comes. */
+/* Lengths: nothing, everything in one group, or any. */
 static void draw_sizes(struct shop *s, struct batch *b, int64_t tokens)
 {
     int64_t left = tokens;
@@ -97,7 +97,7 @@ static void draw_sizes(struct shop *s, struct batch *b, int64_t tokens)
     }
 }
 
-/* [tokens, columns] of small integers; NaN behind the last group. */
+/* [tokens, columns] of small integers; NaN after the last group. */
 static uint16_t *draw_numbers(struct shop *s, const struct batch *b,
                               int64_t tokens, int64_t columns)
 {
@@ -153,7 +153,7 @@ static void quantize(struct shop *s, const char *recipe, const char *of,
     quern_quantize_plan_free(plan);
 }
 
-/* dbias of dy, whatever recipe the product has. */
+/* dbias of dy, for any recipe the product. */
 static void make_sums(const struct shop *s, struct batch *b, int64_t tokens,
                       uint16_t *dy)
 {
@@ -452,8 +452,8 @@ void test_queue_schedules(void **state)
 
 /* -------------------------------------------------------------- own factors */
 
-/* Where each product has factors of its own, its sum is made alone and then
-   added to those before it: what single launches do, the first overwriting. */
+/* A product with its own factors is computed apart and then added to those
+   before it, as single launches do, the first overwriting. */
 void test_queue_own_factors(void **state)
 {
     static const char *const recipes[] = {"fp8_row", "fp8_tensor"};
@@ -496,7 +496,7 @@ void test_queue_own_factors(void **state)
         layer = 0;                                                             \
     } while (0)
 
-/* What a bias gradient that waits may not be, and not touch. */
+/* Invalid queued bias gradients. */
 void test_queue_refuses_dbias(void **state)
 {
     struct shop *s = open_shop("bf16", QUERN_F32, 2, 5);
@@ -524,7 +524,7 @@ void test_queue_refuses_dbias(void **state)
     bias_arguments(s, &first, dbias, &good);
     REFUSED(layer = -1, "layer is -1: 0 or more");
     REFUSED(plan = none, "a quantization with dbias=1 or dbias=add");
-    REFUSED(plan = scaled, "recipe fp8_block makes dbias beside its copies");
+    REFUSED(plan = scaled, "recipe fp8_block makes dbias with its copies");
     REFUSED(args.row.data = s->d[0],
             "row.data is not NULL: a queue takes only dbias");
     REFUSED(args.dbias = NULL, "there is nothing to make");
@@ -573,7 +573,7 @@ void test_noop_flag(void **state)
         memset(s->d[0], QT_POISON, s->d_bytes);
         memset(s->d[1], QT_POISON, s->d_bytes);
         args.noop = &flag;
-        s->batches[0].sizes[0] = -5; /* which nobody looks at */
+        s->batches[0].sizes[0] = -5; /* which nothing reads */
         assert_int_equal(quern_run(plan, &args, NULL), QUERN_OK);
         assert_memory_equal(s->d[0], s->d[1], s->d_bytes);
         assert_int_equal(s->workspace[0], 0);

@@ -5,7 +5,7 @@
 **
 ** BF16 operands reach every fp32 value: its 24-bit significand is cut into
 ** three pieces of 8 bits, each one product, and the three sums are exact. Small
-** numbers, whose pieces lie below BF16's range, are scaled up in A and down
+** values, whose pieces are below BF16's range, are scaled up in A and down
 ** again in B. The fp32 output shows that the sum arrived unchanged.
 */
 #include "host.h"
@@ -58,7 +58,7 @@ static void cut(uint32_t bits, int scale, uint16_t piece[3])
     }
 }
 
-/* To nearest even, in integers alone; written apart from qt_bf16 on purpose. */
+/* To nearest even, only in integers; written apart from qt_bf16 on purpose. */
 static uint16_t rounded(uint32_t bits)
 {
     uint32_t upper = bits >> 16, rest = bits & 0xFFFF;

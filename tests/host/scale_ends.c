@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scale_ends.c: the ends of the scales of blocks on the host, of A and of B,
-** dequantized inside and ahead.
+** dequantized in the mainloop and by a pass.
 */
 #include "support/ends.h"
 #include "host.h"
@@ -99,12 +99,12 @@ void test_scale_ends(void **state)
     assert_true(checked >= 4 * 2 * 4);
 }
 
-/* Weights beside other values; generated and compiled here. */
+/* Weights next to other values; generated and compiled here. */
 void test_scale_ends_mixed(void **state)
 {
     static const struct {
         const char *name;
-        int checked; /* of two ops, inside and ahead */
+        int checked; /* of two ops, in the mainloop and by a pass */
     } recipes[] = {{"mix_16_4", 4}, {"mix_8_4", 8}};
     struct host_specs specs;
 

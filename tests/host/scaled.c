@@ -110,7 +110,7 @@ static void run_case(const struct qn_recipe *recipe, int op, int index)
 }
 
 /* Every pattern of groups with every recipe and op, twice; with sanitizers,
-   where the numbers are the same, once. */
+   where the values are the same, once. */
 void test_scaled_recipes(void **state)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -159,7 +159,7 @@ void test_scaled_long(void **state)
 
 /* ------------------------------------------------------ recipes of a folder */
 
-/* What no file of quern's own has: generated and compiled here. */
+/* Not in any file of quern's own: generated and compiled here. */
 /* A cast of groups the last of which is empty, into scales that end where the
    canary begins. */
 static void write_scales(const char *recipe, int groups, int k)
@@ -200,7 +200,7 @@ static void write_scales(const char *recipe, int groups, int k)
         for (int j = 0; j < CANARY; j++)
             if (((unsigned char *)copies[i]
                      ->sf)[copies[i]->sf_bytes + (size_t)j] != QT_POISON)
-                fail_msg("%s: byte %d behind the scales of the %s copy was "
+                fail_msg("%s: byte %d after the scales of the %s copy was "
                          "written",
                          recipe, j, i ? "column" : "row");
     quern_quantize_plan_free(plan);
@@ -454,25 +454,25 @@ void test_scaled_pairs(void **state)
     assert_true(checked >= 3);
 }
 
-/* ------------------------------------------------------------------- lies */
+/* -------------------------------------------------------------- bad sizes */
 
-static void run_lie(const struct qt_lie *lie, const struct qn_recipe *recipe,
-                    int op, int sizes_type)
+static void run_bad_size(const struct qt_bad_size *bad_size,
+                         const struct qn_recipe *recipe, int op, int sizes_type)
 {
     struct qt_case c = {.recipe = recipe, .d_type = QUERN_F32};
 
     qt_case_op(&c, op);
-    host_lie(&c, lie, sizes_type);
+    host_lie(&c, bad_size, sizes_type);
 }
 
-/* Aligned tokens must stay inside the columnwise tensors whatever sizes say. */
-void test_scaled_lies(void **state)
+/* Aligned tokens must stay inside the columnwise tensors for any sizes. */
+void test_scaled_bad_sizes(void **state)
 {
     (void)state;
-    for (int i = 0; i < qt_nlies; i++)
+    for (int i = 0; i < qt_nbad_sizes; i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++) {
-            run_lie(&qt_lies[i], recipe_at(i % 5), op, QUERN_I64);
-            if (!qt_lies[i].only_i64)
-                run_lie(&qt_lies[i], recipe_at(i % 7), op, QUERN_I32);
+            run_bad_size(&qt_bad_sizes[i], recipe_at(i % 5), op, QUERN_I64);
+            if (!qt_bad_sizes[i].only_i64)
+                run_bad_size(&qt_bad_sizes[i], recipe_at(i % 7), op, QUERN_I32);
         }
 }

@@ -11,9 +11,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* What quern.h says that a call takes up of a thread's stack. This also holds
-   the thread's own copy of what libraries keep for each, which is less than 64
-   KiB; sanitizers need more.                       COUPLED: stack */
+/*
+** The stack that a call may use by quern.h. This also holds
+** the thread's own copy of what libraries keep for each, which is less than 64
+** KiB; sanitizers need more.                       COUPLED: stack
+*/
 #ifdef __SANITIZE_ADDRESS__
 #define SMALL ((size_t)512 << 10)
 #else

@@ -13,7 +13,7 @@
 
 typedef int check(int backend, const struct qn_recipe *, char *text);
 
-/* Of all recipes, or of those alone that round dy by chance. */
+/* All recipes, or only those that round dy by chance. */
 static void check_all(check *right, int chance)
 {
     const struct qn_recipe *recipe;

@@ -92,7 +92,7 @@ static void expect(const char *name, const float x[2], int part, float got,
                  parts[part], (double)got, exact);
 }
 
-/* No point lies within a difference of a bend, at 0 or at 7. */
+/* No point is within a difference of a bend, at 0 or at 7. */
 static float point(void)
 {
     return (float)(rand() % 4001 - 2000) / 128 + 0x1p-9f;

@@ -94,7 +94,7 @@ static void check_value(const struct format *f, float x)
     }
 }
 
-/* Nothing but `code`, whatever the byte. */
+/* Always `code`, for any byte. */
 static void check_always(const struct format *f, float x, unsigned code)
 {
     unsigned out[256];
@@ -106,7 +106,7 @@ static void check_always(const struct format *f, float x, unsigned code)
 
 /*
 ** Between all neighbours: at the ends, at each of a few steps and at fp32's
-** neighbours of it. What a format has never moves.
+** neighbours of it. Values of the format never move.
 */
 void test_chance(void **state)
 {
@@ -173,7 +173,7 @@ static void check_row(const float x[16])
     }
 }
 
-/* Small whole numbers give exact sums: those of the matrix itself. */
+/* Small whole values give exact sums: those of the matrix itself. */
 static void check_matrix(const float x[16])
 {
     float y[16];

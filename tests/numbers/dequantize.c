@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** model_dequantize.c: codes times scales as bf16, as the products of Hopper
-** dequantize them: every code with every scale, in every place of a word.
+** dequantize.c: codes times scales as bf16, as the products of Hopper
+** dequantize them: every code with every scale, at every position of a word.
 */
 #include "numbers.h"
 
@@ -20,8 +20,8 @@ static const struct format *format_named(const char *name)
     return NULL;
 }
 
-/* Of the formats with fewer than nine bits; what follows the finite values of
-   E4M3 is NaN, of E5M2 infinity and then NaN. */
+/* Formats with fewer than nine bits; after the finite values of E4M3 comes
+   NaN, of E5M2 infinity and then NaN. */
 static double value_of(const struct format *f, int code)
 {
     int size = code & ((1 << (f->width - 1)) - 1);
@@ -39,13 +39,13 @@ static double scale_of(const char *type, int code)
     return code == 255 ? (double)NAN : ldexp(1, code - 127);
 }
 
-/* The code in place `j` of word `i`: each place meets each code. */
+/* The code at position `j` of word `i`: each position meets each code. */
 static int code_at(const struct format *f, int i, int j)
 {
     return (i * (2 * j + 1) + 3 * j) & ((1 << f->width) - 1);
 }
 
-/* What rounding the fp32 product gives, or its part. */
+/* The rounded fp32 product, or its part. */
 static unsigned expected(const struct format *f, int code, const char *type,
                          int scale, double part)
 {
@@ -55,13 +55,13 @@ static unsigned expected(const struct format *f, int code, const char *type,
 }
 
 /* The place in a word of the code that pair `j / 2` has as its low or high
-   half; `apart`: those that lie four apart make a pair. */
+   half; `apart`: those that are four apart make a pair. */
 static int place_of(int j, int apart)
 {
     return apart ? j / 2 + j % 2 * 4 : j;
 }
 
-/* One function over each code in each place with each scale up to `most`,
+/* One function over each code at each position with each scale up to `most`,
    which it takes for those above, too. */
 static void check(const struct format *f, const char *name, const char *type,
                   int apart, int most, double part)
@@ -89,7 +89,7 @@ static void check(const struct format *f, const char *name, const char *type,
         }
 }
 
-/* With scales of both types, and the short way of one of them. */
+/* With scales of both types, and the short form of one of them. */
 static void check_all(const struct format *f, int apart, int most)
 {
     static const char *const types[] = {"e8m0", "e4m3"};
@@ -154,7 +154,7 @@ static void check_f16(const uint32_t in[3], const uint32_t out[4])
         assert_true(float_from(out[2]) == ldexpf(1, 2 * (low - 112)));
 }
 
-/* Every code in every place, with every scale below every largest one. */
+/* Every code at every position, with every scale below every largest one. */
 void test_dequantize_f16(void **state)
 {
     static uint32_t in[256 * SCALES][3], out[256 * SCALES][4];
@@ -200,7 +200,8 @@ static void check_sampled(const uint32_t in[2], const uint32_t out[7])
     assert_int_equal(out[5], over);
 }
 
-/* Every scale in every place beside others that are near, far, or too large. */
+/* Every scale at every position next to others that are near, far, or too
+   large. */
 void test_dequantize_sampled(void **state)
 {
     enum { OTHERS = 6 };
@@ -228,7 +229,7 @@ void test_dequantize_sampled(void **state)
 }
 
 /* Eight codes under one scale among values whose largest has another: those
-   that e4m3 has as they are, up to 2^6, and what is none as NaN. */
+   that e4m3 represents, up to 2^6, and all others as NaN. */
 static void check_again(const struct format *narrow, const struct format *wide,
                         const uint32_t in[3], const uint32_t out[4])
 {
@@ -251,8 +252,8 @@ static void check_again(const struct format *narrow, const struct format *wide,
     assert_int_equal(out[3], all);
 }
 
-/* Every code in every place, with every scale and every largest one: the same
-   value, where it fits, and zeros always. */
+/* Every code at every position, with every scale and every largest one: the
+   same value, where it fits, and zeros always. */
 void test_dequantize_encode_again(void **state)
 {
     static uint32_t in[16 * SCALES][3], out[16 * SCALES][4];
@@ -306,7 +307,7 @@ void test_dequantize_again_ends(void **state)
     }
 }
 
-/* Above 2 no scale goes the short way, wherever it lies; up to 1 each does. */
+/* Above 2 no scale takes the short form, at any position; up to 1 each does. */
 void test_dequantize_beyond(void **state)
 {
     (void)state;

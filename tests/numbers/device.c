@@ -68,7 +68,7 @@ void test_device_compiles(void **state)
         good++;
     }
     close_both(gen);
-    assert_int_equal(good, 2 * PARTS - 1); /* DEQUANTIZE is for Hopper alone */
+    assert_int_equal(good, 2 * PARTS - 1); /* DEQUANTIZE is for Hopper only */
 }
 
 /* ------------------------------------------------------------------ running */
@@ -123,7 +123,7 @@ static const char *open_driver(void)
     return NULL;
 }
 
-/* What a piece reads and writes for each element, in 32-bit words. */
+/* A piece's inputs and outputs for each element, in 32-bit words. */
 struct signature {
     enum piece_part part;
     const char *name;

@@ -55,7 +55,7 @@ static void put_inputs(void)
 
 /* ------------------------------------------------------------ the formulas */
 
-/* What is stored, as bits, and what values are multiplied by. */
+/* The stored scale, as bits, and the factor of values. */
 struct answer {
     uint32_t stored;
     float factor;

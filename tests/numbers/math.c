@@ -23,7 +23,7 @@ static const struct {
 } functions[] = {{"sigmoid", sigmoid, 2}, {"tanh", tanh, 2}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
-/* Distance in units of fp32's last place at the exact result. */
+/* Distance in units in the last place (ulp) of fp32 at the exact result. */
 static double distance(float got, double exact)
 {
     int exponent;
@@ -73,7 +73,7 @@ void test_math(void **state)
     }
 }
 
-/* Where results end: zero, one, infinity, denormals. */
+/* Ends of the results: zero, one, infinity, denormals. */
 void test_math_ends(void **state)
 {
     static const struct {

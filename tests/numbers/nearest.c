@@ -40,7 +40,7 @@ void test_every_code(void **state)
     }
 }
 
-/* What follows the finite values: infinity, then NaN. */
+/* After the finite values: infinity, then NaN. */
 static void check_specials(const char *name, uint32_t first, uint32_t last,
                            uint32_t infinity)
 {

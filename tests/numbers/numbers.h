@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** numbers.h: what the tests of the numeric pieces share.
+** numbers.h: shared by the tests of numeric pieces.
 **
-** The pieces, templates/cast and templates/activation, are generated behind
-** the wrappers in tests/numbers/templates, each of which applies one of them
-** to an array, compiled as libquern compiles its host kernels, and loaded.
-** What they are compared with is written apart from them: in double, by tables
-** of all values, or by hand.
+** The pieces, templates/cast and templates/activation, are generated after the
+** wrappers in tests/numbers/templates, each of which applies one of them to an
+** array, compiled as libquern compiles its host kernels, and loaded. Expected
+** results are written apart from them: in double, by tables of all values, or
+** by hand.
 */
 #ifndef QT_NUMBERS_H
 #define QT_NUMBERS_H

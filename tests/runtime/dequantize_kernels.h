@@ -67,7 +67,7 @@ static const struct qn_recipe recipes[] = {
                  BLOCKS(QUERN_E8M0, 64, 0)}},
 };
 
-/* What the trail keeps of each launch. */
+/* The trail's record of a launch. */
 enum { ROW, COLUMN, ROW_SF, OUT, ALIGN, FIRST_DIMS, NOOP, ERROR };
 enum { A, B, D, ALPHA, BETA, LENGTHS, OFFSETS, RECORD };
 enum { BEHIND = ALPHA }; /* noop */
@@ -76,7 +76,7 @@ enum { NARROW_A, NARROW_B, A_SF, B_SF, NARROW_D, OFF, SIZED };
 enum { SEEN_A, SEEN_A_SF, SEEN_B, SEEN_B_SF, SAID, SEEN_SIZES, SEEN_NOOP };
 enum { TRIED_A, TRIED_B, TRIED_D, TRIED_OFF, BASES, TRIED_SIZES };
 enum { A_GLOBAL, B_GLOBAL, GIVEN, GIVEN_BETA, FACTORS, SIZES, STARTS, PLACE };
-enum { BEGUN = FACTORS, BEGUN_NOOP = STARTS }; /* of two ways */
+enum { BEGUN = FACTORS, BEGUN_NOOP = STARTS }; /* of two strategies */
 
 static const unsigned char trail_cast[] = {P(row),  P(column), P(row_sf),
                                            P(out),  P(align),  P(first_dims),

@@ -97,8 +97,8 @@ static const struct qn_recipe test_recipes[] = {
      .scaling = {GROUP_SCALE, GROUP_SCALE, GROUP_SCALE}},
 };
 
-/* What recipes have alike, whatever their scales; of one type and D in bf16;
-   and those that have scales, of any types, and of e4m3 with one type of D. */
+/* Fields of all recipes, with any scales; of one type and D in bf16; and
+   those that have scales, of any types, and of e4m3 with one type of D. */
 #define TEST_RECIPE_OF(name_, line, x_, w_, dy_, types, d_)                    \
     .name = name_, .doc = "", .spec = "recipes/test.lua:" line, .x = x_,       \
     .w = w_, .dy = dy_, .d_types = types, .default_d = d_, .rule = ""

@@ -36,7 +36,7 @@ int test_teardown(void **state);
 /* The code, and a part of the message. */
 void test_expect(int code, int expected, const char *part);
 
-/* fork, of a process that has not used CUDA, whatever this one did. */
+/* fork a process that has not used CUDA, even if this one has. */
 int test_fork(void);
 
 /* Lines of the fakes' log that begin with `start`. */
@@ -53,7 +53,7 @@ struct quern_context *test_open_with(const struct quern_registry *registry);
 /* Parse, and fail the test if that fails. */
 struct quern_problem test_problem(struct quern_context *ctx, const char *text);
 
-/* Of plans whose kernels are linked. */
+/* For plans with linked kernels. */
 extern const struct quern_plan_options test_aot;
 
 /* A plan of it; options may be NULL. */
@@ -69,7 +69,7 @@ void test_expect_choice(struct quern_context *ctx, const char *text,
 void test_expect_plan(struct quern_context *ctx, const char *text,
                       const char *kernel, int tuned);
 
-/* What quern_why says has this part, or if not `there` has it not. */
+/* quern_why's text has this part, or if not `there` has it not. */
 void test_expect_why(struct quern_context *ctx, const char *text,
                      const char *part, int there);
 
@@ -80,7 +80,7 @@ void test_expect_balance(void);
 struct quern_args test_args(struct quern_context *ctx, const char *text);
 void test_args_free(struct quern_args *args);
 
-/* What is good but for one change: the call refuses it, and says why. */
+/* One change makes it wrong: the call refuses it, and says why. */
 #define TEST_BROKEN(what, good, change, call, part)                            \
     do {                                                                       \
         what = good;                                                           \
@@ -108,11 +108,11 @@ struct test_system {
     int full, space;    /* so many bytes may still be written */
     int no_locks;       /* armed or not, like the next two */
     int no_waiting;     /* sleeping takes no time */
-    long long clock;    /* seconds that it is ahead */
+    long long clock;    /* seconds that it is fast */
 };
 extern struct test_system test_system;
 
-/* What the host kernel of the tests was called with last. */
+/* The last call of the tests' host kernel. */
 struct test_host {
     int calls, workers;
     const void *a, *b, *first_dims, *offsets;
@@ -134,8 +134,8 @@ struct quern_registry test_without(const struct quern_registry *registry,
 #define TEST_PLAN "fprop bf16 g=8 m=1000 n=512 k=256"
 int test_plan_once(void);
 
-/* What `quern cache verify` finds wrong: how many, and in test_faults a line
-   for each. */
+/* The number of faults that `quern cache verify` finds, with a line for each
+   in test_faults. */
 int test_verify(void);
 extern char test_faults[4096];
 

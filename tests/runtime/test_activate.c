@@ -287,7 +287,7 @@ static void launches(void **state)
     assert_int_equal(p.strides[0], 64 * 2);
     assert_int_equal(p.box[0], 64);
     assert_ptr_equal((void *)(uintptr_t)p.address, f.args.p.data);
-    f.args.p.data = NULL; /* not wanted, whatever its rows are like */
+    f.args.p.data = NULL; /* not wanted, for any rows like */
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_null(pointer(P(saved)));
     f.args.p.stride = 7;

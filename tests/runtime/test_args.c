@@ -8,7 +8,7 @@
 #include "base/context.h"
 #include "product/plan.h"
 
-/* Kernels of this file alone, linked with code. */
+/* Kernels of this file only, linked with code. */
 #define P(name) QN_PARAM_##name
 
 static const unsigned char wgrad_params[] = {P(a_map),
@@ -92,7 +92,7 @@ static const struct qn_kernel kernels[] = {
 static const struct quern_registry registry = {
     .hash = "args", .kernels = kernels, .nkernels = 5};
 
-/* What a test has: a plan for a problem, and arguments that are right. */
+/* A fixture: a plan for a problem, and correct arguments. */
 struct fixture {
     struct quern_context *ctx;
     struct quern_plan *plan;
@@ -103,7 +103,7 @@ struct fixture {
 
 enum { ROOM = 1 << 16 }; /* bytes for each operand */
 
-/* Where operand `i` of a fixture lies; 4 is the workspace, 5 arrays. */
+/* The address of operand `i` of a fixture; 4 is the workspace, 5 arrays. */
 static void *place(const struct fixture *f, int i)
 {
     return (char *)f->memory + i * ROOM;

@@ -177,7 +177,7 @@ static void repairs_damage(void **state)
     }
 }
 
-/* What a cache finds must be the caller's, from the folder down. */
+/* All files of a cache must be the caller's, from the folder down. */
 static void trusts_nobody(void **state)
 {
     static const char *const paths[] = {"", "entries", "index"};
@@ -447,9 +447,9 @@ static void sweeps_what_is_left_over(void **state)
     write_file(at("new/killed/source"), "half");
     set_age(at("new/killed"), 7200);
     mkdir(at("new/busy"), 0700);
-    write_file(at("lock/" KEY("c")), ""); /* of what was never kept */
+    write_file(at("lock/" KEY("c")), ""); /* of an entry that was never kept */
     set_age(at("lock/" KEY("c")), 7200);
-    /* whoever holds the lock is left alone */
+    /* who holds the lock is left only */
     lock = qn_cache_lock(cache, KEY("b"));
     assert_true(lock >= 0);
     assert_int_equal(qn_cache_gc(cache, 0, 0, &gc), QUERN_OK);
@@ -462,8 +462,8 @@ static void sweeps_what_is_left_over(void **state)
     qn_cache_close(cache);
 }
 
-/* gc may remove the file of a lock that another waits for: the one that waits
-   must not hold what nobody else sees. */
+/* gc may remove the file of a lock that another waits for: the one that
+   waits must not hold a removed file. */
 static void locks_survive_removal(void **state)
 {
     struct qn_cache *cache = test_open_cache(test_cache);

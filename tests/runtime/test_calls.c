@@ -2,7 +2,7 @@
 /*
 ** test_calls.c: the cache when calls of the kernel fail, one after the other,
 ** when the process ends at any of them, and when the disk is full. A plan must
-** come out right each time, and what is left behind must be whole.
+** come out right each time, and what is left after must be whole.
 */
 #include "test.h"
 
@@ -99,7 +99,7 @@ static void ends_at_each_call(void **state)
     assert_true(n > 30);
 }
 
-/* What is in the way of whoever comes later is none of theirs. */
+/* A file that blocks later processes is not theirs. */
 static void ends_at_each_call_while_repairing(void **state)
 {
     int n = 0, more;

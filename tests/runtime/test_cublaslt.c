@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt.c: the backend cublaslt over a fake that computes from the
-** descriptors alone.
+** descriptors only.
 */
 #include "test_cublaslt.h"
 
@@ -61,7 +61,7 @@ void test_run_threads(struct test_thread *threads, int count)
     }
 }
 
-/* The first bytes behind the workspace. */
+/* The first bytes after the workspace. */
 static char *behind(const struct quern_plan *plan, const struct run *r)
 {
     struct quern_plan_info info;
@@ -152,7 +152,7 @@ static void multiplies_every_form(void **state)
     quern_close(ctx);
 }
 
-/* What the fake takes, the real one must take, too: that needs no GPU. */
+/* The real library accepts what the fake accepts: needs no GPU. */
 static void agrees_with_the_real_one(void **state)
 {
     const int32_t operation = LT_OP_T, batch = 5, sms = 100;

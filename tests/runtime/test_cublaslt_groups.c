@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt_groups.c: groups in one call of cuBLASLt, where it has that.
-** Their numbers are compared in test_cublaslt.c.
+** Their values are compared in test_cublaslt.c.
 */
 #include "test_cublaslt.h"
 
@@ -196,7 +196,7 @@ static void says_so(void **state)
     quern_close(ctx);
 }
 
-/* Whatever call fails, the run says so or the plan does without. */
+/* If a call fails, the run says so or the plan does without. */
 static void every_call_fails_once(void **state)
 {
     struct quern_context *ctx = test_open();

@@ -92,7 +92,7 @@ static void expect_order(int i, char what, const void *stream,
         assert_ptr_equal(test_cuda->order[i].event, event);
 }
 
-/* Behind the caller's stream before, and before what comes behind it. */
+/* After the caller's stream before, and before what comes after it. */
 static void forks_and_joins(void **state)
 {
     struct quern_context *ctx = test_open();
@@ -105,7 +105,7 @@ static void forks_and_joins(void **state)
     (void)state;
     plan = make_plan(ctx, &r);
     run_once(plan, &r);
-    /* 3 rows, 1, 7, and 4 behind the 1 */
+    /* 3 rows, 1, 7, and 4 after the 1 */
     assert_int_equal(on_callers(), 1);
     assert_ptr_not_equal(streams[1], streams[2]);
     assert_ptr_equal(streams[3], streams[1]);
@@ -187,7 +187,7 @@ static void serves_threads(void **state)
     quern_close(ctx);
 }
 
-/* What is forked is joined, whichever call fails. */
+/* Forked streams are joined, whichever call fails. */
 static void joins_after_errors(void **state)
 {
     struct quern_context *ctx = test_open();

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt_scaled.c: FP8 copies with their scales through the backend
-** cublaslt, over a fake that computes from the descriptors alone. What is
-** expected follows from what quern.h says of copies: rows padded with zeros,
-** groups of a columnwise tensor at multiples of 128, scales by rows or by
-** groups.
+** cublaslt, over a fake that computes from the descriptors only. Expected
+** results follow quern.h on copies: rows padded with zeros, groups of a
+** columnwise tensor at multiples of 128, scales by rows or by groups.
 **
 ** Values are small and scales powers of two, so all sums are exact.
 */
@@ -47,7 +46,7 @@ static const int64_t long_sizes[GROUPS] = {130, 0, 1, 7, 260};
     }
 
 #define OF(span) FP32(span), FP32(span), FP32(span)
-/* As they lie without tiles. */
+/* As they are without tiles. */
 #define PLAIN                                                                  \
     {                                                                          \
         .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = 32,         \
@@ -101,7 +100,7 @@ static float value_of(unsigned char byte, int mantissa)
            (float)(1 << (exponent - (mantissa == 3 ? 7 : 15) + 1)) / 2;
 }
 
-/* Rows of `columns` values and zeros up to `pitch`; NaN behind them all. */
+/* Rows of `columns` values and zeros up to `pitch`; NaN after them all. */
 static void fill_rows(unsigned char *at, int rows, int columns, int pitch,
                       int mantissa, unsigned seed)
 {
@@ -111,7 +110,7 @@ static void fill_rows(unsigned char *at, int rows, int columns, int pitch,
             at[i * pitch + j] = j < columns ? draw(&seed, mantissa) : 0;
 }
 
-/* Columns of a columnwise tensor: groups at multiples of 128, zeros behind
+/* Columns of a columnwise tensor: groups at multiples of 128, zeros after
    each. */
 static void fill_columns(unsigned char *at, const int64_t *lengths, int rows,
                          int pitch, int mantissa, unsigned seed)
@@ -264,8 +263,8 @@ static void check_wgrad(const char *recipe)
     quern_close(ctx);
 }
 
-/* Where a scale lies, from the definition: of `row` of a group's matrix of
-   `columns` scales a row, or of `rows` in all. */
+/* The position of a scale, from the definition: of `row` of a group's matrix
+   of `columns` scales a row, or of `rows` in all. */
 static int in_line(int row, int k, int rows)
 {
     return k / 128 * rows + row;
@@ -446,7 +445,7 @@ static void expect_refusal(struct quern_context *ctx, const char *text,
     quern_free(why);
 }
 
-/* What runs says what scales; what does not says why. */
+/* A plan that runs names its scales; one that does not says why. */
 static void says_what_scales(void **state)
 {
     const struct quern_plan_options options = {.backend =
@@ -483,10 +482,10 @@ static void says_what_scales(void **state)
     test_cuda->major = 10;
     ctx = test_open_with(&registry);
     expect_refusal(ctx, "fprop in_blocks g=2 m=8 n=16 k=16",
-                   "of blocks, fp32, on Hopper alone, this GPU is sm_100");
+                   "of blocks, fp32, only on Hopper, this GPU is sm_100");
     test_cuda->major = 9;
     expect_refusal(ctx, "fprop in_tiles g=2 m=8 n=16 k=32",
-                   "of blocks, e8m0, on Blackwell and later GPUs alone, this "
+                   "of blocks, e8m0, only on Blackwell and later GPUs, this "
                    "GPU is sm_90");
     expect_refusal(ctx, "wgrad in_blocks g=2 m=18 n=16 k=128",
                    "scales of blocks where m is a multiple of 4, here it is "

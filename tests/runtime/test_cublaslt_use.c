@@ -209,7 +209,7 @@ static void refuses_bad_sizes(void **state)
     quern_close(ctx);
 }
 
-static void refuses_what_lies_on_the_device(void **state)
+static void refuses_sizes_on_the_device(void **state)
 {
     struct quern_context *ctx = test_open();
     struct form uniform = test_plain;
@@ -341,7 +341,7 @@ static void finds_it_or_says_where(void **state)
     }
     expect_missing("no libcublasLt.so.13, .12 or plain .so on the loader's "
                    "path, in $CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
-                   "../cublas beside libquern; set QUERN_CUBLASLT");
+                   "../cublas next to libquern; set QUERN_CUBLASLT");
 }
 
 static void reports_no_algorithm(void **state)
@@ -488,7 +488,7 @@ static void fails_each_call(void **state)
         }
         last = n;
         if (!strcmp(test_cublaslt->failed, "cublasLtDestroy"))
-            continue; /* nobody is told */
+            continue; /* without a message */
         test_expect(code, QUERN_ECUDA, test_cublaslt->failed);
         test_expect(code, QUERN_ECUDA, "the test's error (cuBLAS status 999)");
     }
@@ -565,7 +565,7 @@ int test_cublaslt_use_group(void)
         TEST(forgets_algorithms),
         TEST(targets_fewer_multiprocessors),
         TEST(refuses_bad_sizes),
-        TEST(refuses_what_lies_on_the_device),
+        TEST(refuses_sizes_on_the_device),
         TEST(refuses_to_be_mixed),
         TEST(refuses_to_freeze_sizes),
         TEST(reports_a_missing_library),

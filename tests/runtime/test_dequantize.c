@@ -43,7 +43,7 @@ static void dequantizes_then_multiplies(void **state)
     end(&f);
 }
 
-/* Weights that were quantized the other way round lie as they did before. */
+/* Weights that were quantized the other way round are as they did before. */
 static void turns_columns_back(void **state)
 {
     struct fixture f = begin("dgrad blocks g=3 m=40 n=64 k=96 dequantize=pass");
@@ -118,7 +118,7 @@ static void multiplies_by_second_levels(void **state)
     }
 }
 
-/* What is bf16 already is read where it lies. */
+/* bf16 operands are read directly. */
 static void leaves_bf16_alone(void **state)
 {
     struct fixture f =
@@ -161,7 +161,7 @@ static void takes_host_sizes(void **state)
     end(&f);
 }
 
-/* Fewer rows than planned lie closer together, in copies and in what they
+/* Fewer rows than planned are closer together, in copies and in what they
    become. */
 static void fits_fewer_rows(void **state)
 {
@@ -226,7 +226,7 @@ static void refuses(void **state)
     quern_close(ctx);
 }
 
-/* Of options, and of what is not there. */
+/* Options, and missing kernels. */
 static void refuses_options(void **state)
 {
     const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
@@ -284,7 +284,7 @@ static void names_arguments(void **state)
 #define LARGE "fprop blocks g=8 m=32768 n=4096 k=7168"
 #define SMALL "fprop blocks g=8 m=64 n=4096 k=7168"
 
-/* Many rows for each weight: worth it. Whoever names a kernel has chosen. */
+/* Many rows for each weight: worth it. Naming a kernel is a choice. */
 static void model_decides(void **state)
 {
     static const struct decision rows[] = {
@@ -310,7 +310,8 @@ static void model_decides(void **state)
     quern_close(ctx);
 }
 
-/* What nobody asked for is given up where its kernels are not linked. */
+/* A strategy that was not asked for is dropped if its kernels are not
+   linked. */
 static void falls_back(void **state)
 {
     (void)state;
@@ -354,8 +355,8 @@ static void plans_fail_cleanly(void **state)
     assert_true(n > 12);
 }
 
-/* A program with linked kernels alone takes what these can do, though the model
-   would dequantize ahead by kernels that only a compiler could make. */
+/* A program with linked kernels only takes what these can do, though the
+   model would dequantize by a pass that needs a compiler. */
 static void takes_what_is_linked(void **state)
 {
     struct qn_kernel some[sizeof kernels / sizeof *kernels];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_epilogue.c: where no kernel fuses an epilogue, which launches make D
-** of a product's sums, what they get, and that failures leave nothing behind.
+** test_epilogue.c: where no kernel fuses an epilogue, which launches make D of
+** a product's sums, what they get, and that failures leave nothing after.
 */
 #include "test.h"
 
@@ -11,7 +11,7 @@
 
 #define P(name) QN_PARAM_##name
 
-/* What the fake driver keeps of each launch. */
+/* The fake driver's record of a launch. */
 static const unsigned char params[] = {P(d), P(first_dims), P(m), P(n), P(k)};
 static const unsigned char epilogue_params[] = {
     P(d), P(in), P(in_stride), P(saved), P(k), P(bias), P(partials)};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_failure.c: every call of the driver, of cuBLASLt and of the compiler and
-** every allocation fails, once or from then on, in every scene. What was taken
-** is given back (the leak checker of the asan build sees the memory), and where
-** it fails once, the next try succeeds.
+** every allocation fails, once or from then on, in every scene. Resources are
+** freed (the leak checker of the asan build sees the memory), and after one
+** failure the next try succeeds.
 */
 #include "scene.h"
 
@@ -17,7 +17,7 @@ static void expect_said(int code, int expected, const char *part)
     assert_non_null(strstr(test_said, part));
 }
 
-/* Calls that give something back: nobody is told when these fail. */
+/* Calls that free something: their failures are not reported. */
 static int is_silent(const char *call)
 {
     return !strcmp(call, "cuDevicePrimaryCtxRelease_v2") ||
@@ -26,14 +26,14 @@ static int is_silent(const char *call)
            !strcmp(call, "cublasLtDestroy");
 }
 
-/* What the driver says, and what becomes of it. */
+/* The driver's code, and the library's. */
 struct failure {
     int code, status; /* CUDA's and ours */
     const char *text;
 };
 
-/* May nobody notice? Without a device the host computes, and quern_why assumes
-   one. A plan of cuBLAS's enters its context to be freed. */
+/* May it pass unnoticed? Without a device the host computes, and quern_why
+   assumes one. A plan of cuBLAS's enters its context to be freed. */
 static int may_pass(const struct scene *scene, const struct failure *failure,
                     const char *call)
 {

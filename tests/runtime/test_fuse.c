@@ -275,7 +275,7 @@ static uint64_t value(int launch, int i)
     return test_cuda->trail[launch].params[i];
 }
 
-/* Where numbers lie that a launch reads. */
+/* The address of the values that a launch reads. */
 static struct fake_map map_of(int param)
 {
     struct fake_map map;
@@ -284,8 +284,8 @@ static struct fake_map map_of(int param)
     return map;
 }
 
-/* One launch, which reads numbers and writes D alone; a columnwise tensor has a
-   launch of its own, before it. */
+/* One launch, which reads values and writes D only; a columnwise tensor has
+   a launch of its own, before it. */
 static void quantizes_beside(void **state)
 {
     struct fixture f = begin(BESIDE);
@@ -329,7 +329,7 @@ static void quantizes_beside(void **state)
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
 
-/* What a run takes that quantizes A, by whichever kernel. */
+/* Arguments of a run that quantizes A, by any kernel. */
 static void refuses_numbers(struct fixture f, const char *kernel)
 {
     const struct quern_args good = f.args;
@@ -348,7 +348,7 @@ static void refuses_numbers(struct fixture f, const char *kernel)
     BREAK(f.args.a.data = f.args.d.data, "overlap");
 }
 
-/* Room for A is looked at if it is given. */
+/* Room for A is checked if it is given. */
 static void refuses_beside(void **state)
 {
     struct fixture f = begin(BESIDE);
@@ -360,7 +360,7 @@ static void refuses_beside(void **state)
     end(&f);
 }
 
-/* Where no kernel quantizes: two launches, sizes and noop are those of both. */
+/* If no kernel quantizes: two launches with the same sizes and noop. */
 static void casts_before(void **state)
 {
     struct fixture f = begin(SHORT);

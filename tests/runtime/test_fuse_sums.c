@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_fuse_sums.c: dgrad that quantizes dy and sums it up: by the cast
-** before the product, or where none reads dy by launches for the sums alone.
+** test_fuse_sums.c: dgrad that quantizes dy and sums it up: by the cast before
+** the product, or where none reads dy by launches for the sums only.
 */
 #include "test.h"
 
@@ -14,7 +14,7 @@ static const struct qn_recipe recipes[] = {
      .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
 };
 
-/* What the trail keeps of each launch. */
+/* The trail's record of a launch. */
 enum { P_ROW, P_SIZES, P_NOOP };
 static const unsigned char trail_product[] = {
     P(row), P(first_dims), P(noop), P(b), P(b_sf), P(d), P(error), P(offsets)};
@@ -116,7 +116,7 @@ static void sums_beside(void **state)
     assert_ptr_equal(param(2, P_NOOP), &noop);
     record = param(0, RECORD);
     f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 7;
-    RUN(&f, "plain", "plain_sum", "mainloop"); /* the places stay */
+    RUN(&f, "plain", "plain_sum", "mainloop"); /* the addresses stay */
     assert_ptr_equal(param(0, RECORD), record);
     f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 40;
     give(&f, &f.args.column);
@@ -143,7 +143,7 @@ static void casts_and_sums(void **state)
     end(&f);
 }
 
-/* Whose dbias it would be, and what there is to sum. */
+/* The tensor of dbias, and the terms of its sum. */
 static void refuses_sums(void **state)
 {
     static const char *const texts[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_gradient.c: dgrad that goes back through an activation: which kernel
-** serves it, which launches add up what it leaves, and where that lies.
+** serves it, which launches add up what it leaves, and where that is.
 */
 #include "test.h"
 
@@ -94,7 +94,7 @@ static void launches(const char *text, const char *const *names)
     assert_int_equal(test_cuda->launches, i);
     if (p.activation)
         assert_int_equal(trail[0].params[2], (uintptr_t)memory[3]);
-    if (p.dbias) { /* behind the error record; what follows is dprob's */
+    if (p.dbias) { /* after the error record; then dprob's */
         assert_int_equal(trail[0].params[0], workspace + 256);
         assert_int_equal(trail[1].params[0], workspace + 256);
         assert_int_equal(trail[1].params[1], (uintptr_t)memory[5]);
@@ -128,7 +128,7 @@ static void sums_have_launches(void **state)
              "sum", "sum_rows");
 }
 
-/* Where the caller left the backend open, sums that were not linked beside the
+/* If the caller left the backend open, sums that were not linked with the
    product are compiled. */
 static void sums_are_compiled(void **state)
 {

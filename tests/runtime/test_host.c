@@ -120,7 +120,7 @@ static unsigned long long run_workers(int threads)
     return test_host_workers;
 }
 
-/* Where no thread can be started, the caller's does all the work. */
+/* If no thread can be started, the caller's does all the work. */
 static void runs_all_workers(void **state)
 {
     pid_t child;
@@ -193,7 +193,7 @@ static void compiles_specs(void **state)
     run_spec(7);
 }
 
-/* What is linked serves a registry that only repeats it. */
+/* Linked kernels serve a registry that only repeats them. */
 static void uses_linked_functions(void **state)
 {
     const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";

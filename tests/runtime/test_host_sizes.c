@@ -4,7 +4,7 @@
 ** is refused, and what a graph may keep.
 **
 ** The fake driver executes the kernel that brings them, so that the workspace
-** has what the product behind it would read.
+** has what the product after it would read.
 */
 #include "base/context.h"
 #include "choose/values.h"
@@ -41,8 +41,8 @@ static struct quern_args host_args(struct quern_context *ctx, const char *text)
     return args;
 }
 
-/* Of linked kernels one brings no sizes: that is compiled, where the caller
-   lets the library choose. */
+/* One of the linked kernels has no sizes: it is compiled if the caller lets
+   the library choose. */
 static void compile_beside_linked_kernels(void **state)
 {
     static struct qn_kernel kernels[] = {
@@ -96,7 +96,7 @@ static void travel_as_parameters(void **state)
     quern_close(ctx);
 }
 
-/* Where the product looks for them: int32, behind the error record. */
+/* The product's sizes: int32, after the error record. */
 static void are_read_from_the_workspace(void **state)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
@@ -171,8 +171,8 @@ static void the_host_reads_them(void **state)
     quern_close(ctx);
 }
 
-/* Nothing is launched where the host can see that they lie. */
-static void lies_are_refused_at_once(void **state)
+/* Nothing is launched where the host can see that they are. */
+static void refuses_bad_sizes_at_once(void **state)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, HOST, NULL);
@@ -182,15 +182,16 @@ static void lies_are_refused_at_once(void **state)
 
     (void)state;
     args.host_sizes = bad;
-#define LIE(group, size, part)                                                 \
+#define BAD_SIZE(group, size, part)                                            \
     memcpy(bad, lengths, sizeof bad);                                          \
     bad[group] = size;                                                         \
     test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL, part)
-    LIE(3, -1, "host_sizes[3] is -1: a group's size must not be negative");
-    LIE(7, 1, "host_sizes[7] is 1: the groups pass m=1000");
-    LIE(0, 1001, "host_sizes[0] is 1001: the groups pass m=1000");
-    LIE(1, INT64_MAX, "host_sizes[1] is 9223372036854775807: the groups pass");
-#undef LIE
+    BAD_SIZE(3, -1, "host_sizes[3] is -1: a group's size must not be negative");
+    BAD_SIZE(7, 1, "host_sizes[7] is 1: the groups pass m=1000");
+    BAD_SIZE(0, 1001, "host_sizes[0] is 1001: the groups pass m=1000");
+    BAD_SIZE(1, INT64_MAX,
+             "host_sizes[1] is 9223372036854775807: the groups pass");
+#undef BAD_SIZE
 #define BREAK(plan_, change, part)                                             \
     TEST_BROKEN(args, good, change, quern_run(plan_, &args, NULL), part)
     BREAK(plan, args.a.first_dims = bad, "a.first_dims is not NULL: host");
@@ -452,7 +453,7 @@ static void merged_products_have_their_own(void **state)
     quern_close(ctx);
 }
 
-/* What the host computes, no launch may take along, nor the other way. */
+/* Sizes of the host's kernels cannot be set by a launch, nor the reverse. */
 static void backends_do_not_merge(void **state)
 {
     static const char text[] =
@@ -492,7 +493,7 @@ int test_host_sizes_group(void)
         TEST(are_read_from_the_workspace),
         TEST(many_travel_in_turns),
         TEST(the_host_reads_them),
-        TEST(lies_are_refused_at_once),
+        TEST(refuses_bad_sizes_at_once),
         TEST(graphs_keep_what_is_fixed),
         TEST(others_pay_nothing),
         TEST(refuses_bad_problems),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_hostile.c: callers who get everything wrong: NULL everywhere, structs of
-** random bytes and of extreme numbers, strings without an end, arguments that
-** changed since they were described. Each gets
-** an error that names argument and rule; nothing crashes, nothing overflows
-** (the asan build sees it), nothing runs.
+** random bytes and of extreme values, strings without an end, arguments that
+** changed since they were described. Each gets an error that names argument and
+** rule; nothing crashes, nothing overflows (the asan build sees it), nothing
+** runs.
 */
 #include "test.h"
 
@@ -13,7 +13,7 @@
 #define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
 #define CAST    "quantize group of=dy g=3 m=200 k=96 dbias=1"
 
-/* The same numbers on every machine. */
+/* The same values on every machine. */
 static uint64_t seed;
 
 static uint64_t draw(void)
@@ -24,7 +24,7 @@ static uint64_t draw(void)
 
 /* --------------------------------------------------------------------- NULL */
 
-/* What functions need, to be given with one of it missing. */
+/* Arguments of functions, to be passed with one missing. */
 struct all {
     struct quern_context *ctx;
     struct quern_problem p;
@@ -174,7 +174,7 @@ static void prints_anything(void **state)
 
 /* ----------------------------------------------------- structs as they come */
 
-/* Numbers at which something could overflow. */
+/* Values at which something could overflow. */
 static const int64_t extremes[] = {0,
                                    1,
                                    -1,
@@ -314,7 +314,7 @@ static void survives_damaged_contractions(void **state)
     quern_close(ctx);
 }
 
-/* The driver of this machine looks at no address, so all may be damaged. */
+/* The driver of this machine reads no address, so all may be damaged. */
 static void survives_damaged_arguments(void **state)
 {
     struct all a;
@@ -362,7 +362,7 @@ static void survives_damaged_options(void **state)
 
 /* ------------------------------------------------- each rule by itself */
 
-/* What cannot be counted in 64 bits, and what just can. */
+/* Sizes just beyond 64 bits, and just within. */
 static void counts_bytes(void **state)
 {
     static const struct {
@@ -513,7 +513,7 @@ static void refuses_other_descriptions(void **state)
     free_all(&a);
 }
 
-/* With one group, how far the next one lies matters to nobody. */
+/* With one group, the distance to the next one does not matter. */
 static void ignores_the_step_of_one_group(void **state)
 {
     const char *text = "fprop bf16 g=1 m=100 n=64 k=64";

@@ -64,7 +64,7 @@ static void finds_the_problem(void **state)
          "dgrad bf16 g=5 m=100 n=30 k=20 d=bf16"},
         {"bf16", "bf16 100x20 0:1 f", "bf16 100x30 0:1 f", "",
          "wgrad bf16 g=5 m=20 n=30 k=100 d=bf16"},
-        /* the types tell the op, whatever the layout is */
+        /* the types tell the op, for any layout */
         {"mixed", "f16 100x30 1:2 f", "bf16 5x30x20 1:2", "",
          "fprop mixed g=5 m=100 n=20 k=30 d=f32 layout=nn"},
         {"mixed", "f32 100x30 1:2 f", "bf16 5x20x30 2:3", "",
@@ -84,7 +84,7 @@ static void finds_the_problem(void **state)
          "wgrad bf16 g=5 m=20 n=30 k=100 d=bf16 layout=tn"},
         {"bf16", "bf16 20x100 1:2 l", "bf16 100x30 0:1 f", "",
          "wgrad bf16 g=5 m=20 n=30 k=100 d=bf16 layout=nn"},
-        /* offsets alone are of the first axis, with lengths of theirs */
+        /* offsets only are of the first axis, with lengths of theirs */
         {"bf16", "bf16 100x30 1:2 o", "bf16 5x20x30 2:3", "",
          "fprop bf16 g=5 m=100 n=20 k=30 d=bf16"},
         {"bf16", "bf16 20x100 1:2 lo", "bf16 100x30 0:1 o", "",
@@ -230,7 +230,7 @@ static void names_contradictions(void **state)
     quern_close(ctx);
 }
 
-/* What is no shape. */
+/* Invalid shapes. */
 static void checks_the_rest(void **state)
 {
     struct quern_context *ctx = test_open();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_main.c: the tests of libquern, which need neither a GPU nor a compiler:
-** fakes take the places of libcuda, libnvrtc, libcublasLt and libquern_gen.
+** fakes replace libcuda, libnvrtc, libcublasLt and libquern_gen.
 */
 #include "test.h"
 

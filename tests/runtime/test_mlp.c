@@ -77,7 +77,7 @@ static void runs_in_order(void **state)
     end(&f);
 }
 
-/* Without scales the caller's numbers are multiplied as they are. */
+/* Without scales the caller's values are multiplied as they are. */
 static void runs_without_scales(void **state)
 {
     struct fixture f = begin("plain");
@@ -178,7 +178,7 @@ static void computes_again(void **state)
     end(&f);
     f = begin_with("scaled", " recompute=1", &with_fused);
     test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_null(param(1, FUSED_SAVED)); /* which nobody would read */
+    assert_null(param(1, FUSED_SAVED)); /* which nothing would read */
     assert_true(is_saved(&f, param(1, FUSED_T)));
     LAUNCHED("cast_x", "scaled_fused", "fprop");
     test_expect(quern_mlp_backward(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -222,7 +222,7 @@ static void explains_fusion(void **state)
     }
 }
 
-/* What is not wanted is not launched. */
+/* Unwanted outputs are not launched. */
 static void leaves_out(void **state)
 {
     struct fixture f = begin("scaled");
@@ -417,7 +417,7 @@ static int call(const struct fixture *f, const struct quern_mlp_args *args,
         test_cuda->launches = 0;                                               \
     } while (0)
 
-/* Copies that nobody wants need no numbers, and no tokens leave nothing. */
+/* Unwanted tensors need no values, and no tokens leave nothing. */
 static void needs_what_it_uses(void **state)
 {
     struct fixture f = begin("scaled");
@@ -429,7 +429,7 @@ static void needs_what_it_uses(void **state)
     end(&f);
 }
 
-/* What a step in the middle would refuse is refused before the first. */
+/* Arguments that a later step would refuse are refused before the first. */
 static void queues_all_or_nothing(void **state)
 {
     struct fixture f = begin("scaled");
@@ -480,7 +480,7 @@ static void looks_at_what_it_uses(void **state)
     end(&f);
 }
 
-/* Of a queue, what wgrad would launch. */
+/* The launches of wgrad, from a queue. */
 static void lets_both_wait_or_none(void **state)
 {
     struct fixture f = begin("scaled");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_mlp_bias.c: the biases of a grouped MLP: which launches add them and sum
-** their gradients, what each gets, and rows that lie apart.
+** their gradients, what each gets, and rows that are apart.
 */
 #include "test.h"
 
 #include "mlp_scene.h"
 
-/* Both products add theirs, FC2's times the rows' numbers. */
+/* Both products add theirs, FC2's times the rows' values. */
 static void adds_biases(void **state)
 {
     struct fixture f = begin_with("plain", " bias=1", &with_biases);
@@ -57,7 +57,7 @@ static void sums_gradients(void **state)
     end(&f);
 }
 
-/* Without numbers for the rows nothing is multiplied, and no dprob made. */
+/* Without values for the rows nothing is multiplied, and no dprob made. */
 static void sums_without_factors(void **state)
 {
     struct fixture f = begin_with("plain", " prob=0 bias=1", &with_biases);
@@ -103,8 +103,8 @@ static void adds_in_fused(void **state)
     end(&f);
 }
 
-/* Where no kernel adds a bias to what it multiplies, a pass does; it and the
-   sums of dy are of a recipe that keeps them as they are. */
+/* If no kernel adds a bias to its product, a pass does; it and the sums of
+   dy use a recipe without scales. */
 static void adds_in_passes(void **state)
 {
     struct fixture f = begin_with("mx", " bias=1", &with_biases);
@@ -132,7 +132,7 @@ static void adds_in_passes(void **state)
     end(&f);
 }
 
-/* What quern_mlp_why says of an MLP in the recipe mx. */
+/* quern_mlp_why's text for an MLP of the recipe mx. */
 static char *why(struct fixture *f, const char *sizes)
 {
     struct quern_mlp_plan *plan;
@@ -206,7 +206,7 @@ static void needs_kernels(void **state)
     end(&f);
 }
 
-/* Rows of the caller's tensors may lie apart: kernels get their distance. */
+/* Rows of the caller's tensors may are apart: kernels get their distance. */
 static void strides_rows(void **state)
 {
     struct fixture f = begin_with("plain", " bias=1", &with_biases);

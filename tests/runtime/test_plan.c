@@ -23,7 +23,7 @@ static struct quern_context *open_linked(const void *code)
     return ctx;
 }
 
-/* These alone are linked. */
+/* These only are linked. */
 static struct quern_context *open_kernels(const char *hash,
                                           struct qn_kernel *kernels, int count)
 {
@@ -174,7 +174,7 @@ static void prefers_linked_kernels(void **state)
     quern_close(ctx);
 }
 
-/* What another version's `quern build` made would be misread. */
+/* The output of another version's `quern build` would be misread. */
 static void refuses_other_versions(void **state)
 {
     struct quern_registry built = linked;
@@ -428,7 +428,7 @@ static void respects_the_current_context(void **state)
     assert_int_equal(test_cuda->primaries, 0);
 }
 
-/* What a callback hears at a level of the options and one of QUERN_LOG. */
+/* The messages to a callback at a level of the options and one of QUERN_LOG. */
 static void hear(int level, const char *wanted)
 {
     const struct quern_open_options options = {.log = test_collect,

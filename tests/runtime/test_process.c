@@ -62,7 +62,8 @@ static void runs_where_it_was_planned(void **state)
             assert_ptr_equal(test_cuda->launch_context,
                              moments[i].plan ? (void *)contexts[moments[i].plan]
                                              : (void *)&test_cuda->primaries);
-        /* in the context of now a new plan runs, whatever became of the old */
+        /* in the current context a new plan runs, even if the old one is
+           lost */
         other = test_plan(ctx, PROBLEM, NULL);
         run_in(other, &args, QUERN_OK, "");
         test_cuda->current = test_cuda->destroyed = NULL;
@@ -76,7 +77,7 @@ static void runs_where_it_was_planned(void **state)
 
 /* --------------------------------------------------------------------- fork */
 
-/* What a child must not use, as it was made by the parent. */
+/* Objects of the parent, which a child must not use. */
 struct heritage {
     struct quern_context *ctx;
     struct quern_plan *plan, *host, *products;
@@ -91,7 +92,7 @@ static int refused(int code)
            strstr(quern_errmsg(NULL), "was made before fork()");
 }
 
-/* In the child, whose exit status is the number of what went wrong. */
+/* In the child, whose exit status is the number of failures. */
 static int refuse_all(const struct heritage *h)
 {
     struct quern_problem p;
@@ -325,8 +326,8 @@ static void serves_a_context_for_each_thread(void **state)
 
 /* -------------------------------------------------------------- environment */
 
-/* Nonsense in a variable: what a plan on the host, and on the GPU, makes of
-   it. Where it does no harm, nobody complains. */
+/* Invalid values of variables, with the result of a plan on the host and on
+   the GPU. Harmless ones are not reported. */
 static const struct {
     const char *variable, *value;
     int host, gpu;
@@ -393,7 +394,7 @@ static void stays_where_it_was_opened(void **state)
     (void)state;
     assert_int_equal(chdir(test_folder), 0);
     test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    assert_int_equal(chdir("/proc"), 0); /* where nobody makes folders */
+    assert_int_equal(chdir("/proc"), 0); /* where no folder can be made */
     p = test_problem(ctx, PROBLEM);
     test_expect(quern_tune(ctx, &p, &options, &result), QUERN_OK, "");
     assert_int_equal(strncmp(result.file, test_folder, strlen(test_folder)), 0);

@@ -2,8 +2,8 @@
 /*
 ** test_queue.c: the wgrad queue: what it refuses, and what it launches when.
 **
-** Host kernels of the tests note their last call alone, so the order shows in
-** single flushes. Numbers are the host tests' (tests/host/queue.c).
+** Host kernels of the tests note their last call only, so the order shows in
+** single flushes. Values are the host tests' (tests/host/queue.c).
 */
 #include "test.h"
 
@@ -28,7 +28,7 @@ struct bench {
     struct quern_queue *queue;
 };
 
-/* Room behind D, so that the tests decide what overlaps. */
+/* Room after D, so that the tests decide what overlaps. */
 static struct quern_args roomy_args(struct quern_context *ctx, const char *text)
 {
     struct quern_args args = test_args(ctx, text);
@@ -191,7 +191,7 @@ static void is_full(void **state)
     tear_down(&b);
 }
 
-/* What two products do to each other's tensors. */
+/* How two products use each other's tensors. */
 static void refuses_conflicts(void **state)
 {
     struct bench b = set_up();
@@ -326,7 +326,7 @@ static const struct qn_kernel kernels[] = {
 static const struct quern_registry registry = {
     .hash = "queue", .kernels = kernels, .nkernels = 3};
 
-/* A launch that fails leaves its product, and those behind it. */
+/* A launch that fails leaves its product, and those after it. */
 static void keeps_what_failed(void **state)
 {
     struct quern_context *ctx = test_open_with(&registry);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_range.c: products as f16 behind launches that look whether their
-** operands fit, and before the same products as bf16: which launches, what each
-** is left out by, and where what was seen lies.
+** test_range.c: products as f16 after range checks of their operands, and the
+** fallback to bf16: the launches, the flags that skip them, and the flags'
+** addresses.
 */
 #include "test.h"
 
@@ -173,7 +173,7 @@ static void model_decides(void **state)
     quern_close(ctx);
 }
 
-/* What nobody asked for is given up. */
+/* A strategy that was not asked for is dropped. */
 static void falls_back(void **state)
 {
     (void)state;

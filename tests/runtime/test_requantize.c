@@ -88,7 +88,7 @@ static void sums_over_tokens(void **state)
     end(&f);
 }
 
-/* What is FP8 in blocks already is multiplied as it is; behind it stands the
+/* Operands in FP8 blocks are multiplied directly; the fallback is the
    recipe's own kernel. */
 static void leaves_fp8_alone(void **state)
 {
@@ -108,7 +108,7 @@ static void leaves_fp8_alone(void **state)
     end(&f);
 }
 
-/* What both products need of the workspace is never there at a time. */
+/* Both products share the same part of the workspace. */
 static void shares_the_workspace(void **state)
 {
     struct fixture fp8 =
@@ -210,7 +210,7 @@ static void model_decides(void **state)
     quern_close(ctx);
 }
 
-/* What nobody asked for is given up, for the next best. */
+/* A strategy that was not asked for is dropped, for the next best. */
 static void falls_back(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_result.c: copies of a product's result that a cast behind the product
+** test_result.c: copies of a product's result that a cast after the product
 ** makes: which launches, that each gets what the one before has made, and where
 ** the workspace has it.
 */
@@ -144,7 +144,7 @@ static void run(struct fixture *f)
         assert_ptr_equal(test_cuda->trail[i].stream, (void *)512);
 }
 
-/* `bytes` inside the workspace, behind the record. */
+/* `bytes` inside the workspace, after the record. */
 static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
 {
     const char *const begin = at;
@@ -205,7 +205,7 @@ static void casts_plain_results(void **state)
     end(&f);
 }
 
-/* Fewer rows than planned: the places stay. */
+/* Fewer rows than planned: the addresses stay. */
 static void casts_fewer_rows(void **state)
 {
     struct fixture f = begin(PAST " copies=rowwise");
@@ -270,7 +270,7 @@ static void casts_in_two_passes(void **state)
     end(&f);
 }
 
-/* Where the recipe's kernels have no activation, of what it stands for. */
+/* If the recipe's kernels have no activation: the launches that replace it. */
 static void dequantizes_for_activations(void **state)
 {
     static const int64_t sizes[] = {20, 0, 20};

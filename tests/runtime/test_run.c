@@ -297,7 +297,7 @@ static void runs_in_the_plans_context(void **state)
     quern_close(ctx);
 }
 
-/* Captures are the caller's business: a run does not even look. */
+/* Captures are the caller's business: a run does not check. */
 static void runs_allocate_nothing(void **state)
 {
     struct quern_context *ctx = test_open();

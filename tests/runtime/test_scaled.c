@@ -148,7 +148,7 @@ static void describes_copies(void **state)
         {"wgrad long g=4 m=8 n=200 k=160",
          {2, {8, 640}, 0, 5120, 128 * 5 * 4, 0},
          {2, {200, 640}, 0, 128000, 256 * 5 * 4, 0}},
-        /* 4 runs of rows have 4 rows of scales each, whatever m is */
+        /* 4 runs of rows have 4 rows of scales each, for any m */
         {"fprop squares g=4 m=99 n=70 k=130",
          {2, {99, 130}, 144, 99 * 144, 16 * 5 * 4, 0},
          {3, {4, 70, 130}, 144, 4 * 70 * 144, 4 * 4 * 5 * 4, 0}},
@@ -203,8 +203,7 @@ static void refuses_problems(void **state)
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
     p = test_problem(ctx, "wgrad blocks g=4 m=100 n=200 k=130");
     assert_int_equal(p.a_major, QUERN_MAJOR_K);
-    /* what it keeps as it is lies as a rowwise tensor would, and may have
-       gaps */
+    /* what it keeps as it is is as a rowwise tensor would, and may have gaps */
     p = test_problem(ctx, "dgrad half g=4 m=100 n=200 k=130");
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
     quern_close(ctx);
@@ -337,7 +336,7 @@ static struct fake_map map_of(const struct fixture *f, int param)
     return map;
 }
 
-/* [lines, rows]: the scales that one copy of TMA brings lie side by side. */
+/* [lines, rows]: the scales that one copy of TMA brings are side by side. */
 static void maps_scales(void **state)
 {
     struct fixture f = begin("fprop columns g=4 m=99 n=70 k=300", params);

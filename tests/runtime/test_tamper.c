@@ -227,7 +227,7 @@ static void works_without_a_home(void **state)
 
 static char list[700];
 
-/* a is the seeded folder's, whose b is damaged: it is made anew beside. */
+/* a is the seeded folder's, whose b is damaged: it is made anew next to. */
 static int use_seeded(void)
 {
     struct qn_cache *cache = test_open_cache(list);
@@ -312,7 +312,7 @@ static void survives_removal(void **state)
 
 enum { YEAR = 365 * 24 * 3600 };
 
-/* What a clock that was ahead has left is older than what was used since. */
+/* Entries dated by a fast clock are older than those used since. */
 static void survives_clocks(void **state)
 {
     struct qn_cache *cache = test_open_cache(test_cache);
@@ -339,7 +339,7 @@ static void survives_clocks(void **state)
     assert_false(test_loads(cache, KEY("b"), 1));
     assert_true(test_loads(cache, KEY("a"), 1));
     assert_true(test_loads(cache, KEY("c"), 1));
-    /* back before all, and far ahead */
+    /* long ago, and far in the future */
     for (int i = -1; i <= 1; i += 2) {
         test_system.clock = (long long)i * 20 * YEAR;
         assert_true(test_loads(cache, KEY("a"), 1));

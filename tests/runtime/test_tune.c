@@ -12,7 +12,7 @@
 /* k_small is the model's choice. */
 #define TIMES "k_small=100,k_large=80,k_cluster=150"
 
-/* Where k_spills is not hopeless, by the model. */
+/* A size at which the model gives k_spills a chance. */
 #define LARGE "fprop bf16 g=2 m=4096 n=1024 k=64"
 
 static int tune(struct quern_context *ctx, const char *text,
@@ -24,7 +24,7 @@ static int tune(struct quern_context *ctx, const char *text,
     return quern_tune(ctx, &p, options, result);
 }
 
-/* What the result says of a kernel, without a band of its own. */
+/* The result of a kernel, without its own band. */
 static const struct quern_tune_candidate *
 candidate(const struct quern_tune_result *result, const char *kernel)
 {
@@ -141,7 +141,7 @@ static void finds_it_in_noise(void **state)
     quern_close(ctx);
 }
 
-/* What is less than 0.5 % apart is alike. */
+/* Times less than 0.5 % apart are equal. */
 static void the_model_wins_ties(void **state)
 {
     struct quern_context *ctx = test_open();
@@ -442,8 +442,8 @@ static int tune_once(void)
     return code;
 }
 
-/* Each call once, and then all that follow; behind the first 120, of which the
-   rounds are made, every 29th. */
+/* Each call once, and then all that follow; after the first 120, of which
+   the rounds are made, every 29th. */
 static void fail_calls(int lost)
 {
     int last = 0;
@@ -535,7 +535,7 @@ static void measures_on_given_operands(void **state)
     quern_close(ctx);
 }
 
-/* Of the lengths that the runs see, host memory here. */
+/* The lengths of the runs, here in host memory. */
 static void draws_the_split(void **state)
 {
     static const int64_t mine[] = {1, 2, 3, 500};

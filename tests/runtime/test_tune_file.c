@@ -162,8 +162,9 @@ static void refuses_what_is_wrong(void **state)
     quern_close(ctx);
 }
 
-/* Each byte changed, each length cut: no crash, and an error names the place.
-   The text lies at the end of its memory, so that ASan sees a step too far. */
+/* Each byte changed, each length cut: no crash, and an error names the
+   source location. The text is at the end of its memory, so that ASan sees a
+   step too far. */
 static void survives_each_change(void **state)
 {
     static const char text[] = HEAD LINE LINE2;
@@ -219,7 +220,7 @@ static void refuses_what_is_huge(void **state)
     quern_close(ctx);
 }
 
-/* Of two measurements the faster stays, whatever the order. */
+/* The faster of two measurements stays, in any order. */
 static void merges_in_any_order(void **state)
 {
     struct quern_context *ctx = test_open();
@@ -508,7 +509,7 @@ static void a_plan_may_tune_first(void **state)
     }
     assert_true(launches > 5);
     assert_int_equal(test_cuda->launches, launches);
-    /* what is in the way is no error */
+    /* a blocked path is no error */
     test_cuda->free_bytes = 1000;
     plan = test_plan(ctx, "fprop bf16 g=4 m=6000 n=256 k=64", &options);
     quern_plan_free(plan);

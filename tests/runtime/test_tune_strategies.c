@@ -10,8 +10,8 @@
 
 #include <unistd.h>
 
-/* Sizes at which a description has room for each way, and the model takes the
-   one that the test is not about. */
+/* Sizes at which a description has room for each strategy, and the model
+   takes the one that the test is not about. */
 #define EITHER   "fprop blocks g=2 m=4096 n=2048 k=2048"
 #define ANY_OF_4 "fprop powers g=2 m=4096 n=2048 k=2048"
 
@@ -73,7 +73,7 @@ static void the_kernel_wins(void **state)
     quern_close(ctx);
 }
 
-/* The ratio is to what runs where nothing is known, a way or a kernel. */
+/* The ratio is to the untuned choice, a strategy or a kernel. */
 static void compares_with_the_model(void **state)
 {
     static const struct {
@@ -107,7 +107,7 @@ static void compares_with_the_model(void **state)
     }
 }
 
-/* One way that cannot run leaves the others. */
+/* A strategy that cannot run leaves the others. */
 static void ways_fail(void **state)
 {
     struct quern_context *ctx =
@@ -120,8 +120,7 @@ static void ways_fail(void **state)
     quern_close(ctx);
 }
 
-/* What is measured of dequantize=mainloop is its own, and serves nobody
-   else. */
+/* Measurements of dequantize=mainloop are its own, and serve no other plan. */
 static void inside_is_apart(void **state)
 {
     struct quern_context *ctx =
@@ -149,7 +148,7 @@ static const struct quern_registry *without(const char *name)
     return &fewer;
 }
 
-/* Where a way that won has no kernels here, the model chooses. */
+/* If a winner has no kernels here, the model chooses. */
 static void lost_ways_leave_the_model(void **state)
 {
     static const char *const lost[] = {"powers_x", "powers_w"};
@@ -178,7 +177,7 @@ static void lost_ways_leave_the_model(void **state)
     }
 }
 
-/* Of problems that say which way, or have but one, nothing is noted. */
+/* Problems that name a strategy, or have only one, leave no line. */
 static void only_what_is_open(void **state)
 {
     struct quern_context *ctx =
