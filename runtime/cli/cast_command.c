@@ -84,7 +84,7 @@ static double distance(const struct qn_cast *c)
     return sum > 0 ? gap / sum : 0;
 }
 
-/* One copy, read where it is said to are, next to the values that went in. */
+/* One copy, read where it is said to be, next to the values that went in. */
 static int compare_copy(const struct qn_cast *c, int copy, struct verdict *v)
 {
     enum { LINES = 4096 };

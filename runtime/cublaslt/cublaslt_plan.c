@@ -28,7 +28,7 @@
 
 /* ---------------------------------------------------------------- planning */
 
-/* Scalars of the caller's are on the device; constants may are here. */
+/* Scalars of the caller's are on the device; constants may be here. */
 static int has_scalars(const struct quern_problem *p)
 {
     return p->alpha || p->beta == QUERN_BETA_ANY;
@@ -54,7 +54,7 @@ static const struct mode {
      QN_CUBLASLT_TILE_SCALES, LT_SCALE_VECTOR_32},
 };
 
-/* A block's matrix must are as the mode says, one of tokens after the other
+/* A block's matrix must be as the mode says, one of tokens after the other
    only where tiles do so. */
 static int lies_so(const struct mode *mode, const struct qn_scales *sf)
 {

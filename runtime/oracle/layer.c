@@ -52,7 +52,7 @@ static struct quern_tensor *copy_of(struct quern_mlp_args *a, int part)
     return copies[(part - QN_LAYER_COPIES) / 3];
 }
 
-/* Rows of x, y, dy and dx may are apart. */
+/* Rows of x, y, dy and dx may be apart. */
 static int is_strided(int part)
 {
     return part == QN_LAYER_X || part == QN_LAYER_DY || part == QN_LAYER_Y ||

@@ -4,14 +4,7 @@
 ** C++, linked through pkg-config with kernels for several architectures; and
 ** what `make uninstall` leaves after.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "test_cli.h"
 
@@ -161,11 +154,10 @@ static void check_folders(void)
                                         "cannot give compilers a path with"));
 }
 
-void test_installed(void **state)
+TEST(test_installed)
 {
     int compiled;
 
-    (void)state;
     snprintf(folder, sizeof folder, "/tmp/quern-install-XXXXXX");
     assert_non_null(mkdtemp(folder));
     check_folders();

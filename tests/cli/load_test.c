@@ -3,11 +3,6 @@
 ** load_test.c: clock and power as NVML gives them, the roofline's peaks, and
 ** how many CTAs a multiprocessor has room for.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "oracle/cubin.h"
 #include "oracle/gpu.h"
@@ -35,13 +30,12 @@ static int refuse(void *device, unsigned *milliwatts)
 }
 
 /* Values missing from NVML stay 0, which tables print as "-". */
-void test_load_is_what_nvml_says(void **state)
+TEST(test_load_is_what_nvml_says)
 {
     struct qn_nvml nvml = {.clock = clock_of, .power = power_of};
     struct qn_gpu gpu = {.nvml = &nvml, .nvml_tried = 1};
     struct qn_gpu_load load = {0, 0};
 
-    (void)state;
     qn_gpu_load(&gpu, &load);
     assert_int_equal(load.clock, 1755);
     assert_true(load.watts > 612.4 && load.watts < 612.6);
@@ -77,9 +71,8 @@ static void check_room(int version, int threads, int registers, int shared,
 }
 
 /* By the vendor's tables of a multiprocessor. */
-void test_peaks(void **state)
+TEST(test_peaks)
 {
-    (void)state;
     check_peak(8, 0, 16, 1);
     check_peak(8, 0, 8, 1);
     check_peak(8, 9, 8, 2);

@@ -273,7 +273,7 @@ int gpu_case_run(const struct gpu_case *, const struct gpu_choice *, int sms);
 /* The same for each choice of a variant, with a number of SMs that changes. */
 void gpu_case_run_all(struct gpu_case *, const struct gpu_variant *, int index);
 
-/* ---------------------------------------------------- gpu_job: jobs of the CLI */
+/* ------------------------------------------------ gpu_job: jobs of the CLI */
 
 struct qn_job;
 struct qn_memory;

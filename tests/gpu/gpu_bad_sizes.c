@@ -80,7 +80,7 @@ static void run_bad_size(const struct gpu_case *p,
     gpu_run_close(&r);
 }
 
-/* The guards are wide here: a wrong row may are far away. The model's
+/* The guards are wide here: a wrong row may be far away. The model's
    choices hear every invalid size, each kernel one in eight. */
 static void run_variant(const struct gpu_variant *v, int number, int sizes_type)
 {

@@ -6,12 +6,7 @@
 #include "host.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { GROUPS = 4, ROWS = 61, K = 40, MOST_N = 144 };
 static const int32_t lengths[GROUPS] = {17, 0, 33, 8}; /* 3 rows of no group */
@@ -263,14 +258,13 @@ static void write_line(char *line, size_t size, const char *recipe,
         snprintf(line + used, size - used, " prob=1");
 }
 
-void test_activations(void **state)
+TEST(test_activations)
 {
     static const char *const recipes[] = {"bf16", "fp16"};
     struct numbers *x = draw();
     char line[256];
     struct run r;
 
-    (void)state;
     for (int i = 0; i < 2 * ACTIVATIONS * 5; i++) {
         write_line(line, sizeof line, recipes[i % 2], "f32",
                    i / 2 % ACTIVATIONS, i / 2);
@@ -314,7 +308,7 @@ static float *cast(const struct numbers *x, const struct run *r, int type)
 ** Activation, probability and cast take the fp32 P, not the rounded one that is
 ** kept: each result has one rounding, and is what the cast makes of that P.
 */
-void test_activation_order(void **state)
+TEST(test_activation_order)
 {
     static const struct {
         const char *recipe, *type;
@@ -324,7 +318,6 @@ void test_activation_order(void **state)
     struct run wide, narrow;
     char line[256];
 
-    (void)state;
     for (int i = 0; i < 2 * (ACTIVATIONS - 1); i++) {
         const int activation = 1 + i / 2, type = i % 2;
         static const char text[] =
@@ -356,7 +349,7 @@ void test_activation_order(void **state)
 /* ------------------------------------------------------------------- edges */
 
 /* A P that the run does not want is not written; D is the same to the bit. */
-void test_activation_ends(void **state)
+TEST(test_activation_ends)
 {
     static const char *const lines[] = {
         "fprop bf16 g=4 m=61 n=96 k=40 d=f32 bias=1 activation=swiglu saved=1",
@@ -365,7 +358,6 @@ void test_activation_ends(void **state)
     struct numbers *x = draw();
     struct run r[2];
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         run(x, lines[i], &r[i]);
     assert_non_null(r[0].p);

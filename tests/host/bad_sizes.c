@@ -6,12 +6,7 @@
 */
 #include "host.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
 
 /* The op with the ragged axis, in BF16. */
 static void begin_case(struct qt_case *c, int ragged, int d_type)
@@ -58,9 +53,8 @@ static void run_bad_size(const struct qt_bad_size *bad_size, int ragged,
 }
 
 /* Each are on each axis, as int32 where its value fits and as int64. */
-void test_lying_sizes(void **state)
+TEST(test_lying_sizes)
 {
-    (void)state;
     for (int ragged = QUERN_AXIS_M; ragged <= QUERN_AXIS_K; ragged++)
         for (int i = 0; i < qt_nbad_sizes; i++) {
             int d_type = (i + ragged) % 2 ? QUERN_F32 : QUERN_BF16;
@@ -72,7 +66,7 @@ void test_lying_sizes(void **state)
 }
 
 /* A report is given once; right sizes afterwards give right results. */
-void test_check_clears(void **state)
+TEST(test_check_clears)
 {
     struct host_output out = {0};
     struct qt_verdict verdict;
@@ -81,7 +75,6 @@ void test_check_clears(void **state)
     struct qt_data data;
     struct qt_case c;
 
-    (void)state;
     begin_case(&c, QUERN_AXIS_M, QUERN_F32);
     qt_bad_size_case(&c, &qt_bad_sizes[0], QUERN_I32);
     assert_int_equal(qt_data_make(&c, &data), 0);
@@ -139,10 +132,9 @@ static void share(const char *text, size_t written, size_t read,
     quern_quantize_plan_free(plan);
 }
 
-void test_shared_casts(void **state)
+TEST(test_shared_casts)
 {
 #define AT(field) offsetof(struct quern_quantize_args, field)
-    (void)state;
     share("rescale fp8_tensor_delayed of=x", AT(history), AT(scale), "overlap");
     share("quantize fp8_row of=x g=3 m=64 k=64 copies=rowwise sizes=host",
           AT(row.sf), AT(host_sizes), "row.sf overlaps host_sizes");

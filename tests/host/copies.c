@@ -12,12 +12,7 @@
 #include "quantize/quantize_plan.h"
 #include "registry.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 static const struct quern_plan_options on_host = {.backend =
                                                       QUERN_BACKEND_HOST};
@@ -285,7 +280,7 @@ static int is_whole(const struct qn_recipe *recipe)
 /* Every recipe, whether a kernel makes its copies or a cast after the
    product: every activation, types of D, sides that fill no block, groups
    that fill no tile. */
-void test_result_copies(void **state)
+TEST(test_result_copies)
 {
     static const char *const activations[] = {
         "swiglu", "clamped_swiglu", "situ",         "geglu",
@@ -296,7 +291,6 @@ void test_result_copies(void **state)
     char line[256];
     int done = 0;
 
-    (void)state;
     for (int r = 0; r < qn_registry_builtin.nrecipes; r++, recipe++) {
         if (!is_whole(recipe))
             continue;
@@ -324,7 +318,7 @@ void test_result_copies(void **state)
 
 /* The result itself, of fprop an x and of dgrad a dy; and dgrad that goes back
    through an activation. */
-void test_result_of_gradients(void **state)
+TEST(test_result_of_gradients)
 {
     static const char *const lines[] = {
         "fprop %s g=5 m=303 n=152 k=64 alpha=any copies=both",
@@ -338,7 +332,6 @@ void test_result_of_gradients(void **state)
     char line[256];
     int done = 0;
 
-    (void)state;
     for (int r = 0; r < qn_registry_builtin.nrecipes; r++, recipe++)
         for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
             if (!is_whole(recipe))
@@ -420,13 +413,12 @@ static const char *const behind[] = {
 
 /* A flag skips both launches, an invalid size is reported and stays inside,
    and fewer rows than planned are what a plan for just these makes. */
-void test_result_rows(void **state)
+TEST(test_result_rows)
 {
     static const int64_t sizes[] = {130, 0, 1, 128, 41};
     static const int64_t bad[] = {130, -1, 1, INT64_MAX, 41};
     static const int noop = 1;
 
-    (void)state;
     for (size_t i = 0; i < sizeof behind / sizeof *behind; i++) {
         struct run wrong = begin_run(behind[i], sizes, 303);
         struct run one = begin_run(behind[i], sizes, 303);
@@ -455,7 +447,7 @@ void test_result_rows(void **state)
 }
 
 /* Invalid problems, and why an MLP takes a cast. */
-void test_result_refusals(void **state)
+TEST(test_result_refusals)
 {
     static const struct {
         const char *line, *says;
@@ -482,7 +474,6 @@ void test_result_refusals(void **state)
     struct quern_mlp mlp;
     char text[256], *why = NULL;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (quern_problem_parse(host_ctx, rows[i].line, &p) != QUERN_EINVAL)
             fail_msg("%s: not refused", rows[i].line);

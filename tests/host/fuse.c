@@ -5,13 +5,7 @@
 */
 #include "host.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { GROUPS = 4, ROWS = 150, N = 40, K = 264, BUFFERS = 8 };
 
@@ -173,9 +167,8 @@ static void compare(const char *op, const char *recipe, const char *strategy)
     quern_close(ctx);
 }
 
-void test_fuse(void **state)
+TEST(test_fuse)
 {
-    (void)state;
     compare("fprop", "fp8_block", "mainloop");
     compare("dgrad", "fp8_block", "auto");
     compare("fprop", "fp8_row", "auto");

@@ -6,12 +6,7 @@
 #include "host.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { GROUPS = 5, ROWS = 171, K = 40, MOST_N = 144, GAP = 8 };
 /* The last 3 rows are of no group. */
@@ -241,7 +236,7 @@ static void write_lines(char line[2][256], const char *recipe, const char *type,
              i % 2 ? " prob=1" : "", sums[i % 2]);
 }
 
-void test_gradients(void **state)
+TEST(test_gradients)
 {
     static const char *const recipes[] = {"bf16", "fp16"}, *const types[] = {
                                                                "bf16", "f16"};
@@ -249,7 +244,6 @@ void test_gradients(void **state)
     struct run *r = calloc(2, sizeof *r);
     char line[2][256];
 
-    (void)state;
     assert_non_null(r);
     for (int i = 0; i < 2 * ACTIVATIONS * 5; i++) {
         float dprob[ROWS];
@@ -282,10 +276,9 @@ static void expect_refused(const char *line, const char *part)
         fail_msg("%s: '%s' is not in '%s'", line, part, quern_errmsg(host_ctx));
 }
 
-void test_gradient_refusals(void **state)
+TEST(test_gradient_refusals)
 {
 #define LINE "dgrad bf16 g=4 m=64 n=64 k=32 "
-    (void)state;
     expect_refused(LINE "dbias=1", "dprob needs dgrad");
     expect_refused(
         "fprop bf16 g=4 m=64 n=64 k=32 activation=swiglu prob=1 dprob=1",
@@ -319,7 +312,7 @@ static void expect_argument(const struct quern_plan *plan,
         fail_msg("'%s' is not in '%s'", part, quern_errmsg(host_ctx));
 }
 
-void test_gradient_arguments(void **state)
+TEST(test_gradient_arguments)
 {
     static const char line[] = "dgrad bf16 g=5 m=171 n=64 k=40 layout=tn "
                                "activation=swiglu prob=1 dbias=1 dprob=1";
@@ -330,7 +323,6 @@ void test_gradient_arguments(void **state)
     struct quern_plan *plan;
     struct quern_args args;
 
-    (void)state;
     assert_non_null(r);
     assert_int_equal(quern_problem_parse(host_ctx, line, &r->problem), 0);
     assert_int_equal(quern_describe(host_ctx, &r->problem, &need), 0);

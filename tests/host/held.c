@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** held.c: is it seen when a copy does not hold what it was made of, where it is
-** said to are?
+** said to be?
 */
 #include "oracle/fidelity.h"
 #include "host.h"
@@ -9,12 +9,7 @@
 #include "oracle/cast.h"
 #include "base/context.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { ROWS = 200, FEATURES = 144, GROUPS = 3 };
 
@@ -100,13 +95,12 @@ static void judge(const char *recipe, const char *of, const char *copy)
     qn_cast_free(&m.cast);
 }
 
-void test_fidelity(void **state)
+TEST(test_fidelity)
 {
     static const char *const recipes[] = {"fp8_tensor", "fp8_row", "fp8_block",
                                           "mxfp8",      "mxfp4",   "nvfp4"};
     static const char *const ofs[] = {"x", "w", "dy"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++)
         for (int of = 0; of < 3; of++) {
             judge(recipes[i], ofs[of], "rowwise");
@@ -115,11 +109,10 @@ void test_fidelity(void **state)
 }
 
 /* Padding of a group is zero. */
-void test_fidelity_of_padding(void **state)
+TEST(test_fidelity_of_padding)
 {
     struct made m;
 
-    (void)state;
     make(&m, "mxfp8", "x", "columnwise");
     assert_true(held(&m));
     ((unsigned char *)m.f.copy->data)[131] = 0x38;

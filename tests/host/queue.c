@@ -13,12 +13,7 @@
 */
 #include "host.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum {
     LAYERS = 3,
@@ -428,7 +423,7 @@ static void run_schedule(struct shop *s, int schedule)
     quern_queue_free(queue);
 }
 
-void test_queue_schedules(void **state)
+TEST(test_queue_schedules)
 {
     static const struct {
         const char *recipe;
@@ -439,7 +434,6 @@ void test_queue_schedules(void **state)
                  {"mxfp8", QUERN_F32}};
     const int count = sizeof kinds / sizeof kinds[0], each = 25;
 
-    (void)state;
     for (int i = 0; i < SCHEDULES / each; i++) {
         struct shop *s = open_shop(kinds[i % count].recipe,
                                    kinds[i % count].d_type, 0, (uint64_t)i + 1);
@@ -454,11 +448,10 @@ void test_queue_schedules(void **state)
 
 /* A product with its own factors is computed apart and then added to those
    before it, as single launches do, the first overwriting. */
-void test_queue_own_factors(void **state)
+TEST(test_queue_own_factors)
 {
     static const char *const recipes[] = {"fp8_row", "fp8_tensor"};
 
-    (void)state;
     for (int i = 0; i < 8; i++) {
         struct shop *s = open_shop(recipes[i % 2], QUERN_F32,
                                    QUERN_MAX_MICROBATCHES, (uint64_t)i + 50);
@@ -497,7 +490,7 @@ void test_queue_own_factors(void **state)
     } while (0)
 
 /* Invalid queued bias gradients. */
-void test_queue_refuses_dbias(void **state)
+TEST(test_queue_refuses_dbias)
 {
     struct shop *s = open_shop("bf16", QUERN_F32, 2, 5);
     const struct waiting first = {.overwrite = 1};
@@ -511,7 +504,6 @@ void test_queue_refuses_dbias(void **state)
     char line[128];
     int layer = 0;
 
-    (void)state;
 #define PLAN(recipe, k, more)                                                  \
     (snprintf(line, sizeof line, "quantize %s of=dy g=%d m=%d k=%d " more,     \
               recipe, s->groups, TOKENS, k),                                   \
@@ -557,11 +549,10 @@ void test_queue_refuses_dbias(void **state)
 
 /* A run or a cast whose flag is set leaves every byte as it was; one whose flag
    is 0 does its work. */
-void test_noop_flag(void **state)
+TEST(test_noop_flag)
 {
     static const char *const recipes[] = {"bf16", "fp8_block"};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct shop *s = open_shop(recipes[i % 2], QUERN_F32, 1 + i / 2 * 4,
                                    (uint64_t)i + 90);

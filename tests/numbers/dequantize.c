@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { CODES = 256, SCALES = 256 };
 
@@ -105,9 +104,8 @@ static void check_all(const struct format *f, int apart, int most)
     check(f, name, "e8m0", apart, most, 1);
 }
 
-void test_dequantize_every_pair(void **state)
+TEST(test_dequantize_every_pair)
 {
-    (void)state;
     for (int i = 0; i < NARROW; i++)
         check_all(&formats[i], 0, 254);
     check_all(format_named("e2m1"), 1, 128);
@@ -155,12 +153,11 @@ static void check_f16(const uint32_t in[3], const uint32_t out[4])
 }
 
 /* Every code at every position, with every scale below every largest one. */
-void test_dequantize_f16(void **state)
+TEST(test_dequantize_f16)
 {
     static uint32_t in[256 * SCALES][3], out[256 * SCALES][4];
     const struct format *narrow = format_named("e4m3");
 
-    (void)state;
     for (int most = 0; most < SCALES; most++) {
         for (int i = 0; i < 256 * SCALES; i++) {
             in[i][0] = 0;
@@ -202,12 +199,11 @@ static void check_sampled(const uint32_t in[2], const uint32_t out[7])
 
 /* Every scale at every position next to others that are near, far, or too
    large. */
-void test_dequantize_sampled(void **state)
+TEST(test_dequantize_sampled)
 {
     enum { OTHERS = 6 };
     static uint32_t in[SCALES * OTHERS * 4][2], out[SCALES * OTHERS * 4][7];
 
-    (void)state;
     for (int most = 0; most < SCALES; most++) {
         const int others[OTHERS] = {most, most > 12 ? most - 12 : 0,   0,
                                     255,  most < 249 ? most + 6 : 255, 1};
@@ -254,13 +250,12 @@ static void check_again(const struct format *narrow, const struct format *wide,
 
 /* Every code at every position, with every scale and every largest one: the
    same value, where it fits, and zeros always. */
-void test_dequantize_encode_again(void **state)
+TEST(test_dequantize_encode_again)
 {
     static uint32_t in[16 * SCALES][3], out[16 * SCALES][4];
     const struct format *narrow = format_named("e2m1");
     const struct format *wide = format_named("e4m3");
 
-    (void)state;
     for (int largest = 0; largest < SCALES; largest++) {
         const int exponent = largest < 83    ? -50
                              : largest > 183 ? 50
@@ -283,7 +278,7 @@ void test_dequantize_encode_again(void **state)
 
 /* The largest is 2^6 of the scale that it gets, 6 becomes 384 of 448; 2^14
    below it 0.5 is the least denormal. Further down only larger ones are. */
-void test_dequantize_again_ends(void **state)
+TEST(test_dequantize_again_ends)
 {
     static const struct {
         uint32_t code, scale, largest, again, fits;
@@ -296,7 +291,6 @@ void test_dequantize_again_ends(void **state)
         {7, 255, 255, 0x7f, 0}, {7, 0, 0, 0x7f, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const uint32_t in[3] = {rows[i].code, rows[i].scale, rows[i].largest};
         uint32_t out[4];
@@ -308,9 +302,8 @@ void test_dequantize_again_ends(void **state)
 }
 
 /* Above 2 no scale takes the short form, at any position; up to 1 each does. */
-void test_dequantize_beyond(void **state)
+TEST(test_dequantize_beyond)
 {
-    (void)state;
     for (uint32_t code = 0; code < 256; code++)
         for (int i = 0; i < 4; i++) {
             uint32_t in = code << 8 * i, out;
@@ -324,14 +317,13 @@ void test_dequantize_beyond(void **state)
 }
 
 /* Eight bytes and eight halves of words, each its own. */
-void test_dequantize_apart(void **state)
+TEST(test_dequantize_apart)
 {
     static const uint32_t bytes[] = {0x03020100, 0x07060504};
     static const uint32_t halves[] = {0x00010000, 0x00030002, 0x00050004,
                                       0x00070006};
     uint32_t out[4];
 
-    (void)state;
     piece(DEQUANTIZE, "codes_apart")(bytes, out, 1);
     for (int i = 0; i < 8; i++)
         assert_int_equal(out[i / 4] >> i % 4 * 8 & 0xff, place_of(i, 1));

@@ -8,12 +8,9 @@
 #ifndef TEST_H
 #define TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
+#define TEST_SETUP    test_setup
+#define TEST_TEARDOWN test_teardown
+#include "cases.h"
 
 #include "fake.h"
 #include "kernels.h"
@@ -28,10 +25,6 @@ extern struct fake_cublaslt *test_cublaslt;
 
 int test_setup(void **state);
 int test_teardown(void **state);
-
-/* A test with both. */
-#define TEST(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
 
 /* The code, and a part of the message. */
 void test_expect(int code, int expected, const char *part);
@@ -147,47 +140,5 @@ void test_wipe(void);
 
 /* A shell's command with the cache's path for each %s; it must succeed. */
 void test_shell(const char *format);
-
-/* The groups of tests; each returns how many failed. */
-int test_problem_group(void);
-int test_infer_group(void);
-int test_expr_group(void);
-int test_plan_group(void);
-int test_run_group(void);
-int test_args_group(void);
-int test_scaled_group(void);
-int test_activate_group(void);
-int test_result_group(void);
-int test_rows_group(void);
-int test_epilogue_group(void);
-int test_gradient_group(void);
-int test_fuse_group(void);
-int test_fuse_sums_group(void);
-int test_mlp_group(void);
-int test_mlp_bias_group(void);
-int test_dequantize_group(void);
-int test_requantize_group(void);
-int test_range_group(void);
-int test_check_group(void);
-int test_tune_group(void);
-int test_tune_file_group(void);
-int test_tune_strategies_group(void);
-int test_failure_group(void);
-int test_process_group(void);
-int test_hostile_group(void);
-int test_cache_group(void);
-int test_shared_group(void);
-int test_calls_group(void);
-int test_crowd_group(void);
-int test_tamper_group(void);
-int test_host_group(void);
-int test_nvrtc_group(void);
-int test_cublaslt_group(void);
-int test_cublaslt_use_group(void);
-int test_cublaslt_scaled_group(void);
-int test_cublaslt_lanes_group(void);
-int test_cublaslt_groups_group(void);
-int test_queue_group(void);
-int test_host_sizes_group(void);
 
 #endif

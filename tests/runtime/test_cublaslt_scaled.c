@@ -14,7 +14,6 @@
 #include "product/plan.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum {
     GROUPS = 5,
@@ -386,9 +385,8 @@ static void check_wide_wgrad(const char *recipe)
     quern_close(ctx);
 }
 
-static void scales_by_blocks(void **state)
+TEST(scales_by_blocks)
 {
-    (void)state;
     check_wide_fprop("in_blocks", 0, 1);
     assert_int_equal(test_cublaslt->modes[0], LT_SCALE_BLOCK_128);
     assert_int_equal(test_cublaslt->modes[1], LT_SCALE_VECTOR_128);
@@ -399,9 +397,8 @@ static void scales_by_blocks(void **state)
 }
 
 /* No GPU of ours has them; the fake does as NVIDIA's manual says. */
-static void scales_by_tiles(void **state)
+TEST(scales_by_tiles)
 {
-    (void)state;
     test_cuda->major = 10;
     check_wide_fprop("in_tiles", 1, 1);
     assert_int_equal(test_cublaslt->modes[0], LT_SCALE_VECTOR_32);
@@ -409,23 +406,20 @@ static void scales_by_tiles(void **state)
     test_cuda->major = 9;
 }
 
-static void scales_by_groups(void **state)
+TEST(scales_by_groups)
 {
-    (void)state;
     check_fprop("of_groups");
     check_wgrad("of_groups");
 }
 
-static void scales_by_rows(void **state)
+TEST(scales_by_rows)
 {
-    (void)state;
     check_fprop("of_rows");
     check_wgrad("of_rows");
 }
 
-static void scales_by_tensors(void **state)
+TEST(scales_by_tensors)
 {
-    (void)state;
     check_fprop("of_tensors");
     check_wgrad("of_tensors");
 }
@@ -446,7 +440,7 @@ static void expect_refusal(struct quern_context *ctx, const char *text,
 }
 
 /* A plan that runs names its scales; one that does not says why. */
-static void says_what_scales(void **state)
+TEST(says_what_scales)
 {
     const struct quern_plan_options options = {.backend =
                                                    QUERN_BACKEND_CUBLASLT};
@@ -454,7 +448,6 @@ static void says_what_scales(void **state)
     struct quern_plan_info info;
     struct quern_plan *plan;
 
-    (void)state;
     plan = test_plan(ctx, "fprop of_rows g=2 m=8 n=16 k=16", &options);
     quern_plan_info(plan, &info);
     assert_string_equal(info.kernel, "cublasLt 13.1.2, FP8 scaled by rows");
@@ -491,14 +484,4 @@ static void says_what_scales(void **state)
                    "scales of blocks where m is a multiple of 4, here it is "
                    "18");
     quern_close(ctx);
-}
-
-int test_cublaslt_scaled_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(scales_by_groups), TEST(scales_by_rows),  TEST(scales_by_tensors),
-        TEST(scales_by_blocks), TEST(scales_by_tiles), TEST(says_what_scales),
-    };
-
-    return cmocka_run_group_tests_name("cublaslt_scaled", tests, NULL, NULL);
 }

@@ -10,12 +10,11 @@
 
 /* -------------------------------------------------------------------- order */
 
-static void dequantizes_then_multiplies(void **state)
+TEST(dequantizes_then_multiplies)
 {
     struct fixture f = begin("fprop blocks g=3 m=40 n=64 k=96 dequantize=pass");
     int flag = 0;
 
-    (void)state;
     assert_string_equal(f.info.kernel, "fprop");
     f.args.noop = &flag;
     test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
@@ -44,11 +43,10 @@ static void dequantizes_then_multiplies(void **state)
 }
 
 /* Weights that were quantized the other way round are as they did before. */
-static void turns_columns_back(void **state)
+TEST(turns_columns_back)
 {
     struct fixture f = begin("dgrad blocks g=3 m=40 n=64 k=96 dequantize=pass");
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_null(param(1, ROW));
     assert_ptr_equal(param(1, COLUMN), f.args.b.data);
@@ -59,13 +57,12 @@ static void turns_columns_back(void **state)
 
 /* Tokens that are summed stay where the copies have them, so their groups get
    other sizes, and whole blocks. */
-static void sums_whole_blocks(void **state)
+TEST(sums_whole_blocks)
 {
     struct fixture f =
         begin("wgrad blocks g=3 m=64 n=96 k=300 dequantize=pass");
     const char *sizes;
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     sizes = param(0, PLACE);
     in_scratch(&f, sizes, 7 * 4);
@@ -85,14 +82,13 @@ static void sums_whole_blocks(void **state)
 }
 
 /* Scales of a second level are factors of the product. */
-static void multiplies_by_second_levels(void **state)
+TEST(multiplies_by_second_levels)
 {
     static const char *const texts[] = {
         "fprop levels g=3 m=40 n=64 k=96 dequantize=pass",
         "fprop levels g=3 m=40 n=64 k=96 alpha=any beta=any dequantize=pass"};
     const float alpha[3] = {1, 2, 3}, beta[3] = {4, 5, 6};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct fixture f = begin(texts[i]);
         const char *factors;
@@ -119,14 +115,13 @@ static void multiplies_by_second_levels(void **state)
 }
 
 /* bf16 operands are read directly. */
-static void leaves_bf16_alone(void **state)
+TEST(leaves_bf16_alone)
 {
     struct fixture f =
         begin("fprop weights g=3 m=40 n=64 k=96 dequantize=pass");
     struct fixture g =
         begin("dgrad weights g=3 m=40 n=64 k=96 dequantize=pass");
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(1, A), f.args.a.data);
     assert_ptr_equal(param(1, B), param(0, OUT));
@@ -139,13 +134,12 @@ static void leaves_bf16_alone(void **state)
 }
 
 /* One small launch brings them, and all the others read them there. */
-static void takes_host_sizes(void **state)
+TEST(takes_host_sizes)
 {
     static const int64_t good[] = {20, 0, 20}, bad[] = {20, -1, 0};
     struct fixture f =
         begin("fprop blocks g=3 m=40 n=64 k=96 sizes=host dequantize=pass");
 
-    (void)state;
     f.args.a.first_dims = NULL;
     f.args.host_sizes = bad;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
@@ -163,7 +157,7 @@ static void takes_host_sizes(void **state)
 
 /* Fewer rows than planned are closer together, in copies and in what they
    become. */
-static void fits_fewer_rows(void **state)
+TEST(fits_fewer_rows)
 {
     struct fixture f =
         begin("wgrad blocks g=3 m=64 n=96 k=1000 dequantize=pass");
@@ -172,7 +166,6 @@ static void fits_fewer_rows(void **state)
     struct quern_description need;
     const void *most, *less;
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     most = param(2, OUT);
     test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
@@ -192,7 +185,7 @@ static void fits_fewer_rows(void **state)
 
 /* ------------------------------------------------------------------- rules */
 
-static void refuses(void **state)
+TEST(refuses)
 {
     static const struct {
         const char *text, *says;
@@ -209,7 +202,6 @@ static void refuses(void **state)
     struct quern_problem p;
     char text[160];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(text, sizeof text, "%s dequantize=pass", rows[i].text);
         test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
@@ -227,7 +219,7 @@ static void refuses(void **state)
 }
 
 /* Options, and missing kernels. */
-static void refuses_options(void **state)
+TEST(refuses_options)
 {
     const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
     const struct quern_plan_options inside = {.backend = QUERN_BACKEND_AOT,
@@ -241,7 +233,6 @@ static void refuses_options(void **state)
     struct quern_plan_info info;
     struct quern_plan *plan;
 
-    (void)state;
     test_expect(quern_plan(ctx, &p, &loop, &plan), QUERN_EINVAL,
                 "the cublaslt backend multiplies copies as they are");
     test_expect(quern_plan(ctx, &p, &inside, &plan), QUERN_ENOKERNEL,
@@ -261,12 +252,11 @@ static void refuses_options(void **state)
 }
 
 /* Arguments are those of the problem, and are named so. */
-static void names_arguments(void **state)
+TEST(names_arguments)
 {
     struct fixture f = begin("fprop levels g=3 m=40 n=64 k=96 dequantize=pass");
     struct quern_args a = f.args;
 
-    (void)state;
     a.b.global = NULL;
     test_expect(quern_run(f.plan, &a, NULL), QUERN_EINVAL, "b.global is NULL");
     a = f.args;
@@ -285,7 +275,7 @@ static void names_arguments(void **state)
 #define SMALL "fprop blocks g=8 m=64 n=4096 k=7168"
 
 /* Many rows for each weight: worth it. Naming a kernel is a choice. */
-static void model_decides(void **state)
+TEST(model_decides)
 {
     static const struct decision rows[] = {
         {LARGE, NULL, "fprop", "dequantize=pass: pass "},
@@ -297,7 +287,6 @@ static void model_decides(void **state)
     };
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int ahead = !strcmp(rows[i].runs, "fprop");
         struct quern_plan_info info;
@@ -312,9 +301,8 @@ static void model_decides(void **state)
 
 /* A strategy that was not asked for is dropped if its kernels are not
    linked. */
-static void falls_back(void **state)
+TEST(falls_back)
 {
-    (void)state;
     assert_int_equal(fall_back("blocks_x", LARGE, "blocks_mainloop",
                                QUERN_DEQUANTIZE_PASS, "in the expansion of A"),
                      256);
@@ -322,18 +310,16 @@ static void falls_back(void **state)
 
 /* ---------------------------------------------------------------- failures */
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     fail_driver_calls("wgrad levels g=3 m=64 n=96 k=300 dequantize=pass", 4);
 }
 
 /* The same of a plan, which has four modules and leaves none. */
-static void plans_fail_cleanly(void **state)
+TEST(plans_fail_cleanly)
 {
     int n = 0, code;
 
-    (void)state;
     do {
         struct quern_context *ctx = test_open_with(&registry);
         struct quern_problem p = test_problem(
@@ -357,7 +343,7 @@ static void plans_fail_cleanly(void **state)
 
 /* A program with linked kernels only takes what these can do, though the
    model would dequantize by a pass that needs a compiler. */
-static void takes_what_is_linked(void **state)
+TEST(takes_what_is_linked)
 {
     struct qn_kernel some[sizeof kernels / sizeof *kernels];
     struct quern_registry linked = registry;
@@ -365,7 +351,6 @@ static void takes_what_is_linked(void **state)
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     memcpy(some, kernels, sizeof kernels);
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         if (strcmp(some[i].name, "blocks_mainloop"))
@@ -381,32 +366,7 @@ static void takes_what_is_linked(void **state)
     quern_close(ctx);
 }
 
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
-    (void)state;
     fail_allocations("fprop levels g=3 m=40 n=64 k=96 dequantize=pass", 4);
-}
-
-int test_dequantize_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(dequantizes_then_multiplies),
-        TEST(turns_columns_back),
-        TEST(sums_whole_blocks),
-        TEST(multiplies_by_second_levels),
-        TEST(leaves_bf16_alone),
-        TEST(takes_host_sizes),
-        TEST(fits_fewer_rows),
-        TEST(refuses),
-        TEST(refuses_options),
-        TEST(names_arguments),
-        TEST(model_decides),
-        TEST(falls_back),
-        TEST(fails_each_driver_call),
-        TEST(plans_fail_cleanly),
-        TEST(fails_each_allocation),
-        TEST(takes_what_is_linked),
-    };
-
-    return cmocka_run_group_tests_name("dequantize", tests, NULL, NULL);
 }

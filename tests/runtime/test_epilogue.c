@@ -7,8 +7,6 @@
 
 #include "kernels.h"
 
-#include <string.h>
-
 #define P(name) QN_PARAM_##name
 
 /* The fake driver's record of a launch. */
@@ -116,9 +114,8 @@ static void launches(const char *text, const char *const *names)
 #define FPROP "fprop bf16 g=3 m=40 n=64 k=32 "
 #define DGRAD "dgrad bf16 g=3 m=40 n=64 k=32 "
 
-static void have_launches(void **state)
+TEST(have_launches)
 {
-    (void)state;
     LAUNCHES(FPROP "activation=swiglu bias=1", "fused");
     LAUNCHES(FPROP "activation=swiglu interleave=8", "forth", "finish");
     LAUNCHES(FPROP "bias=1 alpha=any", "forth", "finish");
@@ -127,11 +124,10 @@ static void have_launches(void **state)
     LAUNCHES(DGRAD "activation=reglu dbias=1", "dh", "back", "sum");
 }
 
-static void explains(void **state)
+TEST(explains)
 {
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     test_expect_why(ctx, FPROP "bias=1", "no kernel fuses the bias with", 1);
     test_expect_why(ctx, FPROP "bias=1", "\n> forth", 1);
     test_expect_why(ctx, FPROP "bias=1", "\n> finish", 1);
@@ -141,7 +137,7 @@ static void explains(void **state)
 }
 
 /* A kernel that is named is the product's. Measurements are of one launch. */
-static void keeps_to_options(void **state)
+TEST(keeps_to_options)
 {
     const char *const line = FPROP "bias=1";
     struct quern_plan_options options = test_aot;
@@ -150,7 +146,6 @@ static void keeps_to_options(void **state)
     struct quern_tune_result result;
     struct quern_plan *plan;
 
-    (void)state;
     options.kernel = "forth";
     test_expect_choice(ctx, line, &options, "forth", QUERN_BACKEND_AOT, 132);
     options.kernel = "fused";
@@ -161,7 +156,7 @@ static void keeps_to_options(void **state)
 }
 
 /* Every allocation, and every call of the driver, fails once. */
-static void survives_failures(void **state)
+TEST(survives_failures)
 {
     struct quern_context *ctx = test_open_with(&registry);
     const struct quern_problem p = test_problem(ctx, DGRAD "activation=geglu "
@@ -170,7 +165,6 @@ static void survives_failures(void **state)
     struct quern_plan *plan = NULL;
     int code = QUERN_ENOMEM, n = 0, failures = 0;
 
-    (void)state;
     while (code == QUERN_ENOMEM) {
         test_fail_allocation(++n);
         code = quern_plan(ctx, &p, &test_aot, &plan);
@@ -193,16 +187,4 @@ static void survives_failures(void **state)
     assert_true(failures >= 3); /* each launch */
     quern_plan_free(plan);
     quern_close(ctx);
-}
-
-int test_epilogue_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(have_launches),
-        TEST(explains),
-        TEST(keeps_to_options),
-        TEST(survives_failures),
-    };
-
-    return cmocka_run_group_tests_name("epilogue", tests, NULL, NULL);
 }

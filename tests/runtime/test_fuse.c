@@ -9,8 +9,6 @@
 #include "device/cuda_api.h"
 #include "product/plan.h"
 
-#include <stdlib.h>
-
 #define P(name) QN_PARAM_##name
 
 static const struct qn_recipe recipes[] = {
@@ -171,7 +169,7 @@ static const char *chosen(const struct fixture *f)
 
 /* A kernel that quantizes serves problems that ask for that, and wins even if
    the model prefers another; with any the model chooses. */
-static void chooses(void **state)
+TEST(chooses)
 {
     static const struct {
         const char *text, *kernel;
@@ -193,7 +191,6 @@ static void chooses(void **state)
     };
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct quern_problem p = test_problem(ctx, rows[i].text);
         struct fixture f = {.ctx = ctx};
@@ -213,13 +210,12 @@ static void chooses(void **state)
     quern_close(ctx);
 }
 
-static void explains(void **state)
+TEST(explains)
 {
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, BESIDE);
     char *why = NULL;
 
-    (void)state;
     test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "> beside"));
     assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
@@ -242,14 +238,13 @@ static void explains(void **state)
 
 /* T = (40 + 127 * 3) / 128 * 128 = 384; the cast has an error record of its
    own. */
-static void describes(void **state)
+TEST(describes)
 {
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, BESIDE);
     struct quern_description need;
     char text[256];
 
-    (void)state;
     test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
     assert_int_equal(need.args.in.type, QUERN_BF16);
     assert_int_equal(need.args.in.shape[0], 40);
@@ -286,12 +281,11 @@ static struct fake_map map_of(int param)
 
 /* One launch, which reads values and writes D only; a columnwise tensor has
    a launch of its own, before it. */
-static void quantizes_beside(void **state)
+TEST(quantizes_beside)
 {
     struct fixture f = begin(BESIDE);
     struct fake_map map;
 
-    (void)state;
     test_cuda->only = "beside";
     memset(test_cuda->param_sizes, 0, sizeof test_cuda->param_sizes);
     test_cuda->param_sizes[7] = 128;
@@ -349,11 +343,10 @@ static void refuses_numbers(struct fixture f, const char *kernel)
 }
 
 /* Room for A is checked if it is given. */
-static void refuses_beside(void **state)
+TEST(refuses_beside)
 {
     struct fixture f = begin(BESIDE);
 
-    (void)state;
     refuses_numbers(f, "beside");
     f.args.a.data = NULL;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -361,12 +354,11 @@ static void refuses_beside(void **state)
 }
 
 /* If no kernel quantizes: two launches with the same sizes and noop. */
-static void casts_before(void **state)
+TEST(casts_before)
 {
     struct fixture f = begin(SHORT);
     int noop = 0;
 
-    (void)state;
     f.args.noop = &noop;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 2);
@@ -387,11 +379,10 @@ static void casts_before(void **state)
 }
 
 /* Fewer rows than the plan's. */
-static void fits(void **state)
+TEST(fits)
 {
     static const char *const texts[] = {BESIDE, SHORT};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct fixture f = begin(texts[i]);
         struct quern_problem p = test_problem(f.ctx, texts[i]);
@@ -411,12 +402,11 @@ static void fits(void **state)
     }
 }
 
-static void refuses(void **state)
+TEST(refuses)
 {
     struct fixture f = begin(BESIDE);
     const struct quern_args good = f.args;
 
-    (void)state;
     BREAK(f.args.in.shape[1] = 8, "in.shape[1] is 8, the plan's is 1032");
     BREAK(f.args.in.bytes = 8, "in.bytes is 8: its rows span 82560 bytes");
     BREAK(f.args.in.stride = 8, "in.stride is 8: 0 (packed) or 1032 to");
@@ -443,7 +433,7 @@ static void refuses(void **state)
 }
 
 /* Problems that no run could be of. */
-static void refuses_problems(void **state)
+TEST(refuses_problems)
 {
     static const struct {
         const char *text, *part;
@@ -471,7 +461,6 @@ static void refuses_problems(void **state)
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].part);
@@ -484,17 +473,4 @@ static void refuses_problems(void **state)
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_EINVAL,
                 "quantize is 3: not one of the values");
     quern_close(ctx);
-}
-
-int test_fuse_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(chooses),          TEST(explains),
-        TEST(describes),        TEST(fits),
-        TEST(casts_before),     TEST(refuses),
-        TEST(refuses_problems), TEST(quantizes_beside),
-        TEST(refuses_beside),
-    };
-
-    return cmocka_run_group_tests_name("fuse", tests, NULL, NULL);
 }

@@ -5,8 +5,6 @@
 */
 #include "test.h"
 
-#include <string.h>
-
 #define P(name) QN_PARAM_##name
 
 static const struct qn_recipe recipes[] = {
@@ -103,13 +101,12 @@ static void expect_sums(const struct fixture *f, const char *cast_end)
 }
 
 /* A columnwise tensor is a cast, which reads dy anyway. */
-static void sums_beside(void **state)
+TEST(sums_beside)
 {
     struct fixture f = begin(LINE "mainloop", "mainloop");
     const char *record;
     int noop = 0;
 
-    (void)state;
     f.args.noop = &noop;
     RUN(&f, "plain", "plain_sum", "mainloop");
     expect_sums(&f, f.workspace + 256);
@@ -127,11 +124,10 @@ static void sums_beside(void **state)
     end(&f);
 }
 
-static void casts_and_sums(void **state)
+TEST(casts_and_sums)
 {
     struct fixture f = begin(LINE "auto", "pass");
 
-    (void)state;
     RUN(&f, "cast", "cast_sum", "pass");
     assert_ptr_equal(param(0, ROW), f.args.a.data);
     assert_ptr_equal(param(1, DBIAS), f.args.dbias);
@@ -144,7 +140,7 @@ static void casts_and_sums(void **state)
 }
 
 /* The tensor of dbias, and the terms of its sum. */
-static void refuses_sums(void **state)
+TEST(refuses_sums)
 {
     static const char *const texts[] = {
         "dgrad blocks g=3 m=40 n=64 k=136 dbias=1",
@@ -156,7 +152,6 @@ static void refuses_sums(void **state)
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         test_expect(quern_problem_parse(ctx, texts[i], &p), QUERN_EINVAL,
                     "or dgrad with quantize=");
@@ -167,15 +162,4 @@ static void refuses_sums(void **state)
                 "in the sums of dy");
     assert_int_equal(test_count("nvrtc"), 0);
     quern_close(ctx);
-}
-
-int test_fuse_sums_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(sums_beside),
-        TEST(casts_and_sums),
-        TEST(refuses_sums),
-    };
-
-    return cmocka_run_group_tests_name("fuse_sums", tests, NULL, NULL);
 }

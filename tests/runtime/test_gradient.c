@@ -7,8 +7,6 @@
 
 #include "kernels.h"
 
-#include <string.h>
-
 #define P(name) QN_PARAM_##name
 
 /* The first ones are what the fake driver keeps of each launch. */
@@ -115,9 +113,8 @@ static void launches(const char *text, const char *const *names)
     launches(text, (const char *const[]){__VA_ARGS__, NULL})
 #define LINE "dgrad bf16 g=3 m=40 n=72 k=32 "
 
-static void sums_have_launches(void **state)
+TEST(sums_have_launches)
 {
-    (void)state;
     LAUNCHES(LINE, "plain");
     LAUNCHES(LINE "activation=swiglu", "back");
     LAUNCHES(LINE "activation=swiglu interleave=8 prob=1", "back8");
@@ -130,7 +127,7 @@ static void sums_have_launches(void **state)
 
 /* If the caller left the backend open, sums that were not linked with the
    product are compiled. */
-static void sums_are_compiled(void **state)
+TEST(sums_are_compiled)
 {
     struct qn_kernel product = kernels[1];
     const struct quern_registry linked = {
@@ -141,7 +138,6 @@ static void sums_are_compiled(void **state)
     struct quern_problem p = test_problem(ctx, text);
     struct quern_plan *plan;
 
-    (void)state;
     product.recipe = "group"; /* of which the library has a sum */
     product.a.type = product.b.type = QUERN_E4M3;
     product.b.major = QUERN_MAJOR_K;
@@ -153,13 +149,12 @@ static void sums_are_compiled(void **state)
 }
 
 /* No other kernel serves such a problem, and the message says what there is. */
-static void others_do_not(void **state)
+TEST(others_do_not)
 {
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     p = test_problem(ctx, LINE "activation=geglu");
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "an activation, whose gradient it makes");
@@ -168,13 +163,12 @@ static void others_do_not(void **state)
     quern_close(ctx);
 }
 
-static void tunes_without_sums(void **state)
+TEST(tunes_without_sums)
 {
     struct quern_tune_result result;
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
 
-    (void)state;
     p = test_problem(ctx, LINE "activation=swiglu prob=1 dprob=1");
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "dprob=1: sums take launches of their own");
@@ -182,16 +176,4 @@ static void tunes_without_sums(void **state)
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "dbias: sums take launches of their own");
     quern_close(ctx);
-}
-
-int test_gradient_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(sums_have_launches),
-        TEST(sums_are_compiled),
-        TEST(others_do_not),
-        TEST(tunes_without_sums),
-    };
-
-    return cmocka_run_group_tests_name("gradient", tests, NULL, NULL);
 }

@@ -15,13 +15,12 @@ static struct fixture begin(const char *recipe)
 }
 
 /* Each step gets what the one before has made. */
-static void runs_in_order(void **state)
+TEST(runs_in_order)
 {
     struct fixture f = begin("scaled");
     struct quern_mlp_args *a = &f.args;
     const void *pre, *x_column, *h_column, *dy_column;
 
-    (void)state;
     test_expect(quern_mlp_weights(f.plan, a, (void *)256), QUERN_OK, "");
     assert_ptr_equal(param(0, IN), a->w1.data);
     assert_ptr_equal(param(0, ROW), a->w1_row.data);
@@ -78,13 +77,12 @@ static void runs_in_order(void **state)
 }
 
 /* Without scales the caller's values are multiplied as they are. */
-static void runs_without_scales(void **state)
+TEST(runs_without_scales)
 {
     struct fixture f = begin("plain");
     struct quern_mlp_args *a = &f.args;
     const void *h;
 
-    (void)state;
     test_expect(quern_mlp_weights(f.plan, a, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 0);
     test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
@@ -107,13 +105,12 @@ static void runs_without_scales(void **state)
 }
 
 /* pre and h in one launch; pre is kept for backward, or not at all. */
-static void runs_fused(void **state)
+TEST(runs_fused)
 {
     struct fixture f = begin_with("plain", "", &with_fused);
     struct quern_mlp_args a = f.args;
     const void *pre, *h;
 
-    (void)state;
     test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
     pre = param(0, FUSED_SAVED);
     h = param(0, FUSED_D);
@@ -138,11 +135,10 @@ static void runs_fused(void **state)
 
 /* The same, h being copies, the columnwise tensor for backward: no cast
    between. */
-static void runs_fused_copies(void **state)
+TEST(runs_fused_copies)
 {
     struct fixture f = begin_with("scaled", "", &with_fused);
 
-    (void)state;
     test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_true(is_saved(&f, param(1, FUSED_SAVED)));
     assert_true(is_saved(&f, param(1, FUSED_T)));
@@ -156,12 +152,11 @@ static void runs_fused_copies(void **state)
 /* Which way was taken, and why the other was not. */
 /* By the plan of forward, of the rowwise tensor that is kept, into the
    workspace. */
-static void computes_again(void **state)
+TEST(computes_again)
 {
     struct fixture f = begin_with("scaled", " recompute=1", &registry);
     const void *row;
 
-    (void)state;
     test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
     row = param(1, A);
     assert_true(is_saved(&f, row));
@@ -189,7 +184,7 @@ static void computes_again(void **state)
     end(&f);
 }
 
-static void explains_fusion(void **state)
+TEST(explains_fusion)
 {
     static const struct {
         const struct quern_registry *registry;
@@ -205,7 +200,6 @@ static void explains_fusion(void **state)
          "  h = activation(pre)"},
     };
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct fixture f = begin_with(rows[i].recipe, "", rows[i].registry);
         struct quern_mlp mlp;
@@ -223,12 +217,11 @@ static void explains_fusion(void **state)
 }
 
 /* Unwanted outputs are not launched. */
-static void leaves_out(void **state)
+TEST(leaves_out)
 {
     struct fixture f = begin("scaled");
     struct quern_mlp_args a = f.args;
 
-    (void)state;
     a.saved = NULL;
     test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
     assert_null(param(0, COLUMN));
@@ -252,7 +245,7 @@ static void leaves_out(void **state)
     end(&f);
 }
 
-static void refuses_options(void **state)
+TEST(refuses_options)
 {
     const struct quern_plan_options named = {.kernel = "fprop"};
     const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
@@ -261,7 +254,6 @@ static void refuses_options(void **state)
     struct quern_mlp mlp;
     char *text;
 
-    (void)state;
     test_expect(
         quern_mlp_parse(f.ctx, "mlp plain g=1 m=1 hidden=8 ffn=8", &mlp),
         QUERN_OK, "");
@@ -286,9 +278,8 @@ static void refuses_options(void **state)
 
 /* Every driver call fails once: the code is the driver's, unless nothing hangs
    on the call, and all is freed. */
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     for (int n = 1;; n++) {
         struct fixture f = begin("scaled");
         int code;
@@ -315,14 +306,13 @@ static void fails_each_driver_call(void **state)
 }
 
 /* And every allocation of a plan. */
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
     struct fixture f = begin("scaled");
     struct quern_mlp_plan *plan;
     struct quern_mlp mlp;
     int code, n = 0;
 
-    (void)state;
     test_expect(
         quern_mlp_parse(f.ctx, "mlp scaled g=1 m=1 hidden=8 ffn=8", &mlp),
         QUERN_OK, "");
@@ -352,12 +342,11 @@ static void expect_brought(const struct fixture *f, const int64_t *sizes)
         assert_int_equal(((const int32_t *)place)[g], sizes[g]);
 }
 
-static void takes_host_sizes(void **state)
+TEST(takes_host_sizes)
 {
     static const int64_t sizes[] = {20, 0, 40}, bad[] = {20, -1, 0};
     static const char *const recipes_[] = {"plain", "scaled"};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct fixture f = begin_with(
             recipes_[i % 2], i < 2 ? " sizes=host" : " sizes=fixed", &registry);
@@ -418,11 +407,10 @@ static int call(const struct fixture *f, const struct quern_mlp_args *args,
     } while (0)
 
 /* Unwanted tensors need no values, and no tokens leave nothing. */
-static void needs_what_it_uses(void **state)
+TEST(needs_what_it_uses)
 {
     struct fixture f = begin("scaled");
 
-    (void)state;
     TAKEN(WEIGHTS, (a.w1.data = a.w1_row.data = a.w1_column.data = NULL));
     REFUSED(WEIGHTS, a.w1.data = a.w1_row.data = NULL, "w1.data is NULL");
     REFUSED(BACKWARD, a.saved = NULL, "saved is NULL: it has what forward");
@@ -430,11 +418,10 @@ static void needs_what_it_uses(void **state)
 }
 
 /* Arguments that a later step would refuse are refused before the first. */
-static void queues_all_or_nothing(void **state)
+TEST(queues_all_or_nothing)
 {
     struct fixture f = begin("scaled");
 
-    (void)state;
     REFUSED(FORWARD, a.y.first_dims = a.first_dims,
             "y.first_dims is not NULL: groups' sizes are args.first_dims");
     REFUSED(FORWARD, a.w2_row.offsets = a.first_dims, "w2_row.offsets is not");
@@ -465,11 +452,10 @@ static void queues_all_or_nothing(void **state)
 }
 
 /* Nor does it matter what the memory of others holds by now. */
-static void looks_at_what_it_uses(void **state)
+TEST(looks_at_what_it_uses)
 {
     struct fixture f = begin("scaled");
 
-    (void)state;
     TAKEN(BACKWARD, a.y.data = a.dy.data);
     TAKEN(BACKWARD, (a.y.stride = INT64_MAX, a.x.data = a.dx.data));
     TAKEN(BACKWARD, a.w1_row.data = a.dx.data);
@@ -481,14 +467,13 @@ static void looks_at_what_it_uses(void **state)
 }
 
 /* The launches of wgrad, from a queue. */
-static void lets_both_wait_or_none(void **state)
+TEST(lets_both_wait_or_none)
 {
     struct fixture f = begin("scaled");
     struct quern_queue *queue, *full;
     struct quern_mlp_args a = f.args;
     static const int64_t sizes[] = {20, 0, 40};
 
-    (void)state;
     test_expect(quern_queue(f.ctx, 3, &queue), QUERN_OK, "");
     test_expect(quern_queue(f.ctx, 1, &full), QUERN_OK, "");
     test_expect(quern_mlp_put(NULL, &a, queue, 0), QUERN_EINVAL,
@@ -531,27 +516,4 @@ static void lets_both_wait_or_none(void **state)
     quern_queue_free(queue);
     quern_queue_free(full);
     end(&f);
-}
-
-int test_mlp_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(runs_in_order),
-        TEST(runs_without_scales),
-        TEST(runs_fused),
-        TEST(runs_fused_copies),
-        TEST(computes_again),
-        TEST(explains_fusion),
-        TEST(leaves_out),
-        TEST(refuses_options),
-        TEST(fails_each_driver_call),
-        TEST(fails_each_allocation),
-        TEST(takes_host_sizes),
-        TEST(queues_all_or_nothing),
-        TEST(needs_what_it_uses),
-        TEST(looks_at_what_it_uses),
-        TEST(lets_both_wait_or_none),
-    };
-
-    return cmocka_run_group_tests_name("mlp", tests, NULL, NULL);
 }

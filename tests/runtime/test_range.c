@@ -13,13 +13,12 @@
 /* -------------------------------------------------------------------- order */
 
 /* f16 as far as its flag is 0, then bf16 as far as the next one is. */
-static void tries_f16_first(void **state)
+TEST(tries_f16_first)
 {
     struct fixture f = begin("fprop close g=3 m=40 n=64 k=160 dequantize=f16");
     const char *flags;
     int noop = 0;
 
-    (void)state;
     assert_string_equal(f.info.kernel, "f16_fprop");
     f.args.noop = &noop;
     test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
@@ -49,11 +48,10 @@ static void tries_f16_first(void **state)
 }
 
 /* Weights' columnwise tensor has its rows along k as well. */
-static void looks_at_columns(void **state)
+TEST(looks_at_columns)
 {
     struct fixture f = begin("dgrad close g=3 m=40 n=64 k=96 dequantize=f16");
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(0, SEEN_B), f.args.b.data);
     assert_ptr_equal(param(0, SEEN_B_SF), f.args.b.sf);
@@ -62,13 +60,12 @@ static void looks_at_columns(void **state)
 }
 
 /* One launch brings the sizes for all. */
-static void brings_sizes_once(void **state)
+TEST(brings_sizes_once)
 {
     struct fixture f =
         begin("fprop close g=3 m=40 n=64 k=96 sizes=host dequantize=f16");
     const int64_t sizes[] = {7, 30, 3};
 
-    (void)state;
     f.args.a.first_dims = NULL;
     f.args.host_sizes = sizes;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -81,7 +78,7 @@ static void brings_sizes_once(void **state)
 
 /* -------------------------------------------------------------------- rules */
 
-static void refuses(void **state)
+TEST(refuses)
 {
     static const struct {
         const char *text, *says;
@@ -100,7 +97,6 @@ static void refuses(void **state)
     struct quern_problem p;
     char text[160];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(text, sizeof text, "%s dequantize=f16", rows[i].text);
         test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
@@ -119,7 +115,7 @@ static void refuses(void **state)
 
 /* Tiles of 96 rows take fewer products where groups are short, and of either
    type less time than of bf16. */
-static void rows_are_counted(void **state)
+TEST(rows_are_counted)
 {
     struct qn_kernel kernel = {.dequantize = "swapped",
                                .becomes = "bf16",
@@ -128,7 +124,6 @@ static void rows_are_counted(void **state)
                                .tile = {96, 256, 64}};
     double few, many, either;
 
-    (void)state;
     assert_true(qn_model_dequantize_rows(&kernel, 40) == 64);
     assert_true(qn_model_dequantize_rows(&kernel, 64) == 80);
     assert_true(qn_model_dequantize_rows(&kernel, 128) == 96);
@@ -145,7 +140,7 @@ static void rows_are_counted(void **state)
     assert_false(qn_model_dequantize_whole(&kernel, 32));
 }
 
-static void model_decides(void **state)
+TEST(model_decides)
 {
     static const struct decision rows[] = {
         {LARGE, NULL, "f16_fprop", "dequantize=f16: f16 "},
@@ -160,7 +155,6 @@ static void model_decides(void **state)
     };
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int tried = !strcmp(rows[i].runs, "f16_fprop");
         struct quern_plan_info info;
@@ -174,9 +168,8 @@ static void model_decides(void **state)
 }
 
 /* A strategy that was not asked for is dropped. */
-static void falls_back(void **state)
+TEST(falls_back)
 {
-    (void)state;
     fall_back("close_range", LARGE, "close_fprop", QUERN_DEQUANTIZE_F16,
               "no kernel checks whether f16 holds the values for recipe close");
     fall_back("f16_fprop", LARGE, "close_fprop", QUERN_DEQUANTIZE_F16,
@@ -185,27 +178,12 @@ static void falls_back(void **state)
 
 /* ---------------------------------------------------------------- failures */
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     fail_driver_calls("fprop close g=3 m=64 n=96 k=300 dequantize=f16", 3);
 }
 
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
-    (void)state;
     fail_allocations("fprop close g=3 m=40 n=64 k=96 dequantize=f16", 3);
-}
-
-int test_range_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(tries_f16_first),       TEST(looks_at_columns),
-        TEST(brings_sizes_once),     TEST(refuses),
-        TEST(model_decides),         TEST(falls_back),
-        TEST(rows_are_counted),      TEST(fails_each_driver_call),
-        TEST(fails_each_allocation),
-    };
-
-    return cmocka_run_group_tests_name("range", tests, NULL, NULL);
 }

@@ -11,13 +11,12 @@
 /* -------------------------------------------------------------------- order */
 
 /* FP8 as far as its flag is 0, then bf16 as far as the next one is. */
-static void tries_fp8_first(void **state)
+TEST(tries_fp8_first)
 {
     struct fixture f = begin("fprop powers g=3 m=40 n=64 k=160 dequantize=fp8");
     const char *flags;
     int noop = 0;
 
-    (void)state;
     assert_string_equal(f.info.kernel, "narrow_fprop");
     f.args.noop = &noop;
     test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
@@ -54,11 +53,10 @@ static void tries_fp8_first(void **state)
     end(&f);
 }
 
-static void encodes_columns(void **state)
+TEST(encodes_columns)
 {
     struct fixture f = begin("dgrad powers g=3 m=40 n=64 k=96 dequantize=fp8");
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_null(param(2, CODED_ROW));
     assert_ptr_equal(param(2, CODED_COLUMN), f.args.b.data);
@@ -69,12 +67,11 @@ static void encodes_columns(void **state)
 
 /* FP8's product reads copies, so that it takes the groups as they are given;
    bf16's has them at multiples of 128. */
-static void sums_over_tokens(void **state)
+TEST(sums_over_tokens)
 {
     struct fixture f = begin("wgrad powers g=3 m=64 n=96 k=300 dequantize=fp8");
     const char *sizes;
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     sizes = param(0, PLACE);
     in_scratch(&f, sizes, 7 * 4);
@@ -90,11 +87,10 @@ static void sums_over_tokens(void **state)
 
 /* Operands in FP8 blocks are multiplied directly; the fallback is the
    recipe's own kernel. */
-static void leaves_fp8_alone(void **state)
+TEST(leaves_fp8_alone)
 {
     struct fixture f = begin("fprop beside g=3 m=40 n=64 k=160 dequantize=fp8");
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(2, NARROW_A), f.args.a.data);
     assert_ptr_equal(param(2, A_SF), f.args.a.sf);
@@ -109,14 +105,13 @@ static void leaves_fp8_alone(void **state)
 }
 
 /* Both products share the same part of the workspace. */
-static void shares_the_workspace(void **state)
+TEST(shares_the_workspace)
 {
     struct fixture fp8 =
         begin("fprop powers g=3 m=40 n=64 k=160 dequantize=fp8");
     struct fixture ahead =
         begin("fprop powers g=3 m=40 n=64 k=160 dequantize=pass");
 
-    (void)state;
     assert_int_equal(fp8.info.workspace_bytes,
                      ahead.info.workspace_bytes + 256);
     end(&fp8);
@@ -124,13 +119,12 @@ static void shares_the_workspace(void **state)
 }
 
 /* One launch brings the sizes for all. */
-static void brings_sizes_once(void **state)
+TEST(brings_sizes_once)
 {
     struct fixture f =
         begin("fprop powers g=3 m=40 n=64 k=96 sizes=host dequantize=fp8");
     const int64_t sizes[] = {7, 30, 3};
 
-    (void)state;
     f.args.a.first_dims = NULL;
     f.args.host_sizes = sizes;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -144,7 +138,7 @@ static void brings_sizes_once(void **state)
 
 /* -------------------------------------------------------------------- rules */
 
-static void refuses(void **state)
+TEST(refuses)
 {
     static const struct {
         const char *text, *says;
@@ -162,7 +156,6 @@ static void refuses(void **state)
     struct quern_problem p;
     char text[160];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(text, sizeof text, "%s dequantize=fp8", rows[i].text);
         test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
@@ -182,7 +175,7 @@ static void refuses(void **state)
 #define LARGE "fprop powers g=8 m=32768 n=4096 k=7168"
 #define SMALL "fprop powers g=8 m=64 n=4096 k=7168"
 
-static void model_decides(void **state)
+TEST(model_decides)
 {
     static const struct decision rows[] = {
         {LARGE, NULL, "narrow_fprop", "dequantize=fp8: fp8 "},
@@ -197,7 +190,6 @@ static void model_decides(void **state)
     };
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int narrow = !strcmp(rows[i].runs, "narrow_fprop");
         struct quern_plan_info info;
@@ -211,42 +203,20 @@ static void model_decides(void **state)
 }
 
 /* A strategy that was not asked for is dropped, for the next best. */
-static void falls_back(void **state)
+TEST(falls_back)
 {
-    (void)state;
     fall_back("powers_x_again", LARGE, "fprop", QUERN_DEQUANTIZE_FP8,
               "no kernel encodes a copy again for recipe powers");
 }
 
 /* ---------------------------------------------------------------- failures */
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     fail_driver_calls("wgrad powers g=3 m=64 n=96 k=300 dequantize=fp8", 7);
 }
 
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
-    (void)state;
     fail_allocations("fprop powers g=3 m=40 n=64 k=96 dequantize=fp8", 6);
-}
-
-int test_requantize_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(tries_fp8_first),
-        TEST(encodes_columns),
-        TEST(sums_over_tokens),
-        TEST(leaves_fp8_alone),
-        TEST(shares_the_workspace),
-        TEST(brings_sizes_once),
-        TEST(refuses),
-        TEST(model_decides),
-        TEST(falls_back),
-        TEST(fails_each_driver_call),
-        TEST(fails_each_allocation),
-    };
-
-    return cmocka_run_group_tests_name("requantize", tests, NULL, NULL);
 }

@@ -8,8 +8,6 @@
 
 #include "kernels.h"
 
-#include <string.h>
-
 #define P(name) QN_PARAM_##name
 
 enum { A, D, SAVED, LENGTHS, STARTS, SKIP, BIAS, RECORD };
@@ -155,12 +153,11 @@ static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
 
 /* ------------------------------------------------------------------- order */
 
-static void casts_what_was_made(void **state)
+TEST(casts_what_was_made)
 {
     struct fixture f = begin(PAST WORDS);
     int flag = 0;
 
-    (void)state;
     assert_string_equal(f.info.kernel, "past_swiglu");
     assert_int_equal(f.need.history, 5);
     assert_int_equal(f.need.args.d.type, QUERN_E4M3);
@@ -188,11 +185,10 @@ static void casts_what_was_made(void **state)
 }
 
 /* Without an activation, and of dgrad. */
-static void casts_plain_results(void **state)
+TEST(casts_plain_results)
 {
     struct fixture f = begin(PAST " copies=rowwise");
 
-    (void)state;
     assert_int_equal(f.need.args.t.ndim, 0);
     run(&f);
     LAUNCHED("past_plain", "past_x");
@@ -206,12 +202,11 @@ static void casts_plain_results(void **state)
 }
 
 /* Fewer rows than planned: the addresses stay. */
-static void casts_fewer_rows(void **state)
+TEST(casts_fewer_rows)
 {
     struct fixture f = begin(PAST " copies=rowwise");
     const void *numbers, *record;
 
-    (void)state;
     run(&f);
     numbers = param(0, D);
     record = param(1, ERROR);
@@ -225,13 +220,12 @@ static void casts_fewer_rows(void **state)
 }
 
 /* The product brings them, for both; sizes may be those of D. */
-static void casts_by_sizes(void **state)
+TEST(casts_by_sizes)
 {
     static const int64_t sizes[] = {20, 0, 20};
     struct fixture f = begin(PAST " copies=rowwise sizes=host");
     int offsets[4];
 
-    (void)state;
     f.args.host_sizes = sizes;
     run(&f);
     LAUNCHED("k_sizes_past", "past_plain", "past_x");
@@ -251,11 +245,10 @@ static void casts_by_sizes(void **state)
 }
 
 /* Scales of more than a block take two passes, chance a seed. */
-static void casts_in_two_passes(void **state)
+TEST(casts_in_two_passes)
 {
     struct fixture f = begin("fprop levels g=3 m=40 n=64 k=32 copies=both");
 
-    (void)state;
     assert_int_equal(f.need.random, 1);
     assert_int_equal(f.need.args.d.global_bytes, 3 * sizeof(float));
     run(&f);
@@ -271,12 +264,11 @@ static void casts_in_two_passes(void **state)
 }
 
 /* If the recipe's kernels have no activation: the launches that replace it. */
-static void dequantizes_for_activations(void **state)
+TEST(dequantizes_for_activations)
 {
     static const int64_t sizes[] = {20, 0, 20};
     struct fixture f = begin("fprop powers g=3 m=40 n=64 k=32" WORDS);
 
-    (void)state;
     run(&f);
     LAUNCHED("powers_a", "powers_b", "wide_swiglu", "powers_x");
     assert_ptr_equal(param(3, IN), param(2, D));
@@ -317,12 +309,11 @@ static void dequantizes_for_activations(void **state)
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
 
-static void refuses(void **state)
+TEST(refuses)
 {
     struct fixture f = begin(PAST WORDS);
     struct quern_args good = f.args;
 
-    (void)state;
     BREAK(f.args.scale = NULL, "scale is NULL: the recipe's scaling is delay");
     BREAK(f.args.history = NULL, "history is NULL: the recipe's scaling");
     BREAK(f.args.random = (const uint64_t *)f.memory, "random is not NULL");
@@ -348,14 +339,13 @@ static void refuses(void **state)
     end(&f);
 }
 
-static void explains(void **state)
+TEST(explains)
 {
     struct fixture f = begin(PAST WORDS);
     struct quern_problem p = test_problem(f.ctx, PAST WORDS);
     struct quern_tune_result result;
     char *why;
 
-    (void)state;
     test_expect(quern_why(f.ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "made by a cast behind the product, "));
     assert_non_null(strstr(why, "largest magnitude for its history"));
@@ -370,7 +360,7 @@ static void explains(void **state)
 }
 
 /* Each part's own error, and where it was. */
-static void misses_kernels(void **state)
+TEST(misses_kernels)
 {
     static const struct {
         const char *without, *text, *says;
@@ -384,7 +374,6 @@ static void misses_kernels(void **state)
          "whose result a cast would quant"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct qn_kernel left[sizeof kernels / sizeof *kernels];
         struct quern_registry less =
@@ -401,14 +390,13 @@ static void misses_kernels(void **state)
 }
 
 /* Every allocation of a plan fails once. */
-static void survives_lack_of_memory(void **state)
+TEST(survives_lack_of_memory)
 {
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, PAST WORDS);
     struct quern_plan *plan;
     int code = QUERN_ENOMEM, n = 0;
 
-    (void)state;
     while (code == QUERN_ENOMEM) {
         test_fail_allocation(++n);
         code = quern_plan(ctx, &p, &test_aot, &plan);
@@ -419,22 +407,4 @@ static void survives_lack_of_memory(void **state)
     assert_true(n > 4);
     quern_plan_free(plan);
     quern_close(ctx);
-}
-
-int test_result_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(casts_what_was_made),
-        TEST(casts_plain_results),
-        TEST(casts_fewer_rows),
-        TEST(casts_by_sizes),
-        TEST(casts_in_two_passes),
-        TEST(dequantizes_for_activations),
-        TEST(refuses),
-        TEST(explains),
-        TEST(misses_kernels),
-        TEST(survives_lack_of_memory),
-    };
-
-    return cmocka_run_group_tests_name("result", tests, NULL, NULL);
 }

@@ -75,7 +75,7 @@ static struct fake_map ragged_map(const void *data, uint64_t d0, uint64_t pitch,
         .box = {b0, b1, 1, 1}};
 }
 
-static void passes_parameters(void **state)
+TEST(passes_parameters)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
@@ -84,7 +84,6 @@ static void passes_parameters(void **state)
     struct fake_map map;
     int stream;
 
-    (void)state;
     keep_params();
     test_cuda->encodes = 0;
     test_expect(quern_run(plan, &args, &stream), QUERN_OK, "");
@@ -120,7 +119,7 @@ static void passes_parameters(void **state)
     quern_close(ctx);
 }
 
-static void launches_clusters(void **state)
+TEST(launches_clusters)
 {
     const struct quern_plan_options options = {.kernel = "k_cluster",
                                                .sms = 101};
@@ -129,7 +128,6 @@ static void launches_clusters(void **state)
     struct quern_args args = test_args(ctx, PROBLEM);
     struct fake_map map = plain_map(args.a.data, 2, 256, 1000, 512, 64, 128);
 
-    (void)state;
     keep_params();
     test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launch.grid[0], 100);
@@ -145,7 +143,7 @@ static void launches_clusters(void **state)
 }
 
 /* Rows with gaps take a map of their own; the plan's stays as it was. */
-static void encodes_for_strides(void **state)
+TEST(encodes_for_strides)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
@@ -154,7 +152,6 @@ static void encodes_for_strides(void **state)
     struct quern_args wide = args;
     struct fake_map map;
 
-    (void)state;
     keep_params();
     wide.d.stride = 600;
     wide.d.bytes = 2 * (999 * 600 + 512);
@@ -176,7 +173,7 @@ static void encodes_for_strides(void **state)
     quern_close(ctx);
 }
 
-static void passes_offsets_and_int64(void **state)
+TEST(passes_offsets_and_int64)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
@@ -185,7 +182,6 @@ static void passes_offsets_and_int64(void **state)
     struct quern_args other = args;
     int64_t offsets[9] = {0};
 
-    (void)state;
     keep_params();
     other.a.first_dims = NULL;
     other.a.offsets = offsets;
@@ -202,7 +198,7 @@ static void passes_offsets_and_int64(void **state)
 }
 
 /* No token at all: sizes are still checked on the device. */
-static void runs_without_rows(void **state)
+TEST(runs_without_rows)
 {
     const char *text = "fprop bf16 g=8 m=0 n=512 k=256";
     const struct quern_plan_options options = {.kernel = "k_large"};
@@ -212,7 +208,6 @@ static void runs_without_rows(void **state)
     struct quern_args empty = args;
     struct fake_map map = plain_map(args.workspace, 2, 256, 1, 512, 64, 128);
 
-    (void)state;
     keep_params();
     empty.a.data = empty.d.data = NULL;
     test_expect(quern_run(plan, &empty, NULL), QUERN_OK, "");
@@ -224,7 +219,7 @@ static void runs_without_rows(void **state)
     quern_close(ctx);
 }
 
-static void refuses_bad_arguments(void **state)
+TEST(refuses_bad_arguments)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
@@ -233,7 +228,6 @@ static void refuses_bad_arguments(void **state)
     struct quern_args args;
     char *a = good.a.data;
 
-    (void)state;
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(args, good, change, quern_run(plan, &args, NULL), part)
     BREAK(args.a.type = QUERN_F16, "a.type is f16, the plan's is bf16");
@@ -274,14 +268,13 @@ static void refuses_bad_arguments(void **state)
 }
 
 /* A run may come from a thread with another context, or with none. */
-static void runs_in_the_plans_context(void **state)
+TEST(runs_in_the_plans_context)
 {
     struct quern_context *ctx = test_open();
     struct quern_args args = test_args(ctx, PROBLEM);
     struct quern_plan *plan;
     int mine, other;
 
-    (void)state;
     test_cuda->current = &mine;
     plan = test_plan(ctx, PROBLEM, NULL);
     test_cuda->current = &other;
@@ -298,13 +291,12 @@ static void runs_in_the_plans_context(void **state)
 }
 
 /* Captures are the caller's business: a run does not check. */
-static void runs_allocate_nothing(void **state)
+TEST(runs_allocate_nothing)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, PROBLEM, NULL);
     struct quern_args args = test_args(ctx, PROBLEM);
 
-    (void)state;
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
     test_cuda->calls = 0;
     test_fail_allocation(0);
@@ -315,16 +307,4 @@ static void runs_allocate_nothing(void **state)
     quern_plan_free(plan);
     test_args_free(&args);
     quern_close(ctx);
-}
-
-int test_run_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(passes_parameters),         TEST(launches_clusters),
-        TEST(encodes_for_strides),       TEST(passes_offsets_and_int64),
-        TEST(runs_without_rows),         TEST(refuses_bad_arguments),
-        TEST(runs_in_the_plans_context), TEST(runs_allocate_nothing),
-    };
-
-    return cmocka_run_group_tests_name("run", tests, NULL, NULL);
 }

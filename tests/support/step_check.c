@@ -61,7 +61,7 @@ static struct found judge(const struct qt_step *s, int op, const double *ref,
 
 /*
 ** All groups, and each of them by itself: there so few values count that all
-** may are where they are off by most, d/2, of both operands; and of fewer than
+** may be where they are off by most, d/2, of both operands; and of fewer than
 ** 16 tokens the transform makes numbers of one magnitude, with one error, which
 ** add up like their products.
 */
