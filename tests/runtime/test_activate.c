@@ -298,43 +298,6 @@ TEST(launches)
     end(&f);
 }
 
-/* D is a rowwise tensor, T a columnwise tensor; a kernel's D is in boxes of 128
-   bytes. */
-TEST(launches_copies)
-{
-    struct fixture f = begin(COPIES);
-    struct fake_map d, p;
-    long long stride;
-
-    assert_int_equal(f.need.args.d.type, QUERN_E4M3);
-    assert_int_equal(f.need.args.d.shape[1], 128);
-    assert_int_equal(f.need.args.d.sf_bytes, 40 * sizeof(float));
-    assert_int_equal(f.need.args.t.type, QUERN_E4M3);
-    assert_int_equal(f.need.args.t.shape[0], 128);
-    assert_int_equal(f.need.args.t.shape[1], 128);
-    assert_int_equal(f.need.args.t.sf_bytes, 128 * sizeof(float));
-    assert_int_equal(f.need.args.p.type, QUERN_BF16);
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_ptr_equal(pointer(P(row_sf)), f.args.d.sf);
-    assert_ptr_equal(pointer(P(column)), f.args.t.data);
-    assert_ptr_equal(pointer(P(column_sf)), f.args.t.sf);
-    value_of(P(column_stride), &stride, sizeof stride);
-    assert_int_equal(stride, 128);
-    d = map_of(P(d_map));
-    p = map_of(P(p_map));
-    assert_int_equal(d.dims[0], 128);
-    assert_int_equal(d.box[0], 128);
-    assert_int_equal(p.dims[0], 256);
-    assert_int_equal(p.box[0], 64);
-    f.args.t.data = NULL; /* not wanted */
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_null(pointer(P(column)));
-    end(&f);
-    f = begin(BLOCK " copies=rowwise");
-    assert_int_equal(f.need.args.t.ndim, 0);
-    end(&f);
-}
-
 /* One run of the fixture with a change, which must be refused. */
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_epilogue.c: where no kernel fuses an epilogue, which launches make D of
-** a product's sums, what they get, and that failures leave nothing after.
+** test_epilogue.c: epilogues that no kernel fuses: explanations, options, failures.
+** Their launches are in tests/launches.
 */
 #include "test.h"
 
@@ -70,59 +70,8 @@ static void give(const struct quern_problem *p, struct quern_args *args)
     args->workspace = memory[7];
 }
 
-/* A run's launches, in order; each must be another one of `names`. */
-static void launches(const char *text, const char *const *names)
-{
-    struct quern_context *ctx = test_open_with(&registry);
-    const struct quern_problem p = test_problem(ctx, text);
-    const struct fake_launch *trail = test_cuda->trail;
-    struct quern_description need;
-    struct quern_plan_info info;
-    struct quern_plan *plan;
-    uint64_t sums;
-    int i = 0;
-
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
-    quern_plan_info(plan, &info);
-    assert_true(info.workspace_bytes <= need.workspace_bytes);
-    assert_in_range(need.workspace_bytes, 256, ROOM);
-    give(&p, &need.args);
-    test_cuda->launches = 0;
-    test_cuda->trailed = 3;
-    test_expect(quern_run(plan, &need.args, NULL), QUERN_OK, "");
-    for (; names[i] && i < test_cuda->launches; i++)
-        assert_string_equal(trail[i].kernel, names[i]);
-    assert_null(names[i]);
-    assert_int_equal(test_cuda->launches, i);
-    if (i > 1) { /* the product's D is what the epilogue reads */
-        sums = trail[0].params[0];
-        assert_int_equal(sums + (uint64_t)(p.m * p.n * 4),
-                         (uintptr_t)memory[7] + info.workspace_bytes);
-        assert_int_equal(trail[1].params[1], sums);
-        assert_int_equal(trail[1].params[0], (uintptr_t)memory[2]);
-        assert_int_equal(trail[1].params[2], p.n);
-    } else
-        assert_int_equal(trail[0].params[0], (uintptr_t)memory[2]);
-    test_cuda->trailed = 0;
-    quern_plan_free(plan);
-    quern_close(ctx);
-}
-
-#define LAUNCHES(text, ...)                                                    \
-    launches(text, (const char *const[]){__VA_ARGS__, NULL})
 #define FPROP "fprop bf16 g=3 m=40 n=64 k=32 "
 #define DGRAD "dgrad bf16 g=3 m=40 n=64 k=32 "
-
-TEST(have_launches)
-{
-    LAUNCHES(FPROP "activation=swiglu bias=1", "fused");
-    LAUNCHES(FPROP "activation=swiglu interleave=8", "forth", "finish");
-    LAUNCHES(FPROP "bias=1 alpha=any", "forth", "finish");
-    LAUNCHES(FPROP "activation=squared_relu bias=1 saved=1", "forth", "finish");
-    LAUNCHES(DGRAD "activation=reglu", "dh", "back");
-    LAUNCHES(DGRAD "activation=reglu dbias=1", "dh", "back", "sum");
-}
 
 TEST(explains)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_gradient.c: dgrad that goes back through an activation: which kernel
-** serves it, which launches add up what it leaves, and where that is.
+** test_gradient.c: dgrad back through an activation: kernels of its sums, and
+** refusals. Their launches are in tests/launches.
 */
 #include "test.h"
 
@@ -55,75 +55,7 @@ static const struct quern_registry registry = {.hash = "gradient",
                                                .nkernels = sizeof kernels /
                                                            sizeof *kernels};
 
-enum { ROOM = 1 << 16 };
-
-/* A run's launches, in order; each must be another one of `names`. */
-static void launches(const char *text, const char *const *names)
-{
-    static _Alignas(256) char memory[8][ROOM];
-    struct quern_description need;
-    struct quern_args *args = &need.args;
-    struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p;
-    struct quern_plan *plan;
-    const struct fake_launch *trail = test_cuda->trail;
-    const uint64_t workspace = (uint64_t)(uintptr_t)memory[7];
-    int i = 0;
-
-    p = test_problem(ctx, text);
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
-    assert_in_range(need.workspace_bytes, 256, ROOM);
-    args->a.data = memory[0];
-    args->b.data = memory[1];
-    args->d.data = memory[2];
-    args->p.data = p.activation ? memory[3] : NULL;
-    args->a.first_dims = memory[4];
-    args->probability = p.probability ? (void *)memory[4] : NULL;
-    args->dbias = p.dbias ? (void *)memory[5] : NULL;
-    args->dprob = p.dprob ? (void *)memory[6] : NULL;
-    args->workspace = memory[7];
-    test_cuda->launches = 0;
-    test_cuda->trailed = 4;
-    test_expect(quern_run(plan, args, NULL), QUERN_OK, "");
-    for (; names[i] && i < test_cuda->launches; i++)
-        assert_string_equal(trail[i].kernel, names[i]);
-    assert_null(names[i]);
-    assert_int_equal(test_cuda->launches, i);
-    if (p.activation)
-        assert_int_equal(trail[0].params[2], (uintptr_t)memory[3]);
-    if (p.dbias) { /* after the error record; then dprob's */
-        assert_int_equal(trail[0].params[0], workspace + 256);
-        assert_int_equal(trail[1].params[0], workspace + 256);
-        assert_int_equal(trail[1].params[1], (uintptr_t)memory[5]);
-    }
-    if (p.dprob) {
-        assert_int_equal(trail[i - 1].params[0], trail[0].params[1]);
-        assert_int_equal(trail[i - 1].params[1], (uintptr_t)memory[6]);
-        assert_int_equal(trail[0].params[1] +
-                             (uint64_t)((p.n + 63) / 64 * p.m * 4),
-                         workspace + need.workspace_bytes);
-    }
-    test_cuda->trailed = 0;
-    quern_plan_free(plan);
-    quern_close(ctx);
-}
-
-#define LAUNCHES(text, ...)                                                    \
-    launches(text, (const char *const[]){__VA_ARGS__, NULL})
 #define LINE "dgrad bf16 g=3 m=40 n=72 k=32 "
-
-TEST(sums_have_launches)
-{
-    LAUNCHES(LINE, "plain");
-    LAUNCHES(LINE "activation=swiglu", "back");
-    LAUNCHES(LINE "activation=swiglu interleave=8 prob=1", "back8");
-    LAUNCHES(LINE "activation=squared_relu interleave=8", "square");
-    LAUNCHES(LINE "activation=swiglu dbias=1", "back", "sum");
-    LAUNCHES(LINE "activation=swiglu prob=1 dprob=1", "back", "sum_rows");
-    LAUNCHES(LINE "activation=squared_relu prob=1 dprob=1 dbias=add", "square",
-             "sum", "sum_rows");
-}
 
 /* If the caller left the backend open, sums that were not linked with the
    product are compiled. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_mlp.c: the launches of a grouped MLP: which, in what order, and that
-** each gets what the one before has made.
+** test_mlp.c: plans and runs of a grouped MLP: optional outputs, sizes from
+** the host, queues and failures. Launches are in tests/launches.
 */
 #include "test.h"
 
@@ -14,173 +14,22 @@ static struct fixture begin(const char *recipe)
     return begin_with(recipe, "", &registry);
 }
 
-/* Each step gets what the one before has made. */
-TEST(runs_in_order)
+/* Which way was taken, and why the other was not. */
+
+TEST(runs_on_its_stream)
 {
     struct fixture f = begin("scaled");
-    struct quern_mlp_args *a = &f.args;
-    const void *pre, *x_column, *h_column, *dy_column;
+    int (*const calls[])(const struct quern_mlp_plan *,
+                         const struct quern_mlp_args *, void *) = {
+        quern_mlp_weights, quern_mlp_forward, quern_mlp_backward};
 
-    test_expect(quern_mlp_weights(f.plan, a, (void *)256), QUERN_OK, "");
-    assert_ptr_equal(param(0, IN), a->w1.data);
-    assert_ptr_equal(param(0, ROW), a->w1_row.data);
-    assert_ptr_equal(param(1, COLUMN), a->w2_column.data);
-    assert_ptr_equal(test_cuda->trail[0].stream, (void *)256);
-    LAUNCHED("cast_w", "cast_w");
-
-    test_expect(quern_mlp_forward(f.plan, a, (void *)256), QUERN_OK, "");
-    pre = param(1, D);
-    x_column = param(0, COLUMN);
-    h_column = param(2, COLUMN);
-    assert_ptr_equal(param(0, IN), a->x.data);
-    assert_true(is_scratch(&f, param(0, ROW)));
-    assert_true(is_saved(&f, x_column));
-    assert_ptr_equal(param(1, A), param(0, ROW));
-    assert_ptr_equal(param(1, B), a->w1_row.data);
-    assert_ptr_equal(param(1, B_SF), a->w1_row.sf);
-    assert_true(is_saved(&f, pre));
-    assert_ptr_equal(param(2, IN), pre);
-    assert_ptr_equal(param(2, PROBABILITY), a->probability);
-    assert_ptr_equal(param(3, A), param(2, ROW));
-    assert_ptr_equal(param(3, B), a->w2_row.data);
-    assert_ptr_equal(param(3, D), a->y.data);
-    for (int i = 0; i < 4; i++) {
-        assert_ptr_equal(param(i, ERROR), a->workspace);
-        assert_ptr_equal(param(i, FIRST_DIMS), a->first_dims);
-        assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
+    for (int i = 0; i < 3; i++) {
+        test_cuda->launches = 0;
+        test_expect(calls[i](f.plan, &f.args, (void *)256), QUERN_OK, "");
+        assert_true(test_cuda->launches > 1);
+        for (int j = 0; j < test_cuda->launches; j++)
+            assert_ptr_equal(test_cuda->trail[j].stream, (void *)256);
     }
-    LAUNCHED("cast_x", "fprop", "cast_h", "fprop");
-
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
-    dy_column = param(0, COLUMN);
-    assert_ptr_equal(param(0, IN), a->dy.data);
-    assert_ptr_equal(param(1, A), param(0, ROW));
-    assert_ptr_equal(param(1, B), a->w2_column.data);
-    assert_true(is_scratch(&f, param(1, D)));
-    assert_ptr_equal(param(2, IN), param(1, D));
-    assert_ptr_equal(param(2, SAVED), pre);
-    assert_ptr_equal(param(3, IN), param(1, D));
-    assert_ptr_equal(param(3, DPROB), a->dprob);
-    assert_ptr_equal(param(4, A), param(2, ROW));
-    assert_ptr_equal(param(4, B), a->w1_column.data);
-    assert_ptr_equal(param(4, D), a->dx.data);
-    assert_ptr_equal(param(5, A), dy_column);
-    assert_ptr_equal(param(5, B), h_column);
-    assert_ptr_equal(param(5, D), a->dw2.data);
-    assert_ptr_equal(param(6, A), param(2, COLUMN));
-    assert_ptr_equal(param(6, B), x_column);
-    assert_ptr_equal(param(6, D), a->dw1.data);
-    assert_true(is_saved(&f, dy_column));
-    LAUNCHED("cast_dy", "dgrad", "cast_dpre", "dprob", "dgrad", "wgrad",
-             "wgrad");
-    end(&f);
-}
-
-/* Without scales the caller's values are multiplied as they are. */
-TEST(runs_without_scales)
-{
-    struct fixture f = begin("plain");
-    struct quern_mlp_args *a = &f.args;
-    const void *h;
-
-    test_expect(quern_mlp_weights(f.plan, a, NULL), QUERN_OK, "");
-    assert_int_equal(test_cuda->launches, 0);
-    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
-    h = param(1, ROW);
-    assert_ptr_equal(param(0, A), a->x.data);
-    assert_ptr_equal(param(0, B), a->w1.data);
-    assert_ptr_equal(param(2, A), h);
-    assert_true(is_saved(&f, h));
-    LAUNCHED("plain_fprop", "plain_h", "plain_fprop");
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(0, A), a->dy.data);
-    assert_ptr_equal(param(0, B), a->w2.data);
-    assert_ptr_equal(param(4, A), a->dy.data);
-    assert_ptr_equal(param(4, B), h);
-    assert_ptr_equal(param(5, A), param(1, ROW));
-    assert_ptr_equal(param(5, B), a->x.data);
-    LAUNCHED("plain_dgrad", "plain_dpre", "plain_dprob", "plain_dgrad",
-             "plain_wgrad", "plain_wgrad");
-    end(&f);
-}
-
-/* pre and h in one launch; pre is kept for backward, or not at all. */
-TEST(runs_fused)
-{
-    struct fixture f = begin_with("plain", "", &with_fused);
-    struct quern_mlp_args a = f.args;
-    const void *pre, *h;
-
-    test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
-    pre = param(0, FUSED_SAVED);
-    h = param(0, FUSED_D);
-    assert_ptr_equal(param(0, FUSED_A), a.x.data);
-    assert_ptr_equal(param(0, FUSED_B), a.w1.data);
-    assert_ptr_equal(param(0, FUSED_PROBABILITY), a.probability);
-    assert_true(is_saved(&f, pre) && is_saved(&f, h));
-    assert_ptr_equal(param(1, A), h);
-    LAUNCHED("plain_fused", "plain_fprop");
-    test_expect(quern_mlp_backward(f.plan, &a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(1, SAVED), pre);
-    assert_ptr_equal(param(4, B), h);
-    LAUNCHED("plain_dgrad", "plain_dpre", "plain_dprob", "plain_dgrad",
-             "plain_wgrad", "plain_wgrad");
-    a.saved = NULL;
-    test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
-    assert_null(param(0, FUSED_SAVED));
-    assert_true(is_scratch(&f, param(0, FUSED_D)));
-    LAUNCHED("plain_fused", "plain_fprop");
-    end(&f);
-}
-
-/* The same, h being copies, the columnwise tensor for backward: no cast
-   between. */
-TEST(runs_fused_copies)
-{
-    struct fixture f = begin_with("scaled", "", &with_fused);
-
-    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_true(is_saved(&f, param(1, FUSED_SAVED)));
-    assert_true(is_saved(&f, param(1, FUSED_T)));
-    assert_true(is_scratch(&f, param(1, FUSED_D)));
-    assert_ptr_equal(param(2, A), param(1, FUSED_D));
-    assert_ptr_equal(param(2, A_SF), param(1, FUSED_D_SF));
-    LAUNCHED("cast_x", "scaled_fused", "fprop");
-    end(&f);
-}
-
-/* Which way was taken, and why the other was not. */
-/* By the plan of forward, of the rowwise tensor that is kept, into the
-   workspace. */
-TEST(computes_again)
-{
-    struct fixture f = begin_with("scaled", " recompute=1", &registry);
-    const void *row;
-
-    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
-    row = param(1, A);
-    assert_true(is_saved(&f, row));
-    assert_true(is_scratch(&f, param(1, D)));
-    LAUNCHED("cast_x", "fprop", "cast_h", "fprop");
-    test_expect(quern_mlp_backward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(0, A), row);
-    assert_ptr_equal(param(0, B), f.args.w1_row.data);
-    assert_true(is_scratch(&f, param(0, D)));
-    assert_ptr_equal(param(3, SAVED), param(0, D));
-    assert_true(param(3, IN) != param(0, D) && param(1, ROW) != param(0, D));
-    LAUNCHED("fprop", "cast_dy", "dgrad", "cast_dpre", "dprob", "dgrad",
-             "wgrad", "wgrad");
-    end(&f);
-    f = begin_with("scaled", " recompute=1", &with_fused);
-    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_null(param(1, FUSED_SAVED)); /* which nothing would read */
-    assert_true(is_saved(&f, param(1, FUSED_T)));
-    LAUNCHED("cast_x", "scaled_fused", "fprop");
-    test_expect(quern_mlp_backward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_true(is_scratch(&f, param(0, FUSED_SAVED)));
-    assert_true(is_scratch(&f, param(0, FUSED_D)));
-    assert_null(param(0, FUSED_T)); /* there it is */
-    assert_ptr_equal(param(3, SAVED), param(0, FUSED_SAVED));
     end(&f);
 }
 

@@ -47,18 +47,6 @@ TEST(tries_f16_first)
     end(&f);
 }
 
-/* Weights' columnwise tensor has its rows along k as well. */
-TEST(looks_at_columns)
-{
-    struct fixture f = begin("dgrad close g=3 m=40 n=64 k=96 dequantize=f16");
-
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(0, SEEN_B), f.args.b.data);
-    assert_ptr_equal(param(0, SEEN_B_SF), f.args.b.sf);
-    LAUNCHED("close_range", "f16_dgrad", "close_dgrad");
-    end(&f);
-}
-
 /* One launch brings the sizes for all. */
 TEST(brings_sizes_once)
 {

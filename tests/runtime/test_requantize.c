@@ -53,38 +53,6 @@ TEST(tries_fp8_first)
     end(&f);
 }
 
-TEST(encodes_columns)
-{
-    struct fixture f = begin("dgrad powers g=3 m=40 n=64 k=96 dequantize=fp8");
-
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_null(param(2, CODED_ROW));
-    assert_ptr_equal(param(2, CODED_COLUMN), f.args.b.data);
-    LAUNCHED("powers_begin", "powers_dy_again", "powers_w_again",
-             "narrow_dgrad", "powers_dy", "powers_w", "dgrad");
-    end(&f);
-}
-
-/* FP8's product reads copies, so that it takes the groups as they are given;
-   bf16's has them at multiples of 128. */
-TEST(sums_over_tokens)
-{
-    struct fixture f = begin("wgrad powers g=3 m=64 n=96 k=300 dequantize=fp8");
-    const char *sizes;
-
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    sizes = param(0, PLACE);
-    in_scratch(&f, sizes, 7 * 4);
-    in_scratch(&f, param(1, CODES), 64 * 5 * 128);
-    in_scratch(&f, param(1, SCALES), 64 * 5 * 4);
-    assert_ptr_equal(param(1, TOKENS), f.args.a.last_dims);
-    assert_ptr_equal(param(3, SIZED), f.args.a.last_dims);
-    assert_ptr_equal(param(6, LENGTHS), sizes);
-    LAUNCHED("powers_begin", "powers_dy_again", "powers_x_again",
-             "narrow_wgrad", "powers_dy", "powers_x", "wgrad");
-    end(&f);
-}
-
 /* Operands in FP8 blocks are multiplied directly; the fallback is the
    recipe's own kernel. */
 TEST(leaves_fp8_alone)
@@ -102,20 +70,6 @@ TEST(leaves_fp8_alone)
     LAUNCHED("beside_begin", "beside_w_again", "narrow_fprop",
              "beside_mainloop");
     end(&f);
-}
-
-/* Both products share the same part of the workspace. */
-TEST(shares_the_workspace)
-{
-    struct fixture fp8 =
-        begin("fprop powers g=3 m=40 n=64 k=160 dequantize=fp8");
-    struct fixture ahead =
-        begin("fprop powers g=3 m=40 n=64 k=160 dequantize=pass");
-
-    assert_int_equal(fp8.info.workspace_bytes,
-                     ahead.info.workspace_bytes + 256);
-    end(&fp8);
-    end(&ahead);
 }
 
 /* One launch brings the sizes for all. */

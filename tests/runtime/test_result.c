@@ -18,18 +18,6 @@ enum { IN, ROW, COLUMN, SCALE, HISTORY, SIZES, NOOP, ERROR };
 static const unsigned char trail_cast[] = {P(in),    P(row),     P(column),
                                            P(scale), P(history), P(first_dims),
                                            P(noop),  P(error)};
-enum { SUMS };
-static const unsigned char trail_sum[] = {P(partials), P(dbias),  P(dbias),
-                                          P(noop),     P(error),  P(first_dims),
-                                          P(noop),     P(offsets)};
-enum { AMAX_IN, ROW_AMAX, COLUMN_AMAX };
-static const unsigned char trail_amax[] = {P(in),   P(row_amax), P(column_amax),
-                                           P(row),  P(error),    P(first_dims),
-                                           P(noop), P(offsets)};
-enum { CHANCE_IN, RANDOM, ROW_GLOBAL, COLUMN_GLOBAL };
-static const unsigned char trail_chance[] = {
-    P(in),    P(random),     P(row_global), P(column_global),
-    P(error), P(first_dims), P(noop),       P(offsets)};
 
 #define TENSOR                                                                 \
     {                                                                          \
@@ -74,11 +62,6 @@ static const struct qn_recipe recipes[] = {
         COMMON(symbol, recipe_, params_), .op = op_, .of = of_,                \
                                           .input = QUERN_BF16                  \
     }
-#define CAST32(symbol, recipe_, op_, of_, params_)                             \
-    {                                                                          \
-        COMMON(symbol, recipe_, params_), .op = op_, .of = of_,                \
-                                          .input = QUERN_F32                   \
-    }
 #define BRINGS(recipe_) TEST_SIZES("k_sizes_" recipe_, recipe_)
 
 static const struct qn_kernel kernels[] = {
@@ -89,8 +72,8 @@ static const struct qn_kernel kernels[] = {
     CAST("past_dy", "past", QN_QUANTIZE, QUERN_DY, trail_cast),
     BRINGS("past"),
     PRODUCT("levels_plain", "levels", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
-    CAST("levels_amax", "levels", QN_AMAX, QUERN_X, trail_amax),
-    CAST("levels_x", "levels", QN_QUANTIZE, QUERN_X, trail_chance),
+    CAST("levels_amax", "levels", QN_AMAX, QUERN_X, trail_cast),
+    CAST("levels_x", "levels", QN_QUANTIZE, QUERN_X, trail_cast),
     PRODUCT("powers_plain", "powers", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
     CAST("powers_a", "powers", QN_DEQUANTIZE, QUERN_X, trail_cast),
     CAST("powers_b", "powers", QN_DEQUANTIZE, QUERN_W, trail_cast),
@@ -100,7 +83,6 @@ static const struct qn_kernel kernels[] = {
     BRINGS("powers"),
     BRINGS("bf16"),
     PRODUCT("wide_swiglu", "bf16", QUERN_BF16, QUERN_FPROP, QN_ACTIVATE, K),
-    CAST32("wide_sum", "bf16", QN_SUM, QUERN_DY, trail_sum),
     PRODUCT("wide_back", "bf16", QUERN_BF16, QUERN_DGRAD, QN_GRADIENT, MN),
 };
 static const struct quern_registry registry = {
@@ -184,23 +166,6 @@ TEST(casts_what_was_made)
     end(&f);
 }
 
-/* Without an activation, and of dgrad. */
-TEST(casts_plain_results)
-{
-    struct fixture f = begin(PAST " copies=rowwise");
-
-    assert_int_equal(f.need.args.t.ndim, 0);
-    run(&f);
-    LAUNCHED("past_plain", "past_x");
-    in_scratch(&f, param(0, D), 40 * 64 * 2);
-    assert_null(param(1, COLUMN));
-    end(&f);
-    f = begin("dgrad past g=3 m=40 n=64 k=32 copies=both");
-    run(&f);
-    LAUNCHED("past_dgrad", "past_dy");
-    end(&f);
-}
-
 /* Fewer rows than planned: the addresses stay. */
 TEST(casts_fewer_rows)
 {
@@ -241,66 +206,6 @@ TEST(casts_by_sizes)
     assert_ptr_equal(param(0, LENGTHS), f.args.d.first_dims);
     assert_ptr_equal(param(0, STARTS), offsets);
     assert_ptr_equal(param(1, SIZES), f.args.d.first_dims);
-    end(&f);
-}
-
-/* Scales of more than a block take two passes, chance a seed. */
-TEST(casts_in_two_passes)
-{
-    struct fixture f = begin("fprop levels g=3 m=40 n=64 k=32 copies=both");
-
-    assert_int_equal(f.need.random, 1);
-    assert_int_equal(f.need.args.d.global_bytes, 3 * sizeof(float));
-    run(&f);
-    LAUNCHED("levels_plain", "levels_amax", "levels_x");
-    assert_ptr_equal(param(1, AMAX_IN), param(0, D));
-    in_scratch(&f, param(1, ROW_AMAX), 3 * 4);
-    in_scratch(&f, param(1, COLUMN_AMAX), 3 * 4);
-    assert_ptr_equal(param(2, CHANCE_IN), param(0, D));
-    assert_ptr_equal(param(2, RANDOM), f.args.random);
-    assert_ptr_equal(param(2, ROW_GLOBAL), f.args.d.global);
-    assert_ptr_equal(param(2, COLUMN_GLOBAL), f.args.t.global);
-    end(&f);
-}
-
-/* If the recipe's kernels have no activation: the launches that replace it. */
-TEST(dequantizes_for_activations)
-{
-    static const int64_t sizes[] = {20, 0, 20};
-    struct fixture f = begin("fprop powers g=3 m=40 n=64 k=32" WORDS);
-
-    run(&f);
-    LAUNCHED("powers_a", "powers_b", "wide_swiglu", "powers_x");
-    assert_ptr_equal(param(3, IN), param(2, D));
-    assert_ptr_equal(param(2, SAVED), f.args.p.data);
-    end(&f);
-    f = begin("fprop powers g=3 m=40 n=64 k=32 copies=both");
-    run(&f);
-    LAUNCHED("powers_plain", "powers_x");
-    end(&f);
-    f = begin("dgrad powers g=3 m=40 n=64 k=32 activation=swiglu sizes=host "
-              "copies=both");
-    f.args.host_sizes = sizes;
-    run(&f);
-    LAUNCHED("k_sizes_powers", "powers_c", "powers_b", "wide_back",
-             "powers_dy");
-    assert_ptr_equal(param(3, SAVED), f.args.p.data);
-    assert_ptr_equal(param(3, LENGTHS), f.workspace + 256);
-    assert_ptr_equal(param(4, SIZES), f.workspace + 256);
-    end(&f);
-    f = begin("dgrad powers g=3 m=40 n=64 k=32 activation=swiglu dbias=1 "
-              "sizes=host copies=both");
-    f.args.host_sizes = sizes;
-    f.args.dbias = room(&f);
-    run(&f);
-    LAUNCHED("k_sizes_powers", "powers_c", "powers_b", "wide_back", "wide_sum",
-             "powers_dy"); /* sums first, then sizes, then what is
-                              dequantized */
-    assert_ptr_equal(param(4, SUMS), f.workspace + 256);
-    assert_true((char *)param(3, LENGTHS) >=
-                f.workspace + 256 + (40 + 127 * 3) / 128 * 4 * 128 * 4);
-    assert_ptr_equal(param(5, SIZES), param(3, LENGTHS));
-    assert_true((char *)param(3, A) >= (char *)param(3, LENGTHS) + 3 * 4);
     end(&f);
 }
 
