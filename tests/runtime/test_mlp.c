@@ -14,7 +14,7 @@ static struct fixture begin(const char *recipe)
     return begin_with(recipe, "", &registry);
 }
 
-/* Which way was taken, and why the other was not. */
+/* Whether forward and backward fuse, and why not. */
 
 TEST(runs_on_its_stream)
 {
