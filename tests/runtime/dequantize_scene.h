@@ -61,6 +61,23 @@ static char *decide(struct quern_context *ctx, const struct decision *row,
     return why;
 }
 
+/* Lines that are refused with a strategy, and a part of each message. */
+struct refusal {
+    const char *text, *says;
+};
+static void refuse_lines(struct quern_context *ctx, const struct refusal *rows,
+                         size_t count, const char *strategy)
+{
+    struct quern_problem p;
+    char text[160];
+
+    for (size_t i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "%s dequantize=%s", rows[i].text, strategy);
+        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+                    rows[i].says);
+    }
+}
+
 /* Without kernel `lost` the problem runs by another one, unless it says
    `dequantize`: then it is refused, with `part`. Returns the workspace. */
 static size_t fall_back(const char *lost, const char *text, const char *runs,

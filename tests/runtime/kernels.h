@@ -204,4 +204,12 @@ static const struct qn_rejected test_rejected[] = {
      .reason = "fewer than 3 stages cannot hide the latency of TMA"},
 };
 
+/* Fields of all kernels of a test's own registry, linked. */
+#define TEST_KERNEL(symbol, recipe_, params_)                                  \
+    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
+    .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
+    .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
+    .params = params_, .nparams = sizeof params_, .cubin = "\177ELF",          \
+    .cubin_bytes = 4, .cluster = {1, 1}
+
 #endif

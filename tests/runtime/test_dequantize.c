@@ -115,9 +115,7 @@ TEST(fits_fewer_rows)
 
 TEST(refuses)
 {
-    static const struct {
-        const char *text, *says;
-    } rows[] = {
+    static const struct refusal rows[] = {
         {"fprop bf16 g=3 m=40 n=64 k=96", "no operand has scales"},
         {"fprop sums g=3 m=40 n=64 k=128", "factors of sums, not of values"},
         {"fprop halves g=3 m=40 n=64 k=96", "and must be bf16"},
@@ -130,11 +128,7 @@ TEST(refuses)
     struct quern_problem p;
     char text[160];
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s dequantize=pass", rows[i].text);
-        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
-                    rows[i].says);
-    }
+    refuse_lines(ctx, rows, sizeof rows / sizeof *rows, "pass");
     test_expect(quern_problem_parse(
                     ctx, "fprop blocks g=1 m=1 n=8 k=8 dequantize=pas", &p),
                 QUERN_EINVAL, "did you mean 'pass'?");

@@ -15,27 +15,22 @@ static const unsigned char epilogue_params[] = {
     P(d), P(in), P(in_stride), P(saved), P(k), P(bias), P(partials)};
 static const unsigned char sum_params[] = {P(dbias), P(partials), P(k)};
 
-#define COMMON(symbol, params_)                                                \
-    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
-    .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a",               \
-    .schedule = "", .addend = "", .threads = 128, .ctas = 1,                   \
-    .params = params_, .nparams = sizeof params_, .cubin = "\177ELF",          \
-    .cubin_bytes = 4
 #define PRODUCT(symbol, op_, major_, d_, epilogue_, activation_)               \
     {                                                                          \
-        COMMON(symbol, params),                                                \
+        TEST_KERNEL(symbol, "bf16", params),                                   \
             .op = op_, .ragged = QUERN_AXIS_M, .epilogue = epilogue_,          \
             .activation = activation_, .a = {.type = QUERN_BF16},              \
             .b = {.type = QUERN_BF16, .major = major_}, .d = {.type = d_},     \
-            .tile = {128, 128, 64}, .cluster = {                               \
-                1,                                                             \
-                1                                                              \
+            .tile = {                                                          \
+                128,                                                           \
+                128,                                                           \
+                64                                                             \
             }                                                                  \
     }
 #define CAST(symbol, op_, of_, input_, form_, params_)                         \
     {                                                                          \
-        COMMON(symbol, params_), .op = op_, .of = of_, .input = input_,        \
-                                 .form = form_                                 \
+        TEST_KERNEL(symbol, "bf16", params_), .op = op_, .of = of_,            \
+                                              .input = input_, .form = form_   \
     }
 
 static const struct qn_kernel kernels[] = {

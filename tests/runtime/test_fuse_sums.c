@@ -21,15 +21,9 @@ static const unsigned char trail_cast[] = {P(in),       P(row),   P(column),
                                            P(partials), P(dbias), P(first_dims),
                                            P(noop),     P(error)};
 
-#define COMMON(symbol, recipe_, params_)                                       \
-    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
-    .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
-    .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
-    .params = params_, .nparams = 8, .cubin = "\177ELF", .cubin_bytes = 4,     \
-    .cluster = {1, 1}
 #define PRODUCT(symbol, quantize_)                                             \
     {                                                                          \
-        COMMON(symbol, "blocks", trail_product),                               \
+        TEST_KERNEL(symbol, "blocks", trail_product),                          \
             .op = QUERN_DGRAD, .ragged = QUERN_AXIS_M,                         \
             .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},              \
             .d = {.type = QUERN_BF16}, .tile = {128, 128, 128},                \
@@ -37,8 +31,8 @@ static const unsigned char trail_cast[] = {P(in),       P(row),   P(column),
     }
 #define CAST(symbol, recipe_, op_, input_)                                     \
     {                                                                          \
-        COMMON(symbol, recipe_, trail_cast), .op = op_, .of = QUERN_DY,        \
-                                             .input = input_                   \
+        TEST_KERNEL(symbol, recipe_, trail_cast), .op = op_, .of = QUERN_DY,   \
+                                                  .input = input_              \
     }
 
 static const struct qn_kernel kernels[] = {

@@ -19,27 +19,23 @@ static const unsigned char sum_params[] = {P(partials), P(dbias), P(error),
 static const unsigned char row_params[] = {P(row_partials), P(dprob), P(error),
                                            P(error), P(k)};
 
-#define COMMON(symbol, params_)                                                \
-    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
-    .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a",               \
-    .schedule = "", .addend = "", .threads = 128, .ctas = 1,                   \
-    .params = params_, .nparams = sizeof params_, .cubin = "\177ELF",          \
-    .cubin_bytes = 4
 #define PRODUCT(symbol, epilogue_, activation_, interleave_)                   \
     {                                                                          \
-        COMMON(symbol, params),                                                \
+        TEST_KERNEL(symbol, "bf16", params),                                   \
             .op = QUERN_DGRAD, .ragged = QUERN_AXIS_M, .epilogue = epilogue_,  \
             .activation = activation_, .interleave = interleave_,              \
             .a = {.type = QUERN_BF16},                                         \
             .b = {.type = QUERN_BF16, .major = QUERN_MAJOR_MN},                \
-            .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {    \
-                1,                                                             \
-                1                                                              \
+            .d = {.type = QUERN_BF16}, .tile = {                               \
+                128,                                                           \
+                128,                                                           \
+                64                                                             \
             }                                                                  \
     }
 #define CAST(symbol, op_, params_)                                             \
     {                                                                          \
-        COMMON(symbol, params_), .op = op_, .of = QUERN_DY, .input = QUERN_F32 \
+        TEST_KERNEL(symbol, "bf16", params_), .op = op_, .of = QUERN_DY,       \
+                                              .input = QUERN_F32               \
     }
 
 static const struct qn_kernel kernels[] = {

@@ -68,9 +68,7 @@ TEST(brings_sizes_once)
 
 TEST(refuses)
 {
-    static const struct {
-        const char *text, *says;
-    } rows[] = {
+    static const struct refusal rows[] = {
         {"fprop bf16 g=3 m=40 n=64 k=96",
          "dequantize=f16: no operand has scales"},
         {"fprop powers g=3 m=40 n=64 k=96", "codes of e4m3 become f16"},
@@ -83,13 +81,8 @@ TEST(refuses)
     };
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
-    char text[160];
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s dequantize=f16", rows[i].text);
-        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
-                    rows[i].says);
-    }
+    refuse_lines(ctx, rows, sizeof rows / sizeof *rows, "f16");
     p = test_problem(ctx, "fprop close g=3 m=40 n=64 k=96 dequantize=f16");
     test_expect(quern_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
                 QUERN_EINVAL, "those of the product in f16");

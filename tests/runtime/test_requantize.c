@@ -94,9 +94,7 @@ TEST(brings_sizes_once)
 
 TEST(refuses)
 {
-    static const struct {
-        const char *text, *says;
-    } rows[] = {
+    static const struct refusal rows[] = {
         {"fprop bf16 g=3 m=40 n=64 k=96",
          "dequantize=fp8: no operand has scales"},
         {"fprop blocks g=3 m=40 n=64 k=96", "use all of e4m3's exponents"},
@@ -108,13 +106,8 @@ TEST(refuses)
     };
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
-    char text[160];
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s dequantize=fp8", rows[i].text);
-        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
-                    rows[i].says);
-    }
+    refuse_lines(ctx, rows, sizeof rows / sizeof *rows, "fp8");
     test_expect(quern_problem_parse(
                     ctx, "fprop powers g=1 m=1 n=8 k=8 dequantize=fp4", &p),
                 QUERN_EINVAL, "auto, mainloop, pass, fp8, f16 is expected");

@@ -39,15 +39,9 @@ static const struct qn_recipe recipes[] = {
     {TEST_E4M3("powers", QUERN_BF16), .scaling = {POWERS, POWERS, POWERS}},
 };
 
-#define COMMON(symbol, recipe_, params_)                                       \
-    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
-    .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
-    .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
-    .params = params_, .nparams = 8, .cubin = "\177ELF", .cubin_bytes = 4,     \
-    .cluster = {1, 1}
 #define PRODUCT(symbol, recipe_, type_, op_, epilogue_, b_)                    \
     {                                                                          \
-        COMMON(symbol, recipe_, trail_product),                                \
+        TEST_KERNEL(symbol, recipe_, trail_product),                           \
             .op = op_, .ragged = QUERN_AXIS_M, .epilogue = epilogue_,          \
             .activation = "swiglu", .a = {.type = type_},                      \
             .b = {.type = type_, .major = QUERN_MAJOR_##b_},                   \
@@ -59,8 +53,8 @@ static const struct qn_recipe recipes[] = {
     }
 #define CAST(symbol, recipe_, op_, of_, params_)                               \
     {                                                                          \
-        COMMON(symbol, recipe_, params_), .op = op_, .of = of_,                \
-                                          .input = QUERN_BF16                  \
+        TEST_KERNEL(symbol, recipe_, params_), .op = op_, .of = of_,           \
+                                               .input = QUERN_BF16             \
     }
 #define BRINGS(recipe_) TEST_SIZES("k_sizes_" recipe_, recipe_)
 
