@@ -392,7 +392,7 @@ static void run_pair(struct pair *t, uint64_t *state)
 
 /* Do its values stand next to FP8? The recipe's own kernels take any
    factors. */
-static int is_beside(const struct gpu_variant *v)
+static int is_mixed(const struct gpu_variant *v)
 {
     return v->recipe->scaling[QUERN_X].type == QUERN_F32;
 }
@@ -405,10 +405,9 @@ static void run_case(const struct gpu_variant *v, int op, int strategy,
     const int f16 = strategy == QUERN_DEQUANTIZE_F16;
     const struct gpu_choice fp8 = {f16 ? "as f16" : "encoded again", NULL, op,
                                    strategy};
-    const struct gpu_choice wide = {"what stands behind", NULL, op,
-                                    is_beside(v) || f16
-                                        ? QUERN_DEQUANTIZE_MAINLOOP
-                                        : QUERN_DEQUANTIZE_PASS};
+    const struct gpu_choice wide = {
+        "what stands behind", NULL, op,
+        is_mixed(v) || f16 ? QUERN_DEQUANTIZE_MAINLOOP : QUERN_DEQUANTIZE_PASS};
     const struct qt_pattern *pattern = &qt_patterns[index % qt_npatterns];
     const int *side = sides[index % 5];
     uint64_t state = gpu_options.seed + (uint64_t)index;
@@ -457,7 +456,7 @@ void gpu_requantize(void)
     for (int i = 0; i < gpu_nvariants; i++) {
         const struct gpu_variant *v = &gpu_variants[i];
 
-        if (!v->recipe || v->epilogue != (is_beside(v) ? QN_SCALE : QN_STORE))
+        if (!v->recipe || v->epilogue != (is_mixed(v) ? QN_SCALE : QN_STORE))
             continue;
         for (int op = 0; op < 3; op++)
             for (int strategy = QUERN_DEQUANTIZE_FP8;

@@ -53,7 +53,7 @@ static void run_bad_size(const struct qt_bad_size *bad_size, int ragged,
 }
 
 /* Each are on each axis, as int32 where its value fits and as int64. */
-TEST(test_lying_sizes)
+TEST(test_bad_sizes)
 {
     for (int ragged = QUERN_AXIS_M; ragged <= QUERN_AXIS_K; ragged++)
         for (int i = 0; i < qt_nbad_sizes; i++) {

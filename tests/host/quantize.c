@@ -263,7 +263,7 @@ TEST(test_quantize_texts)
 
 /* The group is blamed, nothing around the buffers is written, and the next
    run with right sizes is right. */
-TEST(test_quantize_lying_sizes)
+TEST(test_quantize_bad_sizes)
 {
     static const int64_t bad[] = {-1, 301, INT64_MAX, INT64_MIN};
     char text[160], group[24];

@@ -176,7 +176,7 @@ TEST(repairs_damage)
 }
 
 /* All files of a cache must be the caller's, from the folder down. */
-TEST(trusts_nobody)
+TEST(trusts_only_the_user)
 {
     static const char *const paths[] = {"", "entries", "index"};
     struct qn_cache *cache = test_open_cache(test_cache);

@@ -146,7 +146,7 @@ TEST(else_goes_one_by_one)
 }
 
 /* Sizes, and so what they are written as, would be frozen. */
-TEST(captures_fixed_sizes_alone)
+TEST(captures_only_fixed_sizes)
 {
     struct quern_context *ctx = test_open();
     struct form f = test_plain;

@@ -43,7 +43,7 @@ TEST(dequantizes_then_multiplies)
 }
 
 /* bf16 operands are read directly. */
-TEST(leaves_bf16_alone)
+TEST(reads_bf16_directly)
 {
     struct fixture f =
         begin("fprop weights g=3 m=40 n=64 k=96 dequantize=pass");

@@ -66,7 +66,7 @@ static const struct qn_requires whole[] = {
     }
 static const struct qn_kernel kernels[] = {
     PRODUCT("plain", "blocks", plain_params, .quantize = NULL),
-    PRODUCT("beside", "blocks", inline_params, .quantize = "mainloop",
+    PRODUCT("inline", "blocks", inline_params, .quantize = "mainloop",
             .requires = whole, .nrequires = 1),
     {.name = "cast",
      .spec = "kernels/test.lua:1",
@@ -92,7 +92,7 @@ static const struct qn_rejected rejected[] = {
      .ragged = QUERN_AXIS_M,
      .d_type = QUERN_BF16,
      .quantize = "mainloop",
-     .reason = "no room beside the product"},
+     .reason = "no room next to the product"},
 };
 static const struct quern_registry registry = {.hash = "fuse",
                                                .recipes = recipes,
@@ -103,7 +103,7 @@ static const struct quern_registry registry = {.hash = "fuse",
                                                .nrejected = 1};
 
 #define SIDES  "fprop blocks g=3 m=40 n=4096 k=1032"
-#define BESIDE SIDES " quantize=mainloop"
+#define INLINE SIDES " quantize=mainloop"
 #define SHORT  "fprop blocks g=3 m=40 n=4096 k=1030 quantize=mainloop"
 
 enum { ROOM = 1 << 17, B_ROOM = 1 << 24, PLACES = 13 };
@@ -177,16 +177,16 @@ TEST(chooses)
         {SIDES, "plain"},
         {SIDES " quantize=pass", "plain"},
         {SHORT, "plain"},
-        {BESIDE, "beside"},
+        {INLINE, "inline"},
         {"fprop blocks g=1 m=8192 n=64 k=4096", "plain"},
     };
     static const struct {
         const char *text, *kernel;
     } models[] = {
-        {"fprop blocks g=1 m=67456 n=64 k=4096 quantize=auto", "beside"},
+        {"fprop blocks g=1 m=67456 n=64 k=4096 quantize=auto", "inline"},
         {"fprop blocks g=1 m=8192 n=64 k=4096 quantize=auto", "plain"},
         {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=auto", "plain"},
-        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=mainloop", "beside"},
+        {"fprop blocks g=1 m=8192 n=4096 k=4096 quantize=mainloop", "inline"},
         {"fprop blocks g=1 m=8192 n=8192 k=4096 quantize=auto", "plain"},
     };
     struct quern_context *ctx = test_open_with(&registry);
@@ -213,15 +213,15 @@ TEST(chooses)
 TEST(explains)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p = test_problem(ctx, BESIDE);
+    struct quern_problem p = test_problem(ctx, INLINE);
     char *why = NULL;
 
     test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
-    assert_non_null(strstr(why, "> beside"));
+    assert_non_null(strstr(why, "> inline"));
     assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
                                 "launch for that alone would take "));
-    assert_non_null(strstr(why, "no room beside the product"));
+    assert_non_null(strstr(why, "no room next to the product"));
     quern_free(why);
     p = test_problem(ctx, SHORT);
     test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
@@ -231,7 +231,7 @@ TEST(explains)
     p = test_problem(ctx, SIDES);
     test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_null(strstr(why, "quantized"));
-    assert_null(strstr(why, "no room beside the product"));
+    assert_null(strstr(why, "no room next to the product"));
     quern_free(why);
     quern_close(ctx);
 }
@@ -241,7 +241,7 @@ TEST(explains)
 TEST(describes)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p = test_problem(ctx, BESIDE);
+    struct quern_problem p = test_problem(ctx, INLINE);
     struct quern_description need;
     char text[256];
 
@@ -281,12 +281,12 @@ static struct fake_map map_of(int param)
 
 /* One launch, which reads values and writes D only; a columnwise tensor has
    a launch of its own, before it. */
-TEST(quantizes_beside)
+TEST(quantizes_in_mainloop)
 {
-    struct fixture f = begin(BESIDE);
+    struct fixture f = begin(INLINE);
     struct fake_map map;
 
-    test_cuda->only = "beside";
+    test_cuda->only = "inline";
     memset(test_cuda->param_sizes, 0, sizeof test_cuda->param_sizes);
     test_cuda->param_sizes[7] = 128;
     f.args.a.data = f.args.a.sf = NULL;
@@ -295,7 +295,7 @@ TEST(quantizes_beside)
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(test_fail_allocation(0), 0);
     assert_int_equal(test_cuda->launches, 1);
-    assert_string_equal(test_cuda->trail[0].kernel, "beside");
+    assert_string_equal(test_cuda->trail[0].kernel, "inline");
     map = map_of(7);
     assert_ptr_equal((void *)map.address, f.args.in.data);
     assert_int_equal(map.type, QN_CU_BFLOAT16);
@@ -312,7 +312,7 @@ TEST(quantizes_beside)
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 3);
     assert_string_equal(test_cuda->trail[1].kernel, "cast");
-    assert_string_equal(test_cuda->trail[2].kernel, "beside");
+    assert_string_equal(test_cuda->trail[2].kernel, "inline");
     assert_int_equal(value(1, 0), (uintptr_t)f.args.in.data);
     assert_int_equal(value(1, 1), 0);
     assert_int_equal(value(1, 3), (uintptr_t)f.args.column.data);
@@ -343,11 +343,11 @@ static void refuses_numbers(struct fixture f, const char *kernel)
 }
 
 /* Room for A is checked if it is given. */
-TEST(refuses_beside)
+TEST(refuses_in_mainloop)
 {
-    struct fixture f = begin(BESIDE);
+    struct fixture f = begin(INLINE);
 
-    refuses_numbers(f, "beside");
+    refuses_numbers(f, "inline");
     f.args.a.data = NULL;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     end(&f);
@@ -375,7 +375,7 @@ TEST(casts_before)
 /* Fewer rows than the plan's. */
 TEST(fits)
 {
-    static const char *const texts[] = {BESIDE, SHORT};
+    static const char *const texts[] = {INLINE, SHORT};
 
     for (int i = 0; i < 2; i++) {
         struct fixture f = begin(texts[i]);
@@ -398,7 +398,7 @@ TEST(fits)
 
 TEST(refuses)
 {
-    struct fixture f = begin(BESIDE);
+    struct fixture f = begin(INLINE);
     const struct quern_args good = f.args;
 
     BREAK(f.args.in.shape[1] = 8, "in.shape[1] is 8, the plan's is 1032");
@@ -445,7 +445,7 @@ TEST(refuses_problems)
         {SIDES " quantize=mainlop",
          "quantize=mainlop: pass, mainloop, auto is expected; did you "
          "mean "},
-        {BESIDE " quantize=auto", "quantize= is given twice"},
+        {INLINE " quantize=auto", "quantize= is given twice"},
         {SIDES " quantize=streamed", "quantize=streamed was removed: write "
                                      "quantize=auto"},
     };
@@ -458,7 +458,7 @@ TEST(refuses_problems)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].part);
-    p = test_problem(ctx, BESIDE);
+    p = test_problem(ctx, INLINE);
     test_expect(quern_plan(ctx, &p, &lt, &plan), QUERN_ENOKERNEL,
                 "the cublaslt backend quantizes nothing");
     test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,

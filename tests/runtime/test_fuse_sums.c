@@ -95,7 +95,7 @@ static void expect_sums(const struct fixture *f, const char *cast_end)
 }
 
 /* A columnwise tensor is a cast, which reads dy anyway. */
-TEST(sums_beside)
+TEST(sums_in_mainloop)
 {
     struct fixture f = begin(LINE "mainloop", "mainloop");
     const char *record;

@@ -43,7 +43,7 @@ static struct quern_args host_args(struct quern_context *ctx, const char *text)
 
 /* One of the linked kernels has no sizes: it is compiled if the caller lets
    the library choose. */
-TEST(compile_beside_linked_kernels)
+TEST(compile_with_linked_kernels)
 {
     static struct qn_kernel kernels[] = {
         GPU_KERNEL("k_linked", "sm_90a", 128, 128, 1, 1, 1000)};

@@ -301,7 +301,7 @@ TEST(queues_all_or_nothing)
 }
 
 /* Nor does it matter what the memory of others holds by now. */
-TEST(looks_at_what_it_uses)
+TEST(reads_only_what_it_uses)
 {
     struct fixture f = begin("scaled");
 

@@ -7,34 +7,6 @@
 
 #include "mlp_scene.h"
 
-/* If no kernel adds a bias to its product, a pass does; it and the sums of
-   dy use a recipe without scales. */
-TEST(adds_in_passes)
-{
-    struct fixture f = begin_with("mx", " bias=1", &with_biases);
-    struct quern_mlp_args *a = &f.args;
-
-    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(2, ADDED_TO), param(1, D));
-    assert_ptr_equal(param(2, ADDED), a->b1);
-    assert_null(param(2, ADDED_FACTOR));
-    assert_ptr_equal(param(3, IN), param(1, D));
-    assert_ptr_equal(param(4, D), a->y.data);
-    assert_ptr_equal(param(5, ADDED_TO), a->y.data);
-    assert_ptr_equal(param(5, ADDED), a->b2);
-    assert_ptr_equal(param(5, ADDED_FACTOR), a->probability);
-    assert_int_equal((int)(uintptr_t)param(5, ADDED_STRIDE), 64);
-    LAUNCHED("mx_x", "mx_fprop", "bf16_bias", "mx_h", "mx_fprop", "bf16_bias");
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(3, DBIAS), a->db1);
-    assert_ptr_equal(param(5, SUMMED), a->dy.data);
-    assert_ptr_equal(param(6, DBIAS), a->db2);
-    assert_ptr_equal(param(7, OF_B2), a->dprob);
-    LAUNCHED("mx_dy", "mx_dgrad", "mx_dpre", "mx_sum", "mx_dprob", "bf16_sums",
-             "bf16_sum", "bf16_dprob_b2", "mx_dgrad", "mx_wgrad", "mx_wgrad");
-    end(&f);
-}
-
 /* quern_mlp_why's text for an MLP of the recipe mx. */
 static char *why(struct fixture *f, const char *sizes)
 {

@@ -55,9 +55,9 @@ TEST(tries_fp8_first)
 
 /* Operands in FP8 blocks are multiplied directly; the fallback is the
    recipe's own kernel. */
-TEST(leaves_fp8_alone)
+TEST(reads_fp8_directly)
 {
-    struct fixture f = begin("fprop beside g=3 m=40 n=64 k=160 dequantize=fp8");
+    struct fixture f = begin("fprop mixed8 g=3 m=40 n=64 k=160 dequantize=fp8");
 
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(2, NARROW_A), f.args.a.data);
@@ -67,8 +67,8 @@ TEST(leaves_fp8_alone)
     assert_ptr_equal(param(3, A), f.args.a.data);
     assert_ptr_equal(param(3, B), f.args.b.data);
     assert_ptr_equal(param(3, LENGTHS), f.args.a.first_dims);
-    LAUNCHED("beside_begin", "beside_w_again", "narrow_fprop",
-             "beside_mainloop");
+    LAUNCHED("mixed8_begin", "mixed8_w_again", "narrow_fprop",
+             "mixed8_mainloop");
     end(&f);
 }
 
@@ -102,7 +102,7 @@ TEST(refuses)
         {"fprop weights g=3 m=40 n=64 k=96", "have more digits than e4m3"},
         {"wgrad powers g=3 m=40 n=64 k=96 microbatches=2",
          "microbatches: merged products"},
-        {"wgrad beside g=3 m=40 n=64 k=96", "FP8 in blocks as they are"},
+        {"wgrad mixed8 g=3 m=40 n=64 k=96", "FP8 in blocks as they are"},
     };
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;

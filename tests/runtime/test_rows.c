@@ -95,7 +95,7 @@ static void launches(const char *text, const char *const *names, int cleared)
 #define LAUNCHES(cleared, text, ...)                                           \
     launches(text, (const char *const[]){__VA_ARGS__, NULL}, cleared)
 
-TEST(rows_alone_have_a_kernel)
+TEST(rowwise_has_a_kernel)
 {
     LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256 copies=rowwise",
              "blocks_rows");

@@ -119,29 +119,6 @@ TEST(passes_parameters)
     quern_close(ctx);
 }
 
-TEST(launches_clusters)
-{
-    const struct quern_plan_options options = {.kernel = "k_cluster",
-                                               .sms = 101};
-    struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
-    struct quern_args args = test_args(ctx, PROBLEM);
-    struct fake_map map = plain_map(args.a.data, 2, 256, 1000, 512, 64, 128);
-
-    keep_params();
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
-    assert_int_equal(test_cuda->launch.grid[0], 100);
-    assert_int_equal(test_cuda->launch.nattributes, 1);
-    assert_int_equal(test_cuda->attribute.id, 4);
-    assert_int_equal(test_cuda->attribute.value.cluster[0], 2);
-    assert_int_equal(test_cuda->attribute.value.cluster[1], 1);
-    assert_int_equal(test_cuda->attribute.value.cluster[2], 1);
-    expect_map(0, &map);
-    quern_plan_free(plan);
-    test_args_free(&args);
-    quern_close(ctx);
-}
-
 /* Rows with gaps take a map of their own; the plan's stays as it was. */
 TEST(encodes_for_strides)
 {
@@ -168,30 +145,6 @@ TEST(encodes_for_strides)
     map = ragged_map(args.d.data, 512, 1024, 64, 16);
     expect_map(3, &map);
     free(wide.d.data);
-    quern_plan_free(plan);
-    test_args_free(&args);
-    quern_close(ctx);
-}
-
-TEST(passes_offsets_and_int64)
-{
-    const struct quern_plan_options options = {.kernel = "k_large"};
-    struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
-    struct quern_args args = test_args(ctx, PROBLEM);
-    struct quern_args other = args;
-    int64_t offsets[9] = {0};
-
-    keep_params();
-    other.a.first_dims = NULL;
-    other.a.offsets = offsets;
-    other.a.sizes_type = QUERN_I64;
-    test_expect(quern_run(plan, &other, NULL), QUERN_OK, "");
-    assert_null(pointer_param(4));
-    assert_ptr_equal(pointer_param(5), offsets);
-    assert_int_equal(int_param(6), 8);
-    other.d.offsets = offsets;
-    test_expect(quern_run(plan, &other, NULL), QUERN_OK, "");
     quern_plan_free(plan);
     test_args_free(&args);
     quern_close(ctx);

@@ -368,7 +368,7 @@ static void plant_later(void)
 }
 
 /* It is neither used nor damaged nor removed, but for room. */
-TEST(leaves_later_versions_alone)
+TEST(keeps_later_versions)
 {
     struct qn_cache *cache;
     struct qn_cache_gc gc;

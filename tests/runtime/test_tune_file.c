@@ -297,7 +297,7 @@ static char *why(struct quern_context *ctx)
 }
 
 /* The first folder that has a line counts; one that is refused does not. */
-TEST(looks_in_order)
+TEST(searches_in_order)
 {
     struct quern_context *ctx;
     char *text;

@@ -144,7 +144,7 @@ static const struct quern_registry *without(const char *name)
 }
 
 /* If a winner has no kernels here, the model chooses. */
-TEST(lost_ways_leave_the_model)
+TEST(lost_strategies_leave_the_model)
 {
     static const char *const lost[] = {"powers_x", "powers_w"};
     struct quern_context *ctx =
