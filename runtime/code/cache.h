@@ -132,7 +132,7 @@ struct qn_cache_entry {
 /*
 ** Visit all entries until `visit` returns nonzero, and return that. With
 ** `verify` each file is read and compared with its checksum; without, only
-** `sums` is. Also with `verify`, for any else wrong is visited, as damaged:
+** `sums` is. Also with `verify`, all other faults are visited, as damaged:
 ** folders that are not used, and indexes; then `key` is the name, from the
 ** folder down.
 */

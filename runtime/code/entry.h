@@ -13,7 +13,7 @@
 **     self SHA256
 **
 ** Later versions keep the first and the last line, so that versions that share
-** a folder leave each other's entries only.
+** a folder leave each other's entries unchanged.
 */
 #ifndef QUERN_CODE_ENTRY_H
 #define QUERN_CODE_ENTRY_H

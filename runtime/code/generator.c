@@ -18,7 +18,7 @@
 
 /*
 ** The file's name ends with the ABI's number, the first of the version; the
-** newest number only has the right functions.         COUPLED: soname
+** newest number has the right functions.         COUPLED: soname
 */
 static void print_path(char *path, size_t size, const char *folder,
                        const char *rest)

@@ -16,7 +16,7 @@ enum {
 /*
 ** From the first byte:
 **
-**     256          the error record, which this backend leaves only
+**     256          the error record, which this backend does not touch
 **     256          1.0f and 0.0f, written by runs that need them
 **     zeros        written by runs that need them
 **     arrays       what groups in one call are
@@ -33,7 +33,7 @@ struct qn_cublaslt_room {
     size_t bytes;                      /* of all */
 };
 
-/* Do the groups' scales of A are apart from each other only along k? */
+/* Are the groups' scales of A apart from each other only along k? */
 int qn_cublaslt_gathers(const struct qn_geometry *a);
 
 /* A tensor that is summed: its rows end with zeros. */

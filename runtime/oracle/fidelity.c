@@ -438,6 +438,6 @@ int qn_fidelity_tolerance(struct quern_context *ctx,
         free(t.buffers[i]);
     if (1.25 * loss > *tolerance) /* chance leaves a little between two draws */
         *tolerance = fmin(1.25 * loss, MOST_LOSS);
-    /* where no compiler makes the host's casts, the format only says it */
+    /* without a compiler for the host's casts only the format tells */
     return code == QUERN_ECOMPILE || code == QUERN_EMISSING ? QUERN_OK : code;
 }

@@ -52,7 +52,7 @@ void qn_layer_reference_token(struct qn_layer_reference *, int group,
 /*
 ** How far each result may be from it, as 1 - 2 xy / (xx + yy) over all values
 ** that are compared: what NUMERICS allows one product, for as many products
-** and roundings as are between x, dy and it. `values` are those of the first
+** and roundings between x, dy and it. `values` are those of the first
 ** product in the tokens compared.                    COUPLED: tolerances
 */
 struct qn_recipe;

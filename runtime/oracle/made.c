@@ -13,7 +13,7 @@
 #include "problem/scale.h"
 #include "quantize/quantize_plan.h"
 
-/* The rowwise tensor is where A does, the columnwise tensor after the roles. */
+/* The rowwise tensor is in A's buffer, the columnwise one after the roles. */
 static void list_buffers(struct qn_job *job,
                          struct qn_memory *list[QN_MADE_BUFFERS])
 {

@@ -337,7 +337,7 @@ static void run_pair(int first, int second, int count)
     free(p);
 }
 
-/* The next variant that is replayed and is otherwise, or -1. */
+/* The next variant that is replayed in another form, or -1. */
 static int partner_of(int first)
 {
     const struct gpu_variant *v = &gpu_variants[first];

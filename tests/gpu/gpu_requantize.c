@@ -390,8 +390,7 @@ static void run_pair(struct pair *t, uint64_t *state)
     free(t->base);
 }
 
-/* Do its values stand next to FP8? The recipe's own kernels take any
-   factors. */
+/* Is the other operand FP8? The recipe's own kernels take any factors. */
 static int is_mixed(const struct gpu_variant *v)
 {
     return v->recipe->scaling[QUERN_X].type == QUERN_F32;

@@ -148,7 +148,7 @@ static void quantize(struct shop *s, const char *recipe, const char *of,
     quern_quantize_plan_free(plan);
 }
 
-/* dbias of dy, for any recipe the product. */
+/* dbias of dy, for any recipe of the product. */
 static void make_sums(const struct shop *s, struct batch *b, int64_t tokens,
                       uint16_t *dy)
 {

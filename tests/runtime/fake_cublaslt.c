@@ -66,7 +66,7 @@ QN_LT_FUNCTIONS(DECLARE)
 FAKE_API size_t cublasLtGetVersion(void);
 size_t cublasLtGetVersion(void)
 {
-    /* asked once by who opens it, which stays loaded */
+    /* asked once by its opener, which stays loaded */
     fake_log("cublaslt", "open", "");
     return (size_t)(state.version ? state.version : 130102);
 }

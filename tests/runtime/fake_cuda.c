@@ -171,7 +171,7 @@ int cuDevicePrimaryCtxRetain(struct cu_context **context, int device)
 
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
-    BEGIN(); /* what is given back is gone, for any driver */
+    BEGIN(); /* freed handles are gone, with any result */
     (void)device;
     fake_add(&fake_state.primaries, -1);
     return code_;
@@ -294,7 +294,7 @@ static const char *find_time(const char *kernel)
     return NULL;
 }
 
-/* Noise of each kernel's own from $random on, who ran before. */
+/* Noise of each kernel's own from $random on, in any order. */
 static unsigned *noise_of(const char *kernel)
 {
     enum { MOST = 32 };

@@ -31,7 +31,7 @@ int nvrtcVersion(int *major, int *minor)
 {
     const char *version = getenv("FAKE_NVRTC_VERSION");
 
-    /* asked once by who opens it, which stays loaded */
+    /* asked once by its opener, which stays loaded */
     fake_log("nvrtc", "open", "");
     *major = 13;
     *minor = version ? atoi(version) : 0;

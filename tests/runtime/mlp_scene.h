@@ -152,7 +152,7 @@ static const struct qn_kernel kernels[] = {
      .params = trail_product},
     PRODUCT("mx_dgrad", "mx", QUERN_DGRAD, QUERN_AXIS_M, K, K),
     PRODUCT("mx_wgrad", "mx", QUERN_WGRAD, QUERN_AXIS_K, K, K),
-    /* for tests only of them: pre and h at once */
+    /* only for their tests: pre and h at once */
     {COMMON("scaled_fused", "scaled"), .op = QUERN_FPROP,
      .ragged = QUERN_AXIS_M, .epilogue = QN_COPIES, .activation = "swiglu",
      .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {1, 1},

@@ -283,7 +283,7 @@ TEST(launches)
     assert_int_equal(p.strides[0], 64 * 2);
     assert_int_equal(p.box[0], 64);
     assert_ptr_equal((void *)(uintptr_t)p.address, f.args.p.data);
-    f.args.p.data = NULL; /* not wanted, for any rows like */
+    f.args.p.data = NULL; /* not wanted, with any stride */
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_null(pointer(P(saved)));
     f.args.p.stride = 7;

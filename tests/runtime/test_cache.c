@@ -438,7 +438,7 @@ TEST(sweeps_what_is_left_over)
     mkdir(at("new/busy"), 0700);
     write_file(at("lock/" KEY("c")), ""); /* of an entry that was never kept */
     set_age(at("lock/" KEY("c")), 7200);
-    /* who holds the lock is left only */
+    /* the holder of the lock is not disturbed */
     lock = qn_cache_lock(cache, KEY("b"));
     assert_true(lock >= 0);
     assert_int_equal(qn_cache_gc(cache, 0, 0, &gc), QUERN_OK);

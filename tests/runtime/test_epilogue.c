@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_epilogue.c: epilogues that no kernel fuses: explanations, options, failures.
-** Their launches are in tests/launches.
+** test_epilogue.c: epilogues that no kernel fuses: explanations, options and
+** failures. Their launches are in tests/launches.
 */
 #include "test.h"
 

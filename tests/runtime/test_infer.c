@@ -83,7 +83,7 @@ TEST(finds_the_problem)
          "wgrad bf16 g=5 m=20 n=30 k=100 d=bf16 layout=tn"},
         {"bf16", "bf16 20x100 1:2 l", "bf16 100x30 0:1 f", "",
          "wgrad bf16 g=5 m=20 n=30 k=100 d=bf16 layout=nn"},
-        /* offsets only are of the first axis, with lengths of theirs */
+        /* without lengths offsets are of the first axis */
         {"bf16", "bf16 100x30 1:2 o", "bf16 5x20x30 2:3", "",
          "fprop bf16 g=5 m=100 n=20 k=30 d=bf16"},
         {"bf16", "bf16 20x100 1:2 lo", "bf16 100x30 0:1 o", "",

@@ -23,7 +23,7 @@ static struct quern_context *open_linked(const void *code)
     return ctx;
 }
 
-/* These only are linked. */
+/* Only these are linked. */
 static struct quern_context *open_kernels(const char *hash,
                                           struct qn_kernel *kernels, int count)
 {

@@ -199,7 +199,7 @@ TEST(refuses_problems)
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
     p = test_problem(ctx, "wgrad blocks g=4 m=100 n=200 k=130");
     assert_int_equal(p.a_major, QUERN_MAJOR_K);
-    /* what it keeps as it is is as a rowwise tensor would, and may have gaps */
+    /* unquantized operands are laid out as rowwise tensors and may have gaps */
     p = test_problem(ctx, "dgrad half g=4 m=100 n=200 k=130");
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
     quern_close(ctx);

@@ -221,7 +221,8 @@ TEST(works_without_a_home)
 
 static char list[700];
 
-/* a is the seeded folder's, whose b is damaged: it is made anew next to. */
+/* a is the seeded folder's, whose b is damaged: it is made again in another
+   folder. */
 static int use_seeded(void)
 {
     struct qn_cache *cache = test_open_cache(list);
