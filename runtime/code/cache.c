@@ -256,7 +256,7 @@ int qn_cache_writable(const struct qn_cache *cache)
 }
 
 /*
-** Asked again and again rather than waited for: a process stopped with a lock in
+** Polled rather than waited for: a process stopped with a lock in
 ** hand must not stop everybody else.
 */
 int qn_cache_lock(struct qn_cache *cache, const char *key)
